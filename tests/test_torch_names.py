@@ -139,6 +139,15 @@ def test_pruning_by_the_name_of_torch_names_the_raw_parameter(name):
     assert set(layer.state_dict()) == expected
 
 
+@pytest.mark.parametrize(
+    "make", [torch.jit.script, lambda m: torch.jit.trace(m, torch.ones(2, 1, M))]
+)
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_torchscript_is_refused_with_what_to_use(make):
+    with pytest.raises(ValueError, match=r"expected torch.export.export .* got torch.jit"):
+        make(RNN(M, N))
+
+
 def test_a_layer_is_pickled_and_copied_with_its_names():
     layer = GRU(M, N)
     for other in (pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):

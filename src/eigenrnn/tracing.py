@@ -24,6 +24,7 @@ __all__ = [
     "is_eager",
     "is_exporting",
     "is_exporting_to_onnx",
+    "is_jit_tracing",
     "is_traced",
     "needs_no_dispatcher",
     "real_tensors",
@@ -69,9 +70,16 @@ def is_eager() -> bool:
         torch.compiler.is_compiling()
         or transform_is_active()
         or torch.is_autocast_enabled("cpu")
-        or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage], documented
+        or is_jit_tracing()
         or forward_mode_is_active()
     )
+
+
+def is_jit_tracing() -> bool:
+    """Whether `torch.jit.trace` records the current call."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage], documented
 
 
 def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Never, Self, TypeVar, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -33,6 +33,7 @@ from eigenrnn.layers.validation import (
     check_input,
     check_options,
     check_step,
+    no_torchscript,
 )
 from eigenrnn.linalg import check_finite, orthogonality_error
 from eigenrnn.ops import explain
@@ -178,6 +179,10 @@ class Stacked(nn.Module, Generic[_D]):
             if not torch_weights.is_torch_name(name):
                 raise
         return torch_weights.read(self, name)
+
+    def __prepare_scriptable__(self) -> Never:
+        # torch.jit.script calls this first
+        raise ValueError(no_torchscript("torch.jit.script"))
 
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
         # torch.nn.utils.prune registers `weight_hh_l0_orig` in place of `weight_hh_l0`

@@ -211,6 +211,8 @@ def convert(layer: Any, **options: Any) -> Any:
     first = layer.all_directions()[0]
     if first.h0 is not None:
         missing.append("trainable_h0")
+    if first.weight_drop:
+        missing.append("dropout of recurrent weights")
     if any(constraint.is_complex for constraint in first.constraints()):
         missing.append("complex states")
     if missing:

@@ -11,7 +11,7 @@ from torch import Tensor
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.free_memory import check_memory
 from eigenrnn.ops.arguments import check_dense
-from eigenrnn.tracing import autocasts
+from eigenrnn.tracing import autocasts, is_jit_tracing
 
 __all__ = [
     "check_dtype",
@@ -22,6 +22,7 @@ __all__ = [
     "check_pair",
     "check_sizes",
     "check_step",
+    "no_torchscript",
 ]
 
 _MODULE_BYTES = 10_000  # a lower bound on the Python objects of a layer, without its weights
@@ -114,6 +115,14 @@ def check_initializers(name: str, initializers: Sequence[object]) -> None:
             )
 
 
+def no_torchscript(function: str) -> str:
+    """Return the message for a function of torch that makes TorchScript of a layer."""
+    return (
+        f"expected torch.export.export or torch.onnx.export(..., dynamo=True), got {function}: "
+        "TorchScript cannot evaluate constraints"
+    )
+
+
 def check_input(x: object, input_size: int, weight: Tensor) -> None:
     """Check the rank, the size, the dtype and the device of an input.
 
@@ -122,9 +131,12 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
         input_size: The number M of input features.
         weight: A weight, whose dtype and device the input must have.
     Raises:
-        ValueError: If the rank, the size or the device is wrong, or it has no memory.
+        ValueError: If the rank, the size or the device is wrong, or it has no memory, or
+            `torch.jit.trace` records the call.
         TypeError: If it is not a dense tensor, or its dtype is not that of the weights.
     """
+    if is_jit_tracing():
+        raise ValueError(no_torchscript("torch.jit.trace"))
     if not isinstance(x, Tensor):
         raise TypeError(f"expected input to be a tensor, got {type(x).__name__}")
     check_dense("input", x)
