@@ -309,7 +309,8 @@ def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
     if task.get("class") == type(row.task).__name__:
         task["options"] = describe_defaults(type(row.task)) | task["options"]
     settings = describe_defaults(Settings) | dict(recorded["settings"])
-    then = {"task": task, "network": dict(recorded["network"]), "settings": settings}
+    network = _with_later_settings(recorded["network"])
+    then = {"task": task, "network": network, "settings": settings}
     now = row.describe()
     recorded_defaults = then["network"].get("defaults", {})
     current_defaults = now["network"]["defaults"]
@@ -319,6 +320,18 @@ def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
         for name in IGNORED_SETTINGS:
             options.pop(name, None)
     return differences(then, now)
+
+
+def _with_later_settings(description: Any) -> Any:
+    """Return a description whose `Settings` also have the options that were added since."""
+    if isinstance(description, list):
+        return [_with_later_settings(each) for each in description]
+    if not isinstance(description, Mapping):
+        return description
+    completed = {name: _with_later_settings(value) for name, value in description.items()}
+    if completed.get("class") == Settings.__name__:
+        completed["options"] = describe_defaults(Settings) | completed["options"]
+    return completed
 
 
 def _restricted(

@@ -455,6 +455,17 @@ def test_a_setting_newer_than_a_run_must_have_its_default():
     assert changes_since_run(decayed, recorded) == ["settings.weight_decay was 0.0, now 0.1"]
 
 
+def test_settings_within_a_network_may_be_older_too():
+    (known,) = (r for r in RECIPES["nonnormal/table1"].rows if r.label == "chain words")
+    recorded = known.describe()
+    (benchmark,) = recorded["network"]["model_factory"]["arguments"]
+    del benchmark["options"]["settings"]["options"]["rate_penalty"]
+    assert changes_since_run(known, recorded) == []
+    benchmark["options"]["settings"]["options"]["clip_norm"] = 1
+    (difference,) = changes_since_run(known, recorded)
+    assert "'clip_norm': 1" in difference
+
+
 def test_rows_of_equal_structure_share_a_run():
     known = recipes()
     for name in (TABLE, FIGURE):  # two partials with equal options are different objects
