@@ -16,6 +16,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_loader
 from eigenrnn.constraints import Constraint
 from eigenrnn.experiments.cli import name_lookup
 from eigenrnn.experiments.cli.name_lookup import annotations_of
+from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.registry import LAYERS, TASKS
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Settings
@@ -56,7 +57,7 @@ def _kind(annotation: object) -> str:
             kinds.append("a name of eigenrnn list constraints")
         elif member in (int, float):
             kinds.append(member.__name__)
-        elif member not in (None, types.NoneType, str, Path, bool):
+        elif member not in (None, types.NoneType, str, Path, bool, Sequences):
             kinds.append(getattr(member, "__name__", ""))
     return " or ".join(filter(None, kinds))
 
@@ -139,7 +140,9 @@ class Parser(ArgumentParser):
         own = inspect.signature(theclass).parameters
         passes_on = any(each.kind is Parameter.VAR_KEYWORD for each in own.values())
         for action in set(self._actions) - before:
-            name = action.dest.rpartition(".")[2]
+            *_, owner, name = ("", *action.dest.split("."))
+            if name == "help" and Sequences in members(annotations.get(owner)):
+                action.help = SUPPRESS  # a command cannot pass data in memory
             if name in annotations:
                 action.kind = _kind(annotations[name])  # pyright: ignore[reportAttributeAccessIssue]
             # hide defaults of base classes: the class may pass other values on

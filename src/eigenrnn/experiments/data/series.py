@@ -361,7 +361,8 @@ def read_npz(path: Path) -> Sequences:
     """Read the arrays `x`, `lengths`, and `label` or `target` of an `.npz` archive.
 
     The array `x` holds the sequences either padded, (count, steps, channels), or concatenated,
-    (sum of lengths, channels). The array `lengths` may be omitted if `x` has no padding.
+    (sum of lengths, channels). The array `lengths` may be omitted if `x` has no padding. The
+    arrays `channels` and `names` may hold the names of the channels and of the sequences.
 
     Args:
         path: The file.
@@ -389,8 +390,8 @@ def read_npz(path: Path) -> Sequences:
             path=path,
             values=as_float32(x),
             lengths=lengths,
-            names=tuple(str(k) for k in range(1, len(lengths) + 1)),
-            channels=tuple(str(k) for k in range(1, x.shape[-1] + 1)),
+            names=_names(arrays.get("names"), len(lengths), "names", path),
+            channels=_names(arrays.get("channels"), x.shape[-1], "channels", path),
             labels=None if labels is None else _labels(labels, path),
             targets=None if numbers is None else as_float32(numbers),
             location=lambda number: f"the sequence with index {number}",
@@ -399,6 +400,22 @@ def read_npz(path: Path) -> Sequences:
 
 
 _TARGET_NAMES = ("label", "target")
+
+
+def _names(array: Any | None, count: int, name: str, path: Path) -> tuple[str, ...]:
+    """Return the names of sequences or channels; by default their numbers from one.
+
+    Raises:
+        ValueError: If they are not texts, not one for each, or not different.
+    """
+    if array is None:
+        return tuple(str(k) for k in range(1, count + 1))
+    if array.dtype.kind != "U" or array.shape != (count,) or len(set(array.tolist())) != count:
+        raise ValueError(
+            f"expected {count} different texts as {name} in {path}, got {array.dtype} of the "
+            f"shape {array.shape}"
+        )
+    return tuple(array.tolist())
 
 
 def _labels(labels: Any, path: Path) -> tuple[str, ...]:

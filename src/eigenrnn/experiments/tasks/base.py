@@ -1,11 +1,12 @@
 """The interface of a task: its batches, its loss, its metric and its chance-level baseline."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from eigenrnn.experiments.tasks.preprocessing import Preprocessing
@@ -131,6 +132,13 @@ class Task(ABC):
         Nothing is read or downloaded.
         """
         return None
+
+    def data_in_memory(self) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+        """Return the arrays that the task was given in place of files, by the name of the file.
+
+        A run stores them in its folder.
+        """
+        return {}
 
     @property
     @abstractmethod

@@ -2,17 +2,19 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from eigenrnn.experiments.data.files import locate, missing_file
+from eigenrnn.experiments.data.memory import to_arrays
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.ts import ARCHIVE
@@ -194,11 +196,12 @@ class Series(Task):
 
     The files are `.ts` as in the UCR and UEA archives, `.npz`, `.csv` or `.parquet`; the page on
     data describes their contents. They are read at first use. The scaling is fitted on the
-    training split only.
+    training split only. Sequences in memory are made by `from_arrays`, `from_channels_first` and
+    `from_table` of `eigenrnn.experiments.data.memory`, and a run stores them in its folder.
 
     Args:
-        train: The training file.
-        test: The test file; without one there is no test split.
+        train: The training file; from Python also sequences in memory.
+        test: The test file, or sequences in memory; without one there is no test split.
         dataset: In place of both files, a data set of the archives: `ACSF1`, `BasicMotions`,
             `ItalyPowerDemand` or `JapaneseVowels`.
         answer: The `class` or the `number` of a sequence, or the `next` values of its channels.
@@ -231,8 +234,8 @@ class Series(Task):
         ('train', 'test')
     """
 
-    train: str | Path | None = field(default=None, compare=False)
-    test: str | Path | None = field(default=None, compare=False)
+    train: str | Path | Sequences | None = field(default=None, compare=False)
+    test: str | Path | Sequences | None = field(default=None, compare=False)
     dataset: str | None = None
     answer: Answer = "class"
     validation: float = 0.2
@@ -300,8 +303,14 @@ class Series(Task):
     def missing_data(self) -> str | None:
         if self.dataset is not None:
             return missing_file(ARCHIVE[self.dataset], self.data_root)
-        own = [path for path in (self.train, self.test) if path is not None]
+        own = [path for path in (self.train, self.test) if isinstance(path, str | Path)]
         return next((str(path) for path in own if not Path(path).expanduser().is_file()), None)
+
+    def data_in_memory(self) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+        given = {"train": self.train, "test": self.test}
+        return {
+            split: to_arrays(data) for split, data in given.items() if isinstance(data, Sequences)
+        }
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -367,9 +376,11 @@ class Series(Task):
         train, test = self.train, self.test
         if self.dataset is not None:
             train, test = (locate(file, self.data_root) for file in ARCHIVE[self.dataset])
-        return _read_splits(
-            Path(train or ""),
-            None if test is None else Path(test),
+        files = {"train": _read(train or "")}
+        if test is not None:
+            files["test"] = _read(test)
+        return _make_splits(
+            files,
             answer=self.answer,
             validation=self.validation,
             seed=self.split_seed,
@@ -417,14 +428,17 @@ class Series(Task):
         )
 
 
-def _read_splits(
-    train: Path, test: Path | None, *, answer: Answer, validation: float, seed: int, scaled: bool
+def _read(data: str | Path | Sequences) -> Sequences:
+    return data if isinstance(data, Sequences) else read_series(Path(data))
+
+
+def _make_splits(
+    files: dict[str, Sequences], *, answer: Answer, validation: float, seed: int, scaled: bool
 ) -> _Data:
-    """Read the files, hold out the validation split, and scale all splits.
+    """Hold out the validation split, and scale all splits.
 
     Args:
-        train: The training file.
-        test: The test file, if any.
+        files: The training and perhaps the test sequences.
         answer: The kind of targets: `class`, `number` or `next`.
         validation: The fraction to hold out.
         seed: The seed of the held-out sequences.
@@ -433,9 +447,7 @@ def _read_splits(
     Raises:
         ValueError: If the files do not match or lack the targets, or a split lacks a class.
     """
-    files = {"train": read_series(train)}
-    if test is not None:
-        files["test"] = read_series(test)
+    if "test" in files:
         _check_channels(files)
     names: tuple[str, ...] = ()
     for file in files.values():
@@ -444,7 +456,7 @@ def _read_splits(
         names = _class_names(files)
     parts = {split: _part(file, names) for split, file in files.items()}
     if validation:
-        kept, held_out = _hold_out(parts["train"], names, validation, seed, train)
+        kept, held_out = _hold_out(parts["train"], names, validation, seed, files["train"].path)
         whole = parts["train"]
         chosen = {"train": kept, "validation": held_out}
         parts |= {

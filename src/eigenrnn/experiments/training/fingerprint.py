@@ -13,6 +13,7 @@ from torch import nn
 
 import eigenrnn
 from eigenrnn import __version__
+from eigenrnn.experiments.data.memory import content_hash
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.description import (
     describe,
@@ -24,7 +25,14 @@ from eigenrnn.experiments.training.description import (
 from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.models import count_parameters
 
-__all__ = ["check_fingerprint", "revision", "run_fingerprint", "run_metadata", "versions"]
+__all__ = [
+    "check_fingerprint",
+    "data_hashes",
+    "revision",
+    "run_fingerprint",
+    "run_metadata",
+    "versions",
+]
 
 _CPU_INFO = Path("/proc/cpuinfo")  # Linux, where `platform.processor` returns nothing
 
@@ -35,7 +43,9 @@ def run_metadata(model: nn.Module, task: Task, settings: Settings) -> dict[str, 
     Raises:
         TypeError: If the task has an option that cannot be stored as data.
     """
+    data = data_hashes(task)
     return {
+        **({"data": data} if data else {}),
         "task": describe(task),
         "network": describe_network(model),
         "parameters": count_parameters(model),
@@ -97,11 +107,18 @@ def run_fingerprint(model: nn.Module, task: Task, settings: Settings) -> dict[st
     Raises:
         TypeError: If the task has an option that cannot be stored as data.
     """
-    return {
+    fingerprint = {
         "settings": describe(settings.fingerprint_options()),
         "task": describe(task),
         "network": describe_network(model),
     }
+    data = data_hashes(task)
+    return {**fingerprint, "data": data} if data else fingerprint
+
+
+def data_hashes(task: Task) -> dict[str, str]:
+    """Return the SHA-256 of the data that a task was given in memory, by the name of the file."""
+    return {name: content_hash(arrays) for name, arrays in task.data_in_memory().items()}
 
 
 def check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:

@@ -109,6 +109,7 @@ def fit(
             finished = files.read_result() if is_finished else None
             if finished is not None:
                 return state, finished
+        files.write_data(task.data_in_memory())
         names = {"name": name, "best_by": selection_metric(task)}
         metadata = run_metadata(model, task, settings)
         files.write_config({**names, **metadata, "config": describe(config or {})})

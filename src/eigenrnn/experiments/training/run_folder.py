@@ -16,6 +16,7 @@ from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from torch import Tensor
 
 from eigenrnn.atomic import add_filename_to_errors, write_atomically
+from eigenrnn.experiments.data.memory import as_npz
 from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, RunExistsError
 from eigenrnn.experiments.tasks.preprocessing import (
     Preprocessing,
@@ -69,6 +70,7 @@ class RunFolder:
     """The files of one run, with their readers and writers.
 
     =================  ================================================================
+    `data/`            the series that the task was given in memory, as `.npz`, if any
     `config.json`      task, network, settings, versions and preprocessing, written at the start
     `metrics.csv`      losses, metrics and measurements by step
     `tensorboard/`     the same numbers for TensorBoard
@@ -91,6 +93,7 @@ class RunFolder:
         self.config_file = self.path / "config.json"
         self.metrics_file = self.path / "metrics.csv"
         self.tensorboard = self.path / "tensorboard"
+        self.data = self.path / "data"
         self.dynamics_file = self.path / "dynamics.jsonl"
         self.last = self.path / "last.pt"
         self.best = self.path / "best.pt"
@@ -156,7 +159,28 @@ class RunFolder:
     def _files(self) -> list[Path]:
         # The checkpoint is deleted first: after a crash no new run can resume from it.
         files = [self.last, self.best, self.result_file, self.metrics_file, self.dynamics_file]
-        return [*files, self.config_file, *self.tensorboard.glob("events.out.tfevents.*")]
+        events = self.tensorboard.glob("events.out.tfevents.*")
+        return [*files, self.config_file, *events, *self.data.glob("*.npz")]
+
+    def write_data(self, data: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write the data that a task was given in memory; a file that exists is kept.
+
+        Args:
+            data: The arrays of each file, by its name.
+        Raises:
+            ValueError: If the folder for the data is a link.
+            WriteError: If a file cannot be written.
+        """
+        if self.data.is_symlink():  # a file beyond it would be written
+            raise ValueError(
+                f"expected {self.data} to be a folder of the run, got a link to "
+                f"{self.data.readlink()}: delete the link"
+            )
+        for name, arrays in data.items():
+            self.data.mkdir(exist_ok=True)
+            file = self.data / f"{name}.npz"
+            if not file.exists():
+                write_atomically(file, as_npz(arrays))
 
     def write_config(self, content: Mapping[str, Any]) -> None:
         """Write task, network, settings and versions."""

@@ -1,0 +1,148 @@
+"""Series in memory: arrays, aeon's layout and tables; stored with a run, which resumes."""
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from torch import nn
+
+from eigenrnn.experiments.data.memory import from_arrays, from_channels_first, from_table
+from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.tasks import Series
+from eigenrnn.experiments.training import RunFolder, Settings, fit
+from eigenrnn.models import SequenceModel
+
+LENGTHS = [3, 5, 2, 4, 6, 3, 2, 4]
+LABELS = [True, False] * 4
+
+
+def draw(seed=0):
+    """Sequences of two channels and unequal lengths."""
+    generator = np.random.default_rng(seed)
+    return [generator.normal(size=(length, 2)) for length in LENGTHS]
+
+
+def as_table(arrays, labels=LABELS):
+    """The rows of all sequences in random order, with columns that are not to be read."""
+    rows = [
+        {"unit": 10 - n, "ms": 5 * t, "left": x[0], "right": x[1], "state": label, "index": n}
+        for n, (array, label) in enumerate(zip(arrays, labels, strict=True))
+        for t, x in enumerate(array)
+    ]
+    return pandas.DataFrame(rows).sample(frac=1, random_state=0)
+
+
+def first_batch(sequences):
+    task = Series(train=sequences, validation=0, scaling="none", shuffle=False)
+    return task, next(task.batches("train", len(sequences)))
+
+
+def test_the_batches_hold_the_arrays():
+    arrays = draw()
+    task, batch = first_batch(from_arrays(arrays, labels=LABELS))
+    assert batch.lengths.tolist() == LENGTHS
+    for number, array in enumerate(arrays):
+        padded = np.zeros((max(LENGTHS), 2), np.float32)
+        padded[: len(array)] = array
+        np.testing.assert_array_equal(batch.inputs[:, number], padded)
+    assert [task.class_names[k] for k in batch.targets] == list(map(str, LABELS))
+
+
+def test_a_table_equals_the_list_of_its_sequences():
+    arrays = draw()
+    got = from_table(
+        as_table(arrays), sequence="unit", time="ms", label="state", channels=["right", "left"]
+    )
+    assert got.channels == ("right", "left")
+    for name, length, label in zip(got.names, got.lengths, got.labels, strict=True):
+        number = 10 - int(name)
+        start = sum(got.lengths[: got.names.index(name)])
+        values = got.values[start : start + length]
+        np.testing.assert_array_equal(values, arrays[number][:, ::-1].astype(np.float32))
+        assert label == str(LABELS[number])
+
+
+def test_aeons_layout_has_channels_before_time():
+    x = np.arange(2 * 3 * 4.0).reshape(2, 3, 4)
+    got = from_channels_first(x, targets=[0.5, 1.5])
+    expected = [[[x[n, m, t] for m in range(3)] for t in range(4)] for n in range(2)]
+    np.testing.assert_array_equal(got.values.reshape(2, 4, 3), expected)
+    assert got.targets.tolist() == [0.5, 1.5]
+
+
+def train(directory, arrays, steps, **options):
+    task = Series(train=from_arrays(arrays, labels=LABELS), validation=0.25)
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        model = SequenceModel(nn.GRU(2, 4), 2, readout="last")
+    settings = Settings(steps=steps, batch_size=4, eval_every=2, seed=1)
+    return fit(model, task, settings, directory, **options)
+
+
+def test_a_run_stores_its_data_and_resumes_with_the_same_data_alone(tmp_path):
+    train(tmp_path / "whole", draw(), 4)
+    train(tmp_path / "run", draw(), 2)
+    train(tmp_path / "run", draw(), 4, resume=True)
+    losses = [RunFolder(tmp_path / name).read_column("train_loss") for name in ("whole", "run")]
+    assert losses[0] == losses[1]
+    with pytest.raises(ValueError, match=r"data.train was \w{64}, now"):
+        train(tmp_path / "run", draw(seed=1), 6, resume=True)
+
+
+def test_the_stored_file_holds_the_same_sequences(tmp_path):
+    given = from_arrays(draw(), labels=LABELS, channels=["left", "right"])
+    RunFolder(tmp_path).write_data(Series(train=given).data_in_memory())
+    stored = read_series(tmp_path / "data" / "train.npz")
+    np.testing.assert_array_equal(stored.values, given.values)
+    np.testing.assert_array_equal(stored.lengths, given.lengths)
+    assert (stored.labels, stored.channels, stored.names) == (
+        given.labels,
+        given.channels,
+        given.names,
+    )
+
+
+def test_overwriting_a_run_deletes_its_data(tmp_path):
+    train(tmp_path, draw(), 2)
+    train(tmp_path, draw(seed=1), 2, overwrite=True)
+    stored = read_series(tmp_path / "data" / "train.npz")
+    np.testing.assert_array_equal(stored.values, np.concatenate(draw(seed=1)).astype(np.float32))
+
+
+WITH_NAN = draw()
+WITH_NAN[1][2, 0] = np.nan
+UNKNOWN = as_table(draw(), [None, *LABELS[1:]])
+
+WRONG = {
+    "one array": (lambda: from_arrays(np.zeros((2, 3, 4))), TypeError, "from_channels_first"),
+    "none": (lambda: from_arrays([]), ValueError, "at least one array"),
+    "widths": (lambda: from_arrays([np.zeros((2, 3)), np.zeros((3, 2))]), ValueError, "index 1"),
+    "dimensions": (lambda: from_arrays([np.zeros((2, 3, 1))]), ValueError, "index 0"),
+    "texts": (lambda: from_arrays([np.array(["a"])]), TypeError, "expected numbers"),
+    "nan": (lambda: from_arrays(WITH_NAN), ValueError, "index 1, channel 1, step 3"),
+    "labels": (lambda: from_arrays(draw(), labels=[1]), ValueError, "each of the 8 sequences"),
+    "both": (
+        lambda: from_arrays(draw(), labels=LABELS, targets=LABELS),
+        ValueError,
+        "got both",
+    ),
+    "channels": (lambda: from_arrays(draw(), channels=["a", "a"]), ValueError, "2 different"),
+    "two dimensions": (lambda: from_channels_first(np.zeros((2, 3))), ValueError, "from_arrays"),
+    "column": (lambda: from_table(as_table(draw())), ValueError, "'sequence' in the table, got"),
+    "role": (
+        lambda: from_table(as_table(draw()), sequence="unit", channels=["unit"]),
+        ValueError,
+        "expected channels other than 'unit'",
+    ),
+    "label": (
+        lambda: from_table(UNKNOWN, sequence="unit", label="state"),
+        ValueError,
+        "expected a value in each row of 'state'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "kind", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_data_in_memory_is_explained(make, kind, message):
+    with pytest.raises(kind, match=message):
+        make()
