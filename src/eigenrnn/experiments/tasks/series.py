@@ -196,12 +196,12 @@ class Series(Task):
 
     The files are `.ts` as in the UCR and UEA archives, `.npz`, `.csv` or `.parquet`; the page on
     data describes their contents. They are read at first use. The scaling is fitted on the
-    training split only. Sequences in memory are made by `from_arrays`, `from_channels_first` and
+    training split only. In place of a file, Python may pass sequences that are made by `from_arrays`, `from_channels_first` and
     `from_table` of `eigenrnn.experiments.data.memory`, and a run stores them in its folder.
 
     Args:
-        train: The training file; from Python also sequences in memory.
-        test: The test file, or sequences in memory; without one there is no test split.
+        train: The training file.
+        test: The test file; without one there is no test split.
         dataset: In place of both files, a data set of the archives: `ACSF1`, `BasicMotions`,
             `ItalyPowerDemand` or `JapaneseVowels`.
         answer: The `class` or the `number` of a sequence, or the `next` values of its channels.
