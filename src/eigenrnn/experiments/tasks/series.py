@@ -196,8 +196,9 @@ class Series(Task):
 
     The files are `.ts` as in the UCR and UEA archives, `.npz`, `.csv` or `.parquet`; the page on
     data describes their contents. They are read at first use. The scaling is fitted on the
-    training split only. In place of a file, Python may pass sequences that are made by `from_arrays`, `from_channels_first` and
-    `from_table` of `eigenrnn.experiments.data.memory`, and a run stores them in its folder.
+    training split only. In place of a file, Python may pass sequences that are made by
+    `from_arrays`, `from_channels_first` or `from_table` of `eigenrnn.experiments.data.memory`. A
+    run stores them in its folder.
 
     Args:
         train: The training file.
