@@ -22,16 +22,16 @@ from eigenrnn.ops.arguments import check_dense
 from eigenrnn.residual_stack import ResidualStack, last_output, new_linear, output_width
 from eigenrnn.tracing import is_traced
 
-__all__ = [
-    "Dropouts",
+__all__ = [  # noqa: RUF022, in the order of the reference
+    "SequenceModel",
     "LanguageModel",
     "ResidualStack",
-    "SequenceModel",
+    "parameter_groups",
     "constrained_parameters",
     "count_parameters",
-    "parameter_groups",
     "penalty",
     "raw_parameters",
+    "Dropouts",
 ]
 
 _UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory

@@ -21,10 +21,11 @@ from eigenrnn.init.matrices import (
     zeros_,
 )
 
-__all__ = [
-    "ChainDirection",
-    "Initializer",
-    "Kind",
+__all__ = [  # noqa: RUF022, in the order of the reference
+    "recurrent_",
+    "orthogonal_",
+    "haar_",
+    "identity_",
     "chain_",
     "constant_",
     "fan_normal_",
@@ -32,13 +33,12 @@ __all__ = [
     "feedback_chain_",
     "glorot_normal_",
     "glorot_uniform_",
-    "haar_",
-    "identity_",
     "kaiming_normal_",
-    "orthogonal_",
     "ramp_",
-    "recurrent_",
     "source_",
     "uniform_",
     "zeros_",
+    "ChainDirection",
+    "Kind",
+    "Initializer",
 ]

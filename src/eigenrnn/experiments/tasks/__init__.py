@@ -21,18 +21,16 @@ from eigenrnn.experiments.tasks.state_tracking import StateTracking
 from eigenrnn.experiments.tasks.synthetic import Synthetic
 from eigenrnn.experiments.tasks.text import CharPTB, Enwik8, NextSymbol, Text, WordPTB
 
-__all__ = [
+__all__ = [  # noqa: RUF022, in the order of the reference
+    "Copying",
     "Adding",
-    "Batch",
     "CarRacing",
     "CharPTB",
     "ContextIntegration",
-    "Copying",
     "DelayedMatch",
     "Denoise",
     "Enwik8",
     "LaboratoryTask",
-    "NextSymbol",
     "Parenthesis",
     "PerceptualDecision",
     "PixelMNIST",
@@ -40,9 +38,11 @@ __all__ = [
     "Series",
     "Speech",
     "StateTracking",
-    "Synthetic",
-    "Task",
     "Text",
     "Trials",
     "WordPTB",
+    "Task",
+    "Synthetic",
+    "NextSymbol",
+    "Batch",
 ]
