@@ -88,6 +88,8 @@ class Dale(Constraint):
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
         self.raw.normal_(generator=generator).abs_()
+        if self.raw.is_meta:
+            return
         allowed = self.allowed()
         W = scatter(allowed, self.raw) * self.signs(self.raw)
         balance_(W, self.radius)
@@ -147,8 +149,6 @@ def balance_(
     both = (excitation > 0) & (inhibition > 0)
     ratio = torch.where(both, excitation / torch.where(both, inhibition, 1), 1)
     W.copy_(torch.where(W < 0, W * ratio[:, None], W))
-    if W.is_meta:
-        return
     found = float(torch.linalg.eigvals(W.double()).abs().max())
     if found > 0:
         W.mul_(radius / found)

@@ -70,6 +70,9 @@ class LowRank(Constraint):
         self.n = Parameter(torch.empty(size, rank))
         fixed = plus(self.size) if callable(plus) else plus
         self.register_buffer("plus", None if fixed is None else self._checked(fixed))
+        # on the meta device the values are lost: `reset` computes them again on another one
+        is_lost = fixed is not None and fixed.is_meta
+        self._plus_function = plus if is_lost and callable(plus) else None
         self.reset()
 
     @property
@@ -81,6 +84,9 @@ class LowRank(Constraint):
     def reset(self, generator: Generator | None = None) -> None:
         self.m.normal_(0, self.std, generator=generator)
         self.n.normal_(0, self.std, generator=generator)
+        if self._plus_function is not None and not self.m.is_meta:
+            self.plus = self._checked(self._plus_function(self.size))
+            self._plus_function = None
 
     def residual(self, W: Tensor) -> float:
         check_finite(W)
@@ -110,7 +116,8 @@ class LowRank(Constraint):
                 f"expected plus to be real and of shape {expected}, got {plus.dtype} of shape "
                 f"{tuple(plus.shape)}"
             )
-        check_finite(plus)
+        if not plus.is_meta:
+            check_finite(plus)
         return plus.detach().to(self.m.device, self.m.dtype).clone()
 
     def extra_repr(self) -> str:

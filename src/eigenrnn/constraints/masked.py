@@ -65,7 +65,9 @@ class Masked(Constraint):
         inner: Callable[[int], Constraint] = Unconstrained,
     ) -> None:
         super().__init__(size)
-        made = make_constraint(inner, self.size)
+        # on the CPU even under the meta device: its connections give the number of parameters
+        with torch.device("cpu"):
+            made = make_constraint(inner, self.size)
         if not isinstance(made, Unconstrained | Dale):
             raise ValueError(
                 "expected inner to return Unconstrained or Dale, on which a mask is defined, got "
@@ -83,8 +85,10 @@ class Masked(Constraint):
             raise ValueError("expected a mask with at least one connection, got one with none")
         # hidden from torch: its own parameters are not trained, it only says how W is made
         self._inner = (made,)
-        self.register_buffer("mask", allowed)
         self.raw = Parameter(torch.empty(count))
+        self.register_buffer("mask", allowed.to(self.raw.device))
+        # the meta device loses the mask: `reset` writes it again on another one
+        self._lost_mask = allowed if self.raw.is_meta else None
         self.reset()
 
     @property
@@ -94,6 +98,11 @@ class Masked(Constraint):
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
+        if self.raw.is_meta:
+            return
+        if self._lost_mask is not None:
+            self.mask.copy_(self._lost_mask)
+            self._lost_mask = None
         inner = self.inner
         W = inner.sample(generator).to(self.raw) * self.mask
         if isinstance(inner, Dale):
@@ -142,4 +151,6 @@ def _checked(mask: object, size: int) -> Tensor:  # (N, N), bool
         raise TypeError(f"expected mask to be a tensor of booleans, got {kind}")
     if mask.shape != (size, size):
         raise ValueError(f"expected mask of shape {(size, size)}, got {tuple(mask.shape)}")
-    return mask.detach().to(torch.get_default_device()).clone()
+    if mask.is_meta:
+        raise ValueError("expected a mask with values, got one on the meta device")
+    return mask.detach().cpu().clone()
