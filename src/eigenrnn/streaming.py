@@ -108,8 +108,9 @@ class Stream:
             return self._ordinary_step(x_t)
         y = x_t.new_empty(self._output_shape)
         B, M, threads = self._sizes
+        h, cell, next_h, next_cell = self._places  # `*self._places` in the call takes longer
         step = snapshot.stack.step
-        if not step(B, address(x_t), M, *self._places, y.data_ptr(), threads):
+        if not step(B, address(x_t), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
             self._snapshot = None  # a weight has changed
             return self._ordinary_step(x_t)
         # the states before this step get those after the next one
