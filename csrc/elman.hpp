@@ -1,5 +1,7 @@
 // Whole calls of the Elman recurrence: pack matrices, distribute rows, sum the threads' gradients.
 #pragma once
+#include <optional>
+
 #include "elman_backward.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -39,7 +41,8 @@ void elman_forward(const Elman& given, const ElmanPanels<T>& panels, int threads
   const bool kept = given.h.data != nullptr;
   const isize states = 2 * given.steps.B * given.N;
   const Scratch<T> memory(kept ? 0 : states);
-  const Scratch<T> arguments(given.mixes_arguments() ? states : 0);
+  std::optional<Scratch<T>> arguments;  // a single step notices an allocation that it does not need
+  if (given.mixes_arguments()) arguments.emplace(states);
   const View none;
   Buffer<T> one_step;
   const Elman call = saving_one_step(given, one_step);
@@ -47,11 +50,11 @@ void elman_forward(const Elman& given, const ElmanPanels<T>& panels, int threads
   const isize products = call.norm_zoneout.has_norm() ? 0 : call.N * (call.N + call.M);
   for_shares(call.steps, products, threads, [&](const Share& share) {
     const bool mixed = call.mixes_arguments();
+    T* own_arguments = mixed ? arguments->get() + 2 * share.first * call.N : nullptr;
     ElmanForward<T> forward{call, panels, share,
                             {call.steps, call.h, mixed ? none : call.last, call.N, share,
                              memory.get() + 2 * share.first * call.N},
-                            {call.steps, none, call.last, call.N, share,
-                             arguments.get() + 2 * share.first * call.N},
+                            {call.steps, none, call.last, call.N, share, own_arguments},
                             {call, panels.V, share}};
     with_activation(call.activation, forward);
   });
