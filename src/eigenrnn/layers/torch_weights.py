@@ -1,6 +1,7 @@
 """The weights of `RNN`, `GRU` and `LSTM` under the names and in the layout of torch's layers."""
 
 import copy
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -55,7 +56,15 @@ def names_by_direction(layer: Any) -> list[list[str]]:
     kinds = ["weight_ih", "weight_hh"]
     if layer.all_directions()[0].torch_biases() is not None:
         kinds += ["bias_ih", "bias_hh"]
-    return [[f"{kind}_{suffix}" for kind in kinds] for suffix in _suffixes(layer)]
+    names: list[list[str]] = []
+    for suffix in _suffixes(layer):
+        names.append([f"{kind}_{suffix}" for kind in kinds])
+    return names
+
+
+def _all_names(layer: Any) -> list[str]:
+    """Return torch's names of all weights of a layer, in torch's order."""
+    return list(itertools.chain.from_iterable(names_by_direction(layer)))
 
 
 def _suffixes(layer: Any) -> list[str]:
@@ -79,7 +88,7 @@ def read(layer: Any, name: str) -> Tensor:
             return torch.cat(direction.matrices())
         bias_ih, bias_hh = cast("tuple[Tensor, Tensor]", direction.torch_biases())
         return bias_ih if name.startswith("bias_ih") else bias_hh
-    known = ", ".join(name for names in names_by_direction(layer) for name in names)
+    known = ", ".join(_all_names(layer))
     raise AttributeError(f"{type(layer).__name__} has no {name!r}; it has {known}")
 
 
@@ -99,8 +108,7 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
     }
     if layer.torch_kind is None or not found:
         return
-    expected = [name for names in names_by_direction(layer) for name in names]
-    shapes = {name: getattr(layer, name).shape for name in expected}
+    shapes = {name: getattr(layer, name).shape for name in _all_names(layer)}
     if found.keys() != shapes.keys():
         raise ValueError(
             f"expected the weights {', '.join(shapes)} of a torch.nn.{layer.torch_kind.__name__}, "
