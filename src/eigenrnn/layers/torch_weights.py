@@ -56,10 +56,11 @@ def names_by_direction(layer: Any) -> list[list[str]]:
     kinds = ["weight_ih", "weight_hh"]
     if layer.all_directions()[0].torch_biases() is not None:
         kinds += ["bias_ih", "bias_hh"]
-    names: list[list[str]] = []
-    for suffix in _suffixes(layer):
-        names.append([f"{kind}_{suffix}" for kind in kinds])
-    return names
+    return [_names_of(kinds, suffix) for suffix in _suffixes(layer)]
+
+
+def _names_of(kinds: Sequence[str], suffix: str) -> list[str]:
+    return [f"{kind}_{suffix}" for kind in kinds]
 
 
 def _all_names(layer: Any) -> list[str]:
