@@ -15,7 +15,8 @@ from eigenrnn import torch_internals
 
 SOURCES = Path(eigenrnn.__file__).parent
 PRIVATE = re.compile(
-    r"torch(\.\w+)*\._(?!_|foreach)|from torch(\.\w+)*\._|_current_level|\._version\b"
+    r"torch(\.\w+)*\._(?!_)|from torch(\.\w+)*\._|_current_level|\._version\b"
+    r"|\b_(parameters|buffers|modules|flat_weights_names)\"\]|_(pre_)?hooks\"\]"
 )
 
 
@@ -172,3 +173,42 @@ def test_the_optimisers_around_a_step_are_found(make, hooked):
     inner.step()
     assert len(seen) == 1
     assert seen[0] is outer
+
+
+def test_the_direct_parts_of_a_module_are_its_own():
+    module = nn.Sequential(nn.Linear(2, 3))
+    module.register_buffer("mean", torch.zeros(3))
+    module.register_parameter("scale", nn.Parameter(torch.ones(3)))
+    assert list(torch_internals.direct_parameters(module)) == ["scale"]
+    assert list(torch_internals.direct_buffers(module)) == ["mean"]
+    children = torch_internals.direct_children(module)
+    assert children["0"] is module[0]
+    module[0] = other = nn.Linear(2, 3)
+    assert children["0"] is other  # the dictionary itself, not a copy
+
+
+def test_hooks_are_found_by_kind():
+    module = nn.Linear(2, 3)
+    assert not any(torch_internals.hooks_of_call(module))
+    assert torch_internals.forward_pre_hooks(module) == []
+    registering = [
+        module.register_forward_hook,
+        module.register_forward_pre_hook,
+        module.register_full_backward_hook,
+        module.register_full_backward_pre_hook,
+    ]
+    for register in registering:
+        handle = register(print)
+        assert any(torch_internals.hooks_of_call(module))
+        assert (torch_internals.forward_pre_hooks(module) == [print]) == (
+            register == module.register_forward_pre_hook
+        )
+        handle.remove()
+
+
+def test_torchs_layers_name_their_weights():
+    layer = nn.LSTM(2, 3, num_layers=2, bidirectional=True, proj_size=2)
+    names = torch_internals.weight_names(layer)
+    assert set(names) == {name for name, _ in layer.named_parameters()}
+    listed = [weight for weights in layer.all_weights for weight in weights]
+    assert all(getattr(layer, n) is w for n, w in zip(names, listed, strict=True))

@@ -11,12 +11,12 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from eigenrnn.errors import check_generator, check_positive_integer
 from eigenrnn.free_memory import check_memory
 from eigenrnn.init import uniform_
-from eigenrnn.layers.direction import hooks
 from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
 from eigenrnn.ops.dispatch import exports_scan
+from eigenrnn.torch_internals import hooks_of_call
 
 __all__ = ["Mixer", "ResidualStack", "last_output", "new_linear", "output_width"]
 
@@ -418,7 +418,7 @@ def last_output(
 ) -> tuple[Tensor, Any]:  # (B, N)
     """Return the output at the last time step, and the last state."""
     directions = layer.all_directions() if isinstance(layer, Stacked) else []
-    if len(directions) != 1 or any(hooks(layer)):
+    if len(directions) != 1 or any(hooks_of_call(layer)):
         output, h_n = layer(x, state)
         return output[-1], h_n
     _, h_n = layer(x, state, last_only=True)

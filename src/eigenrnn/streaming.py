@@ -15,6 +15,7 @@ from eigenrnn.models import SequenceModel
 from eigenrnn.ops.compiled import address
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.residual_stack import ResidualStack
+from eigenrnn.torch_internals import direct_children
 from eigenrnn.tracing import is_eager, under_transform
 
 __all__ = ["Stream"]
@@ -86,7 +87,7 @@ class Stream:
         self.batch_size = batch_size
         self._layer: Stacked[Any] | ResidualStack = layer
         self._head: nn.Module | None = model.head if isinstance(model, SequenceModel) else None
-        self._modules: dict[str, nn.Module] = vars(model)["_modules"]
+        self._modules = direct_children(model)
         batch = () if batch_size is None else (batch_size,)
         self._input_shape = (*batch, self._layer.input_size)
         self._snapshot: Snapshot | None = None  # set if the kernels can compute the next step

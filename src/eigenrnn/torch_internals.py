@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 from torch.optim import Optimizer
@@ -18,15 +18,21 @@ from torch.optim import Optimizer
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 __all__ = [
+    "direct_buffers",
+    "direct_children",
+    "direct_parameters",
     "forward_mode_is_active",
+    "forward_pre_hooks",
     "graph_is_kept",
     "has_dispatch_mode",
     "has_step_hooks",
+    "hooks_of_call",
     "is_legacy_batched",
     "original_of",
     "outer_optimisers",
     "record_scan",
     "transform_is_active",
+    "weight_names",
     "write_count",
 ]
 
@@ -71,6 +77,48 @@ def write_count(tensor: Tensor) -> int:
     if tensor.is_inference():
         return 0
     return tensor._version
+
+
+# A module's public iterators walk over all its parts and check for duplicates, which costs more
+# than the rest of a small call. The dictionaries below are the module's own, with no copy.
+
+
+def direct_parameters(module: nn.Module) -> dict[str, nn.Parameter | None]:
+    """Return the dictionary of a module's own parameters, without those of its parts."""
+    return module._parameters
+
+
+def direct_buffers(module: nn.Module) -> dict[str, Tensor | None]:
+    """Return the dictionary of a module's own buffers, without those of its parts."""
+    return module._buffers
+
+
+def direct_children(module: nn.Module) -> dict[str, nn.Module | None]:
+    """Return the dictionary of a module's parts, which changes when one is replaced."""
+    return module._modules
+
+
+def forward_pre_hooks(module: nn.Module) -> list[Callable[..., Any]]:
+    """Return the hooks that a call of a module runs first; torch lists them nowhere."""
+    return list(module._forward_pre_hooks.values())
+
+
+def hooks_of_call(module: nn.Module) -> list[dict[Any, Any]]:
+    """Return all hooks that a call of a module and its backward pass run, by kind."""
+    return [
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    ]
+
+
+def weight_names(layer: nn.RNNBase) -> list[str]:
+    """Return the names of all weights of one of torch's recurrent layers, in torch's order.
+
+    The public `all_weights` has the tensors without their names.
+    """
+    return layer._flat_weights_names
 
 
 def record_scan(

@@ -16,6 +16,7 @@ from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.free_memory import check_memory
 from eigenrnn.linalg import at_least_float32, tol
+from eigenrnn.torch_internals import direct_buffers, direct_parameters
 from eigenrnn.tracing import check_memory_of, is_exporting, is_exporting_to_onnx, real_tensors
 
 __all__ = ["Constraint", "make_constraint", "real_type"]
@@ -229,8 +230,8 @@ class Constraint(nn.Module, ABC):
             ValueError: If one was.
         """
         for part in self.modules():
-            check_memory_of(vars(part)["_parameters"].values())
-            check_memory_of(vars(part)["_buffers"].values())
+            check_memory_of(direct_parameters(part).values())
+            check_memory_of(direct_buffers(part).values())
             others = getattr(part, "tensor_attributes", ())
             check_memory_of(getattr(part, name) for name in others)
 
@@ -363,15 +364,16 @@ def _reject_moving_base(module: nn.Module, _name: str, submodule: nn.Module | No
             )
 
 
-_registration_hook: list[Any] = []  # empty until the process has a constraint to watch
+_registration_hook: list[Any] = []  # empty until the process has a moving base
 
 
 def _watch(constraint: Constraint) -> None:
     """Call `advance` after optimiser steps, and keep torch's `AveragedModel` off moving bases.
 
     Torch calls the second hook for every module that is registered in another one. So only a
-    process that has built a constraint with `advance` pays for it.
+    process that has built a moving base pays for it. It then stays: to remove it when the last
+    base is freed would change torch's dictionary of hooks while torch may be walking through it.
     """
     advance_after_steps(constraint)
-    if not _registration_hook:
+    if constraint.has_moving_base and not _registration_hook:
         _registration_hook.append(register_module_module_registration_hook(_reject_moving_base))

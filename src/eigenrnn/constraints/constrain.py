@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from eigenrnn.constraints.base import Constraint, make_constraint
+from eigenrnn.torch_internals import forward_pre_hooks, weight_names
 from eigenrnn.tracing import check_memory_of
 
 __all__ = ["constrain", "rebuild_each_pass"]
@@ -196,12 +197,9 @@ def _register(
 
 def rebuild_each_pass(module: nn.RNNBase) -> None:
     """Make a torch layer evaluate its parametrised weights in each forward pass."""
-    hooks: list[object] = list(
-        vars(module)["_forward_pre_hooks"].values()
-    )  # torch has no public list
     # parametrisation has already given the module a class of its own
     setattr(type(module), _WEIGHT_LIST, property(_get_weights, _ignore_assignment))
-    if _begin_pass not in hooks:
+    if _begin_pass not in forward_pre_hooks(module):
         module.register_forward_pre_hook(_begin_pass)
         module.register_forward_hook(_end_pass, always_call=True)
 
@@ -212,9 +210,8 @@ def rebuild_each_pass(module: nn.RNNBase) -> None:
 _WEIGHT_LIST = "_flat_weights"
 
 
-def _get_weights(module: nn.Module) -> list[Tensor | None]:
-    names: list[str] = vars(module)["_flat_weights_names"]
-    return [getattr(module, name, None) for name in names]
+def _get_weights(module: nn.RNNBase) -> list[Tensor | None]:
+    return [getattr(module, name, None) for name in weight_names(module)]
 
 
 def _ignore_assignment(_module: nn.Module, _weights: object) -> None: ...

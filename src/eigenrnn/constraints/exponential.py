@@ -57,6 +57,7 @@ class Exponential(Constraint):
     """
 
     needs_advance = True
+    has_moving_base = True
 
     base: Tensor
 

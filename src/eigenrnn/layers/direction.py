@@ -16,9 +16,10 @@ from eigenrnn.constraints.base import make_constraint
 from eigenrnn.init import Initializer
 from eigenrnn.layers.regularisation import NormZoneout
 from eigenrnn.linalg import at_least_float32
+from eigenrnn.torch_internals import direct_parameters, hooks_of_call
 from eigenrnn.tracing import autocasts, check_memory_of
 
-__all__ = ["AbstractDirection", "DirectionConfig", "head_kwargs", "hooks", "without_autocast"]
+__all__ = ["AbstractDirection", "DirectionConfig", "head_kwargs", "without_autocast"]
 
 _Result = TypeVar("_Result")
 
@@ -122,7 +123,7 @@ class AbstractDirection(nn.Module, ABC):
         Raises:
             ValueError: If the storage of a weight was freed. Every forward pass begins here.
         """
-        check_memory_of(vars(self)["_parameters"].values())
+        check_memory_of(direct_parameters(self).values())
         frozen = self.frozen  # read once: another thread may unfreeze the layer
         return self._compute_matrices() if frozen is None else frozen
 
@@ -269,14 +270,6 @@ def _unfreeze(direction: AbstractDirection, _keys: object) -> None:
     direction.frozen = None  # the frozen matrices belong to the weights before the load
 
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def hooks(module: nn.Module) -> list[dict[Any, Any]]:
-    """Return the hooks that calling a module would run, by kind."""
-    return [vars(module)[name] for name in _HOOKS]
-
-
 def head_kwargs(head: nn.Linear | None, direction: AbstractDirection) -> dict[str, Tensor | None]:
     """Return the arguments with which a direction computes the outputs of a linear head.
 
@@ -285,6 +278,6 @@ def head_kwargs(head: nn.Linear | None, direction: AbstractDirection) -> dict[st
     """
     if head is None or type(head) is not nn.Linear or not direction.fuses_head():
         return {}
-    if "forward" in vars(head) or any(hooks(head)):
+    if "forward" in vars(head) or any(hooks_of_call(head)):
         return {}
     return {"V": head.weight, "d": head.bias}

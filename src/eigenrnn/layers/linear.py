@@ -17,7 +17,6 @@ from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers.direction import (
     AbstractDirection,
     DirectionConfig,
-    hooks,
     without_autocast,
 )
 from eigenrnn.layers.stacked import Stacked
@@ -25,6 +24,7 @@ from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
 from eigenrnn.ops.time_steps import running, without_padding
+from eigenrnn.torch_internals import hooks_of_call
 from eigenrnn.tracing import autocasts, check_memory_of, is_eager
 
 _D = TypeVar("_D", bound="LRUDirection | MinGRUDirection")
@@ -191,7 +191,7 @@ class _LinearLayer(Stacked[_D]):
             or in_forced_block()
             or autocasts(x.device.type)
             or (self.training and self.dropout)
-            or any(any(hooks(direction)) for direction in directions)
+            or any(any(hooks_of_call(direction)) for direction in directions)
         ):
             return super()._run_step(x, h0)
         last: list[Tensor] = []

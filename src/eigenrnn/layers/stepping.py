@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from eigenrnn.layers.direction import AbstractDirection, hooks
+from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.ops.compiled import address, head_stepper, kernels
 from eigenrnn.ops.dispatch import forced, in_forced_block
-from eigenrnn.torch_internals import write_count
+from eigenrnn.torch_internals import direct_buffers, direct_parameters, hooks_of_call, write_count
 from eigenrnn.tracing import is_eager
 
 __all__ = ["LatestSnapshot", "Places", "Snapshot", "can_read", "take_snapshot"]
@@ -67,7 +67,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         modules.append(head)
     if any(parametrize.is_parametrized(m) or "forward" in vars(m) for m in modules):
         return None
-    empty = [each for module in modules for each in hooks(module)]
+    empty = [each for module in modules for each in hooks_of_call(module)]
     if any(empty):
         return None
 
@@ -95,7 +95,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
 def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
     """Return where the weights of a step are, dictionaries and keys, and the weights."""
     found: list[tuple[dict[str, Any], str, Tensor]] = []
-    for holder in (vars(module)["_parameters"], vars(module)["_buffers"]):
+    for holder in (direct_parameters(module), direct_buffers(module)):
         for name, tensor in list(holder.items()):
             if tensor is not None and name != "h0":
                 found.append((holder, name, tensor))

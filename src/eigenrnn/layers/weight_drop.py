@@ -8,6 +8,7 @@ from torch.nn.utils import parametrize
 
 from eigenrnn.constraints.constrain import rebuild_each_pass
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.torch_internals import weight_names
 
 __all__ = ["weight_drop"]
 
@@ -60,8 +61,9 @@ def weight_drop(layer: _Layer, rate: float) -> _Layer:
 
 
 def _drop_weights_of_torch(layer: nn.RNNBase, rate: float) -> None:
-    flat: list[str] = vars(layer)["_flat_weights_names"]  # no public list
-    for name in [name for name in flat if name.startswith("weight_hh")]:
+    for name in weight_names(layer):
+        if not name.startswith("weight_hh"):
+            continue
         existing = _registered_dropout(layer, name)
         if existing is not None:
             existing.rate = rate

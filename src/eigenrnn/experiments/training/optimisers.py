@@ -1,6 +1,5 @@
 """The optimisers of a run, one for the constrained matrices and one for all other parameters."""
 # torch's operations on lists of tensors have no public name:
-# ruff: noqa: SLF001
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
 import math
@@ -103,26 +102,22 @@ class RMSpropTF1(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        with_grad = [p for p in group["params"] if p.grad is not None]
-        if not with_grad:
-            return
-        params = [_real(p) for p in with_grad]
-        grads = [_real(p.grad) for p in with_grad]
-        squares = [self._slot(p, "mean_square", 1.0) for p in with_grad]
-
-        if group["weight_decay"]:
-            grads = torch._foreach_add(grads, params, alpha=group["weight_decay"])
-        torch._foreach_mul_(squares, group["alpha"])
-        torch._foreach_addcmul_(squares, grads, grads, value=1 - group["alpha"])
-        roots = torch._foreach_add(squares, group["eps"])
-        torch._foreach_sqrt_(roots)
-        if group["momentum"]:
-            moments = [self._slot(p, "momentum", 0.0) for p in with_grad]
-            torch._foreach_mul_(moments, group["momentum"])
-            torch._foreach_addcdiv_(moments, grads, roots, value=group["lr"])
-            torch._foreach_sub_(params, moments)
-        else:
-            torch._foreach_addcdiv_(params, grads, roots, value=-group["lr"])
+        for parameter in group["params"]:
+            if parameter.grad is None:
+                continue
+            value = _real(parameter)
+            grad = _real(parameter.grad)
+            if group["weight_decay"]:
+                grad = grad.add(value, alpha=group["weight_decay"])
+            square = self._slot(parameter, "mean_square", 1.0)
+            square.mul_(group["alpha"]).addcmul_(grad, grad, value=1 - group["alpha"])
+            root = square.add(group["eps"]).sqrt_()
+            if group["momentum"]:
+                moment = self._slot(parameter, "momentum", 0.0)
+                moment.mul_(group["momentum"]).addcdiv_(grad, root, value=group["lr"])
+                value.sub_(moment)
+            else:
+                value.addcdiv_(grad, root, value=-group["lr"])
 
     def _slot(self, parameter: Tensor, name: str, initial: float) -> Tensor:
         state = self.state[parameter]
