@@ -36,16 +36,17 @@ struct ElmanPack {
   }
 };
 
+// The call is a copy of the caller's: a single step notices a second one, of some 600 bytes.
 template <class T>
-void elman_forward(const Elman& given, const ElmanPanels<T>& panels, int threads) {
-  const bool kept = given.h.data != nullptr;
-  const isize states = 2 * given.steps.B * given.N;
+void elman_forward(Elman call, const ElmanPanels<T>& panels, int threads) {
+  const bool kept = call.h.data != nullptr;
+  const isize states = 2 * call.steps.B * call.N;
   const Scratch<T> memory(kept ? 0 : states);
   std::optional<Scratch<T>> arguments;  // a single step notices an allocation that it does not need
-  if (given.mixes_arguments()) arguments.emplace(states);
+  if (call.mixes_arguments()) arguments.emplace(states);
   const View none;
   Buffer<T> one_step;
-  const Elman call = saving_one_step(given, one_step);
+  save_one_step(call, one_step);
   // LayerNorm needs all units of a row, so threads do not share them
   const isize products = call.norm_zoneout.has_norm() ? 0 : call.N * (call.N + call.M);
   for_shares(call.steps, products, threads, [&](const Share& share) {

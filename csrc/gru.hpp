@@ -11,9 +11,9 @@ GatePack<T, 3> gru_pack(const Gru& call) {
 }
 
 template <class T>
-void gru_forward(const Gru& given, const GatePanels<T, 3>& panels, int threads) {
+void gru_forward(Gru call, const GatePanels<T, 3>& panels, int threads) {
   Buffer<T> one_step;
-  const Gru call = saving_one_step(given, one_step);
+  save_one_step(call, one_step);
   const isize B = call.steps.B, width = call.reset_after ? 0 : GruForward<T>::width(call.N);
   // LayerNorm needs all units of a row, so threads do not share them
   const isize products = call.norm_zoneout.has_norm() ? 0 : 3 * call.N * (call.N + call.M);

@@ -78,15 +78,13 @@ struct Kept {
   }
 };
 
-// The call itself or, with LayerNorm, one that saves its values even if no backward pass follows: those
-// of one step, in memory that all steps share.
+// With LayerNorm, let the call save its values even if no backward pass follows: those of one step, in
+// memory that all steps share.
 template <class T, class Call>
-Call saving_one_step(Call call, Buffer<T>& memory) {
-  if (call.norms() > 0 && call.saved.data == nullptr) {
-    const isize row = Kept<T>::size(call);
-    call.saved = {memory.at_least(call.steps.B * row), 0, row};
-  }
-  return call;
+void save_one_step(Call& call, Buffer<T>& memory) {
+  if (call.norms() == 0 || call.saved.data != nullptr) return;
+  const isize row = Kept<T>::size(call);
+  call.saved = {memory.at_least(call.steps.B * row), 0, row};
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

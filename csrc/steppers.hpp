@@ -21,14 +21,16 @@ class Copied {
   Scratch<T> memory_;
 };
 
-// The call of one time step: the weights of `call`, and the rows of `step`.
+// The call of one time step: its weights, and the rows of `step`.
 template <class Call>
-Call one_step(Call call, const Step& step) {
+Call one_step(const Call& weights, const Step& step) {
+  Call call = weights;
   call.steps.T = 1;
   call.steps.B = step.B;
   call.x = step.x;
   call.h0 = {step.h, call.N, 1};
-  call.last = {step.next, call.N, 1};
+  // The only step writes to its destination as if that were all states, which needs no copy to the last.
+  call.h = {step.next, 0, call.N};
   return call;
 }
 
