@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from eigenrnn import GRU, RNN, AsRNN, LanguageModel, SequenceModel
 from eigenrnn.analysis import analyse, henrici, lyapunov, recurrent_matrices, spectrum
 from eigenrnn.analysis.analyse import AnalysisResults
-from eigenrnn.analysis.recurrence import recurrent_weights
+from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.constraints import Schur, Unconstrained, constrain
 from eigenrnn.experiments.cli import main
 from training_run import one_thread, small_fit, small_settings

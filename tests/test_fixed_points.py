@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import brentq
 from torch import nn
 
-from eigenrnn.analysis import fixed_points, recurrences, state_space
+from eigenrnn.analysis import fixed_points, state_maps, state_space
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import NCGRU, RNN, URNN, ScoRNN, TorchLSTM
 
@@ -92,7 +92,7 @@ LAYERS = {
 def test_every_result_is_a_fixed_point_with_the_right_jacobian(name):
     layer, x = LAYERS[name](), torch.tensor([0.3, -0.2], dtype=torch.float64)
     which = "l0_reverse" if name == "reverse" else "l0"
-    one = next(each for each in recurrences(layer) if each.name == which)
+    one = next(each for each in state_maps(layer) if each.name == which)
     result = fixed_points(layer, input=x, initial_states=16, generator=seeded(), which=which)
     h = torch.from_numpy(result.points)
     moved = (one.step(x.expand(len(h), 2), h) - h).norm(dim=1)
@@ -108,7 +108,7 @@ def test_every_result_is_a_fixed_point_with_the_right_jacobian(name):
 def test_long_run_of_a_new_gated_network_converges_to_its_one_stable_point(name):
     layer = LAYERS[name]()
     result = fixed_points(layer, initial_states=16, generator=seeded())
-    states = recurrences(layer)[0].states(torch.zeros(400, 1, 2))
+    states = state_maps(layer)[0].states(torch.zeros(400, 1, 2))
     assert result.kinds == ["stable"]
     assert result.failed == 0
     np.testing.assert_allclose(result.points[0], states[-1, 0].detach(), atol=1e-7)
@@ -194,7 +194,7 @@ def test_the_plane_is_that_of_the_principal_components():
     h0 = torch.randn(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     points = fixed_points(two_bits())
     plane = state_space(two_bits(), torch.zeros(30, 20, 1), points, h0=h0)
-    states = recurrences(two_bits())[0].states(torch.zeros(30, 20, 1), h0).flatten(0, 1).numpy()
+    states = state_maps(two_bits())[0].states(torch.zeros(30, 20, 1), h0).flatten(0, 1).numpy()
     variances, vectors = np.linalg.eigh(np.cov(states.T))
     np.testing.assert_allclose(plane.shares, variances[::-1] / variances.sum())
     np.testing.assert_allclose(np.abs(plane.axes @ vectors[:, ::-1]), np.eye(2), atol=1e-12)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.analysis import GradientMap, gradient_map, recurrences
+from eigenrnn.analysis import GradientMap, gradient_map, state_maps
 from eigenrnn.analysis.gradients import SpectralNorms
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import ENRNN, GRU, RNN, ScoRNN, ScuRNN, TorchLSTM
@@ -38,22 +38,22 @@ def norms(J):  # (T, S, T, K) of one sequence, to (T, T)
     return torch.linalg.matrix_norm(J.movedim(2, 1), 2).tril().detach().numpy()
 
 
-def run(recurrence, x, perturbations):  # (T, M), (T + 1, S)
-    state, states = recurrence.begin(1), []
+def run(state_map, x, perturbations):  # (T, M), (T + 1, S)
+    state, states = state_map.begin(1), []
     for x_t, perturbation in zip(x, perturbations, strict=True):
-        state = recurrence.step(x_t[None], state) + perturbation
+        state = state_map.step(x_t[None], state) + perturbation
         states.append(state[0])
     return torch.stack(states)
 
 
-def by_jacrev(recurrence, x, rows):
+def by_jacrev(state_map, x, rows):
     """Return both maps of sequences in processing order, by autograd."""
-    none = torch.zeros(len(x), recurrence.state_size, dtype=torch.float64)
+    none = torch.zeros(len(x), state_map.state_size, dtype=torch.float64)
     result = []
     for b in range(x.shape[1]):
-        by_input = torch.func.jacrev(lambda x: run(recurrence, x, none)[:, rows])(x[:, b])
+        by_input = torch.func.jacrev(lambda x: run(state_map, x, none)[:, rows])(x[:, b])
         # a perturbation of a state propagates as the state itself does
-        by_state = torch.func.jacrev(lambda d, b=b: run(recurrence, x[:, b], d)[:, rows])(none)
+        by_state = torch.func.jacrev(lambda d, b=b: run(state_map, x[:, b], d)[:, rows])(none)
         result.append((norms(by_input), norms(by_state)))
     return np.mean(result, axis=0)
 
@@ -67,12 +67,12 @@ def assert_map(result, expected):
 @pytest.mark.parametrize("name", LAYERS)
 def test_maps_equal_norms_of_jacobians_by_autograd(name):
     layer, x = LAYERS[name](), draw(T, B, M)
-    recurrence, result = recurrences(layer)[0], gradient_map(layer, x)
-    for block, rows in {"whole": slice(None), **recurrence.blocks}.items():
-        by_input, by_state = by_jacrev(recurrence, x, rows)
+    state_map, result = state_maps(layer)[0], gradient_map(layer, x)
+    for block, rows in {"whole": slice(None), **state_map.blocks}.items():
+        by_input, by_state = by_jacrev(state_map, x, rows)
         assert_map(result.by_input[block], by_input)
         assert_map(result.by_state[block], by_state)
-    assert set(result.by_input) == set(result.by_state) == {"whole", *recurrence.blocks}
+    assert set(result.by_input) == set(result.by_state) == {"whole", *state_map.blocks}
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -80,12 +80,12 @@ def test_maps_equal_norms_of_jacobians_by_autograd(name):
 def test_later_layers_and_directions_read_the_outputs_of_earlier_ones(name, which):
     layer = LAYERS[name](num_layers=2, bidirectional=True).double()
     x = draw(T, B, M)
-    recurrence = next(each for each in recurrences(layer) if each.name == which)
+    state_map = next(each for each in state_maps(layer) if each.name == which)
     if which != "l0_reverse":
         lower = LAYERS[name](bidirectional=True).double()
         lower.load_state_dict(layer.state_dict(), strict=False)
         x = lower(x)[0].detach()
-    by_input, by_state = by_jacrev(recurrence, x.flip(0) if recurrence.reverse else x, slice(None))
+    by_input, by_state = by_jacrev(state_map, x.flip(0) if state_map.reverse else x, slice(None))
     result = gradient_map(layer, draw(T, B, M), which=which)
     assert_map(result.by_input["whole"], by_input)
     assert_map(result.by_state["whole"], by_state)
@@ -116,9 +116,9 @@ def products(name, N, steps):
     chain = torch.diag(torch.full((N - 1,), 1.1, dtype=torch.float64), -1)
     turn, x = torch.linalg.qr(G[0])[0], torch.randn(steps, 1, 1, generator=generator)
     if name == "enrnn":
-        recurrence = recurrences(ENRNN(1, N, generator=generator))[0]
-        states = recurrence.states(x)
-        return recurrence.jacobians(x[:, 0].double(), states[:-1, 0])[0]
+        state_map = state_maps(ENRNN(1, N, generator=generator))[0]
+        states = state_map.states(x)
+        return state_map.jacobians(x[:, 0].double(), states[:-1, 0])[0]
     return {
         "random": G / N**0.5,
         "orthogonal": turn.expand(steps, N, N),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.analysis import jacobian_bound, recurrences
+from eigenrnn.analysis import jacobian_bound, state_maps
 from eigenrnn.layers import GORU, GRU, NCGRU, ScoRNN
 from eigenrnn.nonlinearities import NONLINEARITIES
 
@@ -59,7 +59,7 @@ def test_norms_stay_below_the_bound(name, size):
 @pytest.mark.parametrize("name", LAYERS)
 def test_norms_agree_with_finite_differences(name):
     layer, x, step = perturbed(LAYERS[name](M, N), 0.3), draw(T, 1, M), 1e-6
-    one = recurrences(layer)[0]
+    one = state_maps(layer)[0]
     before = one.states(x)[-2]
     shifts = step * torch.eye(N, dtype=torch.float64)
     to = one.step(x[-1].expand(N, M), before + shifts)

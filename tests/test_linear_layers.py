@@ -20,7 +20,7 @@ from eigenrnn.analysis import (
     linear_decodability,
     lyapunov,
 )
-from eigenrnn.analysis.recurrence import recurrent_weights
+from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.constraints import DiagonalDisc, DiagonalRing, DiagonalSegment, ScaledCayley
 from eigenrnn.init import recurrent_
 from eigenrnn.layers import weight_drop
@@ -219,7 +219,7 @@ def test_complex_inputs_are_rejected():
         eigenrnn.LRU(M, N)(inputs(torch.complex64))
 
 
-# Analyses against closed forms: a linear recurrence has those of its decays.
+# Analyses against closed forms: a linear state map has those of its decays.
 
 
 def pair(values):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.analysis import lyapunov, recurrences
+from eigenrnn.analysis import lyapunov, state_maps
 from eigenrnn.analysis.dynamics import Lyapunov
 from eigenrnn.analysis.trajectory import Trajectory
 from eigenrnn.constraints import Unconstrained
@@ -70,9 +70,9 @@ def test_exponent_of_a_scalar_network_is_the_mean_log_slope():
 )
 def test_exponents_sum_to_the_log_determinant(layer):
     x = draw(12, 2, 2)
-    recurrence = recurrences(layer)[0]
-    states = recurrence.states(x)
-    J = [recurrence.jacobians(x_t, h)[0] for x_t, h in zip(x, states[:-1], strict=True)]
+    state_map = state_maps(layer)[0]
+    states = state_map.states(x)
+    J = [state_map.jacobians(x_t, h)[0] for x_t, h in zip(x, states[:-1], strict=True)]
     expected = torch.linalg.slogdet(torch.stack(J)).logabsdet.mean().item()
     result = lyapunov(layer, x, burn_in=0)
     assert result.exponents.sum() == pytest.approx(expected, rel=1e-9)
@@ -149,8 +149,8 @@ def test_figure_and_table_show_all_exponents():
 
 
 def test_overflowing_derivatives_raise():
-    recurrence = replace(recurrences(nn.RNN(1, 2))[0], step=lambda x, h: x * h**3)
-    path = Trajectory(recurrence, draw(3, 1, 1) + 2, 1e200 * draw(4, 1, 2))
+    state_map = replace(state_maps(nn.RNN(1, 2))[0], step=lambda x, h: x * h**3)
+    path = Trajectory(state_map, draw(3, 1, 1) + 2, 1e200 * draw(4, 1, 2))
     with pytest.raises(
         ValueError, match="expected derivatives that stay finite, got NaN or infinity in st"
     ):

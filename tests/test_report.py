@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn.analysis.recurrence import recurrent_weights
+from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.experiments.report import read_records, write_report
 from eigenrnn.experiments.report.learning_curves import MAX_POINTS, curve, group
 from eigenrnn.experiments.report.network_analyses import gradient_charts, training_dynamics

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_s
 
 from cases import LAYERS, NAMED
 from eigenrnn import ENRNN, LRU, LSTM, LanguageModel, ResidualStack, ScoRNN, SequenceModel
-from eigenrnn.analysis import recurrences
+from eigenrnn.analysis import state_maps
 from eigenrnn.linalg import tol
 from eigenrnn.models import constrained_parameters
 from eigenrnn.residual_stack import last_output
@@ -173,14 +173,14 @@ def test_a_recurrence_joins_the_states_of_all_layers(make, depth):
     net = ResidualStack(MAKERS[make], W, depth, input_size=M).double()
     h_n = net(sequences())[1]
     for network in (net, SequenceModel(net, 2).double()):
-        (recurrence,) = recurrences(network)
-        assert recurrence.input_size == M
-        assert_close(recurrence.states(sequences())[-1], h_n.transpose(0, 1).flatten(1))
+        (state_map,) = state_maps(network)
+        assert state_map.input_size == M
+        assert_close(state_map.states(sequences())[-1], h_n.transpose(0, 1).flatten(1))
 
 
 def test_a_recurrence_of_layers_with_two_states_raises():
     with pytest.raises(ValueError, match=r"a single tensor as state, got LSTMs.*layers\(\)\[0\]"):
-        recurrences(stack(MAKERS["LSTM"]))
+        state_maps(stack(MAKERS["LSTM"]))
 
 
 @few_layers

@@ -17,9 +17,9 @@ from eigenrnn.analysis import (
     lyapunov,
     participation_ratio,
     perturb,
-    recurrences,
     reduced_model,
     slow_points,
+    state_maps,
     subspace_overlap,
     targeted_projection,
 )
@@ -106,9 +106,9 @@ def test_the_points_of_a_ring_are_marginal_along_it():
         radius = h.norm(dim=1, keepdim=True)
         return h + 0.3 * h * (1 - radius) + 0 * x
 
-    from eigenrnn.analysis import Recurrence
+    from eigenrnn.analysis import StateMap
 
-    ring = Recurrence.from_step(step, 2, 2)
+    ring = StateMap.from_step(step, 2, 2)
     found = slow_points(ring, initial_states=30, generator=seeded(), threshold=1e-20)
     ends = found.points[np.linalg.norm(found.points, axis=1) > 0.5]
     assert len(ends) > 20
@@ -187,9 +187,9 @@ def test_the_points_of_a_trained_gru_are_those_of_gradient_descent_on_the_speed(
     chosen = torch.randperm(len(states), generator=seeded(1))[:24]
     begin = states[chosen]
     found = slow_points(gru, initial_states=begin, threshold=1e-20)
-    (recurrence,) = recurrences(gru)
+    (state_map,) = state_maps(gru)
     held = torch.zeros(1, 2, dtype=torch.float64)
-    h, q = gradient_descent_on_q(recurrence.step, held, begin)
+    h, q = gradient_descent_on_q(state_map.step, held, begin)
     # they differ by the speed that is left, over 1 - the largest eigenvalue
     for speed, distance in ((1e-9, 0.05), (1e-14, 1e-4)):
         theirs = h[q < speed].numpy()
@@ -207,8 +207,8 @@ def test_local_spectra_are_those_of_finite_differences():
     layer = network(np.random.default_rng(0).normal(size=(4, 4)), "tanh")
     x = torch.randn(5, 3, 2, generator=seeded(), dtype=torch.float64)
     found = local_spectra(layer, x)
-    (recurrence,) = recurrences(layer)
-    states = recurrence.states(x)
+    (state_map,) = state_maps(layer)
+    states = state_map.states(x)
     eps = 1e-6
     for t, b in ((0, 0), (4, 2)):
         J = np.empty((4, 4))
@@ -216,8 +216,8 @@ def test_local_spectra_are_those_of_finite_differences():
             shift = torch.zeros(4, dtype=torch.float64)
             shift[k] = eps
             state = states[t, b : b + 1]
-            up = recurrence.step(x[t, b : b + 1], state + shift)
-            down = recurrence.step(x[t, b : b + 1], state - shift)
+            up = state_map.step(x[t, b : b + 1], state + shift)
+            down = state_map.step(x[t, b : b + 1], state - shift)
             J[:, k] = ((up - down) / (2 * eps)).detach().numpy()[0]
         np.testing.assert_allclose(found.jacobians[t, b], J, atol=1e-8)
         expected = np.abs(np.linalg.eigvals(J))
@@ -231,9 +231,9 @@ def test_the_error_of_a_lyapunov_exponent_is_that_of_independent_runs():
     def step(x, h):
         return torch.exp(x) * h
 
-    from eigenrnn.analysis import Recurrence
+    from eigenrnn.analysis import StateMap
 
-    one = Recurrence.from_step(step, 1, 1)
+    one = StateMap.from_step(step, 1, 1)
     generator = seeded(4)
     x = 0.5 * torch.randn(2000, 6, 1, generator=generator, dtype=torch.float64)
     found = lyapunov(one, x, h0=torch.zeros(1))

@@ -7,7 +7,7 @@ from torch import nn
 
 import eigenrnn
 from eigenrnn.analysis import (
-    Recurrence,
+    StateMap,
     analyse,
     fixed_points,
     gradient_map,
@@ -17,11 +17,11 @@ from eigenrnn.analysis import (
     jacobian_bound,
     linear_decodability,
     lyapunov,
-    recurrences,
     recurrent_matrices,
+    state_maps,
 )
 from eigenrnn.analysis.forward_pass import layer_inputs
-from eigenrnn.analysis.recurrence import recurrent_weights
+from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.analysis.trajectory import trajectory
 from eigenrnn.constraints import ScaledCayley, constrain
 
@@ -116,7 +116,7 @@ OTHER_CELLS = {
 
 
 def test_a_cell_of_torch_is_its_layer(torch_cell):
-    (cell,), (layer,) = recurrences(torch_cell), recurrences(layer_of(torch_cell))
+    (cell,), (layer,) = state_maps(torch_cell), state_maps(layer_of(torch_cell))
     x = inputs()
     torch.testing.assert_close(cell.states(x), layer.states(x))
     assert (cell.name, cell.blocks, cell.state_size) == (
@@ -134,8 +134,8 @@ def test_a_cell_of_torch_is_its_layer(torch_cell):
 def test_a_cell_of_ours_is_its_layer(make):
     cell = make().double()
     x = inputs()
-    (recurrence,) = recurrences(cell)
-    torch.testing.assert_close(recurrence.output(x, recurrence.states(x)[1:]), cell.layer(x)[0])
+    (state_map,) = state_maps(cell)
+    torch.testing.assert_close(state_map.output(x, state_map.states(x)[1:]), cell.layer(x)[0])
     assert recurrent_matrices(cell).keys() == recurrent_matrices(cell.layer).keys()
 
 
@@ -148,11 +148,11 @@ def test_the_constraint_of_a_cell_of_torch_is_found():
 @pytest.mark.parametrize(("make", "step"), OTHER_CELLS.values(), ids=OTHER_CELLS)
 def test_a_cell_of_another_library_steps_as_it_does(make, step):
     cell = make()
-    (recurrence,) = recurrences(cell)
-    exact, x, h = make().double(), inputs()[0], torch.randn(B, recurrence.state_size).double()
+    (state_map,) = state_maps(cell)
+    exact, x, h = make().double(), inputs()[0], torch.randn(B, state_map.state_size).double()
     exact.load_state_dict(cell.state_dict())
-    torch.testing.assert_close(recurrence.step(x, h), step(exact, x, h))
-    by_state, by_input = recurrence.jacobians(x, h)
+    torch.testing.assert_close(state_map.step(x, h), step(exact, x, h))
+    by_state, by_input = state_map.jacobians(x, h)
     for b in range(B):
         rows = slice(b, b + 1)
         expected = torch.autograd.functional.jacobian(
@@ -160,7 +160,7 @@ def test_a_cell_of_another_library_steps_as_it_does(make, step):
         )
         torch.testing.assert_close(by_input[b], expected[0][:, 0])
         torch.testing.assert_close(by_state[b], expected[1][:, 0])
-    assert len(lyapunov(cell, inputs(), burn_in=5).exponents) == recurrence.state_size
+    assert len(lyapunov(cell, inputs(), burn_in=5).exponents) == state_map.state_size
 
 
 class Cube(torch.autograd.Function):
@@ -179,7 +179,7 @@ class Cube(torch.autograd.Function):
 def test_a_step_that_vmap_cannot_transform_has_the_same_derivatives():
     W = torch.randn(N, N, dtype=torch.float64)
     own, plain = (
-        Recurrence.from_step(lambda x, h, cube=cube: cube(h @ W.T) + x[:, :1], M, N)
+        StateMap.from_step(lambda x, h, cube=cube: cube(h @ W.T) + x[:, :1], M, N)
         for cube in (Cube.apply, lambda h: h**3)
     )
     assert (own.vectorised, plain.vectorised) == (False, True)
@@ -208,7 +208,7 @@ def quadratic(x, h):
 
 def test_exponents_are_those_of_the_attractor_and_not_of_a_fixed_point():
     x = torch.zeros(1000, 8, 1, dtype=torch.float64)
-    step = Recurrence.from_step(quadratic, 1, 1)
+    step = StateMap.from_step(quadratic, 1, 1)
     on_attractor = lyapunov(step, x)
     assert on_attractor.burn_in == 1000
     assert on_attractor.exponents == pytest.approx(np.log(2), abs=0.01)
@@ -223,7 +223,7 @@ def test_exponents_of_the_henon_map_are_the_known_ones():
         a, b = h[:, :1], h[:, 1:]
         return torch.cat([1 - 1.4 * a**2 + b + 0 * x, 0.3 * a], dim=1)
 
-    result = lyapunov(Recurrence.from_step(henon, 1, 2), torch.zeros(1000, 8, 1))
+    result = lyapunov(StateMap.from_step(henon, 1, 2), torch.zeros(1000, 8, 1))
     assert result.exponents[0] == pytest.approx(0.41922, abs=0.01)
     assert result.exponents.sum() == pytest.approx(np.log(0.3), rel=1e-9)  # b is the determinant
 
@@ -241,7 +241,7 @@ def test_a_network_leaves_its_unstable_origin_before_the_measurement():
 
 
 def test_states_that_grow_without_bound_have_no_attractor():
-    step = Recurrence.from_step(lambda x, h: 3 * h + x, 1, 1)
+    step = StateMap.from_step(lambda x, h: 3 * h + x, 1, 1)
     with pytest.raises(ValueError, match=r"stay finite in the burn-in of 1000 steps.*burn_in=0"):
         lyapunov(step, torch.ones(5, 1, 1))
     assert lyapunov(step, torch.ones(5, 1, 1), burn_in=0).exponents == pytest.approx(np.log(3))
@@ -289,7 +289,7 @@ def test_one_initial_state_serves_all_sequences():
 
 
 def test_a_hidden_chain_and_a_decoder_start_from_the_initial_state():
-    step = Recurrence.from_step(lambda x, h: h * h + x, 1, 1, matrices={"hh": [[1.0]]})
+    step = StateMap.from_step(lambda x, h: h * h + x, 1, 1, matrices={"hh": [[1.0]]})
     chain = hidden_chain(step, h0=[0.5], steps=2, baseline=False)
     np.testing.assert_allclose(chain.responses, [[1.25], [1.25**2]])
     options = {"generator": np.random.default_rng(0), "samples": 100}
@@ -385,8 +385,8 @@ def test_all_analyses_of_a_step_are_those_that_need_no_matrix():
     assert {"fixed_points_l0", "lyapunov_l0", "gradient_map_l0", "gradient_norms"} <= set(
         found.results
     )
-    assert "pass matrices to Recurrence.from_step" in found.skipped["spectrum"]
-    known = Recurrence.from_step(step, M, N, matrices={"hh": W})
+    assert "pass matrices to StateMap.from_step" in found.skipped["spectrum"]
+    known = StateMap.from_step(step, M, N, matrices={"hh": W})
     found = analyse(known, inputs(20, 1, M))
     assert {"spectrum_hh_l0", "hidden_chain_l0", "lyapunov_l0"} <= set(found.results)
     assert "no input weights" in found.skipped["fisher_memory_hh_l0"]
@@ -410,7 +410,7 @@ BAD_STEPS = {
 @pytest.mark.parametrize(("step", "message"), BAD_STEPS.values(), ids=BAD_STEPS)
 def test_a_step_that_cannot_be_analysed_raises(step, message):
     with pytest.raises(ValueError, match=message):
-        Recurrence.from_step(step, M, N)
+        StateMap.from_step(step, M, N)
 
 
 @pytest.mark.parametrize(
@@ -421,16 +421,16 @@ def test_a_step_that_cannot_be_analysed_raises(step, message):
         (henrici, "got function, which has no recurrent matrix.*pass a matrix"),
         (lambda _: henrici(MinimalCell()), "got MinimalCell, which has no recurrent matrix"),
         (
-            lambda step: henrici(Recurrence.from_step(step, M, N)),
-            "recurrence with a recurrent matrix, got none; pass the matrix itself",
+            lambda step: henrici(StateMap.from_step(step, M, N)),
+            "state map with a recurrent matrix, got none; pass the matrix itself",
         ),
         (
-            lambda step: hidden_chain(Recurrence.from_step(step, M, N)),
-            "got Recurrence without; pass .*matrices=",
+            lambda step: hidden_chain(StateMap.from_step(step, M, N)),
+            "got StateMap without; pass .*matrices=",
         ),
         (lambda step: jacobian_bound(step, inputs()), "expected a GRU, ours or torch's, got func"),
         (
-            lambda step: Recurrence.from_step(step, M, N, matrices={"hh": torch.eye(2)}),
+            lambda step: StateMap.from_step(step, M, N, matrices={"hh": torch.eye(2)}),
             r"expected matrices\['hh'\] of shape \(5, 5\), got \(2, 2\)",
         ),
     ],

@@ -51,12 +51,6 @@ from eigenrnn.analysis.populations import (
 )
 from eigenrnn.analysis.pseudospectrum import Kreiss, Pseudospectrum, kreiss, pseudospectrum
 from eigenrnn.analysis.psychometric import PsychometricCurve, psychometric_curve
-from eigenrnn.analysis.recurrence import (
-    Recurrence,
-    recurrences,
-    recurrent_layers,
-    recurrent_matrices,
-)
 from eigenrnn.analysis.reduced_model import ReducedModel, reduced_model
 from eigenrnn.analysis.slow_points import (
     LineAttractor,
@@ -65,6 +59,12 @@ from eigenrnn.analysis.slow_points import (
     slow_points,
 )
 from eigenrnn.analysis.spectrum import SchurStructure, Spectrum, schur_structure, spectrum
+from eigenrnn.analysis.state_map import (
+    StateMap,
+    recurrent_layers,
+    recurrent_matrices,
+    state_maps,
+)
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "analyse",
@@ -90,7 +90,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "perturb",
     "pseudospectrum",
     "psychometric_curve",
-    "recurrences",
+    "state_maps",
     "recurrent_layers",
     "recurrent_matrices",
     "reduced_model",
@@ -122,7 +122,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "Perturbation",
     "Pseudospectrum",
     "PsychometricCurve",
-    "Recurrence",
+    "StateMap",
     "ReducedModel",
     "SchurStructure",
     "SlowPoints",

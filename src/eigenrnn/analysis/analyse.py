@@ -28,18 +28,18 @@ from eigenrnn.analysis.memory import (
 )
 from eigenrnn.analysis.nonnormality import henrici, numerical_abscissa, transient_growth
 from eigenrnn.analysis.pseudospectrum import kreiss, pseudospectrum
-from eigenrnn.analysis.recurrence import (
+from eigenrnn.analysis.spectrum import schur_structure, spectrum
+from eigenrnn.analysis.state_map import (
     Network,
-    Recurrence,
     RecurrentWeights,
-    bare_recurrence,
+    StateMap,
+    bare_state_map,
     has_batch_first,
-    recurrences,
     recurrent_layers,
     recurrent_matrices,
     recurrent_weights,
+    state_maps,
 )
-from eigenrnn.analysis.spectrum import schur_structure, spectrum
 from eigenrnn.analysis.trajectory import InitialState, state_size, trajectory
 from eigenrnn.constraints import Schur
 
@@ -110,7 +110,7 @@ def analyse(
 
     Args:
         model: A recurrent layer or cell, a model with at least one, or a step function; see
-            `recurrences`. It is not changed. A step function without recurrent matrices has no
+            `state_maps`. It is not changed. A step function without recurrent matrices has no
             analyses of a matrix.
         inputs: A batch, in the form that the model takes, for the analyses that need inputs.
         loss: A function of the model's output for these inputs, for the gradients of a loss.
@@ -127,7 +127,7 @@ def analyse(
         >>> "kreiss_hh_l0" in results, "lyapunov_l0" in results
         (True, True)
     """
-    bare = bare_recurrence(model, state_size(h0), inputs)
+    bare = bare_state_map(model, state_size(h0), inputs)
     if bare is not None and not isinstance(model, nn.Module):
         model = bare  # its sizes are known
     first: Tensor | None = None
@@ -150,7 +150,7 @@ def analyse(
 
 
 def _matrices(model: Network) -> dict[str, NumberArray]:
-    has_none = bare_recurrence(model, None, None)
+    has_none = bare_state_map(model, None, None)
     return {} if has_none is not None and not has_none.matrices else recurrent_matrices(model)
 
 
@@ -162,21 +162,21 @@ def _all_jobs(
     inputs_by_layer: dict[str, Tensor | str],
 ) -> Jobs:
     """Yield every analysis of a network."""
-    is_step = bare_recurrence(model, None, None) is not None and not is_cell(model)
+    is_step = bare_state_map(model, None, None) is not None and not is_cell(model)
     matrices = _matrices(model)
     weights = {} if is_step else recurrent_weights(cast("nn.Module", model))
     if not matrices:
-        yield "spectrum", "a step function has no matrix: pass matrices to Recurrence.from_step"
+        yield "spectrum", "a step function has no matrix: pass matrices to StateMap.from_step"
     for name, W in matrices.items():
         yield from _matrix_jobs(name, W, weights.get(name))
         yield from _memory_jobs(name, W, weights.get(name))
     layers: dict[str, Network] = {"": model} if is_step else dict(recurrent_layers(model))
     for path, layer in layers.items():
         prefix = f"{path}." if len(layers) > 1 else ""
-        for recurrence in recurrences(layer):
+        for state_map in state_maps(layer):
             x = inputs_by_layer.get(path, "it needs inputs: analyse(model, inputs)")
-            yield from _layer_jobs(prefix, layer, recurrence)
-            yield from _trajectory_jobs(prefix, layer, recurrence, x, h0)
+            yield from _layer_jobs(prefix, layer, state_map)
+            yield from _trajectory_jobs(prefix, layer, state_map, x, h0)
     if inputs is None or loss is None:
         yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
     else:
@@ -228,11 +228,11 @@ def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
     yield f"fisher_memory_{name}", _job_unless_slow(call, len(W), 600, job)
 
 
-def _layer_jobs(prefix: str, layer: Network, recurrence: Recurrence) -> Jobs:
+def _layer_jobs(prefix: str, layer: Network, state_map: StateMap) -> Jobs:
     """Yield the analyses of a layer that need no input."""
-    which = recurrence.name
-    S = recurrence.state_size
-    initial = recurrence.begin(1).new_zeros(1, S)
+    which = state_map.name
+    S = state_map.state_size
+    initial = state_map.begin(1).new_zeros(1, S)
     random = torch.randn(_INITIAL_STATES - 1, S, generator=torch.Generator().manual_seed(0))
     initial = torch.cat([initial, random.to(initial)])
     points = partial(fixed_points, layer, initial_states=initial, steps=30, which=which)
@@ -248,13 +248,13 @@ def _layer_jobs(prefix: str, layer: Network, recurrence: Recurrence) -> Jobs:
 
 
 def _trajectory_jobs(
-    prefix: str, layer: Network, recurrence: Recurrence, x: Tensor | str, h0: Tensor | None
+    prefix: str, layer: Network, state_map: StateMap, x: Tensor | str, h0: Tensor | None
 ) -> Jobs:
     """Yield the analyses of a layer under its inputs; `x` may be the reason why it has none."""
-    which = recurrence.name
-    S = recurrence.state_size
+    which = state_map.name
+    S = state_map.state_size
     name = f"{prefix}{which}"
-    gated = "reset" in recurrence.matrices and not isinstance(layer, Recurrence)
+    gated = "reset" in state_map.matrices and not isinstance(layer, StateMap)
     if isinstance(x, str):
         functions = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
         functions += ["jacobian_bound"] * gated

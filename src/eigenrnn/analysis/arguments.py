@@ -7,7 +7,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis.recurrence import Network, Recurrence, is_network, recurrent_matrices
+from eigenrnn.analysis.state_map import Network, StateMap, is_network, recurrent_matrices
 from eigenrnn.linalg import check_finite
 from eigenrnn.tracing import check_memory_of
 
@@ -29,8 +29,8 @@ __all__ = [
 NumberArray = NDArray[np.float64] | NDArray[np.complex128]
 """Real or complex numbers in double precision."""
 
-Matrix = Tensor | ArrayLike | nn.Module | Recurrence
-"""A matrix, or a layer, cell or recurrence that has one recurrent matrix."""
+Matrix = Tensor | ArrayLike | nn.Module | StateMap
+"""A matrix, or a layer, cell or state map that has one recurrent matrix."""
 
 
 def as_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)

@@ -20,12 +20,12 @@ from eigenrnn.analysis.arguments import (
     power_of_two,
 )
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.recurrence import (
+from eigenrnn.analysis.state_map import (
     Network,
-    Recurrence,
+    StateMap,
     is_network,
-    network_recurrences,
-    select_recurrence,
+    network_state_maps,
+    select_state_map,
 )
 from eigenrnn.analysis.trajectory import InitialState, as_state, state_size, trajectory
 from eigenrnn.errors import check_not_negative, check_positive_integer
@@ -146,7 +146,7 @@ def fixed_points(
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
-            `recurrences`.
+            `state_maps`.
         input: The input of the layer or direction at every step; zero by default.
         initial_states: The initial states of the search, or how many to draw from the normal
             distribution; the first of these is zero. A tuple holds the parts of states, as
@@ -171,18 +171,18 @@ def fixed_points(
         ['stable']
     """
     is_number = isinstance(initial_states, int | np.integer)
-    directions = network_recurrences(
+    directions = network_state_maps(
         network,
         None if input is None else as_real_tensor(input, "input").numel(),
         None if is_number else state_size(initial_states, "initial_states"),
     )
-    recurrence = select_recurrence({each.name: each for each in directions}, which)
+    state_map = select_state_map({each.name: each for each in directions}, which)
     check_torch_generator(generator)
     check_positive_integer("steps", steps)
     if not tolerance > 0:
         raise ValueError(f"expected tolerance > 0, got {tolerance}")
-    M = recurrence.input_size
-    S = recurrence.state_size
+    M = state_map.input_size
+    S = state_map.state_size
     x = _finite_tensor(np.zeros(M) if input is None else input, "input", (M,))
     h = drawn_states(initial_states, S, generator)
     if not len(h) or h.dim() != 2:
@@ -191,13 +191,13 @@ def fixed_points(
             f"got {tuple(h.shape)}"
         )
     # beyond the tolerance: the last steps are cheap and separate nearby points
-    h, residual = minimise_speed(recurrence, x.expand(len(h), M), h, steps, 1e-3 * tolerance)
+    h, residual = minimise_speed(state_map, x.expand(len(h), M), h, steps, 1e-3 * tolerance)
     converged = residual <= tolerance * (1 + h.norm(dim=1))
     h, residual, count = h[converged], residual[converged], len(h)
     kept = distinct_states(h, residual, tolerance**0.5)
     h = h[kept]
     residual = residual[kept]
-    J, _ = recurrence.jacobians(x.expand(len(h), M), h) if len(h) else (h.new_zeros(0, S, S), None)
+    J, _ = state_map.jacobians(x.expand(len(h), M), h) if len(h) else (h.new_zeros(0, S, S), None)
     check_finite(J, "the Jacobians of fixed points")
     eigenvalues = torch.linalg.eigvals(J)
     order = eigenvalues.abs().argsort(dim=1, descending=True)
@@ -213,7 +213,7 @@ def fixed_points(
 
 
 def minimise_speed(
-    recurrence: Recurrence,
+    state_map: StateMap,
     x: Tensor,  # (P, M)
     h: Tensor,  # (P, S)
     steps: int,
@@ -222,16 +222,16 @@ def minimise_speed(
     """Minimise q from every state, down to a residual; return the final states and residuals."""
     I = torch.eye(h.shape[1], dtype=h.dtype)
     damping = h.new_ones(len(h))
-    r = recurrence.step(x, h) - h
+    r = state_map.step(x, h) - h
     for _ in range(steps):
         active = (r.norm(dim=1) > goal) & (damping < _MAX_DAMPING)
         if not bool(active.any()):
             break
-        G = recurrence.jacobians(x[active], h[active])[0] - I
+        G = state_map.jacobians(x[active], h[active])[0] - I
         normal = G.mT @ G + damping[active, None, None] * I
         step = torch.linalg.lstsq(normal, -(G.mT @ r[active, :, None])).solution.squeeze(2)
         proposal = h[active] + step
-        proposal_residual = recurrence.step(x[active], proposal) - proposal
+        proposal_residual = state_map.step(x[active], proposal) - proposal
         better = proposal_residual.norm(dim=1) < r[active].norm(dim=1)
         h[active] = torch.where(better[:, None], proposal, h[active])
         r[active] = torch.where(better[:, None], proposal_residual, r[active])
@@ -379,7 +379,7 @@ def state_space(
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
-            `recurrences`.
+            `state_maps`.
         x: The sequences, in the layout that the first layer takes; zeros show the network alone.
         points: Fixed points of the same layer and direction, from `fixed_points`.
         h0: The initial states, as the network takes them, or :math:`(S,)`; by default its own.
@@ -533,7 +533,7 @@ def lyapunov(
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
-            `recurrences`.
+            `state_maps`.
         x: The sequences, in the layout that the first layer takes.
         h0: The initial states, as the network takes them, or :math:`(S,)`. The measurement starts
             there, unless `burn_in` is set.

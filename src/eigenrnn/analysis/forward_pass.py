@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.analysis.arguments import check_layer_input
-from eigenrnn.analysis.recurrence import (
+from eigenrnn.analysis.state_map import (
     Network,
-    Recurrence,
-    bare_recurrence,
-    recurrences,
+    StateMap,
+    bare_state_map,
     recurrent_layers,
+    state_maps,
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states, state_size
 from eigenrnn.layers.cells import AbstractCell, LSTMCell
@@ -53,7 +53,7 @@ def layer_inputs(model: Network, inputs: Any, h0: InitialState = None) -> dict[s
         torch.Size([5, 1, 2])
     """
     inputs = model_inputs(inputs)
-    bare = bare_recurrence(model, state_size(h0), inputs)
+    bare = bare_state_map(model, state_size(h0), inputs)
     if bare is not None:
         check_layer_input(_Looped(bare), inputs)
         return {"": inputs.unsqueeze(1) if inputs.dim() == 2 else inputs}
@@ -138,13 +138,13 @@ def bare_initial_states(model: Network, inputs: Any, h0: InitialState) -> Tensor
     """
     if not isinstance(inputs, Tensor):
         raise ValueError(f"expected a tensor of inputs with h0, got {type(inputs).__name__}")
-    bare = bare_recurrence(model, state_size(h0), inputs)
+    bare = bare_state_map(model, state_size(h0), inputs)
     if bare is None and "" not in recurrent_layers(model):
         raise ValueError(
             "expected h0 with a layer, a cell or a step function only, got "
             f"{type(model).__name__}, which sets the initial states of its layers itself"
         )
-    directions = [bare] if bare else recurrences(model)
+    directions = [bare] if bare else state_maps(model)
     batch_dim = 0 if getattr(model, "batch_first", False) else 1
     batch = inputs.shape[batch_dim] if inputs.dim() == 3 else 1
     return torch.stack(initial_states(directions, h0, batch))
@@ -180,24 +180,24 @@ def unroll(model: Network, inputs: Any = None, h0: InitialState = None) -> Unrol
     Raises:
         ValueError: If the model has no recurrent layer, or a layer projects its states.
     """
-    bare = bare_recurrence(model, state_size(h0), inputs)
+    bare = bare_state_map(model, state_size(h0), inputs)
     double: Any = _Looped(bare) if bare else _in_double_precision(model)
     copied = UnrolledModel(double)
     layers: dict[str, Any] = {"": double} if bare else recurrent_layers(double)
     for name, layer in layers.items():
         prefix = f"{name}." if len(layers) > 1 else ""
-        directions = [bare] if bare else recurrences(layer)
+        directions = [bare] if bare else state_maps(layer)
         loop = _StepLoop(layer, directions, prefix, copied.states)
         vars(layer)["forward"] = loop.forward_cell if is_cell(layer) else loop.forward
     return copied
 
 
 class _Looped(nn.Module):
-    """A recurrence in the place of a layer, whose `forward` `unroll` sets."""
+    """A state map in the place of a layer, whose `forward` `unroll` sets."""
 
-    def __init__(self, recurrence: Recurrence) -> None:
+    def __init__(self, state_map: StateMap) -> None:
         super().__init__()
-        self.input_size = recurrence.input_size
+        self.input_size = state_map.input_size
         self.batch_first = self.bidirectional = False
 
 
@@ -207,7 +207,7 @@ class _StepLoop:
     def __init__(
         self,
         layer: Any,
-        directions: list[Recurrence],
+        directions: list[StateMap],
         prefix: str,
         states: dict[str, list[Tensor]],
     ) -> None:
@@ -277,7 +277,7 @@ class _StepLoop:
         return x, torch.stack(last)
 
     def _run_direction(
-        self, direction: Recurrence, x: Tensor, state: Tensor, running: Tensor
+        self, direction: StateMap, x: Tensor, state: Tensor, running: Tensor
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, S)
         states = self.states[self.prefix + direction.name] = []
         outputs: list[Tensor] = []

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.forward_pass import bare_initial_states, model_inputs, run_model, unroll
-from eigenrnn.analysis.recurrence import Network, TorchWeights, check_network, single_layer
+from eigenrnn.analysis.state_map import Network, TorchWeights, check_network, single_layer
 from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.gru import GRU, GatedDirection
@@ -100,7 +100,7 @@ def gradient_norms(
 
     Args:
         model: A recurrent layer or cell, a model with at least one, or a step function; see
-            `recurrences`. It is copied into double precision and evaluation mode.
+            `state_maps`. It is copied into double precision and evaluation mode.
         inputs: The inputs of the model; the sequences for a cell or a step function.
         loss: A function from the output of the model to a scalar. For a bare layer, cell or step
             function the output is the sequence of its states.
@@ -234,7 +234,7 @@ def gradient_map(
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
-            `recurrences`.
+            `state_maps`.
         x: The sequences, in the layout that the first layer takes.
         h0: The initial states, as the network takes them, or :math:`(S,)`; by default its own.
         of: What to differentiate by: ``"input"``, ``"state"`` or both.
@@ -261,7 +261,7 @@ def gradient_map(
     path = trajectory(network, x, which, h0)
     T, B, M = path.x.shape
     S = path.states.shape[2]
-    blocks = {"whole": slice(0, S), **path.recurrence.blocks}
+    blocks = {"whole": slice(0, S), **path.state_map.blocks}
     sizes = {"input": M, "state": S}
     products = {kind: _ScaledProducts(T, B, sizes[kind], S, blocks) for kind in kinds}
     maps = {kind: {block: np.full((T, T), np.nan) for block in blocks} for kind in kinds}

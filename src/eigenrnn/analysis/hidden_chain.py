@@ -12,11 +12,11 @@ from torch import Tensor
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import check_numpy_generator
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.recurrence import (
+from eigenrnn.analysis.state_map import (
     Network,
-    Recurrence,
-    recurrences,
-    select_recurrence,
+    StateMap,
+    select_state_map,
+    state_maps,
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.errors import check_positive_integer
@@ -115,7 +115,7 @@ def hidden_chain(
 
     Args:
         network: A recurrent layer or cell with real states, ours or torch's, a model with one, or
-            a recurrence with matrices.
+            a state map with matrices.
         h0: The initial state of the layer or direction, :math:`(S,)`; by default its own.
         steps: The number of states to record, from the step of the pulse on; None means N.
         pulse: The value of one input at the first step; all other inputs are zero.
@@ -148,46 +148,46 @@ def hidden_chain(
         check_positive_integer("steps", steps)
     if not (np.isfinite(pulse) and pulse != 0):
         raise ValueError(f"expected a finite pulse other than 0, got {pulse}")
-    recurrence = select_recurrence({each.name: each for each in recurrences(network)}, which)
-    if not recurrence.matrices:
+    state_map = select_state_map({each.name: each for each in state_maps(network)}, which)
+    if not state_map.matrices:
         raise ValueError(
             f"expected a network with a recurrent matrix, got {type(network).__name__} without; "
-            "pass Recurrence.from_step(step, input_size, state_size, matrices={'hh': W})"
+            "pass StateMap.from_step(step, input_size, state_size, matrices={'hh': W})"
         )
-    if "imaginary" in recurrence.blocks:
+    if "imaginary" in state_map.blocks:
         raise ValueError(
             "expected a layer with real states, whose peaks have an order, got complex"
         )
-    if not 0 <= input < recurrence.input_size:
-        raise ValueError(f"expected input in [0, {recurrence.input_size}), got {input}")
-    N = recurrence.hidden_size
-    (first,) = initial_states([recurrence], h0, 2)
+    if not 0 <= input < state_map.input_size:
+        raise ValueError(f"expected input in [0, {state_map.input_size}), got {input}")
+    N = state_map.hidden_size
+    (first,) = initial_states([state_map], h0, 2)
     T = N if steps is None else steps
-    with_pulse, without = _responses(recurrence, first, T, pulse, input)
+    with_pulse, without = _responses(state_map, first, T, pulse, input)
     responses = with_pulse - without if baseline else with_pulse
     peak_times = responses.argmax(0)
     jitter = (generator or np.random.default_rng(0)).random(N)
     order = np.lexsort((jitter, peak_times))
     differences = np.arange(1 - N, N)
     profiles: dict[str, Floats] = {}
-    for gate, W in recurrence.matrices.items():
+    for gate, W in state_map.matrices.items():
         ranked = W.numpy()[np.ix_(order, order)]
         profiles[gate] = np.array([ranked.diagonal(-d).mean() for d in differences])
     return HiddenChain(differences, profiles, order, peak_times, responses)
 
 
 def _responses(
-    recurrence: Recurrence, first: Tensor, steps: int, pulse: float, input: int
+    state_map: StateMap, first: Tensor, steps: int, pulse: float, input: int
 ) -> tuple[Floats, Floats]:  # (steps, N) each
     """Return the activities of the hidden units with and without a pulse.
 
     Raises:
         ValueError: If they are not finite.
     """
-    x = torch.zeros(steps, 2, recurrence.input_size, dtype=torch.float64)
+    x = torch.zeros(steps, 2, state_map.input_size, dtype=torch.float64)
     # a reverse direction begins at the end
-    x[-1 if recurrence.reverse else 0, 0, input] = pulse
-    states = recurrence.states(x, first)[1:, :, : recurrence.hidden_size]
+    x[-1 if state_map.reverse else 0, 0, input] = pulse
+    states = state_map.states(x, first)[1:, :, : state_map.hidden_size]
     if not states.isfinite().all():
         raise ValueError(
             f"expected activities that stay finite for {steps} steps, got NaN or infinity; "

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.recurrence import Network
+from eigenrnn.analysis.state_map import Network
 from eigenrnn.analysis.trajectory import InitialState, trajectory
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def local_spectra(
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
-            `recurrences`.
+            `state_maps`.
         x: The sequences, in the layout that the first layer takes.
         h0: The initial states, as the network takes them; by default its own.
         which: The layer and direction.

@@ -19,11 +19,11 @@ from eigenrnn.analysis.arguments import (
     spectral_radius,
 )
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.recurrence import (
+from eigenrnn.analysis.state_map import (
     Network,
     RecurrentWeights,
     is_network,
-    network_recurrences,
+    network_state_maps,
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.errors import check_positive_integer
@@ -437,7 +437,7 @@ def linear_decodability(
     sequences and evaluated on the other.
 
     Args:
-        network_or_W: A matrix, or a recurrent layer, cell, or recurrence. The signal enters the
+        network_or_W: A matrix, or a recurrent layer, cell, or state map. The signal enters the
             first input of the first layer; all other inputs are zero.
         delays: The delays k; an integer means all delays below it.
         h0: The initial state of the first layer, :math:`(S,)`; by default its own. A matrix always
@@ -554,23 +554,23 @@ def _matrix_network(
 
 
 def _layer_network(network: Network, h0: InitialState) -> _Network:
-    recurrence = network_recurrences(network)[0]
+    state_map = network_state_maps(network)[0]
 
     def step(s: Tensor, state: Tensor) -> Tensor:
-        x = s.new_zeros(len(s), recurrence.input_size)
+        x = s.new_zeros(len(s), state_map.input_size)
         x[:, 0] = s
-        return recurrence.step(x, state)
+        return state_map.step(x, state)
 
-    blocks = recurrence.blocks
+    blocks = state_map.blocks
     decoded = blocks.get("hidden", blocks.get("part 0", slice(None)))  # not the cell of an LSTM
 
     def features(state: Tensor) -> Tensor:
         return state[..., decoded]
 
     def begin(count: int) -> Tensor:
-        return initial_states([recurrence], h0, count)[0]
+        return initial_states([state_map], h0, count)[0]
 
-    size = features(recurrence.begin(1)).shape[-1]
+    size = features(state_map.begin(1)).shape[-1]
     return _Network(size=size, begin=begin, step=step, features=features)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.recurrence import Network
+from eigenrnn.analysis.state_map import Network
 from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def perturb(
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
-            `recurrences`.
+            `state_maps`.
         x: The sequences, in the layout that the first layer takes.
         change: The vector :math:`\Delta h`, one for all sequences or one for each.
         at: The number of steps :math:`t_0` before it is added.
@@ -119,7 +119,7 @@ def perturb(
     state = path.states[at] + moved
     states.append(state)
     for t in range(at, T):
-        state = path.recurrence.step(path.x[t], state)
+        state = path.state_map.step(path.x[t], state)
         states.append(state)
     return _compared(path, torch.stack(states), at)
 
@@ -145,7 +145,7 @@ def inactivate(
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
-            `recurrences`.
+            `state_maps`.
         x: The sequences, in the layout that the first layer takes.
         units: The numbers of the entries of the state that are held.
         value: The value v.
@@ -185,7 +185,7 @@ def inactivate(
     state = hold(path.states[begin])
     states.append(state)
     for t in range(begin, T):
-        state = path.recurrence.step(path.x[t], state)
+        state = path.state_map.step(path.x[t], state)
         if t + 1 < last:
             state = hold(state)
         states.append(state)
@@ -193,7 +193,7 @@ def inactivate(
 
 
 def _compared(path: Trajectory, changed: Tensor, begin: int) -> Perturbation:
-    output = path.recurrence.output
+    output = path.state_map.output
     return Perturbation(
         path.states.numpy(),
         changed.numpy(),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.recurrence import recurrences, single_layer
+from eigenrnn.analysis.state_map import single_layer, state_maps
 from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.rnn import RNN
@@ -123,7 +123,7 @@ def reduced_model(
     P = torch.zeros(N, N, dtype=torch.float64) if plus is None else as_real_tensor(plus, "plus")
     if P.shape != (N, N):
         raise ValueError(f"expected plus of shape ({N}, {N}), got {tuple(P.shape)}")
-    (whole,) = recurrences(layer)
+    (whole,) = state_maps(layer)
     left, sigma, right = torch.linalg.svd(whole.matrices["hh"] - P)
     roots = (sigma[:rank] * N).sqrt()
     m = left[:, :rank] * roots

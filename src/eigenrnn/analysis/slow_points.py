@@ -12,7 +12,7 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor, check_torch_generator
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.dynamics import distinct_states, drawn_states, minimise_speed
-from eigenrnn.analysis.recurrence import Network, network_recurrences, select_recurrence
+from eigenrnn.analysis.state_map import Network, network_state_maps, select_state_map
 from eigenrnn.analysis.trajectory import state_size
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import check_finite
@@ -128,7 +128,7 @@ def slow_points(
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
-            `recurrences`.
+            `state_maps`.
         inputs: The inputs that are held, one for each condition; zero by default.
         initial_states: The initial states of the search under each input, or how many to draw
             from the normal distribution. States of trajectories are better.
@@ -152,19 +152,19 @@ def slow_points(
     """
     held = None if inputs is None else as_real_tensor(inputs, "inputs")
     is_number = isinstance(initial_states, int | np.integer)
-    directions = network_recurrences(
+    directions = network_state_maps(
         network,
         None if held is None else held.shape[-1],
         None if is_number else state_size(initial_states, "initial_states"),
     )
-    recurrence = select_recurrence({each.name: each for each in directions}, which)
+    state_map = select_state_map({each.name: each for each in directions}, which)
     check_torch_generator(generator)
     check_positive_integer("steps", steps)
     for name, value in (("threshold", threshold), ("distance", distance)):
         if not value > 0:
             raise ValueError(f"expected {name} > 0, got {value}")
-    M = recurrence.input_size
-    S = recurrence.state_size
+    M = state_map.input_size
+    S = state_map.state_size
     x = torch.zeros(1, M, dtype=torch.float64) if held is None else torch.atleast_2d(held)
     if x.dim() != 2 or x.shape[1] != M or not bool(x.isfinite().all()):
         raise ValueError(f"expected finite inputs of shape (C, {M}), got {tuple(x.shape)}")
@@ -176,7 +176,7 @@ def slow_points(
     failed = 0
     for c, held_input in enumerate(x):
         expanded = held_input.expand(len(first), M)
-        h, residual = minimise_speed(recurrence, expanded, first.clone(), steps, goal)
+        h, residual = minimise_speed(state_map, expanded, first.clone(), steps, goal)
         slow = residual <= goal
         failed += len(h) - int(slow.sum())
         h = h[slow]
@@ -188,7 +188,7 @@ def slow_points(
     h = torch.cat(points)
     number = torch.tensor(conditions, dtype=torch.int64)
     none = h.new_zeros(0, S, S), h.new_zeros(0, S, M)
-    J, by_input = recurrence.jacobians(x[number], h) if len(h) else none
+    J, by_input = state_map.jacobians(x[number], h) if len(h) else none
     check_finite(J, "the Jacobians of slow points")
     # torch's solver does not converge for some matrices of rank one
     values, right = np.linalg.eig(J.numpy().astype(np.complex128))

@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from eigenrnn.analysis.arguments import as_real_tensor, check_sequence_shape
-from eigenrnn.analysis.recurrence import (
+from eigenrnn.analysis.state_map import (
     Network,
-    Recurrence,
+    StateMap,
     has_batch_first,
-    network_recurrences,
-    select_recurrence,
+    network_state_maps,
+    select_state_map,
 )
 
 __all__ = ["InitialState", "Trajectory", "as_state", "initial_states", "state_size", "trajectory"]
@@ -29,14 +29,14 @@ class Trajectory:
     """The states of one layer and direction, in processing order.
 
     Args:
-        recurrence: The layer and direction.
+        state_map: The layer and direction.
         x: Its input.
         states: The initial state and the state after each step.
     Shape:
         x: :math:`(T, B, M)`; states: :math:`(T + 1, B, S)`.
     """
 
-    recurrence: Recurrence
+    state_map: StateMap
     x: Tensor
     states: Tensor
 
@@ -54,7 +54,7 @@ class Trajectory:
             steps = slice(begin, min(begin + chunk, T))
             x = self.x[steps].flatten(0, 1)
             before = self.states[:-1][steps].flatten(0, 1)
-            by_state, by_input = self.recurrence.jacobians(x, before)
+            by_state, by_input = self.state_map.jacobians(x, before)
             if not bool(by_state.isfinite().all() and by_input.isfinite().all()):
                 raise ValueError(
                     f"expected derivatives that stay finite, got NaN or infinity in steps "
@@ -76,7 +76,7 @@ def trajectory(
     """Run a network over a batch of sequences, up to one of its layers and directions.
 
     Args:
-        network: A recurrent layer, a model with one, a cell, a recurrence or a step function.
+        network: A recurrent layer, a model with one, a cell, a state map or a step function.
         x: The input of its first layer, in the layout that the layer takes.
         which: The layer and direction, such as ``"l0"`` or ``"l1_reverse"``.
         h0: The initial states; by default those of the network.
@@ -90,9 +90,9 @@ def trajectory(
     """
     inputs = as_real_tensor(x)
     input_size = inputs.shape[-1] if inputs.dim() else None
-    directions = network_recurrences(network, input_size, state_size(h0))
-    available = {recurrence.name: recurrence for recurrence in directions}
-    selected = select_recurrence(available, which)
+    directions = network_state_maps(network, input_size, state_size(h0))
+    available = {state_map.name: state_map for state_map in directions}
+    selected = select_state_map(available, which)
     inputs = _time_first(inputs, directions[0].input_size, has_batch_first(network))
     T = len(inputs)
     states = initial_states(directions, h0, inputs.shape[1])
@@ -125,7 +125,7 @@ def trajectory(
 
 
 def initial_states(
-    directions: list[Recurrence], h0: InitialState, batch: int
+    directions: list[StateMap], h0: InitialState, batch: int
 ) -> list[Tensor]:  # (B, S) each
     """Return the initial states of every layer and direction.
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis import recurrences, recurrent_matrices, schur_structure
+from eigenrnn.analysis import recurrent_matrices, schur_structure, state_maps
 from eigenrnn.analysis.gradients import gradient_map
 from eigenrnn.analysis.memory import is_ungated, network_memory
-from eigenrnn.analysis.recurrence import RecurrentWeights, recurrent_weights
+from eigenrnn.analysis.state_map import RecurrentWeights, recurrent_weights
 from eigenrnn.experiments.report.learning_curves import Group
 from eigenrnn.experiments.report.records import task_name
 from eigenrnn.experiments.report.rounding import (
@@ -354,14 +354,14 @@ def gradient_charts(
     Raises:
         ValueError: If the model has no recurrent layer, or the inputs do not fit it.
     """
-    found = recurrences(model)
+    found = state_maps(model)
     charts: dict[str, Any] = {}
-    for recurrence in found:
-        steps = _max_steps(len(inputs), recurrence.state_size, len(found))
+    for state_map in found:
+        steps = _max_steps(len(inputs), state_map.state_size, len(found))
         x = inputs[:steps, :1]
-        maps = gradient_map(model, x, of=("state",), which=recurrence.name).by_state
+        maps = gradient_map(model, x, of=("state",), which=state_map.name).by_state
         for block, norms in maps.items():
-            name = recurrence.name if block == "whole" else f"{recurrence.name}, {block}"
+            name = state_map.name if block == "whole" else f"{state_map.name}, {block}"
             charts[name] = _gradient_chart(norms, len(inputs))
     return charts
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from eigenrnn.analysis.gradients import gradient_norms
-from eigenrnn.analysis.recurrence import recurrent_weights
+from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.constraints import Constraint, Schur
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.tasks.base import Batch, Task

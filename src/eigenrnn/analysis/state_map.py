@@ -25,21 +25,21 @@ from eigenrnn.residual_stack import ResidualStack
 
 __all__ = [
     "Network",
-    "Recurrence",
     "RecurrentWeights",
+    "StateMap",
     "StepFunction",
     "TorchWeights",
-    "bare_recurrence",
+    "bare_state_map",
     "check_network",
     "has_batch_first",
     "is_network",
-    "network_recurrences",
-    "recurrences",
+    "network_state_maps",
     "recurrent_layers",
     "recurrent_matrices",
     "recurrent_weights",
-    "select_recurrence",
+    "select_state_map",
     "single_layer",
+    "state_maps",
 ]
 
 Step = Callable[[Tensor, Tensor], Tensor]
@@ -54,12 +54,12 @@ _ELAPSED_TIME = ("ts", "timespans", "elapsed_time")
 
 
 @dataclass(frozen=True)
-class Recurrence:
+class StateMap:
     r"""One layer of a network in one direction, or a step function of your own.
 
     It is a snapshot of the current weights, in double precision, on the CPU and in evaluation
-    mode. `recurrences` returns those of a network. `from_step` builds one from any function. Every
-    function of `eigenrnn.analysis` that takes a network also takes a recurrence.
+    mode. `state_maps` returns those of a network. `from_step` builds one from any function. Every
+    function of `eigenrnn.analysis` that takes a network also takes a state map.
 
     Args:
         name: ``"l0"``, or ``"l0_reverse"`` for the second direction, as in torch.
@@ -100,7 +100,7 @@ class Recurrence:
         *,
         matrices: Mapping[str, Tensor | ArrayLike] | None = None,
     ) -> Self:
-        r"""Build a recurrence from a function of an input and a state.
+        r"""Build a state map from a function of an input and a state.
 
         The function may return the next state, or a pair of an output and the next state. A state
         is one tensor, or a tuple such as :math:`(h, c)` of an LSTM, which is analysed as one
@@ -123,7 +123,7 @@ class Recurrence:
                 mixes the sequences of a batch, is random, or cannot be differentiated.
         Example:
             >>> W = torch.tensor([[0.0, -2.0], [2.0, 0.0]], dtype=torch.float64)
-            >>> rotation = Recurrence.from_step(lambda x, h: torch.tanh(h @ W.T + x), 2, 2)
+            >>> rotation = StateMap.from_step(lambda x, h: torch.tanh(h @ W.T + x), 2, 2)
             >>> eigenrnn.analysis.fixed_points(rotation, initial_states=1).kinds
             ['unstable']
         """
@@ -203,37 +203,37 @@ class Recurrence:
         return by_state.transpose(0, 1), by_input.transpose(0, 1)
 
 
-Network = nn.Module | Recurrence | StepFunction
-"""A recurrent layer, a model with one, a cell, a `Recurrence`, or a step function.
+Network = nn.Module | StateMap | StepFunction
+"""A recurrent layer, a model with one, a cell, a `StateMap`, or a step function.
 
-The sizes of a step function must be known: pass `Recurrence.from_step`, or states and inputs.
+The sizes of a step function must be known: pass `StateMap.from_step`, or states and inputs.
 """
 
 
-def recurrences(network: Network) -> list[Recurrence]:
+def state_maps(network: Network) -> list[StateMap]:
     """Return every layer and direction of a recurrent network, in torch's order.
 
     Args:
         network: One of our layers or cells, `torch.nn.RNN`, `GRU`, `LSTM` or their cells, a model
-            with one of them, any cell with `input_size` and `hidden_size`, or a recurrence. A
-            `ResidualStack` is one recurrence, whose state joins those of all layers. A cell
+            with one of them, any cell with `input_size` and `hidden_size`, or a state map. A
+            `ResidualStack` is one state_map, whose state joins those of all layers. A cell
             that also requires an elapsed time, as those of ncps do, gets 1. A module of your own
             with a method ``step(x, h)`` and these sizes is taken as it is. Only the layer
             or cell inside a model is analysed. If a cell of your own wraps one, pass it through
-            `Recurrence.from_step`.
+            `StateMap.from_step`.
     Raises:
         ValueError: If the module has no recurrent layer or several, the layer projects its
             states, or the sizes of a step function are unknown.
         TypeError: If the argument is none of these.
     """
-    return network_recurrences(network)
+    return network_state_maps(network)
 
 
-def network_recurrences(
+def network_state_maps(
     network: Network,
     input_size: int | None = None,
     state_size: int | tuple[int, ...] | None = None,
-) -> list[Recurrence]:
+) -> list[StateMap]:
     """Return every layer and direction of a network.
 
     Args:
@@ -243,14 +243,14 @@ def network_recurrences(
     Raises:
         ValueError: If the network is not one, or the sizes of a step function are unknown.
     """
-    if isinstance(network, Recurrence):
+    if isinstance(network, StateMap):
         return [network]
     if isinstance(network, nn.Module):
         stack = _residual_stack(network)
         if stack is not None:
-            return [_stack_recurrence(stack)]
+            return [_stack_state_map(stack)]
         if _known_layers(network):
-            return _layer_recurrences(single_layer(network))
+            return _layer_state_maps(single_layer(network))
         own = (
             _size(network, "input_size", "sensory_size"),
             _size(network, "hidden_size", "state_size"),
@@ -259,24 +259,24 @@ def network_recurrences(
         inputs = own[0] if input_size is None else input_size
         states = own[1] if state_size is None else state_size
         if steps and inputs is not None and states is not None:
-            return [Recurrence.from_step(_step_method(network), inputs, states)]
+            return [StateMap.from_step(_step_method(network), inputs, states)]
         if own[0] is not None and own[1] is not None:
-            return [_cell_recurrence(network, own[0], own[1])]
+            return [_cell_state_map(network, own[0], own[1])]
     check_network(network)
     if input_size is None or state_size is None:
         if isinstance(network, nn.Module):
             recurrent_layers(network)  # raises
         raise ValueError(
             f"expected a network with known sizes, got {_kind(network)}; pass eigenrnn.analysis."
-            "Recurrence.from_step(step, input_size, state_size) instead"
+            "StateMap.from_step(step, input_size, state_size) instead"
         )
-    return [Recurrence.from_step(network, input_size, state_size)]
+    return [StateMap.from_step(network, input_size, state_size)]
 
 
-def bare_recurrence(
+def bare_state_map(
     network: Network, h0_size: int | tuple[int, ...] | None, x: Any
-) -> Recurrence | None:
-    """Return the recurrence of a cell or a step function; None for layers and models with one.
+) -> StateMap | None:
+    """Return the state map of a cell or a step function; None for layers and models with one.
 
     Args:
         network: The network.
@@ -288,13 +288,13 @@ def bare_recurrence(
         if known and not isinstance(known.get(""), AbstractCell | nn.RNNCellBase):
             return None
     input_size = x.shape[-1] if isinstance(x, Tensor | np.ndarray) and x.ndim else None
-    return network_recurrences(network, input_size, h0_size)[0]
+    return network_state_maps(network, input_size, h0_size)[0]
 
 
 def is_network(value: object) -> TypeGuard[Network]:
     """Whether a value is a network, rather than a matrix."""
     is_function = callable(value) and not isinstance(value, Tensor | np.ndarray | type)
-    return isinstance(value, nn.Module | Recurrence) or is_function
+    return isinstance(value, nn.Module | StateMap) or is_function
 
 
 def check_network(network: object) -> None:
@@ -318,7 +318,7 @@ def has_batch_first(network: Network) -> bool:
     return bool(getattr(network, "batch_first", False))
 
 
-def select_recurrence(available: Mapping[str, Recurrence], which: str) -> Recurrence:
+def select_state_map(available: Mapping[str, StateMap], which: str) -> StateMap:
     """Return the layer and direction with a name.
 
     Raises:
@@ -358,7 +358,7 @@ def recurrent_layers(module: Network) -> dict[str, nn.Module]:
             f"expected a recurrent layer or cell, eigenrnn's or torch.nn's, or a model with one, "
             f"got {_kind(module)}, which has no recurrent matrix that eigenrnn knows; pass a "
             "matrix to analyses of a matrix, and "
-            "Recurrence.from_step(step, input_size, state_size, matrices=...) to all others"
+            "StateMap.from_step(step, input_size, state_size, matrices=...) to all others"
         )
     return layers
 
@@ -373,7 +373,7 @@ def _residual_stack(module: nn.Module) -> ResidualStack | None:
     return None
 
 
-def _stack_recurrence(stack: ResidualStack) -> Recurrence:
+def _stack_state_map(stack: ResidualStack) -> StateMap:
     """Return the map of the states of all layers, joined.
 
     Raises:
@@ -396,7 +396,7 @@ def _stack_recurrence(stack: ResidualStack) -> Recurrence:
     def begin(batch_size: int) -> Tensor:  # (B, layers size)
         return double.initial_state(batch_size).detach().transpose(0, 1).flatten(1)
 
-    return replace(Recurrence.from_step(step, stack.input_size, layers * size), begin=begin)
+    return replace(StateMap.from_step(step, stack.input_size, layers * size), begin=begin)
 
 
 def _known_layers(module: nn.Module) -> dict[str, nn.Module]:
@@ -413,7 +413,7 @@ def recurrent_matrices(
 
     Args:
         network: A recurrent layer or cell, ours or torch's, a model with at least one, or a
-            recurrence with matrices.
+            state map with matrices.
     Returns:
         The matrices by gate, layer and direction, such as ``"hh_l0"`` or ``"reset_l0_reverse"``.
         In a model with several recurrent layers the name of the layer comes first.
@@ -423,27 +423,27 @@ def recurrent_matrices(
         >>> list(recurrent_matrices(torch.nn.LSTM(2, 3)))
         ['input_l0', 'forget_l0', 'cell_l0', 'output_l0']
     """
-    if isinstance(network, Recurrence):
+    if isinstance(network, StateMap):
         if not network.matrices:
             raise ValueError(
-                "expected a recurrence with a recurrent matrix, got none; pass the matrix itself, "
-                "or Recurrence.from_step(..., matrices={'hh': W})"
+                "expected a state map with a recurrent matrix, got none; pass the matrix itself, "
+                "or StateMap.from_step(..., matrices={'hh': W})"
             )
         return _named_matrices("", [network])
     layers = recurrent_layers(network)
     named: dict[str, NDArray[np.float64] | NDArray[np.complex128]] = {}
     for name, layer in layers.items():
-        named |= _named_matrices(f"{name}." if len(layers) > 1 else "", _layer_recurrences(layer))
+        named |= _named_matrices(f"{name}." if len(layers) > 1 else "", _layer_state_maps(layer))
     return named
 
 
 def _named_matrices(
-    prefix: str, directions: list[Recurrence]
+    prefix: str, directions: list[StateMap]
 ) -> dict[str, NDArray[np.float64] | NDArray[np.complex128]]:
     return {
-        f"{prefix}{gate}_{recurrence.name}": W.numpy()
-        for recurrence in directions
-        for gate, W in recurrence.matrices.items()
+        f"{prefix}{gate}_{state_map.name}": W.numpy()
+        for state_map in directions
+        for gate, W in state_map.matrices.items()
     }
 
 
@@ -618,17 +618,17 @@ def _step_method(module: Any) -> StepFunction:
     return copy.deepcopy(module).to("cpu", torch.float64).eval().requires_grad_(False).step
 
 
-def _cell_recurrence(cell: nn.Module, input_size: int, hidden_size: int) -> Recurrence:
-    """Return the recurrence of a cell of another library, with one state or with (h, c).
+def _cell_state_map(cell: nn.Module, input_size: int, hidden_size: int) -> StateMap:
+    """Return the state map of a cell of another library, with one state or with (h, c).
 
     Raises:
         ValueError: If it accepts neither.
     """
     try:
-        return Recurrence.from_step(cell, input_size, hidden_size)
+        return StateMap.from_step(cell, input_size, hidden_size)
     except ValueError as error:
         try:
-            return Recurrence.from_step(cell, input_size, (hidden_size, hidden_size))
+            return StateMap.from_step(cell, input_size, (hidden_size, hidden_size))
         except ValueError:
             raise error from None
 
@@ -657,7 +657,7 @@ def _kind(value: object) -> str:
 
 
 @torch.no_grad()
-def _layer_recurrences(layer: nn.Module) -> list[Recurrence]:
+def _layer_state_maps(layer: nn.Module) -> list[StateMap]:
     """Return the layers and directions of a recurrent layer or cell.
 
     Raises:
@@ -670,8 +670,8 @@ def _layer_recurrences(layer: nn.Module) -> list[Recurrence]:
     names = _direction_names(module)
     if isinstance(double, Stacked):
         pairs = zip(names, double.all_directions(), strict=True)
-        return [_direction_recurrence(name, direction) for name, direction in pairs]
-    return [_torch_recurrence(name, double) for name in names]
+        return [_direction_state_map(name, direction) for name, direction in pairs]
+    return [_torch_state_map(name, double) for name in names]
 
 
 def _direction_names(layer: Any) -> list[str]:
@@ -689,7 +689,7 @@ def _gate_names(direction: AbstractDirection) -> tuple[str, ...]:
     return direction.gates if isinstance(direction, AbstractGatedDirection) else ("hh",)
 
 
-def _direction_recurrence(name: str, direction: AbstractDirection) -> Recurrence:
+def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
     direction.freeze()  # evaluates the constraint once, not at every step
 
     def step(x: Tensor, state: Tensor) -> Tensor:
@@ -698,7 +698,7 @@ def _direction_recurrence(name: str, direction: AbstractDirection) -> Recurrence
 
     gates = _gate_names(direction)
     matrices = [W.detach() for W in direction.matrices()]
-    return Recurrence(
+    return StateMap(
         name=name,
         matrices=dict(zip(gates, matrices, strict=False)),
         input_size=direction.weight_ih.shape[1],
@@ -725,7 +725,7 @@ def _state_blocks(direction: AbstractDirection) -> dict[str, slice]:
     return {"long": slice(0, long), "short": slice(long, N)}
 
 
-def _torch_recurrence(name: str, layer: Any) -> Recurrence:
+def _torch_state_map(name: str, layer: Any) -> StateMap:
     weights = TorchWeights.of(layer, name)
     N = layer.hidden_size
     is_lstm = False
@@ -740,7 +740,7 @@ def _torch_recurrence(name: str, layer: Any) -> Recurrence:
         step = _rnn_step(weights, layer.nonlinearity)
         gates = ("hh",)
     size = 2 * N if is_lstm else N
-    return Recurrence(
+    return StateMap(
         name=name,
         matrices=dict(zip(gates, weights.W.split(N), strict=True)),
         input_size=weights.U.shape[1],

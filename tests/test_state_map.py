@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import eigenrnn
-from eigenrnn.analysis import recurrences, recurrent_matrices
+from eigenrnn.analysis import recurrent_matrices, state_maps
 from eigenrnn.constraints import Exponential, constrain
 from eigenrnn.layers import TorchLSTM
 
@@ -55,34 +55,34 @@ def inputs():
 
 def test_states_are_those_of_the_layer(layer):
     x = inputs()
-    (recurrence,) = recurrences(layer)
-    states = recurrence.states(x)
-    torch.testing.assert_close(recurrence.output(x, states[1:]), layer(x)[0].detach())
+    (state_map,) = state_maps(layer)
+    states = state_map.states(x)
+    torch.testing.assert_close(state_map.output(x, states[1:]), layer(x)[0].detach())
 
 
 def test_initial_state_can_be_replaced(layer):
-    (recurrence,) = recurrences(layer)
-    assert recurrence.states(inputs())[0].shape == (B, recurrence.state_size)
-    again = recurrence.states(inputs(), recurrence.begin(B) + 1)
-    torch.testing.assert_close(again[0], recurrence.begin(B) + 1)
+    (state_map,) = state_maps(layer)
+    assert state_map.states(inputs())[0].shape == (B, state_map.state_size)
+    again = state_map.states(inputs(), state_map.begin(B) + 1)
+    torch.testing.assert_close(again[0], state_map.begin(B) + 1)
 
 
 def test_jacobians_agree_with_finite_differences(layer):
-    (recurrence,) = recurrences(layer)
-    x, state = inputs()[0], torch.randn(B, recurrence.state_size, dtype=torch.float64)
-    by_state, by_input = recurrence.jacobians(x, state)
+    (state_map,) = state_maps(layer)
+    x, state = inputs()[0], torch.randn(B, state_map.state_size, dtype=torch.float64)
+    by_state, by_input = state_map.jacobians(x, state)
     step = 1e-6
-    for i in range(recurrence.state_size):
+    for i in range(state_map.state_size):
         shift = torch.zeros_like(state)
         shift[:, i] = step
-        ahead, behind = recurrence.step(x, state + shift), recurrence.step(x, state - shift)
+        ahead, behind = state_map.step(x, state + shift), state_map.step(x, state - shift)
         torch.testing.assert_close(
             by_state[:, :, i], (ahead - behind) / (2 * step), atol=1e-8, rtol=1e-6
         )
     for i in range(M):
         shift = torch.zeros_like(x)
         shift[:, i] = step
-        ahead, behind = recurrence.step(x + shift, state), recurrence.step(x - shift, state)
+        ahead, behind = state_map.step(x + shift, state), state_map.step(x - shift, state)
         torch.testing.assert_close(
             by_input[:, :, i], (ahead - behind) / (2 * step), atol=1e-8, rtol=1e-6
         )
@@ -93,7 +93,7 @@ def test_jacobians_agree_with_finite_differences(layer):
 )
 def test_stacked_bidirectional_layer_is_split_into_recurrences(make):
     layer = make(M, N, 2, bidirectional=True).double().eval()
-    result = recurrences(layer)
+    result = state_maps(layer)
     assert [each.name for each in result] == ["l0", "l0_reverse", "l1", "l1_reverse"]
     x = inputs()
     h = x
@@ -130,8 +130,8 @@ def test_complex_matrices_stay_complex():
 def test_layer_inside_a_model_is_found_and_not_changed():
     model = eigenrnn.SequenceModel(eigenrnn.ScoRNN(M, N), 3).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    (recurrence,) = recurrences(model)
-    recurrence.states(inputs())
+    (state_map,) = state_maps(model)
+    state_map.states(inputs())
     assert model.training
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert model.head.weight.dtype == torch.float32
@@ -145,7 +145,7 @@ def test_parts_of_a_state_are_named():
         "scornn": {},
     }
     for name, expected in blocks.items():
-        assert recurrences(LAYERS[name]())[0].blocks == expected
+        assert state_maps(LAYERS[name]())[0].blocks == expected
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_parts_of_a_state_are_named():
 )
 def test_module_without_a_single_recurrent_layer_raises(module, message):
     with pytest.raises(ValueError, match=message):
-        recurrences(module)
+        state_maps(module)
 
 
 def test_matrices_of_several_layers_have_the_layer_in_their_names():
@@ -173,7 +173,7 @@ def test_an_lstm_of_ours_has_the_recurrences_of_torch():
     theirs = torch.nn.LSTM(M, N, 2, bidirectional=True)
     ours = eigenrnn.LSTM(M, N, 2, bidirectional=True).load_torch(theirs)
     assert recurrent_matrices(ours).keys() == recurrent_matrices(theirs).keys()
-    for got, expected in zip(recurrences(ours), recurrences(theirs), strict=True):
+    for got, expected in zip(state_maps(ours), state_maps(theirs), strict=True):
         assert (got.name, got.blocks) == (expected.name, expected.blocks)
         x = torch.randn(T, B, got.input_size, dtype=torch.float64)
         torch.testing.assert_close(got.states(x), expected.states(x))
