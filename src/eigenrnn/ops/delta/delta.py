@@ -8,6 +8,7 @@ from torch import Tensor
 
 from eigenrnn.ops.arguments import check_batch_sizes, check_flags
 from eigenrnn.ops.delta.chunk import DeltaChunk
+from eigenrnn.ops.delta.cpu import DeltaCPU
 from eigenrnn.ops.delta.operands import (
     DeltaOperands,
     DeltaOptions,
@@ -22,7 +23,7 @@ from eigenrnn.tracing import autocasts, needs_no_dispatcher
 __all__ = ["BACKENDS", "delta"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (DeltaChunk(), DeltaReference())
+    backend.name: backend for backend in (DeltaCPU(), DeltaChunk(), DeltaReference())
 }
 """The backends by name, in order of preference."""
 
