@@ -182,12 +182,16 @@ EIGENRNN_INLINE void mask_row(T* row, const T* ratios, T factor, isize kept, isi
 }
 
 template <class T>
+EIGENRNN_INLINE T total(vec<T> terms) {
+  T sum = 0;
+  for (isize lane = 0; lane < LANES<T>; ++lane) sum += terms[lane];
+  return sum;
+}
+template <class T>
 T dot(const T* a, const T* b, isize all) {
-  vec<T> sum{};
-  for (isize v = 0; v < all; ++v) sum += load<T>(a + v * LANES<T>) * load<T>(b + v * LANES<T>);
-  T total = 0;
-  for (isize lane = 0; lane < LANES<T>; ++lane) total += sum[lane];
-  return total;
+  vec<T> products{};
+  for (isize v = 0; v < all; ++v) products += load<T>(a + v * LANES<T>) * load<T>(b + v * LANES<T>);
+  return total<T>(products);
 }
 
 // to = factor from, rows of `all` vectors.
@@ -647,37 +651,33 @@ void delta_backward(const Delta& call, const DeltaBack& back, int threads) {
 }
 
 // One step of one head: both products of the state with the key and the query in one pass over it, and its
-// change in another, while it is in the L1 cache. `n` is the number of columns of C vectors.
+// change in another, while it is in the L1 cache. The columns fill C vectors, or n lanes of one.
 template <class T, int C>
 EIGENRNN_INLINE void step_columns(isize K, isize V, const T* q, const T* k, const T* v, T beta, T a, T match,
-                                  T* S, T* o, isize n) {
+                                  T* S, T* o, isize n = LANES<T>) {
   vec<T> of_key[C] = {}, of_query[C] = {};
-  const isize last = n - (C - 1) * LANES<T>;
-  const auto width = [&](int c) { return c + 1 == C ? last : LANES<T>; };
   for (isize r = 0; r < K; ++r)
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
-      const vec<T> row = load_some<T>(S + r * V + c * LANES<T>, width(c));
+      const vec<T> row = load_some<T>(S + r * V + c * LANES<T>, n);
       of_key[c] += splat<T>(k[r]) * row;
-      if (q != nullptr) of_query[c] += splat<T>(q[r]) * row;
+      of_query[c] += splat<T>(q[r]) * row;
     }
   vec<T> change[C];
 #pragma GCC unroll 4
   for (int c = 0; c < C; ++c) {
-    const vec<T> value = load_some<T>(v + c * LANES<T>, width(c));
-    change[c] = splat<T>(beta) * (value - splat<T>(a) * of_key[c]);
-    if (q != nullptr)
-      store_some<T>(o + c * LANES<T>, splat<T>(a) * of_query[c] + splat<T>(match) * change[c], width(c));
+    change[c] = splat<T>(beta) * (load_some<T>(v + c * LANES<T>, n) - splat<T>(a) * of_key[c]);
+    store_some<T>(o + c * LANES<T>, splat<T>(a) * of_query[c] + splat<T>(match) * change[c], n);
   }
   for (isize r = 0; r < K; ++r)
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
       T* to = S + r * V + c * LANES<T>;
-      const vec<T> row = load_some<T>(to, width(c));
-      store_some<T>(to, splat<T>(a) * row + splat<T>(k[r]) * change[c], width(c));
+      store_some<T>(to, splat<T>(a) * load_some<T>(to, n) + splat<T>(k[r]) * change[c], n);
     }
 }
 
+// Each reflection writes the output, and the last one's stays.
 template <class T>
 void step_head(const DeltaStep& step, isize head) {
   const isize R = step.R, K = step.K, V = step.V;
@@ -690,15 +690,18 @@ void step_head(const DeltaStep& step, isize head) {
   T a = 1;
   if (step.log_decay != nullptr) a = std::exp(static_cast<const T*>(step.log_decay)[head]);
   for (isize j = 0; j < R; ++j, k += K, v += V, a = 1) {
-    const T* query = j + 1 == R ? q : nullptr;
-    T match = 0;
-    for (isize r = 0; r < K; ++r) match += k[r] * q[r];
+    vec<T> products{};
+    for (isize r = 0; r < K; r += LANES<T>) {
+      const isize n = smaller(LANES<T>, K - r);
+      products += load_some<T>(k + r, n) * load_some<T>(q + r, n);
+    }
+    const T match = total<T>(products);
     constexpr isize wide = 4 * LANES<T>;
     isize column = 0;
     for (; column + wide <= V; column += wide)
-      step_columns<T, 4>(K, V, query, k, v + column, beta[j], a, match, S + column, o + column, wide);
+      step_columns<T, 4>(K, V, q, k, v + column, beta[j], a, match, S + column, o + column);
     for (; column < V; column += LANES<T>)
-      step_columns<T, 1>(K, V, query, k, v + column, beta[j], a, match, S + column, o + column,
+      step_columns<T, 1>(K, V, q, k, v + column, beta[j], a, match, S + column, o + column,
                          smaller(LANES<T>, V - column));
   }
 }

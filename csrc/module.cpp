@@ -317,11 +317,11 @@ NB_MODULE(_cpu, m) {
   define_backward(m, "linear_backward", kernels.linear_backward_float, kernels.linear_backward_double);
   define_backward(m, "delta_backward", kernels.delta_backward_float, kernels.delta_backward_double);
   // Positions, because a dictionary of names would take as long as a small step.
-  m.def("delta_step", [](const std::string& number, int threads, std::ptrdiff_t B, std::ptrdiff_t H,
-                         std::ptrdiff_t R, std::ptrdiff_t K, std::ptrdiff_t V, std::uintptr_t q,
-                         std::uintptr_t k, std::uintptr_t v, std::uintptr_t beta,
-                         std::uintptr_t log_decay, std::uintptr_t S, std::uintptr_t o) {
-    const auto kernel = is_double(number) ? kernels.delta_step_double : kernels.delta_step_float;
+  m.def("delta_step", [](bool wide, int threads, std::ptrdiff_t B, std::ptrdiff_t H, std::ptrdiff_t R,
+                         std::ptrdiff_t K, std::ptrdiff_t V, std::uintptr_t q, std::uintptr_t k,
+                         std::uintptr_t v, std::uintptr_t beta, std::uintptr_t log_decay,
+                         std::uintptr_t S, std::uintptr_t o) {
+    const auto kernel = wide ? kernels.delta_step_double : kernels.delta_step_float;
     const auto place = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
     kernel({B, H, R, K, V, place(q), place(k), place(v), place(beta), place(log_decay), place(S),
             place(o)},

@@ -143,7 +143,7 @@ def delta_step(
     """
     B, H, R, K = k.shape
     kernels.delta_step(
-        number_type(q, k, v, beta, log_decay, S, o),
+        S.dtype == torch.float64,
         torch.get_num_threads(),
         B,
         H,
