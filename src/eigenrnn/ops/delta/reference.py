@@ -26,14 +26,14 @@ def delta_reference(
     k = operands.k.unbind()
     v = operands.v.unbind()
     beta = operands.beta.unbind()
-    decay = None if operands.log_decay is None else operands.log_decay.exp().unbind()
+    log_decay = None if operands.log_decay is None else operands.log_decay.unbind()
     states = operands.S0
     outputs: list[Tensor] = []
     for t in reversed(range(T)) if options.reverse else range(T):
         n = sizes[t]
         S = states[:n]
-        if decay is not None:
-            S = decay[t][:n, :, None, None] * S
+        if log_decay is not None:
+            S = log_decay[t][:n, :, None, None].exp() * S
         for j in range(R):
             S = reflect(S, k[t][:n, :, j], v[t][:n, :, j], beta[t][:n, :, j])
         o = torch.einsum("bhkv,bhk->bhv", S, q[t][:n])
