@@ -438,6 +438,7 @@ def of_head_last(tensors):
     return [*first, beta[:, :, :, 0].transpose(0, 1), log_decay.transpose(0, 1), S0]
 
 
+@pytest.mark.slow  # the import takes seconds
 def test_it_equals_the_torch_function_of_transformers():
     module = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
     tensors = operands(130, K=8, V=16, dtype=torch.float32)
@@ -451,6 +452,7 @@ def test_it_equals_the_torch_function_of_transformers():
         assert_near(dict(zip(NAMES, got, strict=False)), expected, tol(torch.float32, 10))
 
 
+@pytest.mark.slow
 def test_it_equals_the_naive_function_of_flash_linear_attention():
     module = pytest.importorskip("fla.ops.gated_delta_rule.naive")
     tensors = operands(130, K=8, V=16, dtype=torch.float32)
