@@ -1,4 +1,4 @@
-"""The compiled kernels of the delta rule: instruction sets, layouts, threads, and a single step."""
+"""The compiled kernels of the delta rule: instruction sets, layouts, threads, a single step."""
 
 import pytest
 import torch
@@ -63,7 +63,7 @@ def test_any_length_of_a_chunk_gives_the_same_numbers(monkeypatch, steps):
     assert_equals_reference(tensors, "cpu", 1e-12, batch_sizes=ragged_sizes(66, 3))
 
 
-def test_a_chunk_of_a_batch_of_no_sequences_or_heads_is_empty():
+def test_a_batch_of_no_sequences_or_heads_is_empty():
     for sizes in ({"B": 0}, {"H": 0}):
         tensors = operands(5, **sizes)
         o, S_n = delta(*(v.requires_grad_() for v in tensors))

@@ -1,5 +1,6 @@
 """Every backend of the delta rule agrees with its definition, which agrees with a second one."""
 
+import importlib.util
 import itertools
 import math
 
@@ -16,7 +17,11 @@ from kernel_testing import each_direction, each_raggedness, forward_mode, ragged
 
 pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
-HERE = {name: b for name, b in BACKENDS.items() if b.unavailable() is None}
+HERE = {
+    name: backend
+    for name, backend in BACKENDS.items()
+    if name != "fla" and backend.unavailable() is None
+}
 each_backend = pytest.mark.parametrize("backend", HERE)
 each_other_backend = pytest.mark.parametrize(
     "backend", [name for name in HERE if name != "reference"]
@@ -346,7 +351,7 @@ def standard_representation(n):
 
 
 def icosahedral_rotations():
-    """Return A5 as permutations of the 12 vertices of an icosahedron, with two reflections each."""
+    """Return A5 as permutations of the vertices of an icosahedron, with two reflections each."""
     golden = (1 + math.sqrt(5)) / 2
     vertices = []
     for a, b in itertools.product((-1, 1), (-golden, golden)):
@@ -355,7 +360,9 @@ def icosahedral_rotations():
 
     def moved(matrix):
         distances = np.linalg.norm(vertices @ matrix.T - vertices[:, None], axis=-1)
-        return tuple(int(i) for i in distances.argmin(0)) if distances.min(0).max() < 1e-6 else None
+        if distances.min(0).max() > 1e-6:
+            return None
+        return tuple(int(i) for i in distances.argmin(0))
 
     def rotation(axis, angle):
         x, y, z = axis / np.linalg.norm(axis)
@@ -411,8 +418,8 @@ def test_reflections_made_by_hand_track_a_group_for_ten_thousand_letters(backend
     places = torch.zeros(len(permutations), K, dtype=torch.float64)
     for g in range(len(permutations)):
         matrix = torch.eye(K, dtype=torch.float64)
-        for key in reflections[g]:
-            key = torch.as_tensor(key)
+        for own in reflections[g]:
+            key = torch.as_tensor(own)
             matrix = matrix - 2 * torch.outer(key, key @ matrix)
         places[g] = matrix.T @ query
     distances = torch.cdist(o.view(T, K).double(), places)
@@ -438,7 +445,18 @@ def of_head_last(tensors):
     return [*first, beta[:, :, :, 0].transpose(0, 1), log_decay.transpose(0, 1), S0]
 
 
+def assert_equal_outside(tensors, o, S_n):
+    expected = {"o": o.transpose(0, 1), "S_n": S_n}
+    for backend in HERE:
+        got = delta(*tensors, backend=backend)
+        assert_near(dict(zip(NAMES, got, strict=False)), expected, tol(torch.float32, 10))
+
+
 @pytest.mark.slow  # the import takes seconds
+@pytest.mark.skipif(
+    importlib.util.find_spec("fla") is not None,
+    reason="where flash-linear-attention is installed, transformers calls its kernels",
+)
 def test_it_equals_the_torch_function_of_transformers():
     module = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
     tensors = operands(130, K=8, V=16, dtype=torch.float32)
@@ -446,24 +464,55 @@ def test_it_equals_the_torch_function_of_transformers():
     o, S_n = module.torch_chunk_gated_delta_rule(
         math.sqrt(8) * q, k, v, log_decay, beta, initial_state=S0, output_final_state=True
     )
-    expected = {"o": o.transpose(0, 1), "S_n": S_n}
-    for backend in HERE:
-        got = delta(*tensors, backend=backend)
-        assert_near(dict(zip(NAMES, got, strict=False)), expected, tol(torch.float32, 10))
+    assert_equal_outside(tensors, o, S_n)
+
+
+needs_fla = pytest.mark.filterwarnings("ignore:Triton is not supported")
 
 
 @pytest.mark.slow
-def test_it_equals_the_naive_function_of_flash_linear_attention():
+@needs_fla
+def test_it_equals_the_naive_functions_of_flash_linear_attention():
     module = pytest.importorskip("fla.ops.gated_delta_rule.naive")
     tensors = operands(130, K=8, V=16, dtype=torch.float32)
     q, k, v, beta, log_decay, S0 = of_head_last(tensors)
-    o, S_n = module.naive_recurrent_gated_delta_rule(
-        q, k, v, beta, log_decay, scale=1.0, initial_state=S0, output_final_state=True
-    )
-    expected = {"o": o.transpose(0, 1), "S_n": S_n}
-    for backend in HERE:
-        got = delta(*tensors, backend=backend)
-        assert_near(dict(zip(NAMES, got, strict=False)), expected, tol(torch.float32, 10))
+    options = {"scale": 1.0, "initial_state": S0, "output_final_state": True}
+    one = module.naive_recurrent_gated_delta_rule(q, k, v, beta, log_decay, **options)
+    assert_equal_outside(tensors, *one)
+    other = module.naive_chunk_gated_delta_rule(q, k, v, log_decay, beta, **options)
+    assert_equal_outside(tensors, *other)
+
+
+@pytest.mark.slow
+@needs_fla
+@pytest.mark.parametrize("R", [1, 3])
+@pytest.mark.parametrize("decay", [None, -1.0])
+def test_the_backend_fla_passes_what_the_package_expects(monkeypatch, R, decay):
+    """Its kernels need a GPU; the package's own naive functions have the same layouts."""
+    naive = pytest.importorskip("fla.ops.gated_delta_product.naive")
+    product = naive.naive_recurrent_gated_delta_product
+
+    def of_products(q, k, v, g, beta, R, **options):
+        return product(q, k, v, g, beta, num_householder=R, **options)
+
+    def gated(q, k, v, g, beta, **options):
+        return product(q, k, v, g, beta, **options)
+
+    def plain(q, k, v, beta, **options):
+        return product(q, k, v, None, beta, **options)
+
+    for folder, name, function in (
+        ("gated_delta_product", "chunk_gated_delta_product", of_products),
+        ("gated_delta_rule", "chunk_gated_delta_rule", gated),
+        ("delta_rule", "chunk_delta_rule", plain),
+    ):
+        monkeypatch.setattr(importlib.import_module(f"fla.ops.{folder}"), name, function)
+    tensors = operands(20, R=R, decay=decay, dtype=torch.float32)
+    for reverse in (False, True):
+        options = DeltaOptions(ragged_sizes(20, 3), reverse)
+        got = BACKENDS["fla"].run(tensors, options)
+        expected = BACKENDS["reference"].run(tensors, options)
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
 
 
 # ------------------------------------------------------------------------------ bad input
@@ -521,7 +570,7 @@ def test_wrong_options_raise_an_error_that_says_what_was_expected():
         delta(q, k, v, beta, batch_sizes=[3, 3])
     with pytest.raises(TypeError, match="expected reverse to be True or False, got int"):
         delta(q, k, v, beta, reverse=1)
-    with pytest.raises(ValueError, match="expected backend to be one of .*, got 'scan'"):
+    with pytest.raises(ValueError, match=r"expected backend to be one of .*, got 'scan'"):
         delta(q, k, v, beta, backend="scan")
 
 

@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.ops.arguments import to_float32
-from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions
+from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions, in_order
 from eigenrnn.ops.dispatch import REAL, Backend
-from eigenrnn.ops.time_steps import without_padding
 
 __all__ = ["DeltaChunk", "delta_chunk"]
 
@@ -67,33 +66,26 @@ def delta_chunk(
     keys = (until * k).mT.unbind()
     wholes = whole.unbind()
 
-    S = operands.S0
+    state = operands.S0
     outputs: list[Tensor] = []
     for i in range(len(U)):
-        change = U[i] - W[i] @ S
-        outputs.append(queries[i] @ S + scores[i] @ change)
-        S = wholes[i] * S + keys[i] @ change
+        change = U[i] - W[i] @ state
+        outputs.append(queries[i] @ state + scores[i] @ change)
+        state = wholes[i] * state + keys[i] @ change
     o = torch.stack(outputs)  # (chunks, B, H, n, V)
     o = o.permute(0, 3, 1, 2, 4).flatten(0, 1)[:T]
-    return o.flip(0) if options.reverse else o, S
+    return o.flip(0) if options.reverse else o, state
 
 
 def _in_chunks(operands: DeltaOperands, options: DeltaOptions, steps: int) -> _Chunks:
-    """Return the operands in chunks, in the order of the recurrence.
-
-    Padding becomes reflections of strength zero, which leave the state as it is.
-    """
-    T, B, H, R, K = operands.k.shape
-    log_decay = operands.log_decay
+    """Return the operands in chunks, in the order of the recurrence; the last is filled up."""
+    T, B, H = operands.beta.shape[:3]
+    q, k, v, beta, log_decay, _ = in_order(operands, options)
     if log_decay is None:
-        log_decay = operands.beta.new_zeros(T, B, H)
-    given = (operands.q, operands.k, operands.v, operands.beta, log_decay)
+        log_decay = beta.new_zeros(T, B, H)
     chunks: list[Tensor] = []
-    for tensor in given:
-        rows = without_padding(tensor.flatten(2), options.batch_sizes)
-        if options.reverse:
-            rows = rows.flip(0)
-        rows = F.pad(rows, (0, 0, 0, 0, 0, -T % steps))
+    for tensor in (q, k, v, beta, log_decay):
+        rows = F.pad(tensor.flatten(2), (0, 0, 0, 0, 0, -T % steps))
         parted = rows.unflatten(0, (-1, steps)).unflatten(-1, tensor.shape[2:])
         # (chunks, steps, B, H, ...) to (chunks, B, H, steps, ...)
         chunks.append(parted.movedim(1, 3))

@@ -41,7 +41,9 @@ def _allocate(operands: DeltaOperands, options: DeltaOptions, save: bool) -> dic
     T, B, H, _, V = v.shape
     K = operands.k.shape[4]
     steps = chunk_steps(operands)
-    saved = (T + steps - 1) // steps + 1 if save else 0  # the state before each chunk, and the last
+    saved = (
+        (T + steps - 1) // steps + 1 if save else 0
+    )  # the state before each chunk, and the last
     return {
         "o": v.new_empty(0 if options.last_only else T, B, H, V),
         "S_n": v.new_empty(B, H, K, V),
@@ -121,9 +123,7 @@ class DeltaCPU(CompiledBackend):
         o, S_n = self.run_kernels(to_float32(operands), options)
         return o.to(operands.q.dtype), S_n
 
-    def run_kernels(
-        self, operands: DeltaOperands, options: DeltaOptions
-    ) -> tuple[Tensor, Tensor]:
+    def run_kernels(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
         results = delta_cpu(operands, options, needs_gradient(operands))
         return results["o"], results["S_n"]
 

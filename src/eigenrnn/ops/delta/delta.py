@@ -9,6 +9,7 @@ from torch import Tensor
 from eigenrnn.ops.arguments import check_batch_sizes, check_flags
 from eigenrnn.ops.delta.chunk import DeltaChunk
 from eigenrnn.ops.delta.cpu import DeltaCPU
+from eigenrnn.ops.delta.fla import DeltaFLA
 from eigenrnn.ops.delta.operands import (
     DeltaOperands,
     DeltaOptions,
@@ -23,7 +24,7 @@ from eigenrnn.tracing import autocasts, needs_no_dispatcher
 __all__ = ["BACKENDS", "delta"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (DeltaCPU(), DeltaChunk(), DeltaReference())
+    backend.name: backend for backend in (DeltaCPU(), DeltaFLA(), DeltaChunk(), DeltaReference())
 }
 """The backends by name, in order of preference."""
 
@@ -45,13 +46,13 @@ def delta(
 
     .. math::
         S_{t,0} = a_t S_{t-1}, \qquad
-        S_{t,j} = (I - \beta_{t,j} k_{t,j} k_{t,j}^\top) S_{t,j-1} + \beta_{t,j} k_{t,j} v_{t,j}^\top,
-        \quad j = 1, \dots, R, \qquad
+        S_{t,j} = (I - \beta_{t,j} k_{t,j} k_{t,j}^\top) S_{t,j-1}
+        + \beta_{t,j} k_{t,j} v_{t,j}^\top, \quad j = 1, \dots, R, \qquad
         S_t = S_{t,R}, \quad o_t = S_t^\top q_t
 
-    The input chooses the spectrum of the transition at every step: each factor has the eigenvalue
-    :math:`1 - \beta` in the direction of its key, and 1 in all others. At :math:`\beta = 2` it is a
-    reflection, and a product of two is a rotation. With unit keys and :math:`\beta` in
+    The input chooses the spectrum of the transition at every step. Each factor has the eigenvalue
+    :math:`1 - \beta` in the direction of its key, and 1 in all others. At :math:`\beta = 2` it is
+    a reflection, and a product of two is a rotation. With unit keys and :math:`\beta` in
     :math:`[0, 2]` no transition expands a state. Queries are not scaled.
 
     Args:

@@ -18,6 +18,7 @@ __all__ = [
     "check_operands",
     "check_values",
     "delta_shapes",
+    "in_order",
     "state_dtype",
 ]
 
@@ -75,6 +76,24 @@ def delta_shapes(operands: DeltaOperands) -> dict[str, Shape]:
 def state_dtype(q: Tensor) -> torch.dtype:
     """Return the dtype of states and decays: float32 for inputs of 16 bits."""
     return torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
+
+
+def in_order(operands: DeltaOperands, options: DeltaOptions) -> DeltaOperands:
+    """Return the operands in the order of the recurrence, without what lies in the padding.
+
+    Padding becomes reflections of strength zero without decay, which leave the state as it is.
+    """
+    if options.batch_sizes is None and not options.reverse:
+        return operands
+    changed: dict[str, Tensor] = {}
+    for name, tensor in operands._asdict().items():
+        if name == "S0" or tensor is None:
+            continue
+        rows = without_padding(tensor.flatten(2), options.batch_sizes)
+        if options.reverse:
+            rows = rows.flip(0)
+        changed[name] = rows.reshape(tensor.shape)
+    return operands._replace(**changed)
 
 
 def check_operands(operands: DeltaOperands) -> None:

@@ -31,18 +31,18 @@ def delta_reference(
     outputs: list[Tensor] = []
     for t in reversed(range(T)) if options.reverse else range(T):
         n = sizes[t]
-        S = states[:n]
+        now = states[:n]
         if log_decay is not None:
-            S = log_decay[t][:n, :, None, None].exp() * S
+            now = log_decay[t][:n, :, None, None].exp() * now
         for j in range(R):
-            S = reflect(S, k[t][:n, :, j], v[t][:n, :, j], beta[t][:n, :, j])
-        o = torch.einsum("bhkv,bhk->bhv", S, q[t][:n])
+            now = reflect(now, k[t][:n, :, j], v[t][:n, :, j], beta[t][:n, :, j])
+        o = torch.einsum("bhkv,bhk->bhv", now, q[t][:n])
         if n < B:
             # a finished sequence keeps its state; one that has not begun keeps the initial one
             waiting = states[n:]
-            S = torch.cat([S, waiting])
+            now = torch.cat([now, waiting])
             o = torch.cat([o, torch.zeros_like(waiting[:, :, 0])])
-        states = S
+        states = now
         outputs.append(o)
     if options.reverse:
         outputs.reverse()
