@@ -10,6 +10,7 @@ from eigenrnn.ops.arguments import needs_gradient, to_float32
 from eigenrnn.ops.compiled import (
     CompiledBackend,
     address,
+    empty_buffer,
     kernel_options,
     kernels,
     number_type,
@@ -27,11 +28,11 @@ __all__ = ["DeltaCPU", "chunk_steps", "delta_cpu", "delta_step"]
 def chunk_steps(operands: DeltaOperands) -> int:
     """Return the number of steps in a chunk.
 
-    More reflections in a chunk make its products larger, and those inside the chunk a larger part
-    of all.
+    A longer chunk has larger products and saves fewer states. A larger part of its products stays
+    inside the chunk, which costs more where K and V are small.
     """
     R, K = operands.k.shape[3:]
-    reflections = 64 if K + operands.v.shape[4] > 192 else 32
+    reflections = 64 if K + operands.v.shape[4] >= 128 else 32
     return max(1, reflections // R)
 
 
@@ -45,9 +46,9 @@ def _allocate(operands: DeltaOperands, options: DeltaOptions, save: bool) -> dic
         (T + steps - 1) // steps + 1 if save else 0
     )  # the state before each chunk, and the last
     return {
-        "o": v.new_empty(0 if options.last_only else T, B, H, V),
+        "o": empty_buffer(v, 0 if options.last_only else T, B, H, V),
         "S_n": v.new_empty(B, H, K, V),
-        "saved": v.new_empty(saved, B, H, K, V),
+        "saved": empty_buffer(v, saved, B, H, K, V),
     }
 
 
@@ -70,7 +71,7 @@ def _backward(
     of_results = _flat({f"d{name}": gradient for name, gradient in grads.items()})
     number_type(*read.values(), *of_results.values())
     gradients = {
-        name: tensor.new_empty(tensor.shape)
+        name: empty_buffer(tensor, *tensor.shape)
         for name, tensor in operands._asdict().items()
         if name in needed
     }
