@@ -112,12 +112,14 @@ def interleaved(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str
     return seconds
 
 
-def print_sequences(contenders: dict[str, Contender], rounds: int, R: int) -> None:
+def print_sequences(
+    contenders: dict[str, Contender], rounds: int, R: int, shapes: list[tuple[int, ...]]
+) -> None:
     """Print times, and shares of the rate of a product, of both passes."""
     a = torch.randn(SIDE, SIDE)
     print("| T, B, H, K, V | product Gflop/s | contender | forward ms | share | both ms | share |")
     print("|---|---:|---|---:|---:|---:|---:|")
-    for shape in SHAPES:
+    for shape in shapes:
         T, B, H, K, V = shape
         tensors = [tensor.requires_grad_() for tensor in operands(T // R, B, H, K, V, R)]
         g = torch.randn(T // R, B, H, V)
@@ -238,6 +240,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--reflections", type=int, default=1, help="in a step of a T / R steps")
     parser.add_argument("--only", choices=["sequences", "cpu", "step", "lengths", "memory"])
+    parser.add_argument("--shapes", type=int, nargs="*", default=range(len(SHAPES)), help="0 to 2")
     parser.add_argument("--fla", type=Path, help="the folder of the package fla")
     parser.add_argument("--peak", help="a shape whose memory to measure in this process")
     options = parser.parse_args()
@@ -254,7 +257,8 @@ def main() -> None:
             others = {"fla, naive": of_fla(options.fla), "transformers": of_transformers()}
             if options.reflections == 1:
                 contenders |= {name: run for name, run in others.items() if run is not None}
-        print_sequences(contenders, options.rounds, options.reflections)
+        shapes = [SHAPES[i] for i in options.shapes]
+        print_sequences(contenders, options.rounds, options.reflections, shapes)
     if options.only in (None, "step"):
         print_step(options.rounds)
     if options.only in (None, "lengths"):

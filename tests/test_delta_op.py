@@ -515,6 +515,36 @@ def test_the_backend_fla_passes_what_the_package_expects(monkeypatch, R, decay):
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
 
 
+# ---------------------------------------------------------------------------------- export
+
+
+class Op(torch.nn.Module):
+    """The op as a module, which torch exports."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, q, k, v, beta, log_decay, S0, lengths):
+        return delta(q, k, v, beta, log_decay, S0, batch_sizes=lengths, **self.options)
+
+
+@each_direction
+def test_an_exported_program_takes_any_number_of_steps_and_any_lengths(reverse):
+    tensors = operands(5, R=2)
+    steps = {0: torch.export.Dim("T", min=2)}
+    program = torch.export.export(
+        Op(reverse=reverse),
+        (*tensors, torch.tensor([5, 4, 2])),
+        dynamic_shapes=(steps, steps, steps, steps, steps, None, None),
+    )
+    longer = operands(9, R=2, seed=1)
+    got = program.module()(*longer, torch.tensor([9, 6, 5]))
+    sizes = [3, 3, 3, 3, 3, 2, 1, 1, 1]
+    expected = delta(*longer, batch_sizes=sizes, reverse=reverse)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
 # ------------------------------------------------------------------------------ bad input
 
 q, k, v, beta, log_decay, S0 = operands(4, dtype=torch.float32)

@@ -6,9 +6,10 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import check_batch_sizes, check_flags
+from eigenrnn.ops.arguments import check_batch_sizes, check_flags, lengths_of
 from eigenrnn.ops.delta.chunk import DeltaChunk
 from eigenrnn.ops.delta.cpu import DeltaCPU
+from eigenrnn.ops.delta.export import export_delta
 from eigenrnn.ops.delta.fla import DeltaFLA
 from eigenrnn.ops.delta.operands import (
     DeltaOperands,
@@ -18,7 +19,7 @@ from eigenrnn.ops.delta.operands import (
     state_dtype,
 )
 from eigenrnn.ops.delta.reference import DELTA, DeltaReference
-from eigenrnn.ops.dispatch import Backend, Call, choose
+from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.tracing import autocasts, needs_no_dispatcher
 
 __all__ = ["BACKENDS", "delta"]
@@ -117,6 +118,9 @@ def _run(
     V = operands.v.shape[4]
     if cast("object", operands.S0) is None:
         operands = operands._replace(S0=q.new_zeros(B, H, K, V, dtype=state_dtype(q)))
+    if exports_scan(backend):
+        lengths, options = lengths_of(options)
+        return export_delta(operands, options, lengths)
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, T, B)
     if q.device.type == "cpu" and needs_no_dispatcher(operands):

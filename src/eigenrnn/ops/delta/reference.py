@@ -9,7 +9,7 @@ from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.ops.time_steps import sizes_of_steps
 
-__all__ = ["DELTA", "DeltaReference", "delta_reference"]
+__all__ = ["DELTA", "DeltaReference", "delta_reference", "output", "reflect"]
 
 
 def delta_reference(
@@ -36,7 +36,7 @@ def delta_reference(
             now = log_decay[t][:n, :, None, None].exp() * now
         for j in range(R):
             now = reflect(now, k[t][:n, :, j], v[t][:n, :, j], beta[t][:n, :, j])
-        o = torch.einsum("bhkv,bhk->bhv", now, q[t][:n])
+        o = output(now, q[t][:n])
         if n < B:
             # a finished sequence keeps its state; one that has not begun keeps the initial one
             waiting = states[n:]
@@ -56,8 +56,16 @@ def reflect(
     beta: Tensor,  # (B, H)
 ) -> Tensor:  # (B, H, K, V)
     r"""Return :math:`S + \beta k (v - S^\top k)^\top`."""
-    error = v - torch.einsum("bhkv,bhk->bhv", S, k)
+    error = v - output(S, k)
     return S + beta[..., None, None] * k.unsqueeze(3) * error.unsqueeze(2)
+
+
+def output(
+    S: Tensor,  # (B, H, K, V)
+    q: Tensor,  # (B, H, K)
+) -> Tensor:  # (B, H, V)
+    r"""Return :math:`S^\top q`."""
+    return (q.unsqueeze(2) @ S).squeeze(2)
 
 
 DELTA = Recurrence(
