@@ -223,4 +223,45 @@ struct LinearBack {
   View dh0;     // (B, N)
 };
 
+// The forward pass of the delta rule. With N = H R K numbers of k side by side in a step of a sequence, and so
+// on, all views have two axes and rows: (T, B, .) or (B, .).
+struct Delta {
+  Steps steps;
+  std::ptrdiff_t H = 0, R = 0, K = 0, V = 0;
+  std::ptrdiff_t chunk = 0;  // steps in a chunk
+  View q;                    // (T, B, H K)
+  View k;                    // (T, B, H R K)
+  View v;                    // (T, B, H R V)
+  View beta;                 // (T, B, H R)
+  View log_decay;            // (T, B, H); null: no decay
+  View S0;                   // (B, H K V)
+  View o;                    // (T, B, H V); null: only the last states
+  View S_n;                  // (B, H K V)
+  View saved;                // (chunks + 1, B, H K V), the state before each chunk; null: not saved
+};
+
+// Its backward pass, with the same conventions.
+struct DeltaBack {
+  View d_o;         // (T, B, H V); null: zero
+  View dS_n;        // (B, H K V); null: zero
+  View dq;          // as the operands
+  View dk;
+  View dv;
+  View dbeta;
+  View dlog_decay;
+  View dS0;
+};
+
+// One step of the delta rule, with R reflections; the states are replaced. All arrays are contiguous.
+struct DeltaStep {
+  std::ptrdiff_t B = 0, H = 0, R = 0, K = 0, V = 0;
+  const void* q = nullptr;          // (B, H, K)
+  const void* k = nullptr;          // (B, H, R, K)
+  const void* v = nullptr;          // (B, H, R, V)
+  const void* beta = nullptr;       // (B, H, R)
+  const void* log_decay = nullptr;  // (B, H); null: no decay
+  void* S = nullptr;                // (B, H, K, V)
+  void* o = nullptr;                // (B, H, V)
+};
+
 }  // namespace eigenrnn

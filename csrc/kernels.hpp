@@ -32,6 +32,12 @@ struct Kernels {
   void (*linear_forward_double)(const Linear&, int threads);
   void (*linear_backward_float)(const Linear&, const LinearBack&, int threads);
   void (*linear_backward_double)(const Linear&, const LinearBack&, int threads);
+  void (*delta_forward_float)(const Delta&, int threads);
+  void (*delta_forward_double)(const Delta&, int threads);
+  void (*delta_backward_float)(const Delta&, const DeltaBack&, int threads);
+  void (*delta_backward_double)(const Delta&, const DeltaBack&, int threads);
+  void (*delta_step_float)(const DeltaStep&, int threads);
+  void (*delta_step_double)(const DeltaStep&, int threads);
   void (*evaluate_float)(Function, const float* from, float* to, std::ptrdiff_t count);
   void (*evaluate_double)(Function, const double* from, double* to, std::ptrdiff_t count);
 };

@@ -156,6 +156,37 @@ void each_member(LinearBack& back, Use&& use) {
   use("dh0", back.dh0);
 }
 
+template <class Use>
+void each_member(Delta& call, Use&& use) {
+  each_member(call.steps, use);
+  use("H", call.H);
+  use("R", call.R);
+  use("K", call.K);
+  use("V", call.V);
+  use("chunk", call.chunk);
+  use("q", call.q);
+  use("k", call.k);
+  use("v", call.v);
+  use("beta", call.beta);
+  use("log_decay", call.log_decay);
+  use("S0", call.S0);
+  use("o", call.o);
+  use("S_n", call.S_n);
+  use("saved", call.saved);
+}
+
+template <class Use>
+void each_member(DeltaBack& back, Use&& use) {
+  use("do", back.d_o);
+  use("dS_n", back.dS_n);
+  use("dq", back.dq);
+  use("dk", back.dk);
+  use("dv", back.dv);
+  use("dbeta", back.dbeta);
+  use("dlog_decay", back.dlog_decay);
+  use("dS0", back.dS0);
+}
+
 // each_saved_part(call, use) calls use(name, part) for every part that a forward pass saves of a unit.
 
 template <class Use>

@@ -29,6 +29,9 @@ namespace nb = nanobind;
 namespace {
 
 using eigenrnn::Activation;
+using eigenrnn::Delta;
+using eigenrnn::DeltaBack;
+using eigenrnn::DeltaStep;
 using eigenrnn::each_member;
 using eigenrnn::each_saved_part;
 using eigenrnn::Elman;
@@ -307,10 +310,23 @@ NB_MODULE(_cpu, m) {
   define_forward(m, "gru_forward", kernels.gru_forward_float, kernels.gru_forward_double);
   define_forward(m, "lstm_forward", kernels.lstm_forward_float, kernels.lstm_forward_double);
   define_forward(m, "linear_forward", kernels.linear_forward_float, kernels.linear_forward_double);
+  define_forward(m, "delta_forward", kernels.delta_forward_float, kernels.delta_forward_double);
   define_backward(m, "elman_backward", kernels.elman_backward_float, kernels.elman_backward_double);
   define_backward(m, "gru_backward", kernels.gru_backward_float, kernels.gru_backward_double);
   define_backward(m, "lstm_backward", kernels.lstm_backward_float, kernels.lstm_backward_double);
   define_backward(m, "linear_backward", kernels.linear_backward_float, kernels.linear_backward_double);
+  define_backward(m, "delta_backward", kernels.delta_backward_float, kernels.delta_backward_double);
+  // Positions, because a dictionary of names would take as long as a small step.
+  m.def("delta_step", [](bool wide, int threads, std::ptrdiff_t B, std::ptrdiff_t H, std::ptrdiff_t R,
+                         std::ptrdiff_t K, std::ptrdiff_t V, std::uintptr_t q, std::uintptr_t k,
+                         std::uintptr_t v, std::uintptr_t beta, std::uintptr_t log_decay,
+                         std::uintptr_t S, std::uintptr_t o) {
+    const auto kernel = wide ? kernels.delta_step_double : kernels.delta_step_float;
+    const auto place = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
+    kernel({B, H, R, K, V, place(q), place(k), place(v), place(beta), place(log_decay), place(S),
+            place(o)},
+           threads);
+  });
   nb::class_<Stepper>(m, "Stepper");
   define_stepper(m, "elman_stepper", kernels.elman_stepper_float, kernels.elman_stepper_double);
   define_stepper(m, "gru_stepper", kernels.gru_stepper_float, kernels.gru_stepper_double);
@@ -337,6 +353,8 @@ NB_MODULE(_cpu, m) {
     members["lstm_backward"] = Read<LstmBack>::names();
     members["linear"] = Read<Linear>::names();
     members["linear_backward"] = Read<LinearBack>::names();
+    members["delta"] = Read<Delta>::names();
+    members["delta_backward"] = Read<DeltaBack>::names();
     return members;
   });
 }

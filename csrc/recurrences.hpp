@@ -22,6 +22,12 @@ void linear_forward(const Linear& call, int threads);
 template <class T>
 void linear_backward(const Linear& call, const LinearBack& back, int threads);
 template <class T>
+void delta_forward(const Delta& call, int threads);
+template <class T>
+void delta_backward(const Delta& call, const DeltaBack& back, int threads);
+template <class T>
+void delta_step(const DeltaStep& step, int threads);
+template <class T>
 Stepper* elman_stepper(const Elman& call);
 template <class T>
 Stepper* gru_stepper(const Gru& call);

@@ -20,6 +20,7 @@ from eigenrnn.experiments.recipes import (
     state_tracking,
 )
 from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
+from eigenrnn.ops.delta import BACKENDS as DELTA
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
 from eigenrnn.ops.linear import BACKENDS as LINEAR
@@ -62,11 +63,12 @@ def test_every_recipe_has_its_own_name():
 
 
 def test_every_backend_is_named_after_its_recurrence():
+    delta = {f"delta/{name}": backend for name, backend in DELTA.items()}
     elman = {f"elman/{name}": backend for name, backend in ELMAN.items()}
     gru = {f"gru/{name}": backend for name, backend in GRU.items()}
     linear = {f"linear/{name}": backend for name, backend in LINEAR.items()}
     lstm = {f"lstm/{name}": backend for name, backend in LSTM.items()}
-    assert elman | gru | linear | lstm == registry.BACKENDS
+    assert delta | elman | gru | linear | lstm == registry.BACKENDS
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from eigenrnn.experiments import recipes, tasks
 from eigenrnn.experiments.recipes import Recipe
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.ops.delta import BACKENDS as DELTA
 from eigenrnn.ops.dispatch import Backend
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
@@ -82,6 +83,7 @@ RECIPES: dict[str, Recipe] = {
 BACKENDS: dict[str, Backend] = {
     f"{recurrence}/{name}": backend
     for recurrence, backends in (
+        ("delta", DELTA),
         ("elman", ELMAN),
         ("gru", GRU),
         ("linear", LINEAR),

@@ -37,6 +37,7 @@ __all__ = [
     "activation",
     "address",
     "compiled_operator",
+    "empty_buffer",
     "empty_like_steps",
     "empty_states",
     "head_stepper",

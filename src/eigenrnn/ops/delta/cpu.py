@@ -1,0 +1,161 @@
+"""The delta rule in the compiled kernels of csrc/, as torch operators, and a single step."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.arguments import needs_gradient, to_float32
+from eigenrnn.ops.compiled import (
+    CompiledBackend,
+    address,
+    empty_buffer,
+    kernel_options,
+    kernels,
+    number_type,
+    rows,
+    views,
+)
+from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions
+from eigenrnn.ops.delta.reference import DELTA
+from eigenrnn.ops.dispatch import REAL
+from eigenrnn.ops.operators import Named, Operator
+
+__all__ = ["DeltaCPU", "chunk_steps", "delta_cpu", "delta_step"]
+
+
+def chunk_steps(operands: DeltaOperands) -> int:
+    """Return the number of steps in a chunk.
+
+    A longer chunk has larger products and saves fewer states. A larger part of its products stays
+    inside the chunk, which costs more where K and V are small.
+    """
+    R, K = operands.k.shape[3:]
+    reflections = 64 if K + operands.v.shape[4] >= 128 else 32
+    return max(1, reflections // R)
+
+
+def _allocate(operands: DeltaOperands, options: DeltaOptions, save: bool) -> dict[str, Tensor]:
+    """Allocate the outputs, the last states and, for a backward pass, the state of each chunk."""
+    v = operands.v
+    T, B, H, _, V = v.shape
+    K = operands.k.shape[4]
+    steps = chunk_steps(operands)
+    saved = (
+        (T + steps - 1) // steps + 1 if save else 0
+    )  # the state before each chunk, and the last
+    return {
+        "o": empty_buffer(v, 0 if options.last_only else T, B, H, V),
+        "S_n": v.new_empty(B, H, K, V),
+        "saved": empty_buffer(v, saved, B, H, K, V),
+    }
+
+
+def _forward(operands: DeltaOperands, options: DeltaOptions, save: bool) -> dict[str, Tensor]:
+    tensors = _allocate(operands, options, save)
+    written = {name: tensor for name, tensor in tensors.items() if tensor.numel()}
+    flat = _flat({**operands._asdict(), **written})
+    kernels.delta_forward(*_kernel_arguments(operands, options, flat))
+    return tensors
+
+
+def _backward(
+    operands: DeltaOperands,
+    options: DeltaOptions,
+    needed: Collection[str],
+    grads: Named,
+    kept: Mapping[str, Tensor],
+) -> dict[str, Tensor]:
+    read = _flat({**operands._asdict(), "saved": kept["saved"]})
+    of_results = _flat({f"d{name}": gradient for name, gradient in grads.items()})
+    number_type(*read.values(), *of_results.values())
+    gradients = {
+        name: empty_buffer(tensor, *tensor.shape)
+        for name, tensor in operands._asdict().items()
+        if name in needed
+    }
+    of_operands = _flat({f"d{name}": gradient for name, gradient in gradients.items()})
+    passed = views(of_results) | views(of_operands)
+    kernels.delta_backward(*_kernel_arguments(operands, options, read), passed)
+    return gradients
+
+
+def _kernel_arguments(
+    operands: DeltaOperands, options: DeltaOptions, flat: Mapping[str, Tensor]
+) -> tuple[str, int, dict[str, Any]]:
+    """Return the arguments that both kernels share."""
+    T, B, H, R, K = operands.k.shape
+    call: dict[str, Any] = {"T": T, "B": B, "H": H, "R": R, "K": K, "V": operands.v.shape[4]}
+    call["chunk"] = chunk_steps(operands)
+    call |= kernel_options(options) | views(flat)
+    return number_type(*flat.values()), torch.get_num_threads(), call
+
+
+def _flat(tensors: Named) -> dict[str, Tensor]:  # each (T, B, numbers) or (B, numbers)
+    """Return the tensors with the numbers of a step, or of a state, in one contiguous row."""
+    flat: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if tensor is not None:
+            flat[name] = rows(tensor.flatten(1 if name in _STATES else 2))
+    return flat
+
+
+_STATES = ("S0", "S_n", "dS_n", "dS0")
+"""The tensors without time."""
+
+
+delta_cpu = Operator(
+    "delta_cpu",
+    DELTA,
+    forward=_forward,
+    allocate=_allocate,
+    backward=_backward,
+    saved=("saved",),
+)
+
+
+class DeltaCPU(CompiledBackend):
+    """All chunks of a head in one kernel."""
+
+    dtypes = REAL
+
+    def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
+        o, S_n = self.run_kernels(to_float32(operands), options)
+        return o.to(operands.q.dtype), S_n
+
+    def run_kernels(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
+        results = delta_cpu(operands, options, needs_gradient(operands))
+        return results["o"], results["S_n"]
+
+
+def delta_step(
+    q: Tensor,  # (B, H, K)
+    k: Tensor,  # (B, H, R, K)
+    v: Tensor,  # (B, H, R, V)
+    beta: Tensor,  # (B, H, R)
+    log_decay: Tensor | None,  # (B, H)
+    S: Tensor,  # (B, H, K, V), replaced
+    o: Tensor,  # (B, H, V), written
+) -> None:
+    """Compute one step in place; all tensors are contiguous, of one dtype and on the CPU.
+
+    The caller checks shapes and values, as `delta` does.
+    """
+    B, H, R, K = k.shape
+    kernels.delta_step(
+        S.dtype == torch.float64,
+        torch.get_num_threads(),
+        B,
+        H,
+        R,
+        K,
+        v.shape[3],
+        address(q),
+        address(k),
+        address(v),
+        address(beta),
+        0 if log_decay is None else address(log_decay),
+        address(S),
+        address(o),
+    )

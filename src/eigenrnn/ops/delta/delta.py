@@ -1,0 +1,132 @@
+"""The public delta rule: checks the arguments and calls a backend."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.arguments import check_batch_sizes, check_flags, lengths_of
+from eigenrnn.ops.delta.chunk import DeltaChunk
+from eigenrnn.ops.delta.cpu import DeltaCPU
+from eigenrnn.ops.delta.export import export_delta
+from eigenrnn.ops.delta.fla import DeltaFLA
+from eigenrnn.ops.delta.operands import (
+    DeltaOperands,
+    DeltaOptions,
+    check_operands,
+    check_values,
+    state_dtype,
+)
+from eigenrnn.ops.delta.reference import DELTA, DeltaReference
+from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
+from eigenrnn.tracing import autocasts, needs_no_dispatcher
+
+__all__ = ["BACKENDS", "delta"]
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend for backend in (DeltaCPU(), DeltaFLA(), DeltaChunk(), DeltaReference())
+}
+"""The backends by name, in order of preference."""
+
+
+def delta(
+    q: Tensor,  # (T, B, H, K)
+    k: Tensor,  # (T, B, H, R, K)
+    v: Tensor,  # (T, B, H, R, V)
+    beta: Tensor,  # (T, B, H, R)
+    log_decay: Tensor | None = None,  # (T, B, H)
+    S0: Tensor | None = None,  # (B, H, K, V)
+    *,
+    batch_sizes: Sequence[int] | None = None,
+    reverse: bool = False,
+    last_only: bool = False,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]:  # (T, B, H, V), (B, H, K, V)
+    r"""Evaluate the delta rule of H heads over a batch of sequences.
+
+    .. math::
+        S_{t,0} = a_t S_{t-1}, \qquad
+        S_{t,j} = (I - \beta_{t,j} k_{t,j} k_{t,j}^\top) S_{t,j-1}
+        + \beta_{t,j} k_{t,j} v_{t,j}^\top, \quad j = 1, \dots, R, \qquad
+        S_t = S_{t,R}, \quad o_t = S_t^\top q_t
+
+    The input chooses the spectrum of the transition at every step. Each factor has the eigenvalue
+    :math:`1 - \beta` in the direction of its key, and 1 in all others. At :math:`\beta = 2` it is
+    a reflection, and a product of two is a rotation. With unit keys and :math:`\beta` in
+    :math:`[0, 2]` no transition expands a state. Queries are not scaled.
+
+    Args:
+        q: The queries.
+        k: The keys, unit vectors; shorter ones, also zero, are allowed.
+        v: The values.
+        beta: The strengths :math:`\beta`, between 0 and 2.
+        log_decay: The logarithms of the decays a, finite and at most 0; no decay by default.
+        S0: The initial state; zero by default.
+        batch_sizes: The number of sequences at each step, sorted by descending length, as in
+            `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. Outputs past the end
+            of a sequence are zero.
+        reverse: Whether to run from each sequence's last step to its first. The reflections of a
+            step keep their order.
+        last_only: Whether only the last states are needed. Without gradients, a backend that
+            supports it then computes and returns no outputs.
+        backend: The name of the backend; the fastest that supports the call by default.
+    Shape:
+        q: :math:`(T, B, H, K)`, real.
+        k: :math:`(T, B, H, R, K)`, the dtype of q.
+        v: :math:`(T, B, H, R, V)`, the dtype of q.
+        beta: :math:`(T, B, H, R)`, the dtype of q.
+        log_decay: :math:`(T, B, H)`, the dtype of q, or float32 if q has 16 bits.
+        S0: :math:`(B, H, K, V)`, the same dtype as log_decay.
+    Returns:
+        The outputs of all steps, :math:`(T, B, H, V)`, of the dtype of q, and the last state of
+        each sequence, :math:`(B, H, K, V)`, of the dtype of S0. In reverse the last state is that
+        of the first time step.
+    Raises:
+        ValueError: If a shape, the number of steps or reflections, or the backend is wrong, or if
+            a strength, a decay or a key of the first step lies outside its interval. Values are
+            checked in calls on the CPU that nothing traces or transforms.
+        TypeError: If the dtypes of the tensors do not fit, or no backend supports them.
+    Source:
+        Schlag, Irie and Schmidhuber, ICML 2021, section 4; the decay of Yang et al., ICLR 2025,
+        equation 10, https://arxiv.org/abs/2412.06464; R reflections of Siems et al., NeurIPS 2025,
+        https://arxiv.org/abs/2502.10297 (departures: the caller normalises keys and scales
+        queries).
+    Example:
+        >>> k = torch.tensor([1.0, 0.0]).expand(3, 1, 1, 1, 2)
+        >>> v = torch.tensor([[1.0], [2.0], [3.0]]).view(3, 1, 1, 1, 1)
+        >>> o, S = delta(k[..., 0, :], k, v, torch.full((3, 1, 1, 1), 0.5))
+        >>> o.flatten()
+        tensor([0.5000, 1.2500, 2.1250])
+    """
+    check_flags(reverse=reverse, last_only=last_only)
+    operands = DeltaOperands(q, k, v, beta, log_decay, cast("Tensor", S0))
+    if not autocasts(q.device.type):
+        return _run(operands, DeltaOptions(batch_sizes, reverse, last_only), backend)
+    with torch.autocast(q.device.type, enabled=False):
+        return _run(operands, DeltaOptions(batch_sizes, reverse, last_only), backend)
+
+
+def _run(
+    operands: DeltaOperands, options: DeltaOptions, backend: str | None
+) -> tuple[Tensor, Tensor]:  # (T, B, H, V), (B, H, K, V)
+    """Check all arguments and run a backend."""
+    check_operands(operands)
+    DELTA.check_shapes(operands)
+    q = operands.q
+    T, B, H, K = q.shape
+    V = operands.v.shape[4]
+    if cast("object", operands.S0) is None:
+        operands = operands._replace(S0=q.new_zeros(B, H, K, V, dtype=state_dtype(q)))
+    if exports_scan(backend):
+        lengths, options = lengths_of(options)
+        return export_delta(operands, options, lengths)
+    if options.batch_sizes is not None:
+        check_batch_sizes(options.batch_sizes, T, B)
+    if q.device.type == "cpu" and needs_no_dispatcher(operands):
+        check_values(operands, options.batch_sizes)
+    call = Call.of(q, "identity", *operands, state_size=H * K * V)
+    chosen = choose(BACKENDS, call, backend)
+    last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
+    o, S_n = chosen.run(operands, options._replace(last_only=last_only))
+    return o, S_n

@@ -1,0 +1,160 @@
+"""The operands and the options of the delta rule."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from eigenrnn.linalg import tol
+from eigenrnn.ops.arguments import check_dense
+from eigenrnn.ops.dispatch import REAL
+from eigenrnn.ops.recurrence import Shape
+from eigenrnn.ops.time_steps import without_padding
+
+__all__ = [
+    "DeltaOperands",
+    "DeltaOptions",
+    "check_operands",
+    "check_values",
+    "delta_shapes",
+    "in_order",
+    "state_dtype",
+]
+
+NORM_SLACK = 0.01  # the norm of a unit key of hundreds of numbers in bfloat16 is off by less
+
+
+class DeltaOperands(NamedTuple):
+    """The tensors of one call, as `delta` describes them."""
+
+    q: Tensor  # (T, B, H, K)
+    k: Tensor  # (T, B, H, R, K)
+    v: Tensor  # (T, B, H, R, V)
+    beta: Tensor  # (T, B, H, R)
+    log_decay: Tensor | None  # (T, B, H)
+    S0: Tensor  # (B, H, K, V)
+
+
+class DeltaOptions(NamedTuple):
+    """The options of one call, as `delta` describes them."""
+
+    batch_sizes: Sequence[int] | None = None
+    reverse: bool = False
+    last_only: bool = False
+
+
+def delta_shapes(operands: DeltaOperands) -> dict[str, Shape]:
+    """Return the shape of each operand.
+
+    Raises:
+        ValueError: If k and v are no sequences of keys and values.
+    """
+    k = operands.k
+    v = operands.v
+    if k.dim() != 5 or k.shape[0] < 1 or k.shape[3] < 1 or k.shape[4] < 1:
+        raise ValueError(
+            "expected k of shape (T, B, H, R, K) with T, R and K of at least 1, "
+            f"got {tuple(k.shape)}: R is the number of reflections in a step"
+        )
+    T, B, H, R, K = k.shape
+    if v.dim() != 5 or v.shape[4] < 1:
+        raise ValueError(
+            f"expected v of shape {(T, B, H, R)} and V, at least 1, got {tuple(v.shape)}"
+        )
+    V = v.shape[4]
+    return {
+        "q": (T, B, H, K),
+        "k": (T, B, H, R, K),
+        "v": (T, B, H, R, V),
+        "beta": (T, B, H, R),
+        "log_decay": (T, B, H),
+        "S0": (B, H, K, V),
+    }
+
+
+def state_dtype(q: Tensor) -> torch.dtype:
+    """Return the dtype of states and decays: float32 for inputs of 16 bits."""
+    return torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
+
+
+def in_order(operands: DeltaOperands, options: DeltaOptions) -> DeltaOperands:
+    """Return the operands in the order of the recurrence, without what lies in the padding.
+
+    Padding becomes reflections of strength zero without decay, which leave the state as it is.
+    """
+    if options.batch_sizes is None and not options.reverse:
+        return operands
+    changed: dict[str, Tensor] = {}
+    for name, tensor in operands._asdict().items():
+        if name == "S0" or tensor is None:
+            continue
+        rows = without_padding(tensor.flatten(2), options.batch_sizes)
+        if options.reverse:
+            rows = rows.flip(0)
+        changed[name] = rows.reshape(tensor.shape)
+    return operands._replace(**changed)
+
+
+def check_operands(operands: DeltaOperands) -> None:
+    """Check that all operands are dense tensors of fitting dtypes on one device.
+
+    Raises:
+        TypeError: If one is no dense tensor, or its dtype is wrong.
+        ValueError: If one has no memory, or is on another device.
+    """
+    q = operands.q
+    for name, tensor in operands._asdict().items():
+        if tensor is None and name in ("log_decay", "S0"):
+            continue
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
+        check_dense(name, tensor)
+    if q.dtype not in REAL:
+        names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in REAL))
+        raise TypeError(f"expected q of one of the types {names}, got {q.dtype}")
+    for name, tensor in operands._asdict().items():
+        if tensor is None:
+            continue
+        expected = state_dtype(q) if name in ("log_decay", "S0") else q.dtype
+        if tensor.dtype != expected:
+            raise TypeError(f"expected {name} of {expected} to go with q, got {tensor.dtype}")
+        if tensor.device != q.device:
+            raise ValueError(f"expected {name} on {q.device}, where q is, got {tensor.device}")
+
+
+def check_values(operands: DeltaOperands, batch_sizes: Sequence[int] | None) -> None:
+    """Check all strengths and decays, and the keys of the first step.
+
+    All keys are not read, because that takes a noticeable part of a call. Keys that nobody
+    normalised are too long at the first step already.
+
+    Raises:
+        ValueError: If a transition could expand a state.
+    """
+    beta = without_padding(operands.beta.detach().flatten(2), batch_sizes)
+    if not beta.numel():
+        return
+    least = float(beta.min())
+    most = float(beta.max())
+    slack = tol(beta.dtype, 1)
+    if least < -slack or most > 2 + slack:
+        raise ValueError(
+            "expected strengths beta between 0 and 2, so that no transition expands a state, "
+            f"got values from {least:.6g} to {most:.6g}"
+        )
+    if operands.log_decay is not None:
+        log_decay = without_padding(operands.log_decay.detach(), batch_sizes)
+        least = float(log_decay.min())
+        most = float(log_decay.max())
+        if most > 0 or least == -torch.inf:
+            raise ValueError(
+                "expected finite logarithms log_decay <= 0 of decays in (0, 1], "
+                f"got values from {least:.6g} to {most:.6g}"
+            )
+    longest = float(torch.linalg.vector_norm(operands.k[0].detach(), dim=-1).max())
+    if longest > 1 + NORM_SLACK:
+        raise ValueError(
+            f"expected unit keys, got a key of norm {longest:.6g} at the first step: "
+            "divide k by its norm, as torch.nn.functional.normalize(k, dim=-1) does"
+        )

@@ -1,0 +1,139 @@
+"""The compiled kernels of the delta rule: instruction sets, layouts, threads, a single step."""
+
+import pytest
+import torch
+
+from eigenrnn.linalg import tol
+from eigenrnn.ops import compiled, delta
+from eigenrnn.ops.delta import cpu as delta_module
+from eigenrnn.ops.delta.cpu import chunk_steps, delta_step
+from kernel_testing import (
+    SpiedKernels,
+    assert_passes_with_isa,
+    each_isa,
+    needs_kernels,
+    ragged_sizes,
+    same,
+)
+from test_delta_op import assert_equals_reference, assert_near, evaluated, exact, operands
+
+pytestmark = [needs_kernels, pytest.mark.usefixtures("fresh_memory_is_poisoned")]
+
+
+LAYOUTS = {
+    "batch first": lambda v: v.transpose(0, 1).contiguous().transpose(0, 1),
+    "gaps": lambda v: torch.nn.functional.pad(v, (0, 3))[..., :-3],
+    "every second": lambda v: torch.stack([v, v], dim=-1)[..., 0],
+    "expanded": lambda v: v[:1].expand_as(v),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_strides_do_not_change_the_results(layout):
+    tensors = operands(40, R=2)
+    changed = tensors._make([layout(v) if i < 5 else v for i, v in enumerate(tensors)])
+    assert_equals_reference(changed, "cpu", 1e-12)
+
+
+def test_gradients_of_any_strides_are_read():
+    tensors = operands(40)
+    leaves = [v.requires_grad_() for v in tensors]
+    found = []
+    for backend in ("cpu", "reference"):
+        o, S_n = delta(*leaves, backend=backend)
+        loss = o.sum() + S_n.mT.contiguous().sin().sum() + o.transpose(0, 3).cos().sum()
+        found.append(torch.autograd.grad(loss, leaves))
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+
+
+def test_results_do_not_depend_on_the_number_of_threads(threads):
+    tensors = operands(70, B=3, H=3, R=2, dtype=torch.float32)
+    options = {"batch_sizes": ragged_sizes(70, 3)}
+    threads(1)
+    alone = evaluated(tensors, "cpu", **options)
+    for number in (2, 5):
+        threads(number)
+        assert same(alone, evaluated(tensors, "cpu", **options)) == []
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 33, 64, 100])
+def test_any_length_of_a_chunk_gives_the_same_numbers(monkeypatch, steps):
+    monkeypatch.setattr(delta_module, "chunk_steps", lambda _: steps)
+    tensors = operands(66, R=2, K=19, V=34)
+    assert_equals_reference(tensors, "cpu", 1e-12, batch_sizes=ragged_sizes(66, 3))
+
+
+def test_a_batch_of_no_sequences_or_heads_is_empty():
+    for sizes in ({"B": 0}, {"H": 0}):
+        tensors = operands(5, **sizes)
+        o, S_n = delta(*(v.requires_grad_() for v in tensors))
+        assert o.numel() == S_n.numel() == 0
+
+
+def test_denormal_decays_are_zero():
+    tensors = operands(40, decay=0.0, dtype=torch.float32)
+    tensors = tensors._replace(log_decay=tensors.log_decay - 9)
+    assert_equals_reference(tensors, "cpu", tol(torch.float32, 40))
+
+
+def test_only_states_of_chunks_are_saved():
+    tensors = operands(200, K=16, V=16)
+    steps = chunk_steps(tensors)
+    _, _, saved = torch.ops.eigenrnn.delta_cpu(*tensors, None, False, False, True)
+    assert saved.shape == (-(-200 // steps) + 1, 3, 2, 16, 16)
+    before = states_after(tensors, steps)
+    torch.testing.assert_close(saved[1], before, rtol=0, atol=1e-12)
+    _, _, saved = torch.ops.eigenrnn.delta_cpu(*tensors, None, False, False, False)
+    assert not saved.numel()
+
+
+def states_after(tensors, steps):
+    """Return the states after some steps, by definition."""
+    return delta(*(v[:steps] for v in tensors[:5]), tensors.S0, backend="reference")[1]
+
+
+def test_python_sets_every_member_of_the_arguments(monkeypatch):
+    spy = SpiedKernels("delta")
+    monkeypatch.setattr(delta_module, "kernels", spy)
+    evaluated(operands(4, R=2), "cpu", batch_sizes=[3, 2, 2, 1])
+    members = compiled.kernels.members()
+    assert set(spy.call) | {"o", "S_n"} == set(members["delta"])
+    assert set(spy.gradients) == set(members["delta_backward"])
+
+
+def test_operands_of_different_dtypes_are_rejected():
+    tensors = operands(4)
+    arguments = [*tensors[:5], tensors.S0.float(), None, False, False, False]
+    with pytest.raises(TypeError, match="expected tensors of one type, got"):
+        torch.ops.eigenrnn.delta_cpu(*arguments)
+
+
+STEPS = [
+    {"R": 1, "K": 64, "V": 64},
+    {"R": 3, "K": 5, "V": 67, "decay": None},
+    {"R": 2, "K": 33, "V": 1},
+    {"R": 1, "B": 40, "H": 4, "K": 64, "V": 64},
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("sizes", STEPS, ids=str)
+def test_steps_in_place_are_the_recurrence(sizes, dtype, threads):
+    threads(2)
+    tensors = operands(5, dtype=dtype, **sizes)
+    q, k, v, beta, log_decay, S0 = tensors
+    S = S0.clone()
+    outputs = torch.full((5, *v.shape[1:3], v.shape[4]), torch.nan, dtype=dtype)
+    for t in range(5):
+        decay = None if log_decay is None else log_decay[t]
+        delta_step(q[t], k[t], v[t], beta[t], decay, S, outputs[t])
+    o, S_n = delta(*exact(tensors), backend="reference")
+    assert_near({"o": outputs, "S_n": S}, {"o": o, "S_n": S_n}, tol(dtype, 5))
+
+
+@each_isa
+def test_other_instruction_sets_pass(isa):
+    cases = "backend_gives or lengths_and or padding or any_length or steps_in_place"
+    assert_passes_with_isa(
+        isa, "tests/test_delta_op.py", "tests/test_delta_cpu.py", "-k", f"cpu and ({cases})"
+    )

@@ -1,0 +1,634 @@
+"""Every backend of the delta rule agrees with its definition, which agrees with a second one."""
+
+import importlib.util
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from eigenrnn.linalg import tol
+from eigenrnn.ops import delta
+from eigenrnn.ops.delta import BACKENDS, DeltaOperands, DeltaOptions
+from eigenrnn.ops.delta.cpu import delta_cpu
+from kernel_testing import each_direction, each_raggedness, forward_mode, ragged_sizes
+
+pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
+
+HERE = {
+    name: backend
+    for name, backend in BACKENDS.items()
+    if name != "fla" and backend.unavailable() is None
+}
+each_backend = pytest.mark.parametrize("backend", HERE)
+each_other_backend = pytest.mark.parametrize(
+    "backend", [name for name in HERE if name != "reference"]
+)
+NAMES = ("o", "S_n", *(f"d{name}" for name in DeltaOperands._fields))
+
+
+def operands(T, B=3, H=2, R=1, K=5, V=7, decay=-1.0, dtype=torch.float64, seed=0):
+    """Return random operands; `decay` is the least logarithm, or None."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*sizes):
+        return torch.randn(sizes, generator=generator, dtype=torch.float64)
+
+    beta = 2 * torch.rand(T, B, H, R, generator=generator, dtype=torch.float64)
+    log_decay = None
+    if decay is not None:
+        log_decay = decay * torch.rand(T, B, H, generator=generator, dtype=torch.float64)
+        log_decay = log_decay.to(dtype)
+    return DeltaOperands(
+        q=normal(T, B, H, K).to(dtype),
+        k=F.normalize(normal(T, B, H, R, K), dim=-1).to(dtype),
+        v=normal(T, B, H, R, V).to(dtype),
+        beta=beta.to(dtype),
+        log_decay=log_decay,
+        S0=normal(B, H, K, V).to(dtype),
+    )
+
+
+def options_of(tensors, *, reverse=False, ragged=False):
+    return {
+        "reverse": reverse,
+        "batch_sizes": ragged_sizes(*tensors.q.shape[:2]) if ragged else None,
+    }
+
+
+def exact(tensors):
+    return DeltaOperands(*(None if v is None else v.double() for v in tensors))
+
+
+def evaluated(tensors, backend, **options):
+    """Return the results and the gradients of all operands by name."""
+    leaves = [None if v is None else v.detach().requires_grad_() for v in tensors]
+    o, S_n = delta(*leaves, backend=backend, **options)
+    weights = torch.linspace(-1, 1, o.numel(), dtype=torch.float64).view(o.shape).cos()
+    loss = (o * weights.to(o.dtype)).sum() + S_n.sin().sum()
+    given = [leaf for leaf in leaves if leaf is not None]
+    found = iter(torch.autograd.grad(loss, given))
+    gradients = [None if leaf is None else next(found) for leaf in leaves]
+    return dict(zip(NAMES, (o.detach(), S_n.detach(), *gradients), strict=True))
+
+
+def assert_near(got, expected, bound):
+    for name, other in expected.items():
+        if other is None:
+            continue
+        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
+        torch.testing.assert_close(
+            got[name].double(),
+            other.double(),
+            rtol=0,
+            atol=scale * bound,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )
+
+
+def assert_equals_reference(tensors, backend, bound, **options):
+    got = evaluated(tensors, backend, **options)
+    assert_near(got, evaluated(exact(tensors), "reference", **options), bound)
+
+
+# ------------------------------------------------------------------------ the reference itself
+
+
+def by_transitions(tensors, steps, b, h):
+    """Return outputs and the last state from matrices of transitions, in numpy."""
+    q, k, v, beta, log_decay, S = (np.asarray(each.detach()) for each in tensors)
+    R, K = k.shape[3:]
+    S = S[b, h]
+    outputs = {}
+    for t in steps:
+        # the product of all factors, and what each write becomes under the later ones
+        factors = [np.eye(K) - beta[t, b, h, j] * np.outer(*2 * [k[t, b, h, j]]) for j in range(R)]
+        transition = np.exp(log_decay[t, b, h]) * np.linalg.multi_dot(
+            [np.eye(K), *reversed(factors), np.eye(K)]
+        )
+        S = transition @ S
+        for j in range(R):
+            write = beta[t, b, h, j] * np.outer(k[t, b, h, j], v[t, b, h, j])
+            for later in factors[j + 1 :]:
+                write = later @ write
+            S = S + write
+        outputs[t] = q[t, b, h] @ S
+    return outputs, S
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("R", [1, 3])
+def test_the_reference_equals_products_of_transition_matrices(R, reverse, ragged):
+    tensors = operands(9, R=R)
+    options = options_of(tensors, reverse=reverse, ragged=ragged)
+    T, B, H, _ = tensors.q.shape
+    o = torch.zeros(T, B, H, 7, dtype=torch.float64)
+    S_n = torch.zeros_like(tensors.S0)
+    for b, h in itertools.product(range(B), range(H)):
+        length = sum(size > b for size in options["batch_sizes"] or [B] * T)
+        steps = reversed(range(length)) if reverse else range(length)
+        outputs, last = by_transitions(tensors, steps, b, h)
+        for t, output in outputs.items():
+            o[t, b, h] = torch.as_tensor(output)
+        S_n[b, h] = torch.as_tensor(last)
+    got = delta(*tensors, backend="reference", **options)
+    assert_near(dict(zip(NAMES, got, strict=False)), {"o": o, "S_n": S_n}, 1e-13)
+
+
+def test_the_reference_has_second_derivatives():
+    tensors = operands(3, B=1, H=1, R=2, K=2, V=2)
+    leaves = [v.requires_grad_() for v in tensors]
+
+    def run(*given):
+        return delta(*given, backend="reference")
+
+    assert torch.autograd.gradgradcheck(run, leaves)
+
+
+# ---------------------------------------------------------------- comparison with the reference
+
+# Chunks hold 32 or 64 reflections: lengths below, at and above a multiple of both.
+GRID = [
+    {"T": 1, "R": 1},
+    {"T": 1, "R": 4, "decay": None},
+    {"T": 63, "R": 1, "decay": None},
+    {"T": 64, "R": 2},
+    {"T": 65, "R": 1},
+    {"T": 65, "R": 3, "decay": None},
+    {"T": 200, "R": 1, "K": 33, "V": 18, "decay": None},
+    {"T": 200, "R": 4, "K": 17, "V": 1},
+    {"T": 33, "R": 1, "K": 1, "V": 65, "decay": -1e-7},
+    {"T": 70, "R": 40, "B": 1, "H": 1},
+    {"T": 130, "R": 1, "decay": -50.0},
+    {"T": 130, "R": 2, "decay": 0.0},
+    {"T": 66, "R": 1, "B": 1, "H": 1, "K": 128, "V": 96},
+]
+each_case = pytest.mark.parametrize(
+    "case", GRID, ids=lambda case: ",".join(f"{name}{value}" for name, value in case.items())
+)
+
+
+@each_case
+@each_other_backend
+def test_a_backend_gives_the_values_and_gradients_of_the_reference(backend, case):
+    assert_equals_reference(operands(**case), backend, 1e-12)
+    single = operands(**case, dtype=torch.float32)
+    assert_equals_reference(single, backend, tol(torch.float32, case["T"]))
+
+
+@pytest.mark.parametrize("T", [40, 200])
+@pytest.mark.parametrize("R", [1, 2])
+@pytest.mark.parametrize(
+    ("reverse", "ragged"), [(False, True), (True, False), (True, True)], ids=str
+)
+@each_other_backend
+def test_lengths_and_directions(backend, reverse, ragged, R, T):
+    tensors = operands(T, R=R)
+    options = options_of(tensors, reverse=reverse, ragged=ragged)
+    assert_equals_reference(tensors, backend, 1e-12, **options)
+
+
+@each_direction
+@each_backend
+def test_padding_is_not_read(backend, reverse):
+    tensors = operands(40, R=2)
+    sizes = ragged_sizes(40, 3)
+    lengths = torch.tensor([sum(size > b for size in sizes) for b in range(3)])
+    past = torch.arange(40).unsqueeze(1) >= lengths  # (T, B)
+    padded = [
+        v.masked_fill(past.view(40, 3, *[1] * (v.dim() - 2)), torch.nan) for v in tensors[:5]
+    ]
+    got = evaluated(
+        DeltaOperands(*padded, tensors.S0), backend, reverse=reverse, batch_sizes=sizes
+    )
+    expected = evaluated(tensors, backend, reverse=reverse, batch_sizes=sizes)
+    for name, other in expected.items():
+        assert torch.equal(got[name], other), name
+    assert not got["o"][past].any()
+    assert not got["dk"][past].any()
+
+
+def test_a_small_decay_after_a_large_one_is_not_rounded_off():
+    # the logarithms of a chunk reach -1600, where float32 numbers are 1e-4 apart
+    tensors = operands(64, decay=0.0, dtype=torch.float32)
+    log_decay = tensors.log_decay.clone()
+    log_decay[:32] = -50
+    log_decay[32:] = -1e-3
+    tensors = tensors._replace(log_decay=log_decay)
+    for backend in HERE:
+        assert_equals_reference(tensors, backend, 2e-6)
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, 2.0])
+@each_other_backend
+def test_strengths_at_the_ends_of_their_interval(backend, beta):
+    tensors = operands(65, R=2)
+    tensors = tensors._replace(beta=torch.full_like(tensors.beta, beta))
+    assert_equals_reference(tensors, backend, 1e-12)
+
+
+@each_other_backend
+def test_without_an_initial_state_it_is_zero(backend):
+    tensors = operands(35)
+    zero = torch.zeros_like(tensors.S0)
+    assert torch.equal(
+        delta(*tensors[:5], backend=backend)[0], delta(*tensors[:5], zero, backend=backend)[0]
+    )
+
+
+@pytest.mark.parametrize("result", [0, 1], ids=["outputs", "last states"])
+@each_other_backend
+def test_a_loss_on_one_result_alone(backend, result):
+    leaves = [v.requires_grad_() for v in operands(35)]
+    one = delta(*leaves, backend=backend)[result]
+    other = delta(*leaves, backend="reference")[result]
+    # the last states do not depend on the queries
+    read = leaves if result == 0 else leaves[1:]
+    got = torch.autograd.grad(one.sin().sum(), read)
+    expected = torch.autograd.grad(other.sin().sum(), read)
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("requested", [[0], [1], [2], [3], [4], [5], [1, 3]], ids=str)
+def test_only_requested_gradients_are_computed(requested):
+    tensors = operands(35, R=2)
+    whole = list(evaluated(tensors, None).values())[2:]
+    leaves = [v.clone().requires_grad_(i in requested) for i, v in enumerate(tensors)]
+    o, S_n = delta(*leaves)
+    weights = torch.linspace(-1, 1, o.numel(), dtype=torch.float64).view(o.shape).cos()
+    loss = (o * weights).sum() + S_n.sin().sum()
+    found = torch.autograd.grad(loss, [leaves[i] for i in requested])
+    for gradient, i in zip(found, requested, strict=True):
+        torch.testing.assert_close(gradient, whole[i], rtol=1e-12, atol=1e-12)
+
+
+@each_other_backend
+def test_gradients_have_the_gradients_of_the_definition(backend):
+    def second(name):
+        leaves = [v.requires_grad_() for v in operands(4, R=2)]
+        o, S_n = delta(*leaves, backend=name)
+        loss = o.sin().sum() + S_n.square().sum()
+        first = torch.autograd.grad(loss, leaves, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
+
+    torch.testing.assert_close(second(backend), second("reference"), rtol=1e-9, atol=1e-9)
+
+
+@forward_mode
+def test_transforms_of_torch_func_use_differentiable_operations():
+    tensors = operands(4)
+
+    def last_state(q, k):
+        return delta(q, k, *tensors[2:])[1]
+
+    tangent = torch.ones_like(tensors.k)
+    _, moved = torch.func.jvp(lambda k: last_state(tensors.q, k), (tensors.k,), (tangent,))
+    jacobian = torch.func.jacrev(lambda k: last_state(tensors.q, k))(tensors.k)
+    torch.testing.assert_close(moved, jacobian.sum((4, 5, 6, 7, 8)), rtol=1e-10, atol=1e-10)
+
+
+def test_the_operator_is_registered_correctly():
+    tensors = DeltaOperands(*(v.requires_grad_() for v in operands(4, R=2)))
+    arguments = delta_cpu.arguments(tensors, DeltaOptions(), save=True)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    there = torch.ops.eigenrnn.delta_cpu.default
+    torch.library.opcheck(there, arguments, test_utils=checks)
+
+
+# ------------------------------------------------------------------------------ the spectrum
+
+
+@each_backend
+def test_at_strength_two_the_transition_is_orthogonal(backend):
+    tensors = operands(1000, B=1, H=1, K=6, V=6, decay=None)
+    I = torch.eye(6, dtype=torch.float64).view(1, 1, 6, 6)
+    _, S = delta(
+        tensors.q, tensors.k, 0 * tensors.v, 0 * tensors.beta + 2, None, I, backend=backend
+    )
+    assert float((S[0, 0].T @ S[0, 0] - I[0, 0]).abs().max()) < tol(torch.float64, 1000)
+
+
+@pytest.mark.parametrize("angle", [0.1, 1.0, 2.5])
+@each_backend
+def test_two_reflections_rotate_by_twice_the_angle_of_their_keys(backend, angle):
+    keys = [[1.0, 0.0, 0.0], [math.cos(angle), math.sin(angle), 0.0]]
+    k = torch.tensor(keys, dtype=torch.float64).view(1, 1, 1, 2, 3)
+    beta = torch.full((1, 1, 1, 2), 2.0, dtype=torch.float64)
+    I = torch.eye(3, dtype=torch.float64).view(1, 1, 3, 3)
+    _, S = delta(k[..., 0, :], k, torch.zeros_like(k), beta, None, I, backend=backend)
+    c, s = math.cos(2 * angle), math.sin(2 * angle)
+    rotation = torch.tensor([[c, -s, 0], [s, c, 0], [0, 0, 1]], dtype=torch.float64)
+    torch.testing.assert_close(S[0, 0], rotation, rtol=0, atol=1e-15)
+
+
+# --------------------------------------------------------------------------- tracking of groups
+
+
+def standard_representation(n):
+    """Return the permutations of n letters, and the reflections of each in n - 1 dimensions.
+
+    The transposition of i and j reflects in the direction e_i - e_j of the vectors of sum zero.
+    """
+    # orthonormal vectors of sum zero
+    basis = np.linalg.svd(np.ones((1, n)))[2][1:]
+    permutations = list(itertools.permutations(range(n)))
+    reflections = []
+    for permutation in permutations:
+        keys = []
+        current = list(range(n))
+        for i in range(n):
+            if current[i] == permutation[i]:
+                continue
+            j = current.index(permutation[i])
+            # the transpositions that come first act on the right
+            keys.append((basis[:, i] - basis[:, j]) / math.sqrt(2))
+            current[i], current[j] = current[j], current[i]
+        reflections.append(keys[::-1])
+    return permutations, reflections
+
+
+def icosahedral_rotations():
+    """Return A5 as permutations of the vertices of an icosahedron, with two reflections each."""
+    golden = (1 + math.sqrt(5)) / 2
+    vertices = []
+    for a, b in itertools.product((-1, 1), (-golden, golden)):
+        vertices += [(0, a, b), (a, b, 0), (b, 0, a)]
+    vertices = np.array(vertices)
+
+    def moved(matrix):
+        distances = np.linalg.norm(vertices @ matrix.T - vertices[:, None], axis=-1)
+        if distances.min(0).max() > 1e-6:
+            return None
+        return tuple(int(i) for i in distances.argmin(0))
+
+    def rotation(axis, angle):
+        x, y, z = axis / np.linalg.norm(axis)
+        cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+        return np.eye(3) + math.sin(angle) * cross + (1 - math.cos(angle)) * cross @ cross
+
+    found = {}
+    axes = [*vertices]
+    axes += [a + b for a, b in itertools.combinations(vertices, 2)]
+    axes += [a + b + c for a, b, c in itertools.combinations(vertices, 3)]
+    for axis in axes:
+        if np.linalg.norm(axis) < 1e-6:
+            continue
+        for angle in (0, 2 * math.pi / 5, 4 * math.pi / 5, 2 * math.pi / 3, math.pi):
+            permutation = moved(rotation(axis, angle))
+            if permutation is None or permutation in found:
+                continue
+            # both keys are normal to the axis, at half the angle
+            normal = np.linalg.svd(axis[None])[2][1]
+            found[permutation] = [normal, rotation(axis, angle / 2) @ normal]
+    assert len(found) == 60
+    return list(found), list(found.values())
+
+
+GROUPS = {
+    "S3": (lambda: standard_representation(3), 2),
+    "A5": (icosahedral_rotations, 2),
+    "S5": (lambda: standard_representation(5), 4),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+@each_other_backend
+def test_reflections_made_by_hand_track_a_group_for_ten_thousand_letters(backend, name):
+    make, R = GROUPS[name]
+    permutations, reflections = make()
+    K = len(reflections[-1][0])
+    T = 10_000
+    word = torch.randint(len(permutations), (T,), generator=torch.Generator().manual_seed(1))
+    keys = torch.zeros(len(permutations), R, K, dtype=torch.float64)
+    strengths = torch.zeros(len(permutations), R, dtype=torch.float64)
+    for g, own in enumerate(reflections):
+        for j, key in enumerate(own):
+            keys[g, j] = torch.as_tensor(key)
+            strengths[g, j] = 2
+    # the state is the matrix of the word; the query is a vector that no element but one fixes
+    query = torch.linspace(1, 2, K, dtype=torch.float64) ** 3
+    k = keys[word].float().view(T, 1, 1, R, K)
+    beta = strengths[word].float().view(T, 1, 1, R)
+    q = query.float().expand(T, 1, 1, K)
+    o, _ = delta(q, k, 0 * k, beta, None, torch.eye(K).view(1, 1, K, K), backend=backend)
+
+    places = torch.zeros(len(permutations), K, dtype=torch.float64)
+    for g in range(len(permutations)):
+        matrix = torch.eye(K, dtype=torch.float64)
+        for own in reflections[g]:
+            key = torch.as_tensor(own)
+            matrix = matrix - 2 * torch.outer(key, key @ matrix)
+        places[g] = matrix.T @ query
+    distances = torch.cdist(o.view(T, K).double(), places)
+    truth = []
+    state = tuple(range(len(permutations[0])))
+    number = {permutation: g for g, permutation in enumerate(permutations)}
+    for g in word.tolist():
+        letter = permutations[g]
+        state = tuple(letter[i] for i in state)  # the letter acts after what came before
+        truth.append(number[state])
+    apart = torch.cdist(places, places).fill_diagonal_(torch.inf).min()
+    assert distances.argmin(1).tolist() == truth
+    assert distances.min(1).values.max() < apart / 10
+
+
+# -------------------------------------------------------------------------- outside definitions
+
+
+def of_head_last(tensors):
+    """Return operands with R = 1 as other libraries take them: batch first, without R."""
+    q, k, v, beta, log_decay, S0 = tensors
+    first = [each.transpose(0, 1) for each in (q, k[:, :, :, 0], v[:, :, :, 0])]
+    return [*first, beta[:, :, :, 0].transpose(0, 1), log_decay.transpose(0, 1), S0]
+
+
+def assert_equal_outside(tensors, o, S_n):
+    expected = {"o": o.transpose(0, 1), "S_n": S_n}
+    for backend in HERE:
+        got = delta(*tensors, backend=backend)
+        assert_near(dict(zip(NAMES, got, strict=False)), expected, tol(torch.float32, 10))
+
+
+@pytest.mark.slow  # the import takes seconds
+@pytest.mark.skipif(
+    importlib.util.find_spec("fla") is not None,
+    reason="where flash-linear-attention is installed, transformers calls its kernels",
+)
+def test_it_equals_the_torch_function_of_transformers():
+    module = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
+    tensors = operands(130, K=8, V=16, dtype=torch.float32)
+    q, k, v, beta, log_decay, S0 = of_head_last(tensors)
+    o, S_n = module.torch_chunk_gated_delta_rule(
+        math.sqrt(8) * q, k, v, log_decay, beta, initial_state=S0, output_final_state=True
+    )
+    assert_equal_outside(tensors, o, S_n)
+
+
+needs_fla = pytest.mark.filterwarnings("ignore:Triton is not supported")
+
+
+@pytest.mark.slow
+@needs_fla
+def test_it_equals_the_naive_functions_of_flash_linear_attention():
+    module = pytest.importorskip("fla.ops.gated_delta_rule.naive")
+    tensors = operands(130, K=8, V=16, dtype=torch.float32)
+    q, k, v, beta, log_decay, S0 = of_head_last(tensors)
+    options = {"scale": 1.0, "initial_state": S0, "output_final_state": True}
+    one = module.naive_recurrent_gated_delta_rule(q, k, v, beta, log_decay, **options)
+    assert_equal_outside(tensors, *one)
+    other = module.naive_chunk_gated_delta_rule(q, k, v, log_decay, beta, **options)
+    assert_equal_outside(tensors, *other)
+
+
+@pytest.mark.slow
+@needs_fla
+@pytest.mark.parametrize("R", [1, 3])
+@pytest.mark.parametrize("decay", [None, -1.0])
+def test_the_backend_fla_passes_what_the_package_expects(monkeypatch, R, decay):
+    """Its kernels need a GPU; the package's own naive functions have the same layouts."""
+    naive = pytest.importorskip("fla.ops.gated_delta_product.naive")
+    product = naive.naive_recurrent_gated_delta_product
+
+    def of_products(q, k, v, g, beta, R, **options):
+        return product(q, k, v, g, beta, num_householder=R, **options)
+
+    def gated(q, k, v, g, beta, **options):
+        return product(q, k, v, g, beta, **options)
+
+    def plain(q, k, v, beta, **options):
+        return product(q, k, v, None, beta, **options)
+
+    for folder, name, function in (
+        ("gated_delta_product", "chunk_gated_delta_product", of_products),
+        ("gated_delta_rule", "chunk_gated_delta_rule", gated),
+        ("delta_rule", "chunk_delta_rule", plain),
+    ):
+        monkeypatch.setattr(importlib.import_module(f"fla.ops.{folder}"), name, function)
+    tensors = operands(20, R=R, decay=decay, dtype=torch.float32)
+    for reverse in (False, True):
+        options = DeltaOptions(ragged_sizes(20, 3), reverse)
+        got = BACKENDS["fla"].run(tensors, options)
+        expected = BACKENDS["reference"].run(tensors, options)
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------- export
+
+
+class Op(torch.nn.Module):
+    """The op as a module, which torch exports."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, q, k, v, beta, log_decay, S0, lengths):
+        return delta(q, k, v, beta, log_decay, S0, batch_sizes=lengths, **self.options)
+
+
+@each_direction
+def test_an_exported_program_takes_any_number_of_steps_and_any_lengths(reverse):
+    tensors = operands(5, R=2)
+    steps = {0: torch.export.Dim("T", min=2)}
+    program = torch.export.export(
+        Op(reverse=reverse),
+        (*tensors, torch.tensor([5, 4, 2])),
+        dynamic_shapes=(steps, steps, steps, steps, steps, None, None),
+    )
+    longer = operands(9, R=2, seed=1)
+    got = program.module()(*longer, torch.tensor([9, 6, 5]))
+    sizes = [3, 3, 3, 3, 3, 2, 1, 1, 1]
+    expected = delta(*longer, batch_sizes=sizes, reverse=reverse)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------ bad input
+
+q, k, v, beta, log_decay, S0 = operands(4, dtype=torch.float32)
+REJECTED = {
+    "rank of k": ((q, k[..., 0, :], v, beta), ValueError, r"k of shape \(T, B, H, R, K\)"),
+    "no steps": ((q[:0], k[:0], v[:0], beta[:0]), ValueError, r"k of .* T, R and K of at least 1"),
+    "no reflections": (
+        (q, k[:, :, :, :0], v[:, :, :, :0], beta[..., :0]),
+        ValueError,
+        r"k of .* got \(4, 3, 2, 0, 5\): R is the number of reflections",
+    ),
+    "no values": ((q, k, v[..., :0], beta), ValueError, r"v of shape .* and V, at least 1"),
+    "reflections of v": (
+        (q, k, v.expand(4, 3, 2, 2, 7), beta),
+        ValueError,
+        r"v of shape \(4, 3, 2, 1, 7\), got \(4, 3, 2, 2, 7\)",
+    ),
+    "size of q": ((q[..., 1:], k, v, beta), ValueError, r"q of shape \(4, 3, 2, 5\)"),
+    "shape of beta": ((q, k, v, beta[..., 0]), ValueError, r"beta of shape \(4, 3, 2, 1\)"),
+    "shape of S0": (
+        (q, k, v, beta, None, S0.mT),
+        ValueError,
+        r"S0 of shape \(3, 2, 5, 7\), got \(3, 2, 7, 5\)",
+    ),
+    "no keys": ((q, None, v, beta), TypeError, "k to be a tensor, got NoneType"),
+    "integers": ((q.long(), k, v, beta), TypeError, "q of one of the types .*, got .*int64"),
+    "double keys": ((q, k.double(), v, beta), TypeError, "k of torch.float32 to go with q"),
+    "rounded state": (
+        (q.bfloat16(), k.bfloat16(), v.bfloat16(), beta.bfloat16(), None, S0.bfloat16()),
+        TypeError,
+        "S0 of torch.float32 to go with q, got torch.bfloat16",
+    ),
+    "long keys": ((q, 3 * k, v, beta), ValueError, "unit keys, got a key of norm 3 at the first"),
+    "large strength": ((q, k, v, beta + 1), ValueError, "strengths beta between 0 and 2"),
+    "negative strength": ((q, k, v, -beta), ValueError, "strengths beta between 0 and 2"),
+    "growth": ((q, k, v, beta, -log_decay), ValueError, "finite logarithms log_decay <= 0"),
+    "no state": (
+        (q, k, v, beta, log_decay - torch.inf),
+        ValueError,
+        "finite logarithms log_decay <= 0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "error", "message"), REJECTED.values(), ids=REJECTED)
+def test_bad_input_raises_an_error_that_says_what_was_expected(given, error, message):
+    with pytest.raises(error, match=f"expected {message}"):
+        delta(*given)
+
+
+def test_wrong_options_raise_an_error_that_says_what_was_expected():
+    with pytest.raises(ValueError, match=r"expected 4 batch sizes that fall from 3"):
+        delta(q, k, v, beta, batch_sizes=[3, 3])
+    with pytest.raises(TypeError, match="expected reverse to be True or False, got int"):
+        delta(q, k, v, beta, reverse=1)
+    with pytest.raises(ValueError, match=r"expected backend to be one of .*, got 'scan'"):
+        delta(q, k, v, beta, backend="scan")
+
+
+# ----------------------------------------------------------------------------- lower precision
+
+
+@each_backend
+def test_inputs_of_sixteen_bits_have_states_in_float32(backend):
+    tensors = operands(70, dtype=torch.bfloat16)
+    tensors = tensors._replace(log_decay=tensors.log_decay.float(), S0=tensors.S0.float())
+    o, S_n = delta(*tensors, backend=backend)
+    assert (o.dtype, S_n.dtype) == (torch.bfloat16, torch.float32)
+    expected, last = delta(*exact(tensors), backend="reference")
+    # only the outputs are rounded
+    assert_near({"S_n": S_n}, {"S_n": last}, tol(torch.float32, 70))
+    assert_near({"o": o}, {"o": expected}, torch.finfo(torch.bfloat16).eps)
+
+
+def test_autocast_runs_the_recurrence_in_float32():
+    with torch.autocast("cpu", torch.bfloat16):
+        o, _ = delta(q, k, v, beta)
+    assert torch.equal(o, delta(q, k, v, beta)[0])
+
+
+def test_only_the_last_states_are_returned_if_a_backend_can():
+    _, expected = delta(q, k, v, beta, log_decay, S0)
+    with torch.no_grad():
+        for backend in HERE:
+            o, S_n = delta(q, k, v, beta, log_decay, S0, last_only=True, backend=backend)
+            assert len(o) == (0 if HERE[backend].supports_last_only else 4)
+            torch.testing.assert_close(S_n, expected)
