@@ -25,7 +25,7 @@ from kernel_testing import (
 )
 from states import elman
 
-pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
+pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
 REAL = [torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
@@ -365,7 +365,7 @@ def test_it_can_be_differentiated_twice(case, dtype, reverse, ragged):
     tensors = operands(3, 2, 2, dtype, bias=NONLINEARITIES[case][1])
     options = options_of(case, 3, 2, reverse=reverse, ragged=ragged)
     assert torch.autograd.gradgradcheck(
-        lambda *tensors: elman(*tensors, backend="loop", **options), tensors
+        lambda *tensors: elman(*tensors, backend="loop", **options), tensors, fast_mode=True
     )
 
 
@@ -374,7 +374,7 @@ def test_every_nonlinearity_can_be_differentiated_twice(case):
     tensors = operands(3, 2, 2)
     options = options_of(case, 3, 2, reverse=True, ragged=True)
     assert torch.autograd.gradgradcheck(
-        lambda *tensors: elman(*tensors, backend="loop", **options), tensors
+        lambda *tensors: elman(*tensors, backend="loop", **options), tensors, fast_mode=True
     )
 
 

@@ -32,6 +32,7 @@ from kernel_testing import (
 pytestmark = [
     pytest.mark.usefixtures("fresh_memory_is_poisoned"),
     needs_kernels,
+    pytest.mark.pairs,
 ]
 
 FLOATS = [torch.float32, torch.float64]

@@ -27,6 +27,7 @@ from kernel_testing import (
 pytestmark = [
     pytest.mark.usefixtures("fresh_memory_is_poisoned"),
     needs_kernels,
+    pytest.mark.pairs,
 ]
 
 NAMES = ("x", "W", "h0", "bias", "recurrent_bias", "U", "c")

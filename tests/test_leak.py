@@ -25,7 +25,7 @@ from kernel_testing import (
 )
 from test_elman import IN_NUMPY, assert_near, normal, ragged_sizes, weights_like
 
-pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
+pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
 T, B, M, N = 7, 3, 2, 5
 

@@ -11,7 +11,7 @@ from eigenrnn.ops.linear.cpu import linear_cpu
 from eigenrnn.ops.linear.scan import linear_scan
 from kernel_testing import each_direction, each_raggedness, forward_mode, ragged_sizes
 
-pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
+pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
 COMPLEX = (torch.complex64, torch.complex128)
 DTYPES = (torch.float32, torch.float64, *COMPLEX)

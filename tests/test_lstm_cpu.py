@@ -26,6 +26,7 @@ from kernel_testing import (
 pytestmark = [
     pytest.mark.usefixtures("fresh_memory_is_poisoned"),
     needs_kernels,
+    pytest.mark.pairs,
 ]
 
 CPU, REFERENCE = BACKENDS["cpu"], BACKENDS["reference"]
