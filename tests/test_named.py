@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from cases import CONSTRAINTS, NAMED, OURS, REAL, UNITARY
+from crossing import few
 from eigenrnn.constraints import (
     BlockTriangular,
     BoundedSVD,
@@ -84,7 +85,7 @@ def test_the_same_generator_gives_the_same_weights(layer, request):
     assert all(map(torch.equal, layer.state_dict().values(), again.state_dict().values()))
 
 
-@pytest.mark.parametrize("make", NAMED.values(), ids=NAMED)
+@few("make", NAMED, ["ENRNN", "URNN"])
 def test_a_compiled_layer_agrees_without_graph_breaks(make, x):
     torch.compiler.reset()
     layer = make(3, 8, generator=torch.Generator().manual_seed(0))
