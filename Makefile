@@ -69,7 +69,7 @@ sanitize: .venv/.installed-dev  ## Test the compiled kernels under AddressSaniti
 	for isa in $$isas; do \
 	  echo "testing $$isa"; EIGENRNN_ISA=$$isa LD_PRELOAD="$(sanitizer_libraries)" ASAN_OPTIONS=$(ASAN_OPTIONS) \
 	  $(BIN)/python -m pytest --numprocesses=2 --capture=sys --kernels=$$kernels -k "$$selected" \
-	  $(filter-out %_processes.py,$(wildcard tests/test_*cpu*.py)) tests/test_norm_zoneout_op.py tests/test_leak.py $(PYTEST_FLAGS) || exit 1; \
+	  $(filter-out %_processes.py,$(wildcard tests/test_*cpu*.py)) tests/test_recurrences.py tests/test_norm_zoneout_op.py $(PYTEST_FLAGS) || exit 1; \
 	  selected="odd_sizes and $(SELECTED)"; \
 	done
 

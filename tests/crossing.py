@@ -1,10 +1,14 @@
 """Fewer cases of long products: a cover of all pairs of options, and a few of many."""
 
-from itertools import combinations
+import random
+from itertools import combinations, product
 
 import pytest
 
-__all__ = ["few", "pair_cover"]
+__all__ = ["cover", "few", "pair_cover"]
+
+# Rows that are drawn for a pair, of which the one with the most other pairs is kept.
+TRIALS = 40
 
 
 def pair_cover(rows):
@@ -51,3 +55,40 @@ def few(names, cases, kept):
         values = case if isinstance(case, tuple) else (case,)
         parameters.append(pytest.param(*values, id=name, marks=marks))
     return pytest.mark.parametrize(names, parameters)
+
+
+def cover(axes, possible, seed=0):
+    """Draw rows of a product that together have every possible pair of its values.
+
+    Args:
+        axes: The values of each option by its name.
+        possible: Whether a row can be tested.
+        seed: Another one gives other rows.
+
+    Returns:
+        The rows, each with the value of each option by its name.
+    """
+    generator = random.Random(seed)
+    uncovered = []
+    for one, other in combinations(axes, 2):
+        uncovered += [{one: a, other: b} for a, b in product(axes[one], axes[other])]
+    generator.shuffle(uncovered)
+    rows = []
+    while uncovered:
+        pair = uncovered.pop()
+        drawn = []
+        for _ in range(TRIALS):
+            row = {name: generator.choice(values) for name, values in axes.items()} | pair
+            if possible(**row):
+                drawn.append(row)
+        if drawn:  # else no row has this pair
+            best = max(drawn, key=lambda row: len(_pairs_within(row, uncovered)))
+            covered = _pairs_within(best, uncovered)
+            uncovered = [each for each in uncovered if each not in covered]
+            rows.append(best)
+    return rows
+
+
+def _pairs_within(row, pairs):
+    """The pairs whose values are all in a row. The values need not be hashable."""
+    return [pair for pair in pairs if all(row[name] == pair[name] for name in pair)]

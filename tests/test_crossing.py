@@ -4,7 +4,7 @@ from itertools import combinations, product
 
 import pytest
 
-from crossing import few, pair_cover
+from crossing import cover, few, pair_cover
 
 
 def rows_of(*sizes):
@@ -47,3 +47,17 @@ def test_all_but_the_kept_cases_are_long():
 def test_a_kept_case_must_exist():
     with pytest.raises(ValueError, match=r"expected names among \['one'\], got \['two'\]"):
         few("case", {"one": 1}, ["two"])
+
+
+def test_drawn_rows_have_every_possible_pair():
+    axes = {"a": range(4), "b": range(4), "c": range(3), "d": range(2)}
+
+    def possible(a, b, c, d):
+        return a != b and not (c == 2 and d == 1)
+
+    rows = cover(axes, possible)
+    everything = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    assert pairs_in(rows) == pairs_in([row for row in everything if possible(**row)])
+    assert len(rows) <= 24
+    assert rows == cover(axes, possible)
+    assert rows != cover(axes, possible, seed=1)

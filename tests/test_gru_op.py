@@ -17,7 +17,6 @@ from kernel_testing import (
     Work,
     each_direction,
     each_raggedness,
-    each_real_run,
     forward_mode,
     ragged_sizes,
 )
@@ -158,16 +157,6 @@ def test_without_biases_they_are_zero(backend):
 
 
 # -------------------------------------------------------------- backends against the reference
-
-
-@each_real_run
-@each_nonlinearity
-@each_form
-@each_backend
-def test_a_backend_gives_the_values_and_gradients_of_the_reference(
-    backend, form, case, dtype, reverse, ragged
-):
-    assert_equals_reference(form, case, (5, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
 
 
 @each_raggedness

@@ -134,16 +134,6 @@ def test_it_equals_the_lstm_of_torch(backend, reverse, ragged):
 # -------------------------------------------------------------- backends against the reference
 
 
-@each_raggedness
-@each_direction
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@each_backend
-def test_a_backend_gives_the_values_and_gradients_of_the_reference(
-    backend, dtype, reverse, ragged
-):
-    assert_equals_reference((5, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
-
-
 @pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
 @each_direction
 @each_backend
