@@ -1,14 +1,17 @@
-"""Judges the tests by the faults that they notice: each mutant is the library with one faulty line.
+"""Judges tests by the faults that they notice: a mutant is the library with one faulty line.
 
-A map says which tests execute which line, and how long each test takes:
-``python -m benchmarks.mutants map build/mutants/map.json``. It runs the tests once under coverage.
+A map says which tests execute which line, and how long each takes. It runs all tests once under
+coverage, or the files that are named: ``python -m benchmarks.mutants map build/map.json``.
 
-``python -m benchmarks.mutants run build/mutants/map.json build/mutants/result.json --count 240``
-then makes mutants with a seed. Each runs the tests that execute its line, the quick ones first, until
-one fails. The result lists those that survive, with their difference from the library.
+``python -m benchmarks.mutants run build/map.json build/mutants.json --count 240`` makes mutants
+with a seed. Each runs the tests that execute its line, the quick ones of each file first, until
+one fails. The result has the difference of each mutant from the library, and what noticed it.
 
-``python -m benchmarks.mutants kernels build/mutants/kernels.json`` does the same with the compiled kernels
-and the mutants in ``kernel_mutants.json``.
+``python -m benchmarks.mutants kernels build/kernels.json`` compiles the mutants of the kernels
+that ``kernel_mutants.json`` lists, one after another, and runs the tests of the kernels.
+
+What these commands do not know is passed to pytest, such as ``-m "not slow"``. With ``--tree``
+they judge the tests of another checkout.
 """
 
 import argparse
@@ -28,9 +31,13 @@ import sysconfig
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
 
 __all__ = ["Edit", "edits", "main", "mutated"]
 
@@ -41,6 +48,9 @@ KERNEL_MUTANTS = Path(__file__).with_name("kernel_mutants.json")
 KERNEL_TESTS = [
     "test_recurrences.py",
     "test_kernels.py",
+    "test_elman_cpu.py",
+    "test_gru_cpu.py",
+    "test_lstm_cpu.py",
     "test_linear_cpu.py",
     "test_head_cpu.py",
     "test_cpu_functions.py",
@@ -249,8 +259,7 @@ class _Finder(ast.NodeVisitor):
         if len(node.args) >= 2 and not any(
             isinstance(argument, ast.Starred) for argument in node.args
         ):
-            for first, second in zip(node.args, node.args[1:], strict=False):
-                self._swap(first, second)
+            self._swap(node.args[0], node.args[1])
         if isinstance(node.func, ast.Attribute) and node.func.attr in DROPPED_CALLS:
             value = self._source(node.func.value)
             if value is not None and value != "torch":
@@ -263,7 +272,6 @@ class _Finder(ast.NodeVisitor):
         if before is None or after is None or before == after or first.lineno != second.lineno:
             return
         between = self.lines[first.lineno - 1][first.end_col_offset : second.col_offset].decode()
-        assert second.end_col_offset is not None
         self.found.append(
             Edit(
                 file=self.file,
@@ -288,7 +296,6 @@ class _Finder(ast.NodeVisitor):
 
     def _replace(self, node: ast.expr | ast.stmt, new: str, kind: str) -> None:
         if node.lineno == node.end_lineno:
-            assert node.end_col_offset is not None
             self.found.append(
                 Edit(self.file, node.lineno, node.col_offset, node.end_col_offset, new, kind)
             )
@@ -298,7 +305,6 @@ class _Finder(ast.NodeVisitor):
     ) -> None:
         if left.end_lineno != right.lineno:
             return
-        assert left.end_col_offset is not None
         between = self.lines[right.lineno - 1][left.end_col_offset : right.col_offset].decode()
         # parentheses close and open around the operator, so it occurs once
         start = left.end_col_offset + between.index(old)
@@ -306,16 +312,20 @@ class _Finder(ast.NodeVisitor):
 
 
 def _all_edits(seed: int) -> list[Edit]:
-    """Every edit of the mutated files, shuffled: fewer of one seed are among more of the same."""
+    """Every edit of the mutated files in the order of a seed, and as many of each kind in turn."""
     files: list[Path] = []
     for name in MUTATED:
         place = ROOT / PACKAGE / name
         files += sorted(place.rglob("*.py")) if place.is_dir() else [place]
-    found: list[Edit] = []
+    by_kind: dict[str, list[Edit]] = defaultdict(list)
     for file in files:
-        found += edits(str(file.relative_to(ROOT / PACKAGE)), file.read_text("utf-8"))
-    random.Random(seed).shuffle(found)
-    return found
+        for edit in edits(str(file.relative_to(ROOT / PACKAGE)), file.read_text("utf-8")):
+            by_kind[edit.kind].append(edit)
+    generator = random.Random(seed)
+    for same_kind in by_kind.values():
+        generator.shuffle(same_kind)
+    turns = zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
+    return [edit for turn in turns for edit in turn if edit is not None]
 
 
 def _is_valid(text: str) -> bool:
@@ -346,10 +356,10 @@ class _Mapper:
         )
         self.coverage.start()
 
-    def pytest_runtest_protocol(self, item, nextitem) -> None:
+    def pytest_runtest_protocol(self, item: "pytest.Item") -> None:
         self.coverage.switch_context(item.nodeid)
 
-    def pytest_runtest_logreport(self, report) -> None:
+    def pytest_runtest_logreport(self, report: "pytest.TestReport") -> None:
         before = self.seconds.get(report.nodeid, 0.0)
         self.seconds[report.nodeid] = before + report.duration
         if report.failed:
@@ -374,17 +384,17 @@ class _Mapper:
 
 
 class _Chosen:
-    """Runs the chosen tests alone, in the order in which they were chosen, and keeps which failed."""
+    """Runs the chosen tests alone, in their order, and keeps which one failed."""
 
     def __init__(self, tests: list[str]) -> None:
         self.place = {test: place for place, test in enumerate(tests)}
         self.failed: str | None = None
 
-    def pytest_collection_modifyitems(self, items) -> None:
+    def pytest_collection_modifyitems(self, items: "list[pytest.Item]") -> None:
         chosen = [item for item in items if item.nodeid in self.place]
         items[:] = sorted(chosen, key=lambda item: self.place[item.nodeid])
 
-    def pytest_runtest_logreport(self, report) -> None:
+    def pytest_runtest_logreport(self, report: "pytest.TestReport") -> None:
         if report.failed and self.failed is None:
             self.failed = report.nodeid
 
@@ -397,8 +407,8 @@ class Outcome:
     """How the tests of one mutant ended.
 
     Args:
-        result: "killed" by a failing test; "stopped" if it took too long or crashed; "broken" if the tests
-            cannot be collected; else "survived".
+        result: "killed" by a failing test; "stopped" if it took too long or crashed; "broken" if
+            the tests cannot be collected; else "survived".
         by: The test that failed, or the signal.
         seconds: Processor time.
     """
@@ -480,7 +490,7 @@ def _map(options: argparse.Namespace) -> None:
 def _ordered(
     numbers: list[int], tests: list[str], seconds: list[float], budget: float
 ) -> list[int]:
-    """Order tests: the quickest of each file first, then the second quickest, until the time is spent."""
+    """Order tests until the time is spent: the quickest of each file, then the second ones."""
     by_file: dict[str, list[int]] = defaultdict(list)
     for number in sorted(numbers, key=lambda number: seconds[number]):
         by_file[tests[number].split("::")[0]].append(number)
@@ -539,9 +549,9 @@ def _run(options: argparse.Namespace) -> None:
                     **dataclasses.asdict(outcome),
                 }
             )
+            place = f"{edit.file}:{edit.line} {edit.kind}"
             print(
-                f"{len(records):4d} {outcome.result:9s} {edit.file}:{edit.line} {edit.kind} ({outcome.seconds} s)",
-                flush=True,
+                f"{len(records):4d} {outcome.result:9s} {place}, {outcome.seconds} s", flush=True
             )
             _write(options.result, records)
     _summary(records)
@@ -567,57 +577,38 @@ def _selected(options: argparse.Namespace) -> list[Edit]:
 
 def _kernels(options: argparse.Namespace) -> None:
     mutants = json.loads(KERNEL_MUTANTS.read_text("utf-8"))[options.skip :][: options.count]
-    # a link: pytest reports the file that it is given
     present = [
-        f"tests/{name}" for name in options.tests if (options.tree / "tests" / name).exists()
+        f"tests/{name}" for name in KERNEL_TESTS if (options.tree / "tests" / name).exists()
     ]
     records: list[dict] = []
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "csrc"
         build = Path(folder) / "build"
         shutil.copytree(ROOT / "csrc", source)
-        configure = [
-            "cmake",
-            "-S",
-            source,
-            "-B",
-            build,
-            "-G",
-            "Ninja",
-            "-DCMAKE_BUILD_TYPE=Release",
-        ]
-        configure += ["-DEIGENRNN_ISAS=native", f"-DPython_EXECUTABLE={sys.executable}"]
+        flags = ["-DCMAKE_BUILD_TYPE=Release", "-DEIGENRNN_ISAS=native"]
+        python = f"-DPython_EXECUTABLE={sys.executable}"
+        configure = ["cmake", "-S", source, "-B", build, "-G", "Ninja", *flags, python]
+        compile_ = ["cmake", "--build", build, "-j", options.jobs]
         subprocess.run(configure, check=True, capture_output=True)
-        subprocess.run(
-            ["cmake", "--build", build, "-j", options.jobs], check=True, capture_output=True
-        )
+        subprocess.run(compile_, check=True, capture_output=True)
         library = build / f"_cpu{sysconfig.get_config_var('EXT_SUFFIX')}"
+        arguments = ["-x", "-q", "-p", "no:cacheprovider", f"--kernels={library}"]
+        arguments += [*options.pytest, *present]
+        here = options.tree / "src"
         _preload()
         for mutant in mutants:
             file = source / mutant["file"]
             before = file.read_text("utf-8")
-            if before.count(mutant["search"]) != 1:
-                raise ValueError(
-                    f"expected one place with {mutant['search']!r} in {mutant['file']}, got {before.count(mutant['search'])}"
-                )
+            found = before.count(mutant["search"])
+            if found != 1:
+                place = f"{mutant['search']!r} in {mutant['file']}"
+                raise ValueError(f"expected one place with {place}, got {found}")
             after = before.replace(mutant["search"], mutant["replace"])
             file.write_text(after, "utf-8")
-            built = subprocess.run(
-                ["cmake", "--build", build, "-j", options.jobs], capture_output=True, check=False
-            )
+            built = subprocess.run(compile_, capture_output=True, check=False)
             if built.returncode == 0:
-                arguments = [
-                    "-x",
-                    "-q",
-                    "-p",
-                    "no:cacheprovider",
-                    f"--kernels={library}",
-                    *options.pytest,
-                    *present,
-                ]
-                outcome = _forked(
-                    options.tree, options.tree / "src", arguments, _Everything(), options.seconds
-                )
+                everything = _Everything()
+                outcome = _forked(options.tree, here, arguments, everything, options.seconds)
             else:
                 outcome = Outcome("broken", "does not compile", 0.0)
             file.write_text(before, "utf-8")
@@ -629,9 +620,9 @@ def _kernels(options: argparse.Namespace) -> None:
                     **dataclasses.asdict(outcome),
                 }
             )
+            place = f"{mutant['file']} {mutant['kind']}"
             print(
-                f"{len(records):4d} {outcome.result:9s} {mutant['file']} {mutant['kind']} ({outcome.seconds} s)",
-                flush=True,
+                f"{len(records):4d} {outcome.result:9s} {place}, {outcome.seconds} s", flush=True
             )
             _write(options.result, records)
     _summary(records)
@@ -643,15 +634,14 @@ class _Everything(_Chosen):
     def __init__(self) -> None:
         super().__init__([])
 
-    def pytest_collection_modifyitems(self, items) -> None:
+    def pytest_collection_modifyitems(self, items: "list[pytest.Item]") -> None:
         pass
 
 
 def _summary(records: list[dict]) -> None:
     survivors = [record for record in records if record["result"] == "survived"]
-    print(
-        f"{len(records)} mutants, {len(records) - len(survivors)} noticed, {len(survivors)} survived"
-    )
+    noticed = len(records) - len(survivors)
+    print(f"{len(records)} mutants, {noticed} noticed, {len(survivors)} survived")
     for record in survivors:
         print(f"{record['file']}: {record['kind']}", *record["difference"], sep="\n    ")
 
