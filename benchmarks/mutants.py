@@ -348,25 +348,36 @@ class _Mapper:
         import coverage
 
         self.seconds: dict[str, float] = {}
+        self.failed: set[str] = set()
+        self.began = 0.0
         self.coverage = coverage.Coverage(
             data_file=None, source=[str(tree / PACKAGE)], config_file=False
         )
         self.coverage.start()
 
-    def pytest_runtest_protocol(self, item: "pytest.Item") -> None:
-        self.coverage.switch_context(item.nodeid)
+    @staticmethod
+    def _processor_time() -> float:
+        times = os.times()
+        return sum(times) - times.elapsed
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.coverage.switch_context(nodeid)
+        self.began = self._processor_time()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.seconds[nodeid] = round(self._processor_time() - self.began, 4)
 
     def pytest_runtest_logreport(self, report: "pytest.TestReport") -> None:
-        before = self.seconds.get(report.nodeid, 0.0)
-        self.seconds[report.nodeid] = before + report.duration
+        # a test that fails anyway notices nothing
         if report.failed:
-            self.seconds[report.nodeid] = float("inf")
+            self.failed.add(report.nodeid)
 
     def written(self) -> dict:
         self.coverage.stop()
         data = self.coverage.get_data()
         names = list(self.seconds)
         numbers = {name: number for number, name in enumerate(names)}
+        passed = set(names) - self.failed
         lines: dict[str, dict[int, list[int]]] = {}
         for file in data.measured_files():
             name = file.split(f"{PACKAGE}/", 1)[1]
@@ -374,7 +385,7 @@ class _Mapper:
                 continue
             by_line = data.contexts_by_lineno(file)
             lines[name] = {
-                line: sorted(numbers[test] for test in tests if test in numbers)
+                line: sorted(numbers[test] for test in tests if test in passed)
                 for line, tests in by_line.items()
             }
         return {"tests": names, "seconds": list(self.seconds.values()), "lines": lines}

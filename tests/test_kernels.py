@@ -224,7 +224,7 @@ def test_large_cells_saturate_without_overflow():
 
 
 @pytest.mark.parametrize("shape", [(784, 1, 31), (784, 3, 2), (300, 2, 190)], ids=str)
-@each_smooth
+@each_gated
 def test_a_long_sequence_fills_the_ring_of_deltas_several_times(kernel, shape):
     tensors = kernel.draw(shape, torch.float64)
     tensors |= {name: tensors[name] / shape[2] ** 0.5 for name in ("x", "W")}
