@@ -125,7 +125,8 @@ def edits(file: str, text: str) -> list[Edit]:
     """Return every edit of a Python file that this script knows, from top to bottom."""
     finder = _Finder(file, text)
     finder.visit(ast.parse(text))
-    return sorted(set(finder.found), key=lambda edit: (edit.line, edit.start, edit.end, edit.new))
+    found = [edit for edit in set(finder.found) if mutated(text, edit) != text]
+    return sorted(found, key=lambda edit: (edit.line, edit.start, edit.end, edit.new))
 
 
 def mutated(text: str, edit: Edit) -> str:
@@ -323,14 +324,6 @@ def _all_edits(seed: int) -> list[Edit]:
         generator.shuffle(same_kind)
     turns = zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
     return [edit for turn in turns for edit in turn if edit is not None]
-
-
-def _is_valid(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except SyntaxError:
-        return False
-    return True
 
 
 def _difference(before: str, after: str) -> list[str]:
@@ -575,12 +568,7 @@ def _selected(options: argparse.Namespace) -> list[Edit]:
             for record in records
             if record["result"] == "survived"
         ]
-    selected: list[Edit] = []
-    for edit in _all_edits(options.seed):
-        text = (ROOT / PACKAGE / edit.file).read_text("utf-8")
-        if len(selected) < options.skip + options.count and _is_valid(mutated(text, edit)):
-            selected.append(edit)
-    return selected[options.skip :]
+    return _all_edits(options.seed)[options.skip :][: options.count]
 
 
 def _kernels(options: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 import pytest
 
-__all__ = ["cover", "few", "pair_cover"]
+__all__ = ["cover", "few", "pair_cover", "some"]
 
 # Rows that are drawn for a pair, of which the one with the most other pairs is kept.
 TRIALS = 40
@@ -55,6 +55,18 @@ def few(names, cases, kept):
         values = case if isinstance(case, tuple) else (case,)
         parameters.append(pytest.param(*values, id=name, marks=marks))
     return pytest.mark.parametrize(names, parameters)
+
+
+def some(values, kept):
+    """The values of a parameter; the tests of all but the kept ones are long.
+
+    Raises:
+        ValueError: If a kept value is not among the values.
+    """
+    if any(value not in values for value in kept):
+        raise ValueError(f"expected values among {values}, got {kept}")
+    long = pytest.mark.long
+    return [value if value in kept else pytest.param(value, marks=long) for value in values]
 
 
 def cover(axes, possible, seed=0):

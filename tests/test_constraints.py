@@ -531,7 +531,7 @@ def test_the_raw_parameters_are_zero_after_a_move(make):
     assert not constraint.raw.any()
 
 
-@each_moving
+@few("make", MOVING, ["dtriv-3-haar"])
 def test_the_base_stays_orthogonal_over_many_moves(make):
     constraint = initialised(make, 8)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(600))

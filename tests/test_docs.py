@@ -44,6 +44,8 @@ BLOCK = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]+?) -->\s*)?^```(?P<language>[\w-]+)\n(?P<text>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
+# Their blocks take seconds, so they run with the commands of the pages, in `make console`.
+SLOW_PAGES = {"analysing.md", "exporting.md", "use_with.md"}
 PROMPT = re.compile(r"\w*\$ +")
 PACKAGES = {
     "CONSTRAINTS": "eigenrnn.constraints",
@@ -136,7 +138,11 @@ def reproducible():
 @pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(code_blocks(page))],
+    [
+        pytest.param(page, marks=pytest.mark.console if page.name in SLOW_PAGES else ())
+        for page in PAGES
+        if any(code_blocks(page))
+    ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_python_blocks_of_the_page_run_from_top_to_bottom(page, tmp_path, monkeypatch):

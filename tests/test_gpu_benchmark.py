@@ -23,6 +23,7 @@ print(json.dumps([found, text, failed, needed, versions()]))
 """
 
 
+@pytest.mark.long
 def test_the_benchmark_stops_without_a_device():
     done = python("-m", "benchmarks.gpu", **NO_GPU)
     assert done.returncode == 1

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import eigenrnn
+from crossing import few
 from eigenrnn.analysis import (
     analyse,
     fixed_points,
@@ -328,7 +329,7 @@ def test_past_inputs_are_decoded_from_the_whole_state_of_an_lru():
     np.testing.assert_allclose(found.r_squared, expected.r_squared, rtol=1e-6)
 
 
-@each_layer
+@few("make", LAYERS, list(LAYERS)[:1])
 def test_every_analysis_of_a_linear_recurrence_runs(make):
     layer = make(M, N, generator=generator())
     results = analyse(layer, inputs().float(), lambda y: y.square().mean())

@@ -330,6 +330,7 @@ def test_every_control_has_a_name(shared_page):
     assert nameless == []
 
 
+@pytest.mark.long
 def test_tables_are_saved_in_every_format(fresh_page):
     fresh_page.execute_script(
         "window.saved = [];URL.createObjectURL = (blob) => { saved.push(blob.text()); return '#' }"
@@ -359,6 +360,7 @@ def test_label_with_markup_is_shown_as_text(shared_page):
 LINK = '<a href="https://example.org">quantity</a>'
 
 
+@pytest.mark.long
 def test_names_in_run_files_do_not_become_links(browser, page, tmp_path):
     folder = shutil.copytree(page.parent / "runs" / WITH_DYNAMICS, tmp_path / "run")
     for name, old in (("metrics.csv", "train_loss,"), ("dynamics.jsonl", "l0")):
