@@ -32,7 +32,7 @@ import tempfile
 import time
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -526,7 +526,9 @@ def _run(options: argparse.Namespace) -> None:
             unchanged = file.stat()
             before = file.read_text("utf-8")
             after = mutated(before, edit)
-            numbers = mapped["lines"].get(edit.file, {}).get(str(edit.line), [])
+            lines = mapped["lines"].get(edit.file, {})
+            # an import executes defaults and constants: those who use the file may notice
+            numbers = lines.get(str(edit.line)) or sorted(set(chain(*lines.values())))
             chosen = _ordered(numbers, tests, seconds, options.seconds)
             names = [tests[number] for number in chosen]
             if names:
