@@ -327,6 +327,7 @@ def test_the_noise_of_a_trained_leak_has_the_gradient_of_its_formula():
         ({"leak": "slow"}, TypeError, "expected leak to be a number"),
         ({"leak": 1.0, "trainable_leak": True}, ValueError, "expected leak < 1 with"),
         ({"leak": 0.2, "zoneout": 0.1}, ValueError, "expected either a leak or zoneout"),
+        ({"leak": 0.2, "trainable_leak": "no"}, TypeError, "expected trainable_leak to be True"),
         ({"noise": -1}, ValueError, "expected noise >= 0"),
         ({"noise": math.nan}, ValueError, "expected noise >= 0"),
         ({"state": "voltage"}, ValueError, "expected state to be 'rate' or 'current'"),

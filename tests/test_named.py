@@ -29,6 +29,7 @@ from eigenrnn.layers import (
     ENRNN,
     EURNN,
     GORU,
+    IRNN,
     NCGRU,
     ORNN,
     URNN,
@@ -295,3 +296,8 @@ def test_an_option_reaches_the_constraint(name, option):
     changed = {key: value for key, value in expected.items() if default.get(key, ...) != value}
     assert changed
     assert {key: attributes_of(constraint)[key] for key in changed} == changed
+
+
+def test_the_input_map_of_irnn_has_the_standard_deviation_of_its_paper():
+    (direction,) = IRNN(50, 400, generator=torch.Generator().manual_seed(0)).all_directions()
+    assert direction.weight_ih.std().item() == pytest.approx(0.001, rel=0.02)

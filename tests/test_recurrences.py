@@ -154,3 +154,12 @@ def test_every_backend_and_feature_is_crossed(kind):
 @each_isa
 def test_every_instruction_set_passes_the_tests(isa):
     assert_passes_with_isa(isa, __file__, "-k", "cpu")
+
+
+@pytest.mark.parametrize("kind", AXES)
+def test_by_default_all_steps_run_forwards_and_are_returned(kind):
+    tensors = draw(RECORDS[kind], (5, 3, 4))
+    with torch.no_grad():
+        h, last, *_ = getattr(ops, kind)(**tensors)
+    assert h.shape == (5, 3, 4)
+    assert torch.equal(h[-1], last)
