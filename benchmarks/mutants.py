@@ -10,6 +10,9 @@ one fails. The result has the difference of each mutant from the library, and wh
 ``python -m benchmarks.mutants kernels build/kernels.json`` compiles the mutants of the kernels
 that ``kernel_mutants.json`` lists, one after another, and runs the tests of the kernels.
 
+Coverage sees neither what `torch.compile` traces nor other processes. A mutant of a line that only
+these execute may survive although their tests would notice it.
+
 What these commands do not know is passed to pytest, such as ``-m "not slow"``. With ``--tree``
 they judge the tests of another checkout.
 """

@@ -298,6 +298,7 @@ def test_an_option_reaches_the_constraint(name, option):
     assert {key: attributes_of(constraint)[key] for key in changed} == changed
 
 
-def test_the_input_map_of_irnn_has_the_standard_deviation_of_its_paper():
+def test_irnn_begins_with_the_identity_and_small_input_weights():
     (direction,) = IRNN(50, 400, generator=torch.Generator().manual_seed(0)).all_directions()
     assert direction.weight_ih.std().item() == pytest.approx(0.001, rel=0.02)
+    assert torch.equal(direction.weight_hh, torch.eye(400))
