@@ -24,7 +24,7 @@ export EIGENRNN_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test newest console tutorials wheel wheels sanitize lint docs bench bench-constraints pins clean
+.PHONY: help demo test test-all newest console tutorials wheel wheels sanitize lint docs bench bench-constraints pins clean
 
 help:  ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,9 +32,15 @@ help:  ## List the targets
 demo: .venv/.installed  ## Train scoRNN, an LSTM and a tanh RNN side by side (under 3 minutes on 2 cores)
 	$(BIN)/python examples/copying_demo.py
 
+# What `make test-all` leaves out, too: the markers of pyproject.toml that run on request.
+NEITHER := not slow and not gpu and not reproduce and not console and not tutorials and not wheel
+
 # Two workers of one thread each; both must collect the tests in the same order.
-test: .venv/.installed-dev  ## Run the whole fast test suite (10 minutes on 2 cores)
+test: .venv/.installed-dev  ## Run the short tests (MINUTES minutes on 2 cores)
 	PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS)
+
+test-all: .venv/.installed-dev  ## Run the long products of options too (16 minutes on 2 cores)
+	PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 -m "$(NEITHER)" $(PYTEST_FLAGS)
 
 # pyproject.toml has no upper bound for the parser of the command line.
 newest: .venv/.installed-dev  ## Test the command line with the newest release of its parser
@@ -69,7 +75,7 @@ sanitize: .venv/.installed-dev  ## Test the compiled kernels under AddressSaniti
 	for isa in $$isas; do \
 	  echo "testing $$isa"; EIGENRNN_ISA=$$isa LD_PRELOAD="$(sanitizer_libraries)" ASAN_OPTIONS=$(ASAN_OPTIONS) \
 	  $(BIN)/python -m pytest --numprocesses=2 --capture=sys --kernels=$$kernels -k "$$selected" \
-	  $(filter-out %_processes.py,$(wildcard tests/test_*cpu*.py)) tests/test_norm_zoneout_op.py tests/test_leak.py $(PYTEST_FLAGS) || exit 1; \
+	  $(filter-out %_processes.py,$(wildcard tests/test_*cpu*.py)) tests/test_kernels.py tests/test_recurrences.py tests/test_norm_zoneout_op.py $(PYTEST_FLAGS) || exit 1; \
 	  selected="odd_sizes and $(SELECTED)"; \
 	done
 

@@ -255,6 +255,35 @@ ONE_WAY = {name: case for name, case in ALL.items() if name in NO_INVERSE}
 COMPLEX = {name: case for name, case in ALL.items() if case.example().is_complex}
 REAL = {name: case for name, case in ALL.items() if name not in COMPLEX}
 
+# Three that differ in what the base class sees: a plain map, a base that moves with the steps of
+# an optimiser, and a complex set of two parts with a penalty.
+FEW = ["scaled-cayley", "dtriv-3-haar", "schur-complex"]
+# One whole case of each class, and of each code path of its own.
+ONE_OF_EACH = [
+    "unconstrained",
+    "scaled-cayley",
+    "scaled-cayley-complex",
+    "exponential-henaff",
+    "dtriv-3-haar",
+    "fourier-product",
+    "givens-5-complex",
+    "givens-fft",
+    "moving-cayley-complex",
+    "householder-2",
+    "bounded-svd-3",
+    "neumann-cayley",
+    "schur",
+    "schur-complex-clamped",
+    "diagonal-disc",
+    "diagonal-ring",
+    "diagonal-segment",
+    "spectral-radius",
+    "dale-without-self",
+    "low-rank-plus",
+    "masked-dale",
+    "block-triangular-moving",
+]
+
 # the base moves every third step
 MOVING = {name: make for name, make in CONSTRAINTS.items() if name.startswith("dtriv-3")}
 

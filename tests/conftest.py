@@ -4,11 +4,14 @@ import importlib.util
 import os
 import shutil
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+
+from crossing import pair_cover
 
 
 def pytest_addoption(parser):
@@ -23,6 +26,23 @@ def pytest_configure(config):
     spec = importlib.util.spec_from_file_location("eigenrnn.ops._cpu", file)
     sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[spec.name])
+
+
+# Before pytest itself deselects by markers.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of the product of options of a test marked `pairs`, all but a cover of pairs is long."""
+    products = defaultdict(list)
+    for item in items:
+        crossed = item.get_closest_marker("pairs") and hasattr(item, "callspec")
+        if crossed and not item.get_closest_marker("long"):
+            products[item.parent, item.originalname].append(item)
+    for product in products.values():
+        # values need not be comparable, but each is one object in all items
+        rows = [{name: id(v) for name, v in item.callspec.params.items()} for item in product]
+        chosen = pair_cover(rows)
+        for place in set(range(len(product))) - set(chosen):
+            product[place].add_marker("long")
 
 
 @pytest.fixture(scope="session")

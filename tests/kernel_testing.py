@@ -24,7 +24,6 @@ __all__ = [
     "each_map",
     "each_pass",
     "each_raggedness",
-    "each_real_run",
     "forward_mode",
     "needs_kernels",
     "normal",
@@ -43,17 +42,6 @@ needs_kernels = pytest.mark.skipif(
 forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-# Four of the eight combinations: every pair of a dtype, a direction and a raggedness.
-each_real_run = pytest.mark.parametrize(
-    ("dtype", "reverse", "ragged"),
-    [
-        (torch.float32, False, False),
-        (torch.float32, True, True),
-        (torch.float64, True, False),
-        (torch.float64, False, True),
-    ],
-    ids=["float32", "float32-reverse-ragged", "float64-reverse", "float64-ragged"],
-)
 
 MAPS = {"no map": None, "one channel": 1, "three channels": 3, "many channels": 37}
 # Every pair of a number of channels of the input map (None: no map), a direction and a raggedness.

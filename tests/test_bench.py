@@ -107,6 +107,7 @@ def test_onnxruntime_steps_as_torchs_layer():
     torch.testing.assert_close(torch.from_numpy(state), h)
 
 
+@pytest.mark.long
 def test_all_sizes_and_layers_are_timed(measured):
     assert list(measured.timings) == [SMALL, (3, 2, 6)]
     others = {JAX} if find_spec("jax") else set()

@@ -60,6 +60,7 @@ def table_of(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
+@pytest.mark.long
 def test_the_command_prints_one_row_for_runs_that_differ_only_by_their_seed(runs, capsys):
     assert main(["compare", str(runs), "--format", "csv"]) == 0
     captured = capsys.readouterr()

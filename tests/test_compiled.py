@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from crossing import few
 from eigenrnn import GRU, RNN
 from eigenrnn.ops import compiled
 from eigenrnn.ops.arguments import Options
@@ -76,6 +77,7 @@ def backends_without_kernels():
     return json.loads(done.stdout)["backends"]
 
 
+@pytest.mark.long
 def test_the_first_layer_warns_once_without_kernels():
     done = run("-c", WITHOUT_KERNELS + WARN)
     assert done.returncode == 0, done.stderr
@@ -88,12 +90,14 @@ def test_the_list_of_backends_says_why_the_kernels_are_unavailable():
     assert all("there was no GCC when eigenrnn was installed" in why for why in absent.values())
 
 
+@pytest.mark.long
 def test_without_kernels_another_backend_is_chosen_and_forcing_cpu_says_why_not():
     done = run("-c", WITHOUT_KERNELS + FALL_BACK)
     assert "the compiled kernels were not built" in done.stderr
     assert "ValueError: expected a call that backend 'cpu' can compute" in done.stderr
 
 
+@pytest.mark.long
 def test_without_a_compiler_the_same_source_installs_as_pure_python(tmp_path):
     pytest.importorskip("scikit_build_core")
     for name in SOURCES:
@@ -111,7 +115,7 @@ def test_without_a_compiler_the_same_source_installs_as_pure_python(tmp_path):
 LARGE = (600, 32, 64)  # 4.9 MB of states: large enough for large memory pages
 
 
-@pytest.mark.parametrize("make", [RNN, GRU], ids=["rnn", "gru"])
+@few("make", {"rnn": RNN, "gru": GRU}, ["gru"])
 @pytest.mark.filterwarnings("ignore")
 def test_torch_compile_does_not_change_a_layer_with_large_states(make):
     T, B, N = LARGE

@@ -8,6 +8,7 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from cases import COMPLEX
+from crossing import few
 from eigenrnn.layers import RNN
 from eigenrnn.linalg import tol
 
@@ -157,8 +158,8 @@ def test_a_frozen_layer_computes_the_same(name):
 
 # torch's compiler triggers this warning itself
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")
-@each_output
-@each_set
+@few(("output", "width"), {"real_imag": ("real_imag", 2 * N), "real": ("real", N)}, ["real"])
+@few("constraint", {name: COMPLEX[name] for name in NAMES}, NAMES[:1])
 def test_a_compiled_layer_agrees_without_graph_breaks(constraint, output, width):
     torch.compiler.reset()
     layer, x = make_layer(constraint, 2, output=output), normal(T, B, M)

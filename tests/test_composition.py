@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from cases import COMPLEX, REAL
+from crossing import few
 from eigenrnn import constrain
 from eigenrnn.constraints import BlockTriangular, Schur
 from eigenrnn.layers import GRU
@@ -16,8 +17,6 @@ from random_constraints import distance, initialised, loss, stream, take_steps
 
 GATES = ("reset", "update", "candidate")
 SINGLE = torch.float32
-
-each_real = pytest.mark.parametrize("case", REAL.values(), ids=REAL)
 
 
 def sequence(dtype=SINGLE):
@@ -42,9 +41,22 @@ def assert_trained_in_its_set(constraint, initial, tolerance):
 
 # ------------------------------------------------------------------------ a set in a gate
 
+ROWS = [(nn.LSTM, "g"), (nn.GRU, "n"), (nn.GRU, "r"), (nn.GRU, "z")]
+REAL_IN_GATES = {f"{n}-{gate}": (case, gate) for n, case in REAL.items() for gate in GATES}
+REAL_IN_ROWS = {
+    f"{n}-{kind.__name__}-{rows}": (case, kind, rows)
+    for n, case in REAL.items()
+    for kind, rows in ROWS
+}
 
-@pytest.mark.parametrize("gate", GATES)
-@each_real
+
+def in_turns(products, count):
+    """Of `count` products of each set, one: the first of the first set, the second of the next."""
+    names = list(products)
+    return [names[k * count + k % count] for k in range(len(names) // count)]
+
+
+@few(("case", "gate"), REAL_IN_GATES, in_turns(REAL_IN_GATES, len(GATES)))
 def test_any_set_trains_in_any_gate(case, gate):
     n = case.near(8)
     layer = GRU(2, n, **{gate: case}, generator=stream())
@@ -122,10 +134,7 @@ def test_any_two_sets_train_in_one_matrix(long, short):
 # --------------------------------------------------------------------- a set in torch's layers
 
 
-@pytest.mark.parametrize(
-    ("kind", "rows"), [(nn.LSTM, "g"), (nn.GRU, "n"), (nn.GRU, "r"), (nn.GRU, "z")]
-)
-@each_real
+@few(("case", "kind", "rows"), REAL_IN_ROWS, in_turns(REAL_IN_ROWS, len(ROWS)))
 def test_any_set_trains_in_the_rows_of_a_layer_of_torch(case, kind, rows):
     n = case.near(8)
     with torch.random.fork_rng(devices=()):

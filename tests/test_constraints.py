@@ -3,6 +3,7 @@
 import copy
 import gc
 import io
+import itertools
 import math
 import pickle
 import re
@@ -20,14 +21,17 @@ from cases import (
     ALL,
     COMPLEX,
     CONFINED,
+    FEW,
     INITS,
     INVERTIBLE,
     MOVING,
+    ONE_OF_EACH,
     ONE_WAY,
     PENALISED,
     REAL,
     UNITARY,
 )
+from crossing import few
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.init import haar_
@@ -50,6 +54,12 @@ OPTIMISERS = {
     "RMSprop": partial(torch.optim.RMSprop, lr=0.01),
 }
 
+# behaviour of the base class
+few_constraints = few("case", ALL, FEW)
+few_confined = few("case", CONFINED, [name for name in FEW if name in CONFINED])
+few_invertible = few("case", INVERTIBLE, [name for name in FEW if name in INVERTIBLE])
+few_real = few("case", REAL, [name for name in FEW if name in REAL])
+one_of_each = few("case", ALL, ONE_OF_EACH)
 each_constraint = pytest.mark.parametrize("case", ALL.values(), ids=ALL)
 each_confined = pytest.mark.parametrize("case", CONFINED.values(), ids=CONFINED)
 each_unitary = pytest.mark.parametrize("case", UNITARY.values(), ids=UNITARY)
@@ -90,7 +100,7 @@ def test_the_matrix_has_the_size_and_type_of_the_constraint(case):
     assert W.dtype == (torch.complex64 if constraint.is_complex else torch.float32)
 
 
-@each_constraint
+@few_constraints
 def test_the_constructor_draws_from_the_global_stream(case):
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(3)
@@ -100,6 +110,7 @@ def test_the_constructor_draws_from_the_global_stream(case):
     assert torch.equal(first, second)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @each_size_of(INVERTIBLE)
 def test_assigning_its_own_matrix_changes_nothing(case, n, dtype):
@@ -125,7 +136,7 @@ def test_assigning_a_sample_reproduces_it(case):
     assert distance(constraint(), W) <= case.tol(torch.float32, constraint.size)
 
 
-@each_invertible
+@few_invertible
 def test_a_matrix_of_another_precision_can_be_assigned(case):
     W = perturbed(case, seed=5, dtype=torch.float64)()
     constraint = initialised(case)
@@ -133,7 +144,7 @@ def test_a_matrix_of_another_precision_can_be_assigned(case):
     assert distance(constraint(), W) <= case.tol(torch.float32, constraint.size)
 
 
-@each_invertible
+@few_invertible
 def test_an_assigned_matrix_is_copied(case):
     constraint = initialised(case)
     W = constraint.sample(stream(1))
@@ -143,8 +154,21 @@ def test_an_assigned_matrix_is_copied(case):
     assert torch.equal(constraint(), before)
 
 
-@pytest.mark.parametrize("optimiser", OPTIMISERS.values(), ids=OPTIMISERS.keys())
-@each_constraint
+def with_an_optimiser(names):
+    """Each case with one optimiser, in turns; the rest of the product is long."""
+    turns = zip(names, itertools.cycle(OPTIMISERS), strict=False)
+    return few(
+        ("case", "optimiser"),
+        {
+            f"{name}-{optimiser}": (case, OPTIMISERS[optimiser])
+            for name, case in ALL.items()
+            for optimiser in OPTIMISERS
+        },
+        [f"{name}-{optimiser}" for name, optimiser in turns],
+    )
+
+
+@with_an_optimiser(ONE_OF_EACH)
 def test_two_hundred_optimiser_steps_stay_in_the_set(case, optimiser):
     constraint = initialised(case, 8)
     take_steps(constraint, optimiser(constraint.parameters()), range(200))
@@ -177,7 +201,7 @@ def test_every_raw_entry_gets_a_gradient(case):
     assert all((raw.grad != 0).all() for raw in constraint.parameters())
 
 
-@each_constraint
+@few_constraints
 def test_a_new_dtype_applies_to_parameters_and_matrix(case):
     constraint = initialised(case, 8).to(torch.float64)
     expected = torch.complex128 if constraint.is_complex else torch.float64
@@ -199,7 +223,7 @@ def test_a_wider_dtype_keeps_the_matrix(case):
 
 
 @pytest.mark.parametrize("narrow", [nn.Module.half, nn.Module.bfloat16], ids=["half", "bfloat16"])
-@each_constraint
+@few_constraints
 def test_sixteen_bit_types_leave_everything_in_float32(case, narrow):
     constraint = initialised(case)
     before, W = state_of(constraint), constraint().detach().clone()
@@ -208,7 +232,7 @@ def test_sixteen_bit_types_leave_everything_in_float32(case, narrow):
     assert torch.equal(constraint(), W)
 
 
-@each_constraint
+@few_constraints
 def test_autocast_does_not_change_the_matrix(case):
     constraint = initialised(case)
     with torch.autocast("cpu", torch.bfloat16):
@@ -217,7 +241,7 @@ def test_autocast_does_not_change_the_matrix(case):
     assert torch.equal(W, constraint())
 
 
-@each_constraint
+@few_constraints
 def test_a_state_dict_transfers_the_matrix(case):
     source, target = perturbed(case, seed=1), initialised(case, seed=2)
     target.load_state_dict(source.state_dict())
@@ -225,7 +249,7 @@ def test_a_state_dict_transfers_the_matrix(case):
 
 
 @pytest.mark.parametrize("name", ["Adam", "RMSprop"])
-@each_constraint
+@few_constraints
 def test_training_resumes_exactly_after_saving_and_loading(case, name):
     uninterrupted = initialised(case)
     optimiser = OPTIMISERS[name](uninterrupted.parameters())
@@ -254,7 +278,7 @@ each_copy = pytest.mark.parametrize("copied", [copy.deepcopy, pickled], ids=["de
 
 
 @each_copy
-@each_constraint
+@few_constraints
 def test_a_copy_trains_like_the_original(case, copied):
     original = initialised(case)
     take_steps(original, torch.optim.SGD(original.parameters(), lr=0.1), range(2))
@@ -265,7 +289,7 @@ def test_a_copy_trains_like_the_original(case, copied):
 
 
 @each_copy
-@each_constraint
+@few_constraints
 def test_training_a_copy_does_not_change_the_original(case, copied):
     original = initialised(case)
     before = state_of(original)
@@ -274,7 +298,7 @@ def test_training_a_copy_does_not_change_the_original(case, copied):
     assert_same_state(state_of(original), before)
 
 
-@each_constraint
+@few_constraints
 def test_a_sample_changes_nothing(case):
     constraint = perturbed(case)
     before = state_of(constraint)
@@ -297,7 +321,7 @@ def test_a_sample_equals_the_draw_of_a_reset(case):
     assert torch.equal(constraint(), sample)
 
 
-@each_constraint
+@few_constraints
 def test_a_sample_is_a_plain_tensor(case):
     sample = initialised(case).sample()
     assert type(sample) is torch.Tensor
@@ -377,7 +401,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("corrupt", "error", "message"), INVALID.values(), ids=INVALID.keys())
-@each_constraint
+@few_constraints
 def test_an_invalid_matrix_is_rejected_and_changes_nothing(case, corrupt, error, message):
     constraint = perturbed(case)
     before = state_of(constraint)
@@ -386,7 +410,7 @@ def test_an_invalid_matrix_is_rejected_and_changes_nothing(case, corrupt, error,
     assert_same_state(state_of(constraint), before)
 
 
-@each_confined
+@few_confined
 def test_a_matrix_outside_the_set_changes_nothing(case):
     constraint = perturbed(case)
     before = state_of(constraint)
@@ -405,7 +429,7 @@ def test_a_matrix_that_is_not_unitary_changes_nothing(case, corrupt):
     assert_same_state(state_of(constraint), before)
 
 
-@each_real
+@few_real
 def test_a_real_set_rejects_complex_matrices(case):
     constraint = perturbed(case)
     before = state_of(constraint)
@@ -439,13 +463,13 @@ def test_check_accepts_members_and_rejects_other_matrices(case):
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, "3", None], ids=repr)
-@each_constraint
+@few_constraints
 def test_a_size_that_is_not_a_positive_integer_is_rejected(case, size):
     with pytest.raises(ValueError, match=f"expected size to be a positive integer, got {size!r}"):
         case(size)
 
 
-@each_constraint
+@few_constraints
 def test_a_numpy_integer_is_accepted_as_size(case):
     constraint = case(np.int64(case.near(4)))
     assert type(constraint.size) is int
@@ -507,7 +531,7 @@ def test_the_raw_parameters_are_zero_after_a_move(make):
     assert not constraint.raw.any()
 
 
-@each_moving
+@few("make", MOVING, ["dtriv-3-haar"])
 def test_the_base_stays_orthogonal_over_many_moves(make):
     constraint = initialised(make, 8)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(600))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from crossing import few
 from eigenrnn.ops import compiled, elman
 from kernel_testing import needs_kernels
 
@@ -130,11 +131,13 @@ def test_a_fork_of_a_process_whose_pool_has_threads_computes_the_same(tmp_path):
     run_script(tmp_path, OPERANDS, FORK)
 
 
+@pytest.mark.long
 @where_processes_fork
 def test_forked_workers_of_a_data_loader_compute_the_same(tmp_path):
     run_script(tmp_path, OPERANDS, WORKERS)
 
 
+@pytest.mark.long
 def test_spawned_processes_compute_the_same(tmp_path):
     run_script(tmp_path, OPERANDS, SPAWN)
 
@@ -184,7 +187,7 @@ def test_other_threads_of_python_run_while_a_kernel_computes(monkeypatch):
 @pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="needs Linux's account of memory"
 )
-@pytest.mark.parametrize(("M", "most"), [(None, 3.5), (1, 2.5)], ids=["no map", "one channel"])
+@few(("M", "most"), {"no map": (None, 3.5), "one channel": (1, 2.5)}, [])
 def test_peak_memory_is_that_of_states_and_gradients(tmp_path, M, most):
     # states, their gradient and, without a map, that of the inputs: 3 or 2, plus memory per thread
     times = float(run_script(tmp_path, OPERANDS, MEMORY.format(M=M)))

@@ -38,6 +38,7 @@ def cells(printed, model):
     return [float(number.replace(",", "")) for number in numbers]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", ["scoRNN", "LSTM", "tanh RNN"])
 def test_the_table_has_a_row_for_each_model(demo, model):
     _, printed = demo

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cases import ALL
+from crossing import few
 from eigenrnn.layers import RNN
 from eigenrnn.linalg import tol
 from random_constraints import (
@@ -19,6 +20,9 @@ from random_constraints import (
 )
 
 DOUBLE = torch.float64
+
+# Sets whose maps have operators, conditions or buffers of their own.
+COMPILED = ["dtriv-3-haar", "neumann-cayley", "schur-complex-clamped", "masked-dale"]
 
 each_case = pytest.mark.parametrize("case", ALL.values(), ids=ALL)
 
@@ -46,7 +50,7 @@ def train(run, layer):
     "ignore:.*autograd.function.Function.* should not be instantiated",
     "ignore:.torch._prims_common.check",
 )
-@each_case
+@few("case", ALL, COMPILED)
 def test_a_compiled_layer_trains_as_in_eager_mode_without_graph_breaks(case):
     torch.compiler.reset()
     plain = layer_of(case)

@@ -34,16 +34,19 @@ PAGES = [
     ),
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page not in TUTORIALS),
 ]
-MODULES = [
-    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+MODULES = {
+    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(SOURCE.rglob("*.py"))
     if path.name != "__main__.py"
-]
+}
+WITH_EXAMPLES = [name for name, path in MODULES.items() if ">>> " in path.read_text("utf-8")]
 # a block of Python or of commands must run, unless a comment right above it gives the reason
 BLOCK = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]+?) -->\s*)?^```(?P<language>[\w-]+)\n(?P<text>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
+# Their blocks take seconds, so they run with the commands of the pages, in `make console`.
+SLOW_PAGES = {"analysing.md", "exporting.md", "use_with.md"}
 PROMPT = re.compile(r"\w*\$ +")
 PACKAGES = {
     "CONSTRAINTS": "eigenrnn.constraints",
@@ -52,11 +55,6 @@ PACKAGES = {
     "RECIPES": "eigenrnn.experiments.recipes",
     "BACKENDS": "eigenrnn.ops",
 }
-ENTRIES = [
-    pytest.param(mapping, name, id=f"{mapping.lower()}-{name}")
-    for mapping in PACKAGES
-    for name in getattr(registry, mapping)
-]
 
 
 @dataclass(frozen=True)
@@ -95,13 +93,11 @@ WIDTH = 88
 PICTURE = re.compile(r"^:::\{picture\}.*\n(?::alt:.*\n)?((?:.*\n)*?):::$", re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, *TUTORIALS], ids=lambda page: str(page.relative_to(ROOT))
-)
-def test_blocks_are_no_wider_than_the_page(page):
-    texts = [block.text for block in blocks(page)] + PICTURE.findall(page.read_text())
-    wide = [line for text in texts for line in text.splitlines() if len(line) > WIDTH]
-    assert wide == []
+def test_blocks_are_no_wider_than_the_page():
+    for page in [*PAGES, *TUTORIALS]:
+        texts = [block.text for block in blocks(page)] + PICTURE.findall(page.read_text())
+        wide = [line for text in texts for line in text.splitlines() if len(line) > WIDTH]
+        assert wide == [], page
 
 
 @pytest.mark.parametrize("side", ["+", "-"])
@@ -136,7 +132,11 @@ def reproducible():
 @pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(code_blocks(page))],
+    [
+        pytest.param(page, marks=pytest.mark.console if page.name in SLOW_PAGES else ())
+        for page in PAGES
+        if any(code_blocks(page))
+    ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_python_blocks_of_the_page_run_from_top_to_bottom(page, tmp_path, monkeypatch):
@@ -326,19 +326,14 @@ def test_options_of_a_command_that_is_not_run_exist(command):
         assert [option for option in options if option not in done.stdout] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_replaced_text_is_on_the_page(page):
-    commands = "".join(
-        block.text for block in blocks(page) if block.language in {"console", "yaml"}
-    )
-    replaced = SHORTENED.get(str(page.relative_to(ROOT)), {})
-    assert [text for text in replaced if text not in commands] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_are_in_console_blocks(page):
+def test_commands_are_in_console_blocks_and_every_replaced_text_is_in_one():
     others = {"bash", "sh", "shell", "shell-session", "zsh"}
-    assert [block.line for block in blocks(page) if block.language in others] == []
+    for page in PAGES:
+        found = list(blocks(page))
+        assert [block.line for block in found if block.language in others] == [], page
+        commands = "".join(block.text for block in found if block.language in {"console", "yaml"})
+        replaced = SHORTENED.get(str(page.relative_to(ROOT)), {})
+        assert [text for text in replaced if text not in commands] == [], page
 
 
 def test_the_catalogue_names_every_constraint_layer_task_and_recipe():
@@ -349,13 +344,12 @@ def test_the_catalogue_names_every_constraint_layer_task_and_recipe():
     assert [name for name in names if not re.search(rf"`(layers\.)?{name}`", text)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_extras_on_the_page_exist(page):
+def test_extras_on_the_pages_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = re.findall(r"pip install '[\w.]+\[([\w,]+)\]'", page.read_text())
-    assert {extra for group in named for extra in group.split(",")} <= set(
-        project["optional-dependencies"]
-    )
+    for page in PAGES:
+        named = re.findall(r"pip install '[\w.]+\[([\w,]+)\]'", page.read_text())
+        extras = {extra for group in named for extra in group.split(",")}
+        assert extras <= set(project["optional-dependencies"]), page
 
 
 def example_namespace():
@@ -366,7 +360,7 @@ def example_namespace():
 
 
 @pytest.mark.usefixtures("reproducible")
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_docstring_examples_give_the_output_shown(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
@@ -377,12 +371,10 @@ def test_docstring_examples_give_the_output_shown(name, tmp_path, monkeypatch):
     assert runner.failures == 0
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, *TUTORIALS], ids=lambda page: str(page.relative_to(ROOT))
-)
-def test_links_between_pages_resolve(page):
-    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text())
-    assert [link for link in links if not (page.parent / link).exists()] == []
+def test_links_between_pages_resolve():
+    for page in [*PAGES, *TUTORIALS]:
+        links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text())
+        assert [link for link in links if not (page.parent / link).exists()] == [], page
 
 
 def anchors(page):
@@ -392,17 +384,12 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, *TUTORIALS], ids=lambda page: str(page.relative_to(ROOT))
-)
-def test_links_to_sections_resolve_on_github(page):
-    links = re.findall(r"\]\(([\w./-]*)#(?!eigenrnn\.)([^)]+)\)", page.read_text())
-    absent = [
-        f"{target}#{anchor}"
-        for target, anchor in links
-        if anchor not in anchors((page.parent / target) if target else page)
-    ]
-    assert absent == []
+def test_links_to_sections_resolve_on_github():
+    for page in [*PAGES, *TUTORIALS]:
+        links = re.findall(r"\]\(([\w./-]*)#(?!eigenrnn\.)([^)]+)\)", page.read_text())
+        for target, anchor in links:
+            linked = page.parent / target if target else page
+            assert anchor in anchors(linked), f"{page}: {target}#{anchor}"
 
 
 def has_reference(mapping):
@@ -412,20 +399,12 @@ def has_reference(mapping):
     return any(table in page and module in page for page in pages)
 
 
-@pytest.mark.parametrize(("mapping", "name"), ENTRIES)
-def test_export_is_documented(mapping, name):
-    entry = getattr(registry, mapping)[name]
-    documented = entry if inspect.isclass(entry) or inspect.isroutine(entry) else type(entry)
-    assert has_reference(mapping)
-    assert (documented.__doc__ or "").strip()
-
-
-@pytest.mark.parametrize(
-    ("mapping", "name"), [entry for entry in ENTRIES if entry.values[0] != "BACKENDS"]
-)
-def test_export_names_its_source(mapping, name):
-    entry = getattr(registry, mapping)[name]
-    source = getattr(entry, "source", None)
-    assert source or "Source:" in (inspect.getdoc(entry) or ""), (
-        f"expected a Source: in the docstring of {name}"
-    )
+def test_exports_are_documented_and_name_their_source():
+    for mapping in PACKAGES:
+        assert has_reference(mapping), mapping
+        for name, entry in getattr(registry, mapping).items():
+            has_own = inspect.isclass(entry) or inspect.isroutine(entry)
+            documented = entry if has_own else type(entry)
+            assert (documented.__doc__ or "").strip(), name
+            source = getattr(entry, "source", None) or "Source:" in (inspect.getdoc(entry) or "")
+            assert source or mapping == "BACKENDS", f"expected a Source: in {name}"

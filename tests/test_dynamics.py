@@ -12,6 +12,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import training_run
+from crossing import some
 from eigenrnn import GRU, RNN, SequenceModel
 from eigenrnn.analysis import recurrent_matrices
 from eigenrnn.constraints import BlockTriangular, ScaledCayley, Schur, Unconstrained, constrain
@@ -228,7 +229,7 @@ def test_tensorboard_shows_scalars_and_histograms(tmp_path):
 # resuming
 
 
-@pytest.mark.parametrize("crash", [4, 11])
+@pytest.mark.parametrize("crash", some([4, 11], [11]))
 def test_a_resumed_run_has_the_records_of_an_uninterrupted_one(tmp_path, crash):
     settings = small_settings(20, checkpoint_every=3)
     with pytest.raises(CrashError):
@@ -243,7 +244,7 @@ def test_a_resumed_run_has_the_records_of_an_uninterrupted_one(tmp_path, crash):
     ]
 
 
-@pytest.mark.parametrize("partial", ['{"step": 10, "spec', '{"step": 1', "\0\0"])
+@pytest.mark.parametrize("partial", some(['{"step": 10, "spec', '{"step": 1', "\0\0"], ["\0\0"]))
 def test_an_incomplete_line_is_discarded(tmp_path, partial):
     recorded(tmp_path / "halves", steps=10)
     with (tmp_path / "halves" / "dynamics.jsonl").open("a") as file:

@@ -19,13 +19,12 @@ from kernel_testing import (
     Work,
     each_direction,
     each_raggedness,
-    each_real_run,
     forward_mode,
     ragged_sizes,
 )
 from states import elman
 
-pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
+pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
 REAL = [torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
@@ -155,15 +154,6 @@ def test_the_gradient_of_a_nonlinearity_follows_from_its_output(case, dtype):
 
 
 # -------------------------------------------------------------- backends against the reference
-
-
-@each_real_run
-@each_nonlinearity
-@each_backend
-def test_a_backend_gives_the_values_and_gradients_of_the_reference(
-    backend, case, dtype, reverse, ragged
-):
-    assert_equals_reference(case, (9, 3, 33), dtype, backend, reverse=reverse, ragged=ragged)
 
 
 @each_raggedness
@@ -365,7 +355,7 @@ def test_it_can_be_differentiated_twice(case, dtype, reverse, ragged):
     tensors = operands(3, 2, 2, dtype, bias=NONLINEARITIES[case][1])
     options = options_of(case, 3, 2, reverse=reverse, ragged=ragged)
     assert torch.autograd.gradgradcheck(
-        lambda *tensors: elman(*tensors, backend="loop", **options), tensors
+        lambda *tensors: elman(*tensors, backend="loop", **options), tensors, fast_mode=True
     )
 
 
@@ -374,7 +364,7 @@ def test_every_nonlinearity_can_be_differentiated_twice(case):
     tensors = operands(3, 2, 2)
     options = options_of(case, 3, 2, reverse=True, ragged=True)
     assert torch.autograd.gradgradcheck(
-        lambda *tensors: elman(*tensors, backend="loop", **options), tensors
+        lambda *tensors: elman(*tensors, backend="loop", **options), tensors, fast_mode=True
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 import scipy.linalg
 import torch
 
+from crossing import some
 from eigenrnn import ENRNN, NCGRU
 from eigenrnn.analysis import fisher_bound, fisher_memory, recurrent_matrices
 from eigenrnn.constraints import ScaledCayley
@@ -194,7 +195,7 @@ def triangular(alpha, beta, d):
     return W + np.tril(np.full((UNITS, UNITS), beta), -2)
 
 
-@pytest.mark.parametrize("key", TABLE_6)
+@pytest.mark.parametrize("key", some(list(TABLE_6), list(TABLE_6)[::5]))
 def test_table_6_agrees_with_exact_arithmetic(key):
     W = triangular(*key)
     result = fisher_memory(W, np.eye(UNITS)[0], STEPS, noise_steps=10_000).curve

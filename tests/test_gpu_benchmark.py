@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from kernel_testing import python
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": "src"}
@@ -21,12 +23,14 @@ print(json.dumps([found, text, failed, needed, versions()]))
 """
 
 
+@pytest.mark.long
 def test_the_benchmark_stops_without_a_device():
     done = python("-m", "benchmarks.gpu", **NO_GPU)
     assert done.returncode == 1
     assert done.stderr.strip() == "benchmarks.gpu needs a CUDA device, and torch sees none"
 
 
+@pytest.mark.long
 def test_the_contestants_run_and_a_failure_is_recorded_without_ending_the_run():
     done = python("-c", CONTESTANTS, **NO_GPU)
     assert done.returncode == 0, done.stderr

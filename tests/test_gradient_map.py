@@ -198,6 +198,7 @@ def test_batch_first_layout_and_unbatched_input_are_accepted():
     np.testing.assert_array_equal(gradient_map(layer, x[:, 0]).by_state["whole"], expected)
 
 
+@pytest.mark.long
 def test_steps_count_from_one_in_table_and_figure():
     result = gradient_map(nn.RNN(M, N), draw(T, B, M), of="state")
     table = result.table()

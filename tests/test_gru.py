@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from cases import GATED, NONLINEARITIES
+from crossing import few
 from eigenrnn import GORU, GRU, NCGRU
 from eigenrnn.constraints import (
     Exponential,
@@ -509,7 +510,7 @@ unlike_torch_advises = pytest.mark.filterwarnings(
 @pytest.mark.parametrize(
     "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
 )
-@each_gated
+@few("make", GATED, ["GRU-before", "NCGRU"])
 def test_a_compiled_layer_agrees_without_graph_breaks(make, backend):
     torch.compiler.reset()
     layer = make(M, N, num_layers=2, generator=seeded_generator())

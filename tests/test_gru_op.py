@@ -1,6 +1,7 @@
 """Every backend of the gated recurrence agrees with the reference in values and gradients."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,13 +17,12 @@ from kernel_testing import (
     Work,
     each_direction,
     each_raggedness,
-    each_real_run,
     forward_mode,
     ragged_sizes,
 )
 from states import gru
 
-pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
+pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
 # (reset after the candidate's matrix, update keeps the state)
 FORMS = {
@@ -157,16 +157,6 @@ def test_without_biases_they_are_zero(backend):
 
 
 # -------------------------------------------------------------- backends against the reference
-
-
-@each_real_run
-@each_nonlinearity
-@each_form
-@each_backend
-def test_a_backend_gives_the_values_and_gradients_of_the_reference(
-    backend, form, case, dtype, reverse, ragged
-):
-    assert_equals_reference(form, case, (5, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
 
 
 @each_raggedness
@@ -362,6 +352,10 @@ def test_the_operator_gives_the_same_states_without_saving_gates(form):
 # -------------------------------------------------------------------- kinds of differentiation
 
 
+# along random directions, because all of them take seconds
+gradgradcheck = partial(torch.autograd.gradgradcheck, fast_mode=True)
+
+
 def check_gradients(check, form, case, **options):
     tensors = operands(3, 2, 2, form, case)
     options = options_of(form, case, 3, 2, **options)
@@ -384,13 +378,13 @@ def test_its_gradients_are_those_of_finite_differences(form, case, reverse, ragg
 @each_direction
 @each_form
 def test_it_can_be_differentiated_twice(form, reverse, ragged):
-    check_gradients(torch.autograd.gradgradcheck, form, "tanh", reverse=reverse, ragged=ragged)
+    check_gradients(gradgradcheck, form, "tanh", reverse=reverse, ragged=ragged)
 
 
 @pytest.mark.parametrize("case", ["modrelu", "relu", "elu", "leaky_relu", "identity"])
 @pytest.mark.parametrize("form", ["torch", "nc-gru"])
 def test_every_nonlinearity_can_be_differentiated_twice(form, case):
-    check_gradients(torch.autograd.gradgradcheck, form, case, reverse=True, ragged=True)
+    check_gradients(gradgradcheck, form, case, reverse=True, ragged=True)
 
 
 @each_direction

@@ -338,3 +338,15 @@ def test_the_orthogonality_error_is_measured_in_double_precision():
     assert orthogonality_error(W) == pytest.approx(
         float(W[0, 0].double() ** 2 - 1), abs=tol(torch.float64, 3)
     )
+
+
+@pytest.mark.parametrize("large", [1e3, 1e12, 1e30])
+def test_the_cayley_transform_turns_each_plane_of_a_matrix_of_any_size(large):
+    # planes of units that are no neighbours, and one unit in none
+    A = torch.zeros(5, 5, dtype=torch.float64)
+    expected = torch.eye(5, dtype=torch.float64)
+    for i, j, a in ((0, 3, large), (1, 4, 0.5)):
+        A[i, j], A[j, i] = a, -a
+        expected[i, i] = expected[j, j] = (1 - a**2) / (1 + a**2)
+        expected[i, j], expected[j, i] = -2 * a / (1 + a**2), 2 * a / (1 + a**2)
+    torch.testing.assert_close(cayley(A), expected, rtol=0, atol=tol(torch.float64, 5))

@@ -16,7 +16,7 @@ from kernel_testing import (
     same,
 )
 
-pytestmark = needs_kernels
+pytestmark = [needs_kernels, pytest.mark.pairs]
 
 CPU = BACKENDS["cpu"]
 # above 8 MiB, where results are written past the caches

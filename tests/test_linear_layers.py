@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import eigenrnn
+from crossing import few
 from eigenrnn.analysis import (
     analyse,
     fixed_points,
@@ -328,7 +329,7 @@ def test_past_inputs_are_decoded_from_the_whole_state_of_an_lru():
     np.testing.assert_allclose(found.r_squared, expected.r_squared, rtol=1e-6)
 
 
-@each_layer
+@few("make", LAYERS, list(LAYERS)[:1])
 def test_every_analysis_of_a_linear_recurrence_runs(make):
     layer = make(M, N, generator=generator())
     results = analyse(layer, inputs().float(), lambda y: y.square().mean())
@@ -347,3 +348,10 @@ def test_a_step_without_the_recurrence_equals_one_with_it(make_layer, frozen):
     x, h = torch.randn(4, 3, dtype=torch.float64), torch.randn_like(layer.initial_state(4))
     for result, expected in zip(layer.step(x, h), through.step(x, h), strict=True):
         torch.testing.assert_close(result, expected)
+
+
+def test_positive_real_eigenvalues_of_a_disc_can_be_assigned():
+    constraint = DiagonalDisc(3)
+    W = torch.tensor([0.5, 0.9, 0.1]).diag().to(torch.complex64)
+    constraint.assign(W)
+    torch.testing.assert_close(constraint(), W, rtol=0, atol=tol(torch.float32, 3))

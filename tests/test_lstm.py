@@ -207,6 +207,7 @@ def test_wrong_initial_states_raise_an_error_that_says_what_was_expected(hx, err
         LSTM(M, N)(normal(T, B, M, dtype=torch.float32), hx)
 
 
+@pytest.mark.long
 # torch's compiler triggers these warnings itself
 @pytest.mark.filterwarnings(
     "ignore:.torch.jit.script",

@@ -12,6 +12,7 @@ from torch.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_
 from torch.nn.utils import parametrize, prune
 
 from cases import CONSTRAINTS
+from crossing import few
 from eigenrnn import AveragedModel
 from eigenrnn.constraints import Exponential, Householder, MovingCayley, NeumannCayley
 from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
@@ -131,7 +132,7 @@ def build(make):
 
 
 @each_wrapped
-@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+@few("make", LAYERS, ["dtriv"])
 def test_forty_steps_of_a_wrapped_optimiser_equal_those_of_the_plain_one(make, wrapped):
     plain, other = build(make), build(make)
     ADAM(plain.parameters())  # adds hooks to the step of Adam itself

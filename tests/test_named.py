@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from cases import CONSTRAINTS, NAMED, OURS, REAL, UNITARY
+from crossing import few
 from eigenrnn.constraints import (
     BlockTriangular,
     BoundedSVD,
@@ -28,6 +29,7 @@ from eigenrnn.layers import (
     ENRNN,
     EURNN,
     GORU,
+    IRNN,
     NCGRU,
     ORNN,
     URNN,
@@ -84,7 +86,7 @@ def test_the_same_generator_gives_the_same_weights(layer, request):
     assert all(map(torch.equal, layer.state_dict().values(), again.state_dict().values()))
 
 
-@pytest.mark.parametrize("make", NAMED.values(), ids=NAMED)
+@few("make", NAMED, ["ENRNN", "URNN"])
 def test_a_compiled_layer_agrees_without_graph_breaks(make, x):
     torch.compiler.reset()
     layer = make(3, 8, generator=torch.Generator().manual_seed(0))
@@ -294,3 +296,9 @@ def test_an_option_reaches_the_constraint(name, option):
     changed = {key: value for key, value in expected.items() if default.get(key, ...) != value}
     assert changed
     assert {key: attributes_of(constraint)[key] for key in changed} == changed
+
+
+def test_irnn_begins_with_the_identity_and_small_input_weights():
+    (direction,) = IRNN(50, 400, generator=torch.Generator().manual_seed(0)).all_directions()
+    assert direction.weight_ih.std().item() == pytest.approx(0.001, rel=0.02)
+    assert torch.equal(direction.weight_hh, torch.eye(400))

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from cases import NAMED, OURS
+from crossing import few
 from eigenrnn import GRU, NCGRU, RNN, AsRNN, ScoRNN, ScuRNN
 from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.layers import EURNN, LRU, LSTM, URNN, FullCapacityURNN, MinGRU
@@ -359,7 +360,7 @@ def test_single_steps_equal_the_whole_sequence_in_evaluation(make, frozen):
     "ignore:.torch._prims_common.check",
 )
 @pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
-@pytest.mark.parametrize("make", [TANH_RNN, ScoRNN, GRU, NCGRU])
+@few("make", {"tanh": TANH_RNN, "ScoRNN": ScoRNN, "GRU": GRU, "NCGRU": NCGRU}, ["ScoRNN"])
 def test_a_compiled_layer_agrees_without_graph_breaks(make, training):
     torch.compiler.reset()
     layer = make_layer(make, num_layers=2, **BOTH, dropout=0.2, locked_dropout=True).train(

@@ -9,12 +9,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cases import NONLINEARITIES
 from eigenrnn import GRU, RNN
-from eigenrnn.ops import compiled, explain
+from eigenrnn.ops import explain
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
-from eigenrnn.ops.gru.operands import form_features
 from kernel_testing import (
     assert_passes_with_isa,
     each_direction,
@@ -25,7 +24,7 @@ from kernel_testing import (
 from states import elman, gru
 from test_elman import assert_near, normal, operands, ragged_sizes, weights_like
 
-pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
+pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
 T, B, N = 7, 3, 4
 RATE = 0.3
@@ -174,40 +173,6 @@ each_pass = pytest.mark.parametrize(
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 
 
-@each_pass
-@each_form  # reset_after, update_keeps
-@each_dtype
-@each_option
-def test_every_gated_backend_agrees_with_the_reference(
-    kind, normed, dtype, form, mapped, reverse, ragged
-):
-    generator, N = torch.Generator().manual_seed(0), 21
-    make = lambda *s: (normal(generator, s, dtype) / N**0.5).requires_grad_()  # noqa: E731
-    leaves = make(T, B, 2 if mapped else 3 * N), make(3 * N, N), make(B, N), make(N)
-    maps = {"U": make(3 * N, 2), "c": make(3 * N)} if mapped else {}
-    maps |= {"recurrent_bias": make(N)} if form[0] else {}
-    norm = [v.requires_grad_() for v in norm_of(normed, 3 * N, dtype)]
-    options = options_of(kind, (T, B, N), reverse=reverse, ragged=ragged)
-    options |= dict(zip(("reset_after", "update_keeps"), form, strict=True))
-    options |= {"nonlinearity": "modrelu", "layer_norm": tuple(norm) or None}
-
-    def results(backend):
-        h = gru(*leaves, backend=backend, **maps, **options)
-        gradients = torch.autograd.grad(h, (*leaves, *maps.values(), *norm), weights_like(h))
-        return h.detach(), *gradients
-
-    expected = results("reference")
-    # a mask without LayerNorm can also be written as inputs, so it is not a feature
-    zones_out = kind == "rate" or (kind == "mask" and normed)
-    features = ["layer_norm"] * normed + ["zoneout"] * zones_out
-    reasons = explain(GRU_BACKENDS, called(dtype, *features, *form_features(*form)))
-    others = set(GRU_BACKENDS) - {"reference"}
-    able = {name for name in others if reasons[name].startswith(("chosen", "possible"))}
-    assert ("cpu" in able) == (compiled.kernels is not None)
-    for backend in able:
-        assert_near(results(backend), expected, dtype, T * 3 * N)
-
-
 def test_the_norm_is_that_of_torch():
     x, W, h0 = operands(1, B, N)
     norm = torch.nn.LayerNorm(N, dtype=torch.float64)
@@ -240,26 +205,6 @@ def test_a_unit_that_always_keeps_its_state_ignores_its_input(backend):
 
 
 # -------------------------------------------------------------- backends against the reference
-
-
-@each_raggedness
-@each_direction
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@each_option
-@each_nonlinearity
-@each_backend
-def test_each_backend_gives_the_values_and_gradients_of_the_reference(
-    backend, case, kind, normed, dtype, reverse, ragged
-):
-    shape = (9, 3, 17)
-    name, has_bias = NONLINEARITIES[case]
-    tensors = operands(*shape, dtype, bias=has_bias)
-    norm = norm_of(normed, 17, dtype)
-    options = options_of(kind, shape, reverse=reverse, ragged=ragged) | {"nonlinearity": name}
-    got = values_and_gradients(tensors, norm, backend=backend, **options)
-    exact = [[t.detach().double() for t in each] for each in (tensors, norm)]
-    expected = values_and_gradients(*exact, backend="reference", **options)
-    assert_near(got, expected, dtype, 9 * 17)
 
 
 @each_raggedness
@@ -315,7 +260,7 @@ def test_states_are_the_same_bits_for_any_number_of_threads(threads, B, training
 
 @each_isa
 def test_every_instruction_set_passes_the_tests(isa):
-    chosen = "(odd_sizes or every_gated or complex_states) and not loop"
+    chosen = "(odd_sizes or complex_states) and not loop"
     assert_passes_with_isa(isa, __file__, "-k", chosen)
 
 
@@ -394,7 +339,7 @@ def test_first_and_second_derivatives_equal_finite_differences(
 ):
     run, leaves = checked(kind, normed, reverse, ragged, backend)
     assert torch.autograd.gradcheck(run, leaves)
-    assert torch.autograd.gradgradcheck(run, leaves)
+    assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
 
 
 @each_option

@@ -6,6 +6,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pytest
+
 import eigenrnn
 from kernel_testing import python
 
@@ -39,6 +41,7 @@ def run(code):
     )
 
 
+@pytest.mark.long
 def test_importing_every_module_leaves_the_global_generators_unchanged():
     done = run(IMPORT_LEAVES_GENERATORS)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ import pytest
 from eigenrnn.experiments.cli.main import main
 from training_run import one_thread
 
-FEW, MANY = 12, 400
+FEW, MANY = 5, 400
 """The number of folders with planted links: in the suite, and by hand."""
 
 HANGS_AFTER_S = 120

@@ -96,6 +96,7 @@ def as_csv(file, *, channels=None, count=None):
 # series
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's exporter
 def test_an_exported_run_predicts_the_same_with_the_preprocessing_beside_it(
     vowels, test_file, predict, tmp_path, capsys

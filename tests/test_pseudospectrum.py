@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 import torch
 
+from crossing import some
 from eigenrnn.analysis import pseudospectrum
 from eigenrnn.constraints import ScaledCayley
 
@@ -50,6 +51,7 @@ def test_rows_are_rising_imaginary_parts():
     np.testing.assert_allclose(result.sigma_min[:, 2], [1, 0, 1, 0, 1], atol=1e-14)
 
 
+@pytest.mark.long
 def test_eigenvalues_of_perturbed_matrices_are_inside():
     generator = np.random.default_rng(1)
     W = np.diag(np.full(7, 1.0), -1)
@@ -75,6 +77,7 @@ def test_layer_is_analysed_by_its_matrix():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("W", [np.diag(np.ones(20), -1), np.eye(3), [[0.0]]])
 def test_figure_and_table_are_written(W, tmp_path):
     result = pseudospectrum(W, resolution=6)
@@ -123,6 +126,7 @@ def test_radius_does_not_depend_on_the_grid(W, radius, resolution):
     assert result.headline()["pseudospectral radius at 0.01"] == result.radius
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-2])
 @pytest.mark.parametrize("a", [0.1, 10, 100, 1e3, 1e4])
 @pytest.mark.parametrize("modulus", [0.0, 0.9])
@@ -184,7 +188,7 @@ def matrices():
     }
 
 
-@pytest.mark.parametrize("epsilon", [1e-1, 1e-2, 1e-4])
+@pytest.mark.parametrize("epsilon", some([1e-1, 1e-2, 1e-4], [1e-2]))
 @pytest.mark.parametrize("W", matrices().values(), ids=matrices())
 def test_radius_is_that_of_an_independent_search(W, epsilon):
     radius = pseudospectrum(W, epsilon=epsilon, resolution=2).radius

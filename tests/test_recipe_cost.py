@@ -116,6 +116,7 @@ def test_a_row_with_missing_data_has_no_estimate(tmp_path):
     assert estimated_seconds(row) is None
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("data_root")
 def test_the_recipe_list_has_estimates_for_every_trained_row(capsys):
     assert main(["list", "recipes", "--json"]) == 0

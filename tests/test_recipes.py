@@ -434,6 +434,7 @@ def test_an_interrupted_row_is_marked(recipe, tmp_path):
     assert [outcome.interrupted for outcome in outcomes] == [False, True, False]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("message", "seeds"),
     [
@@ -503,6 +504,7 @@ def test_a_resumed_recipe_gives_the_same_numbers(recipe, finished, tmp_path):
     ]
 
 
+@pytest.mark.long
 def test_after_the_time_limit_of_a_run_the_next_run_begins(recipe, tmp_path):
     short = run(recipe, tmp_path, max_minutes=1e-9)
     assert [(outcome.values, outcome.interrupted) for outcome in short] == [((), False)] * 3
@@ -571,6 +573,7 @@ def test_the_points_of_a_grid_are_all_combinations():
     assert points["lr=0.01 units=3"].hidden_size == 3
 
 
+@pytest.mark.long
 def test_every_point_is_run_with_every_seed(tmp_path):
     (outcome,) = run_row(tiny_row(grid=SEARCH), tmp_path)
     assert len(outcome.values) == 12

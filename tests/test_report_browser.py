@@ -198,6 +198,7 @@ def test_eigenvalues_on_the_disc_are_those_of_the_step(shared_page, page):
     assert traces(shared_page, "[data-part=disc]")[2]["x"] == pytest.approx(written, abs=1e-4)
 
 
+@pytest.mark.long
 def test_play_steps_through_training_and_stops_at_the_end(shared_page):
     Select(shared_page.find_element(By.ID, "spectrum-network")).select_by_visible_text(
         "scornn, seed 0"
@@ -218,6 +219,7 @@ def test_network_without_recorded_dynamics_has_no_slider(shared_page):
     assert len(traces(shared_page, "[data-part=disc]")[2]["x"]) == 8
 
 
+@pytest.mark.long
 def test_space_on_a_toggle_hides_and_shows_its_curve_with_its_band(fresh_page):
     button = focus(
         fresh_page, fresh_page.find_elements(By.CSS_SELECTOR, "#curves .toggles button")[0]
@@ -277,6 +279,7 @@ def test_button_switches_page_and_charts_to_dark(shared_page):
     assert (background(shared_page), shared_page.execute_script(ink)) == light
 
 
+@pytest.mark.long
 def test_page_follows_the_preferred_colour_scheme(fresh_page):
     light = background(fresh_page)
     prefer(fresh_page, "dark")
@@ -284,6 +287,7 @@ def test_page_follows_the_preferred_colour_scheme(fresh_page):
     assert fresh_page.find_element(By.ID, "theme").get_attribute("aria-pressed") == "true"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_page_fits_its_width_and_nothing_overlaps(shared_page, size):
     resize(shared_page, size)
@@ -296,6 +300,7 @@ def test_page_fits_its_width_and_nothing_overlaps(shared_page, size):
     assert shared_page.execute_script(TICKS) == []
 
 
+@pytest.mark.long
 def test_text_on_a_phone_is_readable(shared_page):
     resize(shared_page, PHONE)
     settled(shared_page, PHONE[0])
@@ -306,6 +311,7 @@ def test_text_on_a_phone_is_readable(shared_page):
     assert min(sizes) >= 12
 
 
+@pytest.mark.long
 def test_tab_key_reaches_every_control(shared_page):
     reached = set()
     controls = shared_page.execute_script(CONTROLS)
@@ -324,6 +330,7 @@ def test_every_control_has_a_name(shared_page):
     assert nameless == []
 
 
+@pytest.mark.long
 def test_tables_are_saved_in_every_format(fresh_page):
     fresh_page.execute_script(
         "window.saved = [];URL.createObjectURL = (blob) => { saved.push(blob.text()); return '#' }"
@@ -338,6 +345,7 @@ def test_tables_are_saved_in_every_format(fresh_page):
     assert r"\textless{}b\textgreater{}LSTM" in latex
 
 
+@pytest.mark.long
 def test_numbers_of_a_chart_are_also_a_table(fresh_page):
     fresh_page.find_element(By.CSS_SELECTOR, "#task-1 .numbers summary").click()
     place = (By.CSS_SELECTOR, "#task-1 .numbers tbody td")
@@ -352,6 +360,7 @@ def test_label_with_markup_is_shown_as_text(shared_page):
 LINK = '<a href="https://example.org">quantity</a>'
 
 
+@pytest.mark.long
 def test_names_in_run_files_do_not_become_links(browser, page, tmp_path):
     folder = shutil.copytree(page.parent / "runs" / WITH_DYNAMICS, tmp_path / "run")
     for name, old in (("metrics.csv", "train_loss,"), ("dynamics.jsonl", "l0")):
@@ -367,6 +376,7 @@ def test_names_in_run_files_do_not_become_links(browser, page, tmp_path):
     assert browser.find_elements(By.CSS_SELECTOR, ".plot a") == []
 
 
+@pytest.mark.long
 def test_quantities_named_like_object_properties_are_drawn(browser, page, tmp_path):
     for name, column in (("scornn-0", "train_loss,"), ("lstm-0", "constructor,")):
         folder = shutil.copytree(page.parent / "runs" / name, tmp_path / "runs" / name)
@@ -381,6 +391,7 @@ def test_quantities_named_like_object_properties_are_drawn(browser, page, tmp_pa
     assert browser.get_log("browser") == []
 
 
+@pytest.mark.long
 def test_page_prints(fresh_page):
     paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
     printed = base64.b64decode(fresh_page.execute_cdp_cmd("Page.printToPDF", paper)["data"])

@@ -113,6 +113,7 @@ def test_a_run_keeps_when_its_last_numbers_were_written(archive, reproduced):
     assert abs(datetime.fromisoformat(known.ended).timestamp() - written) <= 1
 
 
+@pytest.mark.long
 def test_no_two_runs_of_all_recipes_share_a_name():
     same = SharedRuns(RECIPES)
     rows = [(recipe, r) for recipe in RECIPES.values() for r in recipe.rows]
@@ -204,6 +205,7 @@ def test_a_run_does_not_count_for_a_row_with_a_callback():
     assert (same.runs_served_by(trained), same.runs_served_by(watched)) == ([], [trained])
 
 
+@pytest.mark.long
 def test_rows_of_different_recipes_that_share_a_run_are_found():
     same = SharedRuns(RECIPES)
     table = RECIPES["scornn/table1"]

@@ -79,6 +79,7 @@ def test_the_figures_hold_the_numbers_of_the_archive(rows):
     assert eigenvalues["network"].tolist() == [LABEL] * 2
 
 
+@pytest.mark.long
 def test_the_figures_of_the_archive_can_be_drawn():
     rows = tracked_rows(Archive(), RECIPES)
     for figure in (length_figure(rows), eigenvalue_figure(rows)):

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 from cases import LAYERS, NAMED
+from crossing import few
 from eigenrnn import ENRNN, LRU, LSTM, LanguageModel, ResidualStack, ScoRNN, SequenceModel
 from eigenrnn.analysis import state_maps
 from eigenrnn.linalg import tol
@@ -359,7 +360,7 @@ def test_states_of_an_lstm_must_be_a_pair(make, states, got):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("lengths", [LENGTHS, None])
+@few("lengths", {"lengths": LENGTHS, "none": None}, ["lengths"])
 def test_torch_compile_accepts_sequences_of_different_lengths(lengths):
     net, x = stack(MAKERS["LRU"]), sequences()
     if lengths is None:

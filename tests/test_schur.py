@@ -500,3 +500,8 @@ def test_invalid_options_are_rejected(size, options, message):
 @pytest.mark.parametrize("n", [1, 3, 7])
 def test_the_complex_form_allows_odd_sizes(n):
     assert complex_form(n)().shape == (n, n)
+
+
+def test_a_negative_penalty_of_gamma_is_refused():
+    with pytest.raises(ValueError, match=r"expected gamma_penalty .* not negative, got -0\.1"):
+        Schur(4, gamma_penalty=-0.1)

@@ -182,6 +182,7 @@ def trained_flip_flop():
     return gru, states.detach().flatten(0, 1).double()
 
 
+@pytest.mark.long
 def test_the_points_of_a_trained_gru_are_those_of_gradient_descent_on_the_speed():
     gru, states = trained_flip_flop()
     chosen = torch.randperm(len(states), generator=seeded(1))[:24]

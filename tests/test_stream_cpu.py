@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from crossing import few, some
 from eigenrnn import (
     GRU,
     LRU,
@@ -563,7 +564,7 @@ def test_a_step_that_fails_leaves_the_stream_as_it_was():
     assert torch.equal(stream(x[1]), other(x[1]))
 
 
-@pytest.mark.parametrize("make", [RNN, GRU, LSTM], ids=lambda make: make.__name__)
+@few("make", {"RNN": RNN, "GRU": GRU, "LSTM": LSTM}, ["LSTM"])
 def test_another_thread_may_freeze_and_thaw_the_layer(make):
     layer = frozen(make)
     x = inputs(layer, steps=200)
@@ -609,7 +610,7 @@ def test_a_layer_that_another_thread_thaws_while_its_weights_are_packed_steps_as
 
 
 @needs_kernels
-@pytest.mark.parametrize("part", ["ops", "layers", "constraints"])
+@pytest.mark.parametrize("part", some(["ops", "layers", "constraints"], ["layers"]))
 def test_freed_storage_is_an_error(part):
     # in a process of its own, which a wrong read ends
     done = python("-W", "ignore", str(Path(__file__).with_name("freed_storage.py")), part)

@@ -64,7 +64,7 @@ def own_temporary_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def machines():
-    """A simulated cluster of two machines: the head, and one that a test kills."""
+    """A simulated cluster of one machine, the head, to which a test adds another."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -72,7 +72,6 @@ def machines():
     small = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
     cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})
     cluster.small = small
-    cluster.mortal = cluster.add_node(**small)
     # once for all sweeps; a command below tests that `--address` joins the cluster
     ray.init(address=cluster.address, log_to_driver=False)
     yield cluster
@@ -101,6 +100,7 @@ def grid_sweep(tmp_path_factory, machines):
     return folder
 
 
+@pytest.mark.long
 def test_a_grid_has_the_numbers_of_single_runs(grid_sweep, tmp_path):
     ended = run(grid_sweep, GRID, resume=True)
     assert [(s.parameters["lr"], s.seed) for s in ended] == [
@@ -113,6 +113,7 @@ def test_a_grid_has_the_numbers_of_single_runs(grid_sweep, tmp_path):
         assert untimed_rows(grid_sweep / "out" / status.path) == untimed_rows(expected.directory)
 
 
+@pytest.mark.long
 def test_the_table_holds_the_results(grid_sweep):
     ended, rows = run(grid_sweep, GRID, resume=True), read_table(grid_sweep / "out")
     for status, row in zip(ended, rows, strict=True):
@@ -124,6 +125,7 @@ def test_the_table_holds_the_results(grid_sweep):
         assert float(row["last_validation_accuracy"]) == last
 
 
+@pytest.mark.long
 def test_a_finished_sweep_is_not_repeated(grid_sweep):
     files = {path: path.stat().st_mtime_ns for path in (grid_sweep / "out").glob("*/seed-*/*")}
     run(grid_sweep, GRID, resume=True)
@@ -131,6 +133,7 @@ def test_a_finished_sweep_is_not_repeated(grid_sweep):
     assert len(files) > 20
 
 
+@pytest.mark.long
 def test_the_page_shows_the_actual_output(grid_sweep):
     output = (grid_sweep / "output.txt").read_text()
     shown = re.search(r"```console\n\$ eigenrnn sweep first.*?```", PAGE, re.DOTALL)[0]
@@ -150,18 +153,20 @@ def test_the_page_shows_the_actual_output(grid_sweep):
             assert shown_row[name] == row[name]
 
 
+@pytest.mark.long
 def test_a_trial_resumes_after_its_machine_died(tmp_path, machines):
     content = TINY | {"steps": 1000, "eval_every": 50, "grid": {"lr": [0.01, 0.001]}}
+    mortal = machines.add_node(**machines.small)
     reference = run(tmp_path, content, machines, out="reference")
     out = tmp_path / "interrupted"
 
     def kill():
-        mortal, deadline = machines.mortal.node_id, time.monotonic() + 120
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             for file in out.glob("*/seed-*/status.json"):
-                on_it = mortal in json.loads(file.read_text())["node"]
+                on_it = mortal.node_id in json.loads(file.read_text())["node"]
                 if on_it and (file.parent / "last.pt").exists():
-                    machines.remove_node(machines.mortal, allow_graceful=False)
+                    machines.remove_node(mortal, allow_graceful=False)
                     return
             time.sleep(0.01)
 
@@ -169,7 +174,6 @@ def test_a_trial_resumes_after_its_machine_died(tmp_path, machines):
     killer.start()
     interrupted = run(tmp_path, content, machines, out="interrupted")
     killer.join()
-    machines.mortal = machines.add_node(**machines.small)
     assert sorted(status.attempts for status in reference) == [1, 1]
     assert sorted(status.attempts for status in interrupted) == [1, 2]
     for one, other in zip(reference, interrupted, strict=True):
@@ -227,6 +231,7 @@ def test_a_trial_whose_workers_die_too_often_is_lost_and_can_be_resumed(tmp_path
     assert [(s.state, s.attempts) for s in ended] == [("ended", 3), ("ended", 1)]
 
 
+@pytest.mark.long
 def test_a_sweep_of_a_recipe_has_the_results_of_reproduce(tmp_path, machines):
     content = {"rows": ["identity copying"], "seeds": [0, 1], "quick": True}
     with one_thread():  # the results contain the number of threads of the process
@@ -242,6 +247,7 @@ def test_a_sweep_of_a_recipe_has_the_results_of_reproduce(tmp_path, machines):
     assert len(swept["rows"][0]["values"]) == 2
 
 
+@pytest.mark.long
 def test_a_search_stays_in_its_space_and_can_be_resumed(tmp_path, machines):
     space = {
         "lr": {"low": 1e-3, "high": 1e-1, "log": True},
@@ -307,6 +313,7 @@ def stopped(tmp_path_factory, machines, own_temporary_folder):
     return StoppedSearch(folder, content, exposed, modes)
 
 
+@pytest.mark.long
 def test_a_stopped_search_can_be_resumed(stopped, machines, tmp_path, own_temporary_folder):
     out = stopped.folder / "out"
     (row,) = read_table(out)
@@ -318,10 +325,12 @@ def test_a_stopped_search_can_be_resumed(stopped, machines, tmp_path, own_tempor
     assert not list(own_temporary_folder.glob("eigenrnn-*")), "no folder is left"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc/net")
 def test_a_local_sweep_listens_on_loopback_only(stopped):
     assert stopped.exposed == [{}, {}]
 
 
+@pytest.mark.long
 def test_other_users_cannot_access_the_files_of_a_local_sweep(stopped):
     assert [stat.filemode(mode) for mode in stopped.modes] == ["drwx------"] * 2

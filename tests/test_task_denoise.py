@@ -135,6 +135,7 @@ def optimal_predictor(batch, task):
     return outputs
 
 
+@pytest.mark.long
 def test_with_collisions_the_optimal_loss_is_above_the_lower_bound():
     task = Denoise.nc_gru(200)
     batch = task.batch(2_000, generator_for(0))

@@ -144,6 +144,7 @@ def test_targets_are_the_next_frames_and_then_silence():
         assert (batch.inputs[length:, b] == -50).all()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("data_root")
 def test_the_official_test_split_is_the_first_five_recordings_of_each_digit():
     sizes = {}
@@ -343,6 +344,7 @@ def test_pesq_is_higher_for_the_better_sound():
     assert math.isnan(stoi(samples[:800], samples[:800]))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("data_root")
 def test_resyntheses_are_written_during_training(tmp_path):
     task = Speech("timit_sample")

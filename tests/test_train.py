@@ -274,6 +274,7 @@ def test_a_gradient_scaler_does_not_change_the_parameters():
     assert torch.equal(train(None), train(1024.0))
 
 
+@pytest.mark.long
 def test_two_processes_have_the_losses_of_one(tmp_path):
     # Fabric starts the second process by running the same command again.
     command = [sys.executable, training_run.__file__, str(tmp_path / "two")]

@@ -10,6 +10,7 @@ import torch
 from torch.func import functional_call
 
 from cases import CONSTRAINTS
+from crossing import few
 from eigenrnn.constraints import FourierProduct, Givens, MovingCayley, ScaledCayley
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
@@ -120,7 +121,7 @@ def test_gradient_descent_reduces_the_loss(make):
 
 # torch's own compiler still scripts some of its modules
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")
-@pytest.mark.parametrize("draw", [initialised, perturbed])
+@few("draw", {"initialised": initialised, "perturbed": perturbed}, ["perturbed"])
 @each_of_ours
 def test_a_compiled_set_agrees_without_a_break_in_its_graph(make, draw):
     torch.compiler.reset()

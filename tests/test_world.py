@@ -68,6 +68,7 @@ def test_frames_lack_the_instruments_and_are_scaled_and_inverted():
     assert (frame[33:] == [255, 165, 255]).all()
 
 
+@pytest.mark.long
 def test_a_drive_shows_a_moving_track(recorded):
     for number in range(3):
         frames = recorded.read(number)["frame"]
@@ -78,6 +79,7 @@ def test_a_drive_shows_a_moving_track(recorded):
     assert (one != other).any()
 
 
+@pytest.mark.long
 def test_drives_do_not_depend_on_the_number_of_processes_or_steps(recorded, tmp_path):
     shorter = Collection(tmp_path / "again", rollouts=3, steps=6, seed=4)
     assert shorter.record(processes=1, console=QUIET)
@@ -94,6 +96,7 @@ def test_recorded_drives_are_kept_and_missing_ones_recorded(copied):
     assert copied.path(0).stat().st_mtime_ns == kept
 
 
+@pytest.mark.long
 def test_ctrl_c_finishes_the_drives_in_progress(tmp_path, monkeypatch):
     collection = Collection(tmp_path / "drives", rollouts=4, steps=4)
     monkeypatch.setattr(ProgressCounter, "advance", lambda _: os.kill(os.getpid(), signal.SIGINT))

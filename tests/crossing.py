@@ -1,0 +1,106 @@
+"""Fewer cases of long products: a cover of all pairs of options, and a few of many."""
+
+import random
+from itertools import combinations, product
+
+import pytest
+
+__all__ = ["cover", "few", "pair_cover", "some"]
+
+# Rows that are drawn for a pair, of which the one with the most other pairs is kept.
+TRIALS = 40
+
+
+def pair_cover(rows):
+    """Choose rows that together have every pair of values that occurs in any row.
+
+    Args:
+        rows: The values of each row by the name of the option.
+
+    Returns:
+        The chosen places in `rows`, in order. Every value occurs, also that of a single option.
+    """
+    wanted = []
+    for row in rows:
+        options = sorted(row.items())
+        singles = {(option,) for option in options}
+        wanted.append(singles | set(combinations(options, 2)))
+    uncovered = set().union(*wanted)
+    chosen = []
+    while uncovered:
+        # the first of several equal ones, so that every process chooses the same
+        best = max(range(len(rows)), key=lambda place: len(wanted[place] & uncovered))
+        uncovered -= wanted[best]
+        chosen.append(best)
+    return sorted(chosen)
+
+
+def few(names, cases, kept):
+    """Parametrise a test by named cases; the tests of all but the kept ones are long.
+
+    Args:
+        names: The arguments of the test, as for `pytest.mark.parametrize`.
+        cases: The value of each case by its name.
+        kept: The names of the cases that the short tests run.
+
+    Raises:
+        ValueError: If a kept name is not among the cases.
+    """
+    unknown = set(kept) - set(cases)
+    if unknown:
+        raise ValueError(f"expected names among {list(cases)}, got {sorted(unknown)}")
+    parameters = []
+    for name, case in cases.items():
+        marks = () if name in kept else pytest.mark.long
+        values = case if isinstance(case, tuple) else (case,)
+        parameters.append(pytest.param(*values, id=name, marks=marks))
+    return pytest.mark.parametrize(names, parameters)
+
+
+def some(values, kept):
+    """The values of a parameter; the tests of all but the kept ones are long.
+
+    Raises:
+        ValueError: If a kept value is not among the values.
+    """
+    if any(value not in values for value in kept):
+        raise ValueError(f"expected values among {values}, got {kept}")
+    long = pytest.mark.long
+    return [value if value in kept else pytest.param(value, marks=long) for value in values]
+
+
+def cover(axes, possible, seed=0):
+    """Draw rows of a product that together have every possible pair of its values.
+
+    Args:
+        axes: The values of each option by its name.
+        possible: Whether a row can be tested.
+        seed: Another one gives other rows.
+
+    Returns:
+        The rows, each with the value of each option by its name.
+    """
+    generator = random.Random(seed)
+    uncovered = []
+    for one, other in combinations(axes, 2):
+        uncovered += [{one: a, other: b} for a, b in product(axes[one], axes[other])]
+    generator.shuffle(uncovered)
+    rows = []
+    while uncovered:
+        pair = uncovered.pop()
+        drawn = []
+        for _ in range(TRIALS):
+            row = {name: generator.choice(values) for name, values in axes.items()} | pair
+            if possible(**row):
+                drawn.append(row)
+        if drawn:  # else no row has this pair
+            best = max(drawn, key=lambda row: len(_pairs_within(row, uncovered)))
+            covered = _pairs_within(best, uncovered)
+            uncovered = [each for each in uncovered if each not in covered]
+            rows.append(best)
+    return rows
+
+
+def _pairs_within(row, pairs):
+    """The pairs whose values are all in a row. The values need not be hashable."""
+    return [pair for pair in pairs if all(row[name] == pair[name] for name in pair)]
