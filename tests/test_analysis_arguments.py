@@ -14,9 +14,9 @@ from eigenrnn.analysis import (
     jacobian_bound,
     lyapunov,
     plot,
-    recurrences,
     recurrent_layers,
     recurrent_matrices,
+    state_maps,
     transient_growth,
 )
 
@@ -30,7 +30,7 @@ MODEL_FUNCTIONS = {
     "hidden_chain": hidden_chain,
     "jacobian_bound": lambda model: jacobian_bound(model, X),
     "lyapunov": lambda model: lyapunov(model, X),
-    "recurrences": recurrences,
+    "state_maps": state_maps,
     "recurrent_layers": recurrent_layers,
     "recurrent_matrices": recurrent_matrices,
 }

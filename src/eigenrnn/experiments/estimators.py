@@ -1,0 +1,361 @@
+"""Recurrent networks as estimators of scikit-learn, for sequences of unequal lengths."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import nn
+
+from eigenrnn import GRU, LRU, ResidualStack, SequenceModel
+from eigenrnn.errors import check_installed
+from eigenrnn.experiments.data.memory import from_arrays, from_channels_first
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.prediction import SeriesPredictions, predict_series
+from eigenrnn.experiments.tasks import Series
+from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
+from eigenrnn.experiments.training import Result, RunFolder, Settings, fit
+from eigenrnn.experiments.training.progress import plain_console
+
+check_installed("estimators", "eigenrnn.experiments.estimators", "sklearn")
+
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402
+from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils.validation import check_is_fitted  # noqa: E402
+
+__all__ = ["Layout", "SequenceClassifier", "SequenceRegressor"]
+
+Layout = Literal["channels_first", "steps_first"]
+MakeLayer = Callable[[int, int], Any]
+Inputs = Sequences | Sequence[ArrayLike] | NDArray[Any]
+
+_LONG = 200  # steps, from which the page on choosing a layer says "long"
+_SEEDS = 2**31 - 1
+
+
+class _SequenceEstimator(BaseEstimator):
+    """What the classifier and the regressor share: everything but the answers."""
+
+    # scikit-learn reads the names and the defaults of the options here, and stores no others
+    def __init__(
+        self,
+        layer: Literal["auto"] | MakeLayer = "auto",
+        hidden_size: int = 64,
+        *,
+        epochs: int = 50,
+        batch_size: int = 16,
+        lr: float = 1e-3,
+        optimiser: str = "adam",
+        clip_norm: float | None = 1.0,
+        scaling: str = "z_score",
+        validation: float = 0.2,
+        patience: int | None = 10,
+        layout: Layout | None = None,
+        random_state: Any = None,
+        directory: str | Path | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.layer = layer
+        self.hidden_size = hidden_size
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.optimiser = optimiser
+        self.clip_norm = clip_norm
+        self.scaling = scaling
+        self.validation = validation
+        self.patience = patience
+        self.layout = layout
+        self.random_state = random_state
+        self.directory = directory
+        self.verbose = verbose
+
+    model_: SequenceModel
+    preprocessing_: SeriesPreprocessing
+    result_: Result
+    n_features_in_: int
+
+    def _fit(self, task_of: Callable[..., Series], sequences: Sequences) -> None:
+        """Train a network on sequences that have their answers."""
+        seed = int(check_random_state(self.random_state).randint(_SEEDS))
+        task = task_of(
+            train=sequences,
+            validation=self.validation,
+            scaling=self.scaling,
+            split_seed=seed,
+        )
+        settings = Settings(
+            epochs=self.epochs,
+            batch_size=min(self.batch_size, len(sequences)),
+            optimiser=self.optimiser,  # pyright: ignore[reportArgumentType], it is checked there
+            lr=self.lr,
+            clip_norm=self.clip_norm,
+            patience=self.patience,
+            seed=seed,
+        )
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            layer = self._make_layer(sequences)(task.input_size, self.hidden_size)
+            model = SequenceModel(layer, task.output_size, task.readout)
+        with tempfile.TemporaryDirectory() as temporary:
+            directory = Path(temporary) / "run" if self.directory is None else self.directory
+            console = plain_console(stderr=True, quiet=not self.verbose)
+            self.result_ = fit(model, task, settings, directory, overwrite=True, console=console)
+            weights, _ = RunFolder(directory).read_weights()
+        model.load_state_dict(weights)
+        self.model_ = model.eval()
+        self.preprocessing_ = task.preprocessing
+        self.n_features_in_ = task.input_size
+
+    def _make_layer(self, sequences: Sequences) -> MakeLayer:
+        """Return the function that makes the layer.
+
+        Raises:
+            TypeError: If `layer` is neither a function nor ``"auto"``.
+        """
+        if callable(self.layer) and not isinstance(self.layer, nn.Module):
+            return self.layer
+        if self.layer != "auto":
+            raise TypeError(
+                "expected layer to be 'auto' or a function of the numbers of inputs and units, "
+                f"such as the class eigenrnn.GRU, got {self.layer!r}"
+            )
+        if np.median(sequences.lengths) < _LONG:
+            return GRU
+        return _stack_of_lru
+
+    def _sequences(
+        self,
+        X: Inputs,
+        *,
+        labels: Sequence[Any] | None = None,
+        targets: Sequence[float] | None = None,
+    ) -> Sequences:
+        """Return inputs of any kind as sequences.
+
+        Raises:
+            ValueError: If an array of three dimensions comes without a layout.
+        """
+        if isinstance(X, Sequences):
+            if labels is not None or targets is not None:
+                raise ValueError(
+                    "expected the answers in the sequences themselves, got y too: pass labels or "
+                    "targets where you make them, and no y"
+                )
+            return X
+        if not isinstance(X, np.ndarray):
+            return from_arrays(list(X), labels=labels, targets=targets)
+        if X.ndim == 2 and self.layout is None:  # one channel
+            return from_arrays(list(X), labels=labels, targets=targets)
+        if X.ndim != 3 or self.layout not in ("channels_first", "steps_first"):
+            raise ValueError(
+                "expected a list of arrays of shape (steps, channels), or an array of shape "
+                "(count, channels, steps) with layout='channels_first' or of shape (count, steps, "
+                f"channels) with layout='steps_first', got one of shape {X.shape} with "
+                f"layout={self.layout!r}"
+            )
+        if self.layout == "channels_first":
+            return from_channels_first(X, labels=labels, targets=targets)
+        return from_arrays(list(X), labels=labels, targets=targets)
+
+    def _predictions(self, X: Inputs) -> SeriesPredictions:
+        check_is_fitted(self)
+        sequences = self._sequences(X)
+        found = len(sequences.channels)
+        if found != self.n_features_in_:
+            raise ValueError(
+                f"expected the {self.n_features_in_} channels of the training data, got {found}"
+            )
+        return predict_series(self.model_, self.preprocessing_, sequences)
+
+
+class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
+    r"""A recurrent network that tells the class of a sequence, as scikit-learn's estimators do.
+
+    .. math:: p = \operatorname{softmax}(V h_T + d)
+
+    with the state :math:`h_T` after the last step of a sequence. Training is that of
+    `eigenrnn.experiments.fit`: the best epoch on the validation part is kept.
+
+    Args:
+        layer: A function of the numbers of inputs and of units that makes a recurrent layer, such
+            as the class `eigenrnn.ScoRNN` or `torch.nn.LSTM`. ``"auto"`` takes a `GRU` if half of
+            the sequences have fewer than 200 steps, else a `ResidualStack` of two `LRU`.
+        hidden_size: The number N of units.
+        epochs: The largest number of passes over the training data.
+        batch_size: The number of sequences in a step.
+        lr: The learning rate; that of constrained matrices is a tenth of it.
+        optimiser: One of those of `Settings`.
+        clip_norm: The largest norm of a gradient; None for any.
+        class_weights: ``"balanced"`` gives each class the same weight, ``"none"`` each sequence.
+        scaling: ``"z_score"`` scales each channel to mean 0 and variance 1, ``"none"`` does not.
+        validation: The fraction of each class that is held out to choose the best epoch.
+        patience: Training ends after this number of epochs without improvement; None for never.
+        layout: What the axes of an array of three dimensions are: ``"channels_first"`` for (count,
+            channels, steps), as in aeon, or ``"steps_first"`` for (count, steps, channels).
+        random_state: The seed of weights, batches and the validation part.
+        directory: The folder of the run, which `eigenrnn report` reads and a second `fit`
+            replaces; by default a temporary one.
+        verbose: Whether to show the progress.
+    Attributes:
+        classes_: The classes, sorted.
+        model_: The trained network, a `SequenceModel`; `Stream(model_.layer)` processes one step
+            at a time.
+        preprocessing_: Its scaling and classes, see `predict_series`.
+        result_: The result of `fit`.
+        n_features_in_: The number M of channels.
+    Raises:
+        ValueError: If a shape, a number of labels or an option is wrong.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> y = np.array([0, 1] * 20)
+        >>> X = [rng.normal(size=(length, 2)) + 2 * y[k] for k, length in enumerate(range(10, 50))]
+        >>> classifier = SequenceClassifier(hidden_size=8, epochs=20, random_state=0).fit(X, y)
+        >>> classifier.predict(X[:4]).tolist()
+        [0, 1, 0, 1]
+    """
+
+    def __init__(
+        self,
+        layer: Literal["auto"] | MakeLayer = "auto",
+        hidden_size: int = 64,
+        *,
+        epochs: int = 50,
+        batch_size: int = 16,
+        lr: float = 1e-3,
+        optimiser: str = "adam",
+        clip_norm: float | None = 1.0,
+        class_weights: Literal["none", "balanced"] = "none",
+        scaling: str = "z_score",
+        validation: float = 0.2,
+        patience: int | None = 10,
+        layout: Layout | None = None,
+        random_state: Any = None,
+        directory: str | Path | None = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            layer,
+            hidden_size,
+            epochs=epochs,
+            batch_size=batch_size,
+            lr=lr,
+            optimiser=optimiser,
+            clip_norm=clip_norm,
+            scaling=scaling,
+            validation=validation,
+            patience=patience,
+            layout=layout,
+            random_state=random_state,
+            directory=directory,
+            verbose=verbose,
+        )
+        self.class_weights: Literal["none", "balanced"] = class_weights
+
+    classes_: NDArray[Any]
+
+    def fit(self, X: Inputs, y: ArrayLike | None = None) -> Self:
+        """Train a network.
+
+        Args:
+            X: A list of arrays, an array of three dimensions, or `Sequences`, for example those
+                that `from_table` makes of a table.
+            y: The class of each sequence; None if `Sequences` have labels.
+
+        Shape:
+            X: :math:`(T, M)` each.
+
+        Raises:
+            ValueError: If a shape, an option or the number of labels is wrong.
+        """
+        sequences = self._sequences(X, labels=None if y is None else list(np.asarray(y)))
+        given = sequences.labels if y is None else y
+        if given is None:
+            raise ValueError("expected a class of each sequence, got y=None and no labels")
+        self.classes_ = np.unique(np.asarray(given))
+        self._fit(partial(Series, class_weights=self.class_weights), sequences)
+        return self
+
+    def predict_proba(self, X: Inputs) -> NDArray[np.float64]:
+        """Return the probability of each class, in the order of `classes_`.
+
+        Shape:
+            returned: :math:`(count, K)`.
+        """
+        predictions = self._predictions(X)
+        columns = [predictions.columns.index(str(name)) for name in self.classes_.tolist()]
+        return predictions.values.double().numpy()[:, columns]
+
+    def predict(self, X: Inputs) -> NDArray[Any]:
+        """Return the most probable class of each sequence."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+
+class SequenceRegressor(RegressorMixin, _SequenceEstimator):
+    r"""A recurrent network that tells a number for a sequence, as scikit-learn's estimators do.
+
+    .. math:: \hat y = \sigma (v^T h_T + d) + \mu
+
+    with the state :math:`h_T` after the last step, and the mean and the deviation of the numbers
+    of the training part. The loss is the mean squared error.
+
+    Args:
+        layer: See `SequenceClassifier`, as for all other arguments and attributes.
+        hidden_size: The number N of units.
+        epochs: The largest number of passes over the training data.
+        batch_size: The number of sequences in a step.
+        lr: The learning rate.
+        optimiser: One of those of `Settings`.
+        clip_norm: The largest norm of a gradient; None for any.
+        scaling: ``"z_score"`` also scales the numbers, ``"none"`` does not.
+        validation: The fraction of the sequences that is held out to choose the best epoch.
+        patience: Training ends after this number of epochs without improvement; None for never.
+        layout: What the axes of an array of three dimensions are.
+        random_state: The seed of weights, batches and the validation part.
+        directory: The folder of the run; by default a temporary one.
+        verbose: Whether to show the progress.
+    Raises:
+        ValueError: If a shape, a number of targets or an option is wrong.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = [rng.normal(size=(length, 1)) for length in range(5, 45)]
+        >>> y = [float(x[-1, 0]) for x in X]
+        >>> regressor = SequenceRegressor(hidden_size=8, epochs=5, random_state=0).fit(X, y)
+        >>> regressor.predict(X[:3]).shape
+        (3,)
+    """
+
+    def fit(self, X: Inputs, y: ArrayLike | None = None) -> Self:
+        """Train a network.
+
+        Args:
+            X: A list of arrays, an array of three dimensions, or `Sequences`.
+            y: The number of each sequence; None if `Sequences` have targets.
+
+        Shape:
+            X: :math:`(T, M)` each.
+
+        Raises:
+            ValueError: If a shape, an option or the number of targets is wrong.
+        """
+        targets = None if y is None else [float(number) for number in np.asarray(y)]
+        sequences = self._sequences(X, targets=targets)
+        if sequences.targets is None:
+            raise ValueError("expected a number of each sequence, got y=None and no targets")
+        self._fit(partial(Series, answer="number"), sequences)
+        return self
+
+    def predict(self, X: Inputs) -> NDArray[np.float64]:
+        """Return the number of each sequence, in the units of y."""
+        return self._predictions(X).values.double().numpy()[:, 0]
+
+
+def _stack_of_lru(input_size: int, width: int) -> ResidualStack:
+    return ResidualStack(partial(LRU, hidden_size=width), width, 2, input_size=input_size)

@@ -1,0 +1,158 @@
+"""The estimators: scikit-learn's contract on sequences of unequal lengths."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from eigenrnn import LRU, MinGRU, ResidualStack, Stream
+from eigenrnn.experiments.data.memory import from_arrays
+from eigenrnn.experiments.estimators import SequenceClassifier, SequenceRegressor
+from eigenrnn.experiments.prediction import predict_series
+
+CLASSES = np.array(["left", "right"])
+
+
+def draw(count=40, seed=0):
+    """Sequences whose first channel has the mean 2 in one of the classes, and 0 in the other."""
+    generator = np.random.default_rng(seed)
+    y = np.arange(count) % 2
+    shift = np.array([2.0, 0.0])
+    X = [generator.normal(size=(8 + k % 5, 2)) + y[k] * shift for k in range(count)]
+    return X, CLASSES[y]
+
+
+def classifier(**options):
+    return SequenceClassifier(MinGRU, 8, epochs=6, lr=2e-2, random_state=0, **options)
+
+
+def test_a_classifier_learns_and_names_the_classes_as_given():
+    X, y = draw()
+    fitted = classifier().fit(X, y)
+    new, truth = draw(seed=1)
+    assert fitted.classes_.tolist() == ["left", "right"]
+    assert fitted.score(new, truth) > 0.9
+    p = fitted.predict_proba(new)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert (fitted.predict(new) == CLASSES[p.argmax(1)]).all()
+
+
+def test_the_order_of_numeric_classes_is_theirs_and_not_that_of_their_texts():
+    X, _ = draw(60)
+    y = np.array([10, 9, 2] * 20)
+    fitted = classifier().fit(X, y)
+    assert fitted.classes_.tolist() == [2, 9, 10]
+    predictions = predict_series(fitted.model_, fitted.preprocessing_, from_arrays(X))
+    of_ten = predictions.columns.index("10")
+    np.testing.assert_array_equal(fitted.predict_proba(X)[:, 2], predictions.values[:, of_ten])
+    assert set(fitted.predict(X).tolist()) <= {2, 9, 10}
+
+
+def test_a_regressor_predicts_in_the_units_of_its_targets():
+    generator = np.random.default_rng(0)
+    X = [generator.normal(size=(5 + k % 3, 1)) for k in range(60)]
+    y = [1000 + 50 * x[-1, 0] for x in X]
+    fitted = SequenceRegressor(MinGRU, 16, epochs=30, lr=2e-2, patience=None, random_state=0)
+    assert fitted.fit(X, y).score(X, y) > 0.8
+    assert fitted.predict(X).shape == (60,)
+
+
+def test_equal_seeds_give_equal_networks_and_the_global_generator_is_left_alone():
+    X, y = draw()
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first = classifier().fit(X, y).predict_proba(X)
+    assert torch.equal(before, torch.get_rng_state())
+    np.testing.assert_array_equal(first, classifier().fit(X, y).predict_proba(X))
+    other = classifier().set_params(random_state=1).fit(X, y)
+    assert (first != other.predict_proba(X)).any()
+
+
+def test_clones_copies_and_parameters():
+    X, y = draw()
+    fitted = classifier(class_weights="balanced").fit(X, y)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    cloned = clone(fitted)
+    assert cloned.get_params() == fitted.get_params()
+    with pytest.raises(NotFittedError):
+        cloned.predict(X)
+
+
+def test_pipelines_searches_and_folds():
+    X, y = draw()
+    first_channel = FunctionTransformer(lambda X: [x[:, :1] for x in X])
+    pipeline = make_pipeline(first_channel, classifier())
+    assert pipeline.fit(X, y).named_steps["sequenceclassifier"].n_features_in_ == 1
+    assert cross_val_score(classifier(), X, y, cv=2).mean() > 0.7
+    search = GridSearchCV(classifier(), {"hidden_size": [2, 8]}, cv=2).fit(X, y)
+    assert search.best_estimator_.model_.layer.hidden_size == search.best_params_["hidden_size"]
+
+
+@pytest.mark.parametrize("layout", ["channels_first", "steps_first"])
+def test_arrays_of_three_dimensions_need_a_layout(layout):
+    X, y = draw()
+    array = np.stack([x[:8] for x in X])  # (count, steps, channels)
+    expected = classifier().fit(list(array), y).predict_proba(list(array))
+    if layout == "channels_first":
+        array = array.transpose(0, 2, 1)
+    with pytest.raises(ValueError, match="layout='channels_first'"):
+        classifier().fit(array, y)
+    fitted = classifier(layout=layout).fit(array, y)
+    np.testing.assert_array_equal(fitted.predict_proba(array), expected)
+
+
+def test_sequences_bring_their_own_labels():
+    X, y = draw()
+    labelled = from_arrays(X, labels=y)
+    expected = classifier().fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(classifier().fit(labelled).predict_proba(labelled), expected)
+    with pytest.raises(ValueError, match="no y"):
+        classifier().fit(labelled, y)
+    with pytest.raises(ValueError, match="no labels"):
+        classifier().fit(from_arrays(X))
+    with pytest.raises(ValueError, match="no targets"):
+        SequenceRegressor().fit(X)
+
+
+def test_auto_takes_a_stack_for_long_sequences():
+    generator = np.random.default_rng(0)
+    long = [generator.normal(size=(250, 1)) for _ in range(10)]
+    options = {"epochs": 1, "hidden_size": 4, "random_state": 0}
+    fitted = SequenceClassifier(**options).fit(long, [0, 1] * 5)
+    assert isinstance(fitted.model_.layer, ResidualStack)
+    short = SequenceClassifier(**options).fit([x[:20] for x in long], [0, 1] * 5)
+    assert type(short.model_.layer).__name__ == "GRU"
+
+
+def test_the_run_stays_in_its_folder_and_the_model_streams(tmp_path):
+    X, y = draw()
+    fitted = classifier(directory=tmp_path / "run").fit(X, y)
+    assert (tmp_path / "run" / "result.json").is_file()
+    fitted.fit(X, y)  # replaces the run
+    model = fitted.model_
+    scaled, lengths = next(fitted.preprocessing_.batches(from_arrays(X[:1]), 1))
+    stream = Stream(model)
+    for x_t in scaled[:, 0]:
+        y_t = stream(x_t)
+    torch.testing.assert_close(y_t, model(scaled, lengths)[0])
+
+
+def test_channels_and_options_are_checked_early():
+    X, y = draw()
+    fitted = classifier().fit(X, y)
+    with pytest.raises(ValueError, match="expected the 2 channels"):
+        fitted.predict([x[:, :1] for x in X])
+    with pytest.raises(TypeError, match="such as the class"):
+        classifier().set_params(layer=LRU(2, 8)).fit(X, y)
+    with pytest.raises(ValueError, match="class_weights"):
+        classifier(class_weights="some").fit(X, y)
+    with pytest.raises(ValueError, match="one of labels for each of the 40"):
+        classifier().fit(X, y[:-1])
+    assert isinstance(classifier().set_params(layer=LRU).fit(X, y).model_.layer, LRU)
