@@ -36,10 +36,10 @@ demo: .venv/.installed  ## Train scoRNN, an LSTM and a tanh RNN side by side (un
 NEITHER := not slow and not gpu and not reproduce and not console and not tutorials and not wheel
 
 # Two workers of one thread each; both must collect the tests in the same order.
-test: .venv/.installed-dev  ## Run the short tests (MINUTES minutes on 2 cores)
+test: .venv/.installed-dev  ## Run the short tests (7 minutes of one core, less on two)
 	PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS)
 
-test-all: .venv/.installed-dev  ## Run the long products of options too (16 minutes on 2 cores)
+test-all: .venv/.installed-dev  ## Run the long tests too: whole products, and what takes seconds
 	PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 -m "$(NEITHER)" $(PYTEST_FLAGS)
 
 # pyproject.toml has no upper bound for the parser of the command line.
