@@ -35,6 +35,7 @@ LAYERS: list[tuple[str, dict[str, Any]]] = [
     ("LSTM", {"backend": "torch"}),
     ("LRU", {}),
     ("MinGRU", {}),
+    ("DeltaNet", {"gated": True, "convolution": 2, "output_gate": True}),
     ("ScuRNN", {}),
     ("EURNN", {}),
     ("NnRNN", {}),

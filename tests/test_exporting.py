@@ -20,6 +20,7 @@ from eigenrnn import (
     LSTM,
     RNN,
     URNN,
+    GatedDeltaNet,
     LanguageModel,
     MinGRU,
     NnRNN,
@@ -274,7 +275,9 @@ class RaggedModel(nn.Module):
 
 
 @pytest.mark.parametrize("readout", ["all", "last"])
-@pytest.mark.parametrize("layer", [ScoRNN, GRU, LRU, LSTM], ids=lambda layer: layer.__name__)
+@pytest.mark.parametrize(
+    "layer", [ScoRNN, GRU, LRU, LSTM, GatedDeltaNet], ids=lambda layer: layer.__name__
+)
 def test_a_stack_with_lengths_is_exported_with_any_number_of_steps(layer, readout):
     stack = ResidualStack(lambda width: layer(width, 4), N, 2, input_size=M)
     model = RaggedModel(SequenceModel(stack, 2, readout)).eval()
