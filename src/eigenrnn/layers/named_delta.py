@@ -39,8 +39,8 @@ class GatedDeltaNet(DeltaNet):
         root).
     Example:
         >>> layer = GatedDeltaNet(2, 8, heads=2)
-        >>> layer(torch.randn(5, 3, 2))[0].shape
-        torch.Size([5, 3, 8])
+        >>> layer.convolution, layer.eigenvalues
+        (4, (0.0, 1.0))
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class DeltaProduct(DeltaNet):
         are divided by their norm, with no epsilon under the root).
     Example:
         >>> layer = DeltaProduct(2, 8, heads=2, reflections=3)
-        >>> layer(torch.randn(5, 3, 2))[0].shape
-        torch.Size([5, 3, 8])
+        >>> layer.gated, layer.initial_state(5).shape  # two matrices, then inputs
+        (True, torch.Size([1, 5, 256]))
     """
 
     def __init__(
