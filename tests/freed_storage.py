@@ -11,19 +11,28 @@ from typing import Any
 import torch
 
 import eigenrnn
-from eigenrnn import GRU, LRU, LSTM, RNN, Stream
+from eigenrnn import GRU, LRU, LSTM, RNN, DeltaNet, Stream
 
 OPERANDS = {
     "elman": {"x": (4, 3, 2), "W": (5, 5), "h0": (3, 5), "bias": (5,), "U": (5, 2), "c": (5,)},
     "gru": {"x": (4, 3, 2), "W": (15, 5), "h0": (3, 5), "U": (15, 2), "c": (15,)},
     "lstm": {"x": (4, 3, 2), "W": (20, 5), "h0": (3, 5), "c0": (3, 5), "U": (20, 2), "c": (20,)},
     "linear": {"x": (4, 3, 5), "decay": (5,), "h0": (3, 5)},
+    "delta": {
+        "q": (4, 3, 2, 5),
+        "k": (4, 3, 2, 1, 5),
+        "v": (4, 3, 2, 1, 5),
+        "beta": (4, 3, 2, 1),
+        "log_decay": (4, 3, 2),
+        "S0": (3, 2, 5, 5),
+    },
 }
 BACKENDS = {
     "elman": RNN.backends,
     "gru": GRU.backends,
     "lstm": LSTM.backends,
     "linear": LRU.backends,
+    "delta": [name for name in DeltaNet.backends if name != "fla"],  # needs a GPU
 }
 LAYERS: list[tuple[str, dict[str, Any]]] = [
     ("RNN", {}),
@@ -35,6 +44,7 @@ LAYERS: list[tuple[str, dict[str, Any]]] = [
     ("LSTM", {"backend": "torch"}),
     ("LRU", {}),
     ("MinGRU", {}),
+    ("DeltaNet", {"gated": True, "convolution": 2, "output_gate": True}),
     ("ScuRNN", {}),
     ("EURNN", {}),
     ("NnRNN", {}),
@@ -84,6 +94,12 @@ def check_refused(case: str, call: Callable[[], Any]) -> None:
         raise AssertionError(f"{case}: no error")
 
 
+def values(name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return small values, which every op accepts."""
+    drawn = torch.rand(shape) / 4
+    return -drawn if name == "log_decay" else drawn
+
+
 def check_op(name: str, backend: str) -> None:
     """Free one operand after another."""
     op = getattr(eigenrnn.ops, name)
@@ -94,7 +110,7 @@ def check_op(name: str, backend: str) -> None:
     elif "bias" in shapes:
         options = {"nonlinearity": "modrelu"}
     for operand in shapes:
-        operands = {each: torch.randn(shape) for each, shape in shapes.items()}
+        operands = {each: values(each, shape) for each, shape in shapes.items()}
         op(**operands, backend=backend, **options)
         freed(operands[operand])
         check_refused(

@@ -21,6 +21,7 @@ from eigenrnn import (
     LSTM,
     RNN,
     URNN,
+    GatedDeltaNet,
     LanguageModel,
     MinGRU,
     NnRNN,
@@ -296,10 +297,10 @@ class RaggedModel(nn.Module):
     ("layer", "readout"),
     {
         f"{layer.__name__}-{readout}": (layer, readout)
-        for layer in (ScoRNN, GRU, LRU, LSTM)
+        for layer in (ScoRNN, GRU, LRU, LSTM, GatedDeltaNet)
         for readout in ("all", "last")
     },
-    ["GRU-all", "LRU-last"],
+    ["GRU-all", "LRU-last", "GatedDeltaNet-all"],
 )
 def test_a_stack_with_lengths_is_exported_with_any_number_of_steps(layer, readout):
     stack = ResidualStack(lambda width: layer(width, 4), N, 2, input_size=M)

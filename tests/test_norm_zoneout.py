@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from cases import NAMED, OURS
 from crossing import few
-from eigenrnn import GRU, NCGRU, RNN, AsRNN, ScoRNN, ScuRNN
+from eigenrnn import GRU, NCGRU, RNN, AsRNN, DeltaNet, ScoRNN, ScuRNN
 from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.layers import EURNN, LRU, LSTM, URNN, FullCapacityURNN, MinGRU
 from eigenrnn.linalg import tol
@@ -22,7 +22,7 @@ LENGTHS = [4, 6, 1]
 BOTH = {"layer_norm": True, "zoneout": 0.3}
 
 # these have neither option
-WITHOUT = LRU | LSTM | MinGRU
+WITHOUT = LRU | LSTM | MinGRU | DeltaNet
 ALL = {n: make for n, make in (OURS | NAMED).items() if not isinstance(make(2, 8), WITHOUT)}
 COMPLEX = {"EURNN": EURNN, "FullCapacityURNN": FullCapacityURNN, "ScuRNN": ScuRNN, "URNN": URNN}
 REAL = {name: make for name, make in ALL.items() if name not in COMPLEX}

@@ -16,6 +16,7 @@ from eigenrnn.constraints import BlockTriangular, Constraint
 from eigenrnn.constraints.constrain import ConstrainedRows
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.cells import AbstractCell
+from eigenrnn.layers.delta import DeltaNetDirection
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.gated import AbstractGatedDirection
 from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
@@ -684,7 +685,7 @@ def _direction_names(layer: Any) -> list[str]:
 
 def _gate_names(direction: AbstractDirection) -> tuple[str, ...]:
     """Name the recurrent matrices of a direction; matrices after them only mix units."""
-    if isinstance(direction, MinGRUDirection):
+    if isinstance(direction, MinGRUDirection | DeltaNetDirection):
         return ("decay",)  # that of the input zero
     return direction.gates if isinstance(direction, AbstractGatedDirection) else ("hh",)
 
@@ -716,6 +717,8 @@ def _state_blocks(direction: AbstractDirection) -> dict[str, slice]:
     N = direction.hidden_size
     if isinstance(direction, LSTMDirection):
         return {"hidden": slice(0, N), "cell": slice(N, 2 * N)}
+    if isinstance(direction, DeltaNetDirection):
+        return {}
     if direction.state_size == 2 * N:
         return {"real": slice(0, N), "imaginary": slice(N, 2 * N)}
     constraints = direction.constraints()
@@ -819,6 +822,8 @@ def _input_weights(direction: AbstractDirection, gates: int) -> list[Tensor]:
     """Return the input weights of each gate."""
     if isinstance(direction, LRUDirection):
         return [direction.scaled_input.detach().flatten(0, 1)]
+    if isinstance(direction, DeltaNetDirection):
+        return [direction.decay_weight().detach()]
     weights = direction.weight_ih.detach()
     if isinstance(direction, MinGRUDirection):
         return [weights[: direction.hidden_size]]

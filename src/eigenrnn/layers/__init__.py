@@ -3,6 +3,7 @@
 from eigenrnn.layers.as_rnn import AsRNN
 from eigenrnn.layers.baselines import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.layers.cells import GRUCell, LSTMCell, RNNCell
+from eigenrnn.layers.delta import DeltaNet
 from eigenrnn.layers.gru import GRU
 from eigenrnn.layers.linear import LRU, MinGRU
 from eigenrnn.layers.lstm import LSTM
@@ -22,6 +23,7 @@ from eigenrnn.layers.named import (
     ScuRNN,
     SpectralRNN,
 )
+from eigenrnn.layers.named_delta import DeltaProduct, GatedDeltaNet
 from eigenrnn.layers.named_gated import GORU, NCGRU
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.layers.weight_drop import weight_drop
@@ -32,6 +34,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "LSTM",
     "LRU",
     "MinGRU",
+    "DeltaNet",
     "ScoRNN",
     "ExpRNN",
     "DtrivRNN",
@@ -46,6 +49,8 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "EURNN",
     "NCGRU",
     "GORU",
+    "GatedDeltaNet",
+    "DeltaProduct",
     "IRNN",
     "RNNOrth",
     "RNNGlorot",

@@ -1,6 +1,7 @@
 """Layers with a linear recurrence: the LRU and the minimal gated recurrent unit."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
@@ -27,13 +28,20 @@ from eigenrnn.ops.time_steps import running, without_padding
 from eigenrnn.torch_internals import hooks_of_call
 from eigenrnn.tracing import autocasts, check_memory_of, is_eager
 
-_D = TypeVar("_D", bound="LRUDirection | MinGRUDirection")
+_D = TypeVar("_D", bound="AbstractDiagonalDirection")
 
-__all__ = ["LRU", "LRUDirection", "MinGRU", "MinGRUDirection"]
+__all__ = [
+    "LRU",
+    "AbstractDiagonalDirection",
+    "LRUDirection",
+    "LinearLayer",
+    "MinGRU",
+    "MinGRUDirection",
+]
 
 
-class _DiagonalDirection(AbstractDirection):
-    """The base class of the directions here: their recurrent matrices are diagonal."""
+class AbstractDiagonalDirection(AbstractDirection):
+    """The base class of directions with a linear recurrence: `matrices` gives diagonal ones."""
 
     has_matrix = False
 
@@ -42,8 +50,16 @@ class _DiagonalDirection(AbstractDirection):
         diagonal = self._concatenated() if frozen is None else frozen
         return [diagonal.diag()]
 
+    @abstractmethod
+    def step(
+        self,
+        x: Tensor,  # (B, M)
+        state: Tensor,  # (B, S)
+    ) -> tuple[Tensor, Tensor]:  # (B, N), (B, S)
+        """Compute the output and the new state of one time step."""
 
-class LRUDirection(_DiagonalDirection):
+
+class LRUDirection(AbstractDiagonalDirection):
     r"""One LRU layer in one direction.
 
     The formulas are those of `LRU`. Complex weights and states are stored as real numbers: the
@@ -173,11 +189,8 @@ class LRUDirection(_DiagonalDirection):
         return y if batch_sizes is None else torch.where(running(batch_sizes, y), y, 0.0)
 
 
-class _LinearLayer(Stacked[_D]):
-    """The base class of the layers here, which compute a single step without the recurrence.
-
-    Both directions have ``step(x, state)``: the output and the new state of one time step.
-    """
+class LinearLayer(Stacked[_D]):
+    """The base class of layers that compute a single step without the recurrence."""
 
     def _run_step(
         self,
@@ -201,7 +214,7 @@ class _LinearLayer(Stacked[_D]):
         return x, torch.stack(last)
 
 
-class LRU(_LinearLayer[LRUDirection]):
+class LRU(LinearLayer[LRUDirection]):
     r"""Linear recurrent unit: a linear recurrence of N independent complex units.
 
     .. math:: h_t = \lambda \odot h_{t-1} + \gamma \odot B x_t, \qquad
@@ -322,7 +335,7 @@ class LRU(_LinearLayer[LRUDirection]):
         )
 
 
-class MinGRUDirection(_DiagonalDirection):
+class MinGRUDirection(AbstractDiagonalDirection):
     r"""One minGRU layer in one direction: an update gate, a candidate and no recurrent matrix.
 
     The formulas are those of `MinGRU`.
@@ -384,7 +397,7 @@ class MinGRUDirection(_DiagonalDirection):
         return self._decay(self.input_bias[: self.hidden_size])
 
 
-class MinGRU(_LinearLayer[MinGRUDirection]):
+class MinGRU(LinearLayer[MinGRUDirection]):
     r"""Minimal GRU: a linear recurrence whose decay is a gate of the input alone.
 
     .. math::

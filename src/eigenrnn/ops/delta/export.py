@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from eigenrnn.ops.arguments import to_float32
+from eigenrnn.ops.arguments import map_tensors, to_float32
 from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions
 from eigenrnn.ops.delta.reference import output, reflect
 from eigenrnn.ops.exporting import scan_steps
+from eigenrnn.tracing import is_exporting_to_onnx
 
 __all__ = ["export_delta"]
 
@@ -23,6 +24,8 @@ def export_delta(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     wide = to_float32(operands)
+    if is_exporting_to_onnx():
+        wide = map_tensors(Tensor.detach, wide)  # torch cannot decompose the backward pass
     H, R, K = wide.k.shape[2:]
     V = wide.v.shape[4]
 

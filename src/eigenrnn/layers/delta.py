@@ -1,0 +1,564 @@
+"""Layers whose input chooses the spectrum of every step: the delta rule."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+from torch.nn import Parameter
+
+from eigenrnn.errors import check_flag, check_positive_integer
+from eigenrnn.init import Initializer, constant_, zeros_
+from eigenrnn.layers.direction import DirectionConfig, without_autocast
+from eigenrnn.layers.linear import AbstractDiagonalDirection, LinearLayer
+from eigenrnn.layers.validation import check_input
+from eigenrnn.ops.delta import BACKENDS, delta
+from eigenrnn.ops.delta.operands import state_dtype
+from eigenrnn.ops.delta.reference import output, reflect
+from eigenrnn.ops.time_steps import running, without_padding
+from eigenrnn.torch_internals import direct_parameters
+from eigenrnn.tracing import check_memory_of
+
+__all__ = ["DeltaNet", "DeltaNetDirection", "DeltaNetOptions"]
+
+_SHORTEST_NORM = 1e-6  # queries and keys below it are scaled by its inverse
+_RMS_EPSILON = 1e-5
+_RATES = (0.0, 16.0)  # exp(A_log) at first
+_TIME_STEPS = (0.001, 0.1)  # softplus(dt_bias) at first
+
+
+@dataclass(frozen=True)
+class DeltaNetOptions:
+    """The options of one layer in one direction, as `DeltaNet` describes them."""
+
+    heads: int
+    reflections: int
+    eigenvalues: tuple[float, float]
+    gated: bool
+    convolution: int
+    silu: bool
+    output_gate: bool
+
+
+class _Terms(NamedTuple):
+    """What the input chooses at each step."""
+
+    q: Tensor  # (T, B, H, K)
+    k: Tensor  # (T, B, H, R, K)
+    v: Tensor  # (T, B, H, R, K)
+    beta: Tensor  # (T, B, H, R)
+    log_decay: Tensor | None  # (T, B, H)
+    gate: Tensor | None  # (T, B, N)
+
+
+class DeltaNetDirection(AbstractDiagonalDirection):
+    r"""One `DeltaNet` layer in one direction.
+
+    A state holds the matrices of all heads, and with a convolution of width c also the projections
+    of the last c inputs. The next step needs only c - 1 of them. The oldest one makes the output a
+    function of the input and the state.
+
+    Args:
+        config: The sizes and the initialisers.
+        options: The options of the layer.
+    Shape:
+        weight_ih: :math:`(D, M)`: rows for the queries (N), the keys (R N), the values (R N), the
+        strengths (H R), the decays (H, if gated) and the output gate (N, if there is one).
+        convolution_weight: :math:`((1 + 2R) N, c)`, or None; the last column belongs to the
+        current input.
+        A_log, dt_bias: :math:`(H,)`, or None.
+        norm_weight: :math:`(N / H,)`, the gain of RMSNorm, or None.
+        weight_out: :math:`(N, N)`.
+        output_bias: :math:`(N,)`, or None.
+        h0: :math:`(S,)` with :math:`S = N^2 / H + c (1 + 2R) N`, or None.
+    """
+
+    input_bias = None
+    outputs_states = False
+
+    def __init__(self, config: DirectionConfig, options: DeltaNetOptions) -> None:
+        super().__init__(config)
+        N = self.hidden_size
+        H = options.heads
+        R = options.reflections
+        self.options = options
+        self.head_size = N // H
+        self.mixed_size = (1 + 2 * R) * N
+        self.matrix_size = N * self.head_size
+        self.state_size = self.matrix_size + options.convolution * self.mixed_size
+        self.widths = [
+            self.mixed_size,
+            H * R,
+            H if options.gated else 0,
+            N if options.output_gate else 0,
+        ]
+        self.weight_ih = Parameter(torch.empty(sum(self.widths), config.input_size))
+        self.convolution_weight: Parameter | None = None
+        if options.convolution:
+            filters = torch.empty(self.mixed_size, options.convolution)
+            self.convolution_weight = Parameter(filters)
+        self.A_log = self._parameter("A_log", H)
+        self.dt_bias = self._parameter("dt_bias", H)
+        self.norm_weight = self._parameter("norm_weight", self.head_size)
+        self.weight_out = Parameter(torch.empty(N, N))
+        self.output_bias = self._parameter("output_bias", N)
+        self.h0 = self._parameter("h0", self.state_size)
+
+    @without_autocast
+    def forward(
+        self,
+        x: Tensor,  # (T, B, M)
+        h0: Tensor,  # (B, S)
+        batch_sizes: Sequence[int] | None = None,
+        reverse: bool = False,
+        backend: str | None = None,
+        last_only: bool = False,
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, S)
+        x = without_padding(x, batch_sizes)
+        S0, past = self._parts(h0)
+        terms, past = self._terms(x, past, batch_sizes, reverse)
+        o, S = delta(
+            *terms[:4],
+            terms.log_decay,
+            S0.to(state_dtype(x)),
+            batch_sizes=batch_sizes,
+            reverse=reverse,
+            last_only=last_only,
+            backend=backend,
+        )
+        last = self._state(S, past)
+        if last_only:
+            return o, last
+        y = self._output(o, terms.gate)
+        return y if batch_sizes is None else torch.where(running(batch_sizes, y), y, 0.0), last
+
+    def step(
+        self,
+        x: Tensor,  # (B, M)
+        state: Tensor,  # (B, S)
+    ) -> tuple[Tensor, Tensor]:  # (B, N), (B, S)
+        matrices, past = self._parts(state)
+        terms, past = self._terms(x.unsqueeze(0), past)
+        matrices = matrices.to(state_dtype(x))
+        if terms.log_decay is not None:
+            matrices = terms.log_decay[0, ..., None, None].exp() * matrices
+        for j in range(self.options.reflections):
+            now = (each[0, :, :, j].to(matrices.dtype) for each in (terms.k, terms.v, terms.beta))
+            matrices = reflect(matrices, *now)
+        o = output(matrices, terms.q[0].to(matrices.dtype)).to(x.dtype)
+        y = self._output(o.unsqueeze(0), terms.gate).squeeze(0)
+        return y, self._state(matrices, past)
+
+    @without_autocast
+    def output_at(self, x: Tensor, state: Tensor) -> Tensor:
+        batch = x.shape[:-1]
+        S, past = self._parts(state.reshape(-1, self.state_size))
+        before = None if past is None else F.pad(past[:-1], (0, 0, 0, 0, 1, 0))
+        terms, _ = self._terms(x.reshape(1, -1, x.shape[-1]), before)
+        o = output(S.to(state_dtype(x)), terms.q[0].to(state_dtype(x))).to(x.dtype)
+        return self._output(o.unsqueeze(0), terms.gate).reshape(*batch, self.output_size)
+
+    def transition(
+        self,
+        x: Tensor,  # (T, B, M)
+        h0: Tensor,  # (B, S)
+    ) -> Tensor:  # (T, B, H, K, K)
+        r"""Return the matrix of each head and step, which multiplies the state from the left.
+
+        .. math:: a_t (I - \beta_{t,R} k_{t,R} k_{t,R}^\top) \cdots
+            (I - \beta_{t,1} k_{t,1} k_{t,1}^\top)
+        """
+        terms, _ = self._terms(x, self._parts(h0)[1])
+        product = torch.eye(self.head_size, dtype=x.dtype, device=x.device)
+        product = product.expand(*terms.q.shape, -1)
+        for j in range(self.options.reflections):
+            k = terms.k[:, :, :, j]
+            along = k.unsqueeze(-2) @ product
+            product = product - terms.beta[:, :, :, j, None, None] * k.unsqueeze(-1) * along
+        if terms.log_decay is None:
+            return product
+        return terms.log_decay.exp()[..., None, None].to(x.dtype) * product
+
+    def decay_weight(self) -> Tensor:  # (N, M)
+        """Return the input weights of the decay of each key's entry, zero without decays."""
+        rates = self.weight_ih.split(self.widths)[2]
+        if not self.options.gated:
+            return self.weight_ih.new_zeros(self.hidden_size, self.weight_ih.shape[1])
+        return rates.repeat_interleave(self.head_size, dim=0)
+
+    def _parts(
+        self,
+        state: Tensor,  # (B, S)
+    ) -> tuple[Tensor, Tensor | None]:  # (B, H, K, K), (c, B, (1 + 2R) N)
+        """Return the matrices of a state, and the inputs of the convolution."""
+        K = self.head_size
+        S, past = state.split([self.matrix_size, self.state_size - self.matrix_size], dim=1)
+        matrices = S.unflatten(1, (self.options.heads, K, K))
+        if not self.options.convolution:
+            return matrices, None
+        return matrices, past.unflatten(1, (-1, self.mixed_size)).transpose(0, 1)
+
+    def _state(
+        self,
+        S: Tensor,  # (B, H, K, K)
+        past: Tensor | None,  # (c, B, (1 + 2R) N)
+    ) -> Tensor:  # (B, S)
+        flat = S.flatten(1).to(self.weight_ih.dtype)
+        return flat if past is None else torch.cat([flat, past.transpose(0, 1).flatten(1)], dim=1)
+
+    def _terms(
+        self,
+        x: Tensor,  # (T, B, M)
+        past: Tensor | None,  # (c, B, (1 + 2R) N)
+        batch_sizes: Sequence[int] | None = None,
+        reverse: bool = False,
+    ) -> tuple[_Terms, Tensor | None]:
+        """Return what the input chooses, and the inputs that the next convolution needs."""
+        check_memory_of(direct_parameters(self).values())
+        options = self.options
+        heads = (options.heads, self.head_size)
+        projected = F.linear(x, self.weight_ih)
+        mixed, strength, rate, gate = projected.split(self.widths, dim=-1)
+        if past is not None:
+            mixed, past = self._convolved(mixed, past, batch_sizes, reverse)
+        if options.silu:
+            mixed = F.silu(mixed)
+        N = self.hidden_size
+        R = options.reflections
+        q, k, v = mixed.split([N, R * N, R * N], dim=-1)
+        low, high = options.eigenvalues
+        beta = (1 - high) + (high - low) * torch.sigmoid(strength)
+        terms = _Terms(
+            q=_unit(q.unflatten(-1, heads)) * self.head_size**-0.5,
+            k=_unit(k.unflatten(-1, (heads[0], R, heads[1]))),
+            v=v.unflatten(-1, (heads[0], R, heads[1])),
+            beta=beta.unflatten(-1, (heads[0], R)),
+            log_decay=self._log_decay(rate) if options.gated else None,
+            gate=gate if options.output_gate else None,
+        )
+        return terms, past
+
+    def _convolved(
+        self,
+        u: Tensor,  # (T, B, (1 + 2R) N)
+        past: Tensor,  # (c, B, (1 + 2R) N)
+        batch_sizes: Sequence[int] | None,
+        reverse: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the causal convolution of u after past inputs, and the last c inputs."""
+        T, B, width = u.shape
+        c = self.options.convolution
+        weight = cast("Tensor", self.convolution_weight)
+        lengths: Tensor | None = None
+        if batch_sizes is not None:
+            lengths = running(batch_sizes, u).squeeze(2).sum(0)  # (B,)
+        order: Tensor | None = None
+        if reverse:
+            steps = torch.arange(T, device=u.device).unsqueeze(1).expand(T, B)
+            ends = T if lengths is None else lengths
+            order = torch.where(steps < ends, ends - 1 - steps, steps)  # its own inverse
+            order = order.unsqueeze(2).expand(T, B, width)
+            u = u.gather(0, order)
+        inputs = torch.cat([past, u])
+        convolved = inputs.narrow(0, 1, T) * weight[:, 0]
+        for i in range(1, c):
+            convolved = torch.addcmul(convolved, inputs.narrow(0, 1 + i, T), weight[:, i])
+        if lengths is None:
+            last = inputs[-c:]
+        else:
+            rows = torch.arange(c, device=u.device).unsqueeze(1) + lengths  # (c, B)
+            last = inputs.gather(0, rows.unsqueeze(2).expand(c, B, width))
+        return convolved if order is None else convolved.gather(0, order), last
+
+    def _log_decay(
+        self,
+        rate: Tensor,  # (..., H)
+    ) -> Tensor:  # (..., H)
+        """Return the logarithms of the decays, of the dtype of the states."""
+        wide = state_dtype(rate)
+        A_log = cast("Tensor", self.A_log).to(wide)
+        dt_bias = cast("Tensor", self.dt_bias).to(wide)
+        return -A_log.exp() * F.softplus(rate.to(wide) + dt_bias)
+
+    def _output(
+        self,
+        o: Tensor,  # (T, B, H, K)
+        gate: Tensor | None,  # (T, B, N)
+    ) -> Tensor:  # (T, B, N)
+        if gate is None:
+            return F.linear(o.flatten(2), self.weight_out, self.output_bias)
+        scale = torch.rsqrt(o.square().mean(-1, keepdim=True) + _RMS_EPSILON)
+        normalised = (o * scale * cast("Tensor", self.norm_weight)).flatten(2)
+        return F.linear(normalised * F.silu(gate), self.weight_out, self.output_bias)
+
+    def _concatenated(self) -> Tensor:  # (N,)
+        """Return the diagonal of the transition of the input zero: it has no key, only decays."""
+        H = self.options.heads
+        weight = self.weight_ih
+        if not self.options.gated:
+            return weight.new_ones(self.hidden_size)
+        decays = self._log_decay(weight.new_zeros(H)).exp().to(weight.dtype)
+        return decays.repeat_interleave(self.head_size)
+
+
+class DeltaNet(LinearLayer[DeltaNetDirection]):
+    r"""DeltaNet: a linear recurrence whose input chooses the spectrum of every step.
+
+    .. math::
+        S_{t,0} = a_t S_{t-1}, \qquad
+        S_{t,j} = (I - \beta_{t,j} k_{t,j} k_{t,j}^\top) S_{t,j-1}
+        + \beta_{t,j} k_{t,j} v_{t,j}^\top, \quad j = 1, \dots, R, \qquad
+        S_t = S_{t,R}, \qquad y_t = W_o S_t^\top q_t + b
+
+    Each of H heads has a state S of K = N / H rows and columns. Queries q, keys k and values v
+    are linear maps of the input. Keys have length one, and queries :math:`K^{-1/2}`. A factor has
+    the eigenvalue :math:`1 - \beta` in the direction of its key and 1 in all others. The input
+    chooses it between the ends of `eigenvalues` (l, u):
+
+    .. math:: \beta = (1 - u) + (u - l)\, \sigma(W_b x)
+
+    With negative eigenvalues a factor comes close to a reflection, and a product of R = 2 of them
+    to any rotation in a plane. Several reflections a step track groups that diagonal recurrences
+    cannot. With `gated`, the input also chooses a decay for each head,
+    :math:`a = \exp(-e^A \operatorname{softplus}(W_a x + d))`; else a is one.
+
+    `recurrent_matrices` and `spectrum` return the transition of the input zero, which has no key:
+    the decays. `transitions` returns those of the steps of a sequence.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of outputs of each layer and direction; a multiple of `heads`.
+        num_layers: The number of stacked layers.
+        bias: Whether the outputs have a bias, initialised to zero. The projections have none.
+        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
+        dropout: The dropout probability between two layers while training.
+        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
+        device: The device of the weights.
+        dtype: The dtype of the weights.
+        heads: The number H of heads.
+        reflections: The number R of reflections in a step.
+        eigenvalues: The ends l < u of the segment of the free eigenvalues.
+        gated: Whether the state decays.
+        convolution: The width c of a causal convolution of each projection in q, k and v over
+            time, or 0 for none.
+        silu: Whether q, k and v pass SiLU before q and k are normalised.
+        output_gate: Whether the output of each head passes RMSNorm and is multiplied by
+            :math:`\operatorname{SiLU}(W_g x)` before the map :math:`W_o`.
+        trainable_h0: Whether the initial states are trained; initialised to zero.
+        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
+            a new mask at each.
+        backend: The name of the implementation of the recurrence; the fastest available by
+            default.
+        generator: The generator that draws the weights; torch's global one by default.
+    Shape:
+        input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
+        h0: :math:`(L D, B, S)` or :math:`(L D, S)` for L layers of D directions, with
+        :math:`S = N^2 / H + c (1 + 2R) N`: the matrices of all heads, flattened, then the last c
+        projections of a convolution, the oldest first.
+        output: :math:`(T, B, D N)`, in the layout of the input.
+        h_n: as h0.
+    Raises:
+        ValueError: If a size, a probability or a shape is invalid, `heads` does not divide
+            `hidden_size`, or `eigenvalues` are not two numbers with -1 <= l < u <= 1.
+        TypeError: If dtypes differ.
+    Source:
+        Yang et al., NeurIPS 2024, section 3. https://arxiv.org/abs/2406.06484 (departures: SiLU,
+        the convolution and RMSNorm are options that are off; keys are divided by their norm, with
+        no epsilon under the root; the outputs have a bias). Eigenvalues below zero: Grazzi et al.,
+        ICLR 2025. https://arxiv.org/abs/2411.12537. Decay and output gate: Yang et al., ICLR 2025,
+        https://arxiv.org/abs/2412.06464. R reflections: Siems et al., NeurIPS 2025,
+        https://arxiv.org/abs/2502.10297.
+    Example:
+        >>> layer = DeltaNet(2, 8, heads=2, reflections=2)
+        >>> output, h_n = layer(torch.randn(5, 3, 2))
+        >>> output.shape, h_n.shape
+        (torch.Size([5, 3, 8]), torch.Size([1, 3, 32]))
+    """
+
+    backends = BACKENDS
+    nonlinearity = "identity"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        heads: int = 1,
+        reflections: int = 1,
+        eigenvalues: tuple[float, float] = (-1.0, 1.0),
+        gated: bool = False,
+        convolution: int = 0,
+        silu: bool = False,
+        output_gate: bool = False,
+        trainable_h0: bool = False,
+        locked_dropout: bool = False,
+        backend: str | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        sizes = {"hidden_size": hidden_size, "heads": heads, "reflections": reflections}
+        for name, size in sizes.items():
+            check_positive_integer(name, size)
+        if hidden_size % heads:
+            raise ValueError(
+                "expected hidden_size to be a multiple of heads, "
+                f"got hidden_size={hidden_size} and heads={heads}"
+            )
+        if convolution != 0:
+            check_positive_integer(
+                "convolution, the width of a filter or 0 for none,", convolution
+            )
+        flags = {
+            "gated": gated,
+            "silu": silu,
+            "output_gate": output_gate,
+            "trainable_h0": trainable_h0,
+        }
+        for name, value in flags.items():
+            check_flag(name, value)
+        self.heads = int(heads)
+        self.reflections = int(reflections)
+        self.eigenvalues = _segment(eigenvalues)
+        self.gated = bool(gated)
+        self.convolution = int(convolution)
+        self.silu = bool(silu)
+        self.output_gate = bool(output_gate)
+        initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [_linear_uniform_]}
+        if convolution:
+            initializers["convolution_weight"] = [_linear_uniform_]
+        if gated:
+            initializers["A_log"] = [_log_rate_]
+            initializers["dt_bias"] = [_time_step_]
+        if output_gate:
+            initializers["norm_weight"] = [partial(constant_, value=1.0)]
+        initializers["weight_out"] = [_linear_uniform_]
+        if bias:
+            initializers["output_bias"] = [zeros_]
+        if trainable_h0:
+            initializers["h0"] = [zeros_]
+        options = DeltaNetOptions(
+            self.heads,
+            self.reflections,
+            self.eigenvalues,
+            self.gated,
+            self.convolution,
+            self.silu,
+            self.output_gate,
+        )
+        super().__init__(
+            partial(DeltaNetDirection, options=options),
+            DirectionConfig(input_size, hidden_size, {}, initializers, False, 0.0),
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+            locked_dropout=locked_dropout,
+            backend=backend,
+            generator=generator,
+        )
+
+    @torch.no_grad()
+    def transitions(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+    ) -> Tensor:  # (L, T, B, H, K, K)
+        r"""Return the matrix that multiplies the state of each head at each step, from the left.
+
+        .. math:: a_t (I - \beta_{t,R} k_{t,R} k_{t,R}^\top) \cdots
+            (I - \beta_{t,1} k_{t,1} k_{t,1}^\top)
+
+        Args:
+            input: The sequences, padded or unbatched; one unbatched sequence is a batch of one.
+            hx: The initial states; by default zero, or the trained ones.
+        Returns:
+            The transitions of every layer, without dropout between layers.
+        Raises:
+            ValueError: If the layer is bidirectional, or a shape is wrong.
+        Example:
+            >>> layer = DeltaNet(2, 8, heads=2)
+            >>> torch.linalg.eigvals(layer.transitions(torch.randn(5, 3, 2))).shape
+            torch.Size([1, 5, 3, 2, 4])
+        """
+        if self.bidirectional:
+            raise ValueError("expected a layer of one direction, got a bidirectional one")
+        check_input(input, self.input_size, self._weight)
+        unbatched = input.dim() == 2
+        x = input.unsqueeze(1) if unbatched else input
+        x = x.transpose(0, 1) if self.batch_first and not unbatched else x
+        states = self._initial_states(hx, x.shape[1], unbatched)
+        found: list[Tensor] = []
+        for direction, state in zip(self.all_directions(), states, strict=True):
+            found.append(direction.transition(x, state))
+            x, _ = direction(x, state, backend=self.backend)
+        return torch.stack(found)
+
+    def _recurrence_defaults(self) -> dict[str, Any]:
+        return {
+            "heads": 1,
+            "reflections": 1,
+            "eigenvalues": (-1.0, 1.0),
+            "gated": False,
+            "convolution": 0,
+            "silu": False,
+            "output_gate": False,
+        }
+
+
+def _segment(eigenvalues: object) -> tuple[float, float]:
+    """Return the ends of the segment of the free eigenvalues.
+
+    Raises:
+        ValueError: If they are not two numbers with -1 <= l < u <= 1.
+    """
+    try:
+        low, high = map(float, eigenvalues)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        low = math.nan
+        high = math.nan
+    if not -1 <= low < high <= 1:
+        raise ValueError(
+            f"expected eigenvalues (l, u) with -1 <= l < u <= 1, got {eigenvalues!r}: "
+            "one outside would expand the state"
+        )
+    return low, high
+
+
+def _unit(v: Tensor) -> Tensor:
+    """Return vectors of length one, without an epsilon that would shorten them."""
+    return F.normalize(v, dim=-1, eps=_SHORTEST_NORM)
+
+
+@torch.no_grad()
+def _linear_uniform_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Fill a map of n inputs as `torch.nn.Linear` does."""
+    bound = weight.shape[-1] ** -0.5
+    return weight.uniform_(-bound, bound, generator=generator)
+
+
+@torch.no_grad()
+def _log_rate_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Fill with logarithms of uniform rates."""
+    rates = weight.uniform_(*_RATES, generator=generator)
+    return rates.clamp_(min=torch.finfo(rates.dtype).tiny).log_()
+
+
+@torch.no_grad()
+def _time_step_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Fill such that softplus gives time steps whose logarithms are uniform."""
+    low, high = map(math.log, _TIME_STEPS)
+    steps = weight.uniform_(low, high, generator=generator).exp_()
+    return steps.add_(torch.log(-torch.expm1(-steps)))

@@ -1,0 +1,282 @@
+"""The layers on the delta rule equal loops over single numbers, written out in NumPy."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import eigenrnn
+from eigenrnn.analysis import lyapunov
+from eigenrnn.linalg import tol
+
+T, B, M, N = 9, 3, 2, 8
+FULL = {"gated": True, "convolution": 3, "silu": True, "output_gate": True}
+LAYERS = {
+    "plain": eigenrnn.DeltaNet,
+    "positive": partial(eigenrnn.DeltaNet, eigenvalues=(0.2, 0.9), silu=True),
+    "reflections": partial(eigenrnn.DeltaNet, heads=4, reflections=3),
+    "gated": partial(eigenrnn.DeltaNet, heads=2, gated=True),
+    "convolution": partial(eigenrnn.DeltaNet, heads=2, reflections=2, convolution=4),
+    "output gate": partial(eigenrnn.DeltaNet, heads=2, output_gate=True),
+    "all": partial(eigenrnn.DeltaNet, heads=2, reflections=2, **FULL),
+    "GatedDeltaNet": partial(eigenrnn.GatedDeltaNet, heads=2),
+    "DeltaProduct": partial(eigenrnn.DeltaProduct, heads=2, eigenvalues=(-0.7, 0.4)),
+}
+each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def inputs(*shape, seed=1, dtype=torch.float64):
+    return torch.randn(shape or (T, B, M), generator=generator(seed), dtype=dtype)
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def weights(layer):
+    (direction,) = layer.all_directions()
+    return {name: p.detach().numpy() for name, p in direction.named_parameters()}
+
+
+def one_sequence(layer, x):
+    """Evaluate the layer on a sequence of shape (T, M), number by number."""
+    w = weights(layer)
+    H, R = layer.heads, layer.reflections
+    K = N // H
+    low, high = layer.eigenvalues
+    rows = x @ w["weight_ih"].T
+    mixed, rest = rows[:, : (1 + 2 * R) * N], rows[:, (1 + 2 * R) * N :]
+    if layer.convolution:
+        kernel = w["convolution_weight"]
+        c = layer.convolution
+        filtered = np.zeros_like(mixed)
+        for t in range(len(x)):
+            for back in range(min(c, t + 1)):
+                filtered[t] += kernel[:, c - 1 - back] * mixed[t - back]
+        mixed = filtered
+    if layer.silu:
+        mixed = mixed * sigmoid(mixed)
+    q = mixed[:, :N].reshape(-1, H, K)
+    k = mixed[:, N : (1 + R) * N].reshape(-1, H, R, K)
+    v = mixed[:, (1 + R) * N :].reshape(-1, H, R, K)
+    strength = rest[:, : H * R].reshape(-1, H, R)
+    rest = rest[:, H * R :]
+    S = np.zeros((H, K, K))
+    ys = []
+    for t in range(len(x)):
+        o = np.zeros((H, K))
+        for h in range(H):
+            if layer.gated:
+                rate = np.log1p(np.exp(rest[t, h] + w["dt_bias"][h]))
+                S[h] *= np.exp(-np.exp(w["A_log"][h]) * rate)
+            for j in range(R):
+                key = k[t, h, j] / np.sqrt(np.sum(k[t, h, j] ** 2))
+                eigenvalue = high - (high - low) * sigmoid(strength[t, h, j])
+                beta = 1 - eigenvalue
+                factor = np.eye(K) - beta * np.outer(key, key)
+                S[h] = factor @ S[h] + beta * np.outer(key, v[t, h, j])
+            query = q[t, h] / np.sqrt(np.sum(q[t, h] ** 2)) / math.sqrt(K)
+            o[h] = query @ S[h]
+            if layer.output_gate:
+                gate = rest[t, (H if layer.gated else 0) + h * K :][:K]
+                o[h] /= np.sqrt(np.mean(o[h] ** 2) + 1e-5)
+                o[h] *= w["norm_weight"] * gate * sigmoid(gate)
+        ys.append(w["weight_out"] @ o.reshape(-1) + w.get("output_bias", 0.0))
+    return np.stack(ys), S
+
+
+@each_layer
+def test_outputs_equal_the_formula_in_numpy(make):
+    layer = make(M, N, generator=generator()).double()
+    x = inputs()
+    output, h_n = layer(x)
+    for b in range(B):
+        y, S = one_sequence(layer, x[:, b].numpy())
+        np.testing.assert_allclose(output[:, b].detach(), y, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(h_n[0, b, : S.size].detach(), S.ravel(), rtol=0, atol=1e-12)
+
+
+@each_layer
+@pytest.mark.parametrize("bidirectional", [False, True], ids=["forward", "both"])
+def test_lengths_equal_sequences_of_their_own(make, bidirectional):
+    layer = make(M, N, 2, bidirectional=bidirectional, generator=generator()).double()
+    x = inputs()
+    lengths = torch.tensor([2, 9, 5])
+    h0 = inputs(*layer.initial_state(B).shape, seed=2)
+    output, h_n = layer(x, h0, lengths=lengths)
+    packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+    packed_output, packed_h_n = layer(packed, h0)
+    expected_data = pack_padded_sequence(output, lengths, enforce_sorted=False).data
+    assert torch.equal(packed_output.data, expected_data)
+    assert torch.equal(packed_h_n, h_n)
+    for b, length in enumerate(lengths):
+        alone, h_alone = layer(x[:length, b], h0[:, b])
+        torch.testing.assert_close(output[:length, b], alone, rtol=0, atol=1e-12)
+        torch.testing.assert_close(h_n[:, b], h_alone, rtol=0, atol=1e-12)
+        assert not output[length:, b].any()
+
+
+@each_layer
+def test_the_reverse_direction_reads_the_sequence_backwards(make):
+    layer = make(M, N, bidirectional=True, generator=generator()).double()
+    forward, backward = layer.all_directions()
+    backward.load_state_dict(forward.state_dict())
+    x = inputs()
+    output = layer(x)[0][..., N:]
+    expected = layer(x.flip(0))[0][..., :N].flip(0)
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
+
+
+@each_layer
+def test_a_stream_equals_the_whole_sequence(make):
+    layer = make(M, N, 2, generator=generator()).freeze()
+    x = inputs(dtype=torch.float32)
+    stream = eigenrnn.Stream(layer, B)
+    with torch.no_grad():
+        expected, h_n = layer(x)
+    outputs = torch.stack([stream(x_t) for x_t in x])
+    torch.testing.assert_close(outputs, expected, rtol=0, atol=tol(torch.float32, T * N))
+    torch.testing.assert_close(stream.state, h_n, rtol=0, atol=tol(torch.float32, T * N))
+
+
+@each_layer
+def test_gradients_equal_finite_differences(make):
+    layer = make(M, 4, trainable_h0=True, generator=generator()).double()
+    named = dict(layer.named_parameters())
+
+    def outputs(x, *values):
+        replaced = dict(zip(named, values, strict=True))
+        return torch.func.functional_call(layer, replaced, (x,), {"lengths": [4, 2]})
+
+    x = inputs(4, 2, M).requires_grad_()
+    assert torch.autograd.gradcheck(outputs, (x, *named.values()), fast_mode=True)
+
+
+@each_layer
+def test_the_output_is_a_function_of_input_and_state(make):
+    layer = make(M, N, generator=generator()).double()
+    (direction,) = layer.all_directions()
+    x = inputs()
+    state = None
+    for x_t in x:
+        y, state = layer.step(x_t, state)
+        torch.testing.assert_close(direction.output_at(x_t, state[0]), y, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["reflections", "all"])
+def test_transitions_map_a_change_of_the_state_to_the_next(name):
+    layer = LAYERS[name](M, N, 2, generator=generator()).double()
+    x = inputs(T, M)
+    transitions = layer.transitions(x)
+    H = layer.heads
+    K = N // H
+    assert transitions.shape == (2, T, 1, H, K, K)
+    (first, _) = layer.all_directions()
+    _, before = layer(x[:4])
+    changed = before.clone()
+    change = inputs(H, K, K, seed=3)
+    changed[0, : H * K * K] += change.flatten()
+    after = [first(x[4:5, None], state[0:1])[1] for state in (before, changed)]
+    expected = transitions[0, 4, 0] @ change
+    got = (after[1] - after[0])[0, : H * K * K].view(H, K, K)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+def test_free_eigenvalues_lie_in_their_segment():
+    layer = eigenrnn.DeltaNet(M, N, heads=2, eigenvalues=(-0.6, 0.3), generator=generator())
+    eigenvalues = torch.linalg.eigvalsh(layer.double().transitions(100 * inputs()))
+    free, others = eigenvalues[..., 0], eigenvalues[..., 1:]
+    assert -0.6 - 1e-12 <= free.min() < -0.55
+    assert 0.25 < free.max() <= 0.3 + 1e-12
+    torch.testing.assert_close(others, torch.ones_like(others), rtol=0, atol=1e-12)
+
+
+def test_saturated_strengths_make_orthogonal_transitions():
+    layer = eigenrnn.DeltaNet(M, N, heads=2, reflections=2, generator=generator()).double()
+    (direction,) = layer.all_directions()
+    strengths = direction.weight_ih.detach()[5 * N :]
+    strengths[:, 0] = 100.0
+    strengths[:, 1] = 0.0
+    x = inputs().abs() + 1
+    W = layer.transitions(x)
+    error = W.mT @ W - torch.eye(N // 2, dtype=W.dtype)
+    assert error.abs().max() < 1e-14
+    # two reflections rotate one plane: two eigenvalues are free
+    angles = torch.linalg.eigvals(W).angle().abs()
+    assert ((angles > 1e-6).sum(-1) == 2).all()
+
+
+def test_exponents_sum_to_the_volumes_of_the_transitions():
+    layer = eigenrnn.DeltaNet(M, 4, heads=2, gated=True, generator=generator()).double()
+    x = inputs(40, 1, M)
+    result = lyapunov(layer, x, discard=10)
+    (volumes,) = torch.linalg.slogdet(layer.transitions(x)[:, 10:]).logabsdet
+    columns = 2  # each is multiplied by the same matrix
+    expected = columns * float(volumes.sum(-1).mean())
+    assert result.exponents.sum() == pytest.approx(expected, rel=1e-6)
+
+
+def test_gates_begin_where_the_paper_puts_them():
+    layer = eigenrnn.GatedDeltaNet(M, 1000, heads=500, generator=generator()).double()
+    w = weights(layer)
+    rates = np.exp(w["A_log"])
+    steps = np.log1p(np.exp(w["dt_bias"]))
+    assert rates.min() >= 0
+    assert 15 < rates.max() <= 16
+    assert abs(rates.mean() - 8) < 1
+    assert 0.001 <= steps.min() < 0.0011
+    assert 0.09 < steps.max() <= 0.1
+    assert abs(np.log(steps).mean() - math.log(0.01)) < 0.2
+
+
+@pytest.mark.parametrize("name", ["plain", "all"])
+def test_a_model_with_it_trains(name):
+    stack = eigenrnn.ResidualStack(
+        lambda width: LAYERS[name](width, N, generator=generator()), N, 2, input_size=M
+    )
+    model = eigenrnn.SequenceModel(stack, 1, "last")
+    x = inputs(20, 32, M, dtype=torch.float32)
+    target = x[0, :, :1]  # remembers the first input
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(60):
+        loss = (model(x) - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("name", ["reflections", "all"])
+def test_half_precision_keeps_the_states_apart(name):
+    layer = LAYERS[name](M, N, generator=generator())
+    x = inputs(dtype=torch.bfloat16)
+    expected, _ = layer(x.float())
+    output, h_n = layer.bfloat16()(x)
+    assert output.dtype == h_n.dtype == torch.bfloat16
+    torch.testing.assert_close(output.float(), expected, rtol=0, atol=0.1)
+
+
+REJECTED = {
+    "reflections": ({"reflections": 0}, "expected reflections to be a positive integer, got 0"),
+    "heads": ({"heads": 3}, "expected hidden_size to be a multiple of heads, got hidden_size=8"),
+    "no heads": ({"heads": 0}, "expected heads to be a positive integer, got 0"),
+    "outside": ({"eigenvalues": (-1.1, 1)}, "expected eigenvalues .* -1 <= l < u <= 1, got"),
+    "order": ({"eigenvalues": (1, -1)}, r"expected eigenvalues .*, got \(1, -1\)"),
+    "a number": ({"eigenvalues": 0.5}, "expected eigenvalues .*, got 0.5"),
+    "width": ({"convolution": -1}, "expected convolution, the width of a filter .*, got -1"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), REJECTED.values(), ids=REJECTED)
+def test_bad_options_are_rejected(options, message):
+    with pytest.raises(ValueError, match=message):
+        eigenrnn.DeltaNet(M, N, **options)
