@@ -68,6 +68,7 @@ PRELOADED = [
     "lightning",
 ]
 
+NOT_BUILT = "does not compile"
 TREE_HELP = "a checkout whose tests are judged, by default this one"
 SECONDS_HELP = "seconds of tests for one mutant at most"
 SURVIVORS_HELP = "run the mutants that survived in another result"
@@ -611,7 +612,7 @@ def _kernels(options: argparse.Namespace) -> None:
                 everything = _Everything()
                 outcome = _forked(options.tree, here, arguments, everything, options.seconds)
             else:
-                outcome = Outcome("broken", "does not compile", 0.0)
+                outcome = Outcome("broken", NOT_BUILT, 0.0)
             file.write_text(before, "utf-8")
             records.append(
                 {
@@ -641,8 +642,10 @@ class _Everything(_Chosen):
 
 def _summary(records: list[dict]) -> None:
     survivors = [record for record in records if record["result"] == "survived"]
-    noticed = len(records) - len(survivors)
-    print(f"{len(records)} mutants, {noticed} noticed, {len(survivors)} survived")
+    not_built = sum(record["by"] == NOT_BUILT for record in records)
+    noticed = len(records) - len(survivors) - not_built
+    print(f"{len(records)} mutants, {noticed} noticed, {len(survivors)} survived", end=", ")
+    print(f"{not_built} not compiled")
     for record in survivors:
         print(f"{record['file']}: {record['kind']}", *record["difference"], sep="\n    ")
 
