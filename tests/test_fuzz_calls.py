@@ -703,7 +703,7 @@ MATRIX_FUNCTIONS = {
     "participation_ratio": {},
     "recurrent_matrices": {},
     "recurrent_layers": {},
-    "recurrences": {},
+    "state_maps": {},
     "fixed_points": {"initial_states": 3, "steps": 5},
     "hidden_chain": {"steps": 4},
     "lyapunov": {"x": torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))},
