@@ -9,7 +9,7 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import eigenrnn
-from eigenrnn.analysis import lyapunov
+from eigenrnn.analysis import analyse, lyapunov
 from eigenrnn.linalg import tol
 
 T, B, M, N = 9, 3, 2, 8
@@ -221,6 +221,26 @@ def test_exponents_sum_to_the_volumes_of_the_transitions():
     columns = 2  # each is multiplied by the same matrix
     expected = columns * float(volumes.sum(-1).mean())
     assert result.exponents.sum() == pytest.approx(expected, rel=1e-6)
+
+
+def test_analyses_see_the_decays_of_the_input_zero():
+    layer = eigenrnn.GatedDeltaNet(M, N, heads=2, generator=generator()).double()
+    w = weights(layer)
+    decays = np.exp(-np.exp(w["A_log"]) * np.log1p(np.exp(w["dt_bias"])))
+    spectrum = np.sort(layer.spectrum()[0].real.numpy())
+    np.testing.assert_allclose(spectrum, np.sort(np.repeat(decays, N // 2)), rtol=1e-12)
+    analyse(layer, inputs())  # of the state, which convolution makes longer
+
+
+def test_a_language_model_with_it_is_causal():
+    layer = eigenrnn.DeltaProduct(N, N, heads=2, generator=generator())
+    model = eigenrnn.LanguageModel(5, N, [layer]).eval()
+    symbols = torch.randint(5, (T, B), generator=generator(4))
+    whole = model(symbols)
+    assert whole.shape == (T, B, 5)
+    cut = symbols.clone()
+    cut[6:] = 0
+    assert torch.equal(model(cut)[:6], whole[:6])  # no symbol acts on earlier ones
 
 
 def test_gates_begin_where_the_paper_puts_them():
