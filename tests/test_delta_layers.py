@@ -9,7 +9,7 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import eigenrnn
-from eigenrnn.analysis import lyapunov
+from eigenrnn.analysis import analyse, lyapunov
 from eigenrnn.linalg import tol
 
 T, B, M, N = 9, 3, 2, 8
@@ -34,6 +34,15 @@ def generator(seed=0):
 
 def inputs(*shape, seed=1, dtype=torch.float64):
     return torch.randn(shape or (T, B, M), generator=generator(seed), dtype=dtype)
+
+
+def with_biases(layer):
+    """Return the layer with biases other than the zeros of its initialisation."""
+    with torch.no_grad():
+        for direction in layer.all_directions():
+            if direction.output_bias is not None:
+                direction.output_bias.copy_(inputs(N, seed=5))
+    return layer
 
 
 def sigmoid(z):
@@ -94,7 +103,7 @@ def one_sequence(layer, x):
 
 @each_layer
 def test_outputs_equal_the_formula_in_numpy(make):
-    layer = make(M, N, generator=generator()).double()
+    layer = with_biases(make(M, N, generator=generator()).double())
     x = inputs()
     output, h_n = layer(x)
     for b in range(B):
@@ -106,7 +115,7 @@ def test_outputs_equal_the_formula_in_numpy(make):
 @each_layer
 @pytest.mark.parametrize("bidirectional", [False, True], ids=["forward", "both"])
 def test_lengths_equal_sequences_of_their_own(make, bidirectional):
-    layer = make(M, N, 2, bidirectional=bidirectional, generator=generator()).double()
+    layer = with_biases(make(M, N, 2, bidirectional=bidirectional).double())
     x = inputs()
     lengths = torch.tensor([2, 9, 5])
     h0 = inputs(*layer.initial_state(B).shape, seed=2)
@@ -221,6 +230,26 @@ def test_exponents_sum_to_the_volumes_of_the_transitions():
     columns = 2  # each is multiplied by the same matrix
     expected = columns * float(volumes.sum(-1).mean())
     assert result.exponents.sum() == pytest.approx(expected, rel=1e-6)
+
+
+def test_analyses_see_the_decays_of_the_input_zero():
+    layer = eigenrnn.GatedDeltaNet(M, N, heads=2, generator=generator()).double()
+    w = weights(layer)
+    decays = np.exp(-np.exp(w["A_log"]) * np.log1p(np.exp(w["dt_bias"])))
+    spectrum = np.sort(layer.spectrum()[0].real.numpy())
+    np.testing.assert_allclose(spectrum, np.sort(np.repeat(decays, N // 2)), rtol=1e-12)
+    analyse(layer, inputs())  # of the state, which convolution makes longer
+
+
+def test_a_language_model_with_it_is_causal():
+    layer = eigenrnn.DeltaProduct(N, N, heads=2, generator=generator())
+    model = eigenrnn.LanguageModel(5, N, [layer]).eval()
+    symbols = torch.randint(5, (T, B), generator=generator(4))
+    whole = model(symbols)
+    assert whole.shape == (T, B, 5)
+    cut = symbols.clone()
+    cut[6:] = 0
+    assert torch.equal(model(cut)[:6], whole[:6])  # no symbol acts on earlier ones
 
 
 def test_gates_begin_where_the_paper_puts_them():
