@@ -327,7 +327,10 @@ def _all_edits(seed: int) -> list[Edit]:
     for same_kind in by_kind.values():
         generator.shuffle(same_kind)
     turns = zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
-    return [edit for turn in turns for edit in turn if edit is not None]
+    chosen: list[Edit] = []
+    for turn in turns:  # an edit of each kind, or None where a kind has no more
+        chosen += [edit for edit in turn if edit is not None]
+    return chosen
 
 
 def _difference(before: str, after: str) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 __all__ = ["cover", "few", "pair_cover", "some"]
 
-# Rows that are drawn for a pair, of which the one with the most other pairs is kept.
+# So many rows are drawn for a pair. The one that also covers the most other pairs is kept.
 TRIALS = 40
 
 

@@ -13,6 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from eigenrnn import LRU, MinGRU, ResidualStack, Stream
 from eigenrnn.experiments.data.memory import from_arrays
+from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.estimators import SequenceClassifier, SequenceRegressor
 from eigenrnn.experiments.prediction import predict_series
 
@@ -136,6 +137,8 @@ def test_the_run_stays_in_its_folder_and_the_model_streams(tmp_path):
     fitted = classifier(directory=tmp_path / "run").fit(X, y)
     assert (tmp_path / "run" / "result.json").is_file()
     fitted.fit(X, y)  # replaces the run
+    with pytest.raises(RunExistsError):
+        clone(fitted).fit(X, y)
     model = fitted.model_
     scaled, lengths = next(fitted.preprocessing_.batches(from_arrays(X[:1]), 1))
     stream = Stream(model)

@@ -33,7 +33,7 @@ Layout = Literal["channels_first", "steps_first"]
 MakeLayer = Callable[[int, int], Any]
 Inputs = Sequences | Sequence[ArrayLike] | NDArray[Any]
 
-_LONG = 200  # steps, from which the page on choosing a layer says "long"
+_LONG = 200  # steps; "hundreds" on the page about choosing a layer
 _SEEDS = 2**31 - 1
 
 
@@ -104,7 +104,8 @@ class _SequenceEstimator(BaseEstimator):
         with tempfile.TemporaryDirectory() as temporary:
             directory = Path(temporary) / "run" if self.directory is None else self.directory
             console = plain_console(stderr=True, quiet=not self.verbose)
-            self.result_ = fit(model, task, settings, directory, overwrite=True, console=console)
+            is_own = hasattr(self, "result_")  # the run of another estimator is not replaced
+            self.result_ = fit(model, task, settings, directory, overwrite=is_own, console=console)
             weights, _ = RunFolder(directory).read_weights()
         model.load_state_dict(weights)
         self.model_ = model.eval()
@@ -198,8 +199,9 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         layout: What the axes of an array of three dimensions are: ``"channels_first"`` for (count,
             channels, steps), as in aeon, or ``"steps_first"`` for (count, steps, channels).
         random_state: The seed of weights, batches and the validation part.
-        directory: The folder of the run, which `eigenrnn report` reads and a second `fit`
-            replaces; by default a temporary one.
+        directory: The folder of the run, which `eigenrnn report` reads; by default a temporary
+            one. A second `fit` of this estimator replaces the run. Clones need folders of their
+            own, so searches and folds do without.
         verbose: Whether to show the progress.
     Attributes:
         classes_: The classes, sorted.
@@ -210,6 +212,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         n_features_in_: The number M of channels.
     Raises:
         ValueError: If a shape, a number of labels or an option is wrong.
+        RunExistsError: If `directory` holds the run of something else.
 
     Example:
         >>> rng = np.random.default_rng(0)

@@ -291,8 +291,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
     ) -> Tensor:  # (T, B, N)
         if gate is None:
             return F.linear(o.flatten(2), self.weight_out, self.output_bias)
-        scale = torch.rsqrt(o.square().mean(-1, keepdim=True) + _RMS_EPSILON)
-        normalised = (o * scale * cast("Tensor", self.norm_weight)).flatten(2)
+        normalised = F.rms_norm(o, (self.head_size,), self.norm_weight, _RMS_EPSILON).flatten(2)
         return F.linear(normalised * F.silu(gate), self.weight_out, self.output_bias)
 
     def _concatenated(self) -> Tensor:  # (N,)
