@@ -19,6 +19,7 @@ from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
 from eigenrnn.ops.arguments import check_dense
+from eigenrnn.ops.time_steps import last_steps
 from eigenrnn.residual_stack import ResidualStack, last_output, new_linear, output_width
 from eigenrnn.tracing import is_traced
 
@@ -389,13 +390,11 @@ def _last_outputs(
     """Return the output of each direction after its last time step."""
     if outputs.dim() == 2:  # a single sequence, without a batch
         return _last_outputs(outputs.unsqueeze(1), lengths, bidirectional=bidirectional)[0]
-    T, B, width = outputs.shape
-    device = outputs.device
-    ends = torch.full((B,), T) if lengths is None else torch.as_tensor(lengths)
-    last = outputs[ends.to(device) - 1, torch.arange(B, device=device)]
+    last = last_steps(outputs, None if lengths is None else torch.as_tensor(lengths))
     if not bidirectional:
         return last
-    return torch.cat([last[:, : width // 2], outputs[0, :, width // 2 :]], dim=1)
+    N = outputs.shape[2] // 2
+    return torch.cat([last[:, :N], outputs[0, :, N:]], dim=1)
 
 
 def constrained_parameters(model: nn.Module) -> Iterator[Parameter]:

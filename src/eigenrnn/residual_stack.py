@@ -16,6 +16,7 @@ from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
 from eigenrnn.ops.dispatch import exports_scan
+from eigenrnn.ops.time_steps import last_steps, without_padding
 from eigenrnn.torch_internals import hooks_of_call
 
 __all__ = ["Mixer", "ResidualStack", "last_output", "new_linear", "output_width"]
@@ -341,10 +342,8 @@ class ResidualStack(nn.Module):
 
         output, h_n = self._run(x, hx, call)
         if last_only:
-            return output[lengths - 1, torch.arange(x.shape[1], device=x.device)], h_n
-        # not len(x), which would fix the number of steps of the exported program
-        steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
-        return torch.where((steps < lengths).unsqueeze(2), output, 0), h_n
+            return last_steps(output, lengths), h_n
+        return without_padding(output, lengths), h_n
 
     def _run_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         check_input(packed.data, self.input_size, self._weight)
@@ -434,8 +433,7 @@ def _step(layer: nn.Module, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
 
 
 def _last_of_packed(packed: PackedSequence) -> Tensor:  # (B, width)
-    output, lengths = pad_packed_sequence(packed)
-    return output[lengths.to(output.device) - 1, torch.arange(len(lengths), device=output.device)]
+    return last_steps(*pad_packed_sequence(packed))
 
 
 def _mapped(states: Any, function: Callable[[Tensor], Tensor]) -> Any:

@@ -23,6 +23,7 @@ from eigenrnn.analysis.trajectory import InitialState, initial_states, state_siz
 from eigenrnn.layers.cells import AbstractCell, LSTMCell
 from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.sequences import Lengths
+from eigenrnn.ops.time_steps import running
 
 __all__ = [
     "UnrolledModel",
@@ -265,28 +266,32 @@ class _StepLoop:
         first: list[Tensor],  # (B, S) each
         lengths: Lengths,
     ) -> tuple[Tensor, Tensor]:  # (T, B, D N), (L D, B, S)
-        steps = torch.arange(len(x))[:, None]
-        ends = torch.full(x.shape[1:2], len(x)) if lengths is None else torch.as_tensor(lengths)
-        running = (steps < ends.cpu()).unsqueeze(2)  # (T, B, 1)
+        T, B = x.shape[:2]
+        ends = torch.full((B,), T) if lengths is None else torch.as_tensor(lengths).cpu()
+        now = running(ends, x)  # (T, B, 1)
         last: list[Tensor] = []
         for depth in range(0, len(self.directions), self.num_directions):
             indices = range(depth, depth + self.num_directions)
-            runs = [self._run_direction(self.directions[i], x, first[i], running) for i in indices]
+            runs = [self._run_direction(self.directions[i], x, first[i], now) for i in indices]
             x = torch.cat([y for y, _ in runs], dim=2)
             last += [state for _, state in runs]
         return x, torch.stack(last)
 
     def _run_direction(
-        self, direction: StateMap, x: Tensor, state: Tensor, running: Tensor
+        self,
+        direction: StateMap,
+        x: Tensor,  # (T, B, M)
+        state: Tensor,  # (B, S)
+        now: Tensor,  # (T, B, 1), whether a sequence runs at a step
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, S)
         states = self.states[self.prefix + direction.name] = []
         outputs: list[Tensor] = []
         order = range(len(x))
         for t in reversed(order) if direction.reverse else order:
-            state = torch.where(running[t], direction.step(x[t], state), state)
+            state = torch.where(now[t], direction.step(x[t], state), state)
             state = _with_gradient(state)
             states.append(state)
-            outputs.append(torch.where(running[t], direction.output(x[t], state), 0))
+            outputs.append(torch.where(now[t], direction.output(x[t], state), 0))
         return torch.stack(outputs[::-1] if direction.reverse else outputs), state
 
     def _initial_states(self, hx: Any, batch: int) -> list[Tensor]:  # (B, S) each

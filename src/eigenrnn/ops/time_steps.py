@@ -212,14 +212,17 @@ def first_steps(
 
 def last_steps(
     h: Tensor,  # (T, B, N)
-    batch_sizes: Sequence[int] | None,
+    sizes: Sequence[int] | Tensor | None,
 ) -> Tensor:  # (B, N)
-    """Gather the last time step of each sequence."""
-    if batch_sizes is None:
+    """Gather the last time step of each sequence, from batch sizes or a tensor of lengths."""
+    if sizes is None:
         return h[-1]
     T, B = h.shape[:2]
-    last = _runs(batch_sizes, T, B, h.device).sum(0) - 1  # (B,)
-    return h[last, torch.arange(B, device=h.device)]
+    if isinstance(sizes, Tensor):
+        lengths = sizes.to(h.device)
+    else:
+        lengths = _runs(sizes, T, B, h.device).sum(0)  # (B,)
+    return h[lengths - 1, torch.arange(B, device=h.device)]
 
 
 def states_and_last(

@@ -3,7 +3,8 @@
 README.md in this folder has the derivation and the reasons for each choice.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -29,6 +30,39 @@ __all__ = ["GRULoop", "gru_loop"]
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
 
+class _GateSteps(NamedTuple):
+    """Views of the gates of each step, or of their gradients, for the running sequences.
+
+    Args:
+        r: The reset gate.
+        u: The update gate.
+        q: The product of the candidate's matrix, or r h with the reset before it.
+        c: The candidate.
+        ru: The reset gate and the update gate, side by side.
+    """
+
+    r: list[Tensor]
+    u: list[Tensor]
+    q: list[Tensor]
+    c: list[Tensor]
+    ru: list[Tensor]
+
+    @classmethod
+    def of(
+        cls,
+        gates: Tensor,  # (T, B, 4 N)
+        sizes: Sequence[int],
+    ) -> Self:
+        r, u, q, c = gates.chunk(4, dim=2)
+        return cls(
+            r=split_steps(r, sizes),
+            u=split_steps(u, sizes),
+            q=split_steps(q, sizes),
+            c=split_steps(c, sizes),
+            ru=split_steps(gates[..., : 2 * r.shape[2]], sizes),
+        )
+
+
 def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str, Tensor]:
     """Evaluate the states; with `save` also save the gates r, u, q and c for a backward pass."""
     W = operands.W
@@ -51,26 +85,27 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
         if sizes[-1] < B:
             zero_padding(gates, sizes)
     views = gates.expand(T, B, 4 * N)
-    sums, rus = (split_steps(views[..., :n], sizes) for n in (width, 2 * N))
-    rs, us, qs, cs = (split_steps(part, sizes) for part in views.unflatten(2, (4, N)).unbind(2))
+    steps = _GateSteps.of(views, sizes)
+    sums = split_steps(views[..., :width], sizes)
     x_cs = split_steps(x[..., 2 * N :], sizes)
     hs = split_steps(h, sizes)
     for t in reversed(range(T)) if options.reverse else range(T):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
-        q = qs[t]
-        c = cs[t]
+        r = steps.r[t]
+        q = steps.q[t]
+        c = steps.c[t]
         if not save:
             _write_sums(gates, x[t : t + 1], recurrent_bias, width)
         sums[t].addmm_(h_before, W_before)
-        rus[t].sigmoid_()
+        steps.ru[t].sigmoid_()
         if options.reset_after:
-            torch.addcmul(x_cs[t], rs[t], q, out=c)
+            torch.addcmul(x_cs[t], r, q, out=c)
         else:
-            torch.mul(rs[t], h_before, out=q)
+            torch.mul(r, h_before, out=q)
             c.addmm_(q, W_c)
         f_(c, None)
         start, end = (c, h_before) if options.update_keeps else (h_before, c)
-        torch.lerp(start, end, us[t], out=hs[t])
+        torch.lerp(start, end, steps.u[t], out=hs[t])
     return {"h": h, "gates": gates}
 
 
@@ -122,32 +157,33 @@ def _backward(
     width = (3 if options.reset_after else 2) * N
     W_before = W[:width].contiguous()
     W_c = W[2 * N :].contiguous()
-    rus, drus = (split_steps(v[..., : 2 * N], sizes) for v in (gates, deltas))
-    rs, us, qs, cs = (split_steps(part, sizes) for part in gates.unflatten(2, (4, N)).unbind(2))
-    drs, dus, dqs, dcs = (
-        split_steps(part, sizes) for part in deltas.unflatten(2, (4, N)).unbind(2)
-    )
-    hs, dhs, sums = (split_steps(v, sizes) for v in (h, g, deltas[..., :width]))
+    steps = _GateSteps.of(gates, sizes)
+    changes = _GateSteps.of(deltas, sizes)
+    sums = split_steps(deltas[..., :width], sizes)
+    hs = split_steps(h, sizes)
+    dhs = split_steps(g, sizes)
     earlier = previous_rows(dhs, dh0, sizes, options.reverse)
     for t in range(T) if options.reverse else reversed(range(T)):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
-        c = cs[t]
-        dr = drs[t]
-        dq = dqs[t]
-        dc = dcs[t]
-        mixed = h_before, us[t], c
-        _through_update(dhs[t], mixed, dus[t], dc, earlier[t], options.update_keeps)
+        r = steps.r[t]
+        c = steps.c[t]
+        dr = changes.r[t]
+        dq = changes.q[t]
+        dc = changes.c[t]
+        dru = changes.ru[t]
+        mixed = h_before, steps.u[t], c
+        _through_update(dhs[t], mixed, changes.u[t], dc, earlier[t], options.update_keeps)
         backward_(dc, c, None)
         if options.reset_after:
-            torch.mul(dc, qs[t], out=dr)
-            torch.mul(dc, rs[t], out=dq)
+            torch.mul(dc, steps.q[t], out=dr)
+            torch.mul(dc, r, out=dq)
         else:
             torch.mm(dc, W_c, out=dq)
             torch.mul(dq, h_before, out=dr)
-        _sigmoid_backward(drus[t], rus[t], grad_input=drus[t])
+        _sigmoid_backward(dru, steps.ru[t], grad_input=dru)
         for before, rows in earlier[t]:
             if not options.reset_after:
-                before.addcmul_(_rows(dq, rows), _rows(rs[t], rows))
+                before.addcmul_(_rows(dq, rows), _rows(r, rows))
             before.addmm_(_rows(sums[t], rows), W_before)
     dr_all, du_all, dq_all, dc_all = deltas.chunk(4, dim=2)
     _, _, q_all, c_all = gates.chunk(4, dim=2)
