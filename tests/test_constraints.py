@@ -790,6 +790,14 @@ def test_the_weights_of_another_number_of_signs_are_rejected():
         constraint.load_state_dict(ScaledCayley(5, negative=3).state_dict())
 
 
+def test_complex_weights_are_rejected_by_a_real_set():
+    constraint = ScaledCayley(5, negative=1)
+    with pytest.raises(ValueError, match="the weights of negative=1, got those of -1"):
+        constraint.load_state_dict(
+            ScaledCayley(5, dtype=torch.complex64).state_dict(), strict=False
+        )
+
+
 def test_the_number_of_signs_is_saved_and_the_signs_are_not():
     assert [*ScaledCayley(5, negative=2).state_dict()] == ["raw", "_extra_state"]
 

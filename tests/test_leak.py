@@ -297,6 +297,18 @@ def test_the_generator_alone_decides_the_noise():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_under_autocast_inputs_and_noise_keep_the_precision_of_the_weights():
+    x = inputs().bfloat16()
+
+    def outputs(x, autocast):
+        generator = torch.Generator().manual_seed(0)
+        layer = leaky(leak=0.2, noise=0.5, noise_generator=generator).float()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            return layer(x)[0]
+
+    assert torch.equal(outputs(x, autocast=True), outputs(x.float(), autocast=False))
+
+
 def test_a_copy_of_a_noisy_layer_continues_with_the_same_noise():
     x = inputs()
     generator = torch.Generator().manual_seed(0)

@@ -190,8 +190,10 @@ class Leak(nn.Module):
                 "expected no noise_generator while exporting, as a program cannot keep one; "
                 "export a layer in evaluation with noise_in_eval=False, or without a generator"
             )
+        if autocasts(x.device.type):  # the recurrence keeps the precision of its weights
+            x = x.to(U.dtype)
         with torch.autocast(x.device.type, enabled=False):
-            inputs = F.linear(x.to(U.dtype) if autocasts(x.device.type) else x, U, c)
+            inputs = F.linear(x, U, c)
         xi = torch.randn(
             inputs.shape,
             generator=self.options.generator,
