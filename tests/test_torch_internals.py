@@ -187,6 +187,15 @@ def test_the_direct_parts_of_a_module_are_its_own():
     assert children["0"] is other  # the dictionary itself, not a copy
 
 
+def test_the_first_parameter_is_that_of_the_iterator():
+    inner = nn.Linear(2, 3)
+    module = nn.Sequential(inner)
+    assert torch_internals.first_parameter(module) is inner.weight
+    module.register_parameter("absent", None)
+    module.register_parameter("scale", nn.Parameter(torch.ones(3)))
+    assert torch_internals.first_parameter(module) is next(module.parameters()) is module.scale
+
+
 def test_hooks_are_found_by_kind():
     module = nn.Linear(2, 3)
     assert not any(torch_internals.hooks_of_call(module))

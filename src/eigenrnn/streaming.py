@@ -107,11 +107,11 @@ class Stream:
             or in_forced_block()
         ):
             return self._ordinary_step(x_t)
-        y = x_t.new_empty(self._output_shape)
+        y = torch.empty_like(self._like_output)
         B, M, threads = self._sizes
         h, cell, next_h, next_cell = self._places  # `*self._places` in the call takes longer
-        step = snapshot.stack.step
-        if not step(B, address(x_t), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
+        stack = snapshot.stack
+        if not stack.step(B, address(x_t), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
             self._snapshot = None  # a weight has changed
             return self._ordinary_step(x_t)
         # the states before this step get those after the next one
@@ -183,7 +183,9 @@ class Stream:
         if snapshot is None:
             return False
         B = self.batch_size or 1
-        self._output_shape = (*self._input_shape[:-1], snapshot.output_size)
+        # `empty_like` takes 0.7 us less than `new_empty`, a sixth of a small step
+        shape = (*self._input_shape[:-1], snapshot.output_size)
+        self._like_output = torch.empty(shape, dtype=snapshot.dtype, device="cpu")
         self._sizes = B, snapshot.input_size, snapshot.threads(B)
         self._snapshot = snapshot
         return True

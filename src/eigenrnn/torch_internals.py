@@ -21,6 +21,7 @@ __all__ = [
     "direct_buffers",
     "direct_children",
     "direct_parameters",
+    "first_parameter",
     "forward_mode_is_active",
     "forward_pre_hooks",
     "graph_is_kept",
@@ -96,6 +97,18 @@ def direct_buffers(module: nn.Module) -> dict[str, Tensor | None]:
 def direct_children(module: nn.Module) -> dict[str, nn.Module | None]:
     """Return the dictionary of a module's parts, which changes when one is replaced."""
     return module._modules
+
+
+def first_parameter(module: nn.Module) -> nn.Parameter:
+    """Return the first of the parameters of a module and its parts, as its iterator does.
+
+    Raises:
+        StopIteration: If there is none.
+    """
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            return parameter
+    return next(module.parameters())
 
 
 def forward_pre_hooks(module: nn.Module) -> list[Callable[..., Any]]:

@@ -1,6 +1,6 @@
 """Queries whether torch is tracing, transforming or autocasting the current call."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -49,6 +49,10 @@ def is_dual(*tensors: Tensor | None) -> bool:
     return any(v is not None and forward_ad.unpack_dual(v).tangent is not None for v in tensors)
 
 
+# documented, but not exported in the sense of the type checker
+_jit_traces: Callable[[], bool] = torch.jit.is_tracing  # pyright: ignore[reportPrivateImportUsage]
+
+
 def autocasts(device_type: str) -> bool:
     """Whether autocast is enabled for a device type; meta tensors have no autocast."""
     return device_type != "meta" and torch.is_autocast_enabled(device_type)
@@ -70,16 +74,14 @@ def is_eager() -> bool:
         torch.compiler.is_compiling()
         or transform_is_active()
         or torch.is_autocast_enabled("cpu")
-        or is_jit_tracing()
+        or _jit_traces()
         or forward_mode_is_active()
     )
 
 
 def is_jit_tracing() -> bool:
     """Whether `torch.jit.trace` records the current call."""
-    if torch.compiler.is_compiling():
-        return False
-    return torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage], documented
+    return not torch.compiler.is_compiling() and _jit_traces()
 
 
 def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:

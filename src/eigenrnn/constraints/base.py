@@ -16,8 +16,19 @@ from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.free_memory import check_memory
 from eigenrnn.linalg import at_least_float32, tol
-from eigenrnn.torch_internals import direct_buffers, direct_parameters
-from eigenrnn.tracing import check_memory_of, is_exporting, is_exporting_to_onnx, real_tensors
+from eigenrnn.torch_internals import (
+    direct_buffers,
+    direct_children,
+    direct_parameters,
+    first_parameter,
+)
+from eigenrnn.tracing import (
+    autocasts,
+    check_memory_of,
+    is_exporting,
+    is_exporting_to_onnx,
+    real_tensors,
+)
 
 __all__ = ["Constraint", "make_constraint", "real_type"]
 
@@ -87,13 +98,13 @@ class Constraint(nn.Module, ABC):
     @property
     def dtype(self) -> torch.dtype:
         """The type of W; the raw parameters have the real type of the same precision."""
-        real = next(self.parameters()).dtype
+        real = first_parameter(self).dtype
         return real.to_complex() if self.is_complex else real
 
     @property
     def device(self) -> torch.device:
         """The device of the raw parameters and of W."""
-        return next(self.parameters()).device
+        return first_parameter(self).device
 
     @property
     def tolerance(self) -> float:
@@ -116,9 +127,10 @@ class Constraint(nn.Module, ABC):
                 return constant
         self.check_raw()
         self._check_memory()
-        if self.device.type == "meta":  # the meta device has no autocast
+        device = self.device.type
+        if not autocasts(device):  # entering a block would cost as much as a small product
             return self._matrix()
-        with torch.autocast(self.device.type, enabled=False):
+        with torch.autocast(device, enabled=False):
             return self._matrix()
 
     @torch.no_grad()
@@ -229,11 +241,15 @@ class Constraint(nn.Module, ABC):
         Raises:
             ValueError: If one was.
         """
-        for part in self.modules():
-            check_memory_of(direct_parameters(part).values())
-            check_memory_of(direct_buffers(part).values())
-            others = getattr(part, "tensor_attributes", ())
-            check_memory_of(getattr(part, name) for name in others)
+        # most sets have no parts, and torch's walk over all modules takes longer than the check
+        parts = self.modules() if direct_children(self) else (self,)
+        tensors: list[Tensor | None] = []
+        for part in parts:
+            tensors += direct_parameters(part).values()
+            tensors += direct_buffers(part).values()
+            for name in getattr(part, "tensor_attributes", ()):
+                tensors.append(getattr(part, name))
+        check_memory_of(tensors)
 
     @abstractmethod
     def reset(self, generator: Generator | None = None) -> None:

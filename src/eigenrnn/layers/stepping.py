@@ -187,7 +187,7 @@ class LatestSnapshot:
             return None
         B = batch[0] if batch else 1
         y = x_t.new_empty((*batch, snapshot.output_size))
-        new = [x_t.new_empty(shape) for _ in states]
+        new = [torch.empty_like(state) for state in states]
         if snapshot.stack.step(
             B,
             address(x_t),
