@@ -17,6 +17,7 @@ from eigenrnn.layers.direction import DirectionConfig, without_autocast
 from eigenrnn.layers.linear import AbstractDiagonalDirection, LinearLayer
 from eigenrnn.layers.validation import check_input
 from eigenrnn.ops.delta import BACKENDS, delta
+from eigenrnn.ops.delta.cpu import delta_stepper
 from eigenrnn.ops.delta.operands import state_dtype
 from eigenrnn.ops.delta.reference import output, reflect
 from eigenrnn.ops.time_steps import running, without_padding
@@ -161,6 +162,27 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         terms, _ = self._terms(x.reshape(1, -1, x.shape[-1]), before)
         o = output(S.to(state_dtype(x)), terms.q[0].to(state_dtype(x))).to(x.dtype)
         return self._output(o.unsqueeze(0), terms.gate).reshape(*batch, self.output_size)
+
+    def stepper(self) -> Any:
+        options = self.options
+        low, high = options.eigenvalues
+        names = ("weight_ih", "convolution_weight", "A_log", "dt_bias", "norm_weight")
+        weights = {name: getattr(self, name) for name in (*names, "weight_out", "output_bias")}
+        return delta_stepper(
+            weights,
+            {
+                "N": self.hidden_size,
+                "M": self.weight_ih.shape[1],
+                "H": options.heads,
+                "R": options.reflections,
+                "convolution": options.convolution,
+                "silu": options.silu,
+                "low": low,
+                "high": high,
+                "shortest": _SHORTEST_NORM,
+                "epsilon": _RMS_EPSILON,
+            },
+        )
 
     def transition(
         self,

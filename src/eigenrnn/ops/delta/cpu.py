@@ -22,7 +22,7 @@ from eigenrnn.ops.delta.reference import DELTA
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.operators import Named, Operator
 
-__all__ = ["DeltaCPU", "chunk_steps", "delta_cpu", "delta_step"]
+__all__ = ["DeltaCPU", "chunk_steps", "delta_cpu", "delta_step", "delta_stepper"]
 
 
 def chunk_steps(operands: DeltaOperands) -> int:
@@ -159,3 +159,17 @@ def delta_step(
         address(S),
         address(o),
     )
+
+
+def delta_stepper(weights: Mapping[str, Tensor | None], options: Mapping[str, Any]) -> Any:
+    """Return a `DeltaNet` layer in one direction with packed weights, for a `StepperStack`.
+
+    Args:
+        weights: The weights by the names of `DeltaNetDirection`, None where it has none.
+        options: The sizes N, M, H and R and the options of the layer, by the names of the kernels.
+    """
+    matrices = ("weight_ih", "weight_out", "convolution_weight")
+    flat = {
+        name: weight if name in matrices else rows(weight) for name, weight in weights.items()
+    }
+    return kernels.delta_stepper(number_type(*flat.values()), dict(options) | views(flat))
