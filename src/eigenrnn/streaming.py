@@ -31,9 +31,9 @@ class Stream:
 
     Call it with the inputs of one time step, and it returns the outputs. They equal those of the
     whole sequence: the outputs of an RNN, a GRU or an LSTM bit by bit if the compiled kernels
-    compute both, all others up to rounding. Freeze the layer first. The kernels then keep the weights packed, and
-    notice when one of them changes. A layer that is not frozen evaluates its constraints at every
-    step.
+    compute both, all others up to rounding. Freeze the layer first. The kernels then keep the
+    weights packed, and notice when one of them changes. A layer that is not frozen evaluates its
+    constraints at every step.
 
     Complex layers, stacks, LayerNorm, zoneout, 16-bit weights, other devices and other backends
     take the slower path of `step` in the layer. So does every step inside autocast or

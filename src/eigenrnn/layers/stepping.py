@@ -91,9 +91,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     if not stack.unchanged():
         return None
     output_size = layer.output_size if head is None else head.out_features
-    return Snapshot(
-        stack, weights, dtype, layer.input_size, steppers[0].state_size, output_size
-    )
+    return Snapshot(stack, weights, dtype, layer.input_size, steppers[0].state_size, output_size)
 
 
 def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:

@@ -169,7 +169,5 @@ def delta_stepper(weights: Mapping[str, Tensor | None], options: Mapping[str, An
         options: The sizes N, M, H and R and the options of the layer, by the names of the kernels.
     """
     matrices = ("weight_ih", "weight_out", "convolution_weight")
-    flat = {
-        name: weight if name in matrices else rows(weight) for name, weight in weights.items()
-    }
+    flat = {name: weight if name in matrices else rows(weight) for name, weight in weights.items()}
     return kernels.delta_stepper(number_type(*flat.values()), dict(options) | views(flat))
