@@ -148,7 +148,8 @@ def moved(layer):
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for weight in layer.parameters():
-            weight += 0.3 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+            noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+            weight.add_(noise, alpha=0.3)
     return layer.freeze()
 
 

@@ -257,10 +257,10 @@ def _trajectory_jobs(
     S = state_map.state_size
     name = f"{prefix}{which}"
     gated = "reset" in state_map.matrices and not isinstance(layer, StateMap)
-    chooses = isinstance(layer, DeltaNet) and not layer.bidirectional
+    of_delta = layer if isinstance(layer, DeltaNet) and not layer.bidirectional else None
     if isinstance(x, str):
         functions = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
-        functions += ["transition_spectra"] * chooses
+        functions += ["transition_spectra"] * (of_delta is not None)
         functions += ["jacobian_bound"] * gated
         yield from ((f"{function}_{name}", x) for function in functions)
         return
@@ -290,8 +290,8 @@ def _trajectory_jobs(
         ("participation_ratio", 2_000, lambda: participation_ratio(states())),
         ("effective_rank", 2_000, lambda: effective_rank(states())),
     ]
-    if chooses:
-        spectra = partial(transition_spectra, layer, first(_STEPS, 1), which=which)
+    if of_delta is not None:
+        spectra = partial(transition_spectra, of_delta, first(_STEPS, 1), which=which)
         jobs.append(("transition_spectra", 20_000, spectra))
     if gated:
         bound = partial(jacobian_bound, layer, first(_MAP_STEPS, 1), **options)
