@@ -65,6 +65,7 @@ from eigenrnn.analysis.state_map import (
     recurrent_matrices,
     state_maps,
 )
+from eigenrnn.analysis.transition_spectra import TransitionSpectra, transition_spectra
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "analyse",
@@ -101,6 +102,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "subspace_overlap",
     "targeted_projection",
     "transient_growth",
+    "transition_spectra",
     "AnalysisResults",
     "ConditionSpace",
     "Dimension",
@@ -131,5 +133,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "SubspaceOverlap",
     "TargetedProjection",
     "TransientGrowth",
+    "TransitionSpectra",
     "Analysis",
 ]

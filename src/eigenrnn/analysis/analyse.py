@@ -41,7 +41,9 @@ from eigenrnn.analysis.state_map import (
     state_maps,
 )
 from eigenrnn.analysis.trajectory import InitialState, state_size, trajectory
+from eigenrnn.analysis.transition_spectra import transition_spectra
 from eigenrnn.constraints import Schur
+from eigenrnn.layers import DeltaNet
 
 __all__ = ["AnalysisResults", "analyse"]
 
@@ -255,8 +257,10 @@ def _trajectory_jobs(
     S = state_map.state_size
     name = f"{prefix}{which}"
     gated = "reset" in state_map.matrices and not isinstance(layer, StateMap)
+    of_delta = layer if isinstance(layer, DeltaNet) and not layer.bidirectional else None
     if isinstance(x, str):
         functions = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
+        functions += ["transition_spectra"] * (of_delta is not None)
         functions += ["jacobian_bound"] * gated
         yield from ((f"{function}_{name}", x) for function in functions)
         return
@@ -286,6 +290,9 @@ def _trajectory_jobs(
         ("participation_ratio", 2_000, lambda: participation_ratio(states())),
         ("effective_rank", 2_000, lambda: effective_rank(states())),
     ]
+    if of_delta is not None:
+        spectra = partial(transition_spectra, of_delta, first(_STEPS, 1), which=which)
+        jobs.append(("transition_spectra", 20_000, spectra))
     if gated:
         bound = partial(jacobian_bound, layer, first(_MAP_STEPS, 1), **options)
         jobs.append(("jacobian_bound", 400, bound))
