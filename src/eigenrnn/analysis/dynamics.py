@@ -197,12 +197,11 @@ def fixed_points(
     kept = distinct_states(h, residual, tolerance**0.5)
     h = h[kept]
     residual = residual[kept]
-    if len(h):
-        J, _ = state_map.jacobians(x.expand(len(h), M), h)
-    else:  # a step of the user need not accept an empty batch
-        J = h.new_zeros(0, S, S)
-    check_finite(J, "the Jacobians of fixed points")
-    eigenvalues = torch.linalg.eigvals(J)
+    jacobians = h.new_zeros(0, S, S)
+    if len(h):  # a step of the user need not accept an empty batch
+        jacobians, _ = state_map.jacobians(x.expand(len(h), M), h)
+    check_finite(jacobians, "the Jacobians of fixed points")
+    eigenvalues = torch.linalg.eigvals(jacobians)
     order = eigenvalues.abs().argsort(dim=1, descending=True)
     eigenvalues = eigenvalues.gather(1, order)
     by_stability = eigenvalues.abs()[:, 0].argsort(stable=True)
