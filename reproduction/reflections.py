@@ -66,9 +66,10 @@ class Reflections(Analysis):
         clouds: dict[str, NDArray[np.complex128]] = {}
         triangles: dict[str, NDArray[np.complex128]] = {}
         for kind, names in (("rotations", EVEN), ("reflections", ODD)):
-            each = [self.points[name] @ np.array([1, 1j]) for name in names]
+            each = [np.asarray(self.points[name] @ [1, 1j], np.complex128) for name in names]
             clouds[kind] = np.concatenate(each)
-            triangles[", ".join(names)] = np.array([points.mean() for points in each])
+            corners = [points.mean() for points in each]
+            triangles[", ".join(names)] = np.array(corners, np.complex128)
         plot.plane(right, clouds, joined=triangles)
         plot.label(right, "first axis", "second axis", "states after words with each product")
         return figure
