@@ -151,7 +151,10 @@ class LRUDirection(AbstractDiagonalDirection):
         u = F.linear(x, self.weight_ih).to(wide)
         state = state.to(wide)
         if decay.is_complex():
-            u, state = (torch.complex(*parts.chunk(2, dim=1)) for parts in (u, state))
+            real, imaginary = u.chunk(2, dim=1)
+            u = torch.complex(real, imaginary)
+            real, imaginary = state.chunk(2, dim=1)
+            state = torch.complex(real, imaginary)
         h = torch.addcmul(u * self.gamma_log.exp(), decay.to(u.dtype), state)
         state = self.as_state(h)
         return self.output_at(x, state), state
@@ -164,8 +167,9 @@ class LRUDirection(AbstractDiagonalDirection):
         return F.linear(state, self.weight_out, self.output_bias) + F.linear(x, self.weight_skip)
 
     def as_state(self, h: Tensor) -> Tensor:
-        parts = torch.cat([h.real, h.imag], dim=-1) if h.is_complex() else h
-        return parts.to(self.weight_ih.dtype)
+        if h.is_complex():
+            h = torch.cat([h.real, h.imag], dim=-1)
+        return h.to(self.weight_ih.dtype)
 
     def _concatenated(self) -> Tensor:  # (N,)
         check_memory_of(self.eigenvalues.parameters())
@@ -186,7 +190,9 @@ class LRUDirection(AbstractDiagonalDirection):
             states = torch.view_as_real(h).flatten(2)
         y = F.linear(states.to(weight.dtype), weight, self.output_bias)
         y = y + F.linear(x, self.weight_skip)
-        return y if batch_sizes is None else torch.where(running(batch_sizes, y), y, 0.0)
+        if batch_sizes is None:
+            return y
+        return torch.where(running(batch_sizes, y), y, 0.0)  # without the bias in the padding
 
 
 class LinearLayer(Stacked[_D]):
@@ -198,6 +204,7 @@ class LinearLayer(Stacked[_D]):
         h0: Tensor,  # (L, B, S)
     ) -> tuple[Tensor, Tensor]:  # (B, N), (L, B, S)
         directions = self.all_directions()
+        # whatever watches or changes a call of the recurrence must see one
         if (
             not is_eager()
             or self.backend is not None
@@ -387,8 +394,10 @@ class MinGRUDirection(AbstractDiagonalDirection):
 
     def _decay(self, gate: Tensor) -> Tensor:
         low, high = self.decays
-        kept = torch.sigmoid(-gate)
-        return kept if self.decays == (0, 1) else low + (high - low) * kept
+        kept = torch.sigmoid(-gate)  # 1 - sigmoid(gate), without its cancellation
+        if self.decays == (0, 1):
+            return kept
+        return low + (high - low) * kept
 
     def _concatenated(self) -> Tensor:  # (N,)
         """Return the decays of the input zero."""
