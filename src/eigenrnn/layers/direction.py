@@ -88,6 +88,7 @@ class AbstractDirection(nn.Module, ABC):
             )
         self.weight_drop = 0.0
         self.frozen: Tensor | None
+        # a buffer, which moves with the layer; not saved, because the constraints are
         self.register_buffer("frozen", None, persistent=False)
         self.register_load_state_dict_post_hook(_unfreeze)
 

@@ -101,6 +101,7 @@ class LRUDirection(AbstractDiagonalDirection):
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
         super().reset(generator)
+        # gamma = sqrt(1 - |lambda|^2): under white noise the states have the variance of B x
         power = 1 - self.eigenvalues.diagonal().abs().square()
         # on the unit circle gamma would be zero
         self.gamma_log.copy_(power.clamp(min=torch.finfo(power.dtype).eps).log() / 2)
@@ -314,6 +315,7 @@ class LRU(LinearLayer[LRUDirection]):
         set_options = {name: value for name, value in options.items() if value is not None}
         if set_options and callable(constraint):
             constraint = partial(constraint, **set_options)
+        # B and C are complex: real and imaginary parts share the variance 1 / M of B, and 1 / N
         initializers: dict[str, Sequence[Initializer]] = {
             "weight_ih": [partial(_fan_normal_, factor=0.5)],
             "weight_out": [partial(_fan_normal_, factor=2.0)],  # over the 2N numbers of a state

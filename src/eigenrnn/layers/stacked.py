@@ -263,6 +263,7 @@ class Stacked(nn.Module, Generic[_D]):
             ValueError: If the layer is bidirectional, or a shape is wrong.
         """
         if isinstance(h, Tensor):
+            # the packed weights of a frozen layer, where they apply
             result = self._snapshot.step(self, x_t, (h,))
             if result is not None:
                 output, (h_n,) = result

@@ -88,6 +88,7 @@ class _Recorded(torch.autograd.Function):
             name for name, flag in zip(recurrence.operands._fields, flags, strict=True) if flag
         ]
         given = recurrence.operands(*operands)
+        # a graph of its own, from these leaves, which the backward pass below runs through
         leaves = map_tensors(torch.Tensor.detach, given)
         for name in ctx.needed:
             getattr(leaves, name).requires_grad_()
