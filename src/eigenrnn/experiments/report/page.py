@@ -170,7 +170,7 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         if chart is not None:
             curves[task["id"]] = chart
     recipes = [_recipe(recipe) for recipe in records.recipes]
-    # each table in every format, for the buttons that copy it
+    # each table in every format, for the buttons that save it
     table_texts: dict[str, dict[str, str]] = {}
     for number, recipe in enumerate(recipes, start=1):
         recipe["id"] = f"recipe-{number}"

@@ -192,7 +192,7 @@ def _backward(
     deltas = split_steps(delta, sizes)
     cs = split_steps(candidates, sizes)
     fs = split_steps(values, sizes)
-    # the states that mix, the currents or h, and their gradients
+    # what a leak mixes: the currents where they are the states, else h
     if v0 is None:
         mixed = split_steps(h, sizes)
         first = h0

@@ -178,7 +178,8 @@ def _backward(
         mixed = h_before, steps.u[t], c
         _through_update(dhs[t], mixed, changes.u[t], dc, earlier[t], options.update_keeps)
         backward_(dc, c, None)
-        # README.md has the equations of both forms
+        # After the matrix, r multiplies q, so dc gives the gradients of both. Before it, q = r h
+        # gets its gradient through the matrix first. README.md has the equations.
         if options.reset_after:
             torch.mul(dc, steps.q[t], out=dr)
             torch.mul(dc, r, out=dq)
