@@ -163,20 +163,23 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
     networks = analyse_networks(groups, rebuild)
     styles = Styles(groups)
     tasks = _tasks(groups)
-    curves = {task["id"]: learning_curve_chart(task.pop("groups"), styles) for task in tasks}
+    curves: dict[str, dict[str, Any]] = {}
     for task in tasks:
-        task["chart"] = curves[task["id"]] is not None
+        chart = learning_curve_chart(task.pop("groups"), styles)
+        task["chart"] = chart is not None
+        if chart is not None:
+            curves[task["id"]] = chart
     recipes = [_recipe(recipe) for recipe in records.recipes]
+    # each table in every format, for the buttons that save it
+    table_texts: dict[str, dict[str, str]] = {}
     for number, recipe in enumerate(recipes, start=1):
         recipe["id"] = f"recipe-{number}"
-    results = {f"{r['id']}-results": r["table"] for r in recipes}
-    results |= {f"{task['id']}-results": task["runs"] for task in tasks}
+        table_texts[f"{recipe['id']}-results"] = _in_all_formats(recipe["table"])
+    for task in tasks:
+        table_texts[f"{task['id']}-results"] = _in_all_formats(task["runs"])
     data = {
-        "tables": {
-            key: {name: write(table) for name, write in FORMATS.items()}
-            for key, table in results.items()
-        },
-        "curves": {key: found for key, found in curves.items() if found},
+        "tables": table_texts,
+        "curves": curves,
         "spectrum": spectrum_charts(networks, styles),
         "schur": heat_map_charts(networks, styles, "schur"),
         "gradient": heat_map_charts(networks, styles, "gradient"),
@@ -200,26 +203,35 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
     }
 
 
+def _in_all_formats(table: tables.Table) -> dict[str, str]:
+    return {name: write(table) for name, write in FORMATS.items()}
+
+
 def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return the content of each task, in the order of the groups."""
-    found: dict[str, list[Group]] = {}
+    groups_of: dict[str, list[Group]] = {}
     for each in groups:
-        found.setdefault(each.task, []).append(each)
-    names = [task_name(its[0].runs[0].config["task"]) for its in found.values()]
+        groups_of.setdefault(each.task, []).append(each)
+    names = [task_name(own[0].runs[0].config["task"]) for own in groups_of.values()]
     tasks: list[dict[str, Any]] = []
-    for number, (name, its) in enumerate(zip(names, found.values(), strict=True), start=1):
-        shared, differing = tables.configuration(its)
-        longest = max(len(run.metrics["step"]) for each in its for run in each.runs)
+    for number, own in enumerate(groups_of.values(), start=1):
+        name = names[number - 1]
+        if names.count(name) > 1:  # tasks that differ in an option which the name leaves out
+            name = f"{name}, {number}"
+        shared, differing = tables.configuration(own)
+        longest = 0
+        for each in own:
+            longest = max(longest, *(len(run.metrics["step"]) for run in each.runs))
         tasks.append(
             {
                 "id": f"task-{number}",
-                "name": name if names.count(name) == 1 else f"{name}, {number}",
-                "groups": its,
-                "runs": tables.runs(its),
-                "chosen_by": tables.chosen_by(its),
+                "name": name,
+                "groups": own,
+                "runs": tables.runs(own),
+                "chosen_by": tables.chosen_by(own),
                 "shared": shared,
                 "differing": differing,
-                "models": [_model(each) for each in its],
+                "models": [_model(each) for each in own],
                 "blocks": longest > MAX_POINTS,
             }
         )
@@ -250,25 +262,26 @@ def _title(records: Records) -> str:
     if len(names) == 1 and all(records.recipe_row(run) for run in records.runs):
         return f"Reproduction of {names[0]}"
     tasks = {run.config["task"]["class"] for run in records.runs}
-    return f"Runs on {', '.join(sorted(tasks))}" if tasks else ", ".join(names)
+    if not tasks:
+        return ", ".join(names)
+    return f"Runs on {', '.join(sorted(tasks))}"
 
 
 def _summary(records: Records, groups: Sequence[Group]) -> str:
     seconds = sum(run.result.seconds for run in records.runs if run.result)
     ended = sum(run.result is not None for run in records.runs)
     networks = len({each.network for each in groups})
-    parts = [
-        _count(networks, "network"),
-        _count(len(records.runs), "run")
-        + ("" if ended == len(records.runs) else f", {ended} ended"),
-        f"{_duration(seconds)} of training",
-    ]
-    return " · ".join(parts)
+    runs = _count(len(records.runs), "run")
+    if ended < len(records.runs):
+        runs += f", {ended} ended"
+    return f"{_count(networks, 'network')} · {runs} · {_duration(seconds)} of training"
 
 
 def _sources(records: Records) -> str:
-    recipes = _count(len(records.recipes), "recipe")
-    return _count(len(records.runs), "run") + (f" and {recipes}" if records.recipes else "")
+    sources = _count(len(records.runs), "run")
+    if records.recipes:
+        sources += f" and {_count(len(records.recipes), 'recipe')}"
+    return sources
 
 
 def _count(count: int, noun: str) -> str:
