@@ -2,6 +2,7 @@
 
 from eigenrnn.analysis.analyse import AnalysisResults, analyse
 from eigenrnn.analysis.base import Analysis
+from eigenrnn.analysis.demixed_pca import DemixedPCA, demixed_pca
 from eigenrnn.analysis.dynamics import (
     Dimension,
     FixedPoints,
@@ -69,6 +70,7 @@ from eigenrnn.analysis.state_map import (
 __all__ = [  # noqa: RUF022, in the order of the reference
     "analyse",
     "condition_space",
+    "demixed_pca",
     "effective_rank",
     "fisher_bound",
     "fisher_memory",
@@ -103,6 +105,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "transient_growth",
     "AnalysisResults",
     "ConditionSpace",
+    "DemixedPCA",
     "Dimension",
     "FisherBound",
     "FisherMemory",

@@ -15,8 +15,10 @@ __all__ = [
     "Matrix",
     "NumberArray",
     "as_array",
+    "as_labels",
     "as_matrix",
     "as_real_tensor",
+    "as_trials",
     "as_vector",
     "check_layer_input",
     "check_numpy_generator",
@@ -81,6 +83,39 @@ def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
     if array.dtype.kind not in "biufcO":  # strings that NumPy would convert to numbers
         raise ValueError(f"{expected}, got {array.dtype}")
     return numbers
+
+
+def as_trials(states: Tensor | ArrayLike) -> NDArray[np.float64]:  # (T, B, S)
+    """Return the states of trials of equal length in double precision.
+
+    Raises:
+        ValueError: If the shape is wrong, they are complex, or a number is not finite.
+    """
+    h = as_array(states, "states")
+    if h.ndim != 3 or not h.size or np.iscomplexobj(h):
+        kind = "complex states" if np.iscomplexobj(h) else "states"
+        raise ValueError(f"expected real states of shape (T, B, S), got {kind} of {h.shape}")
+    check_finite(h, "the states")
+    return h.astype(np.float64)
+
+
+def as_labels(
+    values: Tensor | ArrayLike,
+    B: int,
+    name: str,
+) -> NDArray[np.float64]:  # (B,)
+    """Return one number for each trial in double precision.
+
+    Raises:
+        ValueError: If there is not one for each, it is complex, or it is not finite.
+    """
+    labels = as_array(values, name)
+    if labels.shape != (B,) or np.iscomplexobj(labels):
+        raise ValueError(
+            f"expected {name} of shape ({B},), one real number for each trial, got {labels.shape}"
+        )
+    check_finite(labels, name)
+    return labels.astype(np.float64)
 
 
 def as_real_tensor(x: Tensor | ArrayLike, name: str = "x") -> Tensor:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import as_array
+from eigenrnn.analysis.arguments import as_array, as_labels, as_trials
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.dynamics import FixedPoints
 from eigenrnn.analysis.slow_points import SlowPoints
@@ -129,8 +129,8 @@ def condition_space(
         >>> space.trajectories.shape
         (9, 2, 2)
     """
-    h = _trials(states)
-    labels = _labels(conditions, h.shape[1], "conditions")
+    h = as_trials(states)
+    labels = as_labels(conditions, h.shape[1], "conditions")
     if dimensions not in (2, 3):
         raise ValueError(f"expected 2 or 3 dimensions, got {dimensions}")
     if h.shape[2] < dimensions:
@@ -239,13 +239,13 @@ def targeted_projection(
         https://doi.org/10.1038/nature12742 (departures: states are not z-scored by unit, so that
         the axes are directions of the states themselves).
     """
-    h = _trials(states)
+    h = as_trials(states)
     T, B, S = h.shape
     if not variables:
         raise ValueError("expected at least one variable, got none")
     columns: list[NDArray[np.float64]] = []
     for name, values in variables.items():
-        column = _labels(values, B, name)
+        column = as_labels(values, B, name)
         columns.append(column / max(np.abs(column).max(), 1e-300))
     U = np.stack([*columns, np.ones(B)], axis=1)
     if np.linalg.matrix_rank(U) < U.shape[1]:
@@ -367,21 +367,3 @@ def subspace_overlap(
         float(held / most),
         dimensions / C.shape[0],
     )
-
-
-def _trials(states: Tensor | ArrayLike) -> NDArray[np.float64]:  # (T, B, S)
-    h = np.asarray(as_array(states, "states"), np.float64)
-    if h.ndim != 3 or not h.size:
-        raise ValueError(f"expected states of shape (T, B, S), got {h.shape}")
-    check_finite(h, "the states")
-    return h
-
-
-def _labels(values: Tensor | ArrayLike, B: int, name: str) -> NDArray[np.float64]:  # (B,)
-    labels = np.asarray(as_array(values, name), np.float64)
-    if labels.shape != (B,):
-        raise ValueError(
-            f"expected {name} of shape ({B},), one for each trial, got {labels.shape}"
-        )
-    check_finite(labels, name)
-    return labels
