@@ -1,5 +1,6 @@
 """Checks and conversions of the arguments of an analysis: matrices, sequences, generators."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "as_matrix",
     "as_real_tensor",
     "as_trials",
+    "as_variables",
     "as_vector",
     "check_layer_input",
     "check_numpy_generator",
@@ -116,6 +118,24 @@ def as_labels(
         )
     check_finite(labels, name)
     return labels.astype(np.float64)
+
+
+def as_variables(
+    variables: Mapping[str, Tensor | ArrayLike],
+    B: int,
+) -> dict[str, NDArray[np.float64]]:  # (B,) each
+    """Return the variables of trials by name, in double precision.
+
+    Raises:
+        ValueError: If there are none, or one does not have a finite real number for each trial.
+        TypeError: If they are not a mapping.
+    """
+    if not isinstance(cast("object", variables), Mapping):
+        kind = type(variables).__name__
+        raise TypeError(f"expected variables by name, such as {{'motion': motion}}, got {kind}")
+    if not variables:
+        raise ValueError("expected at least one variable, got none")
+    return {name: as_labels(values, B, name) for name, values in variables.items()}
 
 
 def as_real_tensor(x: Tensor | ArrayLike, name: str = "x") -> Tensor:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import as_array, as_labels, as_trials
+from eigenrnn.analysis.arguments import as_array, as_trials, as_variables
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.errors import check_not_negative, check_positive_integer
 
@@ -169,8 +169,13 @@ def demixed_pca(
     T, B, S = h.shape
     check_positive_integer("components", components)
     check_not_negative("ridge", ridge)
-    labels = _checked(variables, B)
+    labels = as_variables(variables, B)
+    if _TIME in labels:
+        raise ValueError(f"expected variables besides {_TIME!r}, which the states have themselves")
     levels = [np.unique(values) for values in labels.values()]
+    for name, values in zip(labels, levels, strict=True):
+        if len(values) < 2:
+            raise ValueError(f"expected at least two values of {name}, got {values[0]:g} only")
     means, noise = _balanced(h, list(labels.values()), levels)
     origin = means.reshape(-1, S).mean(0)
     means = means - origin
@@ -216,30 +221,6 @@ def demixed_pca(
         coordinates=coordinates.reshape(T, -1, len(D))[..., order],
         origin=origin,
     )
-
-
-def _checked(
-    variables: Mapping[str, Tensor | ArrayLike], B: int
-) -> dict[str, NDArray[np.float64]]:  # (B,) each
-    """Return the variables in double precision.
-
-    Raises:
-        ValueError: If there are none, one is named as time or has a single value, or a shape is
-            wrong.
-        TypeError: If they are not a mapping.
-    """
-    if not isinstance(cast("object", variables), Mapping):
-        kind = type(variables).__name__
-        raise TypeError(f"expected variables by name, such as {{'motion': motion}}, got {kind}")
-    if not variables:
-        raise ValueError("expected at least one variable, got none")
-    if _TIME in variables:
-        raise ValueError(f"expected variables besides {_TIME!r}, which the states have themselves")
-    labels = {name: as_labels(values, B, name) for name, values in variables.items()}
-    for name, values in labels.items():
-        if len(np.unique(values)) < 2:
-            raise ValueError(f"expected at least two values of {name}, got {values[0]:g} only")
-    return labels
 
 
 def _balanced(
