@@ -26,8 +26,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.ops import delta
-from eigenrnn.ops.compiled import address, kernels
-from eigenrnn.ops.delta.cpu import delta_step
+from eigenrnn.ops.compiled import kernels
+from eigenrnn.ops.delta.cpu import DeltaStep
 
 SHAPES = [(4096, 1, 16, 128, 128), (1024, 8, 8, 64, 64), (256, 64, 4, 32, 32)]
 """T, B, H, K and V."""
@@ -148,17 +148,9 @@ def print_step(rounds: int, H: int = 8, K: int = 64, V: int = 64) -> None:
     q, k, v, beta = (each[0] for each in operands(1, 1, H, K, V))
     S = torch.zeros(1, H, K, V)
     o = torch.empty(1, H, V)
-    addresses = [address(each) for each in (q, k, v, beta)]
-
-    def kernel() -> None:
-        kernels.delta_step(False, 1, 1, H, 1, K, V, *addresses, 0, address_of_S, address_of_o)
-
-    address_of_S = address(S)
-    address_of_o = address(o)
     nothing = torch.empty(0)
     calls: dict[str, Callable[[], object]] = {
-        "compiled step": kernel,
-        "compiled step of tensors": lambda: delta_step(q, k, v, beta, None, S, o),
+        "compiled step": DeltaStep(q, k, v, beta, None, S, o),
         "negation of S in place": S.neg_,
         "negation of no numbers": nothing.neg_,
     }

@@ -135,6 +135,8 @@ def main() -> None:
     for folder in options.folders:
         files = sorted(Path(folder).rglob("*.py"))
         found = measure(files)
+        if not found.code_lines:  # the rates would divide by zero
+            parser.error(f"expected a folder with Python code, got {folder}")
         rates = [f"{found.per_thousand(name):.1f}" for name in PER_THOUSAND]
         shown.add_row(
             folder,

@@ -19,7 +19,18 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from eigenrnn import GRU, LRU, LSTM, RNN, MinGRU, SequenceModel, Stream
+from eigenrnn import (
+    GRU,
+    LRU,
+    LSTM,
+    RNN,
+    DeltaNet,
+    DeltaProduct,
+    GatedDeltaNet,
+    MinGRU,
+    SequenceModel,
+    Stream,
+)
 from eigenrnn.experiments.bench import Timing, interleave
 
 __all__ = ["main", "measure"]
@@ -102,6 +113,10 @@ def contenders(N: int) -> dict[str, Callable[[], object]]:
             calls["onnxruntime, RNN"] = onnx_step(rival)
     for kind in (LRU, MinGRU):
         calls[f"step, {kind.__name__}"] = layer_step(kind(1, N).freeze(), x)
+    for kind in (DeltaNet, GatedDeltaNet, DeltaProduct):
+        name, layer = kind.__name__, kind(1, N, heads=max(1, N // 64)).freeze()
+        calls[f"Stream, {name}"] = partial(Stream(layer), x)
+        calls[f"step, {name}"] = layer_step(layer, x)
     model = SequenceModel(RNN(1, N), 10)
     model.layer.freeze()
     calls["Stream, RNN with 10 outputs"] = partial(Stream(model), x)

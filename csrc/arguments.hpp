@@ -252,7 +252,7 @@ struct DeltaBack {
   View dS0;
 };
 
-// One step of the delta rule, with R reflections; the states are replaced. All arrays are contiguous.
+// One step of the delta rule, with R reflections. All arrays are contiguous.
 struct DeltaStep {
   std::ptrdiff_t B = 0, H = 0, R = 0, K = 0, V = 0;
   const void* q = nullptr;          // (B, H, K)
@@ -260,8 +260,36 @@ struct DeltaStep {
   const void* v = nullptr;          // (B, H, R, V)
   const void* beta = nullptr;       // (B, H, R)
   const void* log_decay = nullptr;  // (B, H); null: no decay
-  void* S = nullptr;                // (B, H, K, V)
+  const void* S0 = nullptr;         // (B, H, K, V), the states before the step
+  void* S = nullptr;                // (B, H, K, V), those after it; may be S0
   void* o = nullptr;                // (B, H, V)
+};
+
+// The weights and the options of a DeltaNet layer of N = H K units, for single steps. A state has the
+// matrices of all heads, then the projections of the last `convolution` inputs, the oldest first.
+struct DeltaNet {
+  std::ptrdiff_t N = 0, M = 0, H = 0, R = 0;
+  std::ptrdiff_t convolution = 0;  // the width of the filters, 0: none
+  bool silu = false;
+  double low = 0, high = 0;  // the ends of the free eigenvalues
+  double shortest = 0;       // the norm below which q and k are scaled by its inverse
+  double epsilon = 0;        // of RMSNorm
+  View weight_ih;            // (D, M): q, k, v, strengths, decays if there is A_log, gate if there is norm_weight
+  View convolution_weight;   // ((1 + 2 R) N, convolution)
+  View A_log;                // (H,); null: no decays
+  View dt_bias;              // (H,)
+  View norm_weight;          // (K,); null: no output gate
+  View weight_out;           // (N, N)
+  View output_bias;          // (N,); may be null
+
+  std::ptrdiff_t head_size() const { return N / H; }
+  std::ptrdiff_t mixed() const { return (1 + 2 * R) * N; }
+  std::ptrdiff_t strengths() const { return H * R; }
+  std::ptrdiff_t decays() const { return A_log.data == nullptr ? 0 : H; }
+  std::ptrdiff_t gates() const { return norm_weight.data == nullptr ? 0 : N; }
+  std::ptrdiff_t projections() const { return mixed() + strengths() + decays() + gates(); }
+  std::ptrdiff_t matrices() const { return N * head_size(); }
+  std::ptrdiff_t state_size() const { return matrices() + convolution * mixed(); }
 };
 
 }  // namespace eigenrnn

@@ -654,12 +654,12 @@ void delta_backward(const Delta& call, const DeltaBack& back, int threads) {
 // change in another, while it is in the L1 cache. The columns fill C vectors, or n lanes of one.
 template <class T, int C>
 EIGENRNN_INLINE void step_columns(isize K, isize V, const T* q, const T* k, const T* v, T beta, T a, T match,
-                                  T* S, T* o, isize n = LANES<T>) {
+                                  const T* S0, T* S, T* o, isize n = LANES<T>) {
   vec<T> of_key[C] = {}, of_query[C] = {};
   for (isize r = 0; r < K; ++r)
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
-      const vec<T> row = load_some<T>(S + r * V + c * LANES<T>, n);
+      const vec<T> row = load_some<T>(S0 + r * V + c * LANES<T>, n);
       of_key[c] += splat<T>(k[r]) * row;
       of_query[c] += splat<T>(q[r]) * row;
     }
@@ -672,8 +672,8 @@ EIGENRNN_INLINE void step_columns(isize K, isize V, const T* q, const T* k, cons
   for (isize r = 0; r < K; ++r)
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
-      T* to = S + r * V + c * LANES<T>;
-      store_some<T>(to, splat<T>(a) * load_some<T>(to, n) + splat<T>(k[r]) * change[c], n);
+      const isize place = r * V + c * LANES<T>;
+      store_some<T>(S + place, splat<T>(a) * load_some<T>(S0 + place, n) + splat<T>(k[r]) * change[c], n);
     }
 }
 
@@ -685,11 +685,12 @@ void step_head(const DeltaStep& step, isize head) {
   const T* k = static_cast<const T*>(step.k) + head * R * K;
   const T* v = static_cast<const T*>(step.v) + head * R * V;
   const T* beta = static_cast<const T*>(step.beta) + head * R;
+  const T* S0 = static_cast<const T*>(step.S0) + head * K * V;
   T* S = static_cast<T*>(step.S) + head * K * V;
   T* o = static_cast<T*>(step.o) + head * V;
   T a = 1;
   if (step.log_decay != nullptr) a = std::exp(static_cast<const T*>(step.log_decay)[head]);
-  for (isize j = 0; j < R; ++j, k += K, v += V, a = 1) {
+  for (isize j = 0; j < R; ++j, k += K, v += V, a = 1, S0 = S) {
     vec<T> products{};
     for (isize r = 0; r < K; r += LANES<T>) {
       const isize n = smaller(LANES<T>, K - r);
@@ -699,10 +700,11 @@ void step_head(const DeltaStep& step, isize head) {
     constexpr isize wide = 4 * LANES<T>;
     isize column = 0;
     for (; column + wide <= V; column += wide)
-      step_columns<T, 4>(K, V, q, k, v + column, beta[j], a, match, S + column, o + column);
+      step_columns<T, 4>(K, V, q, k, v + column, beta[j], a, match, S0 + column, S + column,
+                         o + column);
     for (; column < V; column += LANES<T>)
-      step_columns<T, 1>(K, V, q, k, v + column, beta[j], a, match, S + column, o + column,
-                         smaller(LANES<T>, V - column));
+      step_columns<T, 1>(K, V, q, k, v + column, beta[j], a, match, S0 + column, S + column,
+                         o + column, smaller(LANES<T>, V - column));
   }
 }
 

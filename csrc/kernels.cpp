@@ -32,7 +32,9 @@ static constexpr Kernels table() {
   table.gru_stepper_double = gru_stepper<double>;
   table.lstm_stepper_float = lstm_stepper<float>;
   table.lstm_stepper_double = lstm_stepper<double>;
+  table.delta_stepper_float = delta_stepper<float>;
   table.head_stepper_float = head_stepper<float>;
+  table.delta_stepper_double = delta_stepper<double>;
   table.head_stepper_double = head_stepper<double>;
   table.linear_forward_float = linear_forward<float>;
   table.linear_forward_double = linear_forward<double>;

@@ -26,7 +26,9 @@ struct Kernels {
   Stepper* (*gru_stepper_double)(const Gru&);
   Stepper* (*lstm_stepper_float)(const Lstm&);
   Stepper* (*lstm_stepper_double)(const Lstm&);
+  Stepper* (*delta_stepper_float)(const DeltaNet&);
   Stepper* (*head_stepper_float)(const Elman&);
+  Stepper* (*delta_stepper_double)(const DeltaNet&);
   Stepper* (*head_stepper_double)(const Elman&);
   void (*linear_forward_float)(const Linear&, int threads);
   void (*linear_forward_double)(const Linear&, int threads);

@@ -187,6 +187,27 @@ void each_member(DeltaBack& back, Use&& use) {
   use("dS0", back.dS0);
 }
 
+template <class Use>
+void each_member(DeltaNet& layer, Use&& use) {
+  use("N", layer.N);
+  use("M", layer.M);
+  use("H", layer.H);
+  use("R", layer.R);
+  use("convolution", layer.convolution);
+  use("silu", layer.silu);
+  use("low", layer.low);
+  use("high", layer.high);
+  use("shortest", layer.shortest);
+  use("epsilon", layer.epsilon);
+  use("weight_ih", layer.weight_ih);
+  use("convolution_weight", layer.convolution_weight);
+  use("A_log", layer.A_log);
+  use("dt_bias", layer.dt_bias);
+  use("norm_weight", layer.norm_weight);
+  use("weight_out", layer.weight_out);
+  use("output_bias", layer.output_bias);
+}
+
 // each_saved_part(call, use) calls use(name, part) for every part that a forward pass saves of a unit.
 
 template <class Use>

@@ -31,6 +31,7 @@ namespace {
 using eigenrnn::Activation;
 using eigenrnn::Delta;
 using eigenrnn::DeltaBack;
+using eigenrnn::DeltaNet;
 using eigenrnn::DeltaStep;
 using eigenrnn::each_member;
 using eigenrnn::each_saved_part;
@@ -235,17 +236,28 @@ class StepperStack {
     std::optional<nb::gil_scoped_release> free;
     if (B * products_ > LONG) free.emplace();
     Step step{B, {reinterpret_cast<void*>(x), 0, stride}};
+    std::vector<std::unique_ptr<std::byte[]>> between;  // outputs that the next layer reads
     for (const auto& layer : layers_) {
       step.h = reinterpret_cast<void*>(h);
       step.cell = reinterpret_cast<void*>(cell);
       step.next = reinterpret_cast<void*>(next);
       step.next_cell = reinterpret_cast<void*>(next_cell);
+      if (layer->outputs_states) {
+        step.y = step.next;
+      } else if (layer == layers_.back() && head_ == nullptr) {
+        step.y = reinterpret_cast<void*>(y);
+      } else {
+        const auto outputs = static_cast<std::size_t>(B * layer->columns) * size_;
+        between.emplace_back(new std::byte[outputs]);
+        step.y = between.back().get();
+      }
       layer->run(step, threads);
-      step.x = {step.next, 0, layer->columns};
-      const auto bytes = static_cast<std::uintptr_t>(B * layer->columns) * size_;
+      step.x = {step.y, 0, layer->columns};
+      const auto bytes = static_cast<std::uintptr_t>(B * layer->state_size) * size_;
       h += bytes, next += bytes;
       if (cell != 0) cell += bytes, next_cell += bytes;
     }
+    if (step.y == reinterpret_cast<void*>(y)) return true;
     if (head_ == nullptr) {
       std::memcpy(reinterpret_cast<void*>(y), step.x.data,
                   static_cast<std::size_t>(B * step.x.second) * size_);
@@ -324,13 +336,14 @@ NB_MODULE(_cpu, m) {
     const auto kernel = wide ? kernels.delta_step_double : kernels.delta_step_float;
     const auto place = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
     kernel({B, H, R, K, V, place(q), place(k), place(v), place(beta), place(log_decay), place(S),
-            place(o)},
+            place(S), place(o)},
            threads);
   });
-  nb::class_<Stepper>(m, "Stepper");
+  nb::class_<Stepper>(m, "Stepper").def_ro("state_size", &Stepper::state_size);
   define_stepper(m, "elman_stepper", kernels.elman_stepper_float, kernels.elman_stepper_double);
   define_stepper(m, "gru_stepper", kernels.gru_stepper_float, kernels.gru_stepper_double);
   define_stepper(m, "lstm_stepper", kernels.lstm_stepper_float, kernels.lstm_stepper_double);
+  define_stepper(m, "delta_stepper", kernels.delta_stepper_float, kernels.delta_stepper_double);
   define_stepper(m, "head_stepper", kernels.head_stepper_float, kernels.head_stepper_double);
   nb::class_<StepperStack>(m, "StepperStack")
       .def(nb::init<std::vector<std::shared_ptr<Stepper>>, std::shared_ptr<Stepper>, bool,
@@ -355,6 +368,7 @@ NB_MODULE(_cpu, m) {
     members["linear_backward"] = Read<LinearBack>::names();
     members["delta"] = Read<Delta>::names();
     members["delta_backward"] = Read<DeltaBack>::names();
+    members["delta_net"] = Read<DeltaNet>::names();
     return members;
   });
 }

@@ -34,6 +34,8 @@ Stepper* gru_stepper(const Gru& call);
 template <class T>
 Stepper* lstm_stepper(const Lstm& call);
 template <class T>
+Stepper* delta_stepper(const DeltaNet& layer);
+template <class T>
 Stepper* head_stepper(const Elman& call);
 template <class T>
 void evaluate(Function function, const T* from, T* to, std::ptrdiff_t count);

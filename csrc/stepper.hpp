@@ -12,15 +12,20 @@ struct Step {
   void* cell = nullptr;  // (B, N), of an LSTM
   void* next = nullptr;  // (B, N), the new states, or (B, K), the outputs of a linear map
   void* next_cell = nullptr;  // (B, N)
+  void* y = nullptr;     // (B, columns), the outputs of a layer that are not its states
 };
 
 // A recurrence, or a linear map, with its own copy of its weights.
 class Stepper {
  public:
-  // What a step multiplies, and the columns of `next`.
-  const std::ptrdiff_t products, columns;
+  // What a step multiplies, the columns of the outputs, and the numbers of a state.
+  const std::ptrdiff_t products, columns, state_size;
+  // Whether the outputs are the new states.
+  const bool outputs_states;
 
   Stepper(std::ptrdiff_t products_, std::ptrdiff_t columns_);
+  // The outputs of such a layer go to `y`.
+  Stepper(std::ptrdiff_t products_, std::ptrdiff_t columns_, std::ptrdiff_t state_size_);
   virtual ~Stepper();
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;

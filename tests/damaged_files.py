@@ -38,6 +38,7 @@ from eigenrnn.experiments.sweep.search_space import Range, Search
 from eigenrnn.experiments.sweep.study import read_points
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.files import read_lines, read_table
 from eigenrnn.experiments.training.metrics_writer import _kept_rows
 from eigenrnn.experiments.training.result import Result
@@ -525,8 +526,7 @@ def prediction_readers() -> dict[str, Reader]:
     unlabelled = "".join(f"{line.rpartition(',')[0]}\n" for line in CSV.splitlines())
 
     def config(fitted: Any) -> bytes:
-        options = {"class": type(fitted).__name__, "options": asdict(fitted)}
-        return json_bytes({"preprocessing": options})
+        return json_bytes({"preprocessing": describe(fitted)})
 
     def inputs(folder: Path) -> tuple[Sequences, list[torch.Tensor]]:
         read = series.read(folder / "a.csv")

@@ -6,7 +6,7 @@ import torch
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, delta
 from eigenrnn.ops.delta import cpu as delta_module
-from eigenrnn.ops.delta.cpu import chunk_steps, delta_step
+from eigenrnn.ops.delta.cpu import DeltaStep, chunk_steps
 from kernel_testing import (
     SpiedKernels,
     assert_passes_with_isa,
@@ -121,14 +121,21 @@ STEPS = [
 def test_steps_in_place_are_the_recurrence(sizes, dtype, threads):
     threads(2)
     tensors = operands(5, dtype=dtype, **sizes)
-    q, k, v, beta, log_decay, S0 = tensors
-    S = S0.clone()
-    outputs = torch.full((5, *v.shape[1:3], v.shape[4]), torch.nan, dtype=dtype)
+    v = tensors.v
+    S = tensors.S0.clone()
+    now = torch.full((*v.shape[1:3], v.shape[4]), torch.nan, dtype=dtype)
+    places = [None if each is None else torch.empty_like(each[0]) for each in tensors[:5]]
+    step = DeltaStep(*places, S, now)
+    outputs = []
     for t in range(5):
-        decay = None if log_decay is None else log_decay[t]
-        delta_step(q[t], k[t], v[t], beta[t], decay, S, outputs[t])
+        for place, operand in zip(places, tensors[:5], strict=True):
+            if place is not None:
+                place.copy_(operand[t])
+        step()
+        outputs.append(now.clone())
     o, S_n = delta(*exact(tensors), backend="reference")
-    assert_near({"o": outputs, "S_n": S}, {"o": o, "S_n": S_n}, tol(dtype, 5))
+    found = {"o": torch.stack(outputs), "S_n": S}
+    assert_near(found, {"o": o, "S_n": S_n}, tol(dtype, 5))
 
 
 @each_isa

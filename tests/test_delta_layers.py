@@ -1,5 +1,6 @@
 """The layers on the delta rule equal loops over single numbers, written out in NumPy."""
 
+import copy
 import math
 from functools import partial
 
@@ -9,7 +10,13 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import eigenrnn
-from eigenrnn.analysis import analyse, lyapunov
+from eigenrnn.analysis import (
+    analyse,
+    local_spectra,
+    lyapunov,
+    recurrent_layers,
+    transition_spectra,
+)
 from eigenrnn.linalg import tol
 
 T, B, M, N = 9, 3, 2, 8
@@ -232,13 +239,96 @@ def test_exponents_sum_to_the_volumes_of_the_transitions():
     assert result.exponents.sum() == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["reflections", "all", "GatedDeltaNet"])
+def test_transition_spectra_are_those_of_the_jacobians_of_the_state(name):
+    layer = LAYERS[name](M, N, 2, generator=generator())
+    x = inputs(5, 2, M)
+    H = layer.heads
+    K = N // H
+    for depth in range(2):
+        found = transition_spectra(layer, x, which=f"l{depth}")
+        assert found.eigenvalues.shape == (5, 2, H, K)
+        assert found.chosen.shape == (5, 2, H, min(layer.reflections, K))
+        # a step maps each column of a state alike, and shifts the inputs of a convolution
+        jacobians = local_spectra(layer, x, which=f"l{depth}").jacobians
+        for t, b in ((0, 0), (4, 1)):
+            whole = jacobians[t, b][: H * K * K, : H * K * K]
+            for h in range(H):
+                part = whole.reshape(H, K, K, H, K, K)[h, :, 1, h, :, 1]
+                expected = np.linalg.eigvals(part)
+                np.testing.assert_allclose(
+                    np.poly(found.eigenvalues[t, b, h]), np.poly(expected), atol=1e-12
+                )
+
+
+def test_transition_spectra_of_two_reflections_are_a_rotation_by_twice_the_angle_of_the_keys():
+    layer = eigenrnn.DeltaNet(1, 3, reflections=2).double()
+    (direction,) = layer.all_directions()
+    with torch.no_grad():
+        direction.weight_ih.zero_()
+        direction.weight_ih[3:9, 0] = torch.tensor([1.0, 0.0, 0.0, 0.6, 0.8, 0.0])
+        direction.weight_ih[15:17, 0] = 100.0  # both are reflections
+    found = transition_spectra(layer, torch.ones(2, 1, 1))
+    angle = 2 * np.arccos(0.6)
+    expected = [np.exp(-1j * angle), np.exp(1j * angle), 1.0]
+    got = sorted(found.eigenvalues[1, 0, 0], key=lambda z: (z.real, z.imag))
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+    assert found.headline()["largest angle"] == pytest.approx(angle)
+    assert found.headline()["smallest real part"] == pytest.approx(np.cos(angle))
+    np.testing.assert_allclose(found.chosen.real, np.cos(angle), atol=1e-12)
+    columns = found.table()
+    assert list(columns["t"]) == [1, 1, 1, 2, 2, 2]
+    assert list(columns["number"]) == [0, 1, 2, 0, 1, 2]
+
+
+def test_transition_spectra_draw_heads_by_step(tmp_path):
+    layer = eigenrnn.DeltaNet(M, N, heads=2, gated=True, batch_first=True, generator=generator())
+    found = transition_spectra(layer, inputs(2, 7, M))
+    assert len(found.eigenvalues) == 7
+    left, right = found.plot().axes[:2]
+    drawn = {line.get_label(): line.get_ydata() for line in left.lines}
+    np.testing.assert_array_equal(drawn["head 2"], found.eigenvalues[:, 0, 1].real.min(-1))
+    assert [text.get_text() for text in right.get_legend().texts] == ["chosen", "decays"]
+    assert all(path.stat().st_size for path in found.save(tmp_path / "spectra"))
+
+
+def test_transition_spectra_take_a_layer_of_a_model_by_name():
+    make = partial(eigenrnn.DeltaNet, hidden_size=6, heads=2, generator=generator())
+    model = eigenrnn.ResidualStack(make, 6, 2, input_size=M, generator=generator())
+    first, second = recurrent_layers(model)
+    x = inputs(5, 2, M)
+    found = transition_spectra(model, x, layer=second)
+    double = copy.deepcopy(model).double()
+    seen = []
+    double.get_submodule(second).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    double(x)
+    W = double.get_submodule(second).transitions(seen[0])[0]
+    assert found.eigenvalues.sum() == pytest.approx(W.diagonal(dim1=-2, dim2=-1).sum().item())
+    with pytest.raises(ValueError, match=f"got None of '{first}', '{second}'"):
+        transition_spectra(model, x)
+
+
+def test_transition_spectra_need_a_delta_layer_of_that_depth():
+    with pytest.raises(ValueError, match="got None of none"):
+        transition_spectra(eigenrnn.RNN(M, N), inputs())
+    layer = eigenrnn.DeltaNet(M, N)
+    with pytest.raises(ValueError, match="expected which to be one of l0, got 'l1'"):
+        transition_spectra(layer, inputs(), which="l1")
+    with pytest.raises(ValueError, match="layer of one direction"):
+        transition_spectra(eigenrnn.DeltaNet(M, N, bidirectional=True), inputs())
+
+
 def test_analyses_see_the_decays_of_the_input_zero():
     layer = eigenrnn.GatedDeltaNet(M, N, heads=2, generator=generator()).double()
     w = weights(layer)
     decays = np.exp(-np.exp(w["A_log"]) * np.log1p(np.exp(w["dt_bias"])))
     spectrum = np.sort(layer.spectrum()[0].real.numpy())
     np.testing.assert_allclose(spectrum, np.sort(np.repeat(decays, N // 2)), rtol=1e-12)
-    analyse(layer, inputs())  # of the state, which convolution makes longer
+    results = analyse(layer, inputs()).results  # of the state, which convolution makes longer
+    spectra = transition_spectra(layer, inputs()[:, :1])
+    np.testing.assert_array_equal(
+        results["transition_spectra_l0"].eigenvalues, spectra.eigenvalues
+    )
 
 
 def test_a_language_model_with_it_is_causal():

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from crossing import cover
 from eigenrnn.linalg import tol
 from eigenrnn.ops import delta
 from eigenrnn.ops.delta import BACKENDS, DeltaOperands, DeltaOptions
@@ -91,6 +92,49 @@ def assert_near(got, expected, bound):
 def assert_equals_reference(tensors, backend, bound, **options):
     got = evaluated(tensors, backend, **options)
     assert_near(got, evaluated(exact(tensors), "reference", **options), bound)
+
+
+# ------------------------------------------------------------- all options, crossed in pairs
+
+AXES = {
+    "backend": list(HERE),
+    "T": [1, 2, 31, 63, 65, 130],
+    "B": [1, 3],
+    "H": [1, 2],
+    "R": [1, 2, 3, 4],
+    "K": [1, 5, 16, 33],
+    "V": [1, 7, 32],
+    "decay": [None, 0.0, -1e-7, -1.0, -50.0],
+    "dtype": [torch.float32, torch.float64, torch.bfloat16],
+    "has_S0": [True, False],
+    "ragged": [True, False],
+    "reverse": [True, False],
+    "last_only": [True, False],
+}
+CROSSED = cover(AXES, lambda **_: True)
+
+
+@pytest.mark.parametrize("row", CROSSED, ids=lambda row: "-".join(map(str, row.values())))
+def test_options_crossed_in_pairs_agree_with_the_reference(row):
+    sizes = {name: row[name] for name in ("T", "B", "H", "R", "K", "V", "decay")}
+    dtype = row["dtype"]
+    tensors = operands(**sizes, dtype=dtype, seed=len(str(row)))
+    wide = torch.float32 if dtype is torch.bfloat16 else dtype
+    log_decay = None if tensors.log_decay is None else tensors.log_decay.to(wide)
+    tensors = tensors._replace(log_decay=log_decay, S0=tensors.S0.to(wide))
+    options = options_of(tensors, reverse=row["reverse"], ragged=row["ragged"])
+    if not row["has_S0"]:
+        tensors = tensors._replace(S0=None)
+    # results and gradients of 16 bits are rounded once, and computed in single precision
+    bound = tol(wide, row["T"]) if dtype == wide else torch.finfo(dtype).eps
+    if not row["last_only"]:
+        assert_equals_reference(tensors, row["backend"], bound, **options)
+        return
+    with torch.no_grad():
+        _, S_n = delta(*tensors, backend=row["backend"], last_only=True, **options)
+        _, expected = delta(*exact(tensors), backend="reference", **options)
+    assert S_n.dtype == wide
+    assert_near({"S_n": S_n}, {"S_n": expected}, tol(wide, row["T"]))
 
 
 # ------------------------------------------------------------------------ the reference itself

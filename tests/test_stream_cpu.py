@@ -18,6 +18,9 @@ from eigenrnn import (
     NCGRU,
     RNN,
     AsRNN,
+    DeltaNet,
+    DeltaProduct,
+    GatedDeltaNet,
     ResidualStack,
     ScoRNN,
     ScuRNN,
@@ -51,6 +54,21 @@ PACKED = {
     "NCGRU": NCGRU,
     "LSTM": LSTM,
     "float64 LSTM of two layers": partial(LSTM, num_layers=2, dtype=torch.float64),
+}
+# Their whole sequences are computed in chunks, so steps agree with them up to rounding.
+DELTA = {
+    "DeltaNet": partial(DeltaNet, heads=3),
+    "three reflections in two layers": partial(
+        DeltaNet, heads=3, reflections=3, num_layers=2, trainable_h0=True
+    ),
+    "float64, one head, another segment": partial(
+        DeltaNet, eigenvalues=(-0.5, 0.7), bias=False, dtype=torch.float64
+    ),
+    "GatedDeltaNet": partial(GatedDeltaNet, heads=3, bias=True),
+    "filters of width one": partial(DeltaNet, heads=11, convolution=1, output_gate=True),
+    "float64 DeltaProduct of two layers": partial(
+        DeltaProduct, heads=3, num_layers=2, dtype=torch.float64
+    ),
 }
 # Layers that step as without a stream.
 OTHERS = {
@@ -124,6 +142,92 @@ def test_steps_of_a_frozen_layer_give_the_bits_of_the_whole_sequence(make, B):
     assert layer._snapshot._snapshot is not None
     assert torch.equal(torch.stack(outputs), expected)
     assert all(map(torch.equal, as_tuple(state), as_tuple(last)))
+
+
+def moved(layer):
+    """Return a layer whose weights all differ from their initial values, frozen."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for weight in layer.parameters():
+            noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+            weight.add_(noise, alpha=0.3)
+    return layer.freeze()
+
+
+@needs_kernels
+@pytest.mark.parametrize("make", DELTA.values(), ids=DELTA.keys())
+@each_batch
+def test_steps_of_the_delta_rule_agree_with_the_reference(make, B):
+    layer = moved(seeded(make, M, N))
+    x = inputs(layer, B)
+    with torch.no_grad(), use_backend("reference"):
+        expected, last = layer(x)
+    close = partial(torch.testing.assert_close, rtol=0, atol=tol(x.dtype, 100))
+    stream = Stream(layer, B)
+    outputs = run(stream, x)
+    assert is_packed(stream)
+    close(outputs, expected)
+    close(stream.state, last)
+    with torch.no_grad():
+        state = layer.initial_state(B)
+        stepped = []
+        for x_t in x:
+            y, state = layer.step(x_t, state)
+            stepped.append(y)
+    assert torch.equal(torch.stack(stepped), outputs)
+    assert torch.equal(state, stream.state)
+
+
+@needs_kernels
+def test_a_stream_of_the_delta_rule_passes_its_head_and_continues_from_a_state():
+    model = SequenceModel(seeded(DeltaProduct, M, N, heads=3), 5)
+    moved(model.layer)
+    x = inputs(model.layer, 2)
+    with torch.no_grad():
+        expected, _ = model.layer(x)
+        expected = model.head(expected)
+    stream = Stream(model, 2)
+    got = run(stream, x[:3])
+    state = stream.state
+    got = torch.cat([got, run(stream, x[3:])])
+    assert is_packed(stream)
+    torch.testing.assert_close(got, expected, rtol=0, atol=tol(x.dtype, 100))
+    stream.state = state
+    assert torch.equal(run(stream, x[3:]), got[3:])
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("weight_ih", "convolution_weight", "A_log", "dt_bias", "norm_weight"),
+        *("weight_out", "output_bias"),
+    ],
+)
+def test_a_stream_of_the_delta_rule_follows_every_weight(name):
+    layer = moved(seeded(DeltaProduct, M, N, heads=3, bias=True))
+    stream, x = Stream(layer), inputs(layer)
+    before = run(stream, x)
+    with torch.no_grad():
+        getattr(layer.all_directions()[0], name).mul_(1.5)
+    stream.reset()
+    after = run(stream, x)
+    assert is_packed(stream)
+    with torch.no_grad():
+        torch.testing.assert_close(after, layer(x)[0], rtol=0, atol=tol(x.dtype, 300))
+    assert not torch.allclose(after, before, atol=1e-3)
+
+
+@needs_kernels
+def test_queries_and_keys_of_zero_leave_the_state_of_a_stream():
+    layer = seeded(DeltaNet, M, N, heads=3).freeze()
+    stream = Stream(layer)
+    stream(torch.ones(M))
+    state = stream.state
+    y = stream(torch.zeros(M))
+    assert is_packed(stream)
+    assert torch.equal(y, torch.zeros(N))
+    assert torch.equal(stream.state, state)
 
 
 @pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())

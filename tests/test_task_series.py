@@ -1,17 +1,23 @@
 """The user's own series: independent readers, splits, scaling, metrics and errors."""
 
+import gzip
 import math
 import re
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from torch import nn
 
 from eigenrnn import free_memory
+from eigenrnn.experiments.data import series
+from eigenrnn.experiments.data.memory import from_arrays
 from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.data.tables import Columns, ReadOptions
 from eigenrnn.experiments.data.ts import ARCHIVE
 from eigenrnn.experiments.tasks import Series
 from eigenrnn.experiments.tasks.sampling import generator_for
@@ -390,14 +396,18 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
         (
             "a.csv",
             CSV.replace(",", ";"),
-            r"by commas in .*a.csv, got a first line that seems to be separated by ';': write",
+            r"by commas in .*a.csv, got a first line that seems to be separated by ';': set sep",
         ),
         (
             "a.csv",
             CSV.replace(",", ";").replace("-1.5", "-1,5"),
-            r"by commas in .*a.csv, got a first line that seems to be separated by ';': write",
+            r"by commas in .*a.csv, got a first line that seems to be separated by ';': set sep",
         ),
-        ("a.csv", CSV.replace(",", "\t"), r"by commas in .*a.csv, .* separated by tabs: write"),
+        (
+            "a.csv",
+            CSV.replace(",", "\t"),
+            r"by commas in .*a.csv, .* separated by tabs: set sep",
+        ),
         (
             "a.csv",
             CSV.replace("-1.5", "Paris"),
@@ -420,7 +430,7 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
         ),
         ("a.npz", b"PK", r"expected a complete .npz archive in .*a.npz"),
         ("a.parquet", b"PAR1", r"expected a complete Parquet file in .*a.parquet"),
-        ("a.txt", b"1", r"expected a file that ends in .ts, .npz, .csv, .parquet, got .*a.txt"),
+        ("a.txt", b"1", r"expected a file that ends in .ts, .npz, .npy, .csv, .*, got .*a.txt"),
     ],
 )
 def test_bad_files_are_rejected_with_the_position(tmp_path, name, content, message):
@@ -434,7 +444,7 @@ def test_bad_files_are_rejected_with_the_position(tmp_path, name, content, messa
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"y": np.zeros(3)}, r"as x in .*a.npz, got no such array"),
+        ({"y": np.zeros(3)}, r"as x in .*a.npz, .* as X, got no such array"),
         ({"x": np.zeros((4, 1))}, r"expected lengths for the two-dimensional x in .*a.npz"),
         ({"x": np.zeros((4, 1)), "lengths": np.array([2, 3])}, r"with the sum 5"),
         ({"x": np.zeros((2, 3, 1)), "label": np.array(["a"])}, r"expected 2 of label in .*a.npz"),
@@ -529,8 +539,264 @@ def test_a_missing_file_is_named(tmp_path):
         Series(train=tmp_path / "a.ts").batches("train", 1)
 
 
-def test_a_folder_is_named_with_a_file_in_it(tmp_path):
-    put(tmp_path, "b.csv", CSV)
-    message = r"expected a file of series, got the folder .*: name a file in it, such as .*b\.csv"
-    with pytest.raises(IsADirectoryError, match=message):
-        Series(train=tmp_path).batches("train", 1)
+# other names, separators, files and missing values
+
+RENAMED = """id;ms;links;rechts;zustand;fehler
+b;2;3;6,5;cat;x
+b;0;1;4;cat;y
+a;0;-1,5;20;dog;
+b;1;2;5;cat;z
+"""
+GERMAN = ReadOptions(
+    Columns(sequence="id", time="ms", label="zustand", ignored=("fehler",)), ";", ","
+)
+X = np.array([[1, 4], [2, 5], [3, 6.5], [-1.5, 20]])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "without arrow.csv"])
+def test_columns_separators_and_decimals_have_names_of_your_own(tmp_path, name, monkeypatch):
+    options, text = GERMAN, RENAMED
+    if name.startswith("without"):
+        monkeypatch.setattr(series, "find_spec", lambda _: None)
+    if name.endswith(".tsv"):
+        options, text = replace(GERMAN, separator=None), RENAMED.replace(";", "\t")
+    content = gzip.compress(text.encode()) if name.endswith(".gz") else text
+    read = read_series(put(tmp_path, name, content), options)
+    np.testing.assert_array_equal(read.values, X.astype(np.float32))
+    assert (read.names, read.labels) == (("b", "a"), ("cat", "dog"))
+    assert read.channels == ("links", "rechts")
+
+
+def test_chosen_channels_ignore_all_other_columns(tmp_path):
+    path = put(tmp_path, "a.csv", CSV)
+    read = read_series(path, ReadOptions(Columns(channels=["right"])))
+    assert read.channels == ("right",)
+    assert read.values.ravel().tolist() == [4, 5, 6, 20]
+
+
+def test_both_readers_of_csv_agree_on_a_table_of_several_blocks(tmp_path, monkeypatch):
+    draw = np.random.default_rng(0)
+    which = draw.permutation(np.repeat(np.arange(40), 25))
+    table = pandas.DataFrame(
+        {"sequence": which, "x": draw.normal(size=1000), "time": draw.permutation(1000)}
+    )
+    table["label"] = which % 3
+    path = put(tmp_path, "a.csv", table.to_csv(index=False))
+    monkeypatch.setattr(series, "_ARROW_BLOCK", 2**12)
+    monkeypatch.setattr(series, "_BLOCK", 64)
+    options = ReadOptions(separator=",")
+    fast = series._read_with_arrow(path, options, is_one_sequence=False)
+    slow = series._read_with_python(path, options, None, is_one_sequence=False)
+    names = [str(name) for name in dict.fromkeys(which.tolist())]
+    for read in (fast, slow):
+        assert read.names == tuple(names)
+        for name, piece in zip(names, np.split(read.values[:, 0], 40), strict=True):
+            rows = table[table["sequence"] == int(name)].sort_values("time")
+            np.testing.assert_array_equal(piece, rows["x"].to_numpy(np.float32))
+        assert read.labels == tuple(str(int(name) % 3) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("times", "order"),
+    [
+        (["0.5", "10", "9"], [0, 2, 1]),
+        (["2024-03-01T00:00:01", "2024-03-01T00:00:00", "2023-12-31T23:59:59"], [2, 1, 0]),
+        (["b", "c", "a"], [2, 0, 1]),
+        (["3", "1", "1e1"], [1, 0, 2]),
+    ],
+    ids=["numbers", "dates", "words", "whole numbers, then another"],
+)
+def test_rows_are_ordered_by_numbers_dates_and_words(tmp_path, times, order):
+    rows = "".join(f"a,{time},{k}\n" for k, time in enumerate(times))
+    read = read_series(put(tmp_path, "a.csv", f"sequence,time,x\n{rows}"))
+    assert read.values[:, 0].tolist() == order
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "npy"])
+@pytest.mark.parametrize("in_classes", [True, False], ids=["classes", "flat"])
+def test_a_folder_holds_a_file_for_each_sequence(tmp_path, ending, in_classes):
+    pieces = {"one": X[:3], "two": X[3:]}
+    for (name, piece), label in zip(pieces.items(), ["cat", "dog"], strict=True):
+        folder = tmp_path / label if in_classes else tmp_path
+        folder.mkdir(exist_ok=True)
+        table = pandas.DataFrame(piece, columns=["1", "2"])
+        if ending == "npy":
+            np.save(folder / f"{name}.npy", piece)
+        elif ending == "parquet":
+            table.to_parquet(folder / f"{name}.parquet")
+        else:
+            table.to_csv(folder / f"{name}.{ending}", index=False)
+    put(tmp_path, "notes.txt", "not read")
+    read = read_series(tmp_path)
+    np.testing.assert_array_equal(read.values, X.astype(np.float32))
+    assert read.lengths.tolist() == [3, 1]
+    assert read.labels == (("cat", "dog") if in_classes else None)
+    assert read.names == (("cat/one", "dog/two") if in_classes else ("one", "two"))
+
+
+def test_a_folder_of_other_things_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="one for each sequence, got none"):
+        read_series(tmp_path)
+    put(tmp_path, "train.csv", CSV)
+    with pytest.raises(ValueError, match=r"got 2 sequences in .*train.csv: name that file"):
+        read_series(tmp_path)
+    (tmp_path / "train.csv").unlink()
+    np.save(tmp_path / "a.npy", np.zeros((3, 2)))
+    np.save(tmp_path / "b.npy", np.zeros((3, 1)))
+    with pytest.raises(ValueError, match=r"expected the channels 1, 2 of .*a.npy in .*b.npy"):
+        read_series(tmp_path)
+    (tmp_path / "more").mkdir()
+    np.save(tmp_path / "more" / "c.npy", np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="got some of both"):
+        read_series(tmp_path)
+
+
+def test_aeons_archive_has_channels_before_steps(tmp_path):
+    x = np.arange(24.0).reshape(4, 3, 2)
+    np.savez(tmp_path / "a.npz", X=x, y=np.array(["u", "v", "u", "v"]))
+    read = read_series(tmp_path / "a.npz")
+    assert read.values.reshape(4, 2, 3)[1, 1].tolist() == x[1, :, 1].tolist()
+    assert read.labels == ("u", "v", "u", "v")
+    np.savez(tmp_path / "b.npz", X=x, y=np.array([1.0, 2.0, 1.0, 2.0]))
+    both = Series(train=tmp_path / "b.npz", validation=0)
+    assert both.class_names == ("1.0", "2.0")
+    numbers = Series(train=tmp_path / "b.npz", validation=0, answer="number", scaling="none")
+    assert next(numbers.batches("train", 4)).targets.sort(0).values.ravel().tolist() == [
+        1,
+        1,
+        2,
+        2,
+    ]
+    np.savez(tmp_path / "c.npz", X=np.array([[None]], object))
+    with pytest.raises(ValueError, match="got: pickled objects"):
+        read_series(tmp_path / "c.npz")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (np.zeros((2, 2, 2, 2)), r"\(count, steps, channels\) in .*a.npy, got float64 of the"),
+        (np.array(["a"]), r"in .*a.npy, got <U1"),
+        (np.array([{}], object), r"in .*a.npy, got: pickled objects"),
+    ],
+    ids=["dimensions", "texts", "pickled"],
+)
+def test_other_arrays_are_refused(tmp_path, content, message):
+    np.save(tmp_path / "a.npy", content, allow_pickle=True)
+    with pytest.raises(ValueError, match=message):
+        read_series(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sequence": "unit"}, r"expected a column 'unit' in .*a.csv, got the columns sequence,"),
+        ({"label": "state"}, r"expected a column 'state' in .*a.csv"),
+        ({"ignored": ("lefty",)}, r"expected a column 'lefty' in .*a.csv"),
+        ({"channels": ("up",)}, r"expected a column 'up' in .*a.csv"),
+        ({"label": None}, r"expected a number in the column 'label' in line 2"),
+        ({"label": "left"}, r"'label' in lower case in .*got the column 'label', which would be"),
+    ],
+)
+def test_columns_that_do_not_fit_are_named(tmp_path, options, message):
+    path = put(tmp_path, "a.csv", CSV)
+    with pytest.raises(ValueError, match=message):
+        read_series(path, ReadOptions(Columns(**options)))
+
+
+def test_a_damaged_gzip_file_is_named(tmp_path):
+    path = put(tmp_path, "a.csv.gz", gzip.compress(CSV.encode())[:-6])
+    with pytest.raises(ValueError, match=r"expected a complete file in .*a.csv.gz, got:"):
+        read_series(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ReadOptions(separator=",,"), "expected separator to be one character, got ',,'"),
+        (lambda: ReadOptions(separator=",", decimal=","), "separator and decimal to differ"),
+        (lambda: Columns(sequence="a", time="a"), r"one meaning of each column, got .* a"),
+    ],
+    ids=["separator", "decimal", "twice"],
+)
+def test_invalid_formats_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# folds
+
+
+def in_memory(count=40, **options):
+    """Sequences of one step, each of which holds its number."""
+    labels = [k % 4 == 0 for k in range(count)]
+    arrays = [np.full((1, 1), float(k)) for k in range(count)]
+    return from_arrays(arrays, labels=labels, **options)
+
+
+def members(task):
+    """The numbers of the sequences of each split."""
+    found = {}
+    for split in task.splits:
+        inputs = next(task.batches(split, 1_000)).inputs
+        found[split] = sorted(inputs[0, :, 0].round().int().tolist())
+    return found
+
+
+def folds_of(data, **options):
+    common = {"train": data, "folds": 4, "scaling": "none"} | options
+    return [members(Series(**common, fold=fold)) for fold in range(4)]
+
+
+def test_folds_divide_the_sequences_and_stratify_the_classes():
+    found = folds_of(in_memory())
+    assert sorted(k for each in found for k in each["test"]) == [*range(40)]
+    for each in found:
+        assert len(each["test"]) == 10
+        assert sum(k % 4 == 0 for k in each["test"]) in (2, 3)
+        assert sorted(each["train"] + each["validation"] + each["test"]) == [*range(40)]
+    assert found == folds_of(in_memory())
+    assert found != folds_of(in_memory(), split_seed=1)
+
+
+@pytest.mark.parametrize("answer", ["class", "next"])
+def test_no_group_is_divided_by_folds_and_validation(answer):
+    groups = [k // 3 for k in range(60)]
+    data = in_memory(60, groups=groups)
+    if answer == "next":
+        data = from_arrays([np.full((2, 1), float(k)) for k in range(60)], groups=groups)
+    found = folds_of(data, answer=answer)
+    assert sorted(k for each in found for k in each["test"]) == [*range(60)]
+    for each in found:
+        of_split = [{k // 3 for k in numbers} for numbers in each.values()]
+        assert len(of_split) == 3
+        assert sum(map(len, of_split)) == len(set().union(*of_split)) == 20
+
+
+def test_groups_are_a_column_of_a_table(tmp_path):
+    path = put(tmp_path, "a.csv", "sequence,x,patient\n" + "a,1,p\nb,2,q\nb,3,q\n")
+    assert read_series(path, ReadOptions(Columns(group="patient"))).groups == ("p", "q")
+    put(tmp_path, "a.csv", "sequence,x,patient\n" + "a,1,p\nb,2,q\nb,3,r\n")
+    with pytest.raises(ValueError, match=r"one group in all rows .*a.csv, got r and q in line 4"):
+        read_series(path, ReadOptions(Columns(group="patient")))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fold": 1}, "expected fold only with folds"),
+        ({"folds": 3, "fold": 3}, "expected fold < folds=3, got 3"),
+        ({"folds": 1}, "expected folds >= 2, got 1"),
+        ({"folds": 2, "test": "b.csv"}, "expected neither test nor dataset with folds"),
+        ({"folds": 11}, "at least 11 sequences of the class 'True' in the arrays .*, got 10"),
+    ],
+)
+def test_folds_that_cannot_be_are_explained(options, message):
+    with pytest.raises(ValueError, match=message):
+        Series(train=in_memory(), **options).batches("train", 1)
+
+
+def test_a_class_in_one_group_alone_cannot_be_divided():
+    data = in_memory(40, groups=["a" if k % 4 == 0 else str(k % 7) for k in range(40)])
+    with pytest.raises(ValueError, match=r"of the class 'True' .* on both sides"):
+        Series(train=data, folds=3).batches("train", 1)

@@ -47,7 +47,9 @@ def tol(dtype: torch.dtype, n: int) -> float:
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     """Return float32 for the 16-bit floating-point types and the type itself for all others."""
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    if dtype in (torch.float16, torch.bfloat16):
+        return torch.float32
+    return dtype
 
 
 def check_finite(
@@ -119,6 +121,7 @@ def planar_skew(
     """
     i = 2 * torch.arange(n // 2, device=rates.device) + 1  # row of the entry -s of each block
     raw = rates.new_zeros(n * (n - 1) // 2)
+    # entry (i, j) of the triangle has the number i (i - 1) / 2 + j, here with j = i - 1
     return raw.index_put((i * (i - 1) // 2 + i - 1,), -rates)
 
 
@@ -164,6 +167,8 @@ def _cayley(A: Tensor) -> Tensor:
     Y = I - A
     if under_transform():  # torch differentiates the forward derivative of solve wrongly
         return _corrected(torch.linalg.inv(X) @ Y)
+    # I + A is regular for every skew A, so `solve_ex` is enough: `solve` also reads whether the
+    # solution failed, which waits for a device and breaks a graph
     if is_traced():
         return _corrected(torch.linalg.solve_ex(X, Y, left=False).result)
     if A.device.type != "cpu":  # reading a value would wait for the device
@@ -175,10 +180,9 @@ def _cayley(A: Tensor) -> Tensor:
         norm = float(_bound(A.detach()))
         if not norm <= 0.5 / math.sqrt(torch.finfo(A.dtype).eps):
             return _cayley_of_large(A)
-    if size > _LARGE * math.sqrt(n):
         return _corrected(torch.linalg.solve_ex(X, Y, left=False).result)
     if n >= _LEAST_DIVIDED:
-        return _inverse(X).mul_(2).sub_(I)
+        return _inverse(X).mul_(2).sub_(I)  # (I + A)^-1 (I - A) = 2 (I + A)^-1 - I
     # the factors commute, and solving from the right copies less; NaN propagates
     return torch.linalg.solve_ex(X, Y, left=False).result
 
@@ -199,13 +203,16 @@ def _inverse(
     right = X[:half, half:]
     below = X[half:, :half]
     last = X[half:, half:]
+    # with P = first^-1 and Q = (last - below P right)^-1, the inverse of the Schur complement:
+    # [[P + P right Q below P, -P right Q], [-Q below P, Q]]
     P = _inverse(first)
     left = below @ P
-    Q = _inverse(torch.addmm(last, left, right, alpha=-1))  # of the Schur complement
+    Q = _inverse(torch.addmm(last, left, right, alpha=-1))
+    corner = -(Q @ left)
+    right = P @ right
     inverse = torch.empty_like(X)
     inverse[half:, half:] = Q
-    inverse[half:, :half] = corner = -(Q @ left)
-    right = P @ right
+    inverse[half:, :half] = corner
     inverse[:half, half:] = -(right @ Q)
     inverse[:half, :half] = torch.addmm(P, right, corner, alpha=-1)
     return inverse
@@ -217,20 +224,29 @@ def _cayley_of_large(A: Tensor) -> Tensor:
     if A.dtype != wide:
         return _cayley(A.to(wide)).to(A.dtype)
     check_finite(A, "A")
+    # -i A is Hermitian, with real eigenvalues theta: (1 - i theta) / (1 + i theta) is
+    # exp(-2 i arctan(theta))
     theta, V = torch.linalg.eigh(-1j * A)
     if A.is_complex():
         return (V * torch.exp(-2j * torch.arctan(theta))) @ V.mH
     # Real A has conjugate pairs of eigenvalues. W rotates the plane of each pair by its angle.
+    # eigh sorts, so the positive theta are last.
     n = len(A)
     pairs = len(A) // 2
     planes = torch.view_as_real(V[:, n - pairs :]).reshape(n, 2 * pairs)
     Q, R = torch.linalg.qr(planes, mode="complete")
+    # a plane turned over by the signs of QR would rotate the other way
     Q[:, : 2 * pairs] *= torch.where(R.diagonal() < 0, -1.0, 1.0)
     angles = 2 * torch.arctan(theta[n - pairs :])
+    c = torch.cos(angles)
+    s = torch.sin(angles)
     rotation = torch.eye(n, dtype=A.dtype, device=A.device)
     first = torch.arange(0, 2 * pairs, 2, device=A.device)
-    rotation[first, first] = rotation[first + 1, first + 1] = torch.cos(angles)
-    rotation[first + 1, first], rotation[first, first + 1] = torch.sin(angles), -torch.sin(angles)
+    second = first + 1
+    rotation[first, first] = c
+    rotation[second, second] = c
+    rotation[second, first] = s
+    rotation[first, second] = -s
     return Q @ rotation @ Q.mT
 
 
@@ -259,11 +275,13 @@ class _Cayley(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return _cayley_derivative(ctx.saved_tensors[0].mH, gradients[0])
+        (W,) = ctx.saved_tensors
+        return _cayley_derivative(W.mH, gradients[0])  # the adjoint of the derivative
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        return _cayley_derivative(ctx.saved_tensors[0], tangents[0])
+        (W,) = ctx.saved_tensors
+        return _cayley_derivative(W, tangents[0])
 
 
 def _cayley_derivative(
@@ -271,7 +289,7 @@ def _cayley_derivative(
     dA: Tensor,  # (N, N)
 ) -> Tensor:  # (N, N)
     """Return -(I + W) dA (I + W) / 2."""
-    product = torch.addmm(dA, W, dA)
+    product = torch.addmm(dA, W, dA)  # (I + W) dA, without forming I + W
     return torch.addmm(product, product, W, beta=-0.5, alpha=-0.5)
 
 
@@ -290,9 +308,12 @@ def _series(powers: int, blocks: int, epsilon: float) -> _Series:
     A Taylor series of the same length would be accurate up to half the norm.
     """
     m = powers * blocks
+    # Interpolation at m Chebyshev points of [-r^2, 0] leaves about r^2 / (2 m + 2)! times
+    # 2 (r^2 / 4)^m, which is 2 epsilon at this r.
     max_norm = 2 * (math.factorial(2 * m + 2) * epsilon / 4) ** (1 / (2 * m + 2))
     coefficients: list[list[float]] = []
     for odd in (0, 1):  # 1 + b rest(b), exact at zero
+        # the terms of cosh and of sinh(a) / a in b = a^2, after their first one
         taylor = Polynomial([1 / math.factorial(2 * k + 2 + odd) for k in range(40)])
         rest = Chebyshev.interpolate(taylor, m - 1, domain=[-(max_norm**2), 0])
         terms = [1.0, *rest.convert(kind=Polynomial).coef.tolist()]
@@ -300,15 +321,14 @@ def _series(powers: int, blocks: int, epsilon: float) -> _Series:
     return _Series(powers, blocks, max_norm, coefficients)
 
 
+_EPS32 = torch.finfo(torch.float32).eps
+_EPS64 = torch.finfo(torch.float64).eps
 # the shortest first; each costs p + 2 (q - 1) + 1 products
 _SERIES = {
-    dtype: [_series(p, q, torch.finfo(dtype).eps) for p, q in lengths]
-    for dtype, lengths in (
-        (torch.float32, ((2, 1), (3, 1), (2, 2), (3, 2))),
-        (torch.float64, ((2, 2), (3, 2), (4, 2))),
-    )
+    torch.float32: [_series(p, q, _EPS32) for p, q in ((2, 1), (3, 1), (2, 2), (3, 2))],
+    torch.float64: [_series(p, q, _EPS64) for p, q in ((2, 2), (3, 2), (4, 2))],
 }
-_MOST_TRACED_SQUARINGS = 10
+_MOST_TRACED_SQUARINGS = 10  # each costs a product in every call, needed or not
 _SQUARINGS_PER_CORRECTION = 5  # each doubles the orthogonality error; a correction squares it
 
 
@@ -333,33 +353,41 @@ def exp_skew(
     """
     longest = _SERIES[A.dtype][-1]
     # divide by a power of two, so that entries are below 2 and their powers cannot overflow
-    largest = A.detach().abs().amax() if A.numel() else A.new_zeros(())
+    largest = A.new_zeros(())
+    if A.numel():  # amax has no value for an empty matrix
+        largest = A.detach().abs().amax()
     exponent = torch.log2(largest.clamp(min=1)).floor()
     A1 = A / torch.exp2(exponent)
     A2 = A1 @ A1
     A4 = A2 @ A2
-    # the powers of A give tighter bounds of its norm
+    # the powers of A, needed for the series anyway, give tighter bounds of its norm
     first, second, fourth = (_bound(each.detach()) for each in (A1, A2, A4))
     bound = torch.fmin(first, torch.fmin(second**0.5, fourth**0.25))
     squarings = (torch.log2(bound / longest.max_norm) + exponent).ceil().clamp(min=0)
     scale = torch.exp2(exponent - squarings)
-    powers = A1 * scale, A2 * scale**2, A4 * scale**4
+    scaled = A1 * scale
+    squared = A2 * scale**2
+    to_the_fourth = A4 * scale**4
     if is_traced() or A.is_meta:  # control flow must not depend on the norm
-        power = _short_exp(*powers, longest)
+        power = _short_exp(scaled, squared, to_the_fourth, longest)
         for k in range(_MOST_TRACED_SQUARINGS):
             power = torch.where(k < squarings, power @ power, power)
-            power = _corrected(power) if (k + 1) % _SQUARINGS_PER_CORRECTION == 0 else power
+            if (k + 1) % _SQUARINGS_PER_CORRECTION == 0:
+                power = _corrected(power)
         return torch.where(squarings <= _MOST_TRACED_SQUARINGS, _corrected(power), torch.nan)
     norm = float(bound * scale)
     s = float(squarings)
     series = next((each for each in _SERIES[A.dtype] if norm <= each.max_norm), longest)
-    power = _short_exp(*powers, series)
+    power = _short_exp(scaled, squared, to_the_fourth, series)
     # no squaring helps a matrix that is not finite
     for k in range(int(s) if math.isfinite(s) else 0):
         power = power @ power
-        power = _corrected(power) if (k + 1) % _SQUARINGS_PER_CORRECTION == 0 else power
+        if (k + 1) % _SQUARINGS_PER_CORRECTION == 0:
+            power = _corrected(power)
     # each squaring doubles the rounding error; the terms of a series are as large as exp(norm)
-    return _corrected(power) if s or math.exp(norm) > math.sqrt(len(A)) else power
+    if s or math.exp(norm) > math.sqrt(len(A)):
+        power = _corrected(power)
+    return power
 
 
 def _short_exp(
@@ -374,8 +402,10 @@ def _short_exp(
     powers = [torch.eye(A.shape[-1], dtype=A.dtype, device=A.device), A2, A4]
     while len(powers) <= p:
         powers.append(A2 @ powers[-1])
+    # one product of the coefficients with all powers gives a polynomial of C and one of S
     stacked = torch.stack(powers).flatten(1)
     total = (table[:, p * (q - 1) :] @ stacked).view(-1, A.shape[-1])  # C above S
+    # Horner's scheme in the p-th power, as by Paterson and Stockmeyer
     for k in reversed(range(q - 1)):
         part = table[:, p * k : p * (k + 1)] @ stacked[:p]
         total = torch.addmm(part.view_as(total), total, powers[p])
@@ -387,6 +417,7 @@ def _bound(
     A: Tensor,  # (N, N), nonzero eigenvalues in pairs of equal modulus
 ) -> Tensor:  # ()
     """Return an upper bound of the 2-norm."""
+    # the largest singular value occurs twice, so its square is at most half of the sum of all
     return torch.fmin(_norm(A, 1), _frobenius(A) / math.sqrt(2))
 
 
@@ -464,7 +495,9 @@ def reflection_product(
     largest = V.detach().abs().amax(1, keepdim=True).clamp(min=torch.finfo(V.dtype).tiny)
     scaled = V / torch.exp2(torch.log2(largest).floor())
     gram = scaled @ scaled.T
-    squares = gram.diagonal() if projected else gram.diagonal().detach()
+    squares = gram.diagonal()
+    if not projected:
+        squares = squares.detach()
     S = gram.triu(1) + torch.diag(squares / 2)
     I = torch.eye(V.shape[1], dtype=V.dtype, device=V.device)
     return I - scaled.T @ torch.linalg.solve_triangular(S, scaled, upper=True)
@@ -491,13 +524,16 @@ def reflectors(
     check_finite(exact, "Q")
     if m == n - 1:
         V, rest = _eliminate(exact, m)
-        return V, 1.0 if rest[-1, -1] >= 0 else -1.0
+        sign = 1.0 if rest[-1, -1] >= 0 else -1.0
+        return V, sign
     # work in the range of I - Q, in a basis whose upper rows are lower triangular: a vector that
     # is zero before coordinate k of this basis is zero before coordinate k of the whole space
-    basis = torch.linalg.svd(torch.eye(n).to(exact) - exact)[0][:, :m]
-    basis = basis @ torch.linalg.qr(basis[:m].T)[0]
+    left, _, _ = torch.linalg.svd(torch.eye(n).to(exact) - exact)
+    basis = left[:, :m]
+    rotation, _ = torch.linalg.qr(basis[:m].T)
+    basis = basis @ rotation
     inner, _ = _eliminate(basis.T @ exact @ basis, m)
-    return (inner @ basis.T).triu(), 1.0
+    return (inner @ basis.T).triu(), 1.0  # triu removes what rounding leaves before coordinate k
 
 
 def _eliminate(
@@ -524,12 +560,17 @@ def _next_reflector(
     wrong = length > tol(Q.dtype, len(Q))
     v = Q.new_zeros(len(Q))
     if wrong.any():
+        # the vector x - e_j reflects the column x to e_j
         j = int(wrong.int().argmax())
         x_j = float(block[j, j])
         v[k:] = block[:, j]
         v[k + j] = 0
-        # x_j - 1, without the cancellation where x is nearly e_j
-        v[k + j] = x_j - 1 if x_j < 0 else -v.square().sum() / (1 + x_j)
+        if x_j < 0:
+            v[k + j] = x_j - 1
+        else:
+            # x_j - 1 = (x_j^2 - 1) / (1 + x_j), where 1 - x_j^2 is the sum of the other squares:
+            # without cancellation where x is nearly e_j
+            v[k + j] = -v.square().sum() / (1 + x_j)
         v /= v.norm()
     else:  # Q is reduced already: pairs of these reflections cancel
         v[-1] = 1

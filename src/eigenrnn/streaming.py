@@ -30,10 +30,10 @@ class Stream:
     .. math:: (y_t, h_t) = \text{step}(x_t, h_{t-1})
 
     Call it with the inputs of one time step, and it returns the outputs. They equal those of the
-    whole sequence: the outputs of a layer bit by bit if the compiled kernels compute both, all
-    others up to rounding. Freeze the layer first. The kernels then keep the weights packed, and
-    notice when one of them changes. A layer that is not frozen evaluates its constraints at every
-    step.
+    whole sequence: the outputs of an RNN, a GRU or an LSTM bit by bit if the compiled kernels
+    compute both, all others up to rounding. Freeze the layer first. The kernels then keep the
+    weights packed, and notice when one of them changes. A layer that is not frozen evaluates its
+    constraints at every step.
 
     Complex layers, stacks, LayerNorm, zoneout, 16-bit weights, other devices and other backends
     take the slower path of `step` in the layer. So does every step inside autocast or
@@ -54,7 +54,8 @@ class Stream:
     Shape:
         x_t: :math:`(M,)`, or :math:`(B, M)`; the dtype of the weights.
         y_t: :math:`(K,)`, or :math:`(B, K)`; without a head K is the output size of the layer.
-        state: :math:`(L, N)`, or :math:`(L, B, N)`, as h_n of the layer; of an LSTM a pair (h, c).
+        state: :math:`(L, N)`, or :math:`(L, B, N)`, as h_n of the layer; of an LSTM a pair (h, c),
+            and S in place of N if the states of the layer have S numbers.
     Raises:
         TypeError: If the model is none of ours, or an input is not dense or has another dtype than
             the weights.

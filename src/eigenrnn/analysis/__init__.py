@@ -66,6 +66,7 @@ from eigenrnn.analysis.state_map import (
     recurrent_matrices,
     state_maps,
 )
+from eigenrnn.analysis.transition_spectra import TransitionSpectra, transition_spectra
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "analyse",
@@ -103,6 +104,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "subspace_overlap",
     "targeted_projection",
     "transient_growth",
+    "transition_spectra",
     "AnalysisResults",
     "ConditionSpace",
     "DemixedPCA",
@@ -134,5 +136,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "SubspaceOverlap",
     "TargetedProjection",
     "TransientGrowth",
+    "TransitionSpectra",
     "Analysis",
 ]

@@ -41,13 +41,16 @@ from eigenrnn.analysis.state_map import (
     state_maps,
 )
 from eigenrnn.analysis.trajectory import InitialState, state_size, trajectory
+from eigenrnn.analysis.transition_spectra import transition_spectra
 from eigenrnn.constraints import Schur
+from eigenrnn.layers import DeltaNet
 
 __all__ = ["AnalysisResults", "analyse"]
 
+# The budget of each analysis, so that all together take seconds (see `analyse`)
 _POWERS = 200  # of a matrix
 # time steps of a sequence
-_MAP_STEPS = 48
+_MAP_STEPS = 48  # of maps, whose time grows with the square of the steps
 _STEPS = 200
 _GRADIENT_STEPS = 10_000  # of a sequence that is differentiated as a whole
 _INITIAL_STATES = 4  # of the search for fixed points; the first is zero
@@ -56,6 +59,7 @@ _EXPONENTS = 20
 _DIMENSION_STEPS = 1_000
 _DIMENSION_SEQUENCES = 4
 
+# NumPy's LinAlgError is a ValueError; torch's is a RuntimeError, which would hide our mistakes
 _ERRORS = (ValueError, ArithmeticError, torch.linalg.LinAlgError)  # pyright: ignore[reportPrivateImportUsage]
 
 Job = Callable[[], Analysis]
@@ -89,6 +93,7 @@ class AnalysisResults:
             try:
                 analysis.save(stem)
             except _ERRORS as error:  # numbers beyond the range of an axis
+                # a picture of an earlier call would not belong to the new table
                 Path(f"{stem}.png").unlink(missing_ok=True)
                 failed[f"{name}.png"] = f"it cannot be drawn: {error}"
         return failed
@@ -150,8 +155,11 @@ def analyse(
 
 
 def _matrices(model: Network) -> dict[str, NumberArray]:
-    has_none = bare_state_map(model, None, None)
-    return {} if has_none is not None and not has_none.matrices else recurrent_matrices(model)
+    """Return the recurrent matrices; a step function or a cell of another library has none."""
+    bare = bare_state_map(model, None, None)
+    if bare is not None and not bare.matrices:
+        return {}
+    return recurrent_matrices(model)
 
 
 def _all_jobs(
@@ -181,14 +189,11 @@ def _all_jobs(
         yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
     else:
         job = partial(gradient_norms, model, inputs, loss, h0=h0)
-        steps = max(
-            (
-                x.shape[1 if has_batch_first(layers[path]) else 0]
-                for path, x in inputs_by_layer.items()
-                if isinstance(x, Tensor)
-            ),
-            default=0,
-        )
+        steps = 0  # of the longest sequence that a layer gets
+        for path, x in inputs_by_layer.items():
+            if isinstance(x, Tensor):
+                time_dim = 1 if has_batch_first(layers[path]) else 0
+                steps = max(steps, x.shape[time_dim])
         call = "gradient_norms(model, inputs, loss)"
         yield "gradient_norms", _job_unless_slow(call, steps, _GRADIENT_STEPS, job)
 
@@ -196,8 +201,11 @@ def _all_jobs(
 def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) -> Jobs:
     """Yield the analyses of a matrix."""
     N = len(W)
-    constraint = weights and weights.constraint
-    form: Any = constraint if isinstance(constraint, Schur) else W
+    # a Schur constraint has the form that training has learned; any other is decomposed
+    form: Any = W
+    if weights is not None and isinstance(weights.constraint, Schur):
+        form = weights.constraint
+    # each with the largest size at which it still takes seconds
     jobs: list[tuple[str, int, Job]] = [
         ("spectrum", 2_000, partial(spectrum, W)),
         ("henrici", 2_000, partial(henrici, W)),
@@ -233,6 +241,7 @@ def _layer_jobs(prefix: str, layer: Network, state_map: StateMap) -> Jobs:
     which = state_map.name
     S = state_map.state_size
     initial = state_map.begin(1).new_zeros(1, S)
+    # a seed of its own: two analyses of one network must agree
     random = torch.randn(_INITIAL_STATES - 1, S, generator=torch.Generator().manual_seed(0))
     initial = torch.cat([initial, random.to(initial)])
     points = partial(fixed_points, layer, initial_states=initial, steps=30, which=which)
@@ -254,11 +263,17 @@ def _trajectory_jobs(
     which = state_map.name
     S = state_map.state_size
     name = f"{prefix}{which}"
-    gated = "reset" in state_map.matrices and not isinstance(layer, StateMap)
+    # a state map of the user may call a matrix "reset" without being a GRU
+    is_gru = "reset" in state_map.matrices and not isinstance(layer, StateMap)
+    of_delta = layer if isinstance(layer, DeltaNet) and not layer.bidirectional else None
     if isinstance(x, str):
         functions = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
-        functions += ["jacobian_bound"] * gated
-        yield from ((f"{function}_{name}", x) for function in functions)
+        if of_delta is not None:
+            functions.append("transition_spectra")
+        if is_gru:
+            functions.append("jacobian_bound")
+        for function in functions:
+            yield f"{function}_{name}", x
         return
     batch_first = has_batch_first(layer)
 
@@ -286,7 +301,10 @@ def _trajectory_jobs(
         ("participation_ratio", 2_000, lambda: participation_ratio(states())),
         ("effective_rank", 2_000, lambda: effective_rank(states())),
     ]
-    if gated:
+    if of_delta is not None:
+        spectra = partial(transition_spectra, of_delta, first(_STEPS, 1), which=which)
+        jobs.append(("transition_spectra", 20_000, spectra))
+    if is_gru:
         bound = partial(jacobian_bound, layer, first(_MAP_STEPS, 1), **options)
         jobs.append(("jacobian_bound", 400, bound))
     for function, max_size, job in jobs:

@@ -43,7 +43,10 @@ def as_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)
     Raises:
         ValueError: If it is not square or not finite, or the layer has several or none.
     """
-    matrix = _single_matrix(W) if is_network(W) else as_array(cast("ArrayLike", W), name)
+    if is_network(W):
+        matrix = _single_matrix(W)
+    else:
+        matrix = as_array(cast("ArrayLike", W), name)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(f"expected a square matrix {name} (N, N), got shape {matrix.shape}")
     check_finite(matrix, name)
@@ -74,15 +77,19 @@ def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
     if isinstance(values, Tensor):
         _check_values(values, name)
         wide = torch.complex128 if values.is_complex() else torch.float64
+        # torch conjugates lazily, by a flag that numpy() rejects
         return values.detach().to("cpu", wide).resolve_conj().numpy()
     expected = f"expected {name} to be numbers in rows of equal length"
     try:
         array = np.asarray(values)
-        is_complex = np.iscomplexobj(array)
-        numbers = array.astype(np.complex128) if is_complex else array.astype(np.float64)
+        if np.iscomplexobj(array):
+            numbers = array.astype(np.complex128)
+        else:
+            numbers = array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{expected}, got {type(values).__name__}: {error}") from error
-    if array.dtype.kind not in "biufcO":  # strings that NumPy would convert to numbers
+    # NumPy converts strings such as "1.5" to numbers without an error
+    if array.dtype.kind not in "biufcO":
         raise ValueError(f"{expected}, got {array.dtype}")
     return numbers
 
@@ -184,8 +191,13 @@ def power_of_two(array: NumberArray) -> float:
 
     The division is exact, and squares of the scaled entries stay in range.
     """
+    # real and imaginary parts apart, because the modulus of a complex number can overflow
     top = max(float(np.abs(part).max(initial=0.0)) for part in (array.real, array.imag))
-    return float(np.ldexp(1.0, int(np.frexp(top)[1]) - 1)) if top else 1.0
+    if not top:
+        return 1.0
+    # top = m 2^e with 1/2 <= m < 1. Even for the largest double 2^(e - 1) is finite, 2^e is not.
+    _, exponent = np.frexp(top)
+    return float(np.ldexp(1.0, int(exponent) - 1))
 
 
 def check_sequence_shape(x: Tensor, input_size: int, *, batch_first: bool) -> None:

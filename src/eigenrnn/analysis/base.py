@@ -51,7 +51,9 @@ class Analysis(ABC):
         picture = Path(f"{stem}.png")
         table = Path(f"{stem}.csv")
         picture.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(table, _as_csv(self.table()).encode())  # first: drawing can fail
+        # the table first, because drawing can fail
+        write_atomically(table, _as_csv(self.table()).encode())
+        # drawn in memory, so that no half-written file replaces an earlier picture
         png = io.BytesIO()
         self.plot().savefig(png, format="png", dpi=150)
         write_atomically(picture, png.getvalue())

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -50,14 +50,14 @@ __all__ = [
 ]
 
 # of FixedPoints
-_MIN_DAMPING = 1e-12
-_MAX_DAMPING = 1e6
+_MIN_DAMPING = 1e-12  # from here a few failed steps lead back to a damping that matters
+_MAX_DAMPING = 1e6  # a search whose steps are this short has stalled, and ends
 _KINDS = ("stable", "marginal", "saddle", "unstable")
 _MODULUS_TOLERANCE = 1e-9  # a modulus this close to one counts as one
 
 # of Lyapunov
 _BURN_IN = 1_000
-_NUDGE = 1e-3
+_NUDGE = 1e-3  # the length of the vector that leaves an unstable fixed point
 _BLOCKS = 10
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -94,12 +94,8 @@ class FixedPoints(Analysis):
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
-        kinds = np.array(self.kinds)
-        points = {
-            f"{int((kinds == kind).sum())} {kind}": self.eigenvalues[kinds == kind].ravel()
-            for kind in _KINDS
-            if kind in kinds
-        }
+        by_kind = _by_kind(self.kinds, self.eigenvalues)
+        points = {label: values.ravel() for label, values in by_kind.items()}
         plot.plane(axes, points)
         title = f"eigenvalues at {', '.join(points) or 'no'} fixed points"
         plot.label(axes, "real part", "imaginary part", title)
@@ -185,25 +181,31 @@ def fixed_points(
     S = state_map.state_size
     x = _finite_tensor(np.zeros(M) if input is None else input, "input", (M,))
     h = drawn_states(initial_states, S, generator)
+    searches = len(h)
     # beyond the tolerance: the last steps are cheap and separate nearby points
     h, residual = minimise_speed(state_map, x.expand(len(h), M), h, steps, 1e-3 * tolerance)
     converged = residual <= tolerance * (1 + h.norm(dim=1))
-    h, residual, count = h[converged], residual[converged], len(h)
+    h = h[converged]
+    residual = residual[converged]
+    # Near a degenerate point the residual is quadratic in the distance. Searches that stop within
+    # the tolerance may then lie its square root apart, and still be one fixed point.
     kept = distinct_states(h, residual, tolerance**0.5)
     h = h[kept]
     residual = residual[kept]
-    J, _ = state_map.jacobians(x.expand(len(h), M), h) if len(h) else (h.new_zeros(0, S, S), None)
-    check_finite(J, "the Jacobians of fixed points")
-    eigenvalues = torch.linalg.eigvals(J)
+    jacobians = h.new_zeros(0, S, S)
+    if len(h):  # a step of the user need not accept an empty batch
+        jacobians, _ = state_map.jacobians(x.expand(len(h), M), h)
+    check_finite(jacobians, "the Jacobians of fixed points")
+    eigenvalues = torch.linalg.eigvals(jacobians)
     order = eigenvalues.abs().argsort(dim=1, descending=True)
     eigenvalues = eigenvalues.gather(1, order)
     by_stability = eigenvalues.abs()[:, 0].argsort(stable=True)
     return FixedPoints(
-        h[by_stability].numpy(),
-        eigenvalues[by_stability].numpy(),
-        residual[by_stability].numpy(),
-        count,
-        count - int(converged.sum()),
+        points=h[by_stability].numpy(),
+        eigenvalues=eigenvalues[by_stability].numpy(),
+        residuals=residual[by_stability].numpy(),
+        searches=searches,
+        failed=searches - int(converged.sum()),
     )
 
 
@@ -222,11 +224,16 @@ def minimise_speed(
         active = (r.norm(dim=1) > goal) & (damping < _MAX_DAMPING)
         if not bool(active.any()):
             break
-        G = state_map.jacobians(x[active], h[active])[0] - I
+        # a step of Levenberg and Marquardt: (G^T G + damping I) step = -G^T r, where G is the
+        # Jacobian of the residual r(h) = F(h) - h
+        J, _ = state_map.jacobians(x[active], h[active])
+        G = J - I
         normal = G.mT @ G + damping[active, None, None] * I
+        # not `solve`, which raises an error for the whole batch if rounding makes one singular
         step = torch.linalg.lstsq(normal, -(G.mT @ r[active, :, None])).solution.squeeze(2)
         proposal = h[active] + step
         proposal_residual = state_map.step(x[active], proposal) - proposal
+        # false also where the proposal is NaN, so the search goes on from where it was
         better = proposal_residual.norm(dim=1) < r[active].norm(dim=1)
         h[active] = torch.where(better[:, None], proposal, h[active])
         r[active] = torch.where(better[:, None], proposal_residual, r[active])
@@ -293,7 +300,22 @@ def _kind(moduli: NDArray[np.float64]) -> str:
         return "stable"
     if moduli.max() <= 1 + _MODULUS_TOLERANCE:
         return "marginal"
-    return "unstable" if moduli.min() > 1 else "saddle"
+    if moduli.min() > 1:
+        return "unstable"
+    return "saddle"
+
+
+def _by_kind(
+    kinds: list[str],
+    values: NDArray[Any],  # (P, ...)
+) -> dict[str, NDArray[Any]]:
+    """Return the values of the points of each kind that occurs, by their number and kind."""
+    values_by_kind: dict[str, NDArray[Any]] = {}
+    for kind in _KINDS:
+        of_kind = np.array(kinds, dtype=str) == kind
+        if of_kind.any():
+            values_by_kind[f"{int(of_kind.sum())} {kind}"] = values[of_kind]
+    return values_by_kind
 
 
 @dataclass(frozen=True)
@@ -328,16 +350,13 @@ class StateSpace(Analysis):
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
-        kinds = np.array(self.kinds, dtype=str)
-        points = {
-            f"{int((kinds == kind).sum())} {kind}": self.points[kinds == kind]
-            for kind in _KINDS
-            if kind in kinds
-        }
+        points = _by_kind(self.kinds, self.points)
         plot.paths(axes, self.trajectories, points)
-        x, y = (f"principal component {k + 1} ({self.shares[k]:.0%})" for k in (0, 1))
-        found = f" and {', '.join(points)} fixed points" if points else ""
-        title = f"trajectories{found}"
+        x = f"principal component 1 ({self.shares[0]:.0%})"
+        y = f"principal component 2 ({self.shares[1]:.0%})"
+        title = "trajectories"
+        if points:
+            title += f" and {', '.join(points)} fixed points"
         plot.label(axes, x, y, title)
         return figure
 
@@ -347,6 +366,7 @@ class StateSpace(Analysis):
         places = np.concatenate([self.trajectories.reshape(-1, 2), self.points])
         return {
             "kind": np.array(["trajectory"] * (steps * B) + self.kinds, dtype=str),
+            # a fixed point belongs to no step, but a column of integers has no NaN
             "t": np.concatenate([np.repeat(np.arange(steps), B), np.full(P, -1)]),
             "number": np.concatenate([np.tile(np.arange(B), steps), np.arange(P)]),
             "component_1": places[:, 0],
@@ -411,12 +431,16 @@ def state_space(
     axes = np.zeros((2, S))
     axes[: min(2, S)] = basis[:2]
     axes *= np.where(axes.sum(1) < 0, -1.0, 1.0)[:, None]  # a sign that does not change by chance
-    variances = np.append(sigma**2, 0.0)
-    found = np.empty((0, S)) if points is None else points.points
+    variances = np.append(sigma**2, 0.0)  # of a state of one entry, which has no second axis
+    found = np.empty((0, S))
+    kinds: list[str] = []
+    if points is not None:
+        found = points.points
+        kinds = points.kinds
     return StateSpace(
         trajectories=(states - origin) @ axes.T,
         points=(found - origin) @ axes.T,
-        kinds=[] if points is None else points.kinds,
+        kinds=kinds,
         shares=_shares(variances)[:2],
         origin=origin,
         axes=axes,
@@ -450,15 +474,18 @@ class Lyapunov(Analysis):
     @property
     def dimension(self) -> float:
         """The Kaplan-Yorke dimension; NaN if it needs more exponents than were computed."""
+        # D = k + (lambda_1 + ... + lambda_k) / |lambda_(k + 1)|, with the largest k whose sum is
+        # not negative. The sum of an orthogonal map is zero up to rounding, which must not count.
         sums = np.cumsum(self.exponents)
         finite = np.abs(self.exponents[np.isfinite(self.exponents)])
         rounding = 10 * self.state_size * _EPSILON * max(1.0, finite.max(initial=0.0))
-        count = int(np.cumprod(sums >= -rounding).sum())  # of leading exponents with a sum >= 0
-        if count == len(sums):
-            return float(count) if count == self.state_size else math.nan
-        if count == 0:
+        # the product ends at the first negative sum
+        k = int(np.cumprod(sums >= -rounding).sum())
+        if k == len(sums):
+            return float(k) if k == self.state_size else math.nan
+        if k == 0:
             return math.nan if np.isnan(self.exponents[0]) else 0.0
-        return float(count + max(sums[count - 1], 0.0) / -self.exponents[count])
+        return float(k + max(sums[k - 1], 0.0) / -self.exponents[k])
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
@@ -467,8 +494,11 @@ class Lyapunov(Analysis):
         curves = {"exponents": finite}
         plot.lines(axes, number, curves, bands={"exponents": self.spread}, marker="o")
         lost = int(np.isneginf(self.exponents).sum())
-        titles = [f"{lost} of {len(number)} are minus infinity"] if lost else []
-        titles += [f"after a burn-in of {self.burn_in:,} steps"] if self.burn_in else []
+        titles: list[str] = []
+        if lost:
+            titles.append(f"{lost} of {len(number)} are minus infinity")
+        if self.burn_in:
+            titles.append(f"after a burn-in of {self.burn_in:,} steps")
         x = "number of the exponent"
         y = "Lyapunov exponent [nats per step]"
         plot.label(axes, x, y, ", ".join(titles))
@@ -488,20 +518,15 @@ class Lyapunov(Analysis):
     def headline(self) -> dict[str, float]:
         k = len(self.exponents)
         dimension = self.dimension
+        numbers = {"largest exponent (nats a step)": float(self.exponents[0])}
+        if self.errors is not None and np.isfinite(self.errors[0]):
+            numbers["its error (nats a step)"] = float(self.errors[0])
         summed = "the exponents" if k == self.state_size else f"the first {k} exponents"
-        numbers = {
-            "largest exponent (nats a step)": float(self.exponents[0]),
-            **self._error(),
-            f"sum of {summed} (nats a step)": float(self.exponents.sum()),
-        }
+        numbers[f"sum of {summed} (nats a step)"] = float(self.exponents.sum())
         if not math.isnan(dimension):
             numbers["Kaplan-Yorke dimension"] = dimension
-        return {**numbers, "burn-in (steps)": float(self.burn_in)}
-
-    def _error(self) -> dict[str, float]:
-        if self.errors is None or not np.isfinite(self.errors[0]):
-            return {}
-        return {"its error (nats a step)": float(self.errors[0])}
+        numbers["burn-in (steps)"] = float(self.burn_in)
+        return numbers
 
 
 @torch.no_grad()
@@ -578,19 +603,27 @@ def lyapunov(
     basis = _random_basis(S)[:, :count].expand(B, S, count)
     logs: list[Tensor] = []
     for t, (J, _) in enumerate(path.jacobians()):
+        # Orthonormalised at every step. Otherwise all columns would turn to the fastest direction.
         image = J @ basis
         basis, R = torch.linalg.qr(image)
         if t >= discard:
+            # LAPACK leaves the signs of the diagonal open
             sizes = R.diagonal(dim1=1, dim2=2).abs()
             rounding = S * _EPSILON * torch.linalg.matrix_norm(image)
             logs.append(sizes.where(sizes > rounding[:, None], 0).log())
     local = torch.stack(logs)  # (T - d, B, k)
+    # a finite run need not order the exponents as the columns of Q
     mean, order = local.mean(0).sort(dim=1, descending=True)
     per_sequence = mean.numpy()
     with np.errstate(invalid="ignore"):
         spread = per_sequence.std(axis=0)  # NaN for infinite exponents
-    errors = _error_of_mean(local.gather(2, order.expand_as(local)))
-    return Lyapunov(per_sequence.mean(axis=0), spread, S, burn_in, errors)
+    return Lyapunov(
+        exponents=per_sequence.mean(axis=0),
+        spread=spread,
+        state_size=S,
+        burn_in=burn_in,
+        errors=_error_of_mean(local.gather(2, order.expand_as(local))),
+    )
 
 
 def _error_of_mean(
@@ -600,6 +633,7 @@ def _error_of_mean(
     length = len(local) // _BLOCKS
     if length < 2:
         return np.full(local.shape[2], np.nan)
+    # The last steps, if ten does not divide T: the first ones depend most on the initial Q.
     blocks = local[-length * _BLOCKS :].unflatten(0, (_BLOCKS, length)).mean(1).flatten(0, 1)
     with np.errstate(invalid="ignore"):  # NaN for infinite exponents
         values = blocks.numpy()
@@ -704,6 +738,8 @@ def participation_ratio(
     rows = _state_rows(states)
     if len(rows) < 2:
         raise ValueError("expected at least 2 states, to vary between them, got 1")
+    # The ratio does not depend on the scale, but squares of the states may leave the range of a
+    # double. States are scaled before their mean is taken, and their variation again after it.
     size = power_of_two(rows)
     centred = rows / size - (rows / size).mean(0)
     spread = power_of_two(centred)
@@ -711,13 +747,21 @@ def participation_ratio(
     covariance = centred.conj().T @ centred / (len(rows) - 1)
     # rounding can make a zero eigenvalue negative
     variances = np.maximum(np.linalg.eigvalsh(covariance)[::-1], 0)
+    # of shares p = lambda / sum(lambda) the ratio is 1 / sum(p^2)
     shares = _shares(variances)
     squares = float(shares @ shares)
     value = 1 / squares if squares else 0.0
     with np.errstate(over="ignore"):
+        # not size**2, which overflows before a small spread can balance it
         spectrum = variances * spread**2 * size * size
-    error = _jackknife(centred, _sequences(states))
-    return Dimension("participation ratio", value, spectrum, shares, "variance", error)
+    return Dimension(
+        name="participation ratio",
+        value=value,
+        spectrum=spectrum,
+        shares=shares,
+        kind="variance",
+        error=_jackknife(centred, _sequences(states)),
+    )
 
 
 def _sequences(states: Tensor | ArrayLike) -> int:
@@ -731,10 +775,12 @@ def _jackknife(
     B: int,
 ) -> float:
     """Return the standard error of the participation ratio over sequences."""
+    # what remains without a sequence must still vary
     if B < 2 or len(rows) // B < 1 or len(rows) - len(rows) // B < 2:
         return math.nan
     by_sequence = rows.reshape(-1, B, rows.shape[1])
     T = len(by_sequence)
+    # moments of all states, from which those of one sequence are subtracted: one pass for all b
     sums = by_sequence.sum(0)
     total = sums.sum(0)
     second = rows.conj().T @ rows
@@ -744,9 +790,11 @@ def _jackknife(
         own = by_sequence[:, b]
         mean = (total - sums[b]) / count
         C = (second - own.conj().T @ own) / count - np.outer(mean.conj(), mean)
+        # without an eigenvalue decomposition: tr C = sum(lambda), |C|_F^2 = sum(lambda^2)
         trace = float(np.trace(C).real)
         squares = float(np.vdot(C, C).real)
         values.append(trace**2 / squares if squares else 0.0)
+    # the jackknife's variance: (B - 1) / B times the sum of squared deviations
     spread = np.asarray(values) - np.mean(values)
     return float(np.sqrt((B - 1) / B * (spread**2).sum()))
 
@@ -783,10 +831,18 @@ def effective_rank(
     else:
         rows = _state_rows(cast("ArrayLike", states_or_matrix))
     sigma: NDArray[np.float64] = np.linalg.svd(rows, compute_uv=False).astype(np.float64)
-    shares = _shares(sigma / power_of_two(sigma))
-    nonzero = shares[shares > 0]
-    value = float(np.exp(-nonzero @ np.log(nonzero))) if len(nonzero) else 0.0
-    return Dimension("effective rank", value, sigma, shares, "singular value")
+    shares = _shares(sigma / power_of_two(sigma))  # scaled, as their sum could overflow
+    nonzero = shares[shares > 0]  # p ln p tends to zero, but 0 ln 0 is NaN
+    value = 0.0
+    if len(nonzero):
+        value = float(np.exp(-nonzero @ np.log(nonzero)))
+    return Dimension(
+        name="effective rank",
+        value=value,
+        spectrum=sigma,
+        shares=shares,
+        kind="singular value",
+    )
 
 
 def _state_rows(states: Tensor | ArrayLike) -> NumberArray:  # (n, N)

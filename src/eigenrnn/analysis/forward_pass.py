@@ -65,7 +65,9 @@ def layer_inputs(model: Network, inputs: Any, h0: InitialState = None) -> dict[s
 
     def record_cell(path: str, _: Any, arguments: tuple[Any, ...]) -> None:
         x: Tensor = arguments[0].detach()
-        calls.setdefault(path, []).append(x.unsqueeze(0) if x.dim() == 1 else x)
+        if x.dim() == 1:
+            x = x.unsqueeze(0)
+        calls.setdefault(path, []).append(x)
 
     def record(path: str, layer: Any, arguments: tuple[Any, ...]) -> None:
         x = arguments[0] if arguments else None
@@ -73,15 +75,20 @@ def layer_inputs(model: Network, inputs: Any, h0: InitialState = None) -> dict[s
             recorded[path] = "its input is not a batch of padded sequences"
             return
         check_layer_input(layer, x)
-        batch_dim = 0 if layer.batch_first else 1
-        recorded[path] = x.detach().unsqueeze(batch_dim) if x.dim() == 2 else x.detach()
+        x = x.detach()
+        if x.dim() == 2:
+            x = x.unsqueeze(0 if layer.batch_first else 1)
+        recorded[path] = x
 
     for path in layers:
         layer = double.get_submodule(path)
-        layer.register_forward_pre_hook(partial(record_cell if is_cell(layer) else record, path))
+        recorder = record_cell if is_cell(layer) else record
+        layer.register_forward_pre_hook(partial(recorder, path))
     with torch.no_grad():
         run_model(double, inputs, {})
-    return {**recorded, **{path: torch.stack(each) for path, each in calls.items()}}
+    for path, inputs_of_calls in calls.items():
+        recorded[path] = torch.stack(inputs_of_calls)
+    return recorded
 
 
 def _in_double_precision(model: Any) -> nn.Module:
@@ -146,8 +153,9 @@ def bare_initial_states(model: Network, inputs: Any, h0: InitialState) -> Tensor
             f"{type(model).__name__}, which sets the initial states of its layers itself"
         )
     directions = [bare] if bare else state_maps(model)
-    batch_dim = 0 if getattr(model, "batch_first", False) else 1
-    batch = inputs.shape[batch_dim] if inputs.dim() == 3 else 1
+    batch = 1
+    if inputs.dim() == 3:
+        batch = inputs.shape[0 if getattr(model, "batch_first", False) else 1]
     return torch.stack(initial_states(directions, h0, batch))
 
 
@@ -189,6 +197,8 @@ def unroll(model: Network, inputs: Any = None, h0: InitialState = None) -> Unrol
         prefix = f"{name}." if len(layers) > 1 else ""
         directions = [bare] if bare else state_maps(layer)
         loop = _StepLoop(layer, directions, prefix, copied.states)
+        # The attribute of the object hides the method of its class. The layer keeps its place in
+        # the model, and every hook on it still runs.
         vars(layer)["forward"] = loop.forward_cell if is_cell(layer) else loop.forward
     return copied
 
@@ -232,18 +242,23 @@ class _StepLoop:
         if isinstance(input, PackedSequence):
             x, lengths = pad_packed_sequence(input)
             y, last = self._run(x, self._initial_states(hx, x.shape[1]), lengths)
-            output: Any = pack_padded_sequence(
-                y if head is None else head(y),
-                lengths,
-                enforce_sorted=input.sorted_indices is None,
-            )
+            if head is not None:
+                y = head(y)
+            # sorted_indices is None exactly if the caller had sorted the sequences by length
+            is_sorted = input.sorted_indices is None
+            output: Any = pack_padded_sequence(y, lengths, enforce_sorted=is_sorted)
             return None if last_only else output, self._final_states(last)
         check_layer_input(self.layer, input)
         unbatched = input.dim() == 2
-        x = input.unsqueeze(1) if unbatched else input
-        x = x.transpose(0, 1) if self.batch_first and not unbatched else x
+        if unbatched:
+            x = input.unsqueeze(1)
+        elif self.batch_first:
+            x = input.transpose(0, 1)
+        else:
+            x = input
         y, last = self._run(x, self._initial_states(hx, x.shape[1]), lengths)
-        y = y if head is None else head(y)
+        if head is not None:
+            y = head(y)
         if unbatched:
             y = y.squeeze(1)
             last = last.squeeze(1)
@@ -267,14 +282,20 @@ class _StepLoop:
         lengths: Lengths,
     ) -> tuple[Tensor, Tensor]:  # (T, B, D N), (L D, B, S)
         T, B = x.shape[:2]
-        ends = torch.full((B,), T) if lengths is None else torch.as_tensor(lengths).cpu()
+        if lengths is None:
+            ends = torch.full((B,), T)
+        else:
+            ends = torch.as_tensor(lengths).cpu()
         now = running(ends, x)  # (T, B, 1)
         last: list[Tensor] = []
+        # in torch's order: both directions of a layer, then those of the next
         for depth in range(0, len(self.directions), self.num_directions):
-            indices = range(depth, depth + self.num_directions)
-            runs = [self._run_direction(self.directions[i], x, first[i], now) for i in indices]
-            x = torch.cat([y for y, _ in runs], dim=2)
-            last += [state for _, state in runs]
+            outputs: list[Tensor] = []
+            for i in range(depth, depth + self.num_directions):
+                y, state = self._run_direction(self.directions[i], x, first[i], now)
+                outputs.append(y)
+                last.append(state)
+            x = torch.cat(outputs, dim=2)
         return x, torch.stack(last)
 
     def _run_direction(
@@ -284,20 +305,25 @@ class _StepLoop:
         state: Tensor,  # (B, S)
         now: Tensor,  # (T, B, 1), whether a sequence runs at a step
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, S)
-        states = self.states[self.prefix + direction.name] = []
+        states: list[Tensor] = []
+        self.states[self.prefix + direction.name] = states
         outputs: list[Tensor] = []
         order = range(len(x))
         for t in reversed(order) if direction.reverse else order:
+            # in reverse, a sequence that is not yet running keeps its initial state
             state = torch.where(now[t], direction.step(x[t], state), state)
             state = _with_gradient(state)
             states.append(state)
             outputs.append(torch.where(now[t], direction.output(x[t], state), 0))
-        return torch.stack(outputs[::-1] if direction.reverse else outputs), state
+        if direction.reverse:
+            outputs.reverse()  # outputs are in the order of time
+        return torch.stack(outputs), state
 
     def _initial_states(self, hx: Any, batch: int) -> list[Tensor]:  # (B, S) each
         if hx is None:
             return [direction.begin(batch) for direction in self.directions]
-        hx = torch.cat(tuple(hx), dim=-1) if isinstance(hx, tuple | list) else hx
+        if isinstance(hx, tuple | list):  # (h, c) of an LSTM
+            hx = torch.cat(tuple(hx), dim=-1)
         hx = hx.to(torch.float64)
         if is_cell(self.layer):
             return [hx if hx.dim() == 2 else hx.unsqueeze(0)]

@@ -35,12 +35,14 @@ __all__ = [
 ]
 
 # of GradientMap
+# A product is rescaled to norm one beyond these norms, long before a double, at 1e308, overflows.
 _HUGE = 1e100
 _SMALL = 1e-100
+# entries that are set to zero before they become subnormal, below 1e-308
 _NEGLIGIBLE = 1e-200
-_STEPS_TO_CLEAR = 8
+_STEPS_TO_CLEAR = 8  # not at every step, because it reads all products once more
 
-# of SpectralNorms
+# of SpectralNorms; its docstring says what they mean and which errors were measured
 _MAX_EXACT = 16  # up to this many rows or columns an eigenvalue decomposition is as fast
 _BLOCK = 8
 _MAX_ITERATIONS = 8
@@ -131,7 +133,7 @@ def gradient_norms(
         output = run_model(unrolled.model, inputs, options)
         value = loss(output[0] if isinstance(output, tuple) else output)
         _check_loss(value)
-        value.sum().backward()
+        value.sum().backward()  # of one number, whose shape may be (1,)
     return GradientNorms({name: _norms(states) for name, states in unrolled.states.items()})
 
 
@@ -161,6 +163,7 @@ def _check_loss(value: object) -> None:
 
 
 def _norms(states: list[Tensor]) -> NDArray[np.float64]:  # (T,)
+    # a state that the loss does not depend on has no gradient
     return np.array([0.0 if h.grad is None else float(h.grad.norm()) for h in states])
 
 
@@ -185,13 +188,10 @@ class GradientMap(Analysis):
         maps = self._maps()
         rows = bool(self.by_input) + bool(self.by_state)
         figure, axes = plot.canvas(len(maps) // rows, rows)
-        for panel, ((kind, block), values) in zip(axes, maps.items(), strict=True):
-            source = "input" if kind == "input" else "state"
-            plot.heat_map(panel, values, "gradient norm", log=True, first=1)
+        for panel, (kind, block) in zip(axes, maps, strict=True):
+            plot.heat_map(panel, maps[kind, block], "gradient norm", log=True, first=1)
             title = "state" if block == "whole" else f"{block} part of the state"
-            plot.label(
-                panel, f"step t of the {source}", "step τ of the state", f"{title} by {source}"
-            )
+            plot.label(panel, f"step t of the {kind}", "step τ of the state", f"{title} by {kind}")
         return figure
 
     def table(self) -> Table:
@@ -206,8 +206,13 @@ class GradientMap(Analysis):
         return {f"last {block} by first {kind}": float(A[-1, 0]) for (kind, block), A in maps}
 
     def _maps(self) -> dict[tuple[str, str], NDArray[np.float64]]:
-        kinds = {"input": self.by_input, "state": self.by_state}
-        return {(kind, block): A for kind, maps in kinds.items() for block, A in maps.items()}
+        """Return the maps by ``"input"`` or ``"state"``, and by block."""
+        maps: dict[tuple[str, str], NDArray[np.float64]] = {}
+        for block, norms in self.by_input.items():
+            maps["input", block] = norms
+        for block, norms in self.by_state.items():
+            maps["state", block] = norms
+        return maps
 
 
 @torch.no_grad()
@@ -263,8 +268,11 @@ def gradient_map(
     S = path.states.shape[2]
     blocks = {"whole": slice(0, S), **path.state_map.blocks}
     sizes = {"input": M, "state": S}
-    products = {kind: _ScaledProducts(T, B, sizes[kind], S, blocks) for kind in kinds}
-    maps = {kind: {block: np.full((T, T), np.nan) for block in blocks} for kind in kinds}
+    products: dict[str, _ScaledProducts] = {}
+    maps: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for kind in kinds:
+        products[kind] = _ScaledProducts(T, B, sizes[kind], S, blocks)
+        maps[kind] = {block: np.full((T, T), np.nan) for block in blocks}
     newest = {"state": torch.eye(S, dtype=torch.float64).expand(B, S, S)}
     for tau, (by_state, by_input) in enumerate(path.jacobians()):
         newest["input"] = by_input.mT
@@ -293,7 +301,10 @@ class _ScaledProducts:
         newest: Tensor,  # (B, K, S)
     ) -> dict[str, Tensor]:  # (B, tau + 1) each
         """Advance one step, and return the norms of the derivatives of the new state."""
-        before, after = (each[:, :tau].flatten(1, 2) for each in (self.products, self.buffer))
+        # Two buffers in turn, because bmm cannot write over its input. Flattening gives views, so
+        # the derivatives by all earlier steps are the rows of one product for each sequence.
+        before = self.products[:, :tau].flatten(1, 2)
+        after = self.buffer[:, :tau].flatten(1, 2)
         torch.bmm(before, by_state.mT, out=after)
         self.products, self.buffer = self.buffer, self.products
         self.products[:, tau] = newest
@@ -304,6 +315,7 @@ class _ScaledProducts:
         norms = {name: norm(current, by_state) for name, norm in self.norms.items()}
         size = norms["whole"]
         rescaled = (size > _HUGE) | ((size < _SMALL) & (size > 0))
+        # by logarithms: norm and scale may each leave the range of a double, and balance
         unscaled = {name: (norm.log() + log_scale).exp() for name, norm in norms.items()}
         if bool(rescaled.any()):
             factor = torch.where(rescaled, size, 1.0)
@@ -362,7 +374,7 @@ class SpectralNorms:
         n = P.shape[1]
         known = self.count
         images = self.images
-        if known:
+        if known:  # U^T (P J^T) = (U^T P) J^T, much smaller than P J^T
             images[:, :known] = (images[:, :known].flatten(1, 2) @ J.mT).view_as(images[:, :known])
         images[:, known:n] = self.U[:, known:n].mT @ P[:, known:n]
         self.count = n
@@ -380,15 +392,20 @@ class SpectralNorms:
         sigma, u, right = _largest_singular(U[: len(P)], images[: len(P), :, self.columns])
         back = remaining[..., self.columns] @ right
         residual = _residual(back, sigma, u)
+        # a quarter of the products in each call, instead of all of them in every fourth
         due = (torch.arange(len(P)) + len(P)) % _REFRESH_EVERY == 0
         # `active` numbers the unfinished products in P; `unfinished` numbers them in `remaining`
-        active = unfinished = torch.nonzero((residual > _TOLERANCE) | due).squeeze(1)
+        active = torch.nonzero((residual > _TOLERANCE) | due).squeeze(1)
+        unfinished = active
         for _ in range(_MAX_ITERATIONS):
             if not len(active):
                 return sigma
+            # a step of subspace iteration: the new basis spans P P^T U
             remaining = remaining[unfinished]
-            U[active] = basis = torch.linalg.qr(back[unfinished])[0]
-            images[active] = image = basis.mT @ remaining
+            basis = torch.linalg.qr(back[unfinished])[0]
+            image = basis.mT @ remaining
+            U[active] = basis
+            images[active] = image
             sigma[active], u, right = _largest_singular(basis, image[..., self.columns])
             back = remaining[..., self.columns] @ right
             unfinished = _residual(back, sigma[active], u) > _TOLERANCE
@@ -406,7 +423,9 @@ def _largest_singular(
     size = images.abs().amax((1, 2), keepdim=True).clamp(min=torch.finfo(images.dtype).tiny)
     scaled = images / size
     check_finite(scaled, "a product of Jacobians")
+    # of w rows only, so eigh of the small Gram matrix is cheaper than a decomposition of images
     values, vectors = torch.linalg.eigh(scaled @ scaled.mT)
+    # rounding can make an eigenvalue negative
     sigma = values.clamp(min=torch.finfo(images.dtype).tiny).sqrt()
     right = scaled.mT @ (vectors / sigma[:, None])
     zero = values[:, -1] <= 0
@@ -432,6 +451,7 @@ def _exact_norms(A: Tensor) -> Tensor:  # (n,)
     size = A.abs().amax((1, 2)).clamp(min=torch.finfo(A.dtype).tiny)
     scaled = A / size[:, None, None]
     check_finite(scaled, "a product of Jacobians")
+    # the smaller of the two Gram matrices; their largest eigenvalues are equal
     narrow = scaled.mT if A.shape[1] < A.shape[2] else scaled
     return torch.linalg.eigvalsh(narrow.mT @ narrow)[:, -1].clamp(min=0).sqrt() * size
 
@@ -539,7 +559,8 @@ def jacobian_bound(
     if not isinstance(network, nn.Module):
         raise ValueError(f"expected a GRU, ours or torch's, got {type(network).__name__}")
     gru = single_layer(network)
-    gru = gru.layer if isinstance(gru, AbstractCell) else gru
+    if isinstance(gru, AbstractCell):
+        gru = gru.layer
     if not isinstance(gru, GRU | nn.GRU | nn.GRUCell):
         raise ValueError(f"expected a GRU, ours or torch's, got {type(gru).__name__}")
     if isinstance(gru, GRU) and non_default_options(gru):
@@ -551,6 +572,7 @@ def jacobian_bound(
     gates = _read_gates(gru, which)
     W_r, W_u, W_c = (float(_norm(W, "a recurrent matrix")) for W in gates.W)
     r, u, c, candidate_term = gates(path)
+    # the formulas of the docstring; s (1 - s) is the slope of a sigmoid at its value s
     k = u if gates.update_keeps else 1 - u
     h = _largest(path.states[:-1])
     replaced = _largest(1 - k)
@@ -561,10 +583,20 @@ def jacobian_bound(
         beta = replaced * _largest(r)
     else:
         beta = replaced * (reset_slope * h + _largest(r))
-    has_limits = gates.f == "tanh" and bool((path.states[0].abs() <= 1).all())
-    limits = gates.limits(W_r, W_u) if has_limits else (None, None)
+    alpha_limit: float | None = None
+    beta_limit: float | None = None
+    # corollary 1 needs |h| <= 1: a state is a mean of the previous one and of a value of tanh
+    if gates.f == "tanh" and bool((path.states[0].abs() <= 1).all()):
+        alpha_limit, beta_limit = gates.limits(W_r, W_u)
     norms = torch.stack([_norm(J, "a Jacobian") for J, _ in path.jacobians()])
-    return JacobianBound(alpha.numpy(), beta.numpy(), W_c, norms.numpy(), *limits)
+    return JacobianBound(
+        alpha=alpha.numpy(),
+        beta=beta.numpy(),
+        candidate_norm=W_c,
+        norms=norms.numpy(),
+        alpha_limit=alpha_limit,
+        beta_limit=beta_limit,
+    )
 
 
 def _norm(W: Tensor, name: str) -> Tensor:  # (..., N, N) to (...)
@@ -594,14 +626,18 @@ class _Gates:
         u = torch.sigmoid(x_u + before @ W_u.T)
         candidate_term = before @ W_c.T + self.recurrent_bias
         q = r * candidate_term if self.reset_after else (r * before) @ W_c.T
-        return r, u, NONLINEARITIES[self.f].forward(x_c + q, self.bias), candidate_term
+        c = NONLINEARITIES[self.f].forward(x_c + q, self.bias)
+        return r, u, c, candidate_term
 
     def limits(self, W_r: float, W_u: float) -> tuple[float, float]:
         """Return the limits of alpha and beta for states within [-1, 1]."""
+        # u (1 - u) <= 1/4, and |h| + |c| <= 2
+        alpha = W_u / 2 + 1
         if not self.reset_after:
-            return W_u / 2 + 1, W_r / 4 + 1
+            return alpha, W_r / 4 + 1
+        # the largest sum of a row's moduli bounds W_c h where |h| <= 1
         candidate_term = self.W[2].abs().sum(1).max() + self.recurrent_bias.abs().max()
-        return W_u / 2 + 1 + W_r / 4 * float(candidate_term), 1.0
+        return alpha + W_r / 4 * float(candidate_term), 1.0
 
 
 def _read_gates(layer: Any, which: str) -> _Gates:
@@ -610,31 +646,36 @@ def _read_gates(layer: Any, which: str) -> _Gates:
     N = layer.hidden_size
     if isinstance(double, nn.GRU | nn.GRUCell):
         weights = TorchWeights.of(double, which)
-        b = [*(weights.b + weights.c)[: 2 * N].split(N), weights.b[2 * N :]]
+        # Both biases of a gate add up. Those of the candidate do not: r multiplies the second.
+        b_r, b_u = (weights.b + weights.c)[: 2 * N].split(N)
         return _Gates(
-            weights.U.split(N),
-            weights.W.split(N),
-            tuple(b),
-            weights.c[2 * N :],
-            None,
-            "tanh",
+            U=weights.U.split(N),
+            W=weights.W.split(N),
+            b=(b_r, b_u, weights.b[2 * N :]),
+            recurrent_bias=weights.c[2 * N :],
+            bias=None,
+            f="tanh",
             reset_after=True,
             update_keeps=True,
         )
+    # "l1_reverse" is the second direction of layer 1
     directions = 2 if layer.bidirectional else 1
     index = directions * int(which[1:].split("_")[0]) + which.endswith("_reverse")
     direction: GatedDirection = double.all_directions()[index]
     zero = direction.weight_ih.new_zeros(N)
     gate_bias = zero.repeat(2) if direction.gate_bias is None else direction.gate_bias
+    b_r, b_u = gate_bias.split(N)
+    b_c = zero if direction.input_bias is None else direction.input_bias
+    recurrent_bias = zero if direction.recurrent_bias is None else direction.recurrent_bias
     return _Gates(
-        direction.weight_ih.split(N),
-        tuple(direction.matrices()),
-        (*gate_bias.split(N), zero if direction.input_bias is None else direction.input_bias),
-        zero if direction.recurrent_bias is None else direction.recurrent_bias,
-        direction.bias,
-        direction.nonlinearity,
-        direction.reset_after,
-        direction.update_keeps,
+        U=direction.weight_ih.split(N),
+        W=tuple(direction.matrices()),
+        b=(b_r, b_u, b_c),
+        recurrent_bias=recurrent_bias,
+        bias=direction.bias,
+        f=direction.nonlinearity,
+        reset_after=direction.reset_after,
+        update_keeps=direction.update_keeps,
     )
 
 

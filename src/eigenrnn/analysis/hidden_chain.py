@@ -61,6 +61,7 @@ class HiddenChain(Analysis):
         plot.lines(left, self.differences[central], profiles)
         left.axvline(0, color="0.6", linewidth=0.8)
         plot.label(left, "difference of rank $i - j$", "mean weight from $j$ to $i$")
+        # over each unit's own peak, as the figure shows the order of peaks and not their heights
         shown = self.responses[:, self.order].T
         sizes = np.abs(shown).max(1, keepdims=True)
         plot.heat_map(
@@ -161,16 +162,19 @@ def hidden_chain(
     if not 0 <= input < state_map.input_size:
         raise ValueError(f"expected input in [0, {state_map.input_size}), got {input}")
     N = state_map.hidden_size
+    # two sequences from one state: with the pulse and without
     (first,) = initial_states([state_map], h0, 2)
     T = N if steps is None else steps
     with_pulse, without = _responses(state_map, first, T, pulse, input)
     responses = with_pulse - without if baseline else with_pulse
     peak_times = responses.argmax(0)
     jitter = (generator or np.random.default_rng(0)).random(N)
-    order = np.lexsort((jitter, peak_times))
+    order = np.lexsort((jitter, peak_times))  # by the last key; the first one breaks ties
     differences = np.arange(1 - N, N)
     profiles: dict[str, Floats] = {}
     for gate, W in state_map.matrices.items():
+        # W_ij is the weight from j to i: weights to a later peak, i - j = d > 0, lie below the
+        # diagonal, which NumPy counts negatively
         ranked = W.numpy()[np.ix_(order, order)]
         profiles[gate] = np.array([ranked.diagonal(-d).mean() for d in differences])
     return HiddenChain(differences, profiles, order, peak_times, responses)

@@ -27,7 +27,7 @@ from eigenrnn.analysis.state_map import (
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.nonlinearities import NONLINEARITIES
+from eigenrnn.nonlinearities import NONLINEARITIES, Nonlinearity
 from eigenrnn.nonlinearities import nonlinearity as named_nonlinearity
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ def fisher_memory(
             "expected noise and signal within double precision, got numbers above 1e308; "
             "scale W down, or use fewer steps and noise_steps"
         )
+    # with C = L L*: J(k) = |L^-1 W^k v|^2
     solve: Any = scipy.linalg.solve_triangular
     white: NumberArray = solve(root, states, lower=True, check_finite=False)
     return FisherMemory(np.square(np.abs(white)).sum(0))
@@ -194,16 +195,20 @@ def _noise_root(W: NumberArray, terms: int | None) -> NumberArray:  # (N, N)
     # the root of m terms, and W^m, with m = 1
     root = I
     power = W
-    remaining_bits = "0" * 2 * _MAX_DOUBLINGS if terms is None else f"{terms:b}"[1:]
-    for bit in remaining_bits:  # of the number of terms: m becomes 2 m, or 2 m + 1
+    # as in exponentiation by squaring, the bits after the first say how m grows to all terms
+    if terms is None:
+        remaining_bits = "0" * 2 * _MAX_DOUBLINGS
+    else:
+        remaining_bits = f"{terms:b}"[1:]
+    for bit in remaining_bits:  # m becomes 2 m, or 2 m + 1
         more = power @ root
         if not np.isfinite(more).all():
-            return more
+            return more  # the caller reports it
         if np.linalg.norm(more) ** 2 <= _EPSILON:  # C is at least I: later terms change nothing
             return root
         root = _root_of_sum(root, more)
         power = power @ power
-        if bit == "1":
+        if bit == "1":  # one more term: C becomes I + W C W*
             root = _root_of_sum(I, W @ root)
             power = W @ power
     return root
@@ -211,6 +216,8 @@ def _noise_root(W: NumberArray, terms: int | None) -> NumberArray:  # (N, N)
 
 def _root_of_sum(K: NumberArray, L: NumberArray) -> NumberArray:  # (N, N)
     """Return a lower triangular root of K K* + L L*."""
+    # [K, L]* = Q R, so K K* + L L* = R* R. The sum itself, whose condition number is the square
+    # of that of its root, is never formed.
     R: Any = np.linalg.qr(np.hstack([K, L]).conj().T, mode="r")
     return R.conj().T
 
@@ -226,7 +233,7 @@ def _check_decay(W: NumberArray) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(_MAX_DOUBLINGS):
             size = np.linalg.norm(power)
-            if size < 1:
+            if size < 1:  # then the powers of this power vanish
                 return
             if not np.isfinite(size):
                 break
@@ -327,10 +334,11 @@ def fisher_bound(
     link = _chain_weight(matrix)
     check_positive_integer("steps", steps)
     N = len(matrix)
+    # W = D A shifts the rows of A down by one, so the last row of A is free: see the docstring
     A = np.eye(N)
     A[:-1] = matrix[1:].real / link
     sigma = float(np.linalg.svd(A, compute_uv=False)[0])
-    k = np.arange(min(steps, N))
+    k = np.arange(min(steps, N))  # beyond N steps the proposition says nothing
     log_bound = np.full(steps, -np.inf)
     log_bound[: len(k)] = _log_chain_memory(2 * np.log(abs(link)), k)
     log_bound[: len(k)] -= 2 * (N - 1) * np.log(sigma)
@@ -341,11 +349,13 @@ def fisher_bound(
 def _log_chain_memory(log_alpha: float, k: NDArray[np.int_]) -> NDArray[np.float64]:
     """Return the logarithm of the Fisher memory of a chain."""
     if log_alpha == 0:
-        return -np.log(k + 1.0)
+        return -np.log(k + 1.0)  # the limit
     # alpha and 1 / alpha differ by alpha^k; powers of the smaller one do not overflow
     decay = -abs(log_alpha)
     shared = np.log(np.expm1(decay) / np.expm1(decay * (k + 1)))
-    return shared if log_alpha > 0 else shared + k * log_alpha
+    if log_alpha < 0:
+        shared += k * log_alpha
+    return shared
 
 
 def _chain_weight(W: NumberArray) -> float:
@@ -392,7 +402,8 @@ class LinearDecodability(Analysis):
         figure, (axes,) = plot.canvas()
         order = np.argsort(self.delays)
         curve = {"R squared": self.r_squared[order]}
-        plot.lines(axes, self.delays[order], curve, marker="." if len(order) < 50 else None)
+        marker = "." if len(order) < 50 else None  # more would run into each other
+        plot.lines(axes, self.delays[order], curve, marker=marker)
         axes.axhline(0, color="0.6", linewidth=0.8)
         title = f"linear decoding, mean $R^2$ {self.r_squared.mean():.3g}"
         plot.label(axes, "delay in steps", "$R^2$ on held-out sequences", title)
@@ -491,8 +502,8 @@ def linear_decodability(
     if samples < minimum:
         raise ValueError(f"expected samples >= {minimum} for {network.size} units, got {samples}")
     signal, states = _simulate(network, int(lags.max()) + 1, samples, noise, generator)
-    r_squared = _r_squared(states, signal[len(signal) - 1 - lags].T)
-    return LinearDecodability(lags, r_squared, samples)
+    past = signal[len(signal) - 1 - lags]  # s_(T - k) for each delay k
+    return LinearDecodability(lags, _r_squared(states, past.T), samples)
 
 
 def _as_delays(delays: int | ArrayLike) -> NDArray[np.int64]:
@@ -527,12 +538,12 @@ def _matrix_network(
     """
     f = named_nonlinearity(name)
     is_complex = np.iscomplexobj(W)
-    if f.has_bias or (is_complex and not f.supports_complex):
-        allowed = [
-            each.name
-            for each in NONLINEARITIES.values()
-            if not each.has_bias and (each.supports_complex or not is_complex)
-        ]
+
+    def fits(f: Nonlinearity) -> bool:  # a matrix comes without a bias
+        return not f.has_bias and (f.supports_complex or not is_complex)
+
+    if not fits(f):
+        allowed = [each.name for each in NONLINEARITIES.values() if fits(each)]
         raise ValueError(f"expected a nonlinearity among {', '.join(allowed)}, got {name!r}")
     v = np.eye(len(W))[0] if source is None else as_vector(source, len(W), "source")
     dtype = torch.complex128 if is_complex or np.iscomplexobj(v) else torch.float64
@@ -592,11 +603,13 @@ def _simulate(
     for s in torch.from_numpy(signal):
         state = network.step(s, state)
         if noise:
-            sample = generator.standard_normal((*state.shape, 2 if state.is_complex() else 1))
-            xi = torch.from_numpy(sample)
-            state = state + noise * (
-                torch.view_as_complex(xi) if state.is_complex() else xi[..., 0]
-            )
+            # a complex state gets noise of this size in its real and in its imaginary part
+            parts = 2 if state.is_complex() else 1
+            xi = torch.from_numpy(generator.standard_normal((*state.shape, parts)))
+            if state.is_complex():
+                state = state + noise * torch.view_as_complex(xi)
+            else:
+                state = state + noise * xi[..., 0]
     if not state.isfinite().all():
         raise ValueError(
             f"expected states that stay finite for {steps} steps, got NaN or infinity; "
@@ -611,7 +624,7 @@ def _r_squared(
 ) -> Floats:  # (delays,)
     """Return the share of variance explained on the second half of the sequences."""
     half = len(states) // 2
-    features = np.concatenate([states, np.ones((len(states), 1))], axis=1)
+    features = np.concatenate([states, np.ones((len(states), 1))], axis=1)  # and the intercept
     weights = np.linalg.lstsq(features[:half], signals[:half], rcond=None)[0]
     held_out = signals[half:]
     squared_error = ((held_out - features[half:] @ weights) ** 2).sum(0)

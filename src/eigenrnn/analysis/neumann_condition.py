@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NeumannCondition", "neumann_condition"]
 
-_ORDERS = 9
+_ORDERS = 9  # in the picture: the terms of order 0 to 8
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,12 @@ def neumann_condition(
             f"expected two matrices of one size, got {A.shape} before and {B.shape} after"
         )
     if order is None:
-        order = before.order or 2 if isinstance(before, NeumannCayley) else 2
+        order = 2
+        # a constraint without an order inverts exactly
+        if isinstance(before, NeumannCayley) and before.order:
+            order = before.order
     check_positive_integer("order", order)
+    # I + A of a real A is never singular, because the eigenvalues of A are imaginary
     ratio: Any = np.linalg.solve(np.eye(len(A)) + A, A - B)
     check_finite(ratio, "the ratio of both")
     return NeumannCondition(ratio, float(np.linalg.norm(ratio, 2)), order)

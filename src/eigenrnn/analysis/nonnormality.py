@@ -37,7 +37,7 @@ _MAX_PEAKS = 3  # of the numerical range, each of which is refined
 # of the norms of powers
 _MAX_DENSE = 160  # rows up to which all singular values cost less than a few products
 _NORM_TOLERANCE = 1e-12
-_PEAK_ROUNDING = 1e-10
+_PEAK_ROUNDING = 1e-10  # norms have at least ten digits, so closer ones count as equal
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ def henrici(
     matrix = as_matrix(W)
     form = schur_form(matrix)
     absolute = form.departure()
+    # scaled, because the norm squares the entries; the division by the scale is exact
     scale = power_of_two(matrix)
     size = float(np.linalg.norm(matrix / scale))
     return Henrici(
@@ -194,23 +195,29 @@ def numerical_abscissa(
         raise ValueError(f"expected at least 3 angles, got {angles}")
     is_real = not np.iscomplexobj(matrix)
     directions = 2 * np.pi * np.arange(angles) / angles
-    farthest = [
-        _farthest(matrix, direction)
-        for direction in (directions[: angles // 2 + 1] if is_real else directions)
-    ]
-    if is_real:  # the other half is its mirror image
-        farthest += [
-            (extent, point.conjugate())
-            for extent, point in reversed(farthest[1 : (angles + 1) // 2])
-        ]
-    extents = np.array([extent for extent, _ in farthest])
+    # the range of a real matrix is symmetric about the real axis: its upper half suffices
+    computed = directions[: angles // 2 + 1] if is_real else directions
+    extents: list[float] = []
+    points: list[complex] = []
+    for direction in computed:
+        extent, point = _farthest(matrix, direction)
+        extents.append(extent)
+        points.append(point)
+    if is_real:
+        # direction k is mirrored at angles - k; 0, and pi if it occurs, are their own images
+        for k in reversed(range(1, (angles + 1) // 2)):
+            extents.append(extents[k])
+            points.append(points[k].conjugate())
+
+    def extent_at(direction: float) -> float:
+        extent, _ = _farthest(matrix, direction)
+        return extent
+
     return NumericalAbscissa(
         abscissa=float(extents[0]),
-        radius=_refined_maximum(
-            lambda direction: _farthest(matrix, direction)[0], directions, extents
-        ),
+        radius=_refined_maximum(extent_at, directions, np.array(extents)),
         angles=directions,
-        boundary=np.array([point for _, point in farthest]),
+        boundary=np.array(points),
         eigenvalues=np.linalg.eigvals(matrix).astype(np.complex128),
     )
 
@@ -219,6 +226,8 @@ def _farthest(W: NumberArray, direction: float) -> tuple[float, complex]:
     """Return the extent of the numerical range in a direction, and its farthest point."""
     import scipy.linalg
 
+    # The extent towards theta is the largest eigenvalue of the Hermitian part of exp(-i theta) W.
+    # Without rotation a real matrix stays real, which is cheaper.
     rotated = W if direction == 0 else np.exp(-1j * direction) * W
     eigh: Any = scipy.linalg.eigh
     last = len(W) - 1
@@ -238,6 +247,7 @@ def _refined_maximum(
     """Return the maximum over the circle, starting from values at given angles."""
     import scipy.optimize
 
+    # np.roll compares the first angle with the last, its neighbour on the circle
     peaks = np.flatnonzero((values >= np.roll(values, 1)) & (values >= np.roll(values, -1)))
     step = directions[1]
     best = float(values.max())
@@ -354,16 +364,23 @@ def transient_growth(
     rng = np.random.default_rng(0) if generator is None else generator
     states = _unit_vectors(len(matrix), ensemble, rng)
     power: Any = np.eye(len(matrix), dtype=matrix.dtype)
-    rows = [_ensemble_moments(states)]
-    norms = [1.0]
+    moments = [_ensemble_moments(states)]
+    norms = [1.0]  # of W^0, the identity
     for k in range(1, steps + 1):
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # checked next
             power = matrix @ power
             states = matrix @ states
         _check_range(power, k)
         norms.append(_norm(power))
-        rows.append(_ensemble_moments(states))
-    return TransientGrowth(np.array(norms), *(np.array(rows).T if ensemble else np.empty((4, 0))))
+        moments.append(_ensemble_moments(states))
+    columns = np.array(moments).T if ensemble else np.empty((4, 0))
+    return TransientGrowth(
+        norms=np.array(norms),
+        state_norm_mean=columns[0],
+        state_norm_std=columns[1],
+        spread_mean=columns[2],
+        spread_std=columns[3],
+    )
 
 
 def _unit_vectors(N: int, number: int, generator: np.random.Generator) -> NumberArray:
@@ -392,11 +409,13 @@ def _norm(W: NumberArray) -> float:
         return float(scipy.linalg.svdvals(W, check_finite=False)[0])
     scaled = W / scale  # squares neither overflow nor underflow
 
+    # W* W has the squared singular values, and Lanczos finds the largest from products alone
     def gram(x: NumberArray) -> NumberArray:
         return scaled.conj().T @ (scaled @ x)
 
     operator: Any = scipy.sparse.linalg.LinearOperator
     eigsh: Any = scipy.sparse.linalg.eigsh
+    # by default ARPACK draws an initial vector, and the last digits differ between calls
     start = np.random.default_rng(0).standard_normal(len(W)).astype(W.dtype)
     A = operator(W.shape, gram, dtype=W.dtype)
     largest = eigsh(A, 1, v0=start, tol=_NORM_TOLERANCE, return_eigenvectors=False)

@@ -174,7 +174,7 @@ def inactivate(
     path = trajectory(network, x, which, h0)
     T = len(path.x)
     S = path.states.shape[2]
-    last = T + 1 if end is None else end
+    last = T + 1 if end is None else end  # T + 1: also the state after the last step is held
     if not (_is_whole(begin) and _is_whole(last)) or not 0 <= begin < last <= T + 1:
         raise ValueError(f"expected 0 <= begin < end <= {T + 1}, got {begin} and {last}")
     if not math.isfinite(value):
@@ -218,9 +218,9 @@ def _mask_of_units(units: object, S: int) -> Tensor:  # (S,), bool
 def _compared(path: Trajectory, changed: Tensor, begin: int) -> Perturbation:
     output = path.state_map.output
     return Perturbation(
-        path.states.numpy(),
-        changed.numpy(),
-        output(path.x, path.states[1:]).numpy(),
-        output(path.x, changed[1:]).numpy(),
-        begin,
+        states=path.states.numpy(),
+        changed=changed.numpy(),
+        outputs=output(path.x, path.states[1:]).numpy(),
+        changed_outputs=output(path.x, changed[1:]).numpy(),
+        begin=begin,
     )

@@ -29,10 +29,10 @@ __all__ = [
 
 _PANEL = (5.0, 3.8)  # inches
 _STYLES = ("-", "--", "-.", ":")
-_MIN_SHARE = 1e-10
-_HUGE = 1e100
+_MIN_SHARE = 1e-10  # of the top of a logarithmic axis
+_HUGE = 1e100  # numbers above are divided by a power of ten before they are drawn
 _MIN_LOG_RANGE = 0.3  # of a decimal logarithm
-_ROUNDING = 1e-6
+_ROUNDING = 1e-6  # a relative range below this is drawn as a constant
 
 
 def canvas(
@@ -88,11 +88,17 @@ def lines(
         shape = "o" if is_point else marker
         (line,) = axes.plot(x, y, label=name, linestyle=style, marker=shape, markersize=3)
         if bands and name in bands:
-            middle = np.asarray(y)
-            half = np.asarray(bands[name])
-            low, high = half if half.ndim == 2 else (middle - half, middle + half)
+            band = np.asarray(bands[name])
+            if band.ndim == 2:
+                low, high = band
+            else:
+                middle = np.asarray(y)
+                low = middle - band
+                high = middle + band
             axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    x_values = np.asarray(x, dtype=np.float64)  # drawn or not
+    # all x, because matplotlib ignores points with NaN: a curve that ends in them would set the
+    # end of the axis
+    x_values = np.asarray(x, dtype=np.float64)
     axes.update_datalim(np.stack([x_values, x_values], axis=1), updatey=False)
     axes.autoscale_view()
     _set_range(axes, log=log)
@@ -116,7 +122,7 @@ def bars(
     The names stand upright below the axis.
     """
     known = {name: y for name, y in series.items() if not np.isnan(np.asarray(y)).all()}
-    width = 0.8 / max(len(known), 1)
+    width = 0.8 / max(len(known), 1)  # a group is 0.8 wide, which leaves a gap to the next
     places = np.arange(len(names))
     for number, (name, y) in enumerate(known.items()):
         axes.bar(places + (number + 0.5) * width - 0.4, np.asarray(y), width, label=name)
@@ -133,7 +139,7 @@ def _set_range(axes: "Axes", *, log: bool) -> None:
     if log:
         axes.set_yscale("log", nonpositive="mask")
         low, high = axes.get_ylim()
-        if high < 2 * low:
+        if high < 2 * low:  # so little that it may be rounding
             low = low / 2
             high = high * 2
         axes.set_ylim(max(low, high * _MIN_SHARE), high)
@@ -166,8 +172,13 @@ def heat_map(
         first: The number of the first row and column.
     """
     shown = np.ma.masked_invalid(np.asarray(values, dtype=np.float64))
-    shown = np.ma.log10(np.ma.masked_less_equal(shown, 0)) if log else shown
-    low, high = (float(shown.min()), float(shown.max())) if shown.count() else (0.0, 0.0)
+    if log:
+        shown = np.ma.log10(np.ma.masked_less_equal(shown, 0))
+    low = 0.0
+    high = 0.0
+    if shown.count():
+        low = float(shown.min())
+        high = float(shown.max())
     if log:
         low = max(low, high - orders)
         if high - low < _MIN_LOG_RANGE:  # rounding should not look like a trend
@@ -177,6 +188,7 @@ def heat_map(
         low, high = min(low, -high), max(-low, high)
     # matplotlib interpolates between the limits, whose difference must be finite
     size = _display_unit(low, high)
+    # finite also under the mask
     shown = np.ma.array(shown.filled(low), mask=np.ma.getmaskarray(shown))
     rows, columns = shown.shape
     image = axes.imshow(
@@ -239,8 +251,16 @@ def plane(
         axes.plot(closed.real, closed.imag, linewidth=1, label=name)
     for k, (name, values) in enumerate(points.items()):
         z = np.asarray(values, dtype=np.complex128)
-        style: dict[str, Any] = {"linestyle": "", "marker": ".", "markersize": 5 + 5 * k}
-        axes.plot(z.real, z.imag, label=name, zorder=3 - k / 100, **style)
+        # each larger than the one before and below it, so it shows as a ring
+        axes.plot(
+            z.real,
+            z.imag,
+            label=name,
+            linestyle="",
+            marker=".",
+            markersize=5 + 5 * k,
+            zorder=3 - k / 100,
+        )
     axes.set_aspect("equal")
     label(axes, "real part", "imaginary part")
     if len(points) + len(joined or {}) > 1:  # beside the panel, which is square
@@ -253,15 +273,22 @@ def paths(
     points: Mapping[str, ArrayLike],  # (n, 2) each
 ) -> None:
     """Draw trajectories as grey lines from a circle on, and points above, the first on top."""
-    axes.plot(*trajectories.transpose(2, 0, 1), color="0.6", linewidth=0.8, alpha=0.8)
-    axes.plot(
-        *trajectories[0].T, linestyle="", marker="o", markersize=3, color="0.6", fillstyle="none"
-    )
-    for k, (name, values, marker) in enumerate(
-        zip(points, points.values(), cycle("osX^"), strict=False)
-    ):
-        style: dict[str, Any] = {"linestyle": "", "marker": marker, "markersize": 6}
-        axes.plot(*np.asarray(values).T, label=name, zorder=4 - k / 100, **style)
+    x = trajectories[..., 0]
+    y = trajectories[..., 1]
+    axes.plot(x, y, color="0.6", linewidth=0.8, alpha=0.8)
+    axes.plot(x[0], y[0], linestyle="", marker="o", markersize=3, color="0.6", fillstyle="none")
+    markers = cycle("osX^")
+    for k, (name, values) in enumerate(points.items()):
+        coordinates = np.asarray(values)
+        axes.plot(
+            coordinates[:, 0],
+            coordinates[:, 1],
+            label=name,
+            linestyle="",
+            marker=next(markers),
+            markersize=6,
+            zorder=4 - k / 100,
+        )
     if points:
         axes.legend(fontsize="small", frameon=False)
 
@@ -278,7 +305,9 @@ def contours(
     from matplotlib.tri import Triangulation
 
     points = np.stack([np.asarray(x, np.float64), np.asarray(y, np.float64)])
-    corners = Triangulation(*(points / np.abs(points).max())).triangles  # squares stay in range
+    # triangulated at a size whose squares stay in range
+    scaled = points / np.abs(points).max()
+    corners = Triangulation(scaled[0], scaled[1]).triangles
     mesh = Triangulation(points[0], points[1], corners)
     tricontour: Any = axes.tricontour
     contour_set = tricontour(mesh, values, levels=levels, cmap="viridis", linewidths=1)

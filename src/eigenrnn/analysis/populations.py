@@ -148,9 +148,10 @@ def condition_space(
     rows = means.reshape(-1, h.shape[2])
     origin = rows.mean(0)
     _, sigma, basis = np.linalg.svd(rows - origin, full_matrices=False)
+    # few steps of few conditions span fewer axes: the others are zero
     axes = np.zeros((dimensions, h.shape[2]))
     axes[: len(basis)] = basis[:dimensions]
-    axes *= np.where(axes.sum(1) < 0, -1.0, 1.0)[:, None]
+    axes *= np.where(axes.sum(1) < 0, -1.0, 1.0)[:, None]  # a sign that does not change by chance
     variances = np.zeros(dimensions)
     variances[: len(sigma)] = sigma[:dimensions] ** 2
     total = (sigma**2).sum()
@@ -158,12 +159,12 @@ def condition_space(
     if crosses.shape[1] != h.shape[2]:
         raise ValueError(f"expected points of size {h.shape[2]}, got {crosses.shape[1]}")
     return ConditionSpace(
-        found,
-        (means - origin) @ axes.T,
-        (crosses - origin) @ axes.T,
-        variances / total if total else variances,
-        origin,
-        axes,
+        conditions=found,
+        trajectories=(means - origin) @ axes.T,
+        points=(crosses - origin) @ axes.T,
+        shares=variances / total if total else variances,
+        origin=origin,
+        axes=axes,
     )
 
 
@@ -256,6 +257,7 @@ def targeted_projection(
     h = as_trials(states)
     T, B, S = h.shape
     check_positive_integer("components", components)
+    # a column of zeros stays one, and fails the check of the rank below
     columns = [
         column / max(np.abs(column).max(), 1e-300)
         for column in as_variables(variables, B).values()
@@ -266,19 +268,27 @@ def targeted_projection(
             "expected variables that do not depend linearly on each other and on a constant, got "
             f"{', '.join(variables)}"
         )
+    # U is the same for all steps and units, so one least-squares problem has them as its columns
     solution, *_ = np.linalg.lstsq(U, h.transpose(1, 0, 2).reshape(B, T * S), rcond=None)
-    beta = solution[:-1].reshape(len(variables), T, S).transpose(1, 0, 2)
+    beta = solution[:-1].reshape(len(variables), T, S).transpose(1, 0, 2)  # without the constant
     _, number = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    number = number.reshape(-1)
+    number = number.reshape(-1)  # NumPy 2.0 returned a column here
     means = np.concatenate([h[:, number == c].mean(1) for c in range(number.max() + 1)])
     _, _, basis = np.linalg.svd(means - means.mean(0), full_matrices=False)
     leading = basis[: min(components, len(basis))]
     denoised = np.asarray(beta @ leading.T @ leading, np.float64)
     peaks = np.linalg.norm(denoised, axis=2).argmax(0)
     targets = np.stack([denoised[peak, v] for v, peak in enumerate(peaks)], axis=1)
+    # QR is Gram and Schmidt's process up to signs: an axis points where its variable grows
     Q, R = np.linalg.qr(targets)
     axes = (Q * np.where(np.diag(R) < 0, -1.0, 1.0)).T
-    return TargetedProjection(list(variables), axes, denoised, peaks, h.reshape(-1, S).mean(0))
+    return TargetedProjection(
+        names=list(variables),
+        axes=axes,
+        coefficients=denoised,
+        peaks=peaks,
+        origin=h.reshape(-1, S).mean(0),
+    )
 
 
 @dataclass(frozen=True)
@@ -361,6 +371,7 @@ def subspace_overlap(
         rows = h.reshape(-1, h.shape[-1])
         centred = rows - rows.mean(0)
         _, sigma, basis = np.linalg.svd(centred, full_matrices=False)
+        # above rounding; of equal states nothing counts, which 1e-300 ensures
         rank = int((sigma > 1e-10 * max(sigma.max(initial=0.0), 1e-300)).sum())
         if dimensions > rank:
             raise ValueError(
@@ -371,13 +382,14 @@ def subspace_overlap(
     if bases[0].shape != bases[1].shape:
         sizes = bases[0].shape[1], bases[1].shape[1]
         raise ValueError(f"expected states of the same size, got {sizes[0]} and {sizes[1]}")
+    # the singular values of A_1 A_2^T are the cosines of the principal angles, up to rounding
     cosines = np.clip(np.linalg.svd(bases[0] @ bases[1].T, compute_uv=False), 0, 1)
     C = covariances[1]
     most = np.linalg.eigvalsh(C)[::-1][:dimensions].sum()
     held = np.trace(bases[0] @ C @ bases[0].T)
     return SubspaceOverlap(
-        float((cosines**2).mean()),
-        np.arccos(cosines),
-        float(held / most),
-        dimensions / C.shape[0],
+        overlap=float((cosines**2).mean()),
+        angles=np.arccos(cosines),
+        alignment=float(held / most),
+        random=dimensions / C.shape[0],
     )

@@ -34,17 +34,18 @@ Complexes = NDArray[np.complex128]
 Floats = NDArray[np.float64]
 
 # of Pseudospectrum
-_MARGIN = 1.25
-_LOWEST_LEVEL = -8
+_MARGIN = 1.25  # of the square over the eigenvalues and the unit circle
+_LOWEST_LEVEL = -8  # decimal logarithm of the smallest contour in the picture
 _MIN_GRID_POINTS = 9  # of a contour that the grid resolves
-# around an eigenvalue
+# rings of points around an eigenvalue
 _RING_POINTS = 12
-_MAX_RINGS = 24
+_MAX_RINGS = 24  # each smaller than the one before by the root of 2
+# of the radius: a coarse scan of rays, then windows around its peaks, then a circle that checks
 _SCANNED_RADII = 16
 _SCANNED_ANGLES = 37
 _NARROWINGS = 6
-_NARROWING = 0.25
-_ANGLES_OF_PEAK = 7
+_NARROWING = 0.25  # of a window from one pass to the next
+_ANGLES_OF_PEAK = 7  # in a window
 _CHECKED_ANGLES = 361
 _MAX_CHECKS = 8
 _RADIUS_ERROR = 1e-5  # relative: ten times better than promised
@@ -52,7 +53,7 @@ _MAX_BISECTIONS = 60
 
 # of Kreiss
 _MIN_DISTANCE = 1e-7  # to the unit circle: any closer, rounding of z is too large
-_MAX_DISTANCE = 1e3  # in units of the norm
+_MAX_DISTANCE = 1e3  # in units of the norm: further away the curve only tends to 1
 _RADII = 40
 _ANGLES = 73
 _EIGENVALUES = 24
@@ -63,8 +64,9 @@ _GRID_ERROR = 0.02  # the error of values on the grid
 
 # of smallest_singular_values
 _BLOCK = 32  # rows solved one by one between matrix products
-_CHUNK_ENTRIES = 2**19
+_CHUNK_ENTRIES = 2**19  # of the vectors of all points that iterate together: memory
 _MAX_STEPS = 256
+# Each check costs an eigenvalue decomposition of k rows for each point, so checks become rarer.
 _CHECK_AFTER = frozenset((1, 2, 3, 4, 6, 8, 11, 14, 18, 22, 27, 32, 40, 50, 64, 90, 128, 180, 256))
 
 
@@ -127,11 +129,15 @@ class Pseudospectrum(Analysis):
     def _levels(self) -> Floats:
         """Return round levels that the points resolve, at most about a dozen of them."""
         power = np.sort(np.log10(self.sigma_min), axis=None)
+        # a contour needs some points inside it, or the rings around its eigenvalue
         lowest = power[min(_MIN_GRID_POINTS, len(power)) - 1]
         if len(self.near):
             lowest = min(lowest, np.log10(self.epsilon))
+        # the next half; 1e-9 keeps a half that rounding has raised
         low = max(np.ceil(2 * lowest - 1e-9) / 2, float(_LOWEST_LEVEL))
-        return np.arange(np.ceil(low) if low < -3 else low, power[-1], 1.0 if low < -3 else 0.5)
+        if low < -3:  # whole powers of ten, as halves would be too many
+            return np.arange(np.ceil(low), power[-1], 1.0)
+        return np.arange(low, power[-1], 0.5)
 
 
 def pseudospectrum(
@@ -197,22 +203,27 @@ def pseudospectrum(
     left, right, bottom, top = extent or (-reach, reach, -reach, reach)
     x = np.linspace(left, right, resolution)
     y = np.linspace(bottom, top, resolution)
-    mirrored = not np.iscomplexobj(matrix) and bottom == -top
+    is_real = not np.iscomplexobj(matrix)
+    # sigma_min of a real matrix is the same at z and at its conjugate
+    mirrored = is_real and bottom == -top
     rows = y[: (resolution + 1) // 2] if mirrored else y
     z = (x + 1j * rows[:, None]).ravel()
     sigma_min = smallest_singular_values(T, z).reshape(len(rows), resolution)
-    if mirrored:
+    if mirrored:  # the middle row of an odd number is its own image
         sigma_min = np.concatenate([sigma_min, sigma_min[: resolution // 2][::-1]])
     near = _rings(x, y, sigma_min, eigenvalues, epsilon)
+    sigma_near = np.empty(0)
+    if len(near):
+        sigma_near = smallest_singular_values(T, near)
     return Pseudospectrum(
-        x,
-        y,
-        sigma_min,
-        eigenvalues,
-        epsilon,
-        _pseudospectral_radius(T, epsilon, is_real=not np.iscomplexobj(matrix)),
-        near,
-        smallest_singular_values(T, near) if len(near) else np.empty(0),
+        x=x,
+        y=y,
+        sigma_min=sigma_min,
+        eigenvalues=eigenvalues,
+        epsilon=epsilon,
+        radius=_pseudospectral_radius(T, epsilon, is_real=is_real),
+        near=near,
+        sigma_near=sigma_near,
     )
 
 
@@ -224,14 +235,23 @@ def _rings(
     epsilon: float,
 ) -> Complexes:
     """Return points around eigenvalues inside the grid with no point of the region beside them."""
+    # the grid points right of and above each eigenvalue
     columns = np.searchsorted(x, eigenvalues.real)
     rows = np.searchsorted(y, eigenvalues.imag)
     inside = (columns > 0) & (columns < len(x)) & (rows > 0) & (rows < len(y))
     columns = columns[inside]
     rows = rows[inside]
-    centres = eigenvalues[inside]
-    corners = [sigma_min[rows - i, columns - j] for i in (0, 1) for j in (0, 1)]
-    hidden = centres[np.min(corners, axis=0) > epsilon] if len(centres) else centres
+    hidden = eigenvalues[inside]
+    if len(hidden):
+        corners = [
+            sigma_min[rows, columns],
+            sigma_min[rows, columns - 1],
+            sigma_min[rows - 1, columns],
+            sigma_min[rows - 1, columns - 1],
+        ]
+        hidden = hidden[np.min(corners, axis=0) > epsilon]
+    # Radii that shrink by the root of 2, from beyond the diagonal of a cell to below epsilon.
+    # Where that needs too many rings, they begin at half the diagonal and end above epsilon.
     spacing = float(np.hypot(x[1] - x[0], y[1] - y[0]))
     count = int(np.clip(np.ceil(2 * np.log2(spacing / epsilon)) + 3, 0, _MAX_RINGS))
     outermost = max(epsilon, spacing * 2 ** (-_MAX_RINGS / 2)) * 2 ** ((count - 2) / 2)
@@ -251,7 +271,7 @@ def _pseudospectral_radius(T: Complexes, epsilon: float, *, is_real: bool) -> fl
     eigenvalues = T.diagonal()
     # of eigenvalues moved outwards; any larger radius needs a matrix that is not normal
     lowest = float(np.abs(eigenvalues).max()) + epsilon
-    highest = float(np.linalg.norm(T, 2)) + epsilon
+    highest = float(np.linalg.norm(T, 2)) + epsilon  # |lambda| <= |W + E| <= |W| + epsilon
     if highest <= lowest * (1 + 10 * len(T) * np.finfo(np.float64).eps):
         return lowest
     # the radius may be far from both ends: 10.9 of [[0.9, 1e4], [0, 0.9]], from 0.91 to 10,000
@@ -262,10 +282,11 @@ def _pseudospectral_radius(T: Complexes, epsilon: float, *, is_real: bool) -> fl
         sigma = smallest_singular_values(T, z.ravel(), tolerance=tolerance)
         return sigma.reshape(z.shape) - epsilon
 
-    end = np.pi if is_real else 2 * np.pi
-    own = np.abs(np.angle(eigenvalues)) if is_real else np.angle(eigenvalues) % (2 * np.pi)
+    end = _end_angle(is_real=is_real)
+    own = _own_angles(eigenvalues, is_real=is_real)
     outermost_first = np.argsort(-np.abs(eigenvalues))
     even = np.linspace(0, end, _SCANNED_ANGLES)
+    # a narrow part of the region around an eigenvalue may lie between the even angles
     angles = np.unique(np.concatenate([even, own[outermost_first[:_EIGENVALUES]]]))
     # the first circle touches the region, up to the error of this coarse scan
     last = _last_within(excess(radii[:, None], angles, 1e-2) <= 0.01 * epsilon)
@@ -278,6 +299,7 @@ def _pseudospectral_radius(T: Complexes, epsilon: float, *, is_real: bool) -> fl
     for _ in range(_MAX_CHECKS):
         if len(peaks):
             best = max(best, _refined_radius(excess, peaks, window, radii))
+        # what reaches further crosses this circle
         beyond = best * (1 + _RADIUS_ERROR)
         outside = excess(beyond, checked, 1e-6)
         lower_than_neighbours = outside <= np.minimum(np.roll(outside, 1), np.roll(outside, -1))
@@ -293,8 +315,21 @@ def _last_within(
     within: NDArray[np.bool_],  # (radii, rays)
 ) -> NDArray[np.intp]:  # (rays,)
     """Return the last radius of each ray that is within the region; -1 if none is."""
+    # argmax returns the first true value, which from the end is the last one
     last = within.shape[0] - 1 - within[::-1].argmax(0)
     return np.where(within.any(0), last, -1)
+
+
+def _end_angle(*, is_real: bool) -> float:
+    """Return the end of the angles to search, a half circle for a real matrix."""
+    return np.pi if is_real else 2 * np.pi
+
+
+def _own_angles(eigenvalues: Complexes, *, is_real: bool) -> Floats:
+    """Return the angles of eigenvalues, from 0 to `_end_angle`."""
+    if is_real:  # eigenvalues in the lower half are the conjugates of those in the upper half
+        return np.abs(np.angle(eigenvalues))
+    return np.angle(eigenvalues) % (2 * np.pi)
 
 
 def _refined_radius(
@@ -309,6 +344,7 @@ def _refined_radius(
     for _ in range(_NARROWINGS):
         candidates = centres + window * np.linspace(-1, 1, _ANGLES_OF_PEAK)
         rays = candidates.ravel()
+        # the boundary of each ray lies between its last radius within and the next one
         last = _last_within(excess(radii[:, None], rays, 1e-4) <= 0)
         inner = radii[np.maximum(last, 0)]
         outer = radii[np.minimum(last + 1, len(radii) - 1)]
@@ -338,10 +374,12 @@ def _outermost(
     for step in range(_MAX_BISECTIONS):
         if (high - low <= 0.01 * _RADIUS_ERROR * high).all():
             break
-        rise = np.where(at_high > at_low, at_high - at_low, 1)
-        middle = (low + high) / 2
         if step % 2 == 0:
+            # a ray without a change of sign gets any finite point of its bracket
+            rise = np.where(at_high > at_low, at_high - at_low, 1)
             middle = np.clip(low - at_low * (high - low) / rise, low, high)
+        else:
+            middle = (low + high) / 2
         value = f(middle)
         below = value <= 0
         low = np.where(below, middle, low)
@@ -357,15 +395,13 @@ def _check_extent(extent: Extent) -> None:
     Raises:
         ValueError: If it is not.
     """
+    expected = "expected an extent (left < right, bottom < top)"
     try:
         left, right, bottom, top = map(float, extent)
     except (TypeError, ValueError):
-        left = np.nan
-        right = np.nan
-        bottom = np.nan
-        top = np.nan
+        raise ValueError(f"{expected}, got {extent}") from None
     if not (np.isfinite([left, right, bottom, top]).all() and left < right and bottom < top):
-        raise ValueError(f"expected an extent (left < right, bottom < top), got {extent}")
+        raise ValueError(f"{expected}, got {extent}")
 
 
 @dataclass(frozen=True)
@@ -451,7 +487,7 @@ def kreiss(
     norm = max(1.0, float(np.linalg.norm(matrix, 2)))
     angles = _angles(T.diagonal(), is_real=is_real)
     distances = _distances(T, angles, norm)
-    values = _values(T, distances[:, None], angles, tolerance=1e-2)
+    values = _values(T, distances[:, None], angles, tolerance=1e-2)  # within _GRID_ERROR
     curve = values.max(1)
     rounding = 10 * len(T) * np.finfo(np.float64).eps * norm
     outside = np.abs(T.diagonal()).max() - 1 > rounding
@@ -459,7 +495,7 @@ def kreiss(
         constant = np.inf
         where = complex(np.inf)
     elif numerical_abscissa(matrix, angles=_RANGE_ANGLES).radius <= 1 + rounding:
-        # exact, and cheaper
+        # then K is 1 exactly, where a search would stop just above or below
         constant = 1.0
         where = complex(np.inf)
     else:
@@ -476,9 +512,9 @@ def kreiss(
 
 def _angles(eigenvalues: Complexes, *, is_real: bool) -> Floats:
     largest = eigenvalues[np.argsort(-np.abs(eigenvalues))[:_EIGENVALUES]]
-    even = np.linspace(0, np.pi if is_real else 2 * np.pi, _ANGLES)
-    own_angles = np.abs(np.angle(largest)) if is_real else np.angle(largest) % (2 * np.pi)
-    return np.unique(np.concatenate([even, own_angles]))
+    even = np.linspace(0, _end_angle(is_real=is_real), _ANGLES)
+    # the curve peaks in front of eigenvalues, and more narrowly the closer they are to the circle
+    return np.unique(np.concatenate([even, _own_angles(largest, is_real=is_real)]))
 
 
 def _distances(T: Complexes, angles: Floats, norm: float) -> Floats:
@@ -489,6 +525,7 @@ def _distances(T: Complexes, angles: Floats, norm: float) -> Floats:
 
 
 def _still_rises(distances: Floats, curve: Floats) -> bool:
+    """Whether the curve more than doubles over the last three decades before the circle."""
     near = distances <= 1e3 * _MIN_DISTANCE
     return bool(near.sum() > 1 and curve[0] > 2 * curve[near][-1])
 
@@ -507,19 +544,19 @@ def _refined_maximum(
     values: Floats,  # (radii, angles)
 ) -> tuple[float, complex]:
     """Return the maximum and the maximiser, starting from values on a grid."""
+    # a peak is at least as high as all points around it, and the grid ends in minus infinity
     padded = np.pad(values, 1, constant_values=-np.inf)
-    neighbours = [
-        padded[1 + i : len(padded) - 1 + i, 1 + j : padded.shape[1] - 1 + j]
-        for i in (-1, 0, 1)
-        for j in (-1, 0, 1)
-    ]
-    peaks = np.argwhere(values >= np.max(neighbours, axis=0))
+    around = np.lib.stride_tricks.sliding_window_view(padded, (3, 3))
+    rows, columns = np.nonzero(values >= around.max((2, 3)))
     # a rise to the end of the grid is a rise to 1, up to 1e-6
-    peaks = peaks[(peaks[:, 0] < len(distances) - 1) & (values[tuple(peaks.T)] > 1 - _GRID_ERROR)]
-    if not len(peaks):
+    chosen = (rows < len(distances) - 1) & (values[rows, columns] > 1 - _GRID_ERROR)
+    rows = rows[chosen]
+    columns = columns[chosen]
+    if not len(rows):
         return 1.0, complex(np.inf)
-    peaks = peaks[np.argsort(-values[tuple(peaks.T)], kind="stable")][:_MAX_PEAKS]
-    initial = np.stack([np.log(distances[peaks[:, 0]]), angles[peaks[:, 1]]], axis=1)
+    highest = np.argsort(-values[rows, columns], kind="stable")[:_MAX_PEAKS]
+    # the logarithm of the distance, because the radii form a geometric sequence
+    initial = np.stack([np.log(distances[rows[highest]]), angles[columns[highest]]], axis=1)
     widths = np.array([np.log(distances[1] / distances[0]), np.pi / (_ANGLES - 1)])
 
     def f(points: Floats) -> Floats:
@@ -529,11 +566,14 @@ def _refined_maximum(
     log, angle = _stencil_search(f, initial, widths)
     distance = np.clip(np.exp(log), distances[0], distances[-1])
     z = complex((1 + distance) * np.exp(1j * angle))
+    # once more by a decomposition, as the search needs only 1e-5
     sigma = np.linalg.svd(z * np.eye(len(T)) - T, compute_uv=False)[-1]
     maximum = float(distance / sigma)
     # the limit at infinity is 1: a maximum must exceed it by more than rounding
     slack = 10 * len(T) * np.finfo(np.float64).eps * np.linalg.norm(T, 2) / distance
-    return (maximum, z) if maximum > 1 + slack else (1.0, complex(np.inf))
+    if maximum <= 1 + slack:
+        return 1.0, complex(np.inf)
+    return maximum, z
 
 
 def _stencil_search(
@@ -544,7 +584,7 @@ def _stencil_search(
     """Return the maximiser near any initial point, by stencils that move or else shrink."""
     side = np.linspace(-1, 1, 5)
     stencil = np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1).reshape(-1, 2)
-    stencil = stencil[np.abs(stencil).sum(1).argsort()]  # centre first
+    stencil = stencil[np.abs(stencil).sum(1).argsort()]  # centre first, so index 0 means no gain
     centres = initial
     widths = np.tile(width, (len(initial), 1))
     best = np.full(len(initial), -np.inf)
@@ -572,10 +612,11 @@ def triangular(W: NumberArray) -> Complexes:  # (N, N)
     # a triangular matrix keeps its eigenvalues exactly
     if not np.tril(W, -1).any():
         return W.astype(np.complex128)
-    if not np.triu(W, 1).any():
+    if not np.triu(W, 1).any():  # reversing the order of the units is a unitary map
         return W[::-1, ::-1].astype(np.complex128)
     schur: Any = scipy.linalg.schur
-    return schur(W, output="complex")[0]
+    T, _ = schur(W, output="complex")
+    return T
 
 
 def smallest_singular_values(
@@ -617,6 +658,7 @@ def _scaled_values(T: Complexes, z: Complexes, tolerance: float) -> Floats:  # (
     size = float(np.linalg.norm(T, 2))
     chunk = max(1, _CHUNK_ENTRIES // len(T))
     chunks = [z[k : k + chunk] for k in range(0, len(z), chunk)]
+    # a triangular matrix is normal exactly if it is diagonal
     if np.linalg.norm(np.triu(T, 1)) <= 10 * len(T) * eps * size:
         sigma = [np.abs(part[:, None] - T.diagonal()).min(1) for part in chunks]
     else:
@@ -634,18 +676,20 @@ def _lanczos(T: Complexes, z: Complexes, tolerance: float) -> Floats:
     alphas = np.empty((_MAX_STEPS, len(z)))
     betas = np.empty((_MAX_STEPS, len(z)))
     for k in range(_MAX_STEPS):
+        # the three-term recurrence: A q_k = beta_(k-1) q_(k-1) + alpha_k q_k + beta_k q_(k+1)
         r = _solve(T, z[active], _solve_adjoint(T, z[active], q))
         r -= beta * previous
         alpha = np.einsum("np,np->p", q.conj(), r).real
         r -= alpha * q
         beta = np.linalg.norm(r, axis=0)
-        alphas[k, active], betas[k, active] = alpha, beta
+        alphas[k, active] = alpha
+        betas[k, active] = beta
         previous = q
-        q = r / np.where(beta > 0, beta, 1)
+        q = r / np.where(beta > 0, beta, 1)  # zero if the space of q has been exhausted
         if k + 1 in _CHECK_AFTER:
-            largest[active], done = _ritz_values(
-                alphas[: k + 1, active], betas[: k + 1, active], tolerance
-            )
+            top, done = _ritz_values(alphas[: k + 1, active], betas[: k + 1, active], tolerance)
+            largest[active] = top
+            # the solves of the next steps run at the remaining points only
             active = active[~done]
             previous = previous[:, ~done]
             q = q[:, ~done]
@@ -654,7 +698,7 @@ def _lanczos(T: Complexes, z: Complexes, tolerance: float) -> Floats:
                 break
     sigma = 1 / np.sqrt(largest)
     I = np.eye(len(T))
-    for point in active:
+    for point in active:  # those that have not converged
         sigma[point] = np.linalg.svd(z[point] * I - T, compute_uv=False)[-1]
     return sigma
 
@@ -678,13 +722,16 @@ def _ritz_values(
     tridiagonal[:, k[1:], k[:-1]] = np.where(overflowed, 0, betas[:-1]).T
     values, vectors = np.linalg.eigh(tridiagonal)
     top = values[:, -1]
+    # the norm of the residual of a Ritz vector is beta_k times the last entry of its eigenvector
     residual = np.where(overflowed, 0, betas[-1]) * np.abs(vectors[:, -1, -1])
-    top = np.where(overflowed, np.inf, top)
+    top = np.where(overflowed, np.inf, top)  # zI - T is singular: sigma is zero
     return top, overflowed | (residual <= tolerance * top)
 
 
 def _solve(T: Complexes, z: Complexes, B: Complexes) -> Complexes:
     """Solve (z I - T) x = b for each column b of B, with its own z."""
+    # Substitution from the last row, by rows instead of by points: each row is one operation for
+    # all points, and what is above a block takes it in one matrix product.
     X = B.copy()
     for top in reversed(range(0, len(T), _BLOCK)):
         end = min(top + _BLOCK, len(T))
@@ -696,6 +743,7 @@ def _solve(T: Complexes, z: Complexes, B: Complexes) -> Complexes:
 
 def _solve_adjoint(T: Complexes, z: Complexes, B: Complexes) -> Complexes:
     """Solve (z I - T)^H x = b for each column b of B, with its own z."""
+    # as in `_solve`, but the adjoint is lower triangular, so the first row comes first
     X = B.copy()
     H = T.conj().T
     conjugate = z.conj()

@@ -110,7 +110,10 @@ def psychometric_curve(
     """
     s = np.asarray(as_array(stimulus, "stimulus"), np.float64)
     r = np.asarray(as_array(response, "response"), np.float64)
-    g = np.zeros_like(s) if group is None else np.asarray(as_array(group, "group"), np.float64)
+    if group is None:
+        g = np.zeros_like(s)
+    else:
+        g = np.asarray(as_array(group, "group"), np.float64)
     if s.ndim != 1 or not len(s) or r.shape != s.shape or g.shape != s.shape:
         raise ValueError(
             "expected one stimulus, one response and one group for each trial, got shapes "
@@ -150,6 +153,7 @@ def psychometric_curve(
 
 def _logistic_fit(s: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
     """Return the bias and the slope of greatest likelihood, by Newton's method."""
+    # of one choice alone, or of one stimulus alone, the bias and the slope are unknown
     if y.min() == y.max() or s.min() == s.max():
         return np.nan, np.nan
     upper = s[y == 1]
@@ -161,17 +165,20 @@ def _logistic_fit(s: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float
         return float((upper.max() + lower.min()) / 2), -np.inf
     X = np.stack([np.ones_like(s), s], axis=1)
     weights = np.zeros(2)
+    # both columns of similar size, so that one bound on the step and one tolerance fit both
     scale = np.abs(s).max()
     X[:, 1] /= scale
     for _ in range(_STEPS):
-        p = 1 / (1 + np.exp(-np.clip(X @ weights, -500, 500)))
+        p = 1 / (1 + np.exp(-np.clip(X @ weights, -500, 500)))  # exp overflows beyond 709
         gradient = X.T @ (y - p)
+        # 1e-12 keeps it regular where all p are close to 0 or 1
         curvature = X.T @ (X * (p * (1 - p))[:, None]) + 1e-12 * np.eye(2)
         step = np.linalg.solve(curvature, gradient)
         step *= 5.0 / max(5.0, np.abs(step).max())  # far out Newton's method overshoots
         weights += step
         if np.abs(step).max() < 1e-12:
             break
+    # w_0 + w_1 s / scale = k (s - b)
     slope = weights[1] / scale
     if abs(weights[1]) < _FLAT:
         return np.nan, float(slope)

@@ -127,24 +127,26 @@ def reduced_model(
         raise ValueError(f"expected plus of shape ({N}, {N}), got {tuple(P.shape)}")
     (whole,) = state_maps(layer)
     left, sigma, right = torch.linalg.svd(whole.matrices["hh"] - P)
+    # m n^T / N = left sigma right: both vectors get the root of sigma N
     roots = (sigma[:rank] * N).sqrt()
     m = left[:, :rank] * roots
     n = right[:rank].T * roots
     reduced: Any = copy.deepcopy(layer).to("cpu", torch.float64)
     reduced.freeze()
+    # W_R need not be in the set of the layer's constraint, so it replaces the evaluated matrix
     reduced.all_directions()[0].frozen = P + m @ n.T / N
     states = trajectory(whole, _time_first(layer, x), "l0", h0).states
     changed = _run(reduced, _time_first(layer, x), states[0])
     direction = reduced.all_directions()[0]
     rates = direction.output_at(changed, changed)  # the input has no effect on those of an RNN
     return ReducedModel(
-        m.numpy(),
-        n.numpy(),
-        sigma.numpy(),
-        states.numpy(),
-        changed.numpy(),
-        (rates @ n / N).numpy(),
-        float((changed - states).norm() / states.norm().clamp(min=1e-300)),
+        m=m.numpy(),
+        n=n.numpy(),
+        singular_values=sigma.numpy(),
+        states=states.numpy(),
+        reduced_states=changed.numpy(),
+        latents=(rates @ n / N).numpy(),
+        error=float((changed - states).norm() / states.norm().clamp(min=1e-300)),
     )
 
 
@@ -158,6 +160,7 @@ def _run(layer: RNN, x: Tensor, first: Tensor) -> Tensor:  # (T + 1, B, N)
     inputs = x if x.dim() == 3 else x.unsqueeze(1)
     states = [first]
     direction = layer.all_directions()[0]
+    # one step per call, for its last state: with state="current" the outputs are rates instead
     for x_t in inputs:
         _, last = direction(x_t.unsqueeze(0), states[-1], backend="reference")
         states.append(last)

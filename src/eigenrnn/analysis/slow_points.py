@@ -69,20 +69,20 @@ class SlowPoints(Analysis):
 
     def plot(self) -> "Figure":
         figure, (left, right) = plot.canvas(2)
-        names = [f"input {c}" for c in range(len(self.inputs))]
-        values = {
-            name: self.eigenvalues[self.conditions == c].ravel()
-            for c, name in enumerate(names)
-            if (self.conditions == c).any()
-        }
-        plot.plane(left, values)
+        eigenvalues: dict[str, NDArray[np.complex128]] = {}
+        for c in range(len(self.inputs)):
+            name = f"input {c}"
+            of_input = self.conditions == c
+            if of_input.any():
+                eigenvalues[name] = self.eigenvalues[of_input].ravel()
+            speeds = self.speeds[of_input]
+            rank = np.arange(1, len(speeds) + 1)
+            # a logarithmic axis has no place for a speed of zero
+            right.plot(rank, np.maximum(speeds, 1e-300), marker=".", label=name)
+        plot.plane(left, eigenvalues)
         plot.label(
             left, "real part", "imaginary part", f"eigenvalues at {len(self.points)} points"
         )
-        for c, name in enumerate(names):
-            speeds = self.speeds[self.conditions == c]
-            rank = np.arange(1, len(speeds) + 1)
-            right.plot(rank, np.maximum(speeds, 1e-300), marker=".", label=name)
         if len(self.points):
             right.set_yscale("log")
         plot.label(right, "point", "speed q", f"{self.failed} of {self.searches} searches failed")
@@ -170,11 +170,14 @@ def slow_points(
         check_positive(name, value)
     M = state_map.input_size
     S = state_map.state_size
-    x = torch.zeros(1, M, dtype=torch.float64) if held is None else torch.atleast_2d(held)
+    if held is None:
+        x = torch.zeros(1, M, dtype=torch.float64)
+    else:
+        x = torch.atleast_2d(held)
     if x.dim() != 2 or x.shape[1] != M or not len(x) or not bool(x.isfinite().all()):
         raise ValueError(f"expected finite inputs of shape (C, {M}), got {tuple(x.shape)}")
     first = drawn_states(initial_states, S, generator)
-    goal = (2 * threshold) ** 0.5
+    goal = (2 * threshold) ** 0.5  # the search measures |F(h) - h| = sqrt(2 q)
     points: list[Tensor] = []
     speeds: list[Tensor] = []
     conditions: list[int] = []
@@ -192,15 +195,18 @@ def slow_points(
         conditions += [c] * len(kept)
     h = torch.cat(points)
     number = torch.tensor(conditions, dtype=torch.int64)
-    none = h.new_zeros(0, S, S), h.new_zeros(0, S, M)
-    J, by_input = state_map.jacobians(x[number], h) if len(h) else none
-    check_finite(J, "the Jacobians of slow points")
+    by_state = h.new_zeros(0, S, S)
+    by_input = h.new_zeros(0, S, M)
+    if len(h):  # a step of the user need not accept an empty batch
+        by_state, by_input = state_map.jacobians(x[number], h)
+    check_finite(by_state, "the Jacobians of slow points")
     # torch's solver does not converge for some matrices of rank one
-    values, right = np.linalg.eig(J.numpy().astype(np.complex128))
+    values, right = np.linalg.eig(by_state.numpy().astype(np.complex128))
     order = np.abs(values).argsort(axis=1)[:, ::-1]
     values = np.take_along_axis(values, order, axis=1)
     right = np.take_along_axis(right, order[:, None, :], axis=2)
-    inverse = np.linalg.pinv(right)  # a defective Jacobian has no inverse of its eigenvectors
+    # left eigenvectors are the rows of the inverse, which a defective Jacobian does not have
+    inverse = np.linalg.pinv(right)
     searches = len(first) * len(x)
     return SlowPoints(
         points=h.numpy(),
@@ -327,12 +333,14 @@ def line_attractor(points: SlowPoints) -> LineAttractor:
     coordinates: list[NDArray[np.float64]] = []
     for c in range(len(points.inputs)):
         chosen = points.conditions == c
-        if chosen.sum() < 3:
+        if chosen.sum() < 3:  # two points always lie on a line
             continue
         h = points.points[chosen]
         centred = h - h.mean(0)
         _, sigma, axes = np.linalg.svd(centred, full_matrices=False)
-        direction = axes[0] * (1.0 if axes[0].sum() >= 0 else -1.0)
+        direction = axes[0]
+        if direction.sum() < 0:  # the sign of a singular vector is arbitrary
+            direction = -direction
         right = points.right[chosen, :, 0]
         left = points.left[chosen, 0]
         # the phase of an eigenvector is arbitrary: turn each along the line
@@ -343,6 +351,7 @@ def line_attractor(points: SlowPoints) -> LineAttractor:
         directions.append(direction)
         shares.append(float(sigma[0] ** 2 / max((sigma**2).sum(), 1e-300)))
         alignments.append(float(size.mean()))
+        # l r = 1: where r is turned by the conjugate of the phase, l is turned by the phase
         selecting = (left * phase[:, None]).real
         selections.append(selecting.mean(0))
         gains.append(np.einsum("ps,psm->pm", selecting, points.input_jacobians[chosen]).mean(0))
@@ -355,13 +364,13 @@ def line_attractor(points: SlowPoints) -> LineAttractor:
             "start from more states, or raise the threshold"
         )
     return LineAttractor(
-        np.array(lines),
-        np.stack(directions),
-        np.array(shares),
-        np.array(alignments),
-        np.stack(selections),
-        np.stack(gains),
-        np.stack(constants),
-        np.concatenate(members),
-        np.concatenate(coordinates),
+        conditions=np.array(lines),
+        directions=np.stack(directions),
+        shares=np.array(shares),
+        alignments=np.array(alignments),
+        selections=np.stack(selections),
+        input_gains=np.stack(gains),
+        time_constants=np.stack(constants),
+        point_conditions=np.concatenate(members),
+        coordinates=np.concatenate(coordinates),
     )

@@ -91,7 +91,8 @@ def spectrum(
     matrix = as_matrix(W)
     eigenvalues = np.linalg.eigvals(matrix).astype(np.complex128)
     order = np.argsort(-np.abs(eigenvalues), kind="stable")
-    size = max(power_of_two(matrix), 1.0)  # keeps squares in range
+    # W* W - I, divided by the square of size, which keeps squares in range
+    size = max(power_of_two(matrix), 1.0)
     gram = (matrix / size).conj().T @ (matrix / size) - np.eye(len(matrix)) / size / size
     return Spectrum(eigenvalues[order], float(np.linalg.norm(gram)) * size * size)
 
@@ -133,13 +134,15 @@ class SchurStructure(Analysis):
         figure, (form, angles, profile) = plot.canvas(columns=3)
         # logarithmic: the learned triangle is much smaller than the diagonal
         plot.heat_map(form, np.abs(self.Theta), "|entry|", log=True, orders=4)
-        title = f"{'learned' if self.learned else 'computed'} Schur form"
+        title = "learned Schur form" if self.learned else "computed Schur form"
         plot.label(form, "from mode", "to mode", title)
         plot.histogram(angles, self.angles, np.linspace(-np.pi, np.pi, 37))
         plot.label(angles, "angle of the eigenvalue (rad)", "eigenvalues")
         # the rounding of weights in float32 should not look like a profile
         is_normal = self.off_diagonal <= len(self.Theta) * np.finfo(np.float32).eps
-        shown = np.where(np.arange(len(self.by_diagonal)) * is_normal, np.nan, self.by_diagonal)
+        shown = self.by_diagonal.copy()
+        if is_normal:
+            shown[1:] = np.nan
         plot.lines(profile, np.arange(len(shown)), {"mean": shown}, log=True)
         below = f"{self.off_diagonal:.1%} of the norm is below the blocks"
         if is_normal:
@@ -248,6 +251,7 @@ class SchurForm:
     @property
     def pairs(self) -> NDArray[np.intp]:
         """The first row of each 2 x 2 block."""
+        # only blocks have entries above the diagonal of a lower form
         return np.flatnonzero(self.Theta.diagonal(1))
 
     def eigenvalues(self) -> NDArray[np.complex128]:  # (N,)
@@ -256,8 +260,11 @@ class SchurForm:
         a, b, c, d = scaled.blocks()
         i = self.pairs
         eigenvalues = scaled.Theta.diagonal().astype(np.complex128)
+        # of a block [[a, b], [c, d]]: its half trace, plus and minus the root of
+        # (a + d)^2 / 4 - (a d - b c) = (a - d)^2 / 4 + b c, which cancels less
         root = np.sqrt(((a - d) / 2) ** 2 + b * c + 0j)
-        eigenvalues[i], eigenvalues[i + 1] = (a + d) / 2 + root, (a + d) / 2 - root
+        eigenvalues[i] = (a + d) / 2 + root
+        eigenvalues[i + 1] = (a + d) / 2 - root
         return eigenvalues * size
 
     def scaled(self) -> tuple[Self, float]:
@@ -285,7 +292,7 @@ class SchurForm:
         below = np.abs(self.below())
         counts = np.arange(N - 1, -1, -1) + 1.0  # of entries outside the blocks
         blocks = np.concatenate([sizes.diagonal(), sizes[i, i + 1], sizes[i + 1, i]])
-        if N > 1:
+        if N > 1:  # each block has one entry on the first sub-diagonal; 1 avoids 0 / 0
             counts[1] = max(counts[1] - len(i), 1)
         means = [below.diagonal(-k).sum() / counts[k] for k in range(1, N)]
         return np.array([blocks.mean(), *means])
@@ -303,8 +310,8 @@ class SchurForm:
     def blocks(self) -> tuple[NDArray[np.float64], ...]:
         """Return the four entries of the 2 x 2 blocks, row by row."""
         i = self.pairs
-        entries = ((i, i), (i, i + 1), (i + 1, i), (i + 1, i + 1))
-        return tuple(self.Theta[rows, columns].real for rows, columns in entries)
+        Theta = self.Theta.real  # only a real form has blocks
+        return Theta[i, i], Theta[i, i + 1], Theta[i + 1, i], Theta[i + 1, i + 1]
 
 
 def schur_form(W: NumberArray) -> SchurForm:  # (N, N)

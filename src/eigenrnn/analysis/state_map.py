@@ -49,9 +49,10 @@ StepFunction = Callable[[Tensor, Any], Any]
 """Maps an input and a state to the next state, or to an output and the next state."""
 
 _PROBED_SEQUENCES = 3  # not 2: a pair of states could be unpacked from two rows
+# what functions of the user raise for arguments of another shape or kind
 _STEP_ERRORS = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
-_ROUNDING = 1e-9
-_ELAPSED_TIME = ("ts", "timespans", "elapsed_time")
+_ROUNDING = 1e-9  # a product of one row may be summed in another order than that of three
+_ELAPSED_TIME = ("ts", "timespans", "elapsed_time")  # names of the argument in cells like ncps's
 
 
 @dataclass(frozen=True)
@@ -130,15 +131,16 @@ class StateMap:
         """
         if not callable(step) or isinstance(step, type):
             raise TypeError(f"expected a step function or a module, got {_kind(step)}")
-        sizes = (state_size,) if isinstance(state_size, int) else tuple(state_size)
-        for name, size in (("input_size", input_size), *(("state_size", each) for each in sizes)):
-            check_positive_integer(name, size)
         is_tuple = not isinstance(state_size, int)
+        sizes = tuple(state_size) if is_tuple else (state_size,)
+        check_positive_integer("input_size", input_size)
+        for size in sizes:
+            check_positive_integer("state_size", size)
         flat = _FlatStep(_in_double_precision(step), sizes, is_tuple=is_tuple)
         vectorised = _check_step(flat, input_size, sum(sizes))
-        ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
-        names = ("hidden", "cell") if len(sizes) == 2 else [f"part {k}" for k in range(len(sizes))]
-        parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        blocks: dict[str, slice] = {}
+        if is_tuple:
+            blocks = _blocks_of_parts(sizes)
         return cls(
             name="l0",
             matrices={name: _square(W, name, sizes[0]) for name, W in (matrices or {}).items()},
@@ -148,7 +150,7 @@ class StateMap:
             step=flat,
             begin=lambda batch: torch.zeros(batch, sum(sizes), dtype=torch.float64),
             output=lambda _, state: state[..., : sizes[0]],
-            blocks=dict(zip(names, parts, strict=True)) if is_tuple else {},
+            blocks=blocks,
             vectorised=vectorised,
         )
 
@@ -173,9 +175,11 @@ class StateMap:
             discard: The number of states at the beginning to leave out.
         """
         x = x.detach().to("cpu", torch.float64)
+        if self.reverse:
+            x = x.flip(0)
         state = self.begin(x.shape[1]) if first is None else first
         states = [] if discard else [state]
-        for t, x_t in enumerate(x.flip(0) if self.reverse else x, start=1):
+        for t, x_t in enumerate(x, start=1):
             state = self.step(x_t, state)
             if t >= discard:
                 states.append(state)
@@ -199,6 +203,7 @@ class StateMap:
         def row(direction: Tensor) -> tuple[Tensor, Tensor]:
             return pull_back(direction.expand_as(after))
 
+        # the vector e_i on the left of the Jacobian gives its row i
         I = torch.eye(self.state_size, dtype=after.dtype)
         by_input, by_state = torch.func.vmap(row)(I)
         return by_state.transpose(0, 1), by_input.transpose(0, 1)
@@ -252,17 +257,16 @@ def network_state_maps(
             return [_stack_state_map(stack)]
         if _known_layers(network):
             return _layer_state_maps(single_layer(network))
-        own = (
-            _size(network, "input_size", "sensory_size"),
-            _size(network, "hidden_size", "state_size"),
-        )
-        steps = callable(getattr(network, "step", None))
-        inputs = own[0] if input_size is None else input_size
-        states = own[1] if state_size is None else state_size
-        if steps and inputs is not None and states is not None:
-            return [StateMap.from_step(_step_method(network), inputs, states)]
-        if own[0] is not None and own[1] is not None:
-            return [_cell_state_map(network, own[0], own[1])]
+        # torch's names of the sizes, and those of ncps
+        own_inputs = _size(network, "input_size", "sensory_size")
+        own_units = _size(network, "hidden_size", "state_size")
+        if callable(getattr(network, "step", None)):
+            inputs = own_inputs if input_size is None else input_size
+            states = own_units if state_size is None else state_size
+            if inputs is not None and states is not None:
+                return [StateMap.from_step(_step_method(network), inputs, states)]
+        if own_inputs is not None and own_units is not None:
+            return [_cell_state_map(network, own_inputs, own_units)]
     check_network(network)
     if input_size is None or state_size is None:
         if isinstance(network, nn.Module):
@@ -286,6 +290,7 @@ def bare_state_map(
     """
     if isinstance(network, nn.Module):
         known = _known_layers(network)
+        # the name "" is that of the module itself
         if known and not isinstance(known.get(""), AbstractCell | nn.RNNCellBase):
             return None
     input_size = x.shape[-1] if isinstance(x, Tensor | np.ndarray) and x.ndim else None
@@ -294,6 +299,7 @@ def bare_state_map(
 
 def is_network(value: object) -> TypeGuard[Network]:
     """Whether a value is a network, rather than a matrix."""
+    # a class is callable, but only its objects are networks
     is_function = callable(value) and not isinstance(value, Tensor | np.ndarray | type)
     return isinstance(value, nn.Module | StateMap) or is_function
 
@@ -367,9 +373,9 @@ def recurrent_layers(module: Network) -> dict[str, nn.Module]:
 def _residual_stack(module: nn.Module) -> ResidualStack | None:
     """Return the residual stack that has all recurrent layers of a module, if there is one."""
     for each in module.modules():
-        if isinstance(each, ResidualStack) and len(_known_layers(each)) == len(
-            _known_layers(module)
-        ):
+        if not isinstance(each, ResidualStack):
+            continue
+        if len(_known_layers(each)) == len(_known_layers(module)):
             return each
     return None
 
@@ -388,7 +394,7 @@ def _stack_state_map(stack: ResidualStack) -> StateMap:
             f"state, got {kind}; pass one of its layers, such as stack.layers()[0]"
         )
     double = copy.deepcopy(stack).to("cpu", torch.float64).freeze().requires_grad_(False)
-    layers, size = double.initial_state(1).shape[::2]
+    layers, _, size = double.initial_state(1).shape
 
     def step(x: Tensor, states: Tensor) -> Tensor:  # (B, M), (B, layers size)
         _, after = double.step(x, states.unflatten(1, (layers, size)).transpose(0, 1))
@@ -403,6 +409,7 @@ def _stack_state_map(stack: ResidualStack) -> StateMap:
 def _known_layers(module: nn.Module) -> dict[str, nn.Module]:
     kinds = (Stacked, AbstractCell, nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell)
     found = {name: each for name, each in module.named_modules() if isinstance(each, kinds)}
+    # a cell of ours holds a layer, which is no second network
     inner = {id(each.layer) for each in found.values() if isinstance(each, AbstractCell)}
     return {name: each for name, each in found.items() if id(each) not in inner}
 
@@ -474,7 +481,10 @@ def recurrent_weights(model: nn.Module) -> dict[str, RecurrentWeights]:
     Args:
         model: A recurrent layer, ours or torch's, or a model with at least one.
     """
-    weights = [each for layer in recurrent_layers(model).values() for each in _weights(layer)]
+    weights: list[RecurrentWeights] = []
+    for layer in recurrent_layers(model).values():
+        weights.extend(_weights(layer))
+    # `_weights` yields in the order of the names
     return dict(zip(recurrent_matrices(model), weights, strict=True))
 
 
@@ -494,13 +504,15 @@ class TorchWeights:
     @classmethod
     def of(cls, layer: Any, name: str) -> Self:
         """Read the weights; a constrained matrix is the value of its constraint."""
-        suffix = f"_{name}" if isinstance(layer, nn.RNNBase) else ""
-        U = getattr(layer, f"weight_ih{suffix}")
-        W = getattr(layer, f"weight_hh{suffix}")
-        zero = W.new_zeros(len(W))
-        b = getattr(layer, f"bias_ih{suffix}") if layer.bias else zero
-        c = getattr(layer, f"bias_hh{suffix}") if layer.bias else zero
-        return cls(*(each.detach() for each in (U, W, b, c)))
+        suffix = f"_{name}" if isinstance(layer, nn.RNNBase) else ""  # a cell has no suffix
+        U = getattr(layer, f"weight_ih{suffix}").detach()
+        W = getattr(layer, f"weight_hh{suffix}").detach()
+        if not layer.bias:
+            zero = W.new_zeros(len(W))
+            return cls(U=U, W=W, b=zero, c=zero)
+        b = getattr(layer, f"bias_ih{suffix}").detach()
+        c = getattr(layer, f"bias_hh{suffix}").detach()
+        return cls(U=U, W=W, b=b, c=c)
 
 
 class _FlatStep:
@@ -518,6 +530,7 @@ class _FlatStep:
         return self._joined(result) if self.is_tuple else self._tensor(result)
 
     def _has_output(self, result: Any) -> bool:
+        # (h, c) is a state of two parts; (y, (h, c)) is an output and a state
         return len(result) == 2 and (not self.is_tuple or isinstance(result[1], tuple | list))
 
     def _joined(self, parts: Any) -> Tensor:
@@ -539,10 +552,8 @@ def _check_step(step: Step, input_size: int, state_size: int) -> bool:
         ValueError: If it fails, or does not map a batch of states to states row by row.
     """
     generator = torch.Generator().manual_seed(0)
-    x, h = (
-        torch.randn(_PROBED_SEQUENCES, size, generator=generator, dtype=torch.float64)
-        for size in (input_size, state_size)
-    )
+    x = torch.randn(_PROBED_SEQUENCES, input_size, generator=generator, dtype=torch.float64)
+    h = torch.randn(_PROBED_SEQUENCES, state_size, generator=generator, dtype=torch.float64)
     expected = f"expected a step from x (B, {input_size}) and h (B, {state_size}) to h"
     try:
         with torch.enable_grad():
@@ -588,14 +599,20 @@ def _rows_one_by_one(step: Step, x: Tensor, state: Tensor) -> tuple[Tensor, Tens
     x = x.detach().requires_grad_()
     state = state.detach().requires_grad_()
     after = step(x, state)
-    rows = [
-        torch.autograd.grad(
-            entry.sum(), (state, x), retain_graph=True, allow_unused=True, materialize_grads=True
+    by_state: list[Tensor] = []
+    by_input: list[Tensor] = []
+    for entry in after.unbind(1):
+        # summed over the sequences, which do not interact
+        of_state, of_input = torch.autograd.grad(
+            entry.sum(),
+            (state, x),
+            retain_graph=True,
+            allow_unused=True,  # an entry need not depend on the input
+            materialize_grads=True,
         )
-        for entry in after.unbind(1)
-    ]
-    by_state, by_input = (torch.stack(list(each), dim=1) for each in zip(*rows, strict=True))
-    return by_state, by_input
+        by_state.append(of_state)
+        by_input.append(of_input)
+    return torch.stack(by_state, dim=1), torch.stack(by_input, dim=1)
 
 
 def _in_double_precision(step: StepFunction) -> StepFunction:
@@ -630,14 +647,30 @@ def _cell_state_map(cell: nn.Module, input_size: int, hidden_size: int) -> State
     except ValueError as error:
         try:
             return StateMap.from_step(cell, input_size, (hidden_size, hidden_size))
-        except ValueError:
+        except ValueError:  # the first message, because one state is the usual case
             raise error from None
 
 
 def _size(module: nn.Module, *names: str) -> int | None:
     """Return the first attribute of these names that is a size."""
-    values = [getattr(module, name, None) for name in names]
-    return next((int(each) for each in values if isinstance(each, int | np.integer)), None)
+    for name in names:
+        value = getattr(module, name, None)
+        if isinstance(value, int | np.integer):
+            return int(value)
+    return None
+
+
+def _blocks_of_parts(sizes: tuple[int, ...]) -> dict[str, slice]:
+    """Name the parts of a joined state; two parts are taken for the (h, c) of an LSTM."""
+    names = [f"part {k}" for k in range(len(sizes))]
+    if len(sizes) == 2:
+        names = ["hidden", "cell"]
+    blocks: dict[str, slice] = {}
+    end = 0
+    for name, size in zip(names, sizes, strict=True):
+        blocks[name] = slice(end, end + size)
+        end += size
+    return blocks
 
 
 def _square(W: Tensor | ArrayLike, name: str, size: int) -> Tensor:
@@ -654,7 +687,9 @@ def _square(W: Tensor | ArrayLike, name: str, size: int) -> Tensor:
 
 
 def _kind(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return type(value).__name__
 
 
 @torch.no_grad()
@@ -687,13 +722,16 @@ def _gate_names(direction: AbstractDirection) -> tuple[str, ...]:
     """Name the recurrent matrices of a direction; matrices after them only mix units."""
     if isinstance(direction, MinGRUDirection | DeltaNetDirection):
         return ("decay",)  # that of the input zero
-    return direction.gates if isinstance(direction, AbstractGatedDirection) else ("hh",)
+    if isinstance(direction, AbstractGatedDirection):
+        return direction.gates
+    return ("hh",)
 
 
 def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
     direction.freeze()  # evaluates the constraint once, not at every step
 
     def step(x: Tensor, state: Tensor) -> Tensor:
+        # the reference, because torch.func transforms need plain operations
         _, last = direction(x.unsqueeze(0), state, backend="reference")
         return direction.as_state(last)
 
@@ -701,7 +739,7 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
     matrices = [W.detach() for W in direction.matrices()]
     return StateMap(
         name=name,
-        matrices=dict(zip(gates, matrices, strict=False)),
+        matrices=dict(zip(gates, matrices, strict=False)),  # without those that only mix units
         input_size=direction.weight_ih.shape[1],
         hidden_size=direction.hidden_size,
         state_size=direction.state_size,
@@ -731,18 +769,19 @@ def _state_blocks(direction: AbstractDirection) -> dict[str, slice]:
 def _torch_state_map(name: str, layer: Any) -> StateMap:
     weights = TorchWeights.of(layer, name)
     N = layer.hidden_size
-    is_lstm = False
+    size = N
+    blocks: dict[str, slice] = {}
     if isinstance(layer, nn.LSTM | nn.LSTMCell):
         step = _lstm_step(weights)
         gates = ("input", "forget", "cell", "output")
-        is_lstm = True
+        size = 2 * N
+        blocks = {"hidden": slice(0, N), "cell": slice(N, 2 * N)}
     elif isinstance(layer, nn.GRU | nn.GRUCell):
         step = _gru_step(weights)
         gates = ("reset", "update", "candidate")
     else:
         step = _rnn_step(weights, layer.nonlinearity)
         gates = ("hh",)
-    size = 2 * N if is_lstm else N
     return StateMap(
         name=name,
         matrices=dict(zip(gates, weights.W.split(N), strict=True)),
@@ -752,7 +791,7 @@ def _torch_state_map(name: str, layer: Any) -> StateMap:
         step=step,
         begin=lambda batch: torch.zeros(batch, size, dtype=torch.float64),
         output=lambda _, state: state[..., :N],
-        blocks={"hidden": slice(0, N), "cell": slice(N, 2 * N)} if is_lstm else {},
+        blocks=blocks,
     )
 
 
@@ -811,11 +850,11 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
         N = module.hidden_size
         attribute = "weight_hh" if isinstance(module, nn.RNNCellBase) else f"weight_hh_{name}"
         constraints = _row_constraints(module, attribute)
+        # torch stacks the gates, so gate g begins at row g N
         matrices = weights.W.split(N)
         inputs = weights.U.split(N)
-        yield from map(
-            RecurrentWeights, matrices, inputs, map(constraints.get, range(0, len(weights.W), N))
-        )
+        for g, (W, U) in enumerate(zip(matrices, inputs, strict=True)):
+            yield RecurrentWeights(W, U, constraints.get(g * N))
 
 
 def _input_weights(direction: AbstractDirection, gates: int) -> list[Tensor]:

@@ -89,6 +89,7 @@ def trajectory(
             do not fit.
     """
     inputs = as_real_tensor(x)
+    # a single number has no shape to read; `_time_first` names what is wrong
     input_size = inputs.shape[-1] if inputs.dim() else None
     directions = network_state_maps(network, input_size, state_size(h0))
     available = {state_map.name: state_map for state_map in directions}
@@ -97,18 +98,19 @@ def trajectory(
     T = len(inputs)
     states = initial_states(directions, h0, inputs.shape[1])
     if burn_in and nudge:
+        # one generator for all layers, so that each moves in a direction of its own
         generator = torch.Generator().manual_seed(0)
-        directions_of_nudges = [
-            torch.randn(state.shape, generator=generator, dtype=state.dtype) for state in states
-        ]
-        states = [
-            state + nudge * torch.nn.functional.normalize(away, dim=-1)
-            for state, away in zip(states, directions_of_nudges, strict=True)
-        ]
+        moved: list[Tensor] = []
+        for state in states:
+            away = torch.randn(state.shape, generator=generator, dtype=state.dtype)
+            moved.append(state + nudge * torch.nn.functional.normalize(away, dim=-1))
+        states = moved
     first = dict(zip(available, states, strict=True))
     # a reverse direction needs its burn-in after the input
     after = burn_in if any(each.reverse for each in directions) else 0
+    # the modulus repeats the input; -1 % T is the last step, which so precedes the first
     inputs = inputs[torch.arange(-burn_in, T + after) % T]
+    # "l2_reverse" is in layer 2: the outputs of layers 0 and 1 become its input
     for depth in range(int(which[1:].split("_")[0])):
         names = (f"l{depth}", f"l{depth}_reverse")
         layer = [available[name] for name in names if name in available]
@@ -118,9 +120,14 @@ def trajectory(
             in_time_order = states.flip(0) if each.reverse else states
             outputs.append(each.output(inputs, in_time_order))
         inputs = torch.cat(outputs, dim=2)
-    inputs = inputs[burn_in:] if selected.reverse else inputs[: burn_in + T]
+    # only the burn-in of the selected direction remains: before the input, or after it in reverse
+    if selected.reverse:
+        inputs = inputs[burn_in:]
+        x_used = inputs.flip(0)[burn_in:]
+    else:
+        inputs = inputs[: burn_in + T]
+        x_used = inputs[burn_in:]
     states = selected.states(inputs, first[which], discard=burn_in)
-    x_used = inputs.flip(0)[burn_in:] if selected.reverse else inputs[burn_in:]
     return Trajectory(selected, x_used, states)
 
 
@@ -142,6 +149,7 @@ def initial_states(
         return [each.begin(batch) for each in directions]
     states = as_state(h0)
     D = len(directions)
+    # (S,) and (B, S) of a single direction lack D; (D, S), and (1, S) from (S,), lack B
     if states.dim() < 3 and D == 1:
         states = states.unsqueeze(0)
     if states.dim() == 2:
@@ -163,6 +171,7 @@ def as_state(h0: InitialState, name: str = "h0") -> Tensor:
         ValueError: If the parts do not fit together, or a number is not finite.
     """
     if isinstance(h0, tuple):
+        # torch cannot join no tensors; an empty one fails the checks of sizes, with a message
         parts = [as_real_tensor(part, name) for part in h0] or [torch.zeros(0)]
         if any(not part.dim() or part.shape[:-1] != parts[0].shape[:-1] for part in parts):
             shapes = ", ".join(str(tuple(part.shape)) for part in parts)

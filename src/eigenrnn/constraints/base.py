@@ -121,6 +121,7 @@ class Constraint(nn.Module, ABC):
                 instance by a parametrisation, by pruning or by sharding; or if an export to ONNX
                 cannot read the raw parameters; or if their storage was freed.
         """
+        # `torch.export` of a network in training mode records the map, so it can be trained
         if is_exporting() and (is_exporting_to_onnx() or not self.training):
             constant = self._constant()
             if constant is not None:
@@ -176,7 +177,7 @@ class Constraint(nn.Module, ABC):
         if not bool(torch.isfinite(W).all()):
             raise ValueError("expected finite entries, got NaN or infinity")
         residual = self.residual(W)
-        if not residual <= self.tolerance:
+        if not residual <= self.tolerance:  # true also if it is NaN
             raise NotInSetError(type(self).__name__, residual, self.tolerance, self._hint())
 
     @torch.no_grad()
@@ -218,6 +219,8 @@ class Constraint(nn.Module, ABC):
             own = dict(part.named_parameters(recurse=False))
             kind = type(part).__name__
             for name, shape in vars(part).get("_raw_shapes", {}).items():
+                # torch.nn.parallel.replicate moves the parameters to `_former_parameters`; its
+                # copies run a forward pass only
                 if name not in own and "_former_parameters" not in vars(part):
                     raise ValueError(
                         f"expected {name!r} of {kind} to be a parameter of its own, got something "
@@ -280,12 +283,14 @@ class Constraint(nn.Module, ABC):
         traced = dict(self.named_parameters()) | dict(self.named_buffers())
         real = real_tensors(traced)
         if real is None:
+            # to ONNX, W is a constant or nothing
             if is_exporting_to_onnx():
                 raise ValueError(
                     "expected a layer whose weights can be read while exporting, got fake ones: "
                     "call layer.freeze() before the export"
                 )
             return None
+        # these are the real ones already: the evaluation below has called this method again
         if all(real[name] is tensor for name, tensor in traced.items()):
             return None
 

@@ -70,7 +70,8 @@ class BlockTriangular(Constraint):
         coupling_init: Initializer = glorot_uniform_,
     ) -> None:
         super().__init__(size)
-        short_size = size // 2 if short_size is None else short_size
+        if short_size is None:
+            short_size = size // 2
         if short_size not in range(1, size):
             raise ValueError(
                 f"expected 1 <= short_size < size, got short_size={short_size} and size={size}: "
@@ -85,7 +86,8 @@ class BlockTriangular(Constraint):
             )
         self.is_complex = self.long.is_complex
         self.coupling_init = coupling_init
-        self.coupling = self.imaginary = None
+        self.coupling = None
+        self.imaginary = None
         free = torch.empty(size - short_size, short_size, dtype=self.long.dtype.to_real())
         if coupling:
             self.coupling = Parameter(free)
@@ -104,7 +106,8 @@ class BlockTriangular(Constraint):
         for part in (self.coupling, self.imaginary):
             if part is not None:
                 self.coupling_init(part, generator=generator)
-                part.div_(math.sqrt(2) if self.is_complex else 1)
+                if self.is_complex:  # both parts together have the variance of the initialiser
+                    part.div_(math.sqrt(2))
 
     def recurrent_parameters(self) -> Iterator[Parameter]:
         yield from self.long.recurrent_parameters()
@@ -115,7 +118,9 @@ class BlockTriangular(Constraint):
 
     def residual(self, W: Tensor) -> float:
         q = self.long.size
-        zero = W[q:, :q] if self.coupling is not None else torch.cat([W[q:, :q], W[:q, q:].T])
+        zero = W[q:, :q]
+        if self.coupling is None:
+            zero = torch.cat([zero, W[:q, q:].T])
         return math.hypot(
             self.long.residual(W[:q, :q]),
             self.short.residual(W[q:, q:]),
@@ -137,8 +142,10 @@ class BlockTriangular(Constraint):
 
     def _assign(self, W: Tensor) -> None:
         q = self.long.size
+        # Either `assign` may raise an error, and then neither block may have changed. So the long
+        # one is tried on a copy before the short one.
         long = copy.deepcopy(self.long)
-        long.assign(W[:q, :q])  # either `assign` may raise; nothing has changed so far
+        long.assign(W[:q, :q])
         self.short.assign(W[q:, q:])
         self.long.load_state_dict(long.state_dict())
         if self.coupling is not None:

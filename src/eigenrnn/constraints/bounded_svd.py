@@ -74,7 +74,7 @@ class BoundedSVD(Constraint):
                 "singular values of one)"
             )
         self.margin = margin
-        self.vectors = min(self.reflections, size - 1)
+        self.vectors = min(self.reflections, size - 1)  # the N-th reflection is a sign
         self.left = Parameter(torch.empty(reflection_count(self.vectors, size)))
         self.right = Parameter(torch.empty_like(self.left))
         self.stretch = Parameter(torch.empty(size))
@@ -100,11 +100,10 @@ class BoundedSVD(Constraint):
         return float((distance - self.margin).relu().norm())
 
     def _matrix(self) -> Tensor:
-        U, V = (
-            reflection_product(upper_rows(raw, self.vectors, self.size))
-            for raw in (self.left, self.right)
-        )
+        U = reflection_product(upper_rows(self.left, self.vectors, self.size))
+        V = reflection_product(upper_rows(self.right, self.vectors, self.size))
         sigma = 1 + 2 * self.margin * (torch.sigmoid(self.stretch) - 0.5)
+        # the sign of a column of U or V may as well be that of its singular value
         sigma = torch.cat([sigma[:-1], self.sign * sigma[-1:]])
         return U * sigma @ V.T
 
@@ -122,10 +121,12 @@ class BoundedSVD(Constraint):
         if sign < 0 and self.reflections < self.size:
             hint = f"its determinant is negative: use reflections={self.size}"
             tolerance = tol(self.dtype, self.size)
+            # the nearest matrix of the other sign changes that of the smallest singular value
             raise NotInSetError(type(self).__name__, 2 * float(sigma[-1]), tolerance, hint)
         rows, columns = torch.triu_indices(self.vectors, self.size)
         self.left.copy_(left[rows, columns])
         self.right.copy_(right[rows, columns])
+        # a singular value at the margin itself would need an infinite p
         ratio = (sigma - 1) / (2 * self.margin) + 0.5
         self.stretch.copy_(torch.logit(ratio, torch.finfo(self.dtype).eps))
         self.sign.fill_(sign)

@@ -16,6 +16,7 @@ __all__ = ["constrain", "rebuild_each_pass"]
 
 _Module = TypeVar("_Module", bound=nn.Module)
 
+# in the order of their rows
 _GATES = {nn.GRU: "rzn", nn.GRUCell: "rzn", nn.LSTM: "ifgo", nn.LSTMCell: "ifgo"}
 
 
@@ -44,6 +45,7 @@ class ConstrainedRows(nn.Module):
     ) -> Tensor:  # (R, N)
         if torch.compiler.is_compiling() or not _local.passes:
             return self._assemble(free)
+        # a torch layer reads its weights several times in one pass: the constraint runs once
         matrices = _local.passes[-1]
         if id(self) not in matrices:
             matrices[id(self)] = self._assemble(free)
@@ -51,12 +53,16 @@ class ConstrainedRows(nn.Module):
 
     def _assemble(self, free: Tensor) -> Tensor:
         pieces: list[Tensor] = []
-        taken = filled = 0
+        taken = 0  # free rows in the pieces
+        filled = 0  # all rows in the pieces
         for row, constraint in self.blocks():
-            pieces += [free[taken : taken + row - filled], constraint().to(free)]
-            taken += row - filled
+            gap = row - filled
+            pieces.append(free[taken : taken + gap])
+            pieces.append(constraint().to(free))
+            taken += gap
             filled = row + constraint.size
-        return torch.cat([*pieces, free[taken:]])
+        pieces.append(free[taken:])
+        return torch.cat(pieces)
 
     def right_inverse(
         self,
@@ -65,7 +71,8 @@ class ConstrainedRows(nn.Module):
         free = torch.ones(weight.shape[0], dtype=torch.bool, device=weight.device)
         for row, constraint in self.blocks():
             block = weight[row : row + constraint.size]
-            if not torch.equal(block, constraint().to(block)):  # else keep the raw parameters
+            # many raw parameters may give one matrix: an unchanged block keeps its own
+            if not torch.equal(block, constraint().to(block)):
                 constraint.assign(block)
             free[row : row + constraint.size] = False
         return weight[free]
@@ -129,7 +136,9 @@ def constrain(
             "use eigenrnn.RNN for complex states"
         )
     new.to(weight.device, weight.dtype)
-    _register(module, name, weight, [*(earlier.blocks() if earlier else []), (first, new)])
+    blocks = earlier.blocks() if earlier else []
+    blocks.append((first, new))
+    _register(module, name, weight, blocks)
     return module
 
 
@@ -187,6 +196,7 @@ def _register(
     weight = weight.detach().clone()
     for row, constraint in blocks:
         weight[row : row + constraint.size] = constraint()
+    # a second constraint replaces the parametrisation of the first by one that has both
     if parametrize.is_parametrized(module, name):
         parametrize.remove_parametrizations(module, name)
     setattr(module, name, nn.Parameter(weight))

@@ -90,7 +90,7 @@ class Dale(Constraint):
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
         self.raw.normal_(generator=generator).abs_()
-        if self.raw.is_meta:
+        if self.raw.is_meta:  # the number of allowed entries cannot be read there
             return
         allowed = self.allowed()
         W = scatter(allowed, self.raw) * self.signs(self.raw)
@@ -101,7 +101,7 @@ class Dale(Constraint):
         check_finite(W)
         wide = W.detach().to(self.device, torch.float64)
         wrong = (-wide * self.signs(wide)).relu()
-        if not self.self_connections:
+        if not self.self_connections:  # there either sign is wrong
             wrong.diagonal().copy_(wide.diagonal())
         return float(torch.linalg.matrix_norm(wrong))
 
@@ -110,6 +110,7 @@ class Dale(Constraint):
         R: Tensor,  # (N, N)
     ) -> Tensor:  # (N, N)
         """Return W from R."""
+        # |R|, but the derivative of torch.abs is 0 at 0, where this one's is 1
         return torch.where(R < 0, -R, R) * self.signs(R)
 
     def _matrix(self) -> Tensor:
@@ -126,8 +127,10 @@ class Dale(Constraint):
         return f"the first {count} columns must be >= 0 and the other {self.size - count} <= 0"
 
     def extra_repr(self) -> str:
-        shown = f"{self.size}, excitatory={self.excitatory:g}"
-        return shown if self.self_connections else f"{shown}, self_connections=False"
+        options = f"{self.size}, excitatory={self.excitatory:g}"
+        if not self.self_connections:
+            options += ", self_connections=False"
+        return options
 
 
 def scatter(
@@ -149,6 +152,7 @@ def balance_(
     excitation = W.relu().sum(1)
     inhibition = (-W).relu().sum(1)
     both = (excitation > 0) & (inhibition > 0)
+    # the inner `where` avoids 0 / 0 in rows that keep their values
     ratio = torch.where(both, excitation / torch.where(both, inhibition, 1), 1)
     W.copy_(torch.where(W < 0, W * ratio[:, None], W))
     found = float(torch.linalg.eigvals(W.double()).abs().max())

@@ -105,7 +105,9 @@ class DiagonalDisc(AbstractDiagonal):
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
-        moduli, angles = (raw.uniform_(generator=generator) for raw in (self.nu, self.theta))
+        # drawn in place, and then replaced by the raw numbers of these moduli and angles
+        moduli = self.nu.uniform_(generator=generator)
+        angles = self.theta.uniform_(generator=generator)
         self._assign_polar(_ring_moduli(moduli, self.r_min, self.r_max), self.phase * angles)
 
     def diagonal(self) -> Tensor:
@@ -121,10 +123,10 @@ class DiagonalDisc(AbstractDiagonal):
         self._assign_polar(entries.abs(), entries.angle().remainder(2 * math.pi))
 
     def _assign_polar(self, moduli: Tensor, angles: Tensor) -> None:
-        tiny = torch.finfo(
-            moduli.dtype
-        ).tiny  # the logarithms of 0 and of the angle 0 are infinite
+        # nu = log(-log(modulus)): both logarithms are infinite at the ends, 0 and 1
+        tiny = torch.finfo(moduli.dtype).tiny
         self.nu.copy_((-moduli.clamp(tiny, 1).log()).clamp(min=tiny).log())
+        # the logarithm of the angle 0 is infinite, and 2 pi is the same angle
         self.theta.copy_(torch.where(angles > 0, angles, 2 * math.pi).log())
 
     def extra_repr(self) -> str:
@@ -182,7 +184,9 @@ class DiagonalRing(AbstractDiagonal):
         self.r_max = r_max
         self.phase = phase
         self.theta = Parameter(torch.empty(size, dtype=real_type(dtype)))
-        self.raw = Parameter(torch.empty_like(self.theta)) if r_min < r_max else None
+        self.raw = None
+        if r_min < r_max:
+            self.raw = Parameter(torch.empty_like(self.theta))
         self.reset()
 
     @torch.no_grad()
@@ -305,8 +309,10 @@ def _warn_of_growth(modulus: float) -> None:
 
 def _ring_moduli(uniform: Tensor, r_min: float, r_max: float) -> Tensor:
     """Return moduli whose points are uniform on a ring, from uniform numbers in [0, 1)."""
+    # the area within a radius, and so the share of the points, grows with its square
     return (uniform * (r_max**2 - r_min**2) + r_min**2).sqrt()
 
 
 def _logit(share: Tensor) -> Tensor:
+    # finite at 0 and 1, which rounding and the ends of a set may give
     return torch.logit(share, torch.finfo(share.dtype).eps)

@@ -77,7 +77,9 @@ class Exponential(Constraint):
             )
         self.init = init
         self.period = period
-        self.needs_advance = self.has_moving_base = period is not None and period < math.inf
+        moves = period is not None and period < math.inf
+        self.needs_advance = moves
+        self.has_moving_base = moves
         self.raw = Parameter(torch.empty(size * (size - 1) // 2))
         self.register_buffer("base", torch.eye(size))
         self._steps_here = 0  # optimiser steps since the base moved
@@ -122,7 +124,10 @@ class Exponential(Constraint):
         if not self.raw.any():  # true after each move of the base
             return cast("Tensor", _AtBase.apply(A, self.base))
         W = exp_skew(A)
-        return W if torch.equal(self.base, torch.eye(self.size).to(W)) else self.base @ W
+        # comparing is much cheaper than a product with the base of expRNN, the identity
+        if torch.equal(self.base, torch.eye(self.size).to(W)):
+            return W
+        return self.base @ W
 
     def _assign(self, W: Tensor) -> None:
         self.base.copy_(W)
@@ -140,6 +145,7 @@ class Exponential(Constraint):
         epsilon = torch.finfo(self.base.dtype).eps
         super()._apply(fn, recurse)
         if torch.finfo(self.base.dtype).eps < epsilon:  # entries still have the old precision
+            # each step squares the error: two lead from float32 to float64
             self.base.copy_(polar_step(polar_step(self.base)))
         return self
 

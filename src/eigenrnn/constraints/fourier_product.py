@@ -86,7 +86,8 @@ class FourierProduct(Constraint):
     def _matrix(self) -> Tensor:
         # the factors act on all columns of the identity at once, in O(N^2 log N)
         D = torch.exp(1j * self.theta).unsqueeze(-1)
-        v = torch.complex(*self.v.chunk(2, dim=1))
+        real, imaginary = self.v.chunk(2, dim=1)
+        v = torch.complex(real, imaginary)
         h = torch.fft.fft(torch.diag(D[0, :, 0]), dim=0, norm="ortho")
         h = D[1] * _reflected(h, v[0])[self.permutation.to(self.device)]
         h = torch.fft.ifft(h, dim=0, norm="ortho")

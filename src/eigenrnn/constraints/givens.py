@@ -75,7 +75,10 @@ class Givens(Constraint):
             raise ValueError(f"expected style to be 'tunable' or 'fft', got {style!r}")
         if layers is not None:
             check_positive_integer("layers", layers)
-        pairs = _neighbours(size, layers or 2) if style == "tunable" else _butterflies(self.size)
+        if style == "tunable":
+            pairs = _neighbours(size, layers or 2)
+        else:
+            pairs = _butterflies(self.size)
         if layers not in (None, len(pairs)):
             raise ValueError(
                 f"expected {len(pairs)} layers in the FFT style of size {size}, got {layers}; "
@@ -104,9 +107,11 @@ class Givens(Constraint):
     def _index(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
         """Store each unit's partner, and the indices of all pairs in the layers end to end."""
         N = self.size
+        # a unit without a partner is its own; on the CPU, as the meta device has no values
         self.partner = torch.arange(N, device="cpu").repeat(len(pairs), 1)
         for layer, (i, j) in zip(self.partner, pairs, strict=True):
-            layer[i], layer[j] = j, i
+            layer[i] = j
+            layer[j] = i
         self.first = torch.cat([k * N + i for k, (i, _) in enumerate(pairs)])
         self.second = torch.cat([k * N + j for k, (_, j) in enumerate(pairs)])
 
@@ -114,10 +119,13 @@ class Givens(Constraint):
         # each layer rotates all columns of the product of the layers before it
         own, others = self._scales()
         partner = self.partner.to(self.device)
+        # the first layer acts on the identity
         h = torch.diag(own[0]) + torch.diag(others[0])[:, partner[0]]
         for k in range(1, self.layers):
             h = own[k, :, None] * h + others[k, :, None] * h[partner[k]]
-        return torch.exp(1j * self.omega)[:, None] * h if self.is_complex else h
+        if not self.is_complex:
+            return h
+        return torch.exp(1j * self.omega)[:, None] * h
 
     def _scales(self) -> tuple[Tensor, Tensor]:  # (L, N), (L, N)
         """Return each layer's factors of each unit's own state and of its partner's."""
@@ -145,7 +153,9 @@ class Givens(Constraint):
 
     def extra_repr(self) -> str:
         options = f"{self.size}, layers={self.layers}, style={self.style!r}"
-        return f"{options}, dtype={self.dtype}" if self.is_complex else options
+        if self.is_complex:
+            options += f", dtype={self.dtype}"
+        return options
 
 
 def _neighbours(n: int, layers: int) -> list[tuple[Tensor, Tensor]]:
@@ -156,9 +166,11 @@ def _neighbours(n: int, layers: int) -> list[tuple[Tensor, Tensor]]:
     """
     if n % 2:
         raise ValueError(f"expected an even size, got {n}; use {n + 1}")
-    return [
-        (i, i + 1) for i in (torch.arange(k % 2, n - 1, 2, device="cpu") for k in range(layers))
-    ]
+    pairs: list[tuple[Tensor, Tensor]] = []
+    for k in range(layers):
+        i = torch.arange(k % 2, n - 1, 2, device="cpu")
+        pairs.append((i, i + 1))
+    return pairs
 
 
 def _butterflies(n: int) -> list[tuple[Tensor, Tensor]]:
@@ -173,6 +185,10 @@ def _butterflies(n: int) -> list[tuple[Tensor, Tensor]]:
             f"use {max(2, 1 << n.bit_length())} or style='tunable'"
         )
     q = torch.arange(n // 2, device="cpu")
-    distances = [n >> k for k in range(1, n.bit_length())]
-    # i runs over the numbers without the bit d
-    return [(i, i + d) for d in distances for i in (q // d * 2 * d + q % d,)]
+    pairs: list[tuple[Tensor, Tensor]] = []
+    for k in range(1, n.bit_length()):
+        distance = n >> k
+        # i runs over the numbers without the bit of the distance, which j = i + distance has
+        i = q // distance * 2 * distance + q % distance
+        pairs.append((i, i + distance))
+    return pairs

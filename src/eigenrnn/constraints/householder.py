@@ -76,7 +76,7 @@ class Householder(Constraint):
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
-        self.raw.normal_(0, 0.01, generator=generator)
+        self.raw.normal_(0, 0.01, generator=generator)  # only the directions remain
         normalise_(self.raw, self.vectors, self.size)
         self.sign.fill_(1)
         if self.reflections == self.size:
@@ -92,6 +92,7 @@ class Householder(Constraint):
             return error
         I = torch.eye(self.size, dtype=torch.float64, device=W.device)
         check_finite(W)
+        # I - W has at most rank m: its singular values beyond the m-th are zero
         beyond = torch.linalg.svdvals(I - W.detach().double())[self.reflections :]
         return float(torch.hypot(beyond.norm(), beyond.new_tensor(error)))
 
@@ -102,10 +103,12 @@ class Householder(Constraint):
 
     def _assign(self, W: Tensor) -> None:
         V, sign = reflectors(W, self.vectors)
-        sign = sign if self.reflections == self.size else 1.0
+        if self.reflections < self.size:
+            sign = 1.0  # only the N-th reflection can change it
         rows, columns = torch.triu_indices(self.vectors, self.size)
         product = reflection_product(V)
         product[:, -1] *= sign
+        # the residual is blind to the determinant, which a product of m reflections fixes
         deviation = float(torch.linalg.matrix_norm(product - W.cpu()))
         tolerance = tol(self.raw.dtype, self.size)
         if not deviation <= tolerance:

@@ -69,9 +69,10 @@ class LowRank(Constraint):
         self.n = Parameter(torch.empty(size, rank))
         fixed = plus(self.size) if callable(plus) else plus
         self.register_buffer("plus", None if fixed is None else self._checked(fixed))
-        # on the meta device the values are lost: `reset` computes them again on another one
-        is_lost = fixed is not None and fixed.is_meta
-        self._plus_function = plus if is_lost and callable(plus) else None
+        self._plus_function = None
+        if callable(plus) and fixed is not None and fixed.is_meta:
+            # on the meta device the values are lost: `reset` computes them again on another one
+            self._plus_function = plus
         self.reset()
 
     @property
@@ -89,6 +90,7 @@ class LowRank(Constraint):
 
     def residual(self, W: Tensor) -> float:
         check_finite(W)
+        # the nearest matrix of rank R keeps the R largest singular values (Eckart and Young)
         sigma = torch.linalg.svdvals(self._without_plus(W.detach().to(self.device).double()))
         scale = sigma[0].clamp(min=1)
         return float(torch.linalg.vector_norm(sigma[self.rank :]) / scale)
@@ -120,5 +122,7 @@ class LowRank(Constraint):
         return plus.detach().to(self.m.device, self.m.dtype).clone()
 
     def extra_repr(self) -> str:
-        shown = f"{self.size}, rank={self.rank}"
-        return shown if self.plus is None else f"{shown}, plus={self.size} x {self.size}"
+        options = f"{self.size}, rank={self.rank}"
+        if self.plus is not None:
+            options += f", plus={self.size} x {self.size}"
+        return options

@@ -108,7 +108,7 @@ class Masked(Constraint):
         if isinstance(inner, Dale):
             balance_(W, inner.radius)
             self.raw.copy_(W.abs()[self.mask])
-        else:
+        else:  # over the root of the density, as fewer entries of a row add up
             self.raw.copy_(W[self.mask] * math.sqrt(self.mask.numel() / len(self.raw)))
 
     def residual(self, W: Tensor) -> float:
@@ -119,12 +119,15 @@ class Masked(Constraint):
 
     def _matrix(self) -> Tensor:
         V = scatter(self.mask, self.raw)
-        return self.inner.from_raw(V) if isinstance(self.inner, Dale) else V
+        if isinstance(self.inner, Dale):
+            return self.inner.from_raw(V)
+        return V
 
     def _assign(self, W: Tensor) -> None:
-        inner = self.inner
-        entries = (W * inner.signs(W)).relu() if isinstance(inner, Dale) else W
-        self.raw.copy_(entries[self.mask])
+        entries = W[self.mask]
+        if isinstance(self.inner, Dale):
+            entries = (W * self.inner.signs(W)).relu()[self.mask]
+        self.raw.copy_(entries)
 
     def extra_repr(self) -> str:
         kind = type(self.inner).__name__

@@ -134,13 +134,16 @@ class MovingCayley(Constraint):
 
     def extra_repr(self) -> str:
         options = f"{self.size}, init={self.init!r}"
-        return f"{options}, dtype={self.dtype}" if self.is_complex else options
+        if self.is_complex:
+            options += f", dtype={self.dtype}"
+        return options
 
     @torch.no_grad()
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         epsilon = torch.finfo(self.base.dtype).eps
         super()._apply(fn, recurse)
         if torch.finfo(self.base.dtype).eps < epsilon:  # entries still have the old precision
+            # each step squares the error: two lead from float32 to float64
             self._base().copy_(polar_step(polar_step(self._base())))
         return self
 
@@ -165,6 +168,6 @@ class _CayleyAtBase(torch.autograd.Function):
         (G,) = grads
         # the graph of a second derivative must contain A, even if it is zero
         if not torch.is_grad_enabled() and not A.any():
-            return -G @ base.mH, None
+            return -G @ base.mH, None  # the formula, where A = 0 and W = B
         I = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
         return -0.5 * torch.linalg.solve((I + A / 2).mH, G) @ (base + W).mH, None

@@ -98,8 +98,8 @@ class NeumannCayley(Constraint):
         self.reset_every = reset_every
         self.max_error = max_error
         self.gradient_rate = gradient_rate
-        for name, like in (("inverse", (size, size)), ("matrix", (size, size))):
-            self.register_buffer(name, torch.empty(like))
+        self.register_buffer("inverse", torch.empty(size, size))
+        self.register_buffer("matrix", torch.empty(size, size))
         self.register_buffer("known", torch.empty_like(self.cayley.raw))
         # averaging models averages A and `known` alike, but not the inverse that belongs to them
         self.known_copy = self.known.clone()
@@ -109,9 +109,11 @@ class NeumannCayley(Constraint):
     @property
     def tolerance(self) -> float:
         """The largest residual of a matrix that counts as orthogonal."""
-        rounding = tol(self.dtype, self.size)
-        bounded = self.order is not None and self.gradient_rate is None
-        return rounding + (self.max_error if bounded and self.max_error < math.inf else 0)
+        tolerance = tol(self.dtype, self.size)
+        approximates = self.order is not None and self.gradient_rate is None
+        if approximates and self.max_error < math.inf:
+            tolerance += self.max_error
+        return tolerance
 
     def reset(self, generator: Generator | None = None) -> None:
         self.cayley.reset(generator)
@@ -121,6 +123,7 @@ class NeumannCayley(Constraint):
     def advance(self) -> None:
         self._steps_here += 1
         exact = self.order is None or self._steps_here >= self.reset_every
+        # "not <=" is also true for NaN, of a series that diverged
         if exact or not self._expand(self._change()) <= self.max_error:
             self._invert()
 
@@ -139,6 +142,7 @@ class NeumannCayley(Constraint):
         signs = self.cayley.signs
         find = _traced_current if is_traced() or raw.is_meta else _current
         inverse, W = find(raw.detach(), self.known_copy, self.inverse, self.matrix, signs)
+        # `_NeumannMatrix` has a backward pass only, which neither vmap nor forward mode can use
         if under_transform() or is_dual(raw):
             return _by_any_mode(raw, inverse, W, signs)
         return cast("Tensor", _NeumannMatrix.apply(raw, inverse, W, signs))
@@ -162,15 +166,17 @@ class NeumannCayley(Constraint):
         delta: Tensor,  # (N, N)
     ) -> float:
         """Update the inverse by the series and return a bound on the orthogonality error."""
+        # Horner's scheme for the sum of X^i times the old inverse, where X is the old inverse
+        # times delta
         inverse = self.inverse
-        term = self.inverse @ delta
+        X = self.inverse @ delta
         for _ in range(self.order or 0):
-            inverse = self.inverse + term @ inverse
+            inverse = self.inverse + X @ inverse
         self.inverse.copy_(inverse)
         I = torch.eye(self.size).to(inverse)
         product = inverse @ (I + skew(self.cayley.raw, self.size))
         self._rebuild(product)
-        if self.gradient_rate is not None:
+        if self.gradient_rate is not None:  # which ignores `max_error`, as the released code does
             return 0.0
         rho = float(torch.linalg.matrix_norm(I - product))
         return 2 * rho + rho**2
@@ -216,7 +222,9 @@ def _current(
     signs: Tensor,  # (N,)
 ) -> tuple[Tensor, Tensor]:  # (N, N), (N, N)
     """Return the stored inverse and W, or exact ones if they belong to another A."""
-    return (inverse, matrix) if torch.equal(raw, known) else _exact(raw, signs)
+    if torch.equal(raw, known):
+        return inverse, matrix
+    return _exact(raw, signs)
 
 
 @torch.library.custom_op("eigenrnn::neumann_cayley", mutates_args=())
@@ -229,7 +237,7 @@ def _traced_current(
 ) -> tuple[Tensor, Tensor]:
     """Do the same as an operator, for compiled graphs and `vmap`, which hide the values of A."""
     inverse, matrix = _current(raw, known, inverse, matrix, signs)
-    return inverse.clone(), matrix.clone()
+    return inverse.clone(), matrix.clone()  # an operator must not return its own inputs
 
 
 @_traced_current.register_fake
@@ -244,9 +252,12 @@ def _(
 ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
     inverses: list[Tensor] = []
     matrices: list[Tensor] = []
+    # one by one, as each may or may not have a stored inverse
     for i in range(info.batch_size):
-        pairs = zip(tensors, in_dims, strict=True)
-        inverse, W = _current(*(x if dim is None else x.select(dim, i) for x, dim in pairs))
+        arguments: list[Tensor] = []
+        for x, dim in zip(tensors, in_dims, strict=True):
+            arguments.append(x if dim is None else x.select(dim, i))
+        inverse, W = _current(*arguments)
         inverses.append(inverse)
         matrices.append(W)
     return (torch.stack(inverses), torch.stack(matrices)), (0, 0)
@@ -257,6 +268,7 @@ def _exact(
     signs: Tensor,  # (N,)
 ) -> tuple[Tensor, Tensor]:  # (N, N), (N, N)
     transform = cayley(skew(raw, len(signs)))
+    # (I + A)^-1 (I - A) = 2 (I + A)^-1 - I, as I - A = 2 I - (I + A)
     inverse = (transform + torch.eye(len(signs), dtype=raw.dtype, device=raw.device)) / 2
     return inverse, transform * signs
 
@@ -277,9 +289,12 @@ class _NeumannMatrix(torch.autograd.Function):
         (G,) = gradients
         raw, inverse, W, signs = ctx.saved_tensors
         gradient = _pull_back(G, inverse, W, signs)
-        if torch.is_grad_enabled():  # second derivatives are those of the exact map
-            here = _pull_back(G, *_exact(raw, signs), signs)
-            gradient = gradient + (here - _pull_back(G, *_exact(raw.detach(), signs), signs))
+        if torch.is_grad_enabled():
+            # second derivatives are those of the exact map: add a term whose value is zero
+            exact_inverse, exact = _exact(raw, signs)
+            here = _pull_back(G, exact_inverse, exact, signs)
+            fixed_inverse, fixed = _exact(raw.detach(), signs)
+            gradient = gradient + (here - _pull_back(G, fixed_inverse, fixed, signs))
         return gradient, None, None, None
 
 
@@ -307,5 +322,7 @@ def _by_any_mode(
     D = torch.diag(signs)
     change = skew(raw - raw.detach(), len(signs))
     exact_inverse, exact = _exact(raw.detach(), signs)
-    higher = _exact(raw, signs)[1] - exact + exact_inverse @ change @ (D + exact)
+    _, exact_of_raw = _exact(raw, signs)
+    # the exact map without its value and its first derivative
+    higher = exact_of_raw - exact + exact_inverse @ change @ (D + exact)
     return W - inverse @ change @ (D + W) + higher

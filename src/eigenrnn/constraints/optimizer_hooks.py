@@ -67,14 +67,18 @@ def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
     if getattr(optimiser, "found_inf", None):
         return  # a gradient scaler made a fused optimiser skip this step
     constraints = _constraints_of(optimiser)
-    running = outer_optimisers(optimiser) if constraints else []
+    if not constraints:
+        return
+    running = outer_optimisers(optimiser)
     for constraint in constraints:
         update = _inner_updates.pop(constraint, None)
         if update and any(each is optimiser for each in update.outer):
             _check_unchanged(constraint, update)
+        # an optimiser skips parameters without a gradient
         if all(p.grad is None for p in _shared_parameters(constraint, optimiser)):
             continue
         outer = [each for each in running if _shared_parameters(constraint, each)]
+        # an outer optimiser with hooks ends the update, and this function runs once more for it
         if not any(map(has_step_hooks, outer)):
             constraint.advance()
         if outer and constraint.has_moving_base:
@@ -91,7 +95,10 @@ def _constraints_of(optimiser: Optimizer) -> list[_Advancing]:
 def _shared_parameters(constraint: _Advancing, optimiser: Optimizer) -> list[Tensor]:
     """Return the raw parameters that are in the optimiser."""
     raw = {id(p) for p in constraint.parameters()}
-    return [p for group in optimiser.param_groups for p in group["params"] if id(p) in raw]
+    shared: list[Tensor] = []
+    for group in optimiser.param_groups:
+        shared.extend(p for p in group["params"] if id(p) in raw)
+    return shared
 
 
 def _clone(tensors: Iterator[Tensor]) -> list[Tensor]:

@@ -120,6 +120,7 @@ class ScaledCayley(Constraint):
             self.signs[self.size - self.negative :] = -1
 
     def get_extra_state(self) -> Tensor:
+        # the signs are not saved, so that loading other ones raises an error instead
         return torch.tensor(-1 if self.is_complex else self.negative)
 
     def set_extra_state(self, state: Tensor) -> None:
@@ -153,10 +154,13 @@ class ScaledCayley(Constraint):
         if deviation <= tolerance:  # false if it is NaN: W D* has the eigenvalue -1
             self._set_skew(A)
         elif self.is_complex:
+            # other phases move the eigenvalues of W D* away from -1
             self.theta.add_(_phase_shift(W * self._scaling().conj()))
-            self._set_skew(_preimage(W, self._scaling())[0])
+            shifted, _ = _preimage(W, self._scaling())
+            self._set_skew(shifted)
         else:
             hint = f"W D has an eigenvalue near -1 for negative={self.negative}"
+            # det of a Cayley transform is 1, so det W = det D
             if torch.linalg.det(W).sign() != (-1) ** self.negative:
                 parity = "odd" if self.negative % 2 == 0 else "even"
                 hint += f", as det W must be (-1)^negative: choose an {parity} number"
@@ -196,6 +200,6 @@ def _phase_shift(
     """Return the shift of all phases that puts the widest gap of the spectrum at -1."""
     check_finite(Z)
     angles = torch.linalg.eigvals(Z.to(torch.complex128)).angle().sort().values
-    gaps = angles.diff(append=angles[:1] + 2 * math.pi)
+    gaps = angles.diff(append=angles[:1] + 2 * math.pi)  # the last one across -1
     widest = gaps.argmax()
     return angles[widest] + gaps[widest] / 2 - math.pi

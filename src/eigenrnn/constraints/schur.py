@@ -111,9 +111,12 @@ class Schur(Constraint):
         self.trained = gamma == "trained"
         self.gamma_value = gamma_value
         self.in_block = not self.is_complex and in_block is not False
+        # By the Schur decomposition, trained moduli and free entries reach every matrix. Without
+        # entries inside the blocks a real block is normal, which remains a constraint.
         self.constrained = not self.trained or not (self.is_complex or self.in_block)
-        default = partial(ScaledCayley, dtype=dtype) if self.is_complex else Exponential
-        self.P = make_constraint(orthogonal or default, size).to(real)
+        if orthogonal is None:
+            orthogonal = partial(ScaledCayley, dtype=dtype) if self.is_complex else Exponential
+        self.P = make_constraint(orthogonal, size).to(real)
         if self.P.is_complex != self.is_complex or not _is_unitary(self.P):
             kind = "unitary" if self.is_complex else "orthogonal"
             raise ValueError(
@@ -144,8 +147,10 @@ class Schur(Constraint):
         return self.P.recurrent_parameters()  # the paper trains the others like all other weights
 
     def penalty(self) -> Tensor:
-        moduli = self.gamma_penalty * (1 - self.gamma).square().sum() if self.trained else 0
-        return self.P.penalty() + moduli + self.decay * self._entries().abs().square().sum() / 2
+        penalty = self.P.penalty()
+        if self.trained:  # clamped moduli have no gradient
+            penalty = penalty + self.gamma_penalty * (1 - self.gamma).square().sum()
+        return penalty + self.decay * self._entries().abs().square().sum() / 2
 
     def residual(self, W: Tensor) -> float:
         r"""Measure how far W is from the set, in double precision.
@@ -165,8 +170,10 @@ class Schur(Constraint):
         least = math.inf
         for P in self._bases(exact):
             Theta = P.mH @ exact @ P
-            least = min(least, self._norm(Theta - self._form(*self._nearest_form(Theta)), exact))
-            if least <= self.tolerance:
+            gamma, theta, entries = self._nearest_form(Theta)
+            nearest = self._form(gamma, theta, entries)
+            least = min(least, self._norm(Theta - nearest, exact))
+            if least <= self.tolerance:  # W is in the set, and further bases cost more
                 break
         return least
 
@@ -175,7 +182,9 @@ class Schur(Constraint):
         return P @ self._form(self.gamma, self.theta, self._entries()) @ P.mH
 
     def _entries(self) -> Tensor:
-        return torch.complex(self.triangle, self.imaginary) if self.is_complex else self.triangle
+        if not self.is_complex:
+            return self.triangle
+        return torch.complex(self.triangle, self.imaginary)
 
     def _form(self, gamma: Tensor, theta: Tensor, entries: Tensor) -> Tensor:  # (N, N)
         indices = self.entry_indices.to(entries.device)
@@ -189,13 +198,17 @@ class Schur(Constraint):
 
     def _nearest_form(self, Theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return gamma, theta and the entries of T of the form nearest to Theta, or nearly."""
-        diagonal, above, below = (Theta.diagonal(k) for k in (0, 1, -1))
+        diagonal = Theta.diagonal()
+        # x and y stand for gamma cos(theta) and gamma sin(theta) of each plane
         if self.is_complex:
             x = diagonal.real
             y = diagonal.imag
         else:
+            above = Theta.diagonal(1)[::2]
+            below = Theta.diagonal(-1)[::2]
             x = (diagonal[::2] + diagonal[1::2]) / 2
-            y = -above[::2] if self.in_block else (below[::2] - above[::2]) / 2
+            # the entry of T inside a block takes the place below, so only the one above counts
+            y = -above if self.in_block else (below - above) / 2
         gamma = torch.hypot(x, y) if self.trained else self.gamma.to(x)
         theta = torch.atan2(y, x)
         T = Theta - self._diagonal(gamma, theta)
@@ -207,13 +220,17 @@ class Schur(Constraint):
             own = polar_step(self._exact(self.P()))
         yield own
         I = torch.eye(self.size, dtype=W.dtype, device=W.device)
+        # the axes are exact for triangular matrices, also for defective ones
         for P in (I, I.flip(1), self._schur_basis(W)):
             gamma = None if self.trained else self.gamma.to(W)
+            # a form has equal entries on the diagonal of each block, and T inside it is free
             basis = equalise_diagonals(P, W, gamma) if self.in_block else P
             # the phases of its columns are free; choose those nearest to the current P
             products = (basis.conj() * own).sum(0)
             basis = basis * torch.where(products == 0, 1, products.sgn())
-            for j in products.abs().argsort()[:4].tolist():  # then with a few signs changed
+            # Then with a few signs changed, as P may not reach the first choice, for instance
+            # because of its determinant. The least certain signs change first.
+            for j in products.abs().argsort()[:4].tolist():
                 yield basis
                 basis[:, j] *= -1
 
@@ -225,16 +242,20 @@ class Schur(Constraint):
     def _defect(self, a: Tensor, k: Tensor, h: Tensor) -> Tensor:
         """Return the distance of a 2 x 2 block from an allowed one, for `real_schur_basis`."""
         if self.in_block:
+            # the upper row of a form is gamma (cos, -sin); either row may become the upper one
             rows = torch.stack([torch.hypot(a, h - k), torch.hypot(a, h + k)])
             return (rows - self.gamma_value).abs().amin(0)
-        return h if self.trained else torch.hypot(h, torch.hypot(a, k) - self.gamma_value)
+        if self.trained:
+            return h  # a multiple of a rotation is normal
+        return torch.hypot(h, torch.hypot(a, k) - self.gamma_value)
 
     def _assign(self, W: Tensor) -> None:
         exact = self._exact(W)
         least = math.inf
         for k, basis in enumerate(self._bases(exact)):
+            # on a copy, so that a failure leaves the parameters as they are
             clone = copy.deepcopy(self)
-            if k > 0 and not _reaches(clone.P, basis):
+            if k > 0 and not _reaches(clone.P, basis):  # the first basis is the current P
                 continue
             least = min(least, clone._set(exact))  # noqa: SLF001, of the same class
             if least <= self.tolerance:
@@ -261,6 +282,7 @@ class Schur(Constraint):
         return W.detach().to(torch.complex128 if self.is_complex else torch.float64)
 
     def _norm(self, difference: Tensor, W: Tensor) -> float:
+        # rounding grows with W; an orthogonal W has the size one
         size = float(torch.linalg.matrix_norm(W)) / math.sqrt(self.size)
         return float(torch.linalg.matrix_norm(difference)) / max(1.0, size)
 
@@ -298,7 +320,9 @@ def _entry_indices(n: int, in_block: bool) -> Tensor:
     """Return the flat indices of the entries of T in an n x n matrix."""
     rows, columns = torch.tril_indices(n, n, offset=-1, device="cpu")
     indices = rows * n + columns
-    return indices if in_block else indices[rows // 2 != columns // 2]
+    if in_block:
+        return indices
+    return indices[rows // 2 != columns // 2]
 
 
 @torch.no_grad()
@@ -338,7 +362,9 @@ def complex_schur_basis(
         steps = torch.linalg.lstsq(products, excess).solution
         near = near - (V * steps.T) @ X.mH  # Newton's method
         check_finite(near, "a matrix near W")
-    Q, _ = torch.linalg.qr(torch.linalg.eig(near)[1])
+    # QR of the eigenvectors: the first k columns of Q span what the first k eigenvectors span
+    _, eigenvectors = torch.linalg.eig(near)
+    Q, _ = torch.linalg.qr(eigenvectors)
     return Q.flip(1)  # a lower triangular W has its invariant vector last
 
 
@@ -363,6 +389,7 @@ def real_schur_basis(
     """
     check_finite(W)
     eigenvalues, X = torch.linalg.eig(W)
+    # one of each conjugate pair: real and imaginary part of its vector span the plane of both
     upper = eigenvalues.imag > 0
     single = eigenvalues.imag == 0
     z = X[:, upper]
@@ -403,9 +430,12 @@ def _order_planes(
             low = int(i[best - len(pairs)])
             high = int(j[best - len(pairs)])
             plane = r[:, [low, high]]
-            reals, r = (_drop(_drop(each, high), low) for each in (reals, r))
+            # the higher index first, as dropping the lower one would shift it
+            reals = _drop(_drop(reals, high), low)
+            r = _drop(_drop(r, high), low)
         Q, _ = torch.linalg.qr(plane)
         planes.append(Q)
+        # what remains acts on the orthogonal complement of the planes so far
         z = z - Q.to(z) @ (Q.T.to(z) @ z)
         r = r - Q @ (Q.T @ r)
     return planes
@@ -429,16 +459,23 @@ def equalise_diagonals(
     Of the two solutions, return the one whose first row has a length closer to `gamma`.
     """
     first, second = P.unflatten(1, (-1, 2)).unbind(2)
-    B = [[(u * (W @ v)).sum(0) for v in (first, second)] for u in (first, second)]
-    a = (B[0][0] + B[1][1]) / 2
-    d = (B[0][0] - B[1][1]) / 2
-    e = (B[1][0] + B[0][1]) / 2
-    k = (B[1][0] - B[0][1]) / 2
+    # The blocks [[a + d, e - k], [e + k, a - d]] of P^T W P. Rotating the plane by an angle leaves
+    # a and k as they are, and turns (d, e), of length h, by twice the angle: here to d = 0.
+    upper_left = (first * (W @ first)).sum(0)
+    upper_right = (first * (W @ second)).sum(0)
+    lower_left = (second * (W @ first)).sum(0)
+    lower_right = (second * (W @ second)).sum(0)
+    a = (upper_left + lower_right) / 2
+    d = (upper_left - lower_right) / 2
+    e = (lower_left + upper_right) / 2
+    k = (lower_left - upper_right) / 2
     h = torch.hypot(d, e)
     up = torch.ones_like(h)
     if gamma is not None:
-        errors = [(torch.hypot(a, sign * h - k) - gamma).abs() for sign in (1, -1)]
-        up = torch.where(errors[0] <= errors[1], 1.0, -1.0).to(h)
+        # e becomes h or -h, and the first row (a, e - k)
+        error_of_h = (torch.hypot(a, h - k) - gamma).abs()
+        error_of_minus_h = (torch.hypot(a, -h - k) - gamma).abs()
+        up = torch.where(error_of_h <= error_of_minus_h, 1.0, -1.0).to(h)
     angle = (torch.atan2(e, d) - up * math.pi / 2) / 2
     c = torch.cos(angle)
     s = torch.sin(angle)

@@ -116,6 +116,8 @@ class SpectralRadius(Constraint):
     def reset(self, generator: Generator | None = None) -> None:
         theta = self.raw.new_empty(self.size // 2)
         theta.uniform_(0, math.pi / 2, generator=generator)
+        # signed, so that angles in a quarter of the circle cover all of it: -R(theta) turns by
+        # theta + pi, and eigenvalues come in conjugate pairs
         gamma = self.raw.new_empty((self.size + 1) // 2).uniform_(-1, 1, generator=generator)
         T = torch.zeros_like(self.raw)
         T[: 2 * len(theta), : 2 * len(theta)] = planar_rotation(gamma[: len(theta)], theta)
@@ -142,6 +144,7 @@ class SpectralRadius(Constraint):
             fixed, self.seen_copy, self.rho, self.right, self.left
         )
         rho = rho + (left * ((T - fixed) @ right)).sum()  # zero, with its gradient
+        # T may have grown beyond 1 since the last step; a nilpotent T cannot be divided
         divided = ((self.divided > 0) & (rho > 0)) | (rho > 1)
         return T / torch.where(divided, rho + self.epsilon, 1)
 
@@ -211,6 +214,7 @@ def spectral_radius_factors(
         Helfrich and Ye, AAAI 2020, Proposition 3.2. https://arxiv.org/abs/1911.07964 (departures:
         the derivative of the modulus has the 1 / rho of equation 7, see `SpectralRadius`).
     """
+    # clones, because an operator must not return its inputs, nor one tensor twice
     if torch.equal(T, seen):
         return rho.clone(), right.clone(), left.clone()
     zero = torch.zeros_like(right)
@@ -218,9 +222,12 @@ def spectral_radius_factors(
         return T.new_full((), torch.nan), zero, zero.clone()
     exact = T.cpu().double()
     epsilon = torch.finfo(T.dtype).eps
-    previous = right.cpu().double(), left.cpu().double()
-    pair = _iterate(exact, *previous, epsilon) if len(T) > _ITERATIVE_SIZE else None
-    eigenvalue, u, v = _solve(exact) if pair is None else pair
+    pair: _Eigenpair | None = None
+    if len(T) > _ITERATIVE_SIZE:
+        pair = _iterate(exact, right.cpu().double(), left.cpu().double(), epsilon)
+    if pair is None:
+        pair = _solve(exact)
+    eigenvalue, u, v = pair
     found = eigenvalue.abs().to(T)
     # rounding splits a double eigenvalue by about sqrt(epsilon); |v| is then 1 / sqrt(epsilon)
     if not (found > 0 and torch.linalg.vector_norm(v) * epsilon**0.5 < 0.1):  # or it is NaN
@@ -248,7 +255,9 @@ def _solve(T: Tensor) -> _Eigenpair:
     nearby = eigenvalue * (1 + 1e-10)  # at the eigenvalue itself the matrix is singular
     I = torch.eye(len(T), dtype=eigenvalues.dtype)
     LU, pivots, _ = torch.linalg.lu_factor_ex(T - nearby * I)
-    u = v = _generic_vector(len(T)).to(LU).unsqueeze(1)
+    u = _generic_vector(len(T)).to(LU).unsqueeze(1)
+    v = u
+    # each step shrinks the other parts by 1e-10 over their relative distance to the eigenvalue
     for _ in range(2):
         u = _unit(torch.linalg.lu_solve(LU, pivots, u))
         v = _unit(torch.linalg.lu_solve(LU, pivots, v, adjoint=True))
@@ -269,8 +278,10 @@ def _iterate(
     left_pair = _arnoldi(T.T, left, tolerance, eigenvalue.conj())
     if left_pair is None:
         return None
-    v = _normalised(left_pair[1], u)
-    return v.conj() @ (T.to(u) @ u), u, v  # its error is the product of those of u and v
+    _, unscaled = left_pair
+    v = _normalised(unscaled, u)
+    # v* T u instead of the eigenvalue above: its error is the product of those of u and v
+    return v.conj() @ (T.to(u) @ u), u, v
 
 
 def _arnoldi(
@@ -298,6 +309,7 @@ def _arnoldi(
         if k in _TESTS:
             check_finite(H, "the Hessenberg matrix of T")
             eigenvalues, X = torch.linalg.eig(H[:k, :k])
+            # the residual of a Ritz vector: H[k, k - 1] times the last entry of its eigenvector
             i = _converged(eigenvalues, H[k, k - 1] * X[-1].abs(), tolerance, target)
             if i is not None:
                 return eigenvalues[i], _unit(X[:, i] @ basis[:k].to(X))
@@ -312,12 +324,19 @@ def _converged(
 ) -> int | None:
     """Return the index of the eigenvalue once it is exact enough and no other may exceed it."""
     sizes = eigenvalues.abs()
-    i = int(sizes.argmax() if target is None else (eigenvalues - target).abs().argmin())
+    if target is None:
+        i = int(sizes.argmax())
+    else:
+        i = int((eigenvalues - target).abs().argmin())
     if not errors[i] <= tolerance * sizes[i]:
         return None
-    own = (eigenvalues == eigenvalues[i]) | (eigenvalues == eigenvalues[i].conj())
-    rivals = ~own & (sizes + errors > sizes[i])
-    return None if target is None and bool(rivals.any()) else i
+    if target is None:
+        # its conjugate is as large, and no rival
+        own = (eigenvalues == eigenvalues[i]) | (eigenvalues == eigenvalues[i].conj())
+        rivals = ~own & (sizes + errors > sizes[i])
+        if bool(rivals.any()):
+            return None
+    return i
 
 
 def _generic_vector(n: int) -> Tensor:  # (N,)

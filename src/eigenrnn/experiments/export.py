@@ -291,5 +291,7 @@ def _describe(
 
 
 def _preprocessing(preprocessing: Preprocessing) -> dict[str, Any]:
-    kind = "series" if isinstance(preprocessing, SeriesPreprocessing) else "text"
-    return {"kind": kind, **asdict(preprocessing)}
+    if isinstance(preprocessing, SeriesPreprocessing):
+        inputs = list(preprocessing.input_channels)
+        return {"kind": "series", **asdict(preprocessing), "input_channels": inputs}
+    return {"kind": "text", **asdict(preprocessing)}

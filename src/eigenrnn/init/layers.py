@@ -117,20 +117,29 @@ def _initializers(
     Raises:
         ValueError: If there is no such kind.
     """
-    alpha: dict[str, float] = {} if gain is None else {"alpha": gain}
-    chain = partial(chain_, **alpha, direction=direction)
-    feedback_chain = partial(feedback_chain_, **alpha, beta=beta, direction=direction)
-    update = partial(chain_, alpha=1.02 if gain is None else gain, direction=direction)
+    chain = partial(chain_, direction=direction)
+    feedback_chain = partial(feedback_chain_, beta=beta, direction=direction)
+    mixed_chain = partial(chain_, alpha=1.02, direction=direction)  # the paper's mixed LSTM
     ramp = partial(ramp_, direction=direction)
-    scale = 1.0 if gain is None else gain
-    identity, ortho = (partial(fill, scale=scale) for fill in (identity_, orthogonal_))
+    identity = partial(identity_, scale=1.0)
+    ortho = partial(orthogonal_, scale=1.0)
+    if gain is not None:
+        chain = partial(chain, alpha=gain)
+        feedback_chain = partial(feedback_chain, alpha=gain)
+        mixed_chain = partial(mixed_chain, alpha=gain)
+        identity = partial(identity, scale=gain)
+        ortho = partial(ortho, scale=gain)
     kinds = {
-        "chain": _Initializers(chain, chain, source_),
-        "feedback_chain": _Initializers(feedback_chain, feedback_chain, source_),
-        "identity": _Initializers(identity, identity, fan_normal_),
-        "ortho": _Initializers(ortho, ortho, fan_normal_),
-        "plain": _Initializers(fan_uniform_, fan_uniform_, fan_uniform_, fan_uniform_),
-        "mixed": _Initializers(update, ramp, source_),
+        "chain": _Initializers(tanh=chain, sigmoid=chain, input=source_),
+        "feedback_chain": _Initializers(
+            tanh=feedback_chain, sigmoid=feedback_chain, input=source_
+        ),
+        "identity": _Initializers(tanh=identity, sigmoid=identity, input=fan_normal_),
+        "ortho": _Initializers(tanh=ortho, sigmoid=ortho, input=fan_normal_),
+        "plain": _Initializers(
+            tanh=fan_uniform_, sigmoid=fan_uniform_, input=fan_uniform_, bias=fan_uniform_
+        ),
+        "mixed": _Initializers(tanh=mixed_chain, sigmoid=ramp, input=source_),
     }
     if kind not in kinds:
         raise ValueError(f"expected kind to be one of {list(kinds)}, got {kind!r}")
@@ -151,14 +160,19 @@ def _fill_torch(
     n = module.hidden_size
     if parametrize.is_parametrized(module) or getattr(module, "proj_size", 0):
         raise ValueError(f"expected plain and square recurrent matrices, got {module}")
+    # torch stacks the gates: a matrix of 4 n rows has four of them
     gates = next(len(w) for name, w in module.named_parameters() if "weight_hh" in name) // n
     _check_gates(kind, gates)
     for name, weight in module.named_parameters():
         for gate, block in enumerate(weight.split(n)):
-            if name.startswith("weight_hh"):
-                fill = initializers.tanh if gate == _TANH_GATE[gates] else initializers.sigmoid
+            if name.startswith("weight_ih"):
+                fill = initializers.input
+            elif not name.startswith("weight_hh"):
+                fill = initializers.bias
+            elif gate == _TANH_GATE[gates]:
+                fill = initializers.tanh
             else:
-                fill = initializers.input if name.startswith("weight_ih") else initializers.bias
+                fill = initializers.sigmoid
             fill(block, generator=generator)
 
 
@@ -175,7 +189,8 @@ def _fill_ours(
     _check_gates(kind, len(constraints))
     for gate, constraint in enumerate(constraints):
         W = torch.empty(n, n, dtype=constraint.dtype, device=constraint.device)
-        fill = initializers.tanh if gate == _TANH_GATE[len(constraints)] else initializers.sigmoid
+        is_tanh = gate == _TANH_GATE[len(constraints)]
+        fill = initializers.tanh if is_tanh else initializers.sigmoid
         constraint.assign(fill(W, generator=generator))
     for name, weight in direction.named_parameters(recurse=False):
         for block in weight.split(n):

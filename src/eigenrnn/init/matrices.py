@@ -71,7 +71,7 @@ def glorot_uniform_(weight: Tensor, *, generator: Generator | None = None) -> Te
         Glorot and Bengio, AISTATS 2010. https://proceedings.mlr.press/v9/glorot10a.html
     """
     check_weight(weight, 1)
-    bound = math.sqrt(6 / max(1, weight.shape[0] + weight.shape[-1]))
+    bound = math.sqrt(6 / max(1, weight.shape[0] + weight.shape[-1]))  # a weight may be empty
     return weight.uniform_(-bound, bound, generator=generator)
 
 
@@ -122,10 +122,11 @@ def haar_(
     """
     check_square(weight)
     exact = torch.complex128 if weight.is_complex() else torch.float64
+    # in double precision, so that the rounded result is as orthogonal as its type allows
     gaussian = torch.empty_like(weight, dtype=exact).normal_(generator=generator)
     Q, R = torch.linalg.qr(gaussian)
     uniform = Q * R.diagonal().sgn()  # without the signs of R, QR is not uniform
-    if not weight.is_complex():
+    if not weight.is_complex():  # from O(N) to SO(N)
         uniform[:, 0] *= torch.linalg.det(uniform).sgn()
     return weight.copy_(uniform)
 
@@ -253,12 +254,12 @@ def feedback_chain_(
         Orhan and Pitkow, ICLR 2020. https://arxiv.org/abs/1905.13715
     """
     check_square(weight)
-    off = {"forward": -1, "backward": 1}.get(direction)
-    if off is None:
-        raise ValueError(f"expected direction to be 'forward' or 'backward', got {direction!r}")
+    _check_direction(direction)
+    # the entry below the diagonal, at row j + 1 and column j, leads from unit j to the next
+    towards_next = -1 if direction == "forward" else 1
     weight.zero_()
-    weight.diagonal(off).fill_(alpha)
-    weight.diagonal(-off).fill_(beta)
+    weight.diagonal(towards_next).fill_(alpha)
+    weight.diagonal(-towards_next).fill_(beta)
     return weight
 
 
@@ -286,8 +287,7 @@ def ramp_(
         https://arxiv.org/abs/1905.13715
     """
     check_square(weight)
-    if direction not in ("forward", "backward"):
-        raise ValueError(f"expected direction to be 'forward' or 'backward', got {direction!r}")
+    _check_direction(direction)
     n = weight.shape[0]
     i = torch.arange(n, device=weight.device, dtype=weight.real.dtype)
     ramp = end * (i[:, None] - i) / max(n - 1, 1)
@@ -313,6 +313,11 @@ def source_(
     return weight
 
 
+def _check_direction(direction: object) -> None:
+    if direction not in ("forward", "backward"):
+        raise ValueError(f"expected direction to be 'forward' or 'backward', got {direction!r}")
+
+
 def check_weight(weight: object, dim: int = 0) -> None:
     """Check that a weight can be filled with numbers and has enough axes.
 
@@ -325,6 +330,7 @@ def check_weight(weight: object, dim: int = 0) -> None:
     if weight.is_nested:
         raise TypeError("expected a dense floating-point weight, got a nested tensor")
     fills = weight.is_floating_point() or weight.is_complex()
+    # torch draws no float8 numbers
     if not fills or weight.itemsize < 2 or weight.layout != torch.strided:
         raise TypeError(
             f"expected a dense floating-point weight, got {weight.dtype}, {weight.layout}"

@@ -32,6 +32,7 @@ class Snapshot:
         weights: The tensors that were packed.
         dtype: Their dtype, which inputs and states share.
         input_size: The number M of input features.
+        state_size: The numbers of a state of each layer.
         output_size: The number of outputs.
     """
 
@@ -39,6 +40,7 @@ class Snapshot:
     weights: tuple[Tensor, ...]
     dtype: torch.dtype
     input_size: int
+    state_size: int
     output_size: int
 
     def threads(self, batch_size: int) -> int:
@@ -89,7 +91,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     if not stack.unchanged():
         return None
     output_size = layer.output_size if head is None else head.out_features
-    return Snapshot(stack, weights, dtype, layer.input_size, output_size)
+    return Snapshot(stack, weights, dtype, layer.input_size, steppers[0].state_size, output_size)
 
 
 def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
@@ -162,7 +164,7 @@ class LatestSnapshot:
         self,
         layer: Any,
         x_t: Tensor,  # (B, M) or (M,)
-        states: tuple[Tensor, ...],  # each (L, B, N) or (L, N)
+        states: tuple[Tensor, ...],  # each (L, B, S) or (L, S)
     ) -> tuple[Tensor, list[Tensor]] | None:  # (B, N) or (N,), and the new states
         """Return the output and the new states, or None if this needs the ordinary path."""
         if not is_eager() or in_forced_block() or type(x_t) is not Tensor:
@@ -179,7 +181,7 @@ class LatestSnapshot:
         if grad and any(weight.requires_grad for weight in snapshot.weights):
             return None
         batch = x_t.shape[:-1]
-        shape = (layer.num_layers, *batch, layer.hidden_size)
+        shape = (layer.num_layers, *batch, snapshot.state_size)
         dtype = snapshot.dtype
         if not can_read(x_t, (*batch, snapshot.input_size), dtype, grad):
             return None

@@ -92,7 +92,9 @@ def to_float32(operands: _Operands) -> _Operands:
 
 
 def _to_float32(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        return tensor.float()
+    return tensor  # also masks and numbers that are wider
 
 
 def needs_gradient(operands: Iterable[Tensor | None]) -> bool:
@@ -122,7 +124,12 @@ def map_inputs(
         return x
     if not U.is_complex() or x.is_complex():
         return F.linear(x, U, c)
-    real, imaginary = (None, None) if c is None else (c.real, c.imag)
+    # two real products: a complex one would also multiply the zeros of the imaginary part of x
+    real: Tensor | None = None
+    imaginary: Tensor | None = None
+    if c is not None:
+        real = c.real
+        imaginary = c.imag
     return torch.complex(F.linear(x, U.real, real), F.linear(x, U.imag, imaginary))
 
 
@@ -214,6 +221,7 @@ def check_dtypes(supported: Iterable[torch.dtype], operands: Any) -> None:
     for name, tensor in others:
         if tensor.device != x.device:
             raise ValueError(f"expected {name} on {x.device}, where x is, got {tensor.device}")
+    # real inputs of complex states go through a complex U; W then says what the others have
     mapped_from_real = operands.U is not None and W.real.dtype == x.dtype
     expected = W.dtype if mapped_from_real else x.dtype
     for name, tensor in others:

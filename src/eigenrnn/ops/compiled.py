@@ -20,14 +20,15 @@ from eigenrnn.tracing import has_memory
 try:
     # `from eigenrnn.ops import _cpu` would report a missing module as a circular import
     import eigenrnn.ops._cpu as _cpu  # pyright: ignore[reportMissingModuleSource]
-except ImportError as error:
+except ModuleNotFoundError:
     kernels: Any = None
     _unavailable_reason = (
         "the compiled kernels were not built: there was no GCC when eigenrnn was "
         "installed, or the build failed (pip install --verbose shows the compiler's output)"
-        if isinstance(error, ModuleNotFoundError)
-        else str(error)
     )
+except ImportError as error:  # a library that the kernels need is missing or too old
+    kernels = None
+    _unavailable_reason = str(error)
 else:
     kernels = _cpu
     _unavailable_reason = None
@@ -96,7 +97,7 @@ class CompiledBackend(Backend):
 
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         U = operands.U
-        if operands.W.dtype == torch.bfloat16:
+        if operands.W.dtype == torch.bfloat16:  # the states of many steps need more than 8 bits
             results = self.run(to_float32(operands), options)
             return tuple(result.bfloat16() for result in results)
         if U is not None and U.shape[1] == 0:  # the kernels take M = 0 for no input map
@@ -146,8 +147,9 @@ def compiled_operator(
         grads: Named,
         kept: Mapping[str, Tensor],
     ) -> Named:
-        # without U the gradients do not depend on x
-        operands = _with_rows(operands, unread=() if operands.U is not None else ("x",))
+        # without U the gradients do not depend on x, so no copy of it is made
+        unread = ("x",) if operands.U is None else ()
+        operands = _with_rows(operands, unread)
         gradients = gradient_buffers(operands, needed, kept[recurrence.all_states])
         # those of outputs are read with any strides
         read = {result: g if result == "y" else rows(g) for result, g in grads.items()}
@@ -230,7 +232,7 @@ def activation(name: str, bias: Tensor | None) -> dict[str, Any]:
     """Return a nonlinearity as the kernels name it; modReLU without a bias is the identity."""
     if name in LEAKY_SLOPES:
         return {"nonlinearity": "leaky_relu", "slope": LEAKY_SLOPES[name]}
-    if name.startswith("modrelu") and bias is None:
+    if name.startswith("modrelu") and bias is None:  # also "modrelu_paired", of complex numbers
         name = "identity"
     return {"nonlinearity": name}
 
@@ -291,7 +293,7 @@ def empty_like_steps(
     """Return an uninitialised buffer with the layout of `steps` and the dtype of `typed`."""
     T, B, _ = steps.shape
     typed = steps if typed is None else typed
-    if steps.stride(0) < steps.stride(1):
+    if steps.stride(0) < steps.stride(1):  # the steps of a sequence are side by side: batch first
         return empty_buffer(typed, B, T, K).transpose(0, 1)
     return empty_buffer(typed, T, B, K)
 
@@ -323,7 +325,7 @@ def gradient_buffers(
         if name == "x":
             like = h if operands.U is None else tensor
             gradients[name] = empty_like_steps(like, tensor.shape[2])
-        elif name in ("W", "U"):
+        elif name in ("W", "U"):  # which the kernels write transposed
             gradients[name] = tensor.new_empty(tensor.shape[::-1]).T
         else:
             gradients[name] = tensor.new_empty(tensor.shape)
@@ -377,7 +379,10 @@ def saved_buffer(
     parts = len(recurrence.saved_parts(operands, options))
     norms = 0 if getattr(operands, "gain", None) is None else recurrence.gates
     lanes = kernels.vector_bytes // W.dtype.itemsize
-    vectors = (N + lanes - 1) // lanes * parts + (norms + lanes - 1) // lanes
+    # whole vectors, so that a kernel may read and write beyond the last unit
+    vectors_of_units = (N + lanes - 1) // lanes
+    vectors_of_norms = (norms + lanes - 1) // lanes
+    vectors = vectors_of_units * parts + vectors_of_norms
     return empty_buffer(W, T, B, vectors * lanes)
 
 

@@ -69,13 +69,13 @@ class Call:
         """Describe a call by its tensors; x is (T, B, .), or the batch size is given."""
         transformed = under_transform() or is_dual(x, *others)
         return cls(
-            x.device.type,
-            x.dtype,
-            nonlinearity,
-            transformed,
-            state_size,
-            tuple(features),
-            x.shape[1] if batch_size is None else batch_size,
+            device=x.device.type,
+            dtype=x.dtype,
+            nonlinearity=nonlinearity,
+            transformed=transformed,
+            state_size=state_size,
+            features=tuple(features),
+            batch_size=x.shape[1] if batch_size is None else batch_size,
         )
 
 
@@ -136,11 +136,15 @@ class Backend(ABC):
         )
 
     def _lacks_dtype(self, call: Call) -> str | None:
-        return None if call.dtype in self.dtypes else f"it has no kernels for {call.dtype}"
+        if call.dtype in self.dtypes:
+            return None
+        return f"it has no kernels for {call.dtype}"
 
     def _lacks_feature(self, call: Call) -> str | None:
         lacking = [feature for feature in call.features if feature not in self.features]
-        return f"it does not compute {' and '.join(lacking)}" if lacking else None
+        if not lacking:
+            return None
+        return f"it does not compute {' and '.join(lacking)}"
 
     def __repr__(self) -> str:
         return f"<backend {self.name!r}>"
@@ -180,7 +184,9 @@ def use_backend(name: str | None) -> Generator[None]:
 
 def forced() -> str | None:
     """Return the backend that `use_backend` or ``EIGENRNN_BACKEND`` forces, or None."""
-    return _forced.names[-1] if _forced.names else os.environ.get("EIGENRNN_BACKEND") or None
+    if _forced.names:
+        return _forced.names[-1]
+    return os.environ.get("EIGENRNN_BACKEND") or None  # an empty variable forces nothing
 
 
 def in_forced_block() -> bool:
@@ -202,12 +208,13 @@ def choose(backends: Mapping[str, Backend], call: Call, backend: str | None = No
     check_name(backends, backend)
     name = backend or forced()
     if name is None:
+        # the reference, which is last, computes every call
         return next(
             b
             for b in backends.values()
             if b.reason_against(call) is None and b.experimental(call) is None
         )
-    check_name(backends, name)
+    check_name(backends, name)  # also that of a block or of the environment
     reason = backends[name].reason_against(call)
     if reason is not None:
         raise ValueError(f"expected a call that backend {name!r} can compute: {reason}")
@@ -239,9 +246,13 @@ def explain(
     backends: Mapping[str, Backend], call: Call, backend: str | None = None
 ) -> dict[str, str]:
     """Return for each backend whether it is chosen, possible, or why it is not."""
-    chosen = choose(backends, call, backend).name
-    return {
-        name: b.reason_against(call)
-        or ("chosen" if name == chosen else b.experimental(call) or "possible, less preferred")
-        for name, b in backends.items()
-    }
+    chosen = choose(backends, call, backend)
+    reasons: dict[str, str] = {}
+    for name, each in backends.items():
+        reason = each.reason_against(call)
+        if reason is None and each is chosen:
+            reason = "chosen"
+        if reason is None:
+            reason = each.experimental(call)
+        reasons[name] = reason or "possible, less preferred"
+    return reasons

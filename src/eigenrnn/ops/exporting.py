@@ -69,17 +69,23 @@ def scan_steps(
         return [*kept, torch.where(runs, h, 0)]
 
     T = x.shape[0]
-    tensors = tuple(constant.values())
     if _is_one(T):  # a time step alone needs no operator that loops
-        *last, h = body(*states.values(), *[each[0] for each in inputs.values()], *tensors)
+        now = [each[0] for each in inputs.values()]
+        *last, h = body(*states.values(), *now, *constant.values())
         return h.unsqueeze(0), dict(zip(states, last, strict=True))
     contiguous = [each.contiguous() for each in states.values()]  # as the new states are
-    ordered = [each.flip(0) if reverse else each for each in inputs.values()]
+    ordered = list(inputs.values())
+    if reverse:
+        ordered = [each.flip(0) for each in ordered]
+    others: list[Any] = list(constant.values())
     # AOTInductor reads the batch size from the operands of the scan
     batch = x.shape[1]
-    symbols = (batch,) if isinstance(batch, torch.SymInt) and not is_exporting_to_onnx() else ()
-    *last, h = record_scan(body, contiguous, ordered, (*tensors, *symbols))
-    return h.flip(0) if reverse else h, dict(zip(states, last, strict=True))
+    if isinstance(batch, torch.SymInt) and not is_exporting_to_onnx():
+        others.append(batch)
+    *last, h = record_scan(body, contiguous, ordered, tuple(others))
+    if reverse:
+        h = h.flip(0)
+    return h, dict(zip(states, last, strict=True))
 
 
 def onnx_supports(
@@ -119,9 +125,12 @@ def onnx_operator(
     Source:
         https://onnx.ai/onnx/operators (departures: none).
     """
-    operands = [x, *(each.unsqueeze(0) for each in weights)]
-    operands += [None if lengths is None else lengths.int(), h0.unsqueeze(0)]
-    attributes |= {"hidden_size": h0.shape[1], "direction": "reverse" if reverse else "forward"}
+    # ONNX's first axis counts directions; its lengths are 32-bit integers
+    operands: list[Tensor | None] = [x, *(each.unsqueeze(0) for each in weights)]
+    operands.append(None if lengths is None else lengths.int())
+    operands.append(h0.unsqueeze(0))
+    attributes["hidden_size"] = h0.shape[1]
+    attributes["direction"] = "reverse" if reverse else "forward"
     shape = x.shape[0], 1, *h0.shape
     # torch fixes the shapes of an operator with several outputs, so only the first one is recorded
     h = torch.onnx.ops.symbolic(
@@ -131,5 +140,6 @@ def onnx_operator(
         return h, h[0]
     if lengths is None:
         return h, h[-1]
+    # gather has an operator in ONNX; it wants an index for each number of the result
     last = (lengths.long() - 1).view(1, -1, 1).expand(1, *h0.shape)
     return h, h.gather(0, last).squeeze(0)

@@ -20,10 +20,6 @@ _APPLY: dict[str, _Apply] = {
     "tanh": lambda z, _: torch.tanh_(z),
     "relu": lambda z, _: torch.relu_(z),
     "elu": lambda z, _: F.elu_(z),
-    **{
-        name: lambda z, _, slope=slope: F.leaky_relu_(z, slope)
-        for name, slope in LEAKY_SLOPES.items()
-    },
     "softplus": lambda z, _: _aten.softplus.out(z, 1, 40, out=z),
     "retanh": lambda z, _: torch.relu_(z).tanh_(),
     "identity": lambda z, _: z,
@@ -33,17 +29,23 @@ _APPLY: dict[str, _Apply] = {
 _BACKWARD: dict[str, _Backward] = {
     "tanh": lambda g, h, _: _aten.tanh_backward.grad_input(g, h, grad_input=g),
     "relu": lambda g, h, _: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
+    # alpha, scale and input scale of one; from the result h, not from z
     "elu": lambda g, h, _: _aten.elu_backward.grad_input(g, 1, 1, 1, True, h, grad_input=g),
-    **{
-        name: lambda g, h, _, slope=slope: _aten.leaky_relu_backward.grad_input(
-            g, h, slope, True, grad_input=g
-        )
-        for name, slope in LEAKY_SLOPES.items()
-    },
+    # h = log(1 + exp(z)), so its derivative is sigmoid(z) = 1 - exp(-h)
     "softplus": lambda g, h, _: g.mul_(-torch.expm1(-h)),
     "retanh": lambda g, h, _: _retanh_backward(g, h),
     "identity": lambda g, _h, _m: g,
 }
+
+
+def _add_leaky_relu(name: str, slope: float) -> None:
+    leaky_relu_backward = _aten.leaky_relu_backward.grad_input
+    _APPLY[name] = lambda z, _: F.leaky_relu_(z, slope)
+    _BACKWARD[name] = lambda g, h, _: leaky_relu_backward(g, h, slope, True, grad_input=g)
+
+
+for _name, _slope in LEAKY_SLOPES.items():
+    _add_leaky_relu(_name, _slope)
 
 
 def _retanh_backward(g: Tensor, h: Tensor) -> None:
@@ -62,8 +64,10 @@ def moduli_like(
     T, B, N = x.shape
     paired = nonlinearity == "modrelu_paired"
     used = bias is not None and (paired or (nonlinearity == "modrelu" and x.is_complex()))
+    steps = T if used else 0
+    numbers = N // 2 if paired else N
     make = x.new_zeros if zeros else x.new_empty
-    return make((T if used else 0, B, N // 2 if paired else N), dtype=x.dtype.to_real())
+    return make((steps, B, numbers), dtype=x.dtype.to_real())
 
 
 def split_moduli(
@@ -71,7 +75,9 @@ def split_moduli(
     sizes: Sequence[int],
 ) -> list[Tensor | None]:  # T of (sizes[t], N), or None if unused
     """Return one view per step of the running sequences, as `split_steps` does."""
-    return [*split_steps(moduli, sizes)] if len(moduli) else [None] * len(sizes)
+    if not len(moduli):
+        return [None] * len(sizes)
+    return list(split_steps(moduli, sizes))
 
 
 def apply_in_place(

@@ -52,7 +52,9 @@ def apply_zoneout(
     """
     if mask is not None:
         return torch.where(mask, h, h_new)
-    return rate * h + (1 - rate) * h_new if rate else h_new
+    if rate:
+        return rate * h + (1 - rate) * h_new
+    return h_new
 
 
 def check_norm_zoneout(
@@ -68,7 +70,9 @@ def check_norm_zoneout(
             states.
         TypeError: If the norm is not two tensors, or the mask is not boolean.
     """
-    gain = shift = mask = None
+    gain: Tensor | None = None
+    shift: Tensor | None = None
+    mask: Tensor | None = None
     rate = 0.0
     if isinstance(zoneout, Tensor):
         mask = zoneout

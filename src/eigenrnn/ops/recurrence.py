@@ -99,7 +99,9 @@ class Recurrence:
     def state_size(self, operands: Any) -> int:
         """Return the number of real numbers in one state."""
         state: Tensor = operands.h0
-        numbers = 2 * state.shape[1] if state.is_complex() else state.shape[1]
+        numbers = state.shape[1]
+        if state.is_complex():
+            numbers = 2 * numbers
         return len(self.states) * numbers
 
 
@@ -113,6 +115,7 @@ def sizes_of(operands: Any, gates: int = 1) -> Sizes:
     W: Tensor = operands.W
     U: Tensor | None = operands.U
     is_sequence = x.dim() == 3 and x.shape[0] >= 1
+    # already mapped inputs have one number for each gate of each unit
     if is_sequence and U is None and gates > 1:
         is_sequence = x.shape[2] > 0 and x.shape[2] % gates == 0
     if not is_sequence:

@@ -120,7 +120,9 @@ def previous_state(
         return h0[:n]
     if sizes[last] < n:  # only in reverse: some sequences begin here, with h0
         return torch.cat([hs[last], h0[sizes[last] : n]])
-    return hs[last] if sizes[last] == n else hs[last][:n]
+    if sizes[last] == n:
+        return hs[last]
+    return hs[last][:n]
 
 
 def previous_rows(
@@ -143,9 +145,14 @@ def previous_rows(
     def parts(t: int) -> list[tuple[Tensor, slice | None]]:
         n = sizes[t]
         last = t + 1 if reverse else t - 1
-        m = min(n, sizes[last]) if 0 <= last < len(steps) else 0
-        joined = [(steps[last][:m], slice(m))] if m else []
-        return [*joined, (first[m:n], slice(m, n))]
+        m = 0  # of the n sequences, those that ran in the step before
+        if 0 <= last < len(steps):
+            m = min(n, sizes[last])
+        found: list[tuple[Tensor, slice | None]] = []
+        if m:
+            found.append((steps[last][:m], slice(m)))
+        found.append((first[m:n], slice(m, n)))
+        return found
 
     return [parts(t) for t in range(len(steps))]
 
@@ -163,6 +170,7 @@ def _runs(sizes: Sequence[int] | Tensor, T: int, B: int, device: torch.device) -
     """Return whether each sequence runs at each step, from batch sizes or a tensor of lengths."""
     if isinstance(sizes, Tensor):
         return torch.arange(T, device=device).unsqueeze(1) < sizes
+    # sequence b of the batch, which is sorted by length, runs while more than b of them run
     return torch.tensor(sizes, device=device).unsqueeze(1) > torch.arange(B, device=device)
 
 
@@ -173,7 +181,7 @@ def packed_rows(
     # on the processor, whose sizes are known without waiting for a device
     runs = _runs(batch_sizes, len(batch_sizes), B, torch.device("cpu"))
     t, b = runs.nonzero(as_tuple=True)
-    if reverse:
+    if reverse:  # each sequence from its own end
         t = runs.sum(0)[b] - 1 - t
     return (t * B + b).to(device, non_blocking=True)
 
@@ -242,7 +250,13 @@ def weight_gradient(
     reverse: bool,
 ) -> Tensor:  # (K, N)
     """Return the gradient of W in one product over all steps, without a copy of h."""
-    later, earlier = (delta[:-1], h[1:]) if reverse else (delta[1:], h[:-1])
+    # each step's delta, beside the state before it
+    if reverse:
+        later = delta[:-1]
+        earlier = h[1:]
+    else:
+        later = delta[1:]
+        earlier = h[:-1]
     # padding is zero in delta or in h, so it adds nothing
     grad = first.T @ h0.conj_physical()
     rows = later.shape[0] * later.shape[1]

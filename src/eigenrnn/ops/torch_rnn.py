@@ -133,12 +133,13 @@ def full_precision(tensor: Tensor) -> Generator[None]:
     if tensor.device.type == "cpu" or tensor.dtype != torch.float32:
         yield
         return
-    rnn: Any = torch.backends.cudnn.rnn
-    owner, name, full = (
-        (rnn, "fp32_precision", "ieee")
-        if hasattr(rnn, "fp32_precision")  # torch 2.9
-        else (torch.backends.cudnn, "allow_tf32", False)
-    )
+    owner: Any = torch.backends.cudnn.rnn
+    name = "fp32_precision"
+    full: Any = "ieee"
+    if not hasattr(owner, "fp32_precision"):  # before torch 2.9
+        owner = torch.backends.cudnn
+        name = "allow_tf32"
+        full = False
     with _precision_lock:
         before = getattr(owner, name)
         setattr(owner, name, full)
@@ -173,24 +174,30 @@ def evaluate(
         options: The options of the call.
         train: Whether a backward pass follows.
     """
-    input_map = torch.eye(len(W), dtype=W.dtype, device=W.device) if U is None else U
+    input_map = U
+    if input_map is None:  # torch's function always maps its inputs
+        input_map = torch.eye(len(W), dtype=W.dtype, device=W.device)
     function = getattr(torch, name)
-    biases: list[Tensor] = []
-    if c is not None or recurrent_bias is not None:  # torch takes both or none
+    parts = [input_map, W]
+    has_biases = c is not None or recurrent_bias is not None
+    if has_biases:  # torch takes both or none
         zero = W.new_zeros(len(W))
-        biases = [zero if bias is None else bias for bias in (c, recurrent_bias)]
+        parts.append(zero if c is None else c)
+        parts.append(zero if recurrent_bias is None else recurrent_bias)
     # cuDNN reads one block of memory; torch would copy weights that are not in one, and warn
-    parts = [input_map, W, *biases]
     block = torch.cat([part.reshape(-1) for part in parts]).split([p.numel() for p in parts])
     parameters = [one.view(part.shape) for one, part in zip(block, parts, strict=True)]
     hx = [state.contiguous().unsqueeze(0) for state in states]
-    initial = hx if len(hx) > 1 else hx[0]
-    rest = parameters, bool(biases), 1, 0.0, train, False
+    initial = hx if len(hx) > 1 else hx[0]  # (h, c) of an LSTM
+    # one layer, no dropout, one direction
+    rest = parameters, has_biases, 1, 0.0, train, False
     if options.batch_sizes is None:
         steps = x.flip(0) if options.reverse else x
-        h, *last = function(steps, initial, *rest, False)
-        return h.flip(0) if options.reverse else h, *(state.squeeze(0) for state in last)
-    sizes = [n for n in options.batch_sizes if n]
+        h, *last = function(steps, initial, *rest, False)  # not batch first
+        if options.reverse:
+            h = h.flip(0)
+        return h, *(state.squeeze(0) for state in last)
+    sizes = [n for n in options.batch_sizes if n]  # torch takes no steps without sequences
     T, B, M = x.shape
     N = states[0].shape[1]
     at = packed_rows(sizes, B, options.reverse, x.device)

@@ -6,7 +6,7 @@ again, one by one, and the first that no option accepts is named.
 
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, get_origin
 
@@ -133,7 +133,12 @@ def _owner(name: str, given: _Given) -> type | None:
     if path is None and owner == "layer":
         path = DEFAULT_LAYER
     found = registered().get(path) if isinstance(path, str) else None
-    return found if isinstance(found, type) else None
+    if isinstance(found, type):
+        return found
+    # an option that is a dataclass itself, such as the names of the columns of a table
+    outer = _owner(owner, given)
+    option = None if outer is None else annotations_of(outer).get(owner.rpartition(".")[2])
+    return option if isinstance(option, type) and is_dataclass(option) else None
 
 
 def _unknown(name: str, given: _Given, command: str, parser: Parser) -> str | None:

@@ -18,6 +18,7 @@ from eigenrnn.experiments.cli.train_options import (
     build_training,
     recipe_with_data_root,
 )
+from eigenrnn.experiments.data.tables import Columns
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes.runs import row_of
 from eigenrnn.experiments.registry import LAYERS, RECIPES, registered
@@ -289,9 +290,28 @@ def _value(owner: str, name: str, value: Any, annotation: object = None) -> Any:
         items = cast("list[Any]", value)
         return tuple(_value(owner, name, item, annotation) for item in items)
     if isinstance(value, dict):
-        return _object(owner, name, cast("dict[str, Any]", value))
+        content = cast("dict[str, Any]", value)
+        if annotation is Columns:
+            return _columns(content)
+        return _object(owner, name, content)
     is_name = isinstance(value, str) and not _accepts_text(annotation)
     return _lookup(owner, name, value) if is_name else value
+
+
+def _columns(content: dict[str, Any]) -> Columns:
+    """Return the names of the columns of a table.
+
+    Raises:
+        ValueError: If there is no such role of a column, or a name is not a text.
+    """
+    known = {field.name: field.type for field in fields(Columns)}
+    for role, value in content.items():
+        if role not in known:
+            raise ValueError(f"Columns takes no option {role!r}{did_you_mean(role, known)}")
+        names = cast("list[Any]", value) if isinstance(value, list) else [value]
+        if not all(isinstance(each, str | None) for each in names):
+            raise ValueError(f"expected the names of columns as {role}, got {value!r}")
+    return Columns(**content)
 
 
 def _object(owner: str, name: str, content: dict[str, Any]) -> Any:

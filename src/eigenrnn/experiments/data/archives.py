@@ -13,7 +13,7 @@ import numpy as np
 
 from eigenrnn.free_memory import check_memory
 
-__all__ = ["read_arrays", "read_gzip", "read_members", "wrap_parser_errors"]
+__all__ = ["read_array", "read_arrays", "read_gzip", "read_members", "wrap_parser_errors"]
 
 _CANNOT_OPEN = (FileNotFoundError, IsADirectoryError, PermissionError)
 _PIECE = 2**20
@@ -110,11 +110,11 @@ def read_arrays(path: Path, what: str, remedy: str) -> dict[str, Any]:
     arrays: dict[str, Any] = {}
     for name, content in read_members(path, lambda name: name.endswith(".npy")):
         with wrap_parser_errors(f"array {name}", path):
-            arrays[name.removesuffix(".npy")] = _array(content)
+            arrays[name.removesuffix(".npy")] = read_array(content)
     return arrays
 
 
-def _array(content: bytes) -> Any:
+def read_array(content: bytes) -> Any:
     """Read an array after checking its size against its header.
 
     Raises:

@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenrnn.experiments.data.sequences import Sequences, as_float32, check_sequences
-from eigenrnn.experiments.data.series import LABEL, SEQUENCE, TARGET, TIME, from_columns
+from eigenrnn.experiments.data.tables import (
+    GROUP,
+    LABEL,
+    SEQUENCE,
+    TARGET,
+    TIME,
+    TableBuilder,
+    TableColumns,
+)
 
 __all__ = [
     "as_npz",
@@ -31,6 +39,8 @@ def from_arrays(
     labels: Iterable[Any] | None = None,
     targets: Iterable[float] | None = None,
     channels: Sequence[str] | None = None,
+    groups: Iterable[Any] | None = None,
+    allow_missing: bool = False,
 ) -> Sequences:
     """Return the sequences in a list of arrays, which may differ in length.
 
@@ -39,6 +49,8 @@ def from_arrays(
         labels: The class of each sequence.
         targets: The number of each sequence, in place of a class.
         channels: The name of each channel; by default its number from one.
+        groups: The group of each sequence, such as a patient, which folds do not divide.
+        allow_missing: Whether values may be NaN, for a task with `missing="mask"` or "forward".
 
     Shape:
         arrays: :math:`(T, M)` each, or :math:`(T)`.
@@ -71,6 +83,7 @@ def from_arrays(
             )
     names = _channel_names(channels, widths[0])
     words, numbers = _answers(labels, targets, len(matrices))
+    named_groups = _of_each("groups", groups, len(matrices))
     return check_sequences(
         Sequences(
             path=_ARRAYS,
@@ -81,7 +94,9 @@ def from_arrays(
             labels=words,
             targets=numbers,
             location=_with_index,
-        )
+            groups=named_groups,
+        ),
+        allow_missing=allow_missing,
     )
 
 
@@ -91,6 +106,8 @@ def from_channels_first(
     labels: Iterable[Any] | None = None,
     targets: Iterable[float] | None = None,
     channels: Sequence[str] | None = None,
+    groups: Iterable[Any] | None = None,
+    allow_missing: bool = False,
 ) -> Sequences:
     r"""Return the sequences in an array of three dimensions, in the layout of aeon.
 
@@ -99,6 +116,8 @@ def from_channels_first(
         labels: The class of each sequence.
         targets: The number of each sequence, in place of a class.
         channels: The name of each channel; by default its number from one.
+        groups: The group of each sequence, such as a patient, which folds do not divide.
+        allow_missing: Whether values may be NaN, for a task with `missing="mask"` or "forward".
 
     Shape:
         x: :math:`(\text{count}, M, T)`, channels before time.
@@ -118,7 +137,14 @@ def from_channels_first(
             "list of arrays of shape (steps, channels) to from_arrays"
         )
     steps_first = list(array.transpose(0, 2, 1))
-    return from_arrays(steps_first, labels=labels, targets=targets, channels=channels)
+    return from_arrays(
+        steps_first,
+        labels=labels,
+        targets=targets,
+        channels=channels,
+        groups=groups,
+        allow_missing=allow_missing,
+    )
 
 
 def from_table(
@@ -129,6 +155,8 @@ def from_table(
     label: str | None = None,
     target: str | None = None,
     channels: Sequence[str] | None = None,
+    group: str | None = None,
+    allow_missing: bool = False,
 ) -> Sequences:
     """Return the sequences in a table of pandas or polars, with one row for each time step.
 
@@ -140,6 +168,10 @@ def from_table(
         target: The column with the number of the sequence, in place of a class.
         channels: The columns of the channels; all others are ignored. By default, the channels are
             all columns that no other argument names.
+        group: The column with the group of the sequence, such as a patient, which folds do not
+            divide.
+        allow_missing: Whether channels may have missing values, for a task with `missing="mask"`
+            or "forward".
 
     Raises:
         ValueError: If a column is missing or not numeric, or values are missing.
@@ -151,7 +183,7 @@ def from_table(
         <Sequences in the table: 2 with 1 channels, of 1 to 2 steps>
     """
     available = [str(name) for name in table.columns]
-    roles = {SEQUENCE: sequence, TIME: time, LABEL: label, TARGET: target}
+    roles = {SEQUENCE: sequence, TIME: time, LABEL: label, TARGET: target, GROUP: group}
     named = {role: name for role, name in roles.items() if name is not None}
     if channels is None:
         channels = [name for name in available if name not in named.values()]
@@ -167,12 +199,17 @@ def from_table(
             f"({', '.join(f'{role}=' for role in roles)}), list the channels with channels=, or "
             "rename the column"
         )
-    columns = {role: np.asarray(table[name]) for role, name in named.items()}
-    for role in (SEQUENCE, LABEL):
-        if role in columns:
-            columns[role] = _words(columns[role], named[role])
-    columns |= {name: np.asarray(table[name]) for name in channels}
-    return from_columns(columns, _TABLE, _row)
+    if label is not None and target is not None:
+        raise ValueError("expected label (classes) or target (numbers), got both")
+    block = {name: np.asarray(table[name]) for name in (*named.values(), *channels)}
+    for role in (SEQUENCE, LABEL, GROUP):
+        if role in named:
+            block[named[role]] = _words(block[named[role]], named[role])
+    columns = TableColumns(named, tuple(channels))
+    builder = TableBuilder(columns, _TABLE, _row, allow_missing=allow_missing)
+    if len(table):
+        builder.add(block)
+    return builder.build()
 
 
 def to_arrays(sequences: Sequences) -> dict[str, Any]:
@@ -187,6 +224,8 @@ def to_arrays(sequences: Sequences) -> dict[str, Any]:
         arrays["label"] = np.array(sequences.labels, np.str_)
     if sequences.targets is not None:
         arrays["target"] = sequences.targets
+    if sequences.groups is not None:
+        arrays["group"] = np.array(sequences.groups, np.str_)
     return arrays
 
 
@@ -254,15 +293,33 @@ def _answers(
     """
     if labels is not None and targets is not None:
         raise ValueError("expected labels (classes) or targets (numbers), got both")
-    words = None if labels is None else tuple(_words(np.asarray(list(labels)), "labels"))
+    words = _of_each("labels", labels, count)
     numbers = None if targets is None else as_float32(np.asarray(list(targets)))
-    for name, values in (("labels", words), ("targets", numbers)):
-        if values is not None and np.shape(values) != (count,):
-            raise ValueError(
-                f"expected one of {name} for each of the {count} sequences, got the shape "
-                f"{np.shape(values)}"
-            )
+    if numbers is not None:
+        _check_one_of_each("targets", numbers, count)
     return words, numbers
+
+
+def _of_each(name: str, values: Iterable[Any] | None, count: int) -> tuple[str, ...] | None:
+    """Return the labels or groups of all sequences as texts."""
+    if values is None:
+        return None
+    words = tuple(_words(np.asarray(list(values)), name))
+    _check_one_of_each(name, words, count)
+    return words
+
+
+def _check_one_of_each(name: str, values: Any, count: int) -> None:
+    """Check that there is one value for each sequence.
+
+    Raises:
+        ValueError: If there are more or fewer.
+    """
+    if np.shape(values) != (count,):
+        raise ValueError(
+            f"expected one of {name} for each of the {count} sequences, got the shape "
+            f"{np.shape(values)}"
+        )
 
 
 def _words(column: Any, name: str) -> Any:

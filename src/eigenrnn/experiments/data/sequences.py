@@ -1,6 +1,6 @@
 """The sequences, labels and targets that every reader of time series returns."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 __all__ = [
     "Sequences",
     "as_float32",
-    "as_matrix",
     "check_sequences",
     "is_number",
     "numbered_lines",
@@ -34,6 +33,7 @@ class Sequences:
         labels: The class of each sequence, if the file has classes.
         targets: The target number of each sequence, if the file has any.
         location: Describes the location of a sequence in the file, for error messages.
+        groups: The group of each sequence, such as a patient, if the file has groups.
 
     Shape:
         values: (sum of lengths, channels).
@@ -47,6 +47,7 @@ class Sequences:
     labels: tuple[str, ...] | None
     targets: Values | None
     location: Callable[[int], str]
+    groups: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -57,8 +58,12 @@ class Sequences:
         return f"<Sequences in {self.path}: {len(self)} with {channels}{steps}>"
 
 
-def check_sequences(sequences: Sequences) -> Sequences:
+def check_sequences(sequences: Sequences, *, allow_missing: bool = False) -> Sequences:
     """Check that sequences can be trained on, and return them.
+
+    Args:
+        sequences: The sequences.
+        allow_missing: Whether values of channels may be missing, which are NaN.
 
     Raises:
         ValueError: If there is no channel or no sequence, a sequence is empty, or a value is
@@ -75,16 +80,21 @@ def check_sequences(sequences: Sequences) -> Sequences:
         raise ValueError(
             f"expected sequences of at least one step in {path}, got none in {location}"
         )
-    bad = np.flatnonzero(~np.isfinite(sequences.values).all(1))
-    if len(bad):
+    row = _first_bad_row(sequences.values, allow_missing=allow_missing)
+    if row is not None:
         ends = np.cumsum(sequences.lengths)
-        number = int(np.searchsorted(ends, bad[0], side="right"))
-        step = int(bad[0] - ends[number] + sequences.lengths[number])
-        channel = int(np.flatnonzero(~np.isfinite(sequences.values[bad[0]]))[0])
+        number = int(np.searchsorted(ends, row, side="right"))
+        step = int(row - ends[number] + sequences.lengths[number])
+        values = sequences.values[row]
+        wrong = np.isinf(values) if allow_missing else ~np.isfinite(values)
+        channel = int(np.flatnonzero(wrong)[0])
+        remedy = "fill in or remove missing values, or set missing='mask' or 'forward'"
+        if np.isinf(values[channel]):
+            remedy = "correct or remove infinite values"
         raise ValueError(
-            f"expected finite values in {path}, got {sequences.values[bad[0], channel]} in "
+            f"expected finite values in {path}, got {values[channel]} in "
             f"{sequences.location(number)}, channel {sequences.channels[channel]}, step "
-            f"{step + 1}; fill in or remove missing values"
+            f"{step + 1}; {remedy}"
         )
     if sequences.targets is not None and not np.isfinite(sequences.targets).all():
         number = int(np.flatnonzero(~np.isfinite(sequences.targets))[0])
@@ -93,6 +103,20 @@ def check_sequences(sequences: Sequences) -> Sequences:
             f"{sequences.location(number)}"
         )
     return sequences
+
+
+_BLOCK = 2**18  # rows, so that a check takes little memory
+
+
+def _first_bad_row(values: Values, *, allow_missing: bool) -> int | None:
+    """Return the first row with a value that is infinite or, unless allowed, missing."""
+    for start in range(0, len(values), _BLOCK):
+        block = values[start : start + _BLOCK]
+        wrong = np.isinf(block) if allow_missing else ~np.isfinite(block)
+        found = np.flatnonzero(wrong.any(1))
+        if len(found):
+            return start + int(found[0])
+    return None
 
 
 def numbered_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple[int, str]]:
@@ -131,21 +155,3 @@ def as_float32(values: Any) -> Values:
     """Round to single precision; overflows become infinite, which `check_sequences` rejects."""
     with np.errstate(over="ignore"):
         return values.astype(np.float32)
-
-
-def as_matrix(rows: Any, path: Path, columns: Sequence[str]) -> Values:
-    """Return columns of numbers as a matrix.
-
-    Raises:
-        ValueError: If a column does not hold numbers.
-    """
-    matrix = np.empty((len(rows[0]) if rows else 0, len(columns)), np.float32)
-    for number, (column, name) in enumerate(zip(rows, columns, strict=True)):
-        try:
-            matrix[:, number] = as_float32(np.asarray(column, np.float64))
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"expected numbers in the column {name!r} of {path}, got "
-                f"{np.asarray(column).dtype}"
-            ) from None
-    return matrix

@@ -1,258 +1,276 @@
-"""Readers of time series in .csv, .parquet and .npz files; those of .ts files are in `ts`."""
+"""Readers of time series in files and folders; those of .ts files are in `ts`."""
 
 import csv
+import gzip
 import importlib
-import re
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from eigenrnn.errors import check_installed
-from eigenrnn.experiments.data.archives import read_arrays, wrap_parser_errors
+from eigenrnn.experiments.data.archives import read_array, read_arrays, wrap_parser_errors
 from eigenrnn.experiments.data.sequences import (
     Sequences,
     as_float32,
-    as_matrix,
     check_sequences,
     is_number,
     numbered_lines,
 )
+from eigenrnn.experiments.data.tables import (
+    LABEL,
+    MISSING_WORDS,
+    TARGET,
+    TIME,
+    Coded,
+    ReadOptions,
+    TableBuilder,
+    TableColumns,
+    resolve_columns,
+)
 from eigenrnn.experiments.data.ts import read_ts
 from eigenrnn.free_memory import check_memory
 
-__all__ = ["READERS", "from_columns", "read_csv", "read_npz", "read_parquet", "read_series"]
-
-
-SEQUENCE, TIME, LABEL, TARGET = "sequence", "time", "label", "target"
-_ROW_NUMBERS = re.compile(r"Unnamed: \d+|__index_level_\d+__")
-"""The names that pandas gives a column of row numbers, besides none."""
+__all__ = [
+    "READERS",
+    "read_csv",
+    "read_folder",
+    "read_npy",
+    "read_npz",
+    "read_parquet",
+    "read_series",
+]
 
 _OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
-_MISSING = ("", "-", "?", "na", "n/a", "nan", "null", "none")
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-_SHOWN = 40  # characters of a text that is not a number
+_BLOCK = 2**16  # rows of a table that Python reads at once
+_ARROW_BLOCK = 2**22  # bytes of a file that Arrow reads at once
+_DEFAULT = ReadOptions()
 
 
-def from_columns(
-    columns: Mapping[str, Any], path: Path, row_location: Callable[[int], str]
-) -> Sequences:
-    """Group the rows of a table into sequences.
-
-    The column `sequence` names the sequence of a row. The optional column `time` orders the rows
-    of a sequence. The optional column `label` or `target`, of which there is at most one, is the
-    same in all rows of a sequence. Every other column is a channel, and has a name. Sequences are
-    in the order of their first rows.
-
-    Args:
-        columns: The one-dimensional array of each column; strings have the dtype object.
-        path: The file.
-        row_location: Describes the location of a row in the file, for error messages.
-
-    Raises:
-        ValueError: If a column is missing or not numeric, or the columns are inconsistent.
-    """
-    channels = _channels(list(columns), path)
-    columns = {
-        # a table in Parquet may hold numbers as texts
-        name: _numbers(column, name, path, row_location)
-        if name not in _TEXTS and np.asarray(column).dtype == object
-        else column
-        for name, column in columns.items()
-    }
-    names, first, which = np.unique(columns[SEQUENCE], return_index=True, return_inverse=True)
-    rank = np.argsort(np.argsort(first))  # of each name, by its first row
-    which = rank[which]
-    keys = (which,) if TIME not in columns else (_times(columns[TIME], path, row_location), which)
-    order = np.lexsort(keys)
-    if TIME in columns:
-        _check_times(keys[0][order], which[order], order, path, row_location)
-    values = as_matrix([columns[name] for name in channels], path, channels)[order]
-    labels, numbers = (
-        _constant(columns.get(name), which, first, rank, path, row_location)
-        for name in (LABEL, TARGET)
-    )
-    ordered = names[np.argsort(first)].tolist()
-    return check_sequences(
-        Sequences(
-            path=path,
-            values=values,
-            lengths=np.bincount(which, minlength=len(names)),
-            names=tuple(map(str, ordered)),
-            channels=channels,
-            labels=None if labels is None else tuple(map(str, labels.tolist())),
-            targets=None if numbers is None else as_matrix([numbers], path, [TARGET])[:, 0],
-            location=lambda number: f"the sequence {ordered[number]}",
-        )
-    )
-
-
-def _channels(names: Sequence[str], path: Path) -> tuple[str, ...]:
-    """Return the names of the channels of a table.
-
-    Raises:
-        ValueError: If a name is missing or occurs twice, if a column holds the row numbers of
-            pandas, if there is no column `sequence` or no channel, or a `label` and a `target`.
-    """
-    for number, name in enumerate(names, start=1):
-        if _ROW_NUMBERS.fullmatch(name) or (number == 1 and not name.strip()):
-            raise ValueError(
-                f"expected a name for each column of {path}, got {name!r} for column {number}, "
-                "which seems to hold the row numbers that pandas writes: write the table with "
-                "index=False, or remove the column"
-            )
-        if not name.strip():
-            raise ValueError(
-                f"expected a name for each column of {path}, got {name!r} for column {number}: "
-                "name the column or remove it"
-            )
-    if len(set(names)) < len(names):
-        raise ValueError(f"expected different names of columns in {path}, got {', '.join(names)}")
-    channels = tuple(name for name in names if name not in (SEQUENCE, TIME, LABEL, TARGET))
-    if SEQUENCE not in names or not channels:
-        raise ValueError(
-            f"expected a column {SEQUENCE!r} and at least one channel in {path}, got the columns "
-            f"{', '.join(names)}"
-        )
-    _check_one_answer(names, path)
-    for name in channels:
-        if name.strip().lower() in (SEQUENCE, TIME, LABEL, TARGET):
-            raise ValueError(
-                f"expected {name.strip().lower()!r} in lower case in {path}, got the column "
-                f"{name!r}, which would be a channel: rename or remove it"
-            )
-    return channels
-
-
-def _check_one_answer(names: Container[str], path: Path) -> None:
-    """Check that a file has either labels or targets.
-
-    Raises:
-        ValueError: If it has both.
-    """
-    if LABEL in names and TARGET in names:
-        raise ValueError(
-            f"expected either {LABEL!r} (classes) or {TARGET!r} (numbers) in {path}, got both: "
-            "remove the one that is not to be learnt"
-        )
-
-
-def _times(column: Any, path: Path, row_location: Callable[[int], str]) -> Any:
-    times = np.asarray(column)
-    if times.dtype.kind == "O":  # strings: numbers, or dates, which are sorted as text
-        try:
-            times = times.astype(np.float64)
-        except (TypeError, ValueError):
-            return np.unique(times, return_inverse=True)[1]
-    missing = np.flatnonzero(np.isnat(times) if times.dtype.kind in "Mm" else ~np.isfinite(times))
-    if len(missing):
-        raise ValueError(
-            f"expected a time in each row of {path}, got {times[missing[0]]} in "
-            f"{row_location(int(missing[0]))}"
-        )
-    return times
-
-
-def _check_times(
-    times: Any, which: Any, order: Any, path: Path, row_location: Callable[[int], str]
-) -> None:
-    """Check that all rows of a sequence have different times.
-
-    Raises:
-        ValueError: If two times are equal.
-    """
-    twice = np.flatnonzero((np.diff(which) == 0) & (times[1:] == times[:-1]))
-    if len(twice):
-        one, other = (row_location(int(order[twice[0] + k])) for k in (0, 1))
-        raise ValueError(
-            f"expected each time once in a sequence of {path}, got one in {one} and in {other}"
-        )
-
-
-def _constant(
-    column: Any | None,
-    which: Any,
-    first: Any,
-    rank: Any,
+def read_csv(
     path: Path,
-    row_location: Callable[[int], str],
-) -> Any | None:
-    """Return the label or target of each sequence, in the order of the sequences.
+    options: ReadOptions = _DEFAULT,
+    stream: BinaryIO | None = None,
+    *,
+    is_one_sequence: bool = False,
+) -> Sequences:
+    """Read a table whose first line names its columns; the file may be compressed by gzip.
 
-    Raises:
-        ValueError: If it differs between the rows of a sequence.
-    """
-    if column is None:
-        return None
-    column = np.asarray(column)
-    values: Sequence[Any] = column[first[np.argsort(rank)]]
-    differs = np.flatnonzero(column != np.asarray(values)[which])
-    if len(differs):
-        row = int(differs[0])
-        raise ValueError(
-            f"expected one label or target in all rows of a sequence of {path}, got "
-            f"{column[row]!s} and {values[int(which[row])]!s} in {row_location(row)}"
-        )
-    return values
-
-
-_TEXTS = (SEQUENCE, TIME, LABEL)
-
-
-def read_csv(path: Path, stream: BinaryIO | None = None) -> Sequences:
-    """Read a table whose first line names its columns; see `from_columns`.
+    pyarrow reads it if it is installed. Without it, or where it finds a fault, Python reads it,
+    about ten times slower.
 
     Args:
         path: The file, named in errors.
+        options: The names of the columns and the format of the numbers.
         stream: Read in place of the file.
+        is_one_sequence: Whether the table is a single sequence, and needs no column for it.
 
     Raises:
         ValueError: If the file is empty or not a text file, a row has another number of fields, or
             a value is not a number; the message names the line.
     """
-    # Python takes about 60 bytes per field; the shortest field has two bytes in the file
-    size = path.stat().st_size if stream is None else 0
-    check_memory(32 * size, f"the table {path}", "write it as Parquet or .npz")
-    reader = csv.reader(line for _, line in numbered_lines(path, stream))
-    names = next(_parse_rows(reader, path), None)
-    if not names:
-        raise ValueError(f"expected a first line with the names of the columns in {path}")
+    if options.separator is None:
+        is_tsv = path.name.removesuffix(".gz").endswith(".tsv")
+        options = replace(options, separator="\t" if is_tsv else ",")
+    if stream is None and find_spec("pyarrow") is not None:
+        # without errors of its own: those of Python name the line and the cause
+        read = _read_with_arrow(path, options, is_one_sequence=is_one_sequence)
+        if read is not None:
+            return read
+    return _read_with_python(path, options, stream, is_one_sequence=is_one_sequence)
+
+
+def _open(path: Path) -> AbstractContextManager[BinaryIO]:
+    """Open a file that may be compressed by gzip."""
+    if path.suffix.lower() == ".gz":
+        return cast("AbstractContextManager[BinaryIO]", gzip.open(path))
+    return path.open("rb")
+
+
+def _read_with_arrow(
+    path: Path, options: ReadOptions, *, is_one_sequence: bool
+) -> Sequences | None:
+    """Read a table in CSV with Arrow; return None if anything is wrong or unusual."""
+    try:
+        with _open(path) as lines:
+            reader = csv.reader(
+                (line for _, line in numbered_lines(path, lines)),
+                delimiter=cast("str", options.separator),
+            )
+            names = next(reader)
+            first = next(reader)
+        columns = resolve_columns(names, path, options, is_one_sequence=is_one_sequence)
+        time = columns.roles.get(TIME)
+        word = "0" if time is None else first[names.index(time)].strip()
+        for kind in _time_kinds(word):
+            builder = TableBuilder(
+                columns, path, _unknown_row, allow_missing=options.allow_missing
+            )
+            try:
+                for block in _arrow_blocks(path, columns, options, kind):
+                    builder.add(block)
+            except importlib.import_module("pyarrow").ArrowInvalid:
+                continue
+            return builder.build()
+    except (ValueError, OSError, EOFError, StopIteration, IndexError, csv.Error):
+        pass
+    return None
+
+
+def _unknown_row(row: int) -> str:
+    return f"row {row + 1}"
+
+
+def _time_kinds(word: str) -> Sequence[str]:
+    """Return the types that a column of times may have, given its first value."""
+    if is_number(word):
+        return "int64", "float64"
+    return "timestamp", "string"
+
+
+def _arrow_blocks(
+    path: Path, columns: TableColumns, options: ReadOptions, time_kind: str
+) -> Iterator[Mapping[str, Any]]:
+    """Yield blocks of rows of a table in CSV; Arrow's errors are its own."""
+    pa: Any = importlib.import_module("pyarrow")  # without types
+    arrow_csv: Any = importlib.import_module("pyarrow.csv")
+    kinds = {name: pa.float64() for name in columns.read}
+    kinds |= dict.fromkeys(columns.texts, pa.dictionary(pa.int32(), pa.string()))
+    if TIME in columns.roles:
+        times = {"timestamp": pa.timestamp("ns"), "string": pa.string()}
+        times |= {"int64": pa.int64(), "float64": pa.float64()}
+        kinds[columns.roles[TIME]] = times[time_kind]
+    missing = {form for word in MISSING_WORDS for form in (word, word.upper(), word.title())}
+    with _open(path) as file:
+        reader = arrow_csv.open_csv(
+            file,
+            read_options=arrow_csv.ReadOptions(block_size=_ARROW_BLOCK),
+            parse_options=arrow_csv.ParseOptions(delimiter=options.separator),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=kinds,
+                include_columns=list(columns.read),
+                null_values=sorted(missing | {"NaN"}),
+                strings_can_be_null=False,
+                decimal_point=options.decimal,
+            ),
+        )
+        for batch in reader:
+            yield _from_arrow(batch)
+
+
+def _from_arrow(batch: Any) -> dict[str, Any]:
+    """Return the columns of a batch of rows of Arrow as arrays."""
+    pa: Any = importlib.import_module("pyarrow")
+    found: dict[str, Any] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            encoded = column.dictionary_encode()
+        else:
+            encoded = column
+        if pa.types.is_dictionary(encoded.type) and not encoded.null_count:
+            codes = encoded.indices.to_numpy(zero_copy_only=False)
+            found[name] = Coded(encoded.dictionary.to_pylist(), codes)
+        else:
+            found[name] = column.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _read_with_python(
+    path: Path, options: ReadOptions, stream: BinaryIO | None, *, is_one_sequence: bool
+) -> Sequences:
+    """Read a table in CSV in blocks of rows; the errors name the line.
+
+    Raises:
+        ValueError: As `read_csv`.
+    """
+    with nullcontext(stream) if stream is not None else _open(path) as file:
+        lines = (line for _, line in _numbered(path, file))
+        reader = csv.reader(lines, delimiter=cast("str", options.separator))
+        names = next(_parse_rows(reader, path), None)
+        if not names:
+            raise ValueError(f"expected a first line with the names of the columns in {path}")
+        _check_separator(names, path, options)
+        # before the rows, whose errors would be misleading
+        columns = resolve_columns(names, path, options, is_one_sequence=is_one_sequence)
+        at = array("q")
+
+        def row_location(row: int) -> str:
+            return f"line {at[row]}"
+
+        builder = TableBuilder(columns, path, row_location, allow_missing=options.allow_missing)
+        rows: list[list[str]] = []
+        for row in _parse_rows(reader, path):
+            if not row:
+                continue
+            if len(row) != len(names):
+                raise ValueError(
+                    f"expected {len(names)} fields in line {reader.line_num} of {path}, got "
+                    f"{len(row)}; the line may be truncated"
+                )
+            rows.append(row)
+            at.append(reader.line_num)
+            if len(rows) == _BLOCK:
+                builder.add(_from_rows(rows, names, columns, options))
+                rows = []
+        if not at:
+            raise ValueError(f"expected at least one row after the names in {path}, got none")
+        if rows:
+            builder.add(_from_rows(rows, names, columns, options))
+        return builder.build()
+
+
+def _numbered(path: Path, file: BinaryIO | None) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text; errors of a damaged gzip file name it.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    try:
+        yield from numbered_lines(path, file)
+    except (OSError, EOFError) as error:  # gzip.BadGzipFile is an OSError
+        raise ValueError(f"expected a complete file in {path}, got: {error}") from error
+
+
+def _check_separator(names: Sequence[str], path: Path, options: ReadOptions) -> None:
+    """Check that a table is separated as the options say.
+
+    Raises:
+        ValueError: If there is one column, whose name seems to be several names.
+    """
     for separator, shown in _OTHER_SEPARATORS.items():
-        if SEQUENCE not in names and any(separator in name for name in names):
+        is_other = separator != options.separator and separator in names[0]
+        if is_other and options.columns.sequence not in names and len(names) == 1:
+            word = "tab" if separator == "\t" else separator
             raise ValueError(
                 f"expected values separated by commas in {path}, got a first line that seems to "
-                f"be separated by {shown}: write the file with commas between the values, and "
-                "with points in the numbers"
+                f"be separated by {shown}: set separator={word!r} (on the command line: "
+                f"--task.separator '{word}'), and decimal=',' if the numbers have decimal commas"
             )
-    _channels(names, path)  # before the rows, whose errors would be misleading
-    rows: list[list[str]] = []
-    at: list[int] = []
-    for row in _parse_rows(reader, path):
-        if not row:
-            continue
-        if len(row) != len(names):
-            raise ValueError(
-                f"expected {len(names)} fields in line {reader.line_num} of {path}, got "
-                f"{len(row)}; the line may be truncated"
-            )
-        rows.append(row)
-        at.append(reader.line_num)
-    if not rows:
-        raise ValueError(f"expected at least one row after the names in {path}, got none")
 
-    def row_location(row: int) -> str:
-        return f"line {at[row]}"
 
-    columns: dict[str, np.ndarray] = {}
+def _from_rows(
+    rows: Sequence[Sequence[str]],
+    names: Sequence[str],
+    columns: TableColumns,
+    options: ReadOptions,
+) -> dict[str, np.ndarray]:
+    """Return the columns that are read as arrays of texts."""
+    block: dict[str, np.ndarray] = {}
     for name, column in zip(names, zip(*rows, strict=True), strict=True):
-        if name in _TEXTS:
-            # as objects: in an array of strings each takes as much memory as the longest
-            columns[name] = np.array(column, object)
-        else:
-            columns[name] = _numbers(column, name, path, row_location)
-    return from_columns(columns, path, row_location)
+        if name not in columns.read:
+            continue
+        words = column
+        if options.decimal != "." and name not in columns.texts:
+            words = [word.replace(options.decimal, ".") for word in column]
+        # as objects: in an array of strings each takes as much memory as the longest
+        block[name] = np.array(words, object)
+    return block
 
 
 def _parse_rows(reader: Any, path: Path) -> Iterator[list[str]]:
@@ -265,125 +283,87 @@ def _parse_rows(reader: Any, path: Path) -> Iterator[list[str]]:
         ) from None
 
 
-def _numbers(
-    column: Sequence[Any], name: str, path: Path, row_location: Callable[[int], str]
-) -> np.ndarray:
-    """Return the numbers of a column of texts.
-
-    Raises:
-        ValueError: If one is a text, missing or not finite.
-    """
-    try:
-        numbers = np.array(column, np.float64)
-    except (TypeError, ValueError):
-        numbers = np.array([_number(word) for word in column])
-    missing = np.flatnonzero(~np.isfinite(numbers))
-    if not len(missing):
-        return numbers
-    row = int(missing[0])
-    word = str(column[row])
-    place = f"the column {name!r} in {row_location(row)} of {path}"
-    if _DECIMAL_COMMA.fullmatch(word.strip()):
-        raise ValueError(
-            f"expected a number in {place}, got the text {word!r}: write numbers with a decimal "
-            "point"
-        )
-    if word.strip().lower() in _MISSING or is_number(word):
-        raise ValueError(
-            f"expected a finite number in {place}, got {word!r}; fill in or remove missing values"
-        )
-    raise ValueError(
-        f"expected a number in {place}, got the text {word[:_SHOWN]!r}: remove the column, write "
-        f"its values as numbers, or name it {LABEL!r} if it is the class of the sequence"
-    )
-
-
-def _number(word: Any) -> float:
-    try:
-        return float(word)
-    except (TypeError, ValueError):
-        return float("nan")
-
-
-def read_parquet(path: Path) -> Sequences:
-    """Read a Parquet table; see `from_columns` for its columns.
+def read_parquet(
+    path: Path, options: ReadOptions = _DEFAULT, *, is_one_sequence: bool = False
+) -> Sequences:
+    """Read a Parquet table.
 
     Args:
         path: The file.
+        options: The names of the columns.
+        is_one_sequence: Whether the table is a single sequence, and needs no column for it.
 
     Raises:
         ImportError: If pyarrow is not installed.
         ValueError: If the file is truncated or a value is missing.
     """
     check_installed("series", f"reading {path} (unlike .csv and .npz)", "pyarrow")
-    pyarrow: Any = importlib.import_module("pyarrow")  # without types
+    pyarrow: Any = importlib.import_module("pyarrow")
     parquet: Any = importlib.import_module("pyarrow.parquet")
     with wrap_parser_errors("Parquet file", path):
         file = parquet.ParquetFile(path, page_checksum_verification=True)
         groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
         size = sum(group.total_byte_size for group in groups)
-    check_memory(4 * size, f"the table {path}", "cut it into smaller ones")
-    with wrap_parser_errors("Parquet file", path):
-        table = file.read()
-        table.validate(full=True)
-    _check_table(table, path, pyarrow.types)
-    with wrap_parser_errors("Parquet file", path):
-        columns = {name: table[name].to_numpy() for name in table.column_names}
-    return from_columns(columns, path, lambda row: f"row {row + 1}")
-
-
-def _check_table(table: Any, path: Path, types: Any) -> None:
-    """Check that a table holds numbers, strings and times.
-
-    Raises:
-        ValueError: If it has no row, invalid column names, missing values or other types.
-    """
-    names = table.column_names
-    if not table.num_rows:
+        schema = file.schema_arrow
+    check_memory(2 * size, f"the table {path}", "cut it into smaller ones")
+    if not file.metadata.num_rows:
         raise ValueError(f"expected at least one row in {path}, got none")
-    _channels(names, path)
-    for name in names:
-        column = table[name]
-        if types.is_nested(column.type) or types.is_binary(column.type):
+    columns = resolve_columns(schema.names, path, options, is_one_sequence=is_one_sequence)
+    for name in columns.read:
+        kind = schema.field(name).type
+        if pyarrow.types.is_nested(kind) or pyarrow.types.is_binary(kind):
             raise ValueError(
-                f"expected numbers, strings or times in the column {name!r} of {path}, got "
-                f"{column.type}"
+                f"expected numbers, strings or times in the column {name!r} of {path}, got {kind}"
             )
-        if column.null_count:
-            row = column.is_null().to_numpy().argmax()
-            raise ValueError(
-                f"expected a value in each row of {path}, got none in the column {name!r} of "
-                f"row {row + 1}; fill in or remove missing values"
-            )
+    builder = TableBuilder(columns, path, _unknown_row, allow_missing=options.allow_missing)
+    batches = file.iter_batches(columns=list(columns.read))
+    while True:
+        with wrap_parser_errors("Parquet file", path):
+            batch = next(batches, None)
+            if batch is None:
+                break
+            batch.validate(full=True)
+            block = _from_arrow(batch)
+        builder.add(block)
+    return builder.build()
 
 
-def read_npz(path: Path) -> Sequences:
+def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
     """Read the arrays `x`, `lengths`, and `label` or `target` of an `.npz` archive.
 
     The array `x` holds the sequences either padded, (count, steps, channels), or concatenated,
     (sum of lengths, channels). The array `lengths` may be omitted if `x` has no padding. The
-    arrays `channels` and `names` may hold the names of the channels and of the sequences.
+    arrays `channels` and `names` may hold the names of the channels and of the sequences, `group`
+    their groups. An archive with `X` in place of `x` has the layout of aeon: (count, channels,
+    steps), with `y` as classes or numbers.
 
     Args:
         path: The file.
+        options: Whether values may be missing.
 
     Raises:
         ValueError: If the file is truncated, or an array is missing or has another shape.
     """
     arrays = read_arrays(path, "the arrays", "cut the file into smaller ones")
+    if "X" in arrays and "x" not in arrays:
+        arrays = _from_aeon(arrays, path)
+    elif LABEL in arrays and TARGET in arrays:
+        raise ValueError(
+            f"expected either {LABEL!r} (classes) or {TARGET!r} (numbers) in {path}, got both: "
+            "remove the one that is not to be learnt"
+        )
     x = arrays.get("x")
     if x is None or x.ndim not in (2, 3) or x.dtype.kind not in "fiub":
         got = "no such array" if x is None else f"{x.dtype} of the shape {x.shape}"
         raise ValueError(
             f"expected numbers of the shape (count, steps, channels), or (sum of lengths, "
-            f"channels), as x in {path}, got {got}"
+            f"channels), as x in {path}, or of the shape (count, channels, steps) as X, got {got}"
         )
-    _check_one_answer(arrays, path)
     lengths = _lengths(x, arrays.get("lengths"), path)
     if x.ndim == 3:
         x = x[np.arange(x.shape[1]) < lengths[:, None]]
-    labels, numbers = (
-        _targets(arrays.get(name), len(lengths), name, path) for name in _TARGET_NAMES
+    labels, numbers, groups = (
+        _targets(arrays.get(name), len(lengths), name, path) for name in (LABEL, TARGET, "group")
     )
     return check_sequences(
         Sequences(
@@ -395,11 +375,161 @@ def read_npz(path: Path) -> Sequences:
             labels=None if labels is None else _labels(labels, path),
             targets=None if numbers is None else as_float32(numbers),
             location=lambda number: f"the sequence with index {number}",
-        )
+            groups=None if groups is None else _labels(groups, path),
+        ),
+        allow_missing=options.allow_missing,
     )
 
 
-_TARGET_NAMES = ("label", "target")
+def _from_aeon(arrays: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the arrays X and y of aeon under our names, with steps before channels.
+
+    Raises:
+        ValueError: If X has another number of dimensions.
+    """
+    X = arrays["X"]
+    if X.ndim != 3:
+        raise ValueError(
+            f"expected X of the shape (count, channels, steps), as aeon has it, in {path}, got "
+            f"the shape {X.shape}"
+        )
+    found: dict[str, Any] = {"x": X.transpose(0, 2, 1)}
+    y = arrays.get("y")
+    if y is not None:
+        found[LABEL] = y
+        if y.dtype.kind in "fiu":  # the task tells which of the two they are
+            found[TARGET] = y
+    return found
+
+
+def read_npy(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
+    """Read a single array: one sequence (steps, channels) or (steps), or several of equal length.
+
+    Args:
+        path: The file, with an array (steps), (steps, channels) or (count, steps, channels).
+        options: Whether values may be missing.
+
+    Raises:
+        ValueError: If the file is truncated, pickled, or the array has another shape.
+    """
+    check_memory(2 * path.stat().st_size, f"the array {path}", "cut the file into smaller ones")
+    with wrap_parser_errors(".npy file", path):
+        x = read_array(path.read_bytes())
+    if x.ndim not in (1, 2, 3) or x.dtype.kind not in "fiub":
+        raise ValueError(
+            "expected numbers of the shape (steps), (steps, channels) or (count, steps, channels) "
+            f"in {path}, got {x.dtype} of the shape {x.shape}"
+        )
+    if x.ndim == 1:
+        x = x[:, None]
+    if x.ndim == 2:
+        x = x[None]
+    count, steps, channels = x.shape
+    names = (path.stem,) if count == 1 else tuple(str(k) for k in range(1, count + 1))
+    return check_sequences(
+        Sequences(
+            path=path,
+            values=as_float32(x.reshape(-1, channels)),
+            lengths=np.full(count, steps, np.int64),
+            names=names,
+            channels=tuple(str(k) for k in range(1, channels + 1)),
+            labels=None,
+            targets=None,
+            location=lambda number: f"the sequence with index {number}",
+        ),
+        allow_missing=options.allow_missing,
+    )
+
+
+def read_folder(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
+    """Read a folder with a file for each sequence: CSV, Parquet or .npy.
+
+    A sequence has the name of its file. If the files are in folders inside, the names of these are
+    the classes. Otherwise a column of the files may hold the class or the number.
+
+    Args:
+        path: The folder.
+        options: The names of the columns and the format of the numbers.
+
+    Raises:
+        ValueError: If there is no such file, or files have different channels.
+    """
+    readers: dict[str, Callable[[Path], Sequences]] = {
+        ".csv": lambda file: read_csv(file, options, is_one_sequence=True),
+        ".parquet": lambda file: read_parquet(file, options, is_one_sequence=True),
+        ".npy": lambda file: read_npy(file, options),
+    }
+    readers |= dict.fromkeys((".tsv", ".csv.gz", ".tsv.gz"), readers[".csv"])
+    found = sorted(file for file in path.rglob("*") if file.is_file())
+    chosen = [(file, _ending(file)) for file in found if not file.name.startswith(".")]
+    chosen = [(file, ending) for file, ending in chosen if ending in readers]
+    if not chosen:
+        raise ValueError(
+            f"expected files that end in {', '.join(readers)} in the folder {path}, one for each "
+            "sequence, got none"
+        )
+    depths = {len(file.relative_to(path).parts) for file, _ in chosen}
+    if depths not in ({1}, {2}):
+        raise ValueError(
+            f"expected all files of {path} in the folder itself, or all in one folder for each "
+            "class, got some of both or deeper ones"
+        )
+    parts = [readers[ending](file) for file, ending in chosen]
+    for part in parts:
+        if len(part) > 1:  # perhaps the tables of training and test
+            raise ValueError(
+                f"expected a file for each sequence in the folder {path}, got {len(part)} "
+                f"sequences in {part.path}: name that file"
+            )
+        if sorted(part.channels) != sorted(parts[0].channels):
+            raise ValueError(
+                f"expected the channels {', '.join(parts[0].channels)} of {parts[0].path} in "
+                f"{part.path}, got {', '.join(part.channels)}"
+            )
+    classes = [file.parent.name for file, _ in chosen] if depths == {2} else None
+    return _joined(path, parts, classes)
+
+
+def _joined(path: Path, parts: Sequence[Sequences], classes: Sequence[str] | None) -> Sequences:
+    """Return the sequences of several files, each of which holds one.
+
+    Args:
+        path: The folder.
+        parts: The sequence of each file.
+        classes: The class of each file, if the folders tell it.
+
+    Raises:
+        ValueError: If some files have answers or groups and others have none.
+    """
+    channels = parts[0].channels
+    names: list[str] = []
+    columns: dict[str, list[Any]] = {"labels": [], "targets": [], "groups": []}
+    for number, part in enumerate(parts):
+        names.append(str(part.path.relative_to(path).with_suffix("")).removesuffix(".csv"))
+        answers = {"labels": part.labels, "targets": part.targets, "groups": part.groups}
+        if classes is not None:
+            answers["labels"] = (classes[number],)
+        for name, values in answers.items():
+            columns[name] += [] if values is None else list(values)
+    for name, values in columns.items():
+        if values and len(values) != len(names):
+            raise ValueError(
+                f"expected {name} in every file of {path}, got {len(values)} for {len(names)} "
+                "sequences"
+            )
+    orders = [[part.channels.index(name) for name in channels] for part in parts]
+    values = [part.values[:, order] for part, order in zip(parts, orders, strict=True)]
+    return Sequences(
+        path=path,
+        values=np.concatenate(values),
+        lengths=np.concatenate([part.lengths for part in parts]),
+        names=tuple(names),
+        channels=channels,
+        labels=tuple(columns["labels"]) or None,
+        targets=np.array(columns["targets"], np.float32) if columns["targets"] else None,
+        location=lambda number: f"{parts[number].path}",
+        groups=tuple(columns["groups"]) or None,
+    )
 
 
 def _names(array: Any | None, count: int, name: str, path: Path) -> tuple[str, ...]:
@@ -468,40 +598,51 @@ def _targets(array: Any | None, count: int, name: str, path: Path) -> Any | None
     return array
 
 
-READERS: dict[str, Callable[[Path], Sequences]] = {
-    ".ts": read_ts,
+def _read_ts(path: Path, options: ReadOptions) -> Sequences:
+    return read_ts(path, allow_missing=options.allow_missing)
+
+
+READERS: dict[str, Callable[[Path, ReadOptions], Sequences]] = {
+    ".ts": _read_ts,
     ".npz": read_npz,
+    ".npy": read_npy,
     ".csv": read_csv,
+    ".csv.gz": read_csv,
+    ".tsv": read_csv,
+    ".tsv.gz": read_csv,
     ".parquet": read_parquet,
 }
 """The reader of each file name extension."""
 
 
-def read_series(path: str | Path) -> Sequences:
-    """Read a file of time series.
+def _ending(path: Path) -> str:
+    """Return the extension of a file name, with that before `.gz`."""
+    *_, before, last = ("", *path.suffixes) if path.suffixes else ("", "")
+    return f"{before}{last}".lower() if last.lower() == ".gz" else last.lower()
+
+
+def read_series(path: str | Path, options: ReadOptions = _DEFAULT) -> Sequences:
+    """Read a file or a folder of time series.
 
     Args:
-        path: The file; its extension determines the format. `-` reads CSV from standard input.
+        path: The file, whose extension determines the format, or a folder with a file for each
+            sequence. `-` reads CSV from standard input.
+        options: The names of the columns, the format of the numbers, and what may be missing.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        IsADirectoryError: If it is a folder.
         ValueError: If there is no reader for the extension, or the file is empty.
     """
     if str(path) == "-":
-        return read_csv(Path("standard input"), sys.stdin.buffer)
+        return read_csv(Path("standard input"), options, sys.stdin.buffer)
     path = Path(path).expanduser()
     if path.is_dir():
-        readable = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
-        example = f", such as {readable[0]}" if readable else ""
-        raise IsADirectoryError(
-            f"expected a file of series, got the folder {path}: name a file in it{example}"
-        )
+        return read_folder(path, options)
     if not path.is_file():
         raise FileNotFoundError(f"expected a file of series, got {path}, which is not a file")
-    reader = READERS.get(path.suffix.lower())
+    reader = READERS.get(_ending(path))
     if reader is None:
         raise ValueError(f"expected a file that ends in {', '.join(READERS)}, got {path}")
     if not path.stat().st_size:
         raise ValueError(f"expected series in {path}, got an empty file")
-    return reader(path)
+    return reader(path, options)

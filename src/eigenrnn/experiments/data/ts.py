@@ -79,13 +79,14 @@ class _Header:
         return int(word[:_DIGITS]) if word.isdecimal() else None
 
 
-def read_ts(path: Path) -> Sequences:
+def read_ts(path: Path, *, allow_missing: bool = False) -> Sequences:
     """Read a `.ts` file: a header, then one sequence per line.
 
     In a line, `:` separates the channels and `,` their values; the class or the number is last.
 
     Args:
         path: The file.
+        allow_missing: Whether values may be missing, as `?` or `NaN`; they become NaN.
 
     Raises:
         ValueError: If the file is truncated, not a text file, or inconsistent with its header;
@@ -116,7 +117,8 @@ def read_ts(path: Path) -> Sequences:
         channels = line.strip().split(":")
         if labelled or numbered:
             answers.append(channels.pop().strip())
-        read.append(_read_channels(channels, place, _expected_channels(header, read)))
+        expected = _expected_channels(header, read)
+        read.append(_read_channels(channels, place, expected, allow_missing))
         at.append(number)
     _check_end(path, header, answers, at)
     _check_lengths(path, header, read, at)
@@ -130,7 +132,8 @@ def read_ts(path: Path) -> Sequences:
             labels=tuple(answers) if labelled else None,
             targets=_numbers(answers, path, at) if numbered else None,
             location=lambda number: f"line {at[number]}",
-        )
+        ),
+        allow_missing=allow_missing,
     )
 
 
@@ -164,13 +167,18 @@ def _expected_channels(header: _Header, read: list[Values]) -> int | None:
     return read[0].shape[1] if named is None and read else named
 
 
-def _read_channels(channels: list[str], place: str, expected: int | None) -> Values:
+def _read_channels(
+    channels: list[str], place: str, expected: int | None, allow_missing: bool
+) -> Values:
     if expected is not None and len(channels) != expected:
         raise ValueError(
             f"expected {expected} channels in {place}, got {len(channels)}; the line may be "
             "truncated"
         )
-    columns = [_read_values(text, f"channel {k} of {place}") for k, text in enumerate(channels, 1)]
+    columns = [
+        _read_values(text, f"channel {k} of {place}", allow_missing)
+        for k, text in enumerate(channels, 1)
+    ]
     lengths = {len(column) for column in columns}
     if len(lengths) != 1:
         raise ValueError(
@@ -179,8 +187,10 @@ def _read_channels(channels: list[str], place: str, expected: int | None) -> Val
     return np.stack(columns, axis=1)
 
 
-def _read_values(text: str, place: str) -> Values:
+def _read_values(text: str, place: str, allow_missing: bool) -> Values:
     words = text.split(",")
+    if allow_missing:
+        words = ["nan" if word.strip() == "?" else word for word in words]
     try:
         return as_float32(np.array(words, np.float64))
     except ValueError:
@@ -188,7 +198,7 @@ def _read_values(text: str, place: str) -> Values:
     missing = next(word for word in words if not is_number(word))
     raise ValueError(
         f"expected numbers separated by commas in {place}, got {missing.strip()!r}; fill in or "
-        "remove missing values"
+        "remove missing values, or set missing='mask' or 'forward'"
     )
 
 

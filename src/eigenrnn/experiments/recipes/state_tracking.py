@@ -24,6 +24,7 @@ from eigenrnn.layers import (
     LSTM,
     NCGRU,
     RNN,
+    DeltaNet,
     ExpRNN,
     MinGRU,
     NnRNN,
@@ -37,6 +38,7 @@ _SOURCE = "a comparison of our own; the task is that of Grazzi et al., ICLR 2025
 _SEEDS = (0, 1, 2)
 _LAYERS = "layers of equal size, trained on 40 letters"
 _SETS = "relu networks whose W is in six different sets"
+_DELTA = "the delta rule with different eigenvalues and numbers of reflections"
 
 
 def _word_problem(group: str, *, steps: int) -> Experiment:
@@ -107,11 +109,36 @@ def _relu(label: str, constraint: Any, hidden_size: int, *, parameters: int) -> 
 
 
 _SIGNED = {"decays": (-1.0, 1.0)}
+_DELTA_OPTIONS = {
+    "DeltaNet": {"heads": 4, "eigenvalues": (0.0, 1.0)},
+    "signed DeltaNet": {"heads": 4},
+    "DeltaProduct R=2": {"heads": 4, "reflections": 2},
+    "DeltaProduct R=4": {"heads": 4, "reflections": 4},
+}
+"""The options of `DeltaNet`, without decays, convolution and output gate."""
+
+
+def _delta(name: str, hidden_size: int, *, parameters: int) -> Network:
+    """Return a layer of the delta rule."""
+    return Network(
+        f"{name} {hidden_size}",
+        DeltaNet,
+        hidden_size,
+        parameters=parameters,
+        options=_DELTA_OPTIONS[name],
+    )
+
+
+def _delta_stack(name: str, width: int, *, parameters: int) -> Network:
+    """Return two blocks around layers of the delta rule."""
+    return _stack(name, DeltaNet, width, parameters=parameters, options=_DELTA_OPTIONS[name])
+
+
 _ORTHOGONAL = partial(Unconstrained, init=orthogonal_)
 _BOUNDED = partial(BoundedSVD, margin=0.1)
 
 # The numbers of units are the largest even ones with at most 5,000 parameters; 10,000 with A5 and
-# 15,000 with S5.
+# 15,000 with S5. Those of the delta rule are multiples of its four heads.
 RECIPES = (
     Recipe(
         name="state_tracking/z2",
@@ -251,5 +278,49 @@ RECIPES = (
         source=_SOURCE,
         seeds=_SEEDS,
     ),
+    Recipe(
+        name="state_tracking/s3-delta",
+        summary=f"Permutations of three things, the word problem of S3: {_DELTA}.",
+        rows=(
+            _S3.row(_delta("DeltaNet", 60, parameters=4_578)),
+            _S3.row(_delta("signed DeltaNet", 60, parameters=4_578)),
+            _S3.row(_delta("DeltaProduct R=2", 60, parameters=4_950)),
+            _S3.row(_delta_stack("DeltaNet", 16, parameters=3_558)),
+            _S3.row(_delta_stack("signed DeltaNet", 16, parameters=3_558)),
+            _S3.row(_delta_stack("DeltaProduct R=2", 16, parameters=4_710)),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/a5-delta",
+        summary=f"Even permutations of five things, the word problem of A5: {_DELTA}.",
+        rows=(
+            _A5.row(_delta("DeltaNet", 68, parameters=9_456)),
+            _A5.row(_delta("signed DeltaNet", 68, parameters=9_456)),
+            _A5.row(_delta("DeltaProduct R=2", 68, parameters=9_876)),
+            _A5.row(_delta_stack("DeltaNet", 24, parameters=8_988)),
+            _A5.row(_delta_stack("signed DeltaNet", 24, parameters=8_988)),
+            _A5.row(_delta_stack("DeltaProduct R=2", 20, parameters=8_300)),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/s5-delta",
+        summary=f"Permutations of five things, the word problem of S5: {_DELTA}.",
+        rows=(
+            _S5.row(_delta("DeltaNet", 72, parameters=14_676)),
+            _S5.row(_delta("signed DeltaNet", 72, parameters=14_676)),
+            _S5.row(_delta("DeltaProduct R=2", 68, parameters=14_016)),
+            _S5.row(_delta("DeltaProduct R=4", 68, parameters=14_856)),
+            _S5.row(_delta_stack("DeltaNet", 28, parameters=13_560)),
+            _S5.row(_delta_stack("signed DeltaNet", 28, parameters=13_560)),
+            _S5.row(_delta_stack("DeltaProduct R=2", 24, parameters=12_984)),
+            _S5.row(_delta_stack("DeltaProduct R=4", 20, parameters=13_080)),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
 )
-"""The layers on each group, and the sets on two of them."""
+"""The layers on each group, the sets on two of them, and the delta rule on three."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -14,11 +14,21 @@ from torch import Tensor
 from eigenrnn.experiments.data.corpora import END_OF_LINE, read_text
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.data.tables import Columns, ReadOptions
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences
 
-__all__ = ["Answer", "Preprocessing", "SeriesPreprocessing", "TextPreprocessing", "Unit"]
+__all__ = [
+    "Answer",
+    "Missing",
+    "Preprocessing",
+    "SeriesPreprocessing",
+    "SeriesSteps",
+    "TextPreprocessing",
+    "Unit",
+]
 
 Answer = Literal["class", "number", "next"]
+Missing = Literal["error", "mask", "forward"]
 Unit = Literal["characters", "words"]
 
 
@@ -28,6 +38,10 @@ class SeriesPreprocessing:
 
     .. math:: x = (\text{value} - \text{mean}) / \text{deviation}
 
+    Where values may be missing, the network has two inputs for each channel: first x of all
+    channels, then one number for each channel, 1 where its value is missing and else 0. A missing
+    x is 0, the mean, or with `forward` that of the last step with a value, if there is one.
+
     Args:
         answer: The `class` or the `number` of a sequence, or the `next` values of its channels.
         channels: The name of each channel.
@@ -36,10 +50,15 @@ class SeriesPreprocessing:
         class_names: The names of the classes, in the order of their indices.
         target_mean: The mean of the numbers.
         target_deviation: The standard deviation of the numbers.
+        missing: What happens to missing values: an `error`, a `mask` among the inputs, or the last
+            value carried `forward`, also with a mask.
+        columns: The names of the columns of a table.
+        separator: The character between the values of a line of CSV; see `ReadOptions`.
+        decimal: The character before the decimals of a number in CSV.
 
     Raises:
-        ValueError: If the answer is unknown, the number of means, deviations or classes is wrong,
-            or a deviation is not positive.
+        ValueError: If the answer or `missing` is unknown, the number of means, deviations or
+            classes is wrong, or a deviation is not positive.
 
     Example:
         >>> fitted = SeriesPreprocessing("next", ("left", "right"), (1.0, 0.0), (2.0, 1.0))
@@ -54,10 +73,16 @@ class SeriesPreprocessing:
     class_names: tuple[str, ...] = ()
     target_mean: float = 0.0
     target_deviation: float = 1.0
+    missing: Missing = "error"
+    columns: Columns = field(default_factory=Columns)
+    separator: str | None = None
+    decimal: str = "."
 
     def __post_init__(self) -> None:
         if self.answer not in get_args(Answer):
             raise ValueError(f"expected answer in {get_args(Answer)}, got {self.answer!r}")
+        if self.missing not in get_args(Missing):
+            raise ValueError(f"expected missing in {get_args(Missing)}, got {self.missing!r}")
         sizes = {len(each) for each in (self.channels, self.mean, self.deviation)}
         if len(sizes) != 1 or sizes == {0}:
             raise ValueError(
@@ -76,13 +101,21 @@ class SeriesPreprocessing:
 
     @property
     def input_size(self) -> int:
-        """The number M of channels."""
-        return len(self.channels)
+        """The number M of inputs: the channels, and their masks if values may be missing."""
+        return len(self.input_channels)
+
+    @property
+    def input_channels(self) -> tuple[str, ...]:
+        """The name of each input of the network."""
+        if self.missing == "error":
+            return self.channels
+        return (*self.channels, *(f"{name} is missing" for name in self.channels))
 
     @property
     def output_size(self) -> int:
         """The number K of outputs."""
-        return {"class": len(self.class_names), "number": 1, "next": self.input_size}[self.answer]
+        sizes = {"class": len(self.class_names), "number": 1, "next": len(self.channels)}
+        return sizes[self.answer]
 
     @property
     def vocabulary(self) -> None:
@@ -96,14 +129,23 @@ class SeriesPreprocessing:
     def read(self, path: str | Path) -> Sequences:
         """Read a file of series with or without labels, whose channels may be in another order.
 
+        The columns of a table have the names that they had in the training file.
+
         Args:
-            path: The file, or `-` for a table in CSV on standard input.
+            path: The file or folder, or `-` for a table in CSV on standard input.
 
         Raises:
             FileNotFoundError: If there is no such file.
             ValueError: If the file is empty or damaged, or has other channels.
         """
-        file = read_series(path)
+        options = ReadOptions(
+            self.columns,
+            self.separator,
+            self.decimal,
+            allow_missing=self.missing != "error",
+            is_strict=False,
+        )
+        file = read_series(path, options)
         if sorted(file.channels) != sorted(self.channels):
             raise ValueError(
                 f"expected the {len(self.channels)} channels {', '.join(self.channels)} in "
@@ -115,10 +157,41 @@ class SeriesPreprocessing:
 
     def scale(
         self,
-        values: Tensor,  # (S, M)
-    ) -> Tensor:  # (S, M)
+        values: Tensor,  # (..., M)
+    ) -> Tensor:  # (..., M)
         """Scale the values of the channels, in single precision."""
-        return ((values - _double(self.mean)) / _double(self.deviation)).float()
+        mean, deviation = _double(self.mean), _double(self.deviation)
+        # in blocks: the intermediate results are in double precision
+        blocks = [((block - mean) / deviation).float() for block in values.split(_BLOCK)]
+        return torch.cat(blocks) if len(blocks) > 1 else blocks[0]
+
+    def inputs(
+        self,
+        values: Tensor,  # (S, M)
+        lengths: Tensor,  # (count,)
+    ) -> Tensor:  # (S, input size)
+        """Return the inputs of the network for sequences: scaled, with masks where needed.
+
+        Args:
+            values: The steps of all sequences, one after the other; NaN where one is missing.
+            lengths: The number of steps of each sequence.
+        """
+        x = self.scale(values)
+        if self.missing == "error":
+            return x
+        is_missing = values.isnan()
+        if self.missing == "forward":
+            step = torch.arange(len(x)).unsqueeze(1)
+            last = step.masked_fill(is_missing, -1).cummax(0).values
+            first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths).unsqueeze(1)
+            x = x.gather(0, last.clamp_min(0)).masked_fill(last < first, 0.0)
+        else:
+            x = x.masked_fill(is_missing, 0.0)
+        return torch.cat([x, is_missing.float()], 1)
+
+    def steps(self) -> "SeriesSteps":
+        """Return a function that maps the values of one time step to inputs, for a `Stream`."""
+        return SeriesSteps(self)
 
     def scale_targets(self, targets: Tensor) -> Tensor:
         """Scale the numbers of sequences, in single precision."""
@@ -134,7 +207,7 @@ class SeriesPreprocessing:
             size: The number of sequences in a batch.
         """
         lengths = torch.from_numpy(sequences.lengths)
-        steps = self.scale(torch.from_numpy(sequences.values))
+        steps = self.inputs(torch.from_numpy(sequences.values), lengths)
         ragged = RaggedSequences.concatenate([steps], lengths)
         for rows in torch.arange(len(lengths)).split(size):
             yield ragged.padded(rows), lengths[rows]
@@ -152,6 +225,48 @@ class SeriesPreprocessing:
                 return outputs * self.target_deviation + self.target_mean
             case "next":
                 return outputs * _double(self.deviation) + _double(self.mean)
+
+
+class SeriesSteps:
+    """Maps the values of one time step of series to inputs of a network.
+
+    It keeps the last values, which `missing="forward"` needs. Sequences begin with the first call
+    and after `reset`.
+
+    Args:
+        preprocessing: The preprocessing of a run.
+
+    Shape:
+        values: :math:`(M,)`, or :math:`(B, M)` for B sequences side by side; NaN where missing.
+        returned: the same with `preprocessing.input_size` in place of M.
+
+    Example:
+        >>> fitted = SeriesPreprocessing("next", ("x",), (1.0,), (2.0,), missing="forward")
+        >>> steps = fitted.steps()
+        >>> steps(torch.tensor([3.0])), steps(torch.tensor([math.nan]))
+        (tensor([1., 0.]), tensor([1., 1.]))
+    """
+
+    def __init__(self, preprocessing: SeriesPreprocessing) -> None:
+        self.preprocessing = preprocessing
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new sequence."""
+        self._last = torch.zeros(())
+
+    def __call__(
+        self,
+        values: Tensor,  # (M,) or (B, M)
+    ) -> Tensor:  # (input size,) or (B, input size)
+        x = self.preprocessing.scale(values)
+        if self.preprocessing.missing == "error":
+            return x
+        is_missing = values.isnan()
+        x = torch.where(is_missing, self._last, x)
+        if self.preprocessing.missing == "forward":
+            self._last = x
+        return torch.cat([x, is_missing.float()], -1)
 
 
 @dataclass(frozen=True)
@@ -260,6 +375,8 @@ class TextPreprocessing:
 
 
 Preprocessing = SeriesPreprocessing | TextPreprocessing
+
+_BLOCK = 2**16  # rows
 
 
 def _double(numbers: tuple[float, ...]) -> Tensor:

@@ -3,23 +3,26 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from eigenrnn.errors import check_installed
 from eigenrnn.experiments.data.files import locate, missing_file
 from eigenrnn.experiments.data.memory import to_arrays
-from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.data.sequences import Sequences, check_sequences
 from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.data.tables import Columns, ReadOptions
 from eigenrnn.experiments.data.ts import ARCHIVE
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
-from eigenrnn.experiments.tasks.preprocessing import Answer, SeriesPreprocessing
+from eigenrnn.experiments.tasks.preprocessing import Answer, Missing, SeriesPreprocessing
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
 from eigenrnn.free_memory import check_memory
@@ -194,19 +197,30 @@ class Series(Task):
                   -  b3  -    answer="next"    target  a2   b2   c2      at each step
                                                         -   b3    -
 
-    The files are `.ts` as in the UCR and UEA archives, `.npz`, `.csv` or `.parquet`; the page on
-    data describes their contents. They are read at first use. The scaling is fitted on the
+    The files are `.ts` as in the UCR and UEA archives, `.npz`, `.npy`, `.csv`, `.csv.gz`, `.tsv`
+    or `.parquet`, or a folder with a file for each sequence; the page on data describes their
+    contents. They are read at first use. The scaling is fitted on the
     training split only. In place of a file, Python may pass sequences that are made by
     `from_arrays`, `from_channels_first` or `from_table` of `eigenrnn.experiments.data.memory`. A
     run stores them in its folder.
 
     Args:
-        train: The training file.
-        test: The test file; without one there is no test split.
+        train: The training file, or a folder with a file for each sequence.
+        test: The test file or folder; without one, and without folds, there is no test split.
         dataset: In place of both files, a data set of the archives: `ACSF1`, `BasicMotions`,
             `ItalyPowerDemand` or `JapaneseVowels`.
         answer: The `class` or the `number` of a sequence, or the `next` values of its channels.
         validation: The fraction of the training file that is held out, the same for each class.
+        columns: The names of the columns of a table.
+        separator: The character between the values of a line of CSV, or `tab`; None means a comma,
+            and a tab in a file `.tsv`.
+        decimal: The character before the decimals of a number in CSV.
+        missing: Whether a missing value is an `error`, or whether masks are further inputs that
+            tell where values are missing. A missing value is then the mean (`mask`) or the last
+            value of the sequence (`forward`).
+        folds: The number of parts into which the sequences are divided, with the same share of
+            each class. One of them is the test split. No group is divided.
+        fold: The part that is the test split, from 0.
         class_weights: Whether each sequence (`none`) or each class (`balanced`) has the same
             weight in the loss.
         scaling: Whether channels and numbers are scaled to mean 0 and variance 1 (`z_score`).
@@ -216,7 +230,8 @@ class Series(Task):
             `eigenrnn.experiments.data.locate`.
 
     Shape:
-        inputs: :math:`(T, B, M)`, zero after the end of a sequence, where targets are NaN.
+        inputs: :math:`(T, B, M)`, zero after the end of a sequence, where targets are NaN; M is
+            the number of channels, or twice that with masks.
         targets: :math:`(B)`, indices of the sorted classes; :math:`(B, 1)`; or :math:`(T, B, M)`.
 
     Units:
@@ -240,6 +255,12 @@ class Series(Task):
     dataset: str | None = None
     answer: Answer = "class"
     validation: float = 0.2
+    columns: Columns = field(default_factory=Columns)
+    separator: str | None = None
+    decimal: str = "."
+    missing: Missing = "error"
+    folds: int | None = None
+    fold: int = 0
     class_weights: Weights = "none"
     scaling: Scaling = "z_score"
     shuffle: bool = True
@@ -247,8 +268,10 @@ class Series(Task):
     data_root: str | Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        check_choices(self, answer=Answer, class_weights=Weights, scaling=Scaling)
-        check_at_least(self, 0, "split_seed")
+        check_choices(self, answer=Answer, missing=Missing, class_weights=Weights, scaling=Scaling)
+        check_at_least(self, 0, "split_seed", "fold")
+        check_at_least(self, 2, "folds")
+        _ = self.read_options
         if not 0 <= self.validation < 1:
             raise ValueError(f"expected 0 <= validation < 1, got {self.validation}")
         if (self.dataset is None) == (self.train is None):
@@ -266,10 +289,31 @@ class Series(Task):
                 "expected no test and no answer='number' with dataset, which has a test file "
                 f"and classes, got test={self.test!r} and answer={self.answer!r}"
             )
+        if self.folds is None and self.fold:
+            raise ValueError(f"expected fold only with folds, got fold={self.fold}")
+        if self.folds is not None:
+            if self.fold >= self.folds:
+                raise ValueError(f"expected fold < folds={self.folds}, got {self.fold}")
+            if self.test is not None or self.dataset is not None:
+                raise ValueError(
+                    "expected neither test nor dataset with folds, whose test split is a part of "
+                    f"train, got test={self.test!r} and dataset={self.dataset!r}"
+                )
+            check_installed("estimators", "a task with folds", "sklearn")
         if self.class_weights == "balanced" and self.answer != "class":
             raise ValueError(
                 f"expected class_weights only with answer='class', got {self.answer!r}"
             )
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """How the files are read."""
+        return ReadOptions(
+            self.columns,
+            self.separator,
+            self.decimal,
+            allow_missing=self.missing != "error",
+        )
 
     @property
     def readout(  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -305,7 +349,7 @@ class Series(Task):
         if self.dataset is not None:
             return missing_file(ARCHIVE[self.dataset], self.data_root)
         own = [path for path in (self.train, self.test) if isinstance(path, str | Path)]
-        return next((str(path) for path in own if not Path(path).expanduser().is_file()), None)
+        return next((str(path) for path in own if not Path(path).expanduser().exists()), None)
 
     def data_in_memory(self) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         given = {"train": self.train, "test": self.test}
@@ -316,7 +360,7 @@ class Series(Task):
     @property
     def splits(self) -> tuple[str, ...]:
         held_out = ("validation",) if self.validation else ()
-        has_test = self.dataset is not None or self.test is not None
+        has_test = any(given is not None for given in (self.dataset, self.test, self.folds))
         return ("train", *held_out, *(("test",) if has_test else ()))
 
     @property
@@ -377,16 +421,16 @@ class Series(Task):
         train, test = self.train, self.test
         if self.dataset is not None:
             train, test = (locate(file, self.data_root) for file in ARCHIVE[self.dataset])
-        files = {"train": _read(train or "")}
+        files = {"train": self._read(train or "")}
         if test is not None:
-            files["test"] = _read(test)
-        return _make_splits(
-            files,
-            answer=self.answer,
-            validation=self.validation,
-            seed=self.split_seed,
-            scaled=self.scaling == "z_score",
-        )
+            files["test"] = self._read(test)
+        return _make_splits(files, self)
+
+    def _read(self, data: str | Path | Sequences) -> Sequences:
+        if isinstance(data, Sequences):
+            return check_sequences(data, allow_missing=self.missing != "error")
+        # standard input cannot be read again when the run is resumed
+        return read_series(Path(data), self.read_options)
 
     @property
     def _splits(self) -> dict[str, _Split]:
@@ -415,6 +459,9 @@ class Series(Task):
             return Batch(inputs, data.targets[rows], lengths, targets_batch_dim=0)
         steps = int(lengths.max()) - 1
         targets = data.sequences.padded(rows, steps, offset=1, valid_steps=lengths - 1)
+        if self.missing != "error":
+            targets, masks = targets.chunk(2, dim=2)
+            targets = targets.masked_fill(masks > 0, math.nan)
         inputs = data.sequences.padded(rows, steps)
         return Batch(inputs, targets, lengths - 1)
 
@@ -429,21 +476,12 @@ class Series(Task):
         )
 
 
-def _read(data: str | Path | Sequences) -> Sequences:
-    return data if isinstance(data, Sequences) else read_series(Path(data))
-
-
-def _make_splits(
-    files: dict[str, Sequences], *, answer: Answer, validation: float, seed: int, scaled: bool
-) -> _Data:
-    """Hold out the validation split, and scale all splits.
+def _make_splits(files: dict[str, Sequences], task: Series) -> _Data:
+    """Divide the training file into folds, hold out the validation split, and scale all splits.
 
     Args:
         files: The training and perhaps the test sequences.
-        answer: The kind of targets: `class`, `number` or `next`.
-        validation: The fraction to hold out.
-        seed: The seed of the held-out sequences.
-        scaled: Whether to scale the splits.
+        task: The options.
 
     Raises:
         ValueError: If the files do not match or lack the targets, or a split lacks a class.
@@ -452,20 +490,77 @@ def _make_splits(
         _check_channels(files)
     names: tuple[str, ...] = ()
     for file in files.values():
-        _check_answers(file, answer)
-    if answer == "class":
+        _check_answers(file, task)
+    if task.answer == "class":
         names = _class_names(files)
     parts = {split: _part(file, names) for split, file in files.items()}
-    if validation:
-        kept, held_out = _hold_out(parts["train"], names, validation, seed, files["train"].path)
-        whole = parts["train"]
-        chosen = {"train": kept, "validation": held_out}
-        parts |= {
-            split: _Split(whole.sequences.select(rows), whole.targets[rows])
-            for split, rows in chosen.items()
-        }
-    fitted = _fit(parts["train"], files["train"].channels, names, answer, scaled=scaled)
+    train = files["train"]
+    whole = parts["train"]
+    chosen = {"train": torch.arange(len(whole.sequences))}
+    if task.folds is not None:
+        kept, of_fold = _divide(whole, train, names, task.folds, task.fold, task.split_seed)
+        chosen = {"train": kept, "test": of_fold}
+    if task.validation:
+        rows = chosen["train"]
+        if train.groups is None:
+            kept, held_out = _hold_out(whole, rows, names, task, train.path)
+        else:
+            groups = [train.groups[row] for row in rows.tolist()]
+            of_rows = replace(train, groups=tuple(groups))
+            count = max(2, round(1 / task.validation))
+            part = _select(whole, rows)
+            kept, held_out = _divide(part, of_rows, names, count, 0, task.split_seed)
+            kept, held_out = rows[kept], rows[held_out]
+        chosen |= {"train": kept, "validation": held_out}
+    if len(chosen) > 1:
+        parts |= {split: _select(whole, rows) for split, rows in chosen.items()}
+    fitted = _fit(parts["train"], train, names, task)
     return _Data({split: _scale(part, fitted) for split, part in parts.items()}, fitted)
+
+
+def _select(part: _Split, rows: Tensor) -> _Split:
+    return _Split(part.sequences.select(rows), part.targets[rows])
+
+
+def _divide(
+    part: _Split, file: Sequences, names: Sequence[str], folds: int, fold: int, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Divide sequences into folds; return the rows of all others and those of one.
+
+    Raises:
+        ValueError: If there are fewer sequences of a class, or fewer groups, than folds, or all
+            sequences of a class are in one fold.
+    """
+    from sklearn import model_selection
+
+    targets = part.targets.numpy()
+    sizes = {"sequences": len(part.sequences)}
+    if names:
+        counts = np.bincount(targets, minlength=len(names)).tolist()
+        sizes = {f"sequences of the class {n!r}": c for n, c in zip(names, counts, strict=True)}
+    if file.groups is not None:
+        sizes = {"groups": len(set(file.groups))}
+    for what, count in sizes.items():
+        if count < folds:
+            raise ValueError(
+                f"expected at least {folds} {what} in {file.path} for {folds} parts, got {count}"
+            )
+    if file.groups is not None:
+        kind = model_selection.StratifiedGroupKFold if names else model_selection.GroupKFold
+    else:
+        kind = model_selection.StratifiedKFold if names else model_selection.KFold
+    divided = kind(folds, shuffle=True, random_state=seed).split(
+        np.zeros(len(targets)), targets, file.groups
+    )
+    kept, of_fold = list(divided)[fold]
+    for number, name in enumerate(names):
+        if not ((targets[kept] == number).any() and (targets[of_fold] == number).any()):
+            raise ValueError(
+                f"expected sequences of the class {name!r} of {file.path} on both sides of a "
+                f"division into {folds} parts, got all on one: use fewer parts or other groups, "
+                "or another split_seed"
+            )
+    return torch.from_numpy(kept), torch.from_numpy(of_fold)
 
 
 def _check_channels(files: dict[str, Sequences]) -> None:
@@ -477,13 +572,17 @@ def _check_channels(files: dict[str, Sequences]) -> None:
         )
 
 
-def _check_answers(file: Sequences, answer: str) -> None:
-    found = "label" if file.labels is not None else "target" if file.targets is not None else ""
-    needed = {"class": "label", "number": "target", "next": found}[answer]
-    if found != needed:
-        got = f"a {found}" if found else "neither label nor target"
+def _check_answers(file: Sequences, task: Series) -> None:
+    answer = task.answer
+    found = {"label": file.labels, "target": file.targets}
+    needed = {"class": "label", "number": "target", "next": None}[answer]
+    if needed is not None and found[needed] is None:
+        others = [name for name, values in found.items() if values is not None]
+        got = f"a {others[0]}" if others else "neither label nor target"
         raise ValueError(
-            f"expected a {needed} of each sequence in {file.path} for answer={answer!r}, got {got}"
+            f"expected a {needed} of each sequence in {file.path} for answer={answer!r}, got "
+            f"{got}: name its column in columns.{needed} (on the command line: "
+            f"--task.columns.{needed} NAME), or choose another answer"
         )
     short = (file.lengths < 2).nonzero()[0]
     if answer == "next" and len(short):
@@ -529,17 +628,19 @@ def _part(file: Sequences, names: Sequence[str]) -> _Split:
 
 
 def _hold_out(
-    part: _Split, names: Sequence[str], fraction: float, seed: int, path: Path
+    part: _Split, chosen: Tensor, names: Sequence[str], task: Series, path: Path
 ) -> tuple[Tensor, Tensor]:
-    """Divide a split into kept and held-out sequences, with the same fraction of each class.
+    """Divide some sequences into kept and held-out ones, with the same fraction of each class.
 
     Raises:
         ValueError: If one of the two would be empty.
     """
-    generator = generator_for(seed, "validation")
-    groups = [torch.arange(len(part.sequences))]
+    generator = generator_for(task.split_seed, "validation")
+    fraction = task.validation
+    groups = [chosen]
     if names:
-        groups = [(part.targets == number).nonzero().flatten() for number in range(len(names))]
+        targets = part.targets[chosen]
+        groups = [chosen[targets == number] for number in range(len(names))]
     kept: list[Tensor] = []
     held_out: list[Tensor] = []
     for number, rows in enumerate(groups):
@@ -557,43 +658,63 @@ def _hold_out(
     return torch.cat(kept).sort().values, torch.cat(held_out).sort().values
 
 
-def _moments(values: Tensor) -> tuple[Tensor, Tensor]:  # (S, M) -> (M,), (M,)
-    """Return the mean and the standard deviation; the latter is 1 for constant channels."""
-    exact = values.double()
-    mean, deviation = exact.mean(0), exact.std(0, correction=0)
-    # channels that are constant up to rounding are only shifted
-    constant = deviation <= 1e-6 * mean.abs()
-    return mean, deviation.masked_fill(constant, 1.0)
+def _moments(
+    values: Tensor,  # (S, M)
+    names: Sequence[str],
+    path: Path,
+) -> tuple[list[float], list[float]]:
+    """Return the mean and the standard deviation; the latter is 1 for constant channels.
+
+    Raises:
+        ValueError: If all values of a channel are missing.
+    """
+    means: list[float] = []
+    deviations: list[float] = []
+    for name, column in zip(names, values.unbind(1), strict=True):
+        # one channel at a time, because they are in double precision
+        exact = column[~column.isnan()].double()
+        if not len(exact):
+            raise ValueError(
+                f"expected a value of the channel {name!r} in the training part of {path}, got "
+                "none: ignore the channel (columns.ignored)"
+            )
+        mean, deviation = exact.mean().item(), exact.std(correction=0).item()
+        # channels that are constant up to rounding are only shifted
+        is_constant = deviation <= 1e-6 * abs(mean)
+        means.append(mean)
+        deviations.append(1.0 if is_constant else deviation)
+    return means, deviations
 
 
 def _fit(
-    part: _Split,
-    channels: tuple[str, ...],
-    names: tuple[str, ...],
-    answer: Answer,
-    *,
-    scaled: bool,
+    part: _Split, file: Sequences, names: tuple[str, ...], task: Series
 ) -> SeriesPreprocessing:
     """Fit the preprocessing on the training split."""
-    mean, deviation = torch.zeros(len(channels)), torch.ones(len(channels))
-    centre, width = torch.zeros(1), torch.ones(1)
-    if scaled:
-        mean, deviation = _moments(part.sequences.values)
-    if scaled and answer == "number":
-        centre, width = _moments(part.targets)
+    channels = file.channels
+    mean, deviation = [0.0] * len(channels), [1.0] * len(channels)
+    centre, width = [0.0], [1.0]
+    is_scaled = task.scaling == "z_score"
+    if is_scaled:
+        mean, deviation = _moments(part.sequences.values, channels, file.path)
+    if is_scaled and task.answer == "number":
+        centre, width = _moments(part.targets, ["target"], file.path)
     return SeriesPreprocessing(
-        answer,
+        task.answer,
         channels,
-        tuple(mean.tolist()),
-        tuple(deviation.tolist()),
+        tuple(mean),
+        tuple(deviation),
         names,
-        centre.item(),
-        width.item(),
+        centre[0],
+        width[0],
+        task.missing,
+        task.columns,
+        task.separator,
+        task.decimal,
     )
 
 
 def _scale(part: _Split, fitted: SeriesPreprocessing) -> _Split:
-    steps = fitted.scale(part.sequences.values)
+    steps = fitted.inputs(part.sequences.values, part.sequences.lengths)
     sequences = RaggedSequences.concatenate([steps], part.sequences.lengths)
     is_number = fitted.answer == "number"
     return _Split(sequences, fitted.scale_targets(part.targets) if is_number else part.targets)

@@ -16,6 +16,7 @@ from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from torch import Tensor
 
 from eigenrnn.atomic import add_filename_to_errors, write_atomically
+from eigenrnn.experiments.data import tables
 from eigenrnn.experiments.data.memory import as_npz
 from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, RunExistsError
 from eigenrnn.experiments.tasks.preprocessing import (
@@ -60,8 +61,13 @@ _PREPROCESSING: dict[type[Any], dict[str, Any]] = {
     SeriesPreprocessing: {
         **{"answer": str, "channels": list[str], "mean": list[float], "deviation": list[float]},
         **{"class_names": list[str], "target_mean": float, "target_deviation": float},
+        **{"missing": str, "columns": dict, "separator": str | None, "decimal": str},
     },
     TextPreprocessing: {"symbols": list[str], "unit": str, "lines": bool},
+}
+_COLUMNS: dict[str, Any] = {
+    **{"sequence": str, "time": str | None, "label": str | None, "target": str | None},
+    **{"group": str | None, "channels": list[str] | None, "ignored": list[str]},
 }
 _STATUS = {"state": str, "message": str, "scores": dict[str, float]}
 
@@ -225,9 +231,23 @@ class RunFolder:
         lists = {name for name, its_type in types.items() if get_origin(its_type) is list}
         values = {name: tuple(v) if name in lists else v for name, v in options.items()}
         try:
+            if "columns" in values:
+                values["columns"] = self._columns(values["columns"])
             return kind(**values)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.config_file} is damaged: {error}") from None
+
+    def _columns(self, content: Any) -> tables.Columns:
+        """Return the names of the columns of a table, from their description.
+
+        Raises:
+            ValueError: If it is damaged.
+        """
+        if not is_description(content):
+            raise ValueError("expected the names of columns")
+        options = content.get("options", {})
+        check_types(self.config_file, options, _COLUMNS)
+        return tables.Columns(**options)
 
     def read_metrics(self) -> Columns:
         """Read the columns of `metrics.csv`.

@@ -1,6 +1,7 @@
 """The delta rule in the compiled kernels of csrc/, as torch operators, and a single step."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from eigenrnn.ops.delta.reference import DELTA
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.operators import Named, Operator
 
-__all__ = ["DeltaCPU", "chunk_steps", "delta_cpu", "delta_step"]
+__all__ = ["DeltaCPU", "DeltaStep", "chunk_steps", "delta_cpu", "delta_stepper"]
 
 
 def chunk_steps(operands: DeltaOperands) -> int:
@@ -129,33 +130,44 @@ class DeltaCPU(CompiledBackend):
         return results["o"], results["S_n"]
 
 
-def delta_step(
-    q: Tensor,  # (B, H, K)
-    k: Tensor,  # (B, H, R, K)
-    v: Tensor,  # (B, H, R, V)
-    beta: Tensor,  # (B, H, R)
-    log_decay: Tensor | None,  # (B, H)
-    S: Tensor,  # (B, H, K, V), replaced
-    o: Tensor,  # (B, H, V), written
-) -> None:
-    """Compute one step in place; all tensors are contiguous, of one dtype and on the CPU.
+class DeltaStep:
+    """A step of the delta rule on fixed tensors, whose addresses are read only once.
 
-    The caller checks shapes and values, as `delta` does.
+    Write the operands of a step into the tensors and call it: S and o then hold its results. The
+    caller checks shapes and values, as `delta` does. All tensors are contiguous, of one dtype and
+    on the CPU, and must keep their memory.
     """
-    B, H, R, K = k.shape
-    kernels.delta_step(
-        S.dtype == torch.float64,
-        torch.get_num_threads(),
-        B,
-        H,
-        R,
-        K,
-        v.shape[3],
-        address(q),
-        address(k),
-        address(v),
-        address(beta),
-        0 if log_decay is None else address(log_decay),
-        address(S),
-        address(o),
-    )
+
+    def __init__(
+        self,
+        q: Tensor,  # (B, H, K)
+        k: Tensor,  # (B, H, R, K)
+        v: Tensor,  # (B, H, R, V)
+        beta: Tensor,  # (B, H, R)
+        log_decay: Tensor | None,  # (B, H)
+        S: Tensor,  # (B, H, K, V), replaced
+        o: Tensor,  # (B, H, V), written
+    ) -> None:
+        self.tensors = (q, k, v, beta, log_decay, S, o)
+        B, H, R, K = k.shape
+        addresses = [0 if tensor is None else address(tensor) for tensor in self.tensors]
+        sizes = (B, H, R, K, v.shape[3])
+        is_double = S.dtype == torch.float64
+        self._run = partial(
+            kernels.delta_step, is_double, torch.get_num_threads(), *sizes, *addresses
+        )
+
+    def __call__(self) -> None:
+        self._run()
+
+
+def delta_stepper(weights: Mapping[str, Tensor | None], options: Mapping[str, Any]) -> Any:
+    """Return a `DeltaNet` layer in one direction with packed weights, for a `StepperStack`.
+
+    Args:
+        weights: The weights by the names of `DeltaNetDirection`, None where it has none.
+        options: The sizes N, M, H and R and the options of the layer, by the names of the kernels.
+    """
+    matrices = ("weight_ih", "weight_out", "convolution_weight")
+    flat = {name: weight if name in matrices else rows(weight) for name, weight in weights.items()}
+    return kernels.delta_stepper(number_type(*flat.values()), dict(options) | views(flat))

@@ -32,6 +32,7 @@ def operand_gradients(
         first = first_steps(delta, options.batch_sizes, options.reverse)
         gradients["W"] = weight_gradient(delta, first, h, operands.h0, options.reverse)
     if "U" in needed:
+        # delta is zero past the end of a sequence, but zero times NaN is NaN
         inputs = without_padding(x, options.batch_sizes)
         gradients["U"] = outer(delta, inputs.conj_physical().to(delta.dtype))
     if "c" in needed:
@@ -49,7 +50,10 @@ def bias_gradient(
     The gradients of the pre-activations have the same components along the phases. Across the
     phases, complex ones may be so large that rounding destroys these components.
     """
-    steps = max(1, 2**17 // max(1, h[0].numel())) if h.device.type == "cpu" else len(h)
+    if h.device.type == "cpu":
+        steps = max(1, 2**17 // max(1, h[0].numel()))
+    else:  # where each block would cost several launches
+        steps = len(h)
     blocks = zip(total.split(steps), h.split(steps), strict=True)
     parts = ((d * _phases(nonlinearity, s).conj_physical()).sum((0, 1)).real for d, s in blocks)
     return sum(parts)  # type: ignore[return-value]

@@ -105,7 +105,9 @@ class ElmanCPU(CompiledBackend):
         results = operator(operands, options, save)
         h = results["h"] if operands.V is None else results["y"]
         last = results["last"]
-        return (pairs_to_complex(h), pairs_to_complex(last)) if is_complex else (h, last)
+        if is_complex:
+            return pairs_to_complex(h), pairs_to_complex(last)
+        return h, last
 
 
 def elman_stepper(

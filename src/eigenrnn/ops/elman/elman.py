@@ -169,6 +169,7 @@ def elman(
     )
     if not autocasts(x.device.type):
         return _run(operands, options, state, backend)
+    # the head stays outside, where autocast may compute it in 16 bits
     with torch.autocast(x.device.type, enabled=False):
         h, last = _run(to_float32(operands._replace(V=None, d=None)), options, state, backend)
     return h if V is None else F.linear(h, V, d), last
@@ -187,6 +188,7 @@ def _run(
     check_norm_dtype(operands)
     _check_nonlinearity(options.nonlinearity, W, operands.bias)
     if state == "current":
+        # here, so that autograd adds the path of h0 = f(v0) to the gradient of v0
         f = look_up(options.nonlinearity).forward
         v0 = operands.h0
         operands = operands._replace(h0=f(v0, operands.bias), v0=v0)
@@ -207,6 +209,7 @@ def _run(
     fused = V is not None and chosen.fuses_head(V)
     if V is not None and not fused:
         operands = operands._replace(V=None, d=None)
+    # A fused head returns outputs, so no one reads the states. A backward pass needs them.
     last_only = (
         (options.last_only or fused) and chosen.supports_last_only and not torch.is_grad_enabled()
     )

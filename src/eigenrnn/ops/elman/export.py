@@ -34,11 +34,14 @@ def export_elman(
     plain = not features_of(operands, options)
     activation = _ONNX_NAMES.get(options.nonlinearity)
     if U is not None and plain and activation is not None and onnx_supports(x):
-        biases = torch.cat([W.new_zeros(len(W)) if c is None else c, W.new_zeros(len(W))])
+        # ONNX's RNN has a second bias, of the recurrent product
+        zero = W.new_zeros(len(W))
+        biases = torch.cat([zero if c is None else c, zero])
         weights = U, W, biases
         return onnx_operator(
             "RNN", x, weights, lengths, h0, options.reverse, activations=[activation]
         )
+    # a step gets these from the states and the mapped inputs
     changing = ("x", "h0", "U", "c", "V", "d", "mask", "v0")
     constant = operands._replace(**dict.fromkeys(changing))
     h, last = scan_steps(
@@ -61,10 +64,12 @@ def export_complex_elman(
     """
     W = operands.W
     mask = operands.mask
-    rows = torch.cat([W.real, -W.imag], dim=1), torch.cat([W.imag, W.real], dim=1)
-    operands = operands._replace(
-        W=torch.cat(rows), mask=None if mask is None else mask.repeat(1, 1, 2)
-    )
+    # (A + B i)(x + y i) = (A x - B y) + (B x + A y) i
+    upper = torch.cat([W.real, -W.imag], dim=1)
+    lower = torch.cat([W.imag, W.real], dim=1)
+    operands = operands._replace(W=torch.cat([upper, lower]))
+    if mask is not None:
+        operands = operands._replace(mask=mask.repeat(1, 1, 2))
     if options.nonlinearity == "modrelu":
         options = options._replace(nonlinearity="modrelu_of_parts")
     return export_elman(operands, options, lengths)

@@ -53,7 +53,8 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     mask = operands.mask
     leak = operands.leak
     v0 = operands.v0
-    T, B, N = *x.shape[:2], len(W)
+    T, B, _ = x.shape
+    N = len(W)
     sizes = sizes_of_steps(options.batch_sizes, T, B)
     rate = options.rate
     mixes = bool(rate) or leak is not None
@@ -62,19 +63,27 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     z = mapped_copy(x, operands.U, operands.c)
     if ragged:
         zero_padding(z, sizes)
+    # no step writes past the end of a sequence, where states are zero
     like = torch.zeros_like if ragged else torch.empty_like
+    # Without LayerNorm z becomes f(z) in place, and without mixing f(z) is the state: one buffer
+    # is then inputs, candidates and states. A mask of zoneout lets units keep their state there.
     candidates = z if gain is None else like(z)
     h = like(z) if mixes else candidates
     currents = None if v0 is None else like(z)
     saved = _saved_like(h, operands, options, save, zeros=ragged)
     f_ = apply_in_place(options.nonlinearity, bias, h0)
-    Wt = W.T.contiguous()
+    Wt = W.T.contiguous()  # copied once, so the products of all steps read it in order
+    # one view for each step: indexing in the loop would cost as much as a tanh
     zs = split_steps(z, sizes)
     cs = split_steps(candidates, sizes)
     hs = split_steps(h, sizes)
     vs = None if currents is None else split_steps(currents, sizes)
     ms = split_moduli(saved["moduli"], sizes)
-    means, scales = (split_steps(v, sizes) if len(v) else () for v in saved["moments"])
+    means: Sequence[Tensor] = ()
+    scales: Sequence[Tensor] = ()
+    if gain is not None:
+        means = split_steps(saved["moments"][0], sizes)
+        scales = split_steps(saved["moments"][1], sizes)
     masks = None if mask is None else split_steps(mask, sizes)
     for t in reversed(range(T)) if options.reverse else range(T):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
@@ -101,8 +110,8 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     last = saved.pop("last")
     if currents is not None:
         saved["currents"] = currents
-        # an operator must not return a view of another result
-        last = states_and_last(currents, options.batch_sizes, options.reverse)[1].clone()
+        _, last = states_and_last(currents, options.batch_sizes, options.reverse)
+        last = last.clone()  # an operator must not return a view of another result
     return {"h": h, "last": last, **saved}
 
 
@@ -173,15 +182,22 @@ def _backward(
     # LayerNorm and mixed arguments change the gradient that the bias needs, and that of complex
     # numbers loses it
     sum_bias = bias is not None and (gain is not None or v0 is not None or bool(len(moduli)))
-    dbias, dgain, dshift, dleak = (h.real.new_zeros(N) for _ in range(4))
+    dbias = h.real.new_zeros(N)
+    dgain = h.real.new_zeros(N)
+    dshift = h.real.new_zeros(N)
+    dleak = h.real.new_zeros(N)
     backward_ = backward_in_place(options.nonlinearity, bias, h0)
     conjugate = W.conj_physical().contiguous()
     deltas = split_steps(delta, sizes)
     cs = split_steps(candidates, sizes)
     fs = split_steps(values, sizes)
     # the states that mix, the currents or h, and their gradients
-    mixed = split_steps(h if v0 is None else kept["currents"], sizes)
-    first = h0 if v0 is None else v0
+    if v0 is None:
+        mixed = split_steps(h, sizes)
+        first = h0
+    else:
+        mixed = split_steps(kept["currents"], sizes)
+        first = v0
     dv0 = h.new_zeros(B, N)
     dvs: list[Tensor] = []
     dv_earlier: list[list[tuple[Tensor, slice | None]]] = []
@@ -191,18 +207,19 @@ def _backward(
     ms = split_moduli(moduli, sizes)
     earlier = previous_rows(deltas, dh0, sizes, options.reverse)
     masks = None if mask is None else split_steps(mask, sizes)
+    # README.md has the equations; the steps run against the order of the forward pass
     for t in range(T) if options.reverse else reversed(range(T)):
         delta_t = deltas[t]
         mask_t = None if masks is None else masks[t]
         if mask_t is not None or rate:
             _pass_through_zoneout(delta_t, earlier[t], mask_t, rate)
-        if leak is not None and v0 is None:
+        if leak is not None and v0 is None:  # mixed after f, so it comes before f here
             change = cs[t] - previous_state(t, mixed, first, sizes, options.reverse)
             dleak += _pass_through_leak(delta_t, earlier[t], leak, change)
         if sum_bias:
             dbias += _along_phases(delta_t, fs[t])
         backward_(delta_t, fs[t], ms[t])
-        if leak is not None and v0 is not None:
+        if leak is not None and v0 is not None:  # mixed before f
             delta_t += dvs[t]
             change = cs[t] - previous_state(t, mixed, first, sizes, options.reverse)
             dleak += _pass_through_leak(delta_t, dv_earlier[t], leak, change)
@@ -218,6 +235,7 @@ def _backward(
             dh.addmm_(delta_t if rows is None else delta_t[rows], conjugate)
     if bias is not None and not sum_bias:
         dbias = bias_gradient(delta, candidates, options.nonlinearity)
+    # some of these may not be needed; `Operator` takes what is
     known = {"h0": dh0, "bias": dbias, "gain": dgain, "shift": dshift, "leak": dleak, "v0": dv0}
     return known | operand_gradients(delta, h, operands, options, needed)
 
@@ -237,7 +255,7 @@ def _at_last_steps(
         return gradients
     for t, n in enumerate(sizes):
         later = sizes[t + 1] if t + 1 < len(sizes) else 0
-        if later < n:
+        if later < n:  # the shortest sequences are the last rows
             gradients[t, later:n] = dlast[later:n]
     return gradients
 
@@ -268,8 +286,9 @@ def _pass_through_zoneout(
     rate: float,
 ) -> None:
     """Move the part of the gradient that belongs to the states before, in place."""
+    passed = g if mask is None else g * mask
+    share = rate if mask is None else 1
     for dh, rows in earlier:
-        passed, share = (g, rate) if mask is None else (g * mask, 1)
         dh.add_(passed if rows is None else passed[rows], alpha=share)
     if mask is None:
         g.mul_(1 - rate)

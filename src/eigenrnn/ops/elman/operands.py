@@ -76,6 +76,7 @@ def as_pairs(operands: ElmanOperands, options: Options) -> tuple[ElmanOperands, 
     U = operands.U
     c = operands.c
     mask = operands.mask
+    # f of a pair has one bias and one mask for both of its numbers
     pairs = ElmanOperands(
         x=complex_to_pairs(x) if x.is_complex() else x,
         W=real_matrix_of_complex(operands.W),

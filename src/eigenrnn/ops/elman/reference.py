@@ -56,7 +56,10 @@ def elman_step(
     """Return the state after one time step of mapped inputs."""
     h = states["h0"]
     name = options.nonlinearity
-    f = _OF_PARTS[name] if name in _OF_PARTS else NONLINEARITIES[name].forward
+    if name in _OF_PARTS:
+        f = _OF_PARTS[name]
+    else:
+        f = NONLINEARITIES[name].forward
     z = apply_layer_norm(now["x"] + h @ operands.W.T, operands.gain, operands.shift)
     leak = operands.leak
     if leak is not None and "v0" in states:
@@ -93,6 +96,7 @@ def _modrelu_of_parts(
     return torch.cat([scale * real, scale * imaginary], dim=-1)
 
 
+# complex numbers as real ones: in pairs for the kernels, in two halves for exports
 _OF_PARTS = {"modrelu_paired": _modrelu_of_pairs, "modrelu_of_parts": _modrelu_of_parts}
 
 
@@ -101,7 +105,9 @@ def _elman_results(
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # (T, B, N), (B, N), (T, B, K)
     """Return all states, the last states and, with V, the outputs of the head."""
     h, last = elman_reference(operands, options)
-    return h, last, None if operands.V is None else F.linear(h, operands.V, operands.d)
+    if operands.V is None:
+        return h, last, None
+    return h, last, F.linear(h, operands.V, operands.d)
 
 
 ELMAN = Recurrence(

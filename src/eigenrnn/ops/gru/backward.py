@@ -36,9 +36,10 @@ def operand_gradients(
     if "x" in needed:
         gradients["x"] = dgates if U is None else dgates @ U
     if "W" in needed:
+        # a reset before the matrix makes q = r h its input, in place of h
         dW_c = of_matrix(dq) if options.reset_after else outer(dc, q)
         gradients["W"] = torch.cat([of_matrix(dru), dW_c])
-    if "bias" in needed:
+    if "bias" in needed:  # of modReLU, which moves c along its sign
         gradients["bias"] = (dc * c.sgn()).sum((0, 1))
     if "recurrent_bias" in needed:
         gradients["recurrent_bias"] = dq.sum((0, 1))

@@ -64,12 +64,14 @@ def _onnx_weights(
     recurrent_bias = operands.recurrent_bias
     N = W.shape[1]
     zero = W.new_zeros(3 * N)
-    biases = [zero if c is None else c, zero]
-    if recurrent_bias is not None:
-        biases[1] = torch.cat([zero[: 2 * N], recurrent_bias])
+    input_bias = zero if c is None else c
+    product_bias = zero
+    if recurrent_bias is not None:  # of the candidate alone
+        product_bias = torch.cat([zero[: 2 * N], recurrent_bias])
 
     def reorder(rows: Tensor) -> Tensor:
         r, u, c = rows.chunk(3)
         return torch.cat([u if update_keeps else -u, r, c])
 
-    return [reorder(U), reorder(W), torch.cat([reorder(bias) for bias in biases])]
+    biases = torch.cat([reorder(input_bias), reorder(product_bias)])
+    return [reorder(U), reorder(W), biases]

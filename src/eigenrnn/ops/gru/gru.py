@@ -170,6 +170,8 @@ def _run(
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
     form = form_features(options.reset_after, options.update_keeps)
+    # Without LayerNorm the inputs of the update gate can stand for a mask, see `_keep_by_gate`. So
+    # a mask alone rules out no backend.
     mask = operands.mask if operands.gain is None else None
     needed = operands if mask is None else operands._replace(mask=None)
     features = [*features_of(needed, options), *form]

@@ -70,11 +70,12 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
     bias = operands.bias
     recurrent_bias = operands.recurrent_bias
     x = map_inputs(operands.x, operands.U, operands.c)
-    T, B, N = x.shape[0], *h0.shape
+    T = x.shape[0]
+    B, N = h0.shape
     sizes = sizes_of_steps(options.batch_sizes, T, B)
     make = x.new_zeros if sizes[-1] < B else x.new_empty  # later products also read the padding
     h = make(T, B, N)
-    gates = x.new_empty(T if save else 1, B, 4 * N)
+    gates = x.new_empty(T if save else 1, B, 4 * N)  # without a backward pass one step suffices
     f_ = apply_in_place(options.nonlinearity, bias, h0)
     # r, u and, if the reset is after the matrix, q need the state alone: one product
     width = (3 if options.reset_after else 2) * N
@@ -104,8 +105,10 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
             torch.mul(r, h_before, out=q)
             c.addmm_(q, W_c)
         f_(c, None)
-        start, end = (c, h_before) if options.update_keeps else (h_before, c)
-        torch.lerp(start, end, steps.u[t], out=hs[t])
+        if options.update_keeps:
+            torch.lerp(c, h_before, steps.u[t], out=hs[t])
+        else:
+            torch.lerp(h_before, c, steps.u[t], out=hs[t])
     return {"h": h, "gates": gates}
 
 
@@ -174,13 +177,14 @@ def _backward(
         mixed = h_before, steps.u[t], c
         _through_update(dhs[t], mixed, changes.u[t], dc, earlier[t], options.update_keeps)
         backward_(dc, c, None)
+        # README.md has the equations of both forms
         if options.reset_after:
             torch.mul(dc, steps.q[t], out=dr)
             torch.mul(dc, r, out=dq)
         else:
             torch.mm(dc, W_c, out=dq)
             torch.mul(dq, h_before, out=dr)
-        _sigmoid_backward(dru, steps.ru[t], grad_input=dru)
+        _sigmoid_backward(dru, steps.ru[t], grad_input=dru)  # of both gates in one operation
         for before, rows in earlier[t]:
             if not options.reset_after:
                 before.addcmul_(_rows(dq, rows), _rows(r, rows))

@@ -57,18 +57,24 @@ def gru_step(
     recurrent_bias = operands.recurrent_bias
     f = NONLINEARITIES[options.nonlinearity].forward
     W_r, W_u, W_c = operands.W.chunk(3)
-    gain_r, gain_u, gain_c = (None,) * 3 if gain is None else gain.chunk(3)
-    shift_r, shift_u, shift_c = (None,) * 3 if shift is None else shift.chunk(3)
+    none = (None, None, None)
+    gain_r, gain_u, gain_c = none if gain is None else gain.chunk(3)
+    shift_r, shift_u, shift_c = none if shift is None else shift.chunk(3)
     x_r, x_u, x_c = now["x"].chunk(3, dim=1)
     r = torch.sigmoid(apply_layer_norm(x_r + h @ W_r.T, gain_r, shift_r))
     u = torch.sigmoid(apply_layer_norm(x_u + h @ W_u.T, gain_u, shift_u))
     if options.reset_after:
         recurrent = h @ W_c.T
-        q = r * (recurrent if recurrent_bias is None else recurrent + recurrent_bias)
+        if recurrent_bias is not None:
+            recurrent = recurrent + recurrent_bias
+        q = r * recurrent
     else:
         q = (r * h) @ W_c.T
     c = f(apply_layer_norm(x_c + q, gain_c, shift_c), operands.bias)
-    h_new = u * h + (1 - u) * c if options.update_keeps else (1 - u) * h + u * c
+    if options.update_keeps:
+        h_new = u * h + (1 - u) * c
+    else:
+        h_new = (1 - u) * h + u * c
     return {"h0": apply_zoneout(h_new, h, now.get("mask"), options.rate)}
 
 

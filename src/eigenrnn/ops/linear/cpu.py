@@ -44,10 +44,10 @@ def _allocate_gradients(
     gradients: dict[str, Tensor] = {}
     for name in needed:
         tensor: Tensor = getattr(operands, name)
-        has_time = tensor.dim() == 3
-        gradients[name] = (
-            empty_like_steps(h, h.shape[2]) if has_time else tensor.new_empty(tensor.shape)
-        )
+        if tensor.dim() == 3:
+            gradients[name] = empty_like_steps(h, h.shape[2])
+        else:
+            gradients[name] = tensor.new_empty(tensor.shape)
     return gradients
 
 
@@ -103,8 +103,13 @@ def _kernel_arguments(
     """Return the arguments that both kernels share; complex numbers are pairs of real ones."""
     T, B, N = operands.x.shape
     is_complex = operands.x.is_complex()
-    call: dict[str, Any] = {"T": T, "B": B, "N": 2 * N if is_complex else N}
-    call |= {"paired": is_complex, "gated": operands.decay.dim() == 3}
+    call: dict[str, Any] = {
+        "T": T,
+        "B": B,
+        "N": 2 * N if is_complex else N,  # of real numbers
+        "paired": is_complex,
+        "gated": operands.decay.dim() == 3,
+    }
     call |= kernel_options(options) | views(read)
     return number_type(*operands, takes_complex=True), torch.get_num_threads(), call
 

@@ -48,7 +48,10 @@ def linear_shapes(operands: LinearOperands) -> dict[str, Shape]:
     if x.dim() != 3 or x.shape[0] < 1:
         raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
     T, B, N = x.shape
-    return {"x": (T, B, N), "decay": (N,) if decay.dim() == 1 else (T, B, N), "h0": (B, N)}
+    shapes: dict[str, Shape] = {"x": (T, B, N), "decay": (T, B, N), "h0": (B, N)}
+    if decay.dim() == 1:  # the same at every step
+        shapes["decay"] = (N,)
+    return shapes
 
 
 def check_decay(operands: LinearOperands) -> None:
@@ -81,7 +84,9 @@ def check_operand_dtypes(operands: LinearOperands) -> None:
     for name in ("decay", "h0"):
         tensor: Tensor = getattr(operands, name)
         if tensor.dtype != x.dtype:
-            hint = ": convert both to complex" if tensor.is_complex() != x.is_complex() else ""
-            raise TypeError(f"expected {name} of {x.dtype} to go with x, got {tensor.dtype}{hint}")
+            message = f"expected {name} of {x.dtype} to go with x, got {tensor.dtype}"
+            if tensor.is_complex() != x.is_complex():
+                message += ": convert both to complex"
+            raise TypeError(message)
         if tensor.device != x.device:
             raise ValueError(f"expected {name} on {x.device}, where x is, got {tensor.device}")

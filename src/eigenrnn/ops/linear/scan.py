@@ -56,6 +56,7 @@ def in_chunks(
     """
     T, B, N = x.shape
     gated = decay.dim() == 3
+    # chunks of `length` steps, and T / length of them: the sum of both is least at the root of T
     length = max(1, math.isqrt(T))
     whole = T // length * length
     h = x.new_empty(x.shape)
@@ -66,24 +67,30 @@ def in_chunks(
         main = slice(T - whole, T)
         rest = slice(0, T - whole)
     count = whole // length
-    xs, hs = (each[main].view(count, length, B, N) for each in (x.contiguous(), h))
+    xs = x.contiguous()[main].view(count, length, B, N)
+    hs = h[main].view(count, length, B, N)
     # a constant decay is the same in all chunks and sequences
     factors = decay[main].reshape(xs.shape) if gated else decay.expand(1, length, 1, N)
     products = x.new_empty(factors.shape)  # of the decays since the chunk began
-    order = list(reversed(range(length)) if reverse else range(length))
+    order = list(range(length))
+    if reverse:
+        order.reverse()
     begin = order[0]
     end = order[-1]
     hs[:, begin].copy_(xs[:, begin])
     products[:, begin].copy_(factors[:, begin])
+    # all chunks at once, as if each began from zero
     for before, j in pairwise(order):
         torch.addcmul(xs[:, j], factors[:, j], hs[:, before], out=hs[:, j])
         torch.mul(products[:, before], factors[:, j], out=products[:, j])
     entering = x.new_empty(count, B, N)
     ends = products[:, end].expand(count, -1, N)
     state = h0
+    # one chunk after another, from the state in which each truly begins
     for k in reversed(range(count)) if reverse else range(count):
         entering[k] = state
         state = torch.addcmul(hs[k, end], ends[k], state)
+    # by linearity that state, times the decays since then, is what each state still lacks
     hs.addcmul_(products, entering.unsqueeze(1))
     if whole < T:
         h[rest] = step_by_step(x[rest], decay[rest] if gated else decay, state, reverse)
@@ -126,6 +133,7 @@ def _backward(
     if sizes is not None:
         g = without_padding(g, sizes)
         decay = _decay_without_padding(decay, sizes)
+    # delta_t = g_t + conj(decay_(t + 1)) delta_(t + 1), from zero after the last step
     later = _of_later_step(decay, options.reverse)
     none = torch.zeros_like(operands.h0)
     delta = in_chunks(g, later.conj().resolve_conj(), none, not options.reverse)
@@ -146,7 +154,9 @@ def _last_of_each(sizes: Sequence[int], x: Tensor) -> Tensor:  # (T, B, 1)
 
 
 def _decay_without_padding(decay: Tensor, sizes: Sequence[int]) -> Tensor:
-    return decay if decay.dim() == 1 else without_padding(decay, sizes, 1.0)
+    if decay.dim() == 1:
+        return decay
+    return without_padding(decay, sizes, 1.0)  # one leaves the state as it is
 
 
 def _of_later_step(decay: Tensor, reverse: bool) -> Tensor:
@@ -154,7 +164,9 @@ def _of_later_step(decay: Tensor, reverse: bool) -> Tensor:
     if decay.dim() == 1:
         return decay
     end = torch.ones_like(decay[:1])
-    return torch.cat([end, decay[:-1]]) if reverse else torch.cat([decay[1:], end])
+    if reverse:
+        return torch.cat([end, decay[:-1]])
+    return torch.cat([decay[1:], end])
 
 
 def _decay_gradient(
@@ -165,11 +177,16 @@ def _decay_gradient(
 ) -> Tensor:  # (N,) or (T, B, N)
     h0 = operands.h0.unsqueeze(0)
     sizes = options.batch_sizes
-    before = torch.cat([h[1:], h0]) if options.reverse else torch.cat([h0, h[:-1]])
-    if options.reverse and sizes is not None:
-        before = torch.where(_last_of_each(sizes, h), h0, before)
+    if options.reverse:
+        before = torch.cat([h[1:], h0])
+        if sizes is not None:  # a shorter sequence begins earlier in time
+            before = torch.where(_last_of_each(sizes, h), h0, before)
+    else:
+        before = torch.cat([h0, h[:-1]])
     product = delta * before.conj()
-    return product if operands.decay.dim() == 3 else product.sum((0, 1))
+    if operands.decay.dim() == 3:
+        return product
+    return product.sum((0, 1))
 
 
 def _initial_gradient(

@@ -1,0 +1,295 @@
+"""Compares classifiers of sequences: ours with its defaults, torch's layers and MiniRocket.
+
+The protocol was fixed before the first run:
+
+- Data: the four sets of the UCR and UEA archives with their own training and test part, and the
+  spoken digits (FSDD) with the official test part. A digit is the logarithm of the energies in 16
+  equal bands of frequency, in windows of 512 samples (64 ms) every 256.
+- Ours: `SequenceClassifier(random_state=seed)`, nothing tuned.
+- Torch: a `torch.nn.LSTM` and a `torch.nn.GRU` of 64 units with a linear map of the last state, in
+  a plain loop. Everything that `SequenceClassifier` sets has its default there too: 50 epochs,
+  batches of 16, Adam, gradients of norm 1 at most, a fifth held out, patience 10, the best epoch.
+  The learning rate is the best of three (1e-2, 3e-3, 1e-3) by accuracy, then loss, on the
+  validation part. The time of training is that of all three.
+- MiniRocket: `MiniRocketClassifier(random_state=seed, n_jobs=1)` of aeon, all defaults. It trains
+  on all of the training part, because it selects nothing on a validation part of its own.
+  Sequences are padded with zeros to the longest of the training part, or cut.
+- Three seeds. One thread; times are processor time. A prediction is timed for the whole test part
+  in one call, and for its first 50 sequences one by one (median).
+- The size is that of the ONNX file of a network, and of the pickled MiniRocket, which has no ONNX.
+
+Run::
+
+    python -m benchmarks.classification data FOLDER
+    python -m benchmarks.classification networks FOLDER
+    python benchmarks/minirocket.py FOLDER      # in an environment with aeon
+    python -m benchmarks.classification table FOLDER
+
+`networks` and `minirocket` write a file for each set, method and seed, and skip those that exist.
+"""
+
+import argparse
+import copy
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from eigenrnn import SequenceModel
+from eigenrnn.experiments.data.files import locate
+from eigenrnn.experiments.data.speech import read_fsdd
+from eigenrnn.experiments.data.ts import ARCHIVE, read_ts
+from eigenrnn.experiments.estimators import SequenceClassifier
+from eigenrnn.experiments.export import export_model
+
+__all__ = ["main"]
+
+DIGITS = "SpokenDigits"
+SETS = ("ItalyPowerDemand", "BasicMotions", "JapaneseVowels", DIGITS, "ACSF1")
+SEEDS = (0, 1, 2)
+RATES = (1e-2, 3e-3, 1e-3)
+UNITS, EPOCHS, BATCH, PATIENCE, VALIDATION = 64, 50, 16, 10, 0.2
+WINDOW, HOP, BANDS = 512, 256, 16
+SINGLE = 50  # sequences that are predicted one by one
+METHODS = {
+    "ours": "`SequenceClassifier`",
+    "lstm": "`torch.nn.LSTM`",
+    "gru": "`torch.nn.GRU`",
+    "minirocket": "MiniRocket",
+}
+
+Arrays = list[NDArray[np.float32]]
+
+
+def bands(samples: Tensor) -> NDArray[np.float32]:
+    """Return the logarithms of the energies in bands of frequency, (windows, bands)."""
+    padded = F.pad(samples, (0, max(0, WINDOW - len(samples))))
+    windows = padded.unfold(0, WINDOW, HOP) * torch.hann_window(WINDOW)
+    power = torch.fft.rfft(windows).abs().square()[:, 1:]
+    energies = power.unflatten(1, (BANDS, -1)).mean(2)
+    return energies.add(1e-8).log().numpy()
+
+
+def write_data(folder: Path) -> None:
+    """Write the training and the test part of each set as one `.npz`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in SETS:
+        parts: dict[str, Any] = {}
+        for part in ("train", "test"):
+            X, y = digits(part) if name == DIGITS else archive(name, part)
+            parts |= {
+                f"{part}_x": np.concatenate(X),
+                f"{part}_lengths": np.array([len(x) for x in X]),
+                f"{part}_y": np.array(y),
+            }
+        np.savez(folder / f"{name}.npz", **parts)
+
+
+def digits(part: str) -> tuple[Arrays, list[str]]:
+    """Return the spoken digits; recordings 5 to 49 of each speaker and digit are for training."""
+    splits = ("train", "validation") if part == "train" else ("test",)
+    recordings = [recording for split in splits for recording in read_fsdd(split)]
+    return [bands(samples) for _, samples in recordings], [name[0] for name, _ in recordings]
+
+
+def archive(name: str, part: str) -> tuple[Arrays, list[str]]:
+    """Return a part of a set of the archives."""
+    file = read_ts(locate(ARCHIVE[name][0 if part == "train" else 1]))
+    X = np.split(file.values, np.cumsum(file.lengths)[:-1])
+    return X, list(file.labels or ())
+
+
+def read_data(folder: Path, name: str, part: str) -> tuple[Arrays, NDArray[Any]]:
+    """Return the sequences and the classes of a part of a set."""
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
+        ends = np.cumsum(file[f"{part}_lengths"])[:-1]
+        return np.split(file[f"{part}_x"], ends), file[f"{part}_y"]
+
+
+class PlainLoop:
+    """Torch's layer with a linear map, trained in a plain loop at three learning rates."""
+
+    def __init__(self, kind: type[nn.LSTM] | type[nn.GRU], seed: int) -> None:
+        self.kind = kind
+        self.seed = seed
+
+    def fit(self, X: Arrays, y: NDArray[Any]) -> "PlainLoop":
+        self.classes, numbers = np.unique(y, return_inverse=True)
+        generator = np.random.default_rng(self.seed)
+        held_out = np.zeros(len(X), bool)
+        for k in range(len(self.classes)):
+            rows = generator.permutation(np.flatnonzero(numbers == k))
+            held_out[rows[: round(VALIDATION * len(rows))]] = True
+        kept = np.concatenate([x for x, out in zip(X, held_out, strict=True) if not out])
+        self.mean = kept.mean(0)
+        self.deviation = kept.std(0)
+        targets = torch.from_numpy(numbers)
+        scaled = self.scaled(X)
+        trained = [self.train(rate, scaled, targets, held_out) for rate in RATES]
+        self.score, self.rate, self.model = max(trained, key=lambda each: each[0])
+        return self
+
+    def train(
+        self, rate: float, X: list[Tensor], y: Tensor, held_out: NDArray[np.bool_]
+    ) -> tuple[tuple[float, float], float, SequenceModel]:
+        """Return the validation accuracy and negative loss, the rate and the best network."""
+        torch.manual_seed(self.seed)
+        layer = self.kind(X[0].shape[1], UNITS)
+        model = SequenceModel(layer, len(self.classes), "last")
+        optimiser = torch.optim.Adam(model.parameters(), rate)
+        kept = torch.from_numpy(np.flatnonzero(~held_out))
+        validation = torch.from_numpy(np.flatnonzero(held_out))
+        best, best_weights, waited = (-1.0, -np.inf), model.state_dict(), 0
+        for _ in range(EPOCHS):
+            for rows in kept[torch.randperm(len(kept))].split(BATCH):
+                optimiser.zero_grad()
+                F.cross_entropy(outputs(model, X, rows), y[rows]).backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimiser.step()
+            with torch.no_grad():
+                parts = [outputs(model, X, rows) for rows in validation.split(BATCH)]
+            found = torch.cat(parts)
+            accuracy = (found.argmax(1) == y[validation]).float().mean().item()
+            score = accuracy, -F.cross_entropy(found, y[validation]).item()
+            waited += 1
+            if score > best:
+                best, best_weights, waited = score, copy.deepcopy(model.state_dict()), 0
+            if waited >= PATIENCE:
+                break
+        model.load_state_dict(best_weights)
+        return best, rate, model.eval()
+
+    def scaled(self, X: Arrays) -> list[Tensor]:
+        return [torch.from_numpy((x - self.mean) / self.deviation) for x in X]
+
+    @torch.no_grad()
+    def predict(self, X: Arrays) -> NDArray[Any]:
+        scaled = self.scaled(X)
+        rows = torch.arange(len(X)).split(64)
+        found = torch.cat([outputs(self.model, scaled, each) for each in rows])
+        return self.classes[found.argmax(1).numpy()]
+
+
+def outputs(model: SequenceModel, X: Sequence[Tensor], rows: Tensor) -> Tensor:  # (B, K)
+    chosen = [X[row] for row in rows.tolist()]
+    return model(pad_sequence(chosen), torch.tensor([len(x) for x in chosen]))
+
+
+def _ours(seed: int) -> SequenceClassifier:
+    return SequenceClassifier(random_state=seed)
+
+
+NETWORKS: dict[str, Callable[[int], Any]] = {
+    "ours": _ours,
+    "lstm": lambda seed: PlainLoop(nn.LSTM, seed),
+    "gru": lambda seed: PlainLoop(nn.GRU, seed),
+}
+
+
+def train_networks(folder: Path) -> None:
+    """Train and test each network on each set with each seed."""
+    torch.set_num_threads(1)
+    for name in SETS:
+        X, y = read_data(folder, name, "train")
+        test_X, test_y = read_data(folder, name, "test")
+        for seed in SEEDS:
+            for method, make in NETWORKS.items():
+                file = folder / f"{name}-{method}-{seed}.json"
+                if file.exists():
+                    continue
+                start = time.process_time()
+                fitted = make(seed).fit(X, y)
+                seconds = time.process_time() - start
+                result = {"training_seconds": seconds, **test(fitted, test_X, test_y)}
+                model = fitted.model_ if method == "ours" else fitted.model
+                result["bytes"] = onnx_bytes(model)
+                result["parameters"] = sum(p.numel() for p in model.parameters())
+                if method != "ours":
+                    result["rate"] = fitted.rate
+                file.write_text(json.dumps(result))
+                print(name, method, seed, result, flush=True)
+
+
+def test(fitted: Any, X: Arrays, y: NDArray[Any]) -> dict[str, float]:
+    """Return the accuracy and the times of predictions."""
+    fitted.predict(X[:2])  # what is prepared once
+    start = time.process_time()
+    predicted = fitted.predict(X)
+    whole = time.process_time() - start
+    singles: list[float] = []
+    for x in X[:SINGLE]:
+        start = time.process_time()
+        fitted.predict([x])
+        singles.append(time.process_time() - start)
+    return {
+        "accuracy": float((predicted == y).mean()),
+        "prediction_ms": 1e3 * whole / len(X),
+        "single_prediction_ms": 1e3 * statistics.median(singles),
+    }
+
+
+def onnx_bytes(model: nn.Module) -> int:
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary) / "model.onnx"
+        export_model(model, file)
+        return sum(part.stat().st_size for part in Path(temporary).glob("model.onnx*"))
+
+
+def write_table(folder: Path) -> None:
+    """Print the table of the page, and write all results to one file."""
+    results: list[dict[str, Any]] = []
+    print("| data | method | test accuracy, mean (range) | training | prediction | alone | size |")
+    print("|---|---|---:|---:|---:|---:|---:|")
+    for name in SETS:
+        for method, label in METHODS.items():
+            files = [folder / f"{name}-{method}-{seed}.json" for seed in SEEDS]
+            found = [json.loads(file.read_text()) for file in files if file.exists()]
+            if len(found) < len(SEEDS):
+                print(f"| {name} | {label} | {len(found)} of {len(SEEDS)} runs |")
+                continue
+            results += [
+                {"data": name, "method": method, "seed": seed, **each}
+                for seed, each in zip(SEEDS, found, strict=True)
+            ]
+            print("|", " | ".join([name, label, *_cells(found)]), "|")
+    (folder / "classification.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _cells(found: Sequence[dict[str, float]]) -> list[str]:
+    accuracies = [100 * each["accuracy"] for each in found]
+    medians = {
+        key: statistics.median(each[key] for each in found)
+        for key in ("training_seconds", "prediction_ms", "single_prediction_ms", "bytes")
+    }
+    spread = f"{min(accuracies):.1f}..{max(accuracies):.1f}"
+    return [
+        f"{statistics.mean(accuracies):.1f} % ({spread})",
+        f"{medians['training_seconds']:.3g} s",
+        f"{medians['prediction_ms']:.2g} ms",
+        f"{medians['single_prediction_ms']:.2g} ms",
+        f"{medians['bytes'] / 1e3:.0f} kB",
+    ]
+
+
+def main() -> None:
+    """Run one of the three parts."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("part", choices=["data", "networks", "table"])
+    parser.add_argument("folder", type=Path)
+    arguments = parser.parse_args()
+    parts = {"data": write_data, "networks": train_networks, "table": write_table}
+    parts[arguments.part](arguments.folder)
+
+
+if __name__ == "__main__":
+    main()
