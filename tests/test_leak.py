@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from cases import NONLINEARITIES
 from eigenrnn import RNN, RNNCell, Stream
@@ -237,10 +238,17 @@ def test_steps_cells_and_streams_agree_with_the_sequence(state):
     assert_detached_near([h.unsqueeze(0)], [layer(x)[1]])
 
 
-def test_both_directions_and_lengths_run_each_sequence_alone():
-    layer = leaky(leak=0.3, state="current", num_layers=2, bidirectional=True)
+@each_state
+@pytest.mark.parametrize("form", ["lengths", "packed"])
+def test_both_directions_and_ragged_sequences_run_each_sequence_alone(form, state):
+    layer = leaky(leak=0.3, state=state, num_layers=2, bidirectional=True)
     x, lengths = inputs(), torch.tensor([4, 7, 1])
-    outputs, h_n = layer(x, lengths=lengths)
+    if form == "lengths":
+        outputs, h_n = layer(x, lengths=lengths)
+    else:
+        packed, h_n = layer(pack_padded_sequence(x, lengths, enforce_sorted=False))
+        assert isinstance(packed, PackedSequence)
+        outputs, _ = pad_packed_sequence(packed)
     for b, length in enumerate(lengths.tolist()):
         alone, ends = layer(x[:length, b])
         assert_detached_near([outputs[:length, b], h_n[:, b]], [alone, ends])

@@ -155,7 +155,11 @@ def test_matrices_of_torchs_layers_can_be_constrained(make):
     [
         (lambda: Dale(5, excitatory=1.2), ValueError, "expected excitatory to be a share"),
         (lambda: Dale(5, radius=0), ValueError, "expected a finite radius > 0, got 0"),
+        (lambda: Dale(5, radius="a"), TypeError, "expected radius to be a number, got str"),
+        (lambda: Dale(5, self_connections="no"), TypeError, "expected self_connections to be Tr"),
         (lambda: Dale(1, self_connections=False), ValueError, "expected size > 1"),
+        (lambda: LowRank(5, std=0.0), ValueError, "expected a finite std > 0, got 0.0"),
+        (lambda: LowRank(5, std="a"), TypeError, "expected std to be a number, got str"),
         (lambda: LowRank(5, rank=6), ValueError, "expected rank <= 5"),
         (lambda: LowRank(5, rank=1, plus=torch.eye(4)), ValueError, "expected plus to be real"),
         (lambda: LowRank(5, rank=1, plus=[1]), TypeError, "expected plus to be a tensor"),

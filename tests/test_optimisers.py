@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import Parameter
 
-from eigenrnn import NnRNN, RNNOrth, ScoRNN, SequenceModel, constrain, parameter_groups
+from eigenrnn import RNN, NnRNN, RNNOrth, ScoRNN, SequenceModel, constrain, parameter_groups
 from eigenrnn.constraints import ScaledCayley
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training.optimisers import (
@@ -323,6 +323,27 @@ def test_parameter_groups_separate_matrices_raw_parameters_and_weights():
         "head.weight": (0.1, 0.3),
         "head.bias": (0.1, 0.3),
     }
+
+
+def test_trained_leaks_do_not_decay():
+    layer = RNN(2, 8, nonlinearity="tanh", leak=0.1, trainable_leak=True, num_layers=2)
+    optimiser = torch.optim.AdamW(parameter_groups(layer, lr=0.1, weight_decay=0.5))
+    settings = Settings(steps=1, optimiser="adamw", lr=0.1, weight_decay=0.5)
+    for optimisers in ([optimiser], build_optimisers(layer, settings)):
+        decays = rates_and_decays(layer, optimisers)
+        undecayed = [name for name, (_, decay) in decays.items() if not decay]
+        assert sorted(undecayed) == [
+            "directions.0.constraint.raw",
+            "directions.0.leak.raw",
+            "directions.1.constraint.raw",
+            "directions.1.leak.raw",
+        ]
+        for parameter in layer.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        for each in optimisers:
+            each.step()
+        for direction in layer.all_directions():
+            torch.testing.assert_close(direction.leak.alpha(), torch.full((8,), 0.1))
 
 
 def test_parameter_groups_keep_w_where_gradients_are_zero():

@@ -57,6 +57,40 @@ def test_choices_that_a_stimulus_separates_have_an_infinite_slope():
     assert curve.bias[0] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("choices", "bias", "slope"),
+    [
+        ([1, 1, 0, 0], 0.0, -np.inf),
+        ([True, True, False, False], 0.0, -np.inf),
+        ([-1, -1, -1, 1], 1.5, np.inf),
+        ([1, 1, 1, 1], np.nan, np.nan),
+    ],
+)
+def test_a_stimulus_may_separate_the_choices_either_way(choices, bias, slope):
+    curve = psychometric_curve([-2.0, -1.0, 1.0, 2.0], choices)
+    np.testing.assert_equal([curve.bias[0], curve.slope[0]], [bias, slope])
+
+
+def test_one_stimulus_with_both_choices_between_the_others_has_an_infinite_slope():
+    curve = psychometric_curve([-2.0, -1.0, -1.0, 1.0], [-1, -1, 1, 1])
+    assert (curve.bias[0], curve.slope[0]) == (-1.0, np.inf)
+
+
+def test_choices_that_do_not_depend_on_the_stimulus_have_no_bias():
+    flat = psychometric_curve([-1.0, -1.0, 1.0, 1.0], [-1, 1, 1, -1])
+    assert np.isnan(flat.bias[0])
+    assert flat.slope[0] == pytest.approx(0, abs=1e-9)
+    single = psychometric_curve([0.0, 0.0, 0.0], [-1, 1, 1])
+    assert np.isnan([single.bias[0], single.slope[0]]).all()
+    assert single.responses[0, 0] == pytest.approx(2 / 3)
+
+
+def test_numbers_that_are_no_choices_are_not_taken_for_them():
+    curve = psychometric_curve([1.0, 2.0, 1.0, 2.0], [-1.0, 0.0, -1.0, -1.0])
+    assert curve.responses.tolist() == [[-1.0, -0.5]]
+    assert np.isnan(curve.slope[0])
+
+
 def test_numbers_have_means_but_no_fit_and_missing_ones_are_left_out():
     curve = psychometric_curve([8, 8, 9, 9, 9], [8.0, 10.0, 9.0, np.nan, 11.0])
     assert curve.responses.tolist() == [[9.0, 10.0]]
@@ -69,3 +103,6 @@ def test_bad_trials_are_refused():
         psychometric_curve([1, 2], [1])
     with pytest.raises(ValueError, match="expected finite stimuli"):
         psychometric_curve([np.nan], [1])
+    for response in ([np.nan, np.nan], [1.0, np.inf]):
+        with pytest.raises(ValueError, match="expected finite responses, or NaN for some"):
+            psychometric_curve([1.0, 2.0], response)

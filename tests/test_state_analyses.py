@@ -201,6 +201,14 @@ def test_the_points_of_a_trained_gru_are_those_of_gradient_descent_on_the_speed(
     assert found.searches - found.failed >= (q < 1e-9).sum()
 
 
+def test_time_constants_of_modes_that_stay_decay_grow_and_vanish():
+    points = slow_points(network(np.diag([1.0, 0.5, 0.0])), initial_states=1)
+    expected = [math.inf, 1 / math.log(2), 0.0]
+    np.testing.assert_allclose(points.time_constants[0], expected)
+    growing = slow_points(network([[2.0]]), initial_states=1)
+    assert growing.time_constants[0, 0] == pytest.approx(-1 / math.log(2))
+
+
 # ------------------------------------------------------------------------------------ spectra
 
 
@@ -311,6 +319,10 @@ def test_the_space_of_conditions_is_that_of_their_means():
     share = (found.trajectories[..., 0] ** 2).sum() / (spread**2).sum()
     assert found.shares[0] == pytest.approx(share)
     assert len(found.plot().axes[0].lines) == 5
+    table = found.table()
+    last = [table[name][-1] for name in ("kind", "t", "component_1", "component_2")]
+    assert last == ["point", -1, *found.points[0]]
+    np.testing.assert_allclose(found.project(points.points), found.points, atol=1e-12)
     three = condition_space(
         states + 0.1 * np.random.default_rng(0).normal(size=states.shape), motion
     )
@@ -335,8 +347,10 @@ def test_inactivated_units_are_held_while_the_others_run():
         np.testing.assert_allclose(found.changed[t], h, atol=1e-12)
     always = inactivate(layer, x, [1, 3])
     assert (always.changed[..., [1, 3]] == 0).all()
-    with pytest.raises(ValueError, match="expected units from 0 to 4"):
-        inactivate(layer, x, [5])
+    booleans = torch.tensor([False, True, False, True, False])
+    for units in (torch.tensor([1, 3]), np.array([3, 1]), booleans, booleans.tolist()):
+        again = inactivate(layer, x, units, begin=2, end=6)
+        np.testing.assert_array_equal(again.changed, found.changed)
 
 
 @pytest.mark.parametrize("state", ["rate", "current"])
@@ -363,6 +377,9 @@ def test_the_reduced_model_of_a_low_rank_network_is_the_network(state):
     rates = layer(x)[0].detach().numpy()
     states = found.states[1:]
     np.testing.assert_allclose(np.tanh(states) if state == "current" else states, rates, atol=1e-9)
+    # what the recurrence reads of the rates
+    rates = np.tanh(found.reduced_states) if state == "current" else found.reduced_states
+    np.testing.assert_allclose(found.latents @ found.m.T, rates @ low.T, atol=1e-12)
     worse = reduced_model(layer, x, 1, plus=P)
     assert worse.error > 1e-3
 
@@ -393,6 +410,50 @@ def test_a_module_with_a_step_is_taken_as_it_is():
     after = module.step(x[-1], h)
     J = (1 - after[0] ** 2)[:, None] * module.W
     np.testing.assert_allclose(found.jacobians[-1, 0], J.detach().numpy(), atol=1e-5)
+
+
+SMALL = network(np.eye(3) / 2)
+X = torch.zeros(4, 2, 2)
+STATES = np.random.default_rng(0).normal(size=(4, 6, 3))
+LABELS = [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: slow_points(SMALL, initial_states=0), ValueError, "at least one state"),
+        (lambda: slow_points(SMALL, initial_states=torch.zeros(3)), ValueError, "at least one st"),
+        (lambda: slow_points(SMALL, torch.zeros(0, 2)), ValueError, "expected finite inputs of"),
+        (lambda: slow_points(SMALL, threshold=math.inf), ValueError, "a finite threshold > 0"),
+        (lambda: line_attractor(np.zeros((5, 3))), TypeError, "expected the result of slow_po"),
+        (lambda: perturb(SMALL, X, np.ones(3), at=1.5), ValueError, "expected 0 <= at <= 4.*1.5"),
+        (lambda: perturb(SMALL, X, np.ones(2)), ValueError, r"change of shape \(3,\) or \(2, 3\)"),
+        (lambda: perturb(SMALL, X, [math.nan] * 3), ValueError, "finite numbers in change"),
+        (lambda: inactivate(SMALL, X, [3]), ValueError, "expected units from 0 to 2, or 3 bool"),
+        (lambda: inactivate(SMALL, X, [0.5]), ValueError, "expected units from 0 to 2"),
+        (lambda: inactivate(SMALL, X, 1), ValueError, "expected units from 0 to 2.*got 1"),
+        (lambda: inactivate(SMALL, X, []), ValueError, "expected units from 0 to 2"),
+        (lambda: inactivate(SMALL, X, [True, False]), ValueError, "expected units from 0 to 2"),
+        (lambda: inactivate(SMALL, X, [1], value=math.nan), ValueError, "expected a finite value"),
+        (lambda: inactivate(SMALL, X, [1], begin=1.5), ValueError, "expected 0 <= begin < end"),
+        (lambda: condition_space(STATES, LABELS, dimensions=4), ValueError, "2 or 3 dimensions"),
+        (lambda: condition_space(STATES, LABELS, dimensions=2.0), ValueError, "2 or 3 dimension"),
+        (lambda: condition_space(STATES, LABELS, np.ones(3)), TypeError, "the result of fixed_po"),
+        (lambda: condition_space(STATES, [0]), ValueError, r"expected conditions of shape \(6,\)"),
+        (lambda: targeted_projection(STATES, LABELS), TypeError, "expected variables by name"),
+        (lambda: targeted_projection(STATES, {}), ValueError, "expected at least one variable"),
+        (
+            lambda: targeted_projection(STATES, {"a": LABELS}, components=0),
+            ValueError,
+            "expected components to be a positive integer",
+        ),
+        (lambda: subspace_overlap(STATES, STATES, 1.5), ValueError, "expected dimensions to be a"),
+        (lambda: subspace_overlap(STATES, STATES, 4), ValueError, "expected dimensions <= 3"),
+    ],
+)
+def test_bad_arguments_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import errno
 import math
 import operator
 from importlib.util import find_spec
+from numbers import Real
+from typing import cast
 
 __all__ = [
     "NoInverseError",
@@ -13,6 +15,7 @@ __all__ = [
     "check_generator",
     "check_installed",
     "check_not_negative",
+    "check_positive",
     "check_positive_integer",
 ]
 
@@ -104,6 +107,20 @@ def check_not_negative(name: str, value: float) -> None:
     """
     if not 0 <= value < math.inf:
         raise ValueError(f"expected {name} to be finite and not negative, got {value}")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Check a size or a scale.
+
+    Raises:
+        TypeError: If `value` is not a number.
+        ValueError: If it is not above zero, or not finite.
+    """
+    number = cast("object", value)
+    if isinstance(number, bool) or not isinstance(number, Real):
+        raise TypeError(f"expected {name} to be a number, got {type(value).__name__}")
+    if not 0 < value < math.inf:
+        raise ValueError(f"expected a finite {name} > 0, got {value!r}")
 
 
 def check_positive_integer(name: str, value: object) -> None:

@@ -15,6 +15,7 @@ from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.errors import check_generator, check_positive_integer
 from eigenrnn.free_memory import check_memory
 from eigenrnn.init import Initializer, uniform_, zeros_
+from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
@@ -416,10 +417,17 @@ def constrained_parameters(model: nn.Module) -> Iterator[Parameter]:
 
 
 def raw_parameters(model: nn.Module) -> Iterator[Parameter]:
-    """Yield the raw parameters of all constraints except `Unconstrained`, whose raw is W."""
+    """Yield the parameters that weight decay would pull to an arbitrary value.
+
+    They are the raw parameters of all constraints except `Unconstrained`, whose raw is W, and
+    those of trained leaks, which decay would pull to a leak of one half.
+    """
     for constraint in _constraints(model):
         if not isinstance(constraint, Unconstrained):
             yield from constraint.parameters()
+    for module in model.modules():
+        if isinstance(module, Leak) and module.raw is not None:
+            yield module.raw
 
 
 def parameter_groups(
@@ -429,13 +437,14 @@ def parameter_groups(
 
     The constrained matrices get a learning rate of their own. Weight decay leaves the raw
     parameters of constraints alone: it would not shrink W, but pull it to the matrix whose raw
-    parameters are zero. A matrix that is `Unconstrained` decays like any other weight.
+    parameters are zero. Likewise it leaves trained leaks alone, and would pull them to one half.
+    A matrix that is `Unconstrained` decays like any other weight, and so do biases.
 
     Args:
         model: Any module, also one with `constrain` on a matrix of a torch layer.
         lr: The learning rate of all but the constrained matrices.
         lr_recurrent: The learning rate of the constrained matrices; a tenth of `lr` by default.
-        weight_decay: The weight decay of all but the raw parameters of constraints.
+        weight_decay: The weight decay of all but the raw parameters of constraints and leaks.
     Returns:
         Groups with `params`, `lr` and `weight_decay`. An empty group is left out.
     Raises:

@@ -2,6 +2,7 @@
 
 from eigenrnn.analysis.analyse import AnalysisResults, analyse
 from eigenrnn.analysis.base import Analysis
+from eigenrnn.analysis.demixed_pca import DemixedPCA, demixed_pca
 from eigenrnn.analysis.dynamics import (
     Dimension,
     FixedPoints,
@@ -70,6 +71,7 @@ from eigenrnn.analysis.transition_spectra import TransitionSpectra, transition_s
 __all__ = [  # noqa: RUF022, in the order of the reference
     "analyse",
     "condition_space",
+    "demixed_pca",
     "effective_rank",
     "fisher_bound",
     "fisher_memory",
@@ -105,6 +107,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "transition_spectra",
     "AnalysisResults",
     "ConditionSpace",
+    "DemixedPCA",
     "Dimension",
     "FisherBound",
     "FisherMemory",

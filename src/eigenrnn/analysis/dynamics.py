@@ -181,11 +181,6 @@ def fixed_points(
     S = state_map.state_size
     x = _finite_tensor(np.zeros(M) if input is None else input, "input", (M,))
     h = drawn_states(initial_states, S, generator)
-    if not len(h) or h.dim() != 2:
-        raise ValueError(
-            f"expected initial_states to contain at least one state, (P, {S}), "
-            f"got {tuple(h.shape)}"
-        )
     searches = len(h)
     # beyond the tolerance: the last steps are cheap and separate nearby points
     h, residual = minimise_speed(state_map, x.expand(len(h), M), h, steps, 1e-3 * tolerance)
@@ -268,16 +263,22 @@ def drawn_states(
     """Return the initial states, or draw the requested number of them.
 
     Raises:
-        ValueError: If the argument is neither states nor a number.
+        ValueError: If the argument is neither states nor a number, or there is no state.
     """
     if isinstance(initial_states, bool):
         raise ValueError(f"expected initial_states to be a number or states, got {initial_states}")
-    if not isinstance(initial_states, int | np.integer):
+    if isinstance(initial_states, int | np.integer):
+        count = max(int(initial_states), 0)
+        h = torch.randn(count, size, generator=generator, dtype=torch.float64)
+        h[:1] = 0
+    else:
         joined = as_state(initial_states, "initial_states")
-        return _finite_tensor(joined, "initial_states", (size,))
-    # a negative number draws none, which the caller reports
-    h = torch.randn(max(int(initial_states), 0), size, generator=generator, dtype=torch.float64)
-    h[:1] = 0
+        h = _finite_tensor(joined, "initial_states", (size,))
+    if not len(h) or h.dim() != 2:
+        raise ValueError(
+            f"expected initial_states to contain at least one state, (P, {size}), "
+            f"got {tuple(h.shape)}"
+        )
     return h
 
 

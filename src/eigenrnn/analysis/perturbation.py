@@ -1,8 +1,9 @@
 """Perturbations of the state and inactivation of units."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import Network
 from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
+from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,7 +100,7 @@ def perturb(
         x: :math:`(T, B, M)`, or :math:`(T, M)`; change: :math:`(S,)` or :math:`(B, S)`.
     Raises:
         ValueError: If the layer or direction does not exist, an input, `h0` or the change does not
-            fit, or `at` is outside the sequence.
+            fit or is not finite, or `at` is outside the sequence or no whole number.
     Source:
         Mante et al., Nature 503, 2013. https://doi.org/10.1038/nature12742 (departures: none).
     Example:
@@ -110,11 +112,13 @@ def perturb(
     T = len(path.x)
     B = path.x.shape[1]
     S = path.states.shape[2]
-    if not 0 <= at <= T:
-        raise ValueError(f"expected 0 <= at <= {T}, the number of steps, got {at}")
+    if not _is_whole(at) or not 0 <= at <= T:
+        raise ValueError(f"expected 0 <= at <= {T}, a number of steps, got {at}")
     moved = as_real_tensor(change, "change")
     if moved.shape not in ((S,), (B, S)):
-        raise ValueError(f"expected change of shape ({S},) or ({B}, {S}), got {moved.shape}")
+        shape = tuple(moved.shape)
+        raise ValueError(f"expected change of shape ({S},) or ({B}, {S}), got {shape}")
+    check_finite(moved, "change")
     states = [path.states[t] for t in range(at)]
     state = path.states[at] + moved
     states.append(state)
@@ -128,7 +132,7 @@ def perturb(
 def inactivate(
     network: Network,
     x: Tensor | ArrayLike,  # (T, B, M)
-    units: Sequence[int],
+    units: Sequence[int] | Sequence[bool] | Tensor | NDArray[Any],  # (n,) or (S,)
     *,
     value: float = 0.0,
     begin: int = 0,
@@ -141,23 +145,24 @@ def inactivate(
     .. math:: h'_t = M\, F(x_t, h'_{t-1}) + (1 - M)\, v, \qquad t_0 \le t < t_1
 
     M is zero for the units that are held. They begin at the value before step :math:`t_0`. For a
-    network with ``state="current"`` the value is that of the current.
+    network with ``state="current"`` the value is that of the current: a softplus unit is then
+    silent at a value such as -20.
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
             `state_maps`.
         x: The sequences, in the layout that the first layer takes.
-        units: The numbers of the entries of the state that are held.
+        units: The entries of the state that are held: their numbers, or a boolean for each entry.
         value: The value v.
         begin: The number of steps before the first held state.
         end: The number of steps after which the units are free; by default never.
         h0: The initial states, as the network takes them; by default its own.
         which: The layer and direction.
     Shape:
-        x: :math:`(T, B, M)`, or :math:`(T, M)`.
+        x: :math:`(T, B, M)`, or :math:`(T, M)`; units: :math:`(n,)`, or :math:`(S,)` booleans.
     Raises:
         ValueError: If the layer or direction does not exist, an input or `h0` does not fit, a unit
-            does not exist, or not 0 <= begin < end <= T + 1.
+            does not exist, the value is not finite, or not 0 <= begin < end <= T + 1.
     Source:
         Song, Yang and Wang, PLoS Computational Biology 12, 2016.
         https://doi.org/10.1371/journal.pcbi.1004792 (departures: any span of steps).
@@ -170,13 +175,11 @@ def inactivate(
     T = len(path.x)
     S = path.states.shape[2]
     last = T + 1 if end is None else end  # T + 1: also the state after the last step is held
-    if not 0 <= begin < last <= T + 1:
+    if not (_is_whole(begin) and _is_whole(last)) or not 0 <= begin < last <= T + 1:
         raise ValueError(f"expected 0 <= begin < end <= {T + 1}, got {begin} and {last}")
-    chosen = list(units)
-    if not chosen or not all(0 <= unit < S for unit in chosen):
-        raise ValueError(f"expected units from 0 to {S - 1}, got {chosen}")
-    held = torch.zeros(S, dtype=torch.bool)
-    held[chosen] = True
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite value, got {value}")
+    held = _mask_of_units(units, S)
 
     def hold(state: Tensor) -> Tensor:
         return torch.where(held, value, state)
@@ -190,6 +193,26 @@ def inactivate(
             state = hold(state)
         states.append(state)
     return _compared(path, torch.stack(states), begin)
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def _mask_of_units(units: object, S: int) -> Tensor:  # (S,), bool
+    """Return which entries of a state are chosen.
+
+    Raises:
+        ValueError: If the units are neither numbers of entries nor a boolean for each.
+    """
+    chosen = units.detach().cpu().numpy() if isinstance(units, Tensor) else np.asarray(units)
+    is_mask = chosen.dtype == np.bool_ and chosen.shape == (S,)
+    is_list = chosen.dtype.kind in "iu" and chosen.ndim == 1
+    if not (is_mask or is_list) or not chosen.size or chosen.min() < 0 or chosen.max() >= S:
+        raise ValueError(f"expected units from 0 to {S - 1}, or {S} booleans, got {units}")
+    held = torch.zeros(S, dtype=torch.bool)
+    held[torch.as_tensor(chosen)] = True
+    return held
 
 
 def _compared(path: Trajectory, changed: Tensor, begin: int) -> Perturbation:

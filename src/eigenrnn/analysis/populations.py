@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import as_array
+from eigenrnn.analysis.arguments import as_array, as_labels, as_trials, as_variables
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.dynamics import FixedPoints
 from eigenrnn.analysis.slow_points import SlowPoints
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
@@ -81,12 +82,15 @@ class ConditionSpace(Analysis):
 
     def table(self) -> Table:
         T, C, D = self.trajectories.shape
+        P = len(self.points)
         columns: Table = {
-            "t": np.repeat(np.arange(T), C),
-            "condition": np.tile(self.conditions, T),
+            "kind": np.array(["trajectory"] * (T * C) + ["point"] * P, dtype=str),
+            "t": np.concatenate([np.repeat(np.arange(T), C), np.full(P, -1)]),
+            "condition": np.concatenate([np.tile(self.conditions, T), np.full(P, np.nan)]),
         }
         for k in range(D):
-            columns[f"component_{k + 1}"] = self.trajectories[..., k].ravel()
+            along = self.trajectories[..., k].ravel()
+            columns[f"component_{k + 1}"] = np.concatenate([along, self.points[:, k]])
         return columns
 
     def headline(self) -> dict[str, float]:
@@ -121,6 +125,7 @@ def condition_space(
     Raises:
         ValueError: If a shape is wrong, a number is not finite, D is neither 2 nor 3, or a state
             has fewer than D entries.
+        TypeError: If the points are not those of `fixed_points` or `slow_points`.
     Source:
         Mante et al., Nature 503, 2013, figure 5. https://doi.org/10.1038/nature12742 (departures:
         principal components instead of targeted axes; see `targeted_projection`).
@@ -129,10 +134,13 @@ def condition_space(
         >>> space.trajectories.shape
         (9, 2, 2)
     """
-    h = _trials(states)
-    labels = _labels(conditions, h.shape[1], "conditions")
-    if dimensions not in (2, 3):
+    h = as_trials(states)
+    labels = as_labels(conditions, h.shape[1], "conditions")
+    if dimensions not in (2, 3) or not isinstance(cast("object", dimensions), int):
         raise ValueError(f"expected 2 or 3 dimensions, got {dimensions}")
+    if points is not None and not isinstance(cast("object", points), FixedPoints | SlowPoints):
+        kind = type(points).__name__
+        raise TypeError(f"expected the result of fixed_points or slow_points, got {kind}")
     if h.shape[2] < dimensions:
         raise ValueError(f"expected states of at least {dimensions} entries, got {h.shape[2]}")
     found = np.unique(labels)
@@ -234,21 +242,26 @@ def targeted_projection(
         states: :math:`(T, B, S)`; variables: :math:`(B,)` each.
     Raises:
         ValueError: If a shape is wrong, a number is not finite, the variables depend linearly on
-            each other and one, or there are no variables.
+            each other and one, there are no variables, or `components` is not a positive integer.
+        TypeError: If `variables` is not a mapping.
     Source:
         Mante et al., Nature 503, 2013, supplementary information, sections 6.5 to 6.8.
         https://doi.org/10.1038/nature12742 (departures: states are not z-scored by unit, so that
         the axes are directions of the states themselves).
+    Example:
+        >>> motion = np.random.choice([-1.0, -0.5, 0.5, 1.0], 50)
+        >>> states = motion[:, None] * [0.0, 2.0, 0.0] + np.ones((9, 1, 1))
+        >>> abs(targeted_projection(states, {"motion": motion}).axes).round(3).tolist()
+        [[0.0, 1.0, 0.0]]
     """
-    h = _trials(states)
+    h = as_trials(states)
     T, B, S = h.shape
-    if not variables:
-        raise ValueError("expected at least one variable, got none")
-    columns: list[NDArray[np.float64]] = []
-    for name, values in variables.items():
-        column = _labels(values, B, name)
-        # a column of zeros stays one, and fails the check of the rank below
-        columns.append(column / max(np.abs(column).max(), 1e-300))
+    check_positive_integer("components", components)
+    # a column of zeros stays one, and fails the check of the rank below
+    columns = [
+        column / max(np.abs(column).max(), 1e-300)
+        for column in as_variables(variables, B).values()
+    ]
     U = np.stack([*columns, np.ones(B)], axis=1)
     if np.linalg.matrix_rank(U) < U.shape[1]:
         raise ValueError(
@@ -336,7 +349,8 @@ def subspace_overlap(
     Shape:
         :math:`(T, B, S)` or :math:`(n, S)`.
     Raises:
-        ValueError: If a shape is wrong, a number is not finite, or a set spans fewer dimensions.
+        ValueError: If a shape is wrong, a number is not finite, `dimensions` is not a positive
+            integer, or a set spans fewer dimensions.
     Source:
         Elsayed et al., Nature Communications 7, 2016, equation 1 (the alignment).
         https://doi.org/10.1038/ncomms13239. Angles: Björck and Golub, 1973.
@@ -346,6 +360,7 @@ def subspace_overlap(
         >>> round(subspace_overlap(plane, plane).overlap, 6)
         1.0
     """
+    check_positive_integer("dimensions", dimensions)
     bases: list[NDArray[np.float64]] = []
     covariances: list[NDArray[np.float64]] = []
     for name, states in (("first", first), ("second", second)):
@@ -358,10 +373,9 @@ def subspace_overlap(
         _, sigma, basis = np.linalg.svd(centred, full_matrices=False)
         # above rounding; of equal states nothing counts, which 1e-300 ensures
         rank = int((sigma > 1e-10 * max(sigma.max(initial=0.0), 1e-300)).sum())
-        if not 1 <= dimensions <= rank:
+        if dimensions > rank:
             raise ValueError(
-                f"expected 1 <= dimensions <= {rank}, which the {name} states span, got "
-                f"{dimensions}"
+                f"expected dimensions <= {rank}, which the {name} states span, got {dimensions}"
             )
         bases.append(basis[:dimensions])
         covariances.append(centred.T @ centred / len(centred))
@@ -379,21 +393,3 @@ def subspace_overlap(
         alignment=float(held / most),
         random=dimensions / C.shape[0],
     )
-
-
-def _trials(states: Tensor | ArrayLike) -> NDArray[np.float64]:  # (T, B, S)
-    h = np.asarray(as_array(states, "states"), np.float64)
-    if h.ndim != 3 or not h.size:
-        raise ValueError(f"expected states of shape (T, B, S), got {h.shape}")
-    check_finite(h, "the states")
-    return h
-
-
-def _labels(values: Tensor | ArrayLike, B: int, name: str) -> NDArray[np.float64]:  # (B,)
-    labels = np.asarray(as_array(values, name), np.float64)
-    if labels.shape != (B,):
-        raise ValueError(
-            f"expected {name} of shape ({B},), one for each trial, got {labels.shape}"
-        )
-    check_finite(labels, name)
-    return labels

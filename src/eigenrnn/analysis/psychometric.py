@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["PsychometricCurve", "psychometric_curve"]
 
 _STEPS = 100  # of Newton's method
+_FLAT = 1e-9  # change of the log odds over all stimuli that counts as none
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class PsychometricCurve(Analysis):
         errors: The standard error of each mean.
         counts: The number of trials.
         bias: The stimulus at which both choices are equally likely; NaN if the responses are no
-            choices.
-        slope: The slope of the logistic function there, likewise; infinite if a stimulus separates
-            the choices.
+            choices, or do not depend on the stimulus.
+        slope: The slope k of the logistic function, NaN if the responses are no choices or all the
+            same; positive or negative infinity if a stimulus separates the choices.
     Shape:
         groups, bias, slope: :math:`(G,)`; stimuli: :math:`(S,)`; responses, errors, counts:
         :math:`(G, S)`.
@@ -85,18 +86,20 @@ def psychometric_curve(
     .. math:: P(\text{choice} = \text{upper} \mid s) =
         \frac{1}{1 + \exp(-k (s - b))}
 
-    The bias b and the slope k maximise the likelihood of the choices, without lapses. Responses of
-    more than two different values, such as produced intervals, have no fit. A missing response,
-    NaN, is left out. The mean of two choices is the share of the upper one.
+    The bias b and the slope k maximise the likelihood of the choices, without lapses. Other
+    responses, such as produced intervals, have no fit. A missing response, NaN, is left out. The
+    mean of two choices is the share of the upper one.
 
     Args:
         stimulus: The stimulus of each trial, such as a signed coherence.
-        response: The response of each trial: one of two choices, or a number.
+        response: The response of each trial: a choice, -1 or 1, 0 or 1, or a boolean; or any other
+            number.
         group: The group of each trial, such as its context.
     Shape:
         :math:`(n,)` each.
     Raises:
-        ValueError: If the shapes differ, there is no trial, or a stimulus is not finite.
+        ValueError: If the shapes differ, there is no trial with a response, a stimulus or a group
+            is not finite, or a response is infinite.
     Source:
         Wichmann and Hill, Perception and Psychophysics 63, 2001.
         https://doi.org/10.3758/BF03194544 (departures: a logistic function, no lapse rate).
@@ -119,12 +122,13 @@ def psychometric_curve(
     if not np.isfinite(s).all() or not np.isfinite(g).all():
         raise ValueError("expected finite stimuli and groups, got NaN or infinity")
     answered = ~np.isnan(r)
+    if not answered.any() or np.isinf(r).any():
+        raise ValueError("expected finite responses, or NaN for some that are missing")
     s = s[answered]
     r = r[answered]
     g = g[answered]
-    values = np.unique(r)
-    # two choices are coded as 0 and 1, or as -1 and 1
-    is_choice = len(values) <= 2 and set(values) <= {-1.0, 0.0, 1.0}
+    values = set(np.unique(r))
+    is_choice = values <= {-1.0, 1.0} or values <= {0.0, 1.0}
     upper = (r == 1.0).astype(np.float64)
     shown = upper if is_choice else r
     groups = np.unique(g)
@@ -149,12 +153,16 @@ def psychometric_curve(
 
 def _logistic_fit(s: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
     """Return the bias and the slope of greatest likelihood, by Newton's method."""
-    if y.min() == y.max():  # no stimulus leads to the other choice, so the bias is unknown
+    # of one choice alone, or of one stimulus alone, the bias and the slope are unknown
+    if y.min() == y.max() or s.min() == s.max():
         return np.nan, np.nan
-    low = s[y == 1].min()
-    high = s[y == 0].max()
-    if high < low:  # any steep function fits
-        return float((low + high) / 2), np.inf
+    upper = s[y == 1]
+    lower = s[y == 0]
+    # the steeper the function, the better it fits, where at most one stimulus has both choices
+    if lower.max() <= upper.min():
+        return float((lower.max() + upper.min()) / 2), np.inf
+    if upper.max() <= lower.min():
+        return float((upper.max() + lower.min()) / 2), -np.inf
     X = np.stack([np.ones_like(s), s], axis=1)
     weights = np.zeros(2)
     # both columns of similar size, so that one bound on the step and one tolerance fit both
@@ -163,13 +171,15 @@ def _logistic_fit(s: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float
     for _ in range(_STEPS):
         p = 1 / (1 + np.exp(-np.clip(X @ weights, -500, 500)))  # exp overflows beyond 709
         gradient = X.T @ (y - p)
-        # 1e-12 keeps it regular where all p are close to 0 or 1, or all stimuli are equal
+        # 1e-12 keeps it regular where all p are close to 0 or 1
         curvature = X.T @ (X * (p * (1 - p))[:, None]) + 1e-12 * np.eye(2)
         step = np.linalg.solve(curvature, gradient)
-        step *= min(1.0, 5.0 / np.abs(step).max())  # far out Newton's method overshoots
+        step *= 5.0 / max(5.0, np.abs(step).max())  # far out Newton's method overshoots
         weights += step
         if np.abs(step).max() < 1e-12:
             break
     # w_0 + w_1 s / scale = k (s - b)
     slope = weights[1] / scale
+    if abs(weights[1]) < _FLAT:
+        return np.nan, float(slope)
     return float(-weights[0] / slope), float(slope)

@@ -33,7 +33,9 @@ class ReducedModel(Analysis):
         singular_values: All singular values of :math:`W - P`.
         states: The states of the whole network, the initial ones included.
         reduced_states: The states of the reduced one.
-        latents: The variables :math:`\kappa_t = n^\top h_t / N` of the reduced network.
+        latents: The variables :math:`\kappa_t = n^\top h_t / N` of the reduced network, where h
+            is the rate, that is f of the state if the layer has ``state="current"``. The next step
+            gets :math:`m \kappa_t` from the recurrence.
         error: The norm of the difference of the states over that of the states.
     Shape:
         m, n: :math:`(N, R)`; singular_values: :math:`(N,)`; states, reduced_states:
@@ -135,13 +137,15 @@ def reduced_model(
     reduced.all_directions()[0].frozen = P + m @ n.T / N
     states = trajectory(whole, _time_first(layer, x), "l0", h0).states
     changed = _run(reduced, _time_first(layer, x), states[0])
+    direction = reduced.all_directions()[0]
+    rates = direction.output_at(changed, changed)  # the input has no effect on those of an RNN
     return ReducedModel(
         m=m.numpy(),
         n=n.numpy(),
         singular_values=sigma.numpy(),
         states=states.numpy(),
         reduced_states=changed.numpy(),
-        latents=(changed @ n / N).numpy(),
+        latents=(rates @ n / N).numpy(),
         error=float((changed - states).norm() / states.norm().clamp(min=1e-300)),
     )
 

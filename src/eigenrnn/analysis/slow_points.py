@@ -1,7 +1,7 @@
 """Slow points of the states, and the line attractors that they form."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.dynamics import distinct_states, drawn_states, minimise_speed
 from eigenrnn.analysis.state_map import Network, network_state_maps, select_state_map
 from eigenrnn.analysis.trajectory import state_size
-from eigenrnn.errors import check_positive_integer
+from eigenrnn.errors import check_positive, check_positive_integer
 from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ class SlowPoints(Analysis):
 
         A mode that grows has a negative one, and a mode that stays has an infinite one.
         """
+        moduli = np.abs(self.eigenvalues)
         with np.errstate(divide="ignore"):
-            return -1 / np.log(np.abs(self.eigenvalues))
+            constants = -1 / np.log(moduli)
+        return np.where(moduli == 1, np.inf, constants)  # and not minus infinity
 
     def plot(self) -> "Figure":
         figure, (left, right) = plot.canvas(2)
@@ -139,10 +141,14 @@ def slow_points(
         which: The layer and direction.
     Shape:
         inputs: :math:`(C, M)` or :math:`(M,)`; initial_states: :math:`(P, S)`.
+    Units:
+        Time constants in steps.
     Raises:
         ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
-            finite, or `threshold`, `distance` or `steps` is not positive.
-        TypeError: If the generator is not torch's, or the network is not one.
+            finite, there is no initial state, or `threshold`, `distance` or `steps` is not
+            positive.
+        TypeError: If the generator is not torch's, the network is not one, or `threshold` or
+            `distance` is not a number.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013, sections 2 and 3.
         https://doi.org/10.1162/NECO_a_00409 (departures: the Levenberg-Marquardt method).
@@ -161,15 +167,14 @@ def slow_points(
     check_torch_generator(generator)
     check_positive_integer("steps", steps)
     for name, value in (("threshold", threshold), ("distance", distance)):
-        if not value > 0:
-            raise ValueError(f"expected {name} > 0, got {value}")
+        check_positive(name, value)
     M = state_map.input_size
     S = state_map.state_size
     if held is None:
         x = torch.zeros(1, M, dtype=torch.float64)
     else:
         x = torch.atleast_2d(held)
-    if x.dim() != 2 or x.shape[1] != M or not bool(x.isfinite().all()):
+    if x.dim() != 2 or x.shape[1] != M or not len(x) or not bool(x.isfinite().all()):
         raise ValueError(f"expected finite inputs of shape (C, {M}), got {tuple(x.shape)}")
     first = drawn_states(initial_states, S, generator)
     goal = (2 * threshold) ** 0.5  # the search measures |F(h) - h| = sqrt(2 q)
@@ -298,12 +303,22 @@ def line_attractor(points: SlowPoints) -> LineAttractor:
 
     Args:
         points: The slow points, from `slow_points`.
+    Units:
+        Time constants in steps.
     Raises:
         ValueError: If no condition has three points, or a state has one entry.
+        TypeError: If the points are not those of `slow_points`.
     Source:
         Mante et al., Nature 503, 2013. https://doi.org/10.1038/nature12742 (departures: discrete
         time).
+    Example:
+        >>> W = torch.ones(4, 4, dtype=torch.float64) / 4  # keeps the mean, forgets all else
+        >>> integrator = eigenrnn.analysis.StateMap.from_step(lambda x, h: h @ W.T + 0 * x, 4, 4)
+        >>> line_attractor(slow_points(integrator)).directions.round(3).tolist()
+        [[0.5, 0.5, 0.5, 0.5]]
     """
+    if not isinstance(cast("object", points), SlowPoints):
+        raise TypeError(f"expected the result of slow_points, got {type(points).__name__}")
     S = points.points.shape[1]
     if S < 2:
         raise ValueError("expected states with at least 2 entries, got 1: it has but one line")

@@ -8,6 +8,7 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
+from eigenrnn.errors import check_flag, check_positive
 from eigenrnn.linalg import check_finite
 
 __all__ = ["Dale", "balance_", "scatter"]
@@ -35,6 +36,7 @@ class Dale(Constraint):
     Raises:
         ValueError: If `size` is not a positive integer, `excitatory` is outside [0, 1], `radius`
             is not positive, or a single unit has no self-connection.
+        TypeError: If `radius` is not a number, or `self_connections` is neither True nor False.
     Source:
         Song, Yang and Wang, PLoS Computational Biology 12, 2016, equations 13 and 14.
         https://doi.org/10.1371/journal.pcbi.1004792 (departures: the magnitude is :math:`|R|`
@@ -60,12 +62,12 @@ class Dale(Constraint):
             raise ValueError(
                 f"expected excitatory to be a share of the units from 0 to 1, got {excitatory!r}"
             )
-        if not 0 < radius < float("inf"):
-            raise ValueError(f"expected a finite radius > 0, got {radius!r}")
+        check_positive("radius", radius)
+        check_flag("self_connections", self_connections)
         if size == 1 and not self_connections:
             raise ValueError("expected size > 1 without self-connections, got a single unit")
         self.excitatory = float(excitatory)
-        self.self_connections = self_connections
+        self.self_connections = bool(self_connections)
         self.radius = float(radius)
         self.excitatory_units = round(self.excitatory * self.size)
         connections = self.size**2 if self_connections else self.size * (self.size - 1)

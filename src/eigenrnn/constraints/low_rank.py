@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
-from eigenrnn.errors import check_positive_integer
+from eigenrnn.errors import check_positive, check_positive_integer
 from eigenrnn.linalg import check_finite
 
 __all__ = ["LowRank"]
@@ -34,9 +34,9 @@ class LowRank(Constraint):
     Shape:
         m, n: :math:`(N, R)`; plus: :math:`(N, N)`.
     Raises:
-        ValueError: If a size is not a positive integer, the rank exceeds N, or P has another
-            shape, is complex or not finite.
-        TypeError: If P is not a tensor.
+        ValueError: If a size is not a positive integer, the rank exceeds N, `std` is not positive,
+            or P has another shape, is complex or not finite.
+        TypeError: If P is not a tensor, or `std` is not a number.
     Source:
         Mastrogiuseppe and Ostojic, Neuron 99, 2018, equations 2 and 11.
         https://doi.org/10.1016/j.neuron.2018.07.003 (departures: m and n are trained).
@@ -62,8 +62,7 @@ class LowRank(Constraint):
         check_positive_integer("rank", rank)
         if rank > size:
             raise ValueError(f"expected rank <= {size}, the size, got {rank}")
-        if not 0 < std < float("inf"):
-            raise ValueError(f"expected a finite std > 0, got {std!r}")
+        check_positive("std", std)
         self.rank = int(rank)
         self.std = float(std)
         self.m = Parameter(torch.empty(size, rank))

@@ -2,9 +2,10 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from numbers import Integral, Real
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Generator, Tensor
@@ -60,11 +61,11 @@ class LaboratoryTask(Synthetic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.noise < math.inf:
-            raise ValueError(f"expected a finite noise >= 0, got {self.noise}")
+        if not isinstance(cast("object", self.noise), Real) or not 0 <= self.noise < math.inf:
+            raise ValueError(f"expected a finite noise >= 0, got {self.noise!r}")
         for name, least in self._least_spans.items():
-            span: Any = getattr(self, name)
-            if len(span) != 2 or not least <= span[0] <= span[1]:
+            span = getattr(self, name)
+            if not _are_whole(span) or len(span) != 2 or not least <= span[0] <= span[1]:
                 raise ValueError(
                     f"expected {name} to be a shortest and a longest duration of at least "
                     f"{least} steps, got {span!r}"
@@ -141,6 +142,14 @@ class LaboratoryTask(Synthetic):
         return inputs + self.noise * radius * torch.cos(2 * math.pi * uniforms[1])
 
 
+def _are_whole(values: object) -> bool:
+    return isinstance(values, Sequence) and all(isinstance(v, Integral) for v in values)
+
+
+def _are_numbers(values: object) -> bool:
+    return isinstance(values, Sequence) and all(isinstance(v, Real) for v in values)
+
+
 def _squares(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sum of the squared errors inside the mask, and the number of targets in it."""
     valid = ~targets.isnan()
@@ -161,11 +170,35 @@ class _ChoiceTask(LaboratoryTask):
     metric_name: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True
 
+    fixation: Span
+    response: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, "response")
+
+    def baseline(self) -> float:
+        # the best constant of each period is zero; only the response has an error, of one
+        fixation = sum(self.fixation) / 2
+        return self.response / (fixation + self.response)
+
     def responses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return torch.where(_choice(outputs, targets) > 0, 1.0, -1.0)
 
     def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return (self.responses(outputs, targets) == _choice(targets, targets)).float()
+
+    def _targets(
+        self,
+        t: Tensor,  # (T, 1)
+        fixation: Tensor,  # (B,)
+        go: Tensor,  # (B,)
+        answer: Tensor,  # (B,)
+    ) -> Tensor:  # (T, B, 1)
+        """Return zero in the first period, the answer from `go` on, and NaN at all other steps."""
+        responds = (t >= go) & (t < go + self.response)
+        targets = torch.where(t < fixation, 0.0, torch.nan)
+        return torch.where(responds, answer, targets).unsqueeze(-1).contiguous()
 
 
 def _uniform(span: Span, count: int, generator: Generator) -> Tensor:  # (count,)
@@ -180,12 +213,14 @@ def _seeds(count: int, generator: Generator) -> Tensor:  # (count,)
     return torch.randint(_SEEDS, (count,), generator=generator)
 
 
-def _signs(count: int, generator: Generator) -> Tensor:  # (count,)
-    return 2.0 * torch.randint(2, (count,), generator=generator) - 1
+def _signed(values: tuple[float, ...], count: int, generator: Generator) -> Tensor:  # (count,)
+    """Return values that are drawn with signs of their own."""
+    signs = 2.0 * torch.randint(2, (count,), generator=generator) - 1
+    return signs * _pick(values, count, generator)
 
 
 def _check_levels(name: str, levels: tuple[float, ...]) -> None:
-    if not levels or min(levels) <= 0 or max(levels) == math.inf:
+    if not _are_numbers(levels) or not levels or not all(0 < v < math.inf for v in levels):
         raise ValueError(f"expected {name} to be finite numbers > 0, got {levels!r}")
 
 
@@ -242,17 +277,11 @@ class PerceptualDecision(_ChoiceTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, "response")
         _check_levels("coherences", self.coherences)
 
     @property
     def input_size(self) -> int:
         return 2
-
-    def baseline(self) -> float:
-        # the best constant of each period is zero; only the response has an error, of one
-        fixation = sum(self.fixation) / 2
-        return self.response / (fixation + self.response)
 
     def trial_conditions(self, examples: Examples) -> dict[str, Tensor]:
         coherence, _, stimulus, _ = examples
@@ -262,7 +291,7 @@ class PerceptualDecision(_ChoiceTask):
         return self.fixation[1] + self.stimulus[1] + self.response
 
     def _draw(self, count: int, generator: Generator) -> Examples:
-        coherence = _signs(count, generator) * _pick(self.coherences, count, generator)
+        coherence = _signed(self.coherences, count, generator)
         fixation = _uniform(self.fixation, count, generator)
         stimulus = _uniform(self.stimulus, count, generator)
         return coherence, fixation, stimulus, _seeds(count, generator)
@@ -271,12 +300,10 @@ class PerceptualDecision(_ChoiceTask):
         coherence, fixation, stimulus, seeds = examples
         t = torch.arange(self._longest())[:, None]
         go = fixation + stimulus
-        end = go + self.response
         shown = (t >= fixation) & (t < go)
         inputs = torch.stack([(t < go).float(), shown * coherence], -1)
-        targets = torch.where(t < fixation, 0.0, torch.nan).expand_as(shown)
-        targets = torch.where((t >= go) & (t < end), coherence.sign(), targets)
-        return Batch(self._noisy(inputs, seeds), targets.unsqueeze(-1).contiguous(), end)
+        targets = self._targets(t, fixation, go, coherence.sign())
+        return Batch(self._noisy(inputs, seeds), targets, go + self.response)
 
 
 @dataclass(frozen=True)
@@ -335,7 +362,7 @@ class DelayedMatch(_ChoiceTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, "sample", "response")
+        check_at_least(self, 1, "sample")
         _check_levels("differences", self.differences)
         if max(self.differences) > 180:
             raise ValueError(f"expected differences <= 180 degrees, got {self.differences!r}")
@@ -343,10 +370,6 @@ class DelayedMatch(_ChoiceTask):
     @property
     def input_size(self) -> int:
         return 3
-
-    def baseline(self) -> float:
-        fixation = sum(self.fixation) / 2
-        return self.response / (fixation + self.response)
 
     def trial_conditions(self, examples: Examples) -> dict[str, Tensor]:
         _, difference, _, delay, _ = examples
@@ -358,7 +381,7 @@ class DelayedMatch(_ChoiceTask):
     def _draw(self, count: int, generator: Generator) -> Examples:
         first = 360 * torch.rand(count, generator=generator)
         matches = torch.rand(count, generator=generator) < 0.5
-        apart = _signs(count, generator) * _pick(self.differences, count, generator)
+        apart = _signed(self.differences, count, generator)
         difference = torch.where(matches, 0.0, apart)
         fixation = _uniform(self.fixation, count, generator)
         delay = _uniform(self.delay, count, generator)
@@ -369,7 +392,6 @@ class DelayedMatch(_ChoiceTask):
         t = torch.arange(self._longest())[:, None]
         second = fixation + self.sample + delay
         go = second + self.sample
-        end = go + self.response
         one = (t >= fixation) & (t < fixation + self.sample)
         two = (t >= second) & (t < go)
         angles = torch.deg2rad(first), torch.deg2rad(first + difference)
@@ -377,9 +399,8 @@ class DelayedMatch(_ChoiceTask):
         sine = one * angles[0].sin() + two * angles[1].sin()
         inputs = torch.stack([(t < go).float(), cosine, sine], -1)
         answer = torch.where(difference == 0, 1.0, -1.0)
-        targets = torch.where(t < fixation, 0.0, torch.nan).expand_as(one)
-        targets = torch.where((t >= go) & (t < end), answer, targets)
-        return Batch(self._noisy(inputs, seeds), targets.unsqueeze(-1).contiguous(), end)
+        targets = self._targets(t, fixation, go, answer)
+        return Batch(self._noisy(inputs, seeds), targets, go + self.response)
 
 
 @dataclass(frozen=True)
@@ -433,16 +454,11 @@ class ContextIntegration(_ChoiceTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, "response")
         _check_levels("coherences", self.coherences)
 
     @property
     def input_size(self) -> int:
         return 4
-
-    def baseline(self) -> float:
-        fixation = sum(self.fixation) / 2
-        return self.response / (fixation + self.response)
 
     def trial_conditions(self, examples: Examples) -> dict[str, Tensor]:
         motion, colour, context, _, stimulus, _ = examples
@@ -452,8 +468,8 @@ class ContextIntegration(_ChoiceTask):
         return self.fixation[1] + self.stimulus[1] + self.response
 
     def _draw(self, count: int, generator: Generator) -> Examples:
-        motion = _signs(count, generator) * _pick(self.coherences, count, generator)
-        colour = _signs(count, generator) * _pick(self.coherences, count, generator)
+        motion = _signed(self.coherences, count, generator)
+        colour = _signed(self.coherences, count, generator)
         context = torch.randint(2, (count,), generator=generator)
         fixation = _uniform(self.fixation, count, generator)
         stimulus = _uniform(self.stimulus, count, generator)
@@ -471,9 +487,8 @@ class ContextIntegration(_ChoiceTask):
         inside = t < end
         contexts = torch.stack([inside & (context == 0), inside & (context == 1)], -1).float()
         answer = torch.where(context == 0, motion, colour).sign()
-        targets = torch.where(t < fixation, 0.0, torch.nan).expand_as(shown)
-        targets = torch.where((t >= go) & inside, answer, targets)
-        return Batch(torch.cat([evidence, contexts], -1), targets.unsqueeze(-1).contiguous(), end)
+        targets = self._targets(t, fixation, go, answer)
+        return Batch(torch.cat([evidence, contexts], -1), targets, end)
 
 
 @dataclass(frozen=True)
@@ -528,7 +543,7 @@ class ReadySetGo(LaboratoryTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.intervals or min(self.intervals) < 2:
+        if not _are_whole(self.intervals) or not self.intervals or min(self.intervals) < 2:
             raise ValueError(f"expected intervals of at least 2 steps, got {self.intervals!r}")
 
     @property
@@ -537,9 +552,12 @@ class ReadySetGo(LaboratoryTask):
 
     def baseline(self) -> float:
         # zero while waiting, and afterwards the mean of the lines at each time after set
-        total, count = 0.0, 0.0
-        for k in range(max(self._after(each) for each in self.intervals) + 1):
-            values = [k / each for each in self.intervals if k <= self._after(each)]
+        after = _line_steps(torch.tensor(self.intervals)).tolist()
+        lines = list(zip(self.intervals, after, strict=True))
+        total = 0.0
+        count = 0.0
+        for k in range(max(after) + 1):
+            values = [k / interval for interval, last in lines if k <= last]
             mean = sum(values) / len(values)
             total += sum((value - mean) ** 2 for value in values)
             count += len(values)
@@ -560,11 +578,6 @@ class ReadySetGo(LaboratoryTask):
         return {"interval": interval}
 
     @staticmethod
-    def _after(interval: int) -> int:
-        """Return the number of steps of a line after set."""
-        return interval + max(2, interval // 4)
-
-    @staticmethod
     def _produced(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:  # (B,), (B,)
         """Return the produced interval, NaN if there is none, and the true one."""
         t = torch.arange(len(targets), device=targets.device)[:, None]
@@ -579,7 +592,7 @@ class ReadySetGo(LaboratoryTask):
 
     def _longest(self) -> int:
         longest = max(self.intervals)
-        return self.fixation[1] + longest + self._after(longest) + 1
+        return self.fixation[1] + longest + int(_line_steps(torch.tensor(longest))) + 1
 
     def _draw(self, count: int, generator: Generator) -> Examples:
         chosen = torch.randint(len(self.intervals), (count,), generator=generator)
@@ -590,8 +603,13 @@ class ReadySetGo(LaboratoryTask):
         interval, ready, seeds = examples
         t = torch.arange(self._longest())[:, None]
         begin = ready + interval
-        end = begin + interval + (interval // 4).clamp(min=2) + 1
+        end = begin + _line_steps(interval) + 1
         inputs = torch.stack([t == ready, t == begin], -1).float()
         targets = ((t - begin).float() / interval).clamp(min=0)
         targets = torch.where(t < end, targets, torch.nan)
         return Batch(self._noisy(inputs, seeds), targets.unsqueeze(-1).contiguous(), end)
+
+
+def _line_steps(interval: Tensor) -> Tensor:
+    """Return the number of steps of a line after set: the interval and a quarter."""
+    return interval + (interval // 4).clamp(min=2)

@@ -130,8 +130,8 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
     """Build one optimiser for the constrained matrices and one for all other parameters.
 
     Weight decay applies to neither the constrained matrices nor, unless `weight_decay_of` names
-    them, to the other raw parameters of a constraint. It would not shrink the matrix, but pull it
-    to an arbitrary point of its set.
+    them, to the other raw parameters of a constraint or to trained leaks. It would not shrink the
+    matrix, but pull it to an arbitrary point of its set, and a leak to one half.
 
     Args:
         model: Its trainable parameters; an empty group gets no optimiser.

@@ -56,7 +56,8 @@ class Settings:
         lr_schedule: How all learning rates fall after the warm-up: not at all (`constant`), on a
             line to zero (`linear`) or on half a cosine to zero (`cosine`). Decays multiply it.
         warmup_steps: The number of first steps in which all learning rates rise on a line.
-        weight_decay: The weight decay of all parameters except the raw parameters of constraints.
+        weight_decay: The weight decay of all parameters except the raw parameters of constraints
+            and trained leaks.
         weight_decay_of: Applies the weight decay to the parameters whose name contains one of
             these strings instead; never to the constrained matrices.
         rate_penalty: The factor of the mean square of the states of the recurrent layer, the rates
