@@ -194,7 +194,7 @@ def _read_run(folder: Path) -> RunFolder:
         )
     if not run.config_file.exists():
         raise ValueError(f"expected a config.json beside {run.metrics_file}, got none")
-    _ = run.metrics, run.config, run.result, run.dynamics, run.key
+    _ = run.metrics, run.config, run.result, run.dynamics, run.evaluation, run.key
     return run
 
 

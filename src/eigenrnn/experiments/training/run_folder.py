@@ -69,6 +69,11 @@ _COLUMNS: dict[str, Any] = {
     **{"sequence": str, "time": str | None, "label": str | None, "target": str | None},
     **{"group": str | None, "channels": list[str] | None, "ignored": list[str]},
 }
+_EVALUATION: dict[str, Any] = {
+    **{"file": str, "count": int, "metrics": dict[str, float], "class_names": list[str]},
+    **{"confusion": list[list[int]], "calibration": dict[str, list[float]] | None},
+}
+_CALIBRATION = {"probability": list[float], "correct": list[float], "count": list[int]}
 _STATUS = {"state": str, "message": str, "scores": dict[str, float]}
 
 
@@ -84,6 +89,7 @@ class RunFolder:
     `last.pt`          the latest checkpoint, from which the run can be resumed
     `best.pt`          the model at the best evaluation, also part of `last.pt`
     `result.json`      the result, written when the run is finished
+    `evaluation.json`  the metrics of `eigenrnn evaluate`, if it was run
     `status.json`      whether a run of a recipe or a sweep has ended, diverged or failed
     =================  ================================================================
 
@@ -104,6 +110,7 @@ class RunFolder:
         self.last = self.path / "last.pt"
         self.best = self.path / "best.pt"
         self.result_file = self.path / "result.json"
+        self.evaluation_file = self.path / "evaluation.json"
         self.status_file = self.path / "status.json"
 
     @cached_property
@@ -125,6 +132,11 @@ class RunFolder:
     def result(self) -> Result | None:
         """The result; None if the run has not ended."""
         return self.read_result()
+
+    @cached_property
+    def evaluation(self) -> dict[str, Any] | None:
+        """The metrics of `eigenrnn evaluate`; None if it was not run."""
+        return self.read_evaluation()
 
     @property
     def seed(self) -> int:
@@ -166,7 +178,7 @@ class RunFolder:
         # The checkpoint is deleted first: after a crash no new run can resume from it.
         files = [self.last, self.best, self.result_file, self.metrics_file, self.dynamics_file]
         events = self.tensorboard.glob("events.out.tfevents.*")
-        return [*files, self.config_file, *events, *self.data.glob("*.npz")]
+        return [*files, self.evaluation_file, self.config_file, *events, *self.data.glob("*.npz")]
 
     def write_data(self, data: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the data that a task was given in memory; a file that exists is kept.
@@ -333,6 +345,31 @@ class RunFolder:
     def write_result(self, result: Result) -> None:
         """Write the result, without the folder, which may move."""
         write_json(self.result_file, result.to_json())
+
+    def write_evaluation(self, evaluation: Mapping[str, Any]) -> None:
+        """Write the metrics of a file."""
+        write_json(self.evaluation_file, evaluation)
+
+    def read_evaluation(self) -> dict[str, Any] | None:
+        """Read the metrics of `eigenrnn evaluate`; None if it was not run.
+
+        Raises:
+            ValueError: If the file is damaged.
+        """
+        if not self.evaluation_file.exists():
+            return None
+        content = read_json(self.evaluation_file, ("file", "count", "metrics"))
+        check_types(self.evaluation_file, content, _EVALUATION)
+        calibration = content.get("calibration")
+        if calibration is not None:
+            check_types(self.evaluation_file, calibration, _CALIBRATION)
+        names, confusion = content.get("class_names", []), content.get("confusion", [])
+        if any(len(row) != len(names) for row in [confusion, *confusion] if confusion):
+            raise ValueError(
+                f"{self.evaluation_file} is damaged: its confusion matrix has another size than "
+                f"its {len(names)} classes"
+            )
+        return content
 
     def read_status(self) -> dict[str, Any]:
         """Read the status: at least a `state` and a `message`, and perhaps `scores`.
