@@ -17,7 +17,9 @@ from torch import Tensor
 
 from eigenrnn.atomic import add_filename_to_errors, write_atomically
 from eigenrnn.experiments.data import tables
-from eigenrnn.experiments.data.memory import as_npz
+from eigenrnn.experiments.data.memory import as_npz, content_hash, to_arrays
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.data.series import read_npz
 from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, RunExistsError
 from eigenrnn.experiments.tasks.preprocessing import (
     Preprocessing,
@@ -186,7 +188,8 @@ class RunFolder:
         Args:
             data: The arrays of each file, by its name.
         Raises:
-            ValueError: If the folder for the data is a link.
+            ValueError: If the folder for the data is a link, or a file that exists holds other
+                data.
             WriteError: If a file cannot be written.
         """
         if self.data.is_symlink():  # a file beyond it would be written
@@ -196,9 +199,43 @@ class RunFolder:
             )
         for name, arrays in data.items():
             self.data.mkdir(exist_ok=True)
-            file = self.data / f"{name}.npz"
+            file = self._data_file(name)
             if not file.exists():
                 write_atomically(file, as_npz(arrays))
+                continue
+            stored = read_npz(file, tables.ReadOptions(allow_missing=True))
+            check_hash(file, content_hash(to_arrays(stored)), content_hash(arrays))
+
+    def read_data(self) -> dict[str, Sequences]:
+        """Read the data that the task was given in memory, by the name of the file.
+
+        Raises:
+            ValueError: If a file is missing, damaged, a link out of the folder, or is not what
+                the run was trained on.
+        """
+        hashes = self.read_config(any_version=True).get("data") or {}
+        check_types(self.config_file, {"data": hashes}, {"data": dict[str, str]})
+        found: dict[str, Sequences] = {}
+        for name, expected in hashes.items():
+            file = self._data_file(name)
+            if not file.exists():
+                raise ValueError(f"expected {file}, on which the run was trained, got no file")
+            data = read_npz(file, tables.ReadOptions(allow_missing=True))
+            check_hash(file, content_hash(to_arrays(data)), expected)
+            found[name] = data
+        return found
+
+    def _data_file(self, name: str) -> Path:
+        """Return the file of some data.
+
+        Raises:
+            ValueError: If its name or a link leads out of the folder.
+        """
+        file = self.data / f"{name}.npz"
+        if name not in ("train", "test") or self.data.is_symlink():
+            raise ValueError(f"expected {file} to be a file in the folder of the run, got another")
+        check_regular_file(file)
+        return file
 
     def write_config(self, content: Mapping[str, Any]) -> None:
         """Write task, network, settings and versions."""
@@ -457,6 +494,20 @@ class RunFolder:
         except (KeyError, TypeError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise CheckpointError(f"{path} is not a checkpoint of a run: {reason}") from None
+
+
+def check_hash(file: Path, found: str, expected: str) -> None:
+    """Check that stored data is what a run was trained on.
+
+    Raises:
+        ValueError: If the hashes differ.
+    """
+    if found != expected:
+        raise ValueError(
+            f"expected {file} to hold the data that the run was trained on, with the SHA-256 "
+            f"{expected[:12]}..., got {found[:12]}...: the file was changed; restore it, or "
+            "train again with overwrite=True"
+        )
 
 
 def _json_line(record: Mapping[str, Any]) -> str:
