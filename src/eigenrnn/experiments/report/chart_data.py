@@ -1,13 +1,24 @@
 """The data of the charts, as values that JSON can hold."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from eigenrnn.experiments.report.learning_curves import Curve, Group, curve
 from eigenrnn.experiments.report.network_analyses import NetworkAnalysis, main_matrix
 from eigenrnn.experiments.report.rounding import rounded
+from eigenrnn.experiments.report.tables import run_label
 
-__all__ = ["Styles", "fisher_curves", "heat_map_charts", "learning_curve_chart", "spectrum_charts"]
+__all__ = [
+    "Styles",
+    "evaluation_charts",
+    "fisher_curves",
+    "heat_map_charts",
+    "learning_curve_chart",
+    "spectrum_charts",
+]
 
 _SPLIT_PRIORITY = ("test", "validation", "train")
 _DIGITS = 5
@@ -94,6 +105,52 @@ def heat_map_charts(
                 }
             )
     return found
+
+
+def evaluation_charts(groups: Sequence[Group], styles: Styles) -> list[dict[str, Any]]:
+    """Return the confusion matrix and the calibration curve of each run that has them."""
+    found: list[dict[str, Any]] = []
+    for each in groups:
+        for run in each.runs:
+            content = run.evaluation
+            if content is None or not content.get("confusion"):
+                continue
+            file = Path(content["file"]).name
+            header = {"label": run_label(each, run), "colour": styles.of(each)["colour"]}
+            found.append({**header, "main": file, "matrices": {file: _evaluation(content)}})
+    return found
+
+
+def _evaluation(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the charts of one evaluation."""
+    names = content["class_names"]
+    calibration = content["calibration"]
+    # of each true class: classes may differ in size
+    confusion = np.array(content["confusion"], dtype=np.float64)
+    totals = confusion.sum(1, keepdims=True)
+    shares = np.divide(confusion, totals, out=np.zeros_like(confusion), where=totals > 0)
+    return {
+        "map": {
+            "z": [rounded(row, 3) for row in shares],
+            "counts": content["confusion"],
+            "x": names,
+            "y": names,
+            "x_name": "predicted class",
+            "y_name": "true class",
+            "name": "share of the true class",
+            "log": False,
+            "category": True,
+        },
+        "profile": {
+            "x": rounded(calibration["probability"], 4),
+            "y": rounded(calibration["correct"], 4),
+            "x_name": "probability of the predicted class",
+            "y_name": "share that is right",
+            "log": False,
+            "diagonal": True,
+        },
+        "note": f"{content['count']} sequences.",
+    }
 
 
 def fisher_curves(networks: Sequence[NetworkAnalysis], styles: Styles) -> list[dict[str, Any]]:

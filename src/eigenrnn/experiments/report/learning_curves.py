@@ -160,13 +160,15 @@ def _group_key(records: Records, run: RunFolder) -> str:
 def task_options(run: RunFolder) -> dict[str, Any]:
     """Return the options of the task of a run that were set, with the names of the user's files.
 
-    The seed of the task is left out, as it may be that of the run.
+    The seed of the task is left out, as it may be that of the run, and so is the number of a fold:
+    runs that differ only by these are averaged.
     """
     task: Any = run.config.get("config", {}).get("options", {}).get("task")
     given = task.get("init_args", {}) if isinstance(task, Mapping) else {}
     files = {name: Path(given[name]).name for name in _FILES if given.get(name)}
     options = files | run.config["task"].get("options", {})
-    return {k: v for k, v in options.items() if v is not None and not k.endswith("seed")}
+    left_out = {name for name in options if name.endswith("seed")} | {"fold"}
+    return {k: v for k, v in options.items() if v is not None and k not in left_out}
 
 
 _FILES = ("train", "path")  # name files; a run does not store their contents

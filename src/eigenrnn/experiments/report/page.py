@@ -13,6 +13,7 @@ from eigenrnn.errors import check_installed
 from eigenrnn.experiments.report import tables
 from eigenrnn.experiments.report.chart_data import (
     Styles,
+    evaluation_charts,
     fisher_curves,
     heat_map_charts,
     learning_curve_chart,
@@ -40,6 +41,7 @@ _HEAD = 4096  # bytes that contain the generator tag of a report
 _SCRIPTS = ("plotting.js", "charts.js")
 _CONTENTS = {
     "results": "Results",
+    "evaluation": "Evaluation",
     "curves": "Learning curves",
     "eigenvalues": "Eigenvalues",
     "schur": "Schur form",
@@ -48,7 +50,13 @@ _CONTENTS = {
     "configuration": "Configuration",
     "machine": "Versions and machine",
 }
+_CHARTS = ("evaluation", "spectrum", "schur", "gradient", "fisher")
 _CAPTIONS = {
+    "evaluation": (
+        "The confusion matrix shows the share of each true class that is predicted as each class. "
+        "The calibration curve shows how often predictions are right, by the probability of the "
+        "predicted class; on the dotted line, the probability is right too."
+    ),
     "schur": (
         "W = P Θ P* with Θ lower triangular except for 2 x 2 blocks. An entry (i, j) below the "
         "diagonal means that mode j feeds mode i; a normal matrix has none. Entries below 1e-8 of "
@@ -177,9 +185,16 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         table_texts[f"{recipe['id']}-results"] = _in_all_formats(recipe["table"])
     for task in tasks:
         table_texts[f"{task['id']}-results"] = _in_all_formats(task["runs"])
+    evaluations = tables.evaluations(groups)
+    contents = dict(_CONTENTS)
+    if evaluations.cells:
+        table_texts["evaluations"] = _in_all_formats(evaluations)
+    else:
+        del contents["evaluation"]
     data = {
         "tables": table_texts,
         "curves": curves,
+        "evaluation": evaluation_charts(groups, styles),
         "spectrum": spectrum_charts(networks, styles),
         "schur": heat_map_charts(networks, styles, "schur"),
         "gradient": heat_map_charts(networks, styles, "gradient"),
@@ -189,11 +204,12 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         "title": title or _title(records),
         "lead": _summary(records, groups),
         "generator": f"{_GENERATOR} {__version__}",
-        "contents": list(_CONTENTS.items()),
+        "contents": list(contents.items()),
+        "evaluations": evaluations,
         "unreadable": [(str(folder), reason) for folder, reason in records.unreadable.items()],
         "recipes": recipes,
         "tasks": tasks,
-        "has": {name: bool(data[name]) for name in ("spectrum", "schur", "gradient", "fisher")},
+        "has": {name: bool(data[name]) for name in _CHARTS},
         "reasons": _reasons(networks, groups),
         "captions": _CAPTIONS,
         "max_points": MAX_POINTS,

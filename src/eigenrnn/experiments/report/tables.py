@@ -5,6 +5,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from eigenrnn.experiments.report.learning_curves import Group, task_options
@@ -22,9 +23,11 @@ __all__ = [
     "chosen_by",
     "comparison",
     "configuration",
+    "evaluations",
     "format_reported",
     "machines",
     "paper_and_ours",
+    "run_label",
     "runs",
     "runs_of_all_tasks",
 ]
@@ -158,6 +161,33 @@ def configuration(groups: Sequence[Group]) -> tuple[Table, Table]:
         replace(Table.of(same), text=text),
         replace(Table.of(differing), text=text),
     )
+
+
+def evaluations(groups: Sequence[Group]) -> Table:
+    """Return a table of the metrics that `eigenrnn evaluate` wrote, one row per run."""
+    rows: list[Mapping[str, str | NumberCell]] = []
+    for each in groups:
+        for run in each.runs:
+            content = run.evaluation
+            if content is None:
+                continue
+            numbers = {
+                name: NumberCell(value, f"{value:.4g}")
+                for name, value in content["metrics"].items()
+            }
+            names = {"network": run_label(each, run), "file": Path(content["file"]).name}
+            rows.append({**names, "sequences": f"{content['count']:,}", **numbers})
+    table = Table.of(rows)
+    return Table(table.headings, table.cells, {*_TEXT_COLUMNS, "file"})
+
+
+def run_label(group: Group, run: RunFolder) -> str:
+    """Return the label of a run, with its seed or its folder if its group has several runs."""
+    if len(group.runs) == 1:
+        return group.label
+    seeds = [each.seed for each in group.runs]
+    is_unique = seeds.count(run.seed) == 1
+    return f"{group.label}, {f'seed {run.seed}' if is_unique else run.path}"
 
 
 def machines(records: Sequence[RunFolder], recipes: Sequence[RecipeRecord]) -> Table:
