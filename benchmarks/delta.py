@@ -94,26 +94,30 @@ def both(run: Contender, tensors: list[Tensor], g: Tensor) -> None:
     torch.autograd.grad(o, tensors, g if o.shape == g.shape else g.transpose(0, 1))
 
 
-def seconds_of(call: Callable[[], object]) -> float:
-    """Time one call."""
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
+Clock = Callable[[], float]
 
 
-def interleaved(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+def interleaved(
+    calls: dict[str, Callable[[], object]], rounds: int, clock: Clock
+) -> dict[str, list[float]]:
     """Return the seconds of each call in each round, after one round to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for i in range(rounds + 1):
         for name, call in calls.items():
-            taken = seconds_of(call)
+            begin = clock()
+            call()
+            taken = clock() - begin
             if i:
                 seconds[name].append(taken)
     return seconds
 
 
 def print_sequences(
-    contenders: dict[str, Contender], rounds: int, R: int, shapes: list[tuple[int, ...]]
+    contenders: dict[str, Contender],
+    rounds: int,
+    R: int,
+    shapes: list[tuple[int, ...]],
+    clock: Clock,
 ) -> None:
     """Print times, and shares of the rate of a product, of both passes."""
     a = torch.randn(SIDE, SIDE)
@@ -127,7 +131,7 @@ def print_sequences(
         for name, run in contenders.items():
             calls[f"{name}, forward"] = partial(forward, run, tensors)
             calls[f"{name}, both"] = partial(both, run, tensors, g)
-        seconds = interleaved(calls, rounds)
+        seconds = interleaved(calls, rounds, clock)
         rates = [2 * SIDE**3 / each for each in seconds["product"]]
         count = operations(*shape)
         for name in contenders:
@@ -142,7 +146,7 @@ def print_sequences(
             print(f"| {place} | {rate} | {name} | {' | '.join(cells)} |", flush=True)
 
 
-def print_step(rounds: int, H: int = 8, K: int = 64, V: int = 64) -> None:
+def print_step(rounds: int, clock: Clock, H: int = 8, K: int = 64, V: int = 64) -> None:
     """Print the microseconds of a step beside those of reading and writing the state once."""
     repeats = 1000
     q, k, v, beta = (each[0] for each in operands(1, 1, H, K, V))
@@ -163,14 +167,14 @@ def print_step(rounds: int, H: int = 8, K: int = 64, V: int = 64) -> None:
         return run
 
     torch.set_num_threads(1)
-    seconds = interleaved({name: repeated(call) for name, call in calls.items()}, rounds)
+    seconds = interleaved({name: repeated(call) for name, call in calls.items()}, rounds, clock)
     print(f"| H, K, V = {H}, {K}, {V} | microseconds |")
     print("|---|---:|")
     for name, taken in seconds.items():
         print(f"| {name} | {1e6 * statistics.median(taken) / repeats:.2f} |")
 
 
-def print_lengths(rounds: int) -> None:
+def print_lengths(rounds: int, clock: Clock) -> None:
     """Print the time of each step at several lengths of one sequence of 4 heads."""
     print("| T | forward, us a step | both, us a step |")
     print("|---:|---:|---:|")
@@ -182,7 +186,7 @@ def print_lengths(rounds: int) -> None:
             "forward": partial(forward, run, tensors),
             "both": partial(both, run, tensors, g),
         }
-        seconds = interleaved(calls, rounds)
+        seconds = interleaved(calls, rounds, clock)
         cells = [f"{1e6 * statistics.median(each) / T:.2f}" for each in seconds.values()]
         print(f"| {T} | {' | '.join(cells)} |", flush=True)
 
@@ -230,6 +234,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu", action="store_true", help="processor time, of one thread")
     parser.add_argument("--reflections", type=int, default=1, help="in a step of a T / R steps")
     parser.add_argument("--only", choices=["sequences", "cpu", "step", "lengths", "memory"])
     parser.add_argument("--shapes", type=int, nargs="*", default=range(len(SHAPES)), help="0 to 2")
@@ -238,6 +243,9 @@ def main() -> None:
     options = parser.parse_args()
     if kernels is None:
         sys.exit("expected the compiled kernels, which were not built")
+    if options.cpu:
+        options.threads = 1
+    clock = time.process_time if options.cpu else time.perf_counter
     torch.set_num_threads(options.threads)
     if options.peak:
         print_peak(options.peak)
@@ -250,12 +258,12 @@ def main() -> None:
             if options.reflections == 1:
                 contenders |= {name: run for name, run in others.items() if run is not None}
         shapes = [SHAPES[i] for i in options.shapes]
-        print_sequences(contenders, options.rounds, options.reflections, shapes)
+        print_sequences(contenders, options.rounds, options.reflections, shapes, clock)
     if options.only in (None, "step"):
-        print_step(options.rounds)
+        print_step(options.rounds, clock)
     if options.only in (None, "lengths"):
         torch.set_num_threads(options.threads)
-        print_lengths(options.rounds)
+        print_lengths(options.rounds, clock)
     if options.only in (None, "memory"):
         print_memory()
 

@@ -1,5 +1,7 @@
 """Measures trained networks of the recipes `state_tracking`: eigenvalues and Lyapunov exponents.
 
+Of layers that learnt S3 from reflections on, it also measures what the letters do to the state.
+
 Run with ``python -m benchmarks.trained_spectra FOLDER ...``, where each folder holds the runs of a
 recipe, after these runs have been archived. The numbers of the best rate of each network are added
 to `reproduction/state_tracking.json`; weights are not stored.
@@ -12,7 +14,8 @@ from typing import Any
 
 import torch
 from reproduction.archive import Archive, ArchivedRun
-from reproduction.state_tracking import SPECTRA, tracked_rows
+from reproduction.reflections import measure_reflections
+from reproduction.state_tracking import REFLECTIONS, SPECTRA, tracked_rows
 from torch import nn
 
 from eigenrnn.analysis import lyapunov, spectrum
@@ -40,7 +43,7 @@ def measure(row: Row, run: ArchivedRun, folder: Path, has_eigenvalues: bool) -> 
         exponent = lyapunov(layer, words, discard=DISCARD, exponents=1).exponents[0]
         has_single_matrix = isinstance(layer, RNN | LRU | nn.RNN) and not has_eigenvalues
         eigenvalues = spectrum(layer).eigenvalues if has_single_matrix else []
-    return {
+    entry: dict[str, Any] = {
         "recipe": run.recipe,
         "row": run.row,
         "point": run.point,
@@ -48,6 +51,9 @@ def measure(row: Row, run: ArchivedRun, folder: Path, has_eigenvalues: bool) -> 
         "lyapunov": round(float(exponent), 5),
         "eigenvalues": [[round(z.real, 4), round(z.imag, 4)] for z in eigenvalues],
     }
+    if run.recipe == REFLECTIONS:
+        entry["reflections"] = measure_reflections(layer, row.task)
+    return entry
 
 
 def main() -> None:

@@ -20,23 +20,34 @@ from reproduction.archive import (
     current_runs,
     runs_by_row,
 )
+from reproduction.reflections import Reflections
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "REFLECTIONS",
     "SPECTRA",
     "AccuracyByLength",
     "Eigenvalues",
     "TrackedRow",
     "eigenvalue_figure",
     "length_figure",
+    "reflection_figure",
     "table_columns",
     "tracked_rows",
 ]
 
+REFLECTIONS = "state_tracking/s3-reflections"
+"""The recipe whose networks show what they do with the letters of S3."""
+
+SOLVED = 500
+"""A network has solved a problem if its accuracy exceeds 0.9 up to this length."""
+
 SPECTRA = Path(__file__).parent / "state_tracking.json"
 """What `benchmarks.trained_spectra` measured of the trained networks."""
+
+_LENGTHS = (40, 100, 500, 2_000)  # that the tables show, if all networks were tested there
 
 Complexes = NDArray[np.complex128]
 
@@ -54,6 +65,8 @@ class TrackedRow:
         runs_in_all: The number of archived runs of all points.
         exponents: The largest Lyapunov exponent of each run, where it was measured.
         eigenvalues: Those of the recurrent matrix of the first run, if it has a single one.
+        reflections: What the first run that solved its problem does with the letters of S3, if
+            that was measured.
     """
 
     recipe: Recipe
@@ -63,6 +76,7 @@ class TrackedRow:
     runs_in_all: int
     exponents: Sequence[float]
     eigenvalues: Complexes | None
+    reflections: Reflections | None
 
     @property
     def longest(self) -> list[int]:
@@ -142,18 +156,28 @@ def _tracked(
         len(runs),
         [each["lyapunov"] for each in known],
         None if pairs is None else np.array(pairs) @ np.array([1, 1j]),
+        _reflections(best, measured),
     )
+
+
+def _reflections(
+    runs: Sequence[ArchivedRun], measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]]
+) -> Reflections | None:
+    """Return what was measured of the first run that solved its problem."""
+    for run in runs:
+        entry = measured.get((run.recipe, run.row, run.point, run.seed or 0), {})
+        if "reflections" in entry and run.best["test"]["longest"] >= SOLVED:
+            return Reflections.of(entry["reflections"])
+    return None
 
 
 def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
     """Return a table of networks: their runs, longest lengths, accuracies and exponents."""
-    columns: dict[str, list[str]] = {
-        name: []
-        for name in (
-            *("network", "parameters", "rate", "longest, by seed", "last", "accuracy at 40"),
-            *("at 100", "at 500", "largest exponent", "runs"),
-        )
-    }
+    lengths = [n for n in _LENGTHS if all(n in row.accuracies() for row in rows)]
+    names = ["network", "parameters", "rate", "longest, by seed", "last"]
+    names += [f"{'' if i else 'accuracy '}at {n:,}" for i, n in enumerate(lengths)]
+    names += ["largest exponent", "runs"]
+    columns: dict[str, list[str]] = {name: [] for name in names}
     for row in rows:
         accuracies = row.accuracies()
         cells = (
@@ -162,7 +186,7 @@ def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
             row.point.removeprefix("lr="),
             ", ".join(map(str, row.longest)),
             ", ".join(map(str, row.longest_of_last)),
-            *(f"{100 * accuracies[n]:.1f} %" for n in (40, 100, 500)),
+            *(f"{100 * accuracies[n]:.1f} %" for n in lengths),
             f"{statistics.median(row.exponents):.3f}" if row.exponents else "",
             str(row.runs_in_all),
         )
@@ -253,6 +277,18 @@ def length_figure(rows: Sequence[TrackedRow]) -> AccuracyByLength:
     for row in rows:
         panels.setdefault(row.recipe.name, {})[row.row.label] = row.accuracies()
     return AccuracyByLength(panels)
+
+
+def reflection_figure(rows: Sequence[TrackedRow]) -> Reflections:
+    """Return what a network that solved S3 does with its letters.
+
+    Raises:
+        ValueError: If no network did, or none was measured.
+    """
+    found = [row.reflections for row in rows if row.reflections is not None]
+    if not found:
+        raise ValueError("expected a measured network that solved S3, got none")
+    return found[-1]
 
 
 def eigenvalue_figure(rows: Sequence[TrackedRow]) -> Eigenvalues:

@@ -19,7 +19,9 @@ from eigenrnn.analysis.analyse import AnalysisResults
 from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.constraints import Schur, Unconstrained, constrain
 from eigenrnn.experiments.cli import main
-from training_run import one_thread, small_fit, small_settings
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training import Settings, fit
+from training_run import QUIET, one_thread
 
 OF_A_MATRIX = [
     *("spectrum", "henrici", "numerical_abscissa", "kreiss", "pseudospectrum"),
@@ -445,8 +447,10 @@ def test_without_data_the_other_analyses_run_with_a_note(eigenrnn, monkeypatch):
     assert "| henrici_hh_l0 |" in output
 
 
-def test_a_run_started_in_python_says_how_to_load_it(eigenrnn, tmp_path):
-    small_fit(tmp_path / "run", small_settings(2))
+def test_a_run_of_an_own_network_says_how_to_load_it(eigenrnn, tmp_path):
+    model = SequenceModel(torch.nn.GRU(Copying(3).input_size, 4), Copying(3).output_size)
+    model.add_module("more", torch.nn.Linear(1, 1))
+    fit(model, Copying(3), Settings(steps=1), tmp_path / "run", console=QUIET)
     error = eigenrnn("analyse run", status=2).err
     assert error.startswith("error: the model of run was created in Python")
     assert "eigenrnn.analysis.analyse(model)" in error

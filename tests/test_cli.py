@@ -219,10 +219,7 @@ def test_train_help_shows_no_python_classes(printed_by):
         ("train --help", "all learning rates rise on a line. (int, default: 0)"),
         ("predict --help", "symbols to continue by (int, default: 200)"),
         ("train --task.help series", "--task.train TRAIN The training file, or a"),
-        (
-            "train --task.help series",
-            "--task.columns.sequence SEQUENCE Names the sequence of a row",
-        ),
+        ("train --task.help series", "--task.columns.sequence SEQUENCE Names the sequence"),
         ("train --task.help series", "has a new order. (default: True)"),
         ("train --layer.help ncgru", 'out of "reset", "update" and "candidate". (list of str)'),
         ("train --layer.help ncgru", "The number rho of entries -1 in D"),

@@ -4,9 +4,11 @@ import doctest
 import functools
 import importlib
 import inspect
+import math
 import os
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -18,6 +20,7 @@ import pytest
 import torch
 
 import eigenrnn
+from eigenrnn.constraints import ScaledCayley
 from eigenrnn.experiments import registry
 from eigenrnn.experiments.cli import name_lookup
 from eigenrnn.experiments.cli.parser import PARSERS
@@ -100,17 +103,58 @@ def test_blocks_are_no_wider_than_the_page():
         assert wide == [], page
 
 
-@pytest.mark.parametrize("side", ["+", "-"])
-def test_both_sides_of_the_difference_in_the_readme_train(side, capsys):
+def losses_of_the_readme(side, steps, capsys):
+    """Run one side of the first difference in the README; return the losses that it prints."""
     differences = [block for block in blocks(ROOT / "README.md") if block.language == "diff"]
     text = differences[0].text  # the second one is a single line of a forward pass
     lines = [line[1:] for line in text.splitlines() if line[:1] in {" ", side}]
-    code = "\n".join(lines).replace("range(601)", "range(101)")
+    assert "range(601)" in text
+    code = "\n".join(lines).replace("range(601)", f"range({steps + 1})")
     with torch.random.fork_rng(devices=[]):
         exec(compile(code, "README.md", "exec"), {})
-    losses = [float(line.split()[1]) for line in capsys.readouterr().out.splitlines()]
+    return [float(line.split()[1]) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("side", ["+", "-"])
+def test_both_sides_of_the_difference_in_the_readme_train(side, capsys):
+    losses = losses_of_the_readme(side, 100, capsys)
     assert len(losses) == 2
     assert losses[1] < losses[0]
+
+
+@pytest.mark.console
+def test_the_layer_in_the_readme_learns_to_remember_and_the_lstm_does_not(capsys):
+    chance = 10 * math.log(8) / 120  # the readme rounds it to 0.173
+    assert f"{chance:.3f}" in (ROOT / "README.md").read_text()
+    ours = losses_of_the_readme("+", 600, capsys)
+    lstm = losses_of_the_readme("-", 600, capsys)
+    assert statistics.median(ours[-4:]) < 0.5 * chance  # their median: single losses jump
+    assert min(lstm) > 0.95 * chance  # a batch may be a little easier than the mean
+
+
+@pytest.mark.parametrize(
+    ("layer", "lowest", "highest"),
+    [
+        pytest.param(eigenrnn.ScoRNN, 0.999, 1.001, id="ScoRNN"),
+        pytest.param(
+            functools.partial(eigenrnn.RNN, nonlinearity="tanh", constraint=ScaledCayley),
+            0.0,
+            1e-10,
+            id="tanh",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("reproducible")
+def test_the_gradient_in_the_readme_keeps_its_norm_with_modrelu_and_not_with_tanh(
+    layer, lowest, highest
+):
+    h0 = torch.zeros(1, 4, 128, requires_grad=True)
+    output, _ = layer(10, 128)(torch.randn(1000, 4, 10), h0)
+    direction = torch.randn(4, 128)
+    output[-1].backward(direction / direction.norm(dim=-1, keepdim=True))
+    norms = h0.grad.norm(dim=-1)
+    assert lowest <= norms.min()
+    assert norms.max() <= highest
 
 
 def code_blocks(page):

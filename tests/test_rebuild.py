@@ -1,29 +1,43 @@
 """Rebuilding the trained model of a run from its folder."""
 
 import json
-import re
 import shlex
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 import yaml
+from torch import nn
 
-import eigenrnn
-from eigenrnn import __version__, free_memory
+from eigenrnn import (
+    GRU,
+    LRU,
+    LSTM,
+    RNN,
+    ResidualStack,
+    ScoRNN,
+    SequenceModel,
+    __version__,
+    free_memory,
+)
+from eigenrnn.constraints import Householder, ScaledCayley
 from eigenrnn.experiments.cli import main, rebuild
 from eigenrnn.experiments.cli.name_lookup import load_named_yaml
 from eigenrnn.experiments.cli.rebuild import load, registered_options
 from eigenrnn.experiments.cli.train_options import build_training, parse_options
+from eigenrnn.experiments.data import memory
+from eigenrnn.experiments.data.memory import from_arrays
 from eigenrnn.experiments.errors import CheckpointError, MissingDataError
 from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.tasks import Copying, Series
+from eigenrnn.experiments.training import Settings, checkpoint, fit
 from eigenrnn.experiments.training.description import describe_network, differences
-from training_run import one_thread, small_fit, small_settings
+from training_run import QUIET, one_thread
 
 TINY = (
     "train --task copying --task.delay 3 --task.symbols 2 --task.test_examples 10 --steps 4 "
@@ -404,17 +418,130 @@ def test_a_missing_checkpoint_is_named(run):
         load(run() / "other.pt")
 
 
-@pytest.mark.parametrize("config", [None, {"layer": "mine"}])
-def test_the_error_for_a_python_run_says_how_to_load_it(tmp_path, config):
-    small_fit(tmp_path, small_settings(2), config=config)
-    with pytest.raises(ValueError, match="was created in Python") as caught:
+# networks made in Python
+
+MADE = {
+    "GRU": lambda: SequenceModel(GRU(2, 4, num_layers=2, bidirectional=True), 3, "last"),
+    "ScoRNN": lambda: SequenceModel(ScoRNN(2, 4, negative=1), 3, "last"),
+    "sets of gates": lambda: SequenceModel(LSTM(2, 4, cell=ScaledCayley), 3, "last"),
+    "a set": lambda: SequenceModel(RNN(2, 4, constraint=Householder), 3, "last"),
+    "LRU": lambda: SequenceModel(LRU(2, 4, r_min=0.5), 3, "last"),
+    "torch.nn.LSTM": lambda: SequenceModel(nn.LSTM(2, 4), 3, "last"),
+    "torch.nn.RNN": lambda: SequenceModel(nn.RNN(2, 4, nonlinearity="relu"), 3, "last"),
+    "a stack": lambda: SequenceModel(
+        ResidualStack(partial(LRU, hidden_size=5), 4, 2, input_size=2, mixer="mlp"), 3, "last"
+    ),
+}
+
+
+def series_in_memory(seed=0):
+    generator = np.random.default_rng(seed)
+    arrays = [generator.normal(size=(4 + k % 3, 2)) for k in range(12)]
+    return Series(train=from_arrays(arrays, labels=[k % 3 for k in range(12)]), validation=0)
+
+
+def fit_in_python(folder, model):
+    with one_thread():
+        fit(model, series_in_memory(), Settings(steps=2, batch_size=4), folder, console=QUIET)
+    return folder
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_a_network_made_in_python_is_rebuilt_from_its_description(tmp_path, make):
+    model = make()
+    found = load(fit_in_python(tmp_path, model))
+    batch = next(series_in_memory().batches("train", 12))
+    with torch.no_grad():
+        expected = model.eval()(batch.inputs, batch.lengths)
+        torch.testing.assert_close(found.model(batch.inputs, batch.lengths), expected)
+    assert found.settings.steps == 2
+    again = next(found.task.batches("train", 12))
+    assert torch.equal(again.inputs, batch.inputs)
+    assert found.preprocessing.class_names == ("0", "1", "2")
+
+
+class Own(nn.Module):
+    """A network that no description can rebuild."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = SequenceModel(GRU(2, 4), 3, "last")
+
+    def forward(self, inputs, lengths):
+        return -self.inner(inputs, lengths)
+
+
+def tied():
+    """A model whose layer has an initial gate that its constructor does not make."""
+    model = MADE["GRU"]()
+    model.layer.nonlinearity = "relu"
+    return model
+
+
+@pytest.mark.parametrize("make", [Own, tied])
+def test_a_network_of_your_own_is_passed(tmp_path, make):
+    model = make()
+    fit_in_python(tmp_path, model)
+    with pytest.raises(ValueError, match="created in Python and cannot be rebuilt") as caught:
         load(tmp_path)
-    call = re.search(
-        r"model\.load_state_dict\((.*)\), then eigenrnn\.analysis", str(caught.value)
-    )[1]
-    assert eval(call, {"eigenrnn": eigenrnn}).keys() == weights(tmp_path / "best.pt").keys()
-    with pytest.raises(ValueError, match="was created in Python"):
-        load(tmp_path / "last.pt")
+    assert f"eigenrnn.experiments.load('{tmp_path}', model=model)" in str(caught.value)
+    found = load(tmp_path, model=make()).model
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(found.state_dict()[name], value)
+    with pytest.raises(ValueError, match="cannot be built: "):
+        load(tmp_path, model=nn.Linear(2, 3))
+
+
+def test_a_description_larger_than_its_weights_builds_nothing(tmp_path):
+    fit_in_python(tmp_path, MADE["GRU"]())
+
+    def large(config):
+        config["network"]["modules"]["layer"]["options"]["hidden_size"] = 10**9
+
+    with pytest.raises(ValueError, match="expected hidden_size of at most 12"):
+        load(edited(tmp_path, large))
+
+
+def test_stored_data_that_was_changed_is_not_used(tmp_path):
+    fit_in_python(tmp_path, MADE["GRU"]())
+    file = tmp_path / "data" / "train.npz"
+    file.write_bytes(memory.as_npz(series_in_memory(1).data_in_memory()["train"]))
+    with pytest.raises(ValueError, match=r"train.npz to hold the data that .* was changed"):
+        load(tmp_path)
+    with pytest.raises(ValueError, match=r"train.npz to hold the data that .* was changed"):
+        fit(
+            MADE["GRU"](),
+            series_in_memory(),
+            Settings(steps=3, batch_size=4),
+            tmp_path,
+            resume=True,
+            console=QUIET,
+        )
+    file.unlink()
+    with pytest.raises(ValueError, match=r"expected .*train.npz, on which the run was trained"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "best.pt", "last.pt", "data/train.npz", "data"])
+def test_links_out_of_the_folder_are_not_followed(tmp_path, name):
+    folder = fit_in_python(tmp_path / "run", MADE["GRU"]())
+    if name == "last.pt":
+        (folder / "best.pt").unlink(missing_ok=True)
+    if name == "best.pt":
+        shutil.copy(folder / "last.pt", folder / "best.pt")
+    outside = tmp_path / "outside"
+    (folder / name).rename(outside)
+    (folder / name).symlink_to(outside)
+    with pytest.raises((ValueError, CheckpointError), match=r"link out of its folder|got another"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd"])
+def test_names_of_data_lead_nowhere_else(tmp_path, name):
+    fit_in_python(tmp_path, MADE["GRU"]())
+    folder = edited(tmp_path, lambda config: config.update(data={name: "0"}))
+    with pytest.raises(ValueError, match="to be a file in the folder of the run, got another"):
+        load(folder)
 
 
 CHANGES = {

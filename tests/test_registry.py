@@ -91,7 +91,7 @@ def test_names_of_classes_are_in_snake_case(kind):
 
 def test_names_of_recipes_give_the_paper_and_the_place():
     published = r"[a-z_]+/(table|fig)\d(-free)?"
-    own = r"state_tracking/[a-z]\d(-sets|-delta)?|permuted_mnist/(stacks|single)"
+    own = r"state_tracking/[a-z]\d(-sets|-delta|-reflections)?|permuted_mnist/(stacks|single)"
     assert all(re.fullmatch(f"{published}|{own}", name) for name in registry.RECIPES)
 
 

@@ -1,19 +1,26 @@
 """The tables and pictures of the runs on state tracking, from the archive."""
 
+import itertools
 import json
 import math
 
 import numpy as np
 import pytest
+import torch
 from reproduction.archive import Archive, ArchivedRun
+from reproduction.reflections import EVEN, LETTERS, ODD, Reflections, measure_reflections
 from reproduction.state_tracking import (
+    REFLECTIONS,
     eigenvalue_figure,
     length_figure,
+    reflection_figure,
     table_columns,
     tracked_rows,
 )
 
 from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.tasks import StateTracking
+from eigenrnn.layers import DeltaNet
 
 NAME, LABEL = "state_tracking/z2", "scoRNN 94 Z2"
 
@@ -68,6 +75,115 @@ def test_the_table_has_one_line_for_each_network(rows):
     assert [column[0] for column in columns.values()] == [
         *(LABEL, "4,843", "0.01", "40, 41", "30, 31", "62.5 %", "62.5 %", "62.5 %", "-0.250", "4")
     ]
+
+
+def test_the_table_shows_longer_words_where_all_networks_read_them(tmp_path):
+    recipe = RECIPES[REFLECTIONS]
+    archive = Archive(tmp_path)
+    for row in recipe.rows:
+        metrics = {"longest": 600.0}
+        metrics |= {f"accuracy_{n}": 1 / n for n in row.task.test_lengths}
+        ((point, at_point),) = row.points().items()
+        archive.add(
+            ArchivedRun(
+                *(recipe.name, row.label, point, 0, "ended"),
+                **at_point.with_seed(0).describe(),
+                parameters=row.parameters,
+                best={"test": metrics, "validation": {"accuracy": 0.5, "loss": 1.0}},
+                last={"test": metrics},
+                value=600.0,
+                deciding=1.0,
+            )
+        )
+    columns = table_columns(tracked_rows(archive, RECIPES))
+    assert list(columns)[5:9] == ["accuracy at 40", "at 100", "at 500", "at 2,000"]
+    assert columns["at 500"] == ["0.2 %", "0.2 %"]
+
+
+@pytest.fixture
+def triangle():
+    """A layer whose letters are a rotation by 120 degrees and a reflection of a plane."""
+    layer = DeltaNet(3, 4, reflections=2, trainable_h0=True).double()
+    (direction,) = layer.all_directions()
+    angle = math.pi / 3
+    first = {"neutral": [0, 0, 0, 1.0], "swap": [1.0, 0, 0, 0], "cycle": [1.0, 0, 0, 0]}
+    second = {
+        "neutral": [0, 0, 0, 1.0],
+        "swap": [0, 0, 1.0, 0],
+        "cycle": [math.cos(angle), math.sin(angle), 0, 0],
+    }
+    start = torch.zeros(4, 4, dtype=torch.float64)
+    start[:2, 1] = torch.tensor([1.0, 0.3])  # no axis of a reflection
+    with torch.no_grad():
+        direction.weight_ih.zero_()
+        for i, letter in enumerate(LETTERS):
+            direction.weight_ih[4:8, i] = torch.tensor(first[letter])
+            direction.weight_ih[8:12, i] = torch.tensor(second[letter])
+        direction.weight_ih[20:22] = 100.0  # strengths
+        direction.h0.copy_(start.flatten())
+    return layer
+
+
+def test_the_reflections_of_a_triangle_are_seen(triangle):
+    entry = measure_reflections(triangle, StateTracking("S3", "generators"))
+    found = Reflections.of(json.loads(json.dumps(entry)))
+    assert entry["head"] == 0
+    third = 2 * math.pi / 3
+    np.testing.assert_allclose(np.abs(np.angle(found.eigenvalues["cycle"])), third, atol=1e-4)
+    np.testing.assert_allclose(found.eigenvalues["swap"], -1, atol=1e-4)
+    np.testing.assert_allclose(found.plane["neutral"], np.eye(2), atol=1e-4)
+    swap = found.plane["swap"]
+    np.testing.assert_allclose(swap @ swap, np.eye(2), atol=1e-3)
+    assert np.linalg.det(swap) == pytest.approx(-1, abs=1e-3)
+    corners = {name: points.mean(0) @ [1, 1j] for name, points in found.points.items()}
+    for name, points in found.points.items():
+        np.testing.assert_allclose(np.abs(points @ [1, 1j]), 1, atol=1e-3)
+        np.testing.assert_allclose(points @ [1, 1j], corners[name], atol=1e-3)
+    for names in (EVEN, ODD):
+        turns = [corners[b] / corners[a] for a, b in itertools.pairwise((*names, names[0]))]
+        np.testing.assert_allclose(turns, turns[0], atol=3e-3)
+        assert np.abs(np.angle(turns[0])) == pytest.approx(third, abs=3e-3)
+
+
+def test_the_picture_of_reflections_joins_the_corners_of_two_triangles(triangle):
+    entry = measure_reflections(triangle, StateTracking("S3", "generators"))
+    left, right = Reflections.of(entry).plot().axes[:2]
+    assert [text.get_text() for text in left.get_legend().texts] == list(LETTERS)
+    assert len(right.get_legend().texts) == 4
+    columns = Reflections.of(entry).table()
+    assert {len(column) for column in columns.values()} == {60}
+
+
+def test_only_a_network_that_solved_its_problem_shows_its_reflections(tmp_path, triangle):
+    recipe = RECIPES[REFLECTIONS]
+    row = recipe.rows[0]
+    ((point, at_point),) = row.points().items()
+    entry = {"recipe": recipe.name, "row": row.label, "point": point, "lyapunov": 0.0}
+    entry |= {"eigenvalues": []}
+    entry["reflections"] = measure_reflections(triangle, StateTracking("S3", "generators"))
+    spectra = tmp_path / "spectra.json"
+    spectra.write_text(json.dumps([entry | {"seed": seed} for seed in (0, 1)]))
+    for longest, is_shown in ((499.0, False), (500.0, True)):
+        archive = Archive(tmp_path / str(longest))
+        metrics = {"longest": longest, **{f"accuracy_{n}": 1.0 for n in row.task.test_lengths}}
+        archive.add(
+            ArchivedRun(
+                *(recipe.name, row.label, point, 0, "ended"),
+                **at_point.with_seed(0).describe(),
+                parameters=row.parameters,
+                best={"test": metrics, "validation": {"accuracy": 1.0, "loss": 0.0}},
+                last={"test": metrics},
+                value=longest,
+                deciding=0.0,
+            )
+        )
+        rows = tracked_rows(archive, RECIPES, spectra)
+        assert (rows[0].reflections is not None) == is_shown
+        if is_shown:
+            assert reflection_figure(rows) is rows[0].reflections
+        else:
+            with pytest.raises(ValueError, match="expected a measured network that solved S3"):
+                reflection_figure(rows)
 
 
 def test_the_figures_hold_the_numbers_of_the_archive(rows):

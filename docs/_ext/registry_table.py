@@ -1,5 +1,8 @@
-"""Directives that write tables from `eigenrnn.experiments.registry`."""
+"""Directives that write tables of exports: one line for each, with a link to its reference."""
 
+import inspect
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from docutils import nodes
@@ -12,21 +15,45 @@ from eigenrnn.experiments.recipes import Recipe, Row
 
 
 class RegistryTable(SphinxDirective):
-    """The names in one mapping of the registry, with summaries and links to the classes."""
+    """The names in one mapping of the registry, with summaries.
+
+    Classes have links, and beside them stands whatever else their package exports.
+    """
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         mapping = getattr(registry, self.arguments[0])
-        rows: list[tuple[str, ...]] = []
-        for name, entry in mapping.items():
-            if isinstance(entry, type):
-                link = f":py:obj:`{entry.__name__} <{registry.class_path(entry)}>`"
-                rows.append((link, registry.summary(entry), f"``{name}``"))
-            else:
-                rows.append((f"``{name}``", registry.summary(entry)))
-        head = ("name", "description", "on the command line")
-        return _parse(self, _table(head[: len(rows[0])], rows))
+        first = next(iter(mapping.values()))
+        if not isinstance(first, type):
+            rows = [(f"``{name}``", registry.summary(entry)) for name, entry in mapping.items()]
+            return _parse(self, _table(("name", "description"), rows))
+        names = {kind: f"``{name}``" for name, kind in mapping.items()}
+        package = registry.class_path(first).rpartition(".")[0]
+        rows = [(*row, names.get(entry, "")) for entry, row in _exports(package)]
+        return _parse(self, _table(("name", "description", "on the command line"), rows))
+
+
+class SummaryTable(SphinxDirective):
+    """The classes and functions of modules in the order of their `__all__`, a module a line."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        rows = [row for module in self.content for _, row in _exports(module)]
+        return _parse(self, _table(("name", "description"), rows))
+
+
+def _exports(package: str) -> list[tuple[Any, tuple[str, str]]]:
+    """Return each class and function of a package, with its link and its summary."""
+    module = import_module(package)
+    found: list[tuple[Any, tuple[str, str]]] = []
+    for name in module.__all__:
+        entry = getattr(module, name)
+        if inspect.isclass(entry) or inspect.isroutine(entry):
+            link = f":py:obj:`{name} <{package}.{name}>`"
+            found.append((entry, (link, registry.summary(entry))))
+    return found
 
 
 class RecipeTables(SphinxDirective):
@@ -64,7 +91,7 @@ def _departures(recipe: Recipe) -> list[str]:
     return lines
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for row in [head, *rows]:
         lines += [f"   {'* -' if i == 0 else '  -'} {cell}" for i, cell in enumerate(row)]
@@ -83,4 +110,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives with Sphinx."""
     app.add_directive("registry-table", RegistryTable)
     app.add_directive("recipe-tables", RecipeTables)
+    app.add_directive("summary-table", SummaryTable)
     return {"parallel_read_safe": True}

@@ -11,6 +11,7 @@ from reproduction.state_tracking import (
     SPECTRA,
     eigenvalue_figure,
     length_figure,
+    reflection_figure,
     table_columns,
     tracked_rows,
 )
@@ -20,11 +21,15 @@ from two_themes import draw
 
 from eigenrnn.experiments.registry import RECIPES
 
-FIGURES = {"lengths": length_figure, "eigenvalues": eigenvalue_figure}
+FIGURES = {
+    "lengths": length_figure,
+    "eigenvalues": eigenvalue_figure,
+    "reflections": reflection_figure,
+}
 
 
 class TrackedStates(SphinxDirective):
-    """The argument is `tables`, `lengths` or `eigenvalues`; the content is the caption."""
+    """The argument is `tables` or one of `FIGURES`; the content is the caption."""
 
     required_arguments = 1
     has_content = True

@@ -68,8 +68,11 @@ class AveragedModel(swa_utils.AveragedModel):
         use_buffers: bool = False,
     ) -> None:
         super().__init__(model, device, avg_fn, multi_avg_fn, use_buffers)
+        # the same averaging, of the matrices themselves
         matrices = _Matrices(_with_moving_base(self.module))
-        self.matrices = swa_utils.AveragedModel(matrices, device, avg_fn, multi_avg_fn, True)
+        self.matrices = swa_utils.AveragedModel(
+            matrices, device, avg_fn, multi_avg_fn, use_buffers=True
+        )
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
@@ -90,6 +93,7 @@ class AveragedModel(swa_utils.AveragedModel):
             if isinstance(part, AbstractDirection):
                 part.frozen = None  # it holds matrices of the previous average
         super().update_parameters(model)
+        # the state of a constraint, such as a sign or a base, has no meaningful mean
         for own, other in zip(_constraints(self.module), _constraints(model), strict=True):
             for buffer, value in zip(own.buffers(False), other.buffers(False), strict=True):
                 buffer.copy_(value)

@@ -71,7 +71,13 @@ class Dropouts:
     @classmethod
     def all(cls, probability: float) -> "Dropouts":
         """Return dropouts with one probability everywhere."""
-        return cls(*[probability] * 5)
+        return cls(
+            embedding=probability,
+            input=probability,
+            hidden=probability,
+            output=probability,
+            weight=probability,
+        )
 
 
 class LanguageModel(nn.Module):
@@ -152,7 +158,8 @@ class LanguageModel(nn.Module):
         embedding_init = embedding_init or _uniform_embedding
         embedding_init(self.embedding, generator=generator)
         if not tied:
-            (head_init or embedding_init)(self.head, generator=generator)
+            head_init = head_init or embedding_init
+            head_init(self.head, generator=generator)
         head_bias_init(self.head_bias, generator=generator)
         self._activation_penalty: Tensor | None = None
 
@@ -204,6 +211,7 @@ class LanguageModel(nn.Module):
         table = self.embedding
         probability = self.dropouts.embedding
         if probability and self.training:
+            # one number for each symbol, so that all its occurrences are dropped together
             table = table * F.dropout(table.new_ones(len(table), 1), probability)
         return F.embedding(inputs, table)
 
@@ -357,11 +365,13 @@ class SequenceModel(nn.Module):
         self, layer: Stacked[Any] | nn.RNNBase, inputs: Tensor, lengths: Tensor | None
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (B, D N)
         """Return the states of all time steps, if needed, and the last layer's last states."""
+        # outputs that are no states are not in h_n
         if isinstance(layer, Stacked) and not layer.outputs_states:
             packed = isinstance(cast("object", inputs), PackedSequence)
             if lengths is None and not layer.bidirectional and not packed:
-                return None, last_output(layer, inputs, None)[0]
-            outputs = layer(inputs, None, lengths)[0]
+                last, _ = last_output(layer, inputs, None)
+                return None, last
+            outputs, _ = layer(inputs, None, lengths)
             if packed:
                 outputs, lengths = pad_packed_sequence(outputs)
             return outputs, _last_outputs(outputs, lengths, bidirectional=layer.bidirectional)
@@ -375,7 +385,8 @@ class SequenceModel(nn.Module):
             )
             states, h_n = layer(packed)
             states, _ = pad_packed_sequence(states, total_length=inputs.shape[0])
-        h_n = h_n[0] if isinstance(h_n, tuple) else h_n  # an LSTM returns (h_n, c_n)
+        if isinstance(h_n, tuple):  # an LSTM returns (h_n, c_n)
+            h_n = h_n[0]
         directions = 2 if layer.bidirectional else 1
         # a complex layer may output only the real parts, which come first in its states
         width = self.head.in_features // directions
@@ -394,6 +405,7 @@ def _last_outputs(
     last = last_steps(outputs, None if lengths is None else torch.as_tensor(lengths))
     if not bidirectional:
         return last
+    # the backward direction ends at the first time step
     N = outputs.shape[2] // 2
     return torch.cat([last[:, :N], outputs[0, :, N:]], dim=1)
 
@@ -460,6 +472,7 @@ def parameter_groups(
             f"{lr_recurrent} for one without: leave it out"
         )
     rate = lr / 10 if lr_recurrent is None else lr_recurrent
+    # by id, because `in` would compare the values of tensors
     matrices = [p for p in trained if id(p) in recurrent]
     others = [p for p in trained if id(p) in raw - recurrent]
     weights = [p for p in trained if id(p) not in raw | recurrent]
@@ -481,12 +494,19 @@ def penalty(model: nn.Module) -> Tensor:  # ()
     terms = [constraint.penalty() for constraint in _constraints(model)]
     if isinstance(model, LanguageModel):
         activation = model.pop_activation_penalty()
-        terms += [] if activation is None else [activation]
-    return torch.stack(terms).sum() if terms else torch.zeros(())
+        if activation is not None:
+            terms.append(activation)
+    if not terms:
+        return torch.zeros(())
+    return torch.stack(terms).sum()
 
 
 def _constraints(module: nn.Module) -> dict[Constraint, None]:
     """Return the constraints of a module, each once, without those nested in other constraints."""
     if isinstance(module, Constraint):
         return {module: None}
-    return {found: None for child in module.children() for found in _constraints(child)}
+    # the keys of a dictionary: a set, but in order
+    found: dict[Constraint, None] = {}
+    for child in module.children():
+        found.update(_constraints(child))
+    return found

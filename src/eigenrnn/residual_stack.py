@@ -54,9 +54,9 @@ class _Block(nn.Module):
         self.norm = _NORMS[norm](width)
         self.layer = layer
         outputs = output_width(layer)
-        self.projection = (
-            nn.Identity() if outputs == width else new_linear(outputs, width, generator=generator)
-        )
+        self.projection: nn.Module = nn.Identity()
+        if outputs != width:
+            self.projection = new_linear(outputs, width, generator=generator)
         self.dropout = nn.Dropout(dropout)
         self.gate: nn.Linear | None = None
         self.mlp: nn.Sequential | None = None
@@ -79,7 +79,8 @@ class _Block(nn.Module):
         last_only: bool = False,
     ) -> tuple[Tensor, Any]:
         h, state = run(self.layer, self.norm(x), state)
-        x = x[-1] if last_only else x
+        if last_only:  # then h is the output of the last step alone
+            x = x[-1]
         y = self.projection(h)
         if self.gate is not None:
             y = F.glu(self.gate(self.dropout(F.gelu(y))))
@@ -153,7 +154,8 @@ class ResidualStack(nn.Module):
         batch_first: bool = False,
         generator: Generator | None = None,
     ) -> None:
-        input_size = width if input_size is None else input_size
+        if input_size is None:
+            input_size = width
         sizes = {"width": width, "depth": depth, "input_size": input_size}
         for name, size in sizes.items():
             check_positive_integer(name, size)
@@ -170,8 +172,10 @@ class ResidualStack(nn.Module):
         self.input_size = int(input_size)
         self.width = int(width)
         self.depth = int(depth)
-        self.hidden_size = self.output_size = self.width
+        self.hidden_size = self.width
+        self.output_size = self.width
         self.batch_first = batch_first
+        # one layer is small enough to measure; only then are the others constructed
         first = _checked_layer(make_layer(width), width)
         of_a_block = sum(weight.nbytes for weight in first.parameters()) + _MODULE_BYTES
         if depth * of_a_block > _UNCHECKED_BYTES:
@@ -185,18 +189,20 @@ class ResidualStack(nn.Module):
                 + " and ".join(map(str, sizes_of_states))
             )
         self.bidirectional = any(layer.bidirectional for layer in layers)
-        self.encoder = (
-            nn.Identity()
-            if input_size == width
-            else new_linear(self.input_size, self.width, generator=generator)
-        )
+        self.encoder: nn.Module = nn.Identity()
+        if input_size != width:
+            self.encoder = new_linear(self.input_size, self.width, generator=generator)
         self.blocks = nn.ModuleList(
             _Block(layer, self.width, norm, mixer, dropout, generator) for layer in layers
         )
         self.norm = _NORMS[norm](self.width)
-        parts = [part for b in self.blocks for part in b.children() if part is not b.layer]
-        for part in (self.encoder, *parts, self.norm):
-            part.to(self._weight)
+        # the other parts follow the device and the dtype of the first layer
+        self.encoder.to(self._weight)
+        for block in self.blocks:
+            for part in block.children():
+                if part is not block.layer:
+                    part.to(self._weight)
+        self.norm.to(self._weight)
 
     def forward(
         self,
@@ -228,13 +234,19 @@ class ResidualStack(nn.Module):
             return (_last_of_packed(packed) if last_only else packed), h_n
         check_input(input, self.input_size, self._weight)
         unbatched = input.dim() == 2
-        x = input.unsqueeze(1) if unbatched else input
-        x = x.transpose(0, 1) if self.batch_first and not unbatched else x
-        output, h_n = self._run_padded(x, _unsqueezed(hx) if unbatched else hx, lengths, last_only)
-        batch_dim = 0 if last_only else 1
+        x = input
         if unbatched:
+            x = x.unsqueeze(1)
+            hx = _unsqueezed(hx)
+        elif self.batch_first:
+            x = x.transpose(0, 1)
+        output, h_n = self._run_padded(x, hx, lengths, last_only)
+        if unbatched:
+            batch_dim = 0 if last_only else 1
             return output.squeeze(batch_dim), _mapped(h_n, lambda part: part.squeeze(1))
-        return output.transpose(0, 1) if self.batch_first and not last_only else output, h_n
+        if self.batch_first and not last_only:
+            output = output.transpose(0, 1)
+        return output, h_n
 
     def step(
         self,
@@ -253,9 +265,9 @@ class ResidualStack(nn.Module):
         check_step(x_t)
         batched = x_t if x_t.dim() == 2 else x_t.unsqueeze(0)
         check_input(batched.unsqueeze(0), self.input_size, self._weight)
-        output, h_n = self._run(batched, h if x_t.dim() == 2 else _unsqueezed(h), _step)
         if x_t.dim() == 2:
-            return output, h_n
+            return self._run(batched, h, _step)
+        output, h_n = self._run(batched, _unsqueezed(h), _step)
         return output.squeeze(0), _mapped(h_n, lambda part: part.squeeze(1))
 
     def initial_state(self, batch_size: int | None = None) -> Any:
@@ -322,13 +334,15 @@ class ResidualStack(nn.Module):
         if lengths is not None and exports_scan():
             return self._run_exported(x, hx, torch.as_tensor(lengths), last_only)
         order, _ = sorted_lengths(lengths, *x.shape[:2])
-        if order is None:
+        if order is None:  # all sequences are equally long
             return self._run(x, hx, _call, last_only)
+        # packed, so that norms and mixers skip the padding, too
         counts = torch.as_tensor(lengths).cpu()
         packed, h_n = self._run_packed(pack_padded_sequence(x, counts, enforce_sorted=False), hx)
         if last_only:
             return _last_of_packed(packed), h_n
-        return pad_packed_sequence(packed, total_length=len(x))[0], h_n
+        output, _ = pad_packed_sequence(packed, total_length=len(x))
+        return output, h_n
 
     def _run_exported(
         self,
@@ -372,7 +386,10 @@ class ResidualStack(nn.Module):
             raise TypeError(f"expected the initial states to be {expected}, got {got}")
         counts = [_state_count(layer) for layer in self.layers()]
         split = [self._split_part(part, counts) for part in parts]
-        return list(zip(*split, strict=True)) if is_pair else split[0]
+        if not is_pair:
+            return list(split[0])
+        h, c = split
+        return list(zip(h, c, strict=True))
 
     @staticmethod
     def _split_part(part: Any, counts: list[int]) -> list[Tensor]:
@@ -399,6 +416,7 @@ def new_linear(inputs: int, outputs: int, *, generator: Generator | None) -> nn.
     weight_bytes = 4 * inputs * outputs
     if weight_bytes > _UNCHECKED_BYTES:
         check_memory(weight_bytes, f"a map to {outputs} outputs", "use fewer outputs")
+    # torch's constructor would draw from its global generator
     made = nn.Linear(inputs, outputs, device="meta")
     made.to_empty(device=torch.get_default_device())
     for weight in made.parameters():
@@ -417,6 +435,7 @@ def last_output(
 ) -> tuple[Tensor, Any]:  # (B, N)
     """Return the output at the last time step, and the last state."""
     directions = layer.all_directions() if isinstance(layer, Stacked) else []
+    # a hook may change the outputs, so it must see all of them
     if len(directions) != 1 or any(hooks_of_call(layer)):
         output, h_n = layer(x, state)
         return output[-1], h_n
@@ -437,7 +456,9 @@ def _last_of_packed(packed: PackedSequence) -> Tensor:  # (B, width)
 
 
 def _mapped(states: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    return tuple(map(function, states)) if isinstance(states, tuple) else function(states)
+    if isinstance(states, tuple):  # (h, c) of LSTMs
+        return tuple(map(function, states))
+    return function(states)
 
 
 def _unsqueezed(states: Any) -> Any:
@@ -453,7 +474,8 @@ def _unsqueezed(states: Any) -> Any:
 def _state_sizes(layer: nn.Module) -> tuple[int, ...]:
     """Return the size of a state, or of h and c of an LSTM."""
     state = _initial_state(layer, None)
-    return tuple(part.shape[-1] for part in (state if isinstance(state, tuple) else (state,)))
+    parts = state if isinstance(state, tuple) else (state,)
+    return tuple(part.shape[-1] for part in parts)
 
 
 def _state_count(layer: Any) -> int:

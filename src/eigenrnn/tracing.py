@@ -161,6 +161,10 @@ def real_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
 
     None if it did not replace them itself, as with ``strict=True``.
     """
-    found = {name: original_of(tensor) for name, tensor in tensors.items()}
-    real = {name: tensor for name, tensor in found.items() if tensor is not None}
-    return real if len(real) == len(found) else None
+    real: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        original = original_of(tensor)
+        if original is None:
+            return None
+        real[name] = original
+    return real

@@ -55,7 +55,7 @@ _MAX_DAMPING = 1e6  # a search whose steps are this short has stalled, and ends
 _KINDS = ("stable", "marginal", "saddle", "unstable")
 _MODULUS_TOLERANCE = 1e-9  # a modulus this close to one counts as one
 
-# of Lyapunov
+# of `lyapunov`, whose docstring gives the reason for a burn-in from a state beside the initial one
 _BURN_IN = 1_000
 _NUDGE = 1e-3  # the length of the vector that leaves an unstable fixed point
 _BLOCKS = 10
@@ -221,6 +221,7 @@ def minimise_speed(
     damping = h.new_ones(len(h))
     r = state_map.step(x, h) - h
     for _ in range(steps):
+        # searches that have arrived or stalled cost no more Jacobians
         active = (r.norm(dim=1) > goal) & (damping < _MAX_DAMPING)
         if not bool(active.any()):
             break

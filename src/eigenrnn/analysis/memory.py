@@ -516,6 +516,7 @@ def _as_delays(delays: int | ArrayLike) -> NDArray[np.int64]:
         lags = np.asarray(delays)
     except ValueError:  # a ragged list
         lags = np.empty(0)
+    # a bool is an int to Python, but not an integer to NumPy
     if isinstance(delays, int | np.integer) and lags.dtype.kind in "iu":
         lags = np.arange(int(delays))
     if lags.ndim != 1 or not lags.size or lags.dtype.kind not in "iu" or lags.min() < 0:

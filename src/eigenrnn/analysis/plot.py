@@ -188,7 +188,7 @@ def heat_map(
         low, high = min(low, -high), max(-low, high)
     # matplotlib interpolates between the limits, whose difference must be finite
     size = _display_unit(low, high)
-    # finite also under the mask
+    # matplotlib also computes with what is under the mask, which may be infinite
     shown = np.ma.array(shown.filled(low), mask=np.ma.getmaskarray(shown))
     rows, columns = shown.shape
     image = axes.imshow(

@@ -269,7 +269,8 @@ def _pseudospectral_radius(T: Complexes, epsilon: float, *, is_real: bool) -> fl
     points that the scan missed, which are refined as well, until there are none.
     """
     eigenvalues = T.diagonal()
-    # of eigenvalues moved outwards; any larger radius needs a matrix that is not normal
+    # Perturbations can move the outermost eigenvalue outwards by epsilon. Only if the matrix is
+    # not normal can they move one further.
     lowest = float(np.abs(eigenvalues).max()) + epsilon
     highest = float(np.linalg.norm(T, 2)) + epsilon  # |lambda| <= |W + E| <= |W| + epsilon
     if highest <= lowest * (1 + 10 * len(T) * np.finfo(np.float64).eps):
@@ -718,8 +719,9 @@ def _ritz_values(
     overflowed = ~(np.isfinite(alphas).all(0) & np.isfinite(betas).all(0))
     tridiagonal = np.zeros((points, steps, steps))
     k = np.arange(steps)
+    # of a point that overflowed the identity, because one NaN would make eigh fail for all
     tridiagonal[:, k, k] = np.where(overflowed, 1, alphas).T
-    tridiagonal[:, k[1:], k[:-1]] = np.where(overflowed, 0, betas[:-1]).T
+    tridiagonal[:, k[1:], k[:-1]] = np.where(overflowed, 0, betas[:-1]).T  # eigh reads this half
     values, vectors = np.linalg.eigh(tridiagonal)
     top = values[:, -1]
     # the norm of the residual of a Ritz vector is beta_k times the last entry of its eigenvector
@@ -730,8 +732,8 @@ def _ritz_values(
 
 def _solve(T: Complexes, z: Complexes, B: Complexes) -> Complexes:
     """Solve (z I - T) x = b for each column b of B, with its own z."""
-    # Substitution from the last row, by rows instead of by points: each row is one operation for
-    # all points, and what is above a block takes it in one matrix product.
+    # Back substitution in which each row is one operation for all points. The rows of a block
+    # first take everything below the block, in one matrix product.
     X = B.copy()
     for top in reversed(range(0, len(T), _BLOCK)):
         end = min(top + _BLOCK, len(T))

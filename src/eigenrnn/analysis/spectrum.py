@@ -289,13 +289,15 @@ class SchurForm:
         sizes = np.abs(self.Theta)
         N = len(self.Theta)
         i = self.pairs
-        below = np.abs(self.below())
-        counts = np.arange(N - 1, -1, -1) + 1.0  # of entries outside the blocks
         blocks = np.concatenate([sizes.diagonal(), sizes[i, i + 1], sizes[i + 1, i]])
-        if N > 1:  # each block has one entry on the first sub-diagonal; 1 avoids 0 / 0
-            counts[1] = max(counts[1] - len(i), 1)
-        means = [below.diagonal(-k).sum() / counts[k] for k in range(1, N)]
-        return np.array([blocks.mean(), *means])
+        below = np.abs(self.below())
+        means = [blocks.mean()]
+        for k in range(1, N):
+            count = N - k  # of entries on sub-diagonal k
+            if k == 1:  # of which each block has one; at least 1, to avoid 0 / 0
+                count = max(count - len(i), 1)
+            means.append(below.diagonal(-k).sum() / count)
+        return np.array(means)
 
     def departure(self) -> float:
         """Return the departure from normality, of the blocks and of the entries below them."""

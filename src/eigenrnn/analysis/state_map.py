@@ -620,12 +620,12 @@ def _in_double_precision(step: StepFunction) -> StepFunction:
     if not isinstance(step, nn.Module):
         return step
     module = copy.deepcopy(step).to("cpu", torch.float64).eval().requires_grad_(False)
-    required = [
-        name
-        for name, parameter in inspect.signature(module.forward).parameters.items()
-        if parameter.default is parameter.empty
-        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-    ]
+    required: list[str] = []
+    for name, parameter in inspect.signature(module.forward).parameters.items():
+        is_positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        if is_positional and parameter.default is parameter.empty:
+            required.append(name)
+    # an input, a state and a time
     if len(required) == 3 and required[2] in _ELAPSED_TIME:
         return lambda x, state: module(x, state, 1.0)
     return module

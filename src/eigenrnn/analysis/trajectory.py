@@ -108,7 +108,8 @@ def trajectory(
     first = dict(zip(available, states, strict=True))
     # a reverse direction needs its burn-in after the input
     after = burn_in if any(each.reverse for each in directions) else 0
-    # the modulus repeats the input; -1 % T is the last step, which so precedes the first
+    # The modulus repeats the input. Time -1 is its last step, so that the burn-in ends as the
+    # sequence before would.
     inputs = inputs[torch.arange(-burn_in, T + after) % T]
     # "l2_reverse" is in layer 2: the outputs of layers 0 and 1 become its input
     for depth in range(int(which[1:].split("_")[0])):

@@ -15,7 +15,13 @@ from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from eigenrnn.experiments.training.files import spreadsheet_text
 
-__all__ = ["SeriesPredictions", "bits_per_symbol", "continue_text", "predict_series"]
+__all__ = [
+    "SeriesPredictions",
+    "bits_per_symbol",
+    "continue_text",
+    "predict_series",
+    "series_outputs",
+]
 
 _BATCH = 64
 _WINDOW = 1000  # steps of a text at once
@@ -78,13 +84,13 @@ def predict_series(
         >>> predict_series(run.model, run.preprocessing, sequences).labels  # doctest: +SKIP
         ('1', '4', '1')
     """
-    dtype = next(model.parameters()).real.dtype
     parts: list[Tensor] = []
-    for inputs, lengths in preprocessing.batches(sequences, _BATCH):
-        outputs = model(inputs.to(dtype), lengths)
+    for outputs, is_valid in series_outputs(model, preprocessing, sequences):
+        of_last = outputs
         if preprocessing.readout == "all":
-            outputs = outputs[lengths - 1, torch.arange(len(lengths))]
-        parts.append(preprocessing.answers(outputs))
+            last = is_valid.sum(1) - 1
+            of_last = outputs[last, torch.arange(len(last))]
+        parts.append(preprocessing.answers(of_last))
     values = torch.cat(parts)
     if preprocessing.answer == "number":
         return SeriesPredictions(sequences.names, ("target",), values)
@@ -93,6 +99,16 @@ def predict_series(
     classes = preprocessing.class_names
     labels = tuple(classes[k] for k in values.argmax(-1).tolist())
     return SeriesPredictions(sequences.names, classes, values, labels)
+
+
+def series_outputs(
+    model: nn.Module, preprocessing: SeriesPreprocessing, sequences: Sequences
+) -> Iterator[tuple[Tensor, Tensor]]:  # (B, K) or (T, B, K), (B, T)
+    """Yield the outputs of a network for batches of sequences, and which steps are valid."""
+    dtype = next(model.parameters()).real.dtype
+    for inputs, lengths in preprocessing.batches(sequences, _BATCH):
+        is_valid = torch.arange(len(inputs)) < lengths.unsqueeze(1)
+        yield model(inputs.to(dtype), lengths), is_valid
 
 
 @torch.no_grad()

@@ -58,7 +58,7 @@ class AsDirection(AbstractDirection):
         W, U_f = self._cast(self.weight_hh).split(self.hidden_size)
         d = self.s.abs() + self.epsilon
         W_f = U_f * d
-        W_f_inverse = U_f.T / d.unsqueeze(1)
+        W_f_inverse = U_f.T / d.unsqueeze(1)  # U_f is orthogonal, and d is not zero
         b = None if self.input_bias is None else W_f @ self.input_bias
         # g = W_f h follows a plain tanh recurrence, which the backends of `elman` compute
         g, last = elman(

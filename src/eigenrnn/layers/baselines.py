@@ -27,6 +27,7 @@ class _FromGenerator(nn.Module):
         **options: Any,
     ) -> None:
         check_sizes(input_size, hidden_size, num_layers, self.gates)
+        # torch's constructor draws from the global generator, which a given one leaves alone
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
         if generator is None:

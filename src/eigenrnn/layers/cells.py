@@ -32,7 +32,7 @@ class AbstractCell(nn.Module):
         """
         (direction,) = self.layer.all_directions()
         before = direction.frozen
-        direction.frozen = direction.weight_hh
+        direction.frozen = direction.weight_hh  # with its graph, unlike `freeze`
         try:
             yield
         finally:

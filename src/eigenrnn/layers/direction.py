@@ -69,13 +69,15 @@ class AbstractDirection(nn.Module, ABC):
 
     def __init__(self, config: DirectionConfig) -> None:
         super().__init__()
-        self.hidden_size = N = config.hidden_size
+        N = config.hidden_size
+        self.hidden_size = N
         self.initializers = config.initializers
         self.matrix_names = tuple(config.constraints)
         for name, factory in config.constraints.items():
             self.add_module(name, _construct_constraint(factory, N))
         is_complex = any(constraint.is_complex for constraint in self.constraints())
-        self.state_size = self.output_size = 2 * N if is_complex else N
+        self.state_size = 2 * N if is_complex else N
+        self.output_size = self.state_size
         gates = len(config.initializers["weight_ih"])
         self.weight_ih = Parameter(torch.empty(gates * self.state_size, config.input_size))
         self.h0 = self._parameter("h0", self.state_size)
@@ -86,6 +88,7 @@ class AbstractDirection(nn.Module, ABC):
             )
         self.weight_drop = 0.0
         self.frozen: Tensor | None
+        # a buffer, which moves with the layer; not saved, because the constraints are
         self.register_buffer("frozen", None, persistent=False)
         self.register_load_state_dict_post_hook(_unfreeze)
 
@@ -96,6 +99,7 @@ class AbstractDirection(nn.Module, ABC):
             weight = cast("Parameter", getattr(self, name)).detach()
             for block, init in zip(weight.chunk(len(initializers)), initializers, strict=True):
                 init(block, generator=generator)
+            # a fixed place in the order of drawing, so equal seeds give equal weights
             if name == "weight_ih":
                 self._reset_matrices(generator)
         if self.norm_zoneout is not None:
@@ -142,7 +146,9 @@ class AbstractDirection(nn.Module, ABC):
         """Return each recurrent matrix, without dropout, in the order of `constraints`."""
         frozen = self.frozen
         W = self._concatenated() if frozen is None else frozen
-        return [W] if len(W) == self.hidden_size else list(W.split(self.hidden_size))
+        if len(W) == self.hidden_size:
+            return [W]
+        return list(W.split(self.hidden_size))
 
     def initial_state(self, batch_size: int) -> Tensor:  # (B, S)
         """Return the default initial state: the trained one, or zero."""
@@ -230,7 +236,9 @@ class AbstractDirection(nn.Module, ABC):
 
     def _concatenated(self) -> Tensor:
         matrices = [constraint() for constraint in self.constraints()]
-        return matrices[0] if len(matrices) == 1 else torch.cat(matrices)
+        if len(matrices) == 1:  # `cat` would copy it
+            return matrices[0]
+        return torch.cat(matrices)
 
     def _compute_matrices(self) -> Tensor:
         W = self._concatenated()

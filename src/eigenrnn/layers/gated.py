@@ -46,7 +46,7 @@ class Gated(Stacked[_D]):
         direction = self.all_directions()[0]
         matrices = torch.stack(self.recurrent_matrices()).unflatten(0, (-1, len(direction.gates)))
         constrained = [i for i, each in enumerate(direction.constraints()) if each.constrained]
-        return matrices[:, constrained or slice(None)]
+        return matrices[:, constrained or slice(None)]  # all gates if none is constrained
 
 
 def gate_constraints(

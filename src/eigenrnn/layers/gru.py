@@ -117,6 +117,7 @@ class GatedDirection(AbstractGatedDirection):
         if self.gate_bias is None or self.input_bias is None or self.recurrent_bias is None:
             return
         N = self.hidden_size
+        # the two biases of a gate add up; r multiplies the second one of the candidate
         self.gate_bias.copy_((bias_ih + bias_hh)[: 2 * N])
         self.input_bias.copy_(bias_ih[2 * N :])
         self.recurrent_bias.copy_(bias_hh[2 * N :])
@@ -132,8 +133,10 @@ class GatedDirection(AbstractGatedDirection):
         """Return the biases that are added to the input maps."""
         if self.gate_bias is None:
             return None
-        zero = self.gate_bias.new_zeros(self.hidden_size)  # the candidate's bias is inside f
-        return torch.cat([self.gate_bias, zero if self.input_bias is None else self.input_bias])
+        candidate_bias = self.input_bias
+        if candidate_bias is None:  # the candidate's bias is inside f
+            candidate_bias = self.gate_bias.new_zeros(self.hidden_size)
+        return torch.cat([self.gate_bias, candidate_bias])
 
 
 class GRU(Gated[GatedDirection]):
@@ -267,6 +270,7 @@ class GRU(Gated[GatedDirection]):
             initializers["gate_bias"] = bias_inits
         if bias and not f.has_bias:
             initializers["input_bias"] = [fan_uniform_]
+        # with the reset before the matrix, a second bias would only add to the first
         if bias and not f.has_bias and reset_after:
             initializers["recurrent_bias"] = [fan_uniform_]
         if bias and f.has_bias:
@@ -341,8 +345,9 @@ class GRU(Gated[GatedDirection]):
     def _features(self) -> list[str]:
         features = [*super()._features(), *form_features(self.reset_after, self.update_keeps)]
         # every backend computes a mask of zoneout without LayerNorm
-        by_all = self.training and not self.layer_norm
-        return [name for name in features if not (by_all and name == "zoneout")]
+        if "zoneout" in features and self.training and not self.layer_norm:
+            features.remove("zoneout")
+        return features
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": "tanh", "reset_after": True, "update_keeps": True}

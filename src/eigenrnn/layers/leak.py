@@ -206,5 +206,5 @@ class Leak(nn.Module):
     def extra_repr(self) -> str:
         options = self.options
         leak = options.leak
-        shown = f"{leak.item():g}" if leak.dim() == 0 else f"{len(leak)} values"
-        return f"leak={shown}, noise={options.noise:g}, state={options.state!r}"
+        values = f"{leak.item():g}" if leak.dim() == 0 else f"{len(leak)} values"
+        return f"leak={values}, noise={options.noise:g}, state={options.state!r}"

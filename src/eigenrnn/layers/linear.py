@@ -101,6 +101,7 @@ class LRUDirection(AbstractDiagonalDirection):
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
         super().reset(generator)
+        # gamma = sqrt(1 - |lambda|^2): under white noise the states have the variance of B x
         power = 1 - self.eigenvalues.diagonal().abs().square()
         # on the unit circle gamma would be zero
         self.gamma_log.copy_(power.clamp(min=torch.finfo(power.dtype).eps).log() / 2)
@@ -151,7 +152,10 @@ class LRUDirection(AbstractDiagonalDirection):
         u = F.linear(x, self.weight_ih).to(wide)
         state = state.to(wide)
         if decay.is_complex():
-            u, state = (torch.complex(*parts.chunk(2, dim=1)) for parts in (u, state))
+            real, imaginary = u.chunk(2, dim=1)
+            u = torch.complex(real, imaginary)
+            real, imaginary = state.chunk(2, dim=1)
+            state = torch.complex(real, imaginary)
         h = torch.addcmul(u * self.gamma_log.exp(), decay.to(u.dtype), state)
         state = self.as_state(h)
         return self.output_at(x, state), state
@@ -164,8 +168,9 @@ class LRUDirection(AbstractDiagonalDirection):
         return F.linear(state, self.weight_out, self.output_bias) + F.linear(x, self.weight_skip)
 
     def as_state(self, h: Tensor) -> Tensor:
-        parts = torch.cat([h.real, h.imag], dim=-1) if h.is_complex() else h
-        return parts.to(self.weight_ih.dtype)
+        if h.is_complex():
+            h = torch.cat([h.real, h.imag], dim=-1)
+        return h.to(self.weight_ih.dtype)
 
     def _concatenated(self) -> Tensor:  # (N,)
         check_memory_of(self.eigenvalues.parameters())
@@ -186,7 +191,9 @@ class LRUDirection(AbstractDiagonalDirection):
             states = torch.view_as_real(h).flatten(2)
         y = F.linear(states.to(weight.dtype), weight, self.output_bias)
         y = y + F.linear(x, self.weight_skip)
-        return y if batch_sizes is None else torch.where(running(batch_sizes, y), y, 0.0)
+        if batch_sizes is None:
+            return y
+        return torch.where(running(batch_sizes, y), y, 0.0)  # without the bias in the padding
 
 
 class LinearLayer(Stacked[_D]):
@@ -198,6 +205,7 @@ class LinearLayer(Stacked[_D]):
         h0: Tensor,  # (L, B, S)
     ) -> tuple[Tensor, Tensor]:  # (B, N), (L, B, S)
         directions = self.all_directions()
+        # whatever watches or changes a call of the recurrence must see one
         if (
             not is_eager()
             or self.backend is not None
@@ -307,6 +315,7 @@ class LRU(LinearLayer[LRUDirection]):
         set_options = {name: value for name, value in options.items() if value is not None}
         if set_options and callable(constraint):
             constraint = partial(constraint, **set_options)
+        # B and C are complex: real and imaginary parts share the variance 1 / M of B, and 1 / N
         initializers: dict[str, Sequence[Initializer]] = {
             "weight_ih": [partial(_fan_normal_, factor=0.5)],
             "weight_out": [partial(_fan_normal_, factor=2.0)],  # over the 2N numbers of a state
@@ -387,8 +396,10 @@ class MinGRUDirection(AbstractDiagonalDirection):
 
     def _decay(self, gate: Tensor) -> Tensor:
         low, high = self.decays
-        kept = torch.sigmoid(-gate)
-        return kept if self.decays == (0, 1) else low + (high - low) * kept
+        kept = torch.sigmoid(-gate)  # 1 - sigmoid(gate), without its cancellation
+        if self.decays == (0, 1):
+            return kept
+        return low + (high - low) * kept
 
     def _concatenated(self) -> Tensor:  # (N,)
         """Return the decays of the input zero."""

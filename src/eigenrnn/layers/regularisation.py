@@ -62,8 +62,11 @@ class NormZoneout(nn.Module):
         super().__init__()
         self.hidden_size = hidden_size
         self.zoneout = zoneout
-        self.gain = Parameter(torch.empty(gates * hidden_size)) if layer_norm else None
-        self.shift = Parameter(torch.empty(gates * hidden_size)) if layer_norm else None
+        self.gain: Parameter | None = None
+        self.shift: Parameter | None = None
+        if layer_norm:
+            self.gain = Parameter(torch.empty(gates * hidden_size))
+            self.shift = Parameter(torch.empty(gates * hidden_size))
 
     @torch.no_grad()
     def reset(self) -> None:
@@ -102,4 +105,5 @@ def apply_dropout(
     """Apply dropout to units; if locked, with one mask for all time steps of a sequence."""
     if not locked:
         return F.dropout(x, probability, training)
+    # dropout of ones is a scaled mask, here of one time step, which is then repeated
     return x * F.dropout(torch.ones_like(x[:1]), probability, training)

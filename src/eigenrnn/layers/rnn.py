@@ -108,14 +108,17 @@ class Direction(AbstractDirection):
             return self._export_complex(x, W, h0, lengths, reverse)
         convert = _as_complex if W.is_complex() else _as_real
         bias = self.bias
-        if W.is_complex():
+        if W.is_complex():  # the states are in complex64 or better, see `_cast`
             x = x.to(at_least_float32(x.dtype))
-            bias = None if bias is None else bias.to(at_least_float32(bias.dtype))
+            if bias is not None:
+                bias = bias.to(at_least_float32(bias.dtype))
         leak = self.leak
         if leak is not None and leak.is_noisy:
+            # the noise is added to mapped inputs, so the recurrence gets no map
             x = leak.noisy_inputs(x, self.weight_ih, self.input_bias)
             maps = {}
         else:
+            # stored as real parts above imaginary ones, so each column of U is a complex vector
             maps = {
                 "U": convert(self.weight_ih.T).T,
                 "c": None if self.input_bias is None else convert(self.input_bias),
@@ -164,11 +167,15 @@ class Direction(AbstractDirection):
         reverse: bool,
     ) -> tuple[Tensor, Tensor]:  # (T, B, 2 N), (B, 2 N)
         """Record a complex recurrence for an export, all in real numbers."""
-        kwargs = self.norm_zoneout_kwargs(x)
-        zoneout = kwargs.get("zoneout")
-        mask, rate = (zoneout, 0.0) if isinstance(zoneout, Tensor) else (None, zoneout or 0.0)
+        zoneout = self.norm_zoneout_kwargs(x).get("zoneout")
+        mask: Tensor | None = None
+        rate = 0.0
+        if isinstance(zoneout, Tensor):
+            mask = zoneout
+        elif zoneout is not None:
+            rate = zoneout
         operands = ElmanOperands(
-            x, W, h0, self.bias, U=self.weight_ih, c=self.input_bias, mask=mask
+            x=x, W=W, h0=h0, bias=self.bias, U=self.weight_ih, c=self.input_bias, mask=mask
         )
         options = Options(self.nonlinearity, reverse=reverse, rate=rate)
         return export_complex_elman(operands, options, lengths)
@@ -347,10 +354,13 @@ class RNN(Stacked[Direction]):
                 "expected either a leak or zoneout, got both: in evaluation, zoneout is the leak "
                 f"1 - zoneout, here {1 - zoneout:g}"
             )
+        # the order of the entries is that of drawing: equal seeds give equal weights
         initializers: dict[str, Sequence[Initializer]] = {
             "weight_ih": [input_init or (uniform_ if f.has_bias else fan_uniform_)]
         }
-        if (bias and not f.has_bias) if input_bias is None else input_bias:
+        if input_bias is None:
+            input_bias = bias and not f.has_bias
+        if input_bias:
             initializers["input_bias"] = [input_bias_init or bias_init or fan_uniform_]
         if bias and f.has_bias:
             initializers["bias"] = [bias_init or zeros_]
@@ -426,10 +436,10 @@ class RNN(Stacked[Direction]):
     def extra_repr(self) -> str:
         shown = super().extra_repr()
         options = self._leak_options
-        if options.has_leak:
-            leak = options.leak
-            values = f"{leak.item():g}" if leak.dim() == 0 else f"({len(leak)} values)"
-            shown += f", leak={values}"
+        if options.has_leak and options.leak.dim() == 0:
+            shown += f", leak={options.leak.item():g}"
+        elif options.has_leak:
+            shown += f", leak=({len(options.leak)} values)"
         if options.trainable:
             shown += ", trainable_leak=True"
         if options.noise:

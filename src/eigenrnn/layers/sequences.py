@@ -41,9 +41,10 @@ def run_longest_first(
     if order is None:
         return run(x, h0, sizes)
     order = order.to(x.device)
-    back = order.argsort()
+    back = order.argsort()  # the inverse of a permutation
     output, h_n = run(x.index_select(1, order), h0.index_select(1, order), sizes)
-    output = None if output is None else output.index_select(1, back)
+    if output is not None:
+        output = output.index_select(1, back)
     return output, h_n.index_select(1, back)
 
 
@@ -103,8 +104,7 @@ def pack_like(
 
 def with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
     """Return a packed batch with other data of the same lengths and order."""
-    indices = (packed.sorted_indices, packed.unsorted_indices)
-    return PackedSequence(data, packed.batch_sizes, *indices)
+    return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
 
 
 def sort_states(

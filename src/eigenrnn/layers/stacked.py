@@ -136,16 +136,21 @@ class Stacked(nn.Module, Generic[_D]):
         self.num_directions = 2 if bidirectional else 1
         self._snapshot = LatestSnapshot()
         self.register_load_state_dict_pre_hook(torch_weights.translate)
-        sizes = {"input_size": self.input_size, "hidden_size": self.hidden_size}
-        config = replace(config, **sizes, zoneout=self.zoneout)
+        config = replace(
+            config,
+            input_size=self.input_size,
+            hidden_size=self.hidden_size,
+            zoneout=self.zoneout,
+        )
         directions = [make_direction(config) for _ in range(self.num_directions)]
+        # only a direction knows the size of its output, which complex states may double
         self.output_size = directions[0].output_size * self.num_directions
         self.outputs_states = directions[0].outputs_states
-        config = replace(config, input_size=self.output_size)
-        upper_directions = (self.num_layers - 1) * self.num_directions
-        self.directions = nn.ModuleList(
-            directions + [make_direction(config) for _ in range(upper_directions)]
-        )
+        upper_config = replace(config, input_size=self.output_size)
+        upper_count = (self.num_layers - 1) * self.num_directions
+        directions.extend(make_direction(upper_config) for _ in range(upper_count))
+        self.directions = nn.ModuleList(directions)
+        # before the move: `device` and `dtype` do not change what a seed draws
         self.reset(generator)
         self.to(device=device, dtype=dtype)
 
@@ -222,19 +227,26 @@ class Stacked(nn.Module, Generic[_D]):
             return self._forward_packed(input, hx, lengths, run)
         check_input(input, self.input_size, self._weight)
         unbatched = input.dim() == 2
-        x = input.unsqueeze(1) if unbatched else input
-        x = x.transpose(0, 1) if self.batch_first and not unbatched else x
+        x = input
+        if unbatched:  # a single sequence, (T, M) also with `batch_first`, as in torch
+            x = x.unsqueeze(1)
+        elif self.batch_first:
+            x = x.transpose(0, 1)
         h0 = self._initial_states(hx, x.shape[1], unbatched)
         if lengths is not None and exports_scan(self.backend):
-            output, h_n = run(x, h0, cast("Any", torch.as_tensor(lengths)))  # in any order
+            # An export takes lengths in any order, because it masks steps instead of sorting.
+            output, h_n = run(x, h0, cast("Any", torch.as_tensor(lengths)))
         else:
             output, h_n = run_longest_first(run, x, h0, lengths)
-        h_n = h_n.squeeze(1) if unbatched else h_n
+        if unbatched:
+            h_n = h_n.squeeze(1)
         if output is None:
             return None, h_n
         if unbatched:
             return output.squeeze(1), h_n
-        return output.transpose(0, 1) if self.batch_first else output, h_n
+        if self.batch_first:
+            output = output.transpose(0, 1)
+        return output, h_n
 
     def step(
         self,
@@ -251,6 +263,7 @@ class Stacked(nn.Module, Generic[_D]):
             ValueError: If the layer is bidirectional, or a shape is wrong.
         """
         if isinstance(h, Tensor):
+            # the packed weights of a frozen layer, where they apply
             result = self._snapshot.step(self, x_t, (h,))
             if result is not None:
                 output, (h_n,) = result
@@ -262,7 +275,9 @@ class Stacked(nn.Module, Generic[_D]):
         check_input(batched.unsqueeze(0), self.input_size, self._weight)
         h0 = self._initial_states(h, batched.shape[0], x_t.dim() == 1)
         output, h_n = self._run_step(batched, h0)
-        return (output, h_n) if x_t.dim() == 2 else (output.squeeze(0), h_n.squeeze(1))
+        if x_t.dim() == 1:
+            return output.squeeze(0), h_n.squeeze(1)
+        return output, h_n
 
     def initial_state(self, batch_size: int | None = None) -> Any:
         """Return the default initial states, in the shape of h_n: the trained ones, or zero.
@@ -270,8 +285,9 @@ class Stacked(nn.Module, Generic[_D]):
         Args:
             batch_size: The number of sequences; by default one, without a batch axis.
         """
-        h0 = self._initial_states(None, 1 if batch_size is None else batch_size)
-        return h0.squeeze(1) if batch_size is None else h0
+        if batch_size is None:
+            return self._initial_states(None, 1).squeeze(1)
+        return self._initial_states(None, batch_size)
 
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
         """Return for each backend whether it is chosen, could be, or why it cannot be."""
@@ -291,7 +307,9 @@ class Stacked(nn.Module, Generic[_D]):
     def _batch_size(self, input: Tensor | PackedSequence) -> int:
         if isinstance(input, PackedSequence):
             return int(input.batch_sizes[0])
-        return 1 if input.dim() < 3 else input.shape[0 if self.batch_first else 1]
+        if input.dim() < 3:
+            return 1
+        return input.shape[0 if self.batch_first else 1]
 
     def _features(self) -> list[str]:
         """Return the features that a backend needs, as in `Backend.features`."""
@@ -346,13 +364,14 @@ class Stacked(nn.Module, Generic[_D]):
         return self.all_directions()[0].weight_ih
 
     def extra_repr(self) -> str:
-        defaults = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "locked_dropout": False}
-        defaults = (
-            self._recurrence_defaults()
-            | defaults
-            | {"bidirectional": False}
-            | NORM_ZONEOUT_DEFAULTS
-        )
+        defaults = self._recurrence_defaults() | {
+            "num_layers": 1,
+            "batch_first": False,
+            "dropout": 0.0,
+            "locked_dropout": False,
+            "bidirectional": False,
+        }
+        defaults |= NORM_ZONEOUT_DEFAULTS
         options = [
             f"{name}={getattr(self, name)!r}"
             for name, default in defaults.items()
@@ -392,8 +411,10 @@ class Stacked(nn.Module, Generic[_D]):
         check_input(x, self.input_size, self._weight)
         h0 = sort_states(packed, self._initial_states(hx, x.shape[1]))
         output, h_n = run(x, h0, packed.batch_sizes.tolist())
-        output = None if output is None else pack_like(packed, output, sequence_lengths)
-        return output, unsort_states(packed, h_n)
+        packed_output: PackedSequence | None = None
+        if output is not None:
+            packed_output = pack_like(packed, output, sequence_lengths)
+        return packed_output, unsort_states(packed, h_n)
 
     def _run_step(
         self,
@@ -414,6 +435,7 @@ class Stacked(nn.Module, Generic[_D]):
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
         warn_if_unavailable(x)
         directions = self.all_directions()
+        # a head on both directions reads their joined states, which no single one has
         fused_head = {} if self.bidirectional else head_kwargs(head, directions[-1])
         last: list[Tensor] = []
         for layer in range(self.num_layers):
@@ -421,11 +443,14 @@ class Stacked(nn.Module, Generic[_D]):
             if layer > 0 and self.dropout > 0:
                 x = apply_dropout(x, self.dropout, self.locked_dropout, self.training)
             skip_outputs = last_only and is_top
+            extra = fused_head if is_top else {}
             outputs: list[Tensor] = []
             for d in range(self.num_directions):
                 i = layer * self.num_directions + d
-                arguments = x, h0[i], batch_sizes, d == 1, self.backend, skip_outputs
-                h, h_last = directions[i](*arguments, **(fused_head if is_top else {}))
+                reverse = d == 1
+                h, h_last = directions[i](
+                    x, h0[i], batch_sizes, reverse, self.backend, skip_outputs, **extra
+                )
                 last.append(directions[i].as_state(h_last))
                 if not skip_outputs:
                     outputs.append(directions[i].as_output(h))

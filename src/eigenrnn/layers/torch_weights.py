@@ -24,6 +24,7 @@ __all__ = [
     "translate",
 ]
 
+# ends of the names of weights that no layer of torch has
 _ONLY_OURS = (".h0", ".gain", ".shift", ".leak.raw", ".leak.values")
 _NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
 
@@ -102,11 +103,11 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
         ValueError: If names or shapes differ from those of a torch layer of this size.
         NotInSetError: If a recurrent matrix is not in the set of its constraint.
     """
-    found = {
-        name.removeprefix(prefix): value
-        for name, value in state.items()
-        if name.startswith(prefix) and is_torch_name(name.removeprefix(prefix))
-    }
+    found: dict[str, Any] = {}
+    for name, value in state.items():
+        own = name.removeprefix(prefix)
+        if name.startswith(prefix) and is_torch_name(own):
+            found[own] = value
     if layer.torch_kind is None or not found:
         return
     shapes = {name: getattr(layer, name).shape for name in _all_names(layer)}
@@ -170,9 +171,8 @@ def copy_torch_weights(directions: Sequence[AbstractDirection], torch_rnn: nn.RN
     """
     has_bias = directions[0].input_bias is not None
     if has_bias != torch_rnn.bias:
-        kind = next(
-            each.__name__ for each in (nn.RNN, nn.GRU, nn.LSTM) if isinstance(torch_rnn, each)
-        )
+        kinds = (nn.RNN, nn.GRU, nn.LSTM)  # it may be a subclass, such as `TorchLSTM`
+        kind = next(each.__name__ for each in kinds if isinstance(torch_rnn, each))
         raise ValueError(f"expected a torch.nn.{kind} with bias={has_bias}, got {torch_rnn.bias}")
     load_weights(directions, _suffixes(torch_rnn), torch_rnn.state_dict())
 

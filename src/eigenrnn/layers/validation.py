@@ -71,8 +71,9 @@ def check_sizes(input_size: int, hidden_size: int, num_layers: int, matrices: in
     sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
     for name, size in sizes.items():
         check_positive_integer(name, size)
-    if torch.get_default_device().type != "cpu":
+    if torch.get_default_device().type != "cpu":  # the weights are then allocated elsewhere
         return
+    # of one direction, a lower bound: the input of an upper layer has the size of a state
     upper_layers = 2 * (num_layers - 1) * hidden_size**2
     weights = matrices * (hidden_size * (input_size + hidden_size) + upper_layers)
     needed = torch.get_default_dtype().itemsize * weights + _MODULE_BYTES * (num_layers - 1)

@@ -65,7 +65,7 @@ def _drop_weights_of_torch(layer: nn.RNNBase, rate: float) -> None:
         if not name.startswith("weight_hh"):
             continue
         existing = _registered_dropout(layer, name)
-        if existing is not None:
+        if existing is not None:  # a second one would drop entries of what the first has left
             existing.rate = rate
         elif rate:
             parametrize.register_parametrization(layer, name, WeightDropout(rate), unsafe=True)

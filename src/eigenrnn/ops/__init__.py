@@ -7,4 +7,12 @@ from eigenrnn.ops.gru import gru
 from eigenrnn.ops.linear import linear
 from eigenrnn.ops.lstm import lstm
 
-__all__ = ["delta", "elman", "explain", "gru", "linear", "lstm", "use_backend"]
+__all__ = [  # noqa: RUF022, in the order of the reference
+    "elman",
+    "gru",
+    "lstm",
+    "linear",
+    "delta",
+    "explain",
+    "use_backend",
+]

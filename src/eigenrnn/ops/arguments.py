@@ -256,6 +256,7 @@ def check_batch_sizes(batch_sizes: object, T: int, B: int) -> None:
         raise TypeError(
             f"expected batch_sizes to be a list of integers, got {type(batch_sizes).__name__}"
         )
+    # a bool is an Integral to Python; while torch compiles, sizes may be symbols
     if any(isinstance(n, bool) or not isinstance(n, Integral | torch.SymInt) for n in batch_sizes):
         raise TypeError(f"expected batch sizes to be integers, got {list(batch_sizes)}")
     falling = all(a >= b for a, b in pairwise(batch_sizes))

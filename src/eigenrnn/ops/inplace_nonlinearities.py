@@ -120,9 +120,11 @@ def backward_in_place(
         return _BACKWARD["identity"]
     if like.is_complex():
         return lambda g, h, m: g.copy_(NONLINEARITIES["modrelu"].backward(g, h, bias, m))
+    # allocated once for all steps
     scratch = torch.empty_like(like)
 
     def backward(g: Tensor, h: Tensor, _: Tensor | None) -> None:
+        # the gradient passes where h is not zero; the threshold kernel compares with |h| > 0
         modulus = scratch[: h.shape[0]]
         torch.abs(h, out=modulus)
         _aten.threshold_backward.grad_input(g, modulus, 0, grad_input=g)

@@ -31,6 +31,7 @@ def _first_fields(record: type[Any], without: Collection[str]) -> tuple[str, ...
     """Return the fields of a record but some of the last, which have defaults."""
     fields: tuple[str, ...] = record._fields
     taken = tuple(field for field in fields if field not in without)
+    # `_records` fills the fields in order, so only the last ones may be left to their defaults
     assert fields[: len(taken)] == taken  # noqa: S101
     return taken
 
@@ -121,9 +122,10 @@ class Operator:
             schema=f"({gradients}, {kept}, {taken}, bool[] needed) -> Tensor[]",
         )
         self._backward_operator.register_fake(self._fake_backward)
-        self._backward_overload: Any = getattr(torch.ops.eigenrnn, f"{name}_backward").default
         self._operator.register_autograd(self._backward_pass, setup_context=self._setup_context)
+        # called in place of the operators, which would only pass the call on to these
         self._overload: Any = getattr(torch.ops.eigenrnn, name).default
+        self._backward_overload: Any = getattr(torch.ops.eigenrnn, f"{name}_backward").default
 
     def __call__(self, operands: Any, options: Any, save: bool = False) -> dict[str, Tensor]:
         """Return the results and what was saved, by name."""
@@ -208,6 +210,7 @@ class Operator:
     ) -> None:
         operands, ctx.options = self._records(iter(inputs))
         returned = self._by_name(output)
+        # autograd takes them for results, and would make gradients for them
         ctx.mark_non_differentiable(*(returned[name] for name in self.saved))
         ctx.set_materialize_grads(False)  # usually the loss uses only one of the results
         taken = operands[: len(self.operands)]
@@ -226,11 +229,12 @@ class Operator:
         if not given:
             found = {}
         elif torch.is_grad_enabled() or under_transform() or is_batched(*given):
+            # a second derivative or `vmap`, for which the kernels have no code
             found = differentiable_gradients(self.recurrence, operands, ctx.options, needed, grads)
         else:
             if self._prepare is not None:
                 operands, needed, grads = self._prepare(operands, needed, grads)
-            if needs_no_dispatcher([*given, *operands]):
+            if needs_no_dispatcher([*given, *operands]):  # as in a call, it saves time
                 all_found = self._backward(operands, ctx.options, needed, grads, kept)
                 found = {name: all_found[name] for name in needed}
             else:

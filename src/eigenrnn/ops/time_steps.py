@@ -24,6 +24,7 @@ __all__ = [
     "sizes_of_steps",
     "split_steps",
     "states_and_last",
+    "steps_in_order",
     "weight_gradient",
     "without_padding",
     "zero_padding",
@@ -48,6 +49,16 @@ def batch_sizes_of(
 def sizes_of_steps(batch_sizes: Sequence[int] | None, T: int, B: int) -> Sequence[int]:
     """Return the batch sizes, those of the whole batch included."""
     return [B] * T if batch_sizes is None else batch_sizes
+
+
+def steps_in_order(T: int, reverse: bool) -> range:
+    """Return the time steps in the order of the recurrence.
+
+    Its backward pass takes them in the opposite order, ``reversed(steps_in_order(T, reverse))``.
+    """
+    if reverse:
+        return range(T - 1, -1, -1)
+    return range(T)
 
 
 def run_steps(
@@ -75,7 +86,7 @@ def run_steps(
     # indexing would allocate a gradient of the size of the inputs at every step
     steps = {name: tensor.unbind() for name, tensor in inputs.items()}
     hs: list[Tensor] = []
-    for t in reversed(range(T)) if reverse else range(T):
+    for t in steps_in_order(T, reverse):
         n = sizes[t]
         before = {name: state[:n] for name, state in states.items()}
         now = {name: each[t][:n] for name, each in steps.items()}

@@ -88,6 +88,7 @@ class _Recorded(torch.autograd.Function):
             name for name, flag in zip(recurrence.operands._fields, flags, strict=True) if flag
         ]
         given = recurrence.operands(*operands)
+        # a graph of its own, from these leaves, which the backward pass below runs through
         leaves = map_tensors(torch.Tensor.detach, given)
         for name in ctx.needed:
             getattr(leaves, name).requires_grad_()
@@ -96,7 +97,7 @@ class _Recorded(torch.autograd.Function):
         ctx.recurrence = recurrence
         ctx.options = options
         ctx.leaves = leaves
-        # torch evaluates no head, the last result of some recurrences
+        # not strict, because torch evaluates no head, the last result of some recurrences
         ctx.results = dict(zip(recurrence.results, results, strict=False))
         ctx.set_materialize_grads(False)  # usually the loss uses only one of the results
         ctx.save_for_backward(*operands)
@@ -189,11 +190,16 @@ def evaluate(
     parameters = [one.view(part.shape) for one, part in zip(block, parts, strict=True)]
     hx = [state.contiguous().unsqueeze(0) for state in states]
     initial = hx if len(hx) > 1 else hx[0]  # (h, c) of an LSTM
-    # one layer, no dropout, one direction
-    rest = parameters, has_biases, 1, 0.0, train, False
+    rest: dict[str, Any] = {
+        "has_biases": has_biases,
+        "num_layers": 1,
+        "dropout": 0.0,
+        "train": train,
+        "bidirectional": False,
+    }
     if options.batch_sizes is None:
         steps = x.flip(0) if options.reverse else x
-        h, *last = function(steps, initial, *rest, False)  # not batch first
+        h, *last = function(steps, initial, parameters, **rest, batch_first=False)
         if options.reverse:
             h = h.flip(0)
         return h, *(state.squeeze(0) for state in last)
@@ -202,6 +208,7 @@ def evaluate(
     N = states[0].shape[1]
     at = packed_rows(sizes, B, options.reverse, x.device)
     packed = x.reshape(T * B, M).index_select(0, at)
-    data, *last = function(packed, torch.tensor(sizes, device="cpu"), initial, *rest)
+    counts = torch.tensor(sizes, device="cpu")
+    data, *last = function(packed, counts, initial, parameters, **rest)
     h = x.new_zeros(T * B, N).index_copy(0, at, data)
     return h.view(T, B, N), *(state.squeeze(0) for state in last)

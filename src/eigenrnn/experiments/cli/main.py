@@ -16,6 +16,7 @@ COMMANDS = {
     "reproduce": "run published experiments and compare the results",
     "sweep": "train the networks of a grid or a search in parallel",
     "predict": "apply the trained network of a run to a file",
+    "evaluate": "compare the predictions of a run with the answers of a file",
     "export": "export the trained network of a run to ONNX or torch.export",
     "analyse": "analyse the trained network of a run",
     "compare": "print the results of runs as one table",

@@ -297,6 +297,33 @@ def _predict() -> Parser:
     return parser
 
 
+def _evaluate() -> Parser:
+    parser = Parser(
+        "Compare the predictions of a run on series with the answers of a file: accuracy, macro "
+        "F1, log loss, AUC, calibration, confusion matrix; errors of numbers. The report of the "
+        "run shows them. Needs: pip install 'eigenrnn[estimators]'."
+    )
+    parser.add(
+        "run",
+        expected="the folder of a run or a checkpoint",
+        help="folder of a run, or one of its checkpoints",
+    )
+    parser.add(
+        "input",
+        expected="a file of series with classes or numbers",
+        help="file of series with classes or numbers; - for a table on standard input",
+    )
+    parser.add(
+        "-o",
+        "--out",
+        type=str,
+        help="output file, replaced if it exists",
+        shown_default="evaluation.json, in the folder of the run",
+    )
+    parser.add("--data_root", type=str, help="folder with the data files")
+    return parser
+
+
 def _compare() -> Parser:
     parser = Parser(
         "Print the results of runs as one table: parameters, steps, time and the metrics of the "
@@ -436,6 +463,7 @@ PARSERS: dict[str, Callable[[], Parser]] = {
     "reproduce": _reproduce,
     "sweep": _sweep,
     "predict": _predict,
+    "evaluate": _evaluate,
     "export": _export,
     "analyse": _analyse,
     "compare": _compare,

@@ -13,7 +13,7 @@ from eigenrnn.experiments.prediction import bits_per_symbol, continue_text, pred
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from eigenrnn.experiments.training.progress import plain_console
 
-__all__ = ["predict"]
+__all__ = ["check_output", "predict"]
 
 _TEXT_OPTIONS: dict[str, Any] = {"length": 200, "temperature": 1.0, "seed": 0}
 
@@ -26,7 +26,7 @@ def predict(options: Namespace, console: Console) -> int:
     """
     out = None if options.out is None else Path(options.out)
     if out is not None:
-        _check_output(out, options.input)
+        check_output(out, options.input)
     trained = load(options.run, options.data_root)
     # the predictions alone are on standard output, so that another program can read them
     notes = plain_console(stderr=True) if out is None else console
@@ -47,7 +47,7 @@ def predict(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _check_output(out: Path, source: str) -> None:
+def check_output(out: Path, source: str) -> None:
     """Check the output file before any work is done.
 
     Raises:

@@ -11,6 +11,7 @@ from jsonargparse import Namespace
 from torch import Tensor, nn
 
 from eigenrnn import __version__
+from eigenrnn.experiments.cli.described_network import build_network, build_task
 from eigenrnn.experiments.cli.name_lookup import annotations_of, did_you_mean
 from eigenrnn.experiments.cli.parser import PARSERS
 from eigenrnn.experiments.cli.train_options import (
@@ -108,19 +109,27 @@ class TrainedModel:
         )
 
 
-def load(path: str | Path, data_root: str | None = None) -> TrainedModel:
+def load(
+    path: str | Path, data_root: str | None = None, *, model: nn.Module | None = None
+) -> TrainedModel:
     """Load the trained model of a run, and what maps the user's own files to its inputs.
 
-    The folder may be someone else's: no code from it is run, and only registered classes are
-    built. The training data is not needed, unless the task has no preprocessing.
+    The folder may be someone else's: no code from it is run, only registered classes are built,
+    and links that lead out of it are not followed. The training data is not needed, unless the
+    task has no preprocessing.
+
+    A network that was made in Python is rebuilt if it is a `SequenceModel` around a layer of
+    eigenrnn or torch, or around a `ResidualStack` of them. Any other one has to be passed.
 
     Args:
         path: The folder of a run, which loads its best model or else its last one; or one of its
             checkpoints.
         data_root: The folder with the data files.
+        model: A network like that of the run, which receives its weights.
     Raises:
-        ValueError: If the run does not exist, was not started from the command line, or its model
-            cannot be built by this version.
+        ValueError: If the run does not exist, its network was made in Python and is not passed,
+            or its model cannot be built by this version. If the stored data of the run was
+            changed.
         CheckpointError: If the checkpoint is damaged, has a newer format, or is another file.
         MissingDataError: If the size of the model depends on missing data.
     """
@@ -130,12 +139,21 @@ def load(path: str | Path, data_root: str | None = None) -> TrainedModel:
     file = path if path.suffix == ".pt" else _checkpoint_of(folder)
     weights, step = RunFolder(folder).read_weights(file)
     entry = config.get("config") or {}
-    if entry.get("command") not in ("train", "reproduce"):
-        raise ValueError(_not_from_command_line(folder))
+    is_from_command_line = entry.get("command") in ("train", "reproduce")
     preprocessing = RunFolder(folder).read_preprocessing()
+    data = {} if is_from_command_line else RunFolder(folder).read_data()
     try:
-        model, task, settings = _build(entry, data_root, preprocessing, weights)
+        if is_from_command_line:
+            built, task, settings = _build(entry, data_root, preprocessing, weights)
+            model = built if model is None else model
+        else:
+            settings = _described_settings(config["settings"])
+            task = build_task(config["task"], data)
+            if model is None:
+                model = build_network(config["network"], weights)
     except Exception as error:  # edited options can make a constructor raise anything
+        if not is_from_command_line and model is None:
+            raise ValueError(_made_in_python(folder, error)) from error
         raise ValueError(_build_error(folder, config, error)) from error
     try:
         model.to(torch.float64 if settings.precision == "64-true" else None)
@@ -190,12 +208,21 @@ def _checkpoint_of(folder: Path) -> Path:
     return found
 
 
-def _not_from_command_line(folder: Path) -> str:
+def _made_in_python(folder: Path, error: Exception) -> str:
+    reason = " ".join(str(error).split()) or type(error).__name__
     return (
-        f"the model of {folder} was created in Python and only its weights are stored: build the "
-        f"model, call model.load_state_dict(eigenrnn.experiments.training.RunFolder('{folder}')"
-        ".read_weights()[0]), then eigenrnn.analysis.analyse(model)"
+        f"the model of {folder} was created in Python and cannot be rebuilt ({reason}): build the "
+        f"same model and call eigenrnn.experiments.load('{folder}', model=model), then for "
+        "example eigenrnn.analysis.analyse(model)"
     )
+
+
+def _described_settings(content: Mapping[str, Any]) -> Settings:
+    """Return the settings of a run from their description."""
+    values: dict[str, Any] = {}
+    for name, value in content.items():
+        values[name] = tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+    return Settings(**values)
 
 
 def _build(

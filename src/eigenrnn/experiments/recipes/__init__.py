@@ -21,21 +21,21 @@ from eigenrnn.experiments.recipes.recipe import (
 )
 from eigenrnn.experiments.recipes.reproduce import reproduce
 
-__all__ = [
+__all__ = [  # noqa: RUF022, in the order of the reference
+    "reproduce",
+    "Recipe",
+    "Row",
+    "Reported",
     "Axis",
     "Computed",
-    "Entry",
-    "Outcome",
     "Quoted",
-    "Recipe",
-    "Reported",
-    "Row",
+    "Outcome",
+    "Entry",
     "enrnn",
     "nc_gru",
     "nnrnn",
     "nonnormal",
     "permuted_mnist",
-    "reproduce",
     "scornn",
     "state_tracking",
 ]

@@ -190,7 +190,9 @@ class Outcome:
 
 def standard_error(values: tuple[float, ...]) -> float | None:
     """Return the standard error of the mean; None for fewer than two values."""
-    return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+    if len(values) < 2:
+        return None
+    return statistics.stdev(values) / len(values) ** 0.5
 
 
 def numbers_by_rule(row: Row, result: Result) -> dict[str, float | None]:
@@ -245,4 +247,6 @@ def _by_rule(reported: Reported, result: Result) -> float:
     _, values = RunFolder(result.directory).read_column(column)
     if reported.rule == "last":
         return values[-1]
-    return max(values) if reported.quantity in _HIGHER_IS_BETTER else min(values)
+    if reported.quantity in _HIGHER_IS_BETTER:
+        return max(values)
+    return min(values)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
 from eigenrnn.experiments.recipes.recipe import Panel, Recipe
-from eigenrnn.experiments.recipes.runs import runs_in
+from eigenrnn.experiments.recipes.runs import Run, runs_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,12 +29,10 @@ def draw_panels(recipe: Recipe, folder: Path, *, quick: bool) -> list[Panel]:
     """Draw every panel whose rows have finished runs; return these panels."""
     if not recipe.panels:
         return []
-    trained = {
-        row.label: [
-            run for run in runs_in(folder, recipe, row, quick=quick) if run.files.state == "ended"
-        ]
-        for row in recipe.trained
-    }
+    trained: dict[str, list[Run]] = {}
+    for row in recipe.trained:
+        runs = runs_in(folder, recipe, row, quick=quick)
+        trained[row.label] = [run for run in runs if run.files.state == "ended"]
     return [panel for panel in recipe.panels if panel.save(folder, trained)]
 
 
@@ -74,15 +72,16 @@ class Curves(Analysis):
         count = len(self.series)
         points = np.asarray(self.x)
         curves = [np.asarray(curve) for curve in self.series.values()]
-        unknown = np.full(len(points), np.nan)
-        bands = [np.asarray(self.bands.get(name, unknown)) for name in self.series]
-        half_widths = {"half_width": np.concatenate(bands)} if self.bands else {}
-        return {
+        table: Table = {
             "curve": np.repeat(list(self.series), len(points)),
             self.x_name: np.tile(points, count),
             self.y_name: np.concatenate(curves),
-            **half_widths,
         }
+        if self.bands:  # a curve may have none
+            unknown = np.full(len(points), np.nan)
+            bands = [np.asarray(self.bands.get(name, unknown)) for name in self.series]
+            table["half_width"] = np.concatenate(bands)
+        return table
 
 
 @dataclass(frozen=True)
@@ -109,11 +108,16 @@ class SideBySide(Analysis):
             "part": np.repeat(np.arange(1, len(tables) + 1), sizes),
             "curve": np.concatenate([np.asarray(table["curve"]) for table in tables]),
         }
-        names = dict.fromkeys(name for table in tables for name in table if name != "curve")
+        names: dict[str, None] = {}  # a set that keeps the order
+        for table in tables:
+            names.update(dict.fromkeys(table))
+        del names["curve"]
         for name in names:
-            pairs = zip(tables, sizes, strict=True)
-            blank = [np.asarray(t.get(name, np.full(size, np.nan)), float) for t, size in pairs]
-            columns[name] = np.concatenate(blank)
+            parts: list[NDArray[np.float64]] = []
+            for table, size in zip(tables, sizes, strict=True):
+                blank = np.full(size, np.nan)  # the parts have axes of their own
+                parts.append(np.asarray(table.get(name, blank), float))
+            columns[name] = np.concatenate(parts)
         return columns
 
 

@@ -245,13 +245,22 @@ class Row:
                 "expected a setting of training, hidden_size, layer.OPTION or "
                 f"{', '.join(sorted(task_names))}; got {', '.join(sorted(unknown))}"
             )
-        settings = {name: value for name, value in changes.items() if name in settings_names}
+        settings: dict[str, Any] = {}
+        of_task: dict[str, Any] = {}
+        of_layer: dict[str, Any] = {}
+        for name, value in changes.items():
+            if name in settings_names:
+                settings[name] = value
+            elif name in task_names:
+                of_task[name.removeprefix("task.")] = value
+            elif name in layer_names:
+                of_layer[name.removeprefix("layer.")] = value
+        # settings take one of the two, and the row's own may be the other
         if "epochs" in settings:
             settings.setdefault("steps", None)
         if "steps" in settings:
             settings.setdefault("epochs", None)
-        of_task = {n.removeprefix("task."): v for n, v in changes.items() if n in task_names}
-        of_layer = {n.removeprefix("layer."): v for n, v in changes.items() if n in layer_names}
+        # otherwise the stated number of parameters belongs to another network
         is_same_size = not of_layer and not of_task and "hidden_size" not in changes
         return replace(
             self,
@@ -269,7 +278,10 @@ class Row:
 
     def quick(self, steps: int | None = None) -> "Row":
         """Return a smaller row for a smoke test, with the middle point of its grid."""
-        grid = tuple(replace(a, values=(a.values[len(a.values) // 2],)) for a in self.grid)
+        grid: list[Axis] = []
+        for axis in self.grid:
+            middle = axis.values[len(axis.values) // 2]
+            grid.append(replace(axis, values=(middle,)))
         steps = steps or self.quick_steps
         settings = replace(
             self.settings,
@@ -286,8 +298,8 @@ class Row:
             options={**self.options, **self.quick_options},
             parameters=None if self.quick_options else self.parameters,
             settings=settings,
-            grid=grid,
-            score=None,
+            grid=tuple(grid),
+            score=None,  # a score may take longer than the training
         )
 
 

@@ -145,10 +145,12 @@ def read_outcomes(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Out
     """
     found: dict[str, Outcome] = {}
     for row in recipe.rows:
-        outcome = not_run = Outcome.not_run(row)
-        computed = read_computed(folder, row.label) if isinstance(row, Computed) else None
-        if computed is not None:
-            outcome = outcome.with_value(computed["value"], computed["seconds"])
+        not_run = Outcome.not_run(row)
+        outcome = not_run
+        if isinstance(row, Computed):
+            computed = read_computed(folder, row.label)
+            if computed is not None:
+                outcome = outcome.with_value(computed["value"], computed["seconds"])
         for run in runs_in(folder, recipe, row, quick=quick):
             outcome = run.add_to(outcome)
         if outcome != not_run:
@@ -205,8 +207,11 @@ def _pictures(recipe: Recipe, drawn: Sequence[Panel]) -> list[str]:
 def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
     """Return the cells of each column by its heading, without empty columns."""
     table = Table.of([comparison(outcome.to_json()) for outcome in outcomes])
-    cells = zip(table.headings, zip(*table.rows, strict=True), strict=True)
-    return {heading: list(column) for heading, column in cells if heading not in _LEFT_OUT}
+    columns: dict[str, list[str]] = {}
+    for number, heading in enumerate(table.headings):
+        if heading not in _LEFT_OUT:
+            columns[heading] = [row[number] for row in table.rows]
+    return columns
 
 
 def notes(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[Note]]:
@@ -250,8 +255,11 @@ def note_text(note: Note) -> str:
 
 def _mean_scores(outcome: Outcome) -> str:
     """Format the mean of each score over the runs."""
-    means = {n: statistics.fmean(s[n] for s in outcome.scores) for n in outcome.scores[0]}
-    return ", ".join(f"{name} {mean:.4g}" for name, mean in means.items())
+    texts: list[str] = []
+    for name in outcome.scores[0]:
+        mean = statistics.fmean(scores[name] for scores in outcome.scores)
+        texts.append(f"{name} {mean:.4g}")
+    return ", ".join(texts)
 
 
 def _markdown_row(cells: Sequence[str], space: str = " ") -> str:

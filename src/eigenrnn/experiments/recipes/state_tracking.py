@@ -1,8 +1,12 @@
 """State tracking: word problems of five groups by networks of equal size; not from a paper."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import torch
+from torch import nn
 
 from eigenrnn.constraints import (
     BlockTriangular,
@@ -13,7 +17,7 @@ from eigenrnn.constraints import (
     Unconstrained,
 )
 from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, stack_model
+from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, Row, stack_model
 from eigenrnn.experiments.tasks import StateTracking
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import orthogonal_
@@ -31,6 +35,7 @@ from eigenrnn.layers import (
     ScoRNN,
     TanhRNN,
 )
+from eigenrnn.models import SequenceModel
 
 __all__ = ["RECIPES"]
 
@@ -39,6 +44,8 @@ _SEEDS = (0, 1, 2)
 _LAYERS = "layers of equal size, trained on 40 letters"
 _SETS = "relu networks whose W is in six different sets"
 _DELTA = "the delta rule with different eigenvalues and numbers of reflections"
+_REFLECTING = "the delta rule from reflections on, trained on shorter and longer words"
+_STRENGTH = 12.0  # the free eigenvalues 1 - 2 sigmoid(12) are -0.99999
 
 
 def _word_problem(group: str, *, steps: int) -> Experiment:
@@ -136,6 +143,49 @@ def _delta_stack(name: str, width: int, *, parameters: int) -> Network:
 
 _ORTHOGONAL = partial(Unconstrained, init=orthogonal_)
 _BOUNDED = partial(BoundedSVD, margin=0.1)
+
+
+def _reflecting_model(row: Row, generator: torch.Generator) -> nn.Module:
+    """Build a layer of the delta rule whose factors begin as reflections, whatever the letter.
+
+    Letters are one-hot, so a number added to all input weights of the strengths is a bias.
+    """
+    layer = DeltaNet(
+        row.task.input_size, row.hidden_size, generator=generator, **dict(row.options)
+    )
+    with torch.no_grad():
+        for direction in layer.all_directions():
+            direction.weight_ih.split(direction.widths)[1].add_(_STRENGTH)
+    return SequenceModel(layer, row.task.output_size, row.task.readout, generator=generator)
+
+
+def _reflecting(
+    experiment: Experiment, length: int, reflections: int, hidden_size: int, *, parameters: int
+) -> Row:
+    """Return a row that trains on words of a length and tests on words of 2,000 letters."""
+    task: Any = experiment.task
+    longer = replace(
+        experiment,
+        task=replace(
+            task,
+            length=length,
+            test_lengths=(40, 100, 200, 500, 1_000, 2_000),
+            test_examples=200,
+            validation_examples=100,
+        ),
+        settings=replace(experiment.settings, steps=1_000, lr_schedule="cosine"),
+        grid=(Axis.of_settings("lr", (1e-2,)),),
+    )
+    network = Network(
+        f"DeltaProduct R={reflections} {hidden_size}, words of {length}",
+        DeltaNet,
+        hidden_size,
+        parameters=parameters,
+        options={"heads": 4, "reflections": reflections, "trainable_h0": True},
+        model_factory=_reflecting_model,
+    )
+    return longer.row(network)
+
 
 # The numbers of units are the largest even ones with at most 5,000 parameters; 10,000 with A5 and
 # 15,000 with S5. Those of the delta rule are multiples of its four heads.
@@ -318,6 +368,36 @@ RECIPES = (
             _S5.row(_delta_stack("signed DeltaNet", 28, parameters=13_560)),
             _S5.row(_delta_stack("DeltaProduct R=2", 24, parameters=12_984)),
             _S5.row(_delta_stack("DeltaProduct R=4", 20, parameters=13_080)),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/s3-reflections",
+        summary=f"Permutations of three things, the word problem of S3: {_REFLECTING}.",
+        rows=(
+            _reflecting(_S3, 40, 2, 52, parameters=4_554),
+            _reflecting(_S3, 200, 2, 52, parameters=4_554),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/a5-reflections",
+        summary=f"Even permutations of five things, the word problem of A5: {_REFLECTING}.",
+        rows=(
+            _reflecting(_A5, 40, 2, 60, parameters=9_144),
+            _reflecting(_A5, 200, 2, 60, parameters=9_144),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/s5-reflections",
+        summary=f"Permutations of five things, the word problem of S5: {_REFLECTING}.",
+        rows=(
+            _reflecting(_S5, 40, 4, 64, parameters=14_760),
+            _reflecting(_S5, 200, 4, 64, parameters=14_760),
         ),
         source=_SOURCE,
         seeds=_SEEDS,

@@ -1,13 +1,24 @@
 """The data of the charts, as values that JSON can hold."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from eigenrnn.experiments.report.learning_curves import Curve, Group, curve
 from eigenrnn.experiments.report.network_analyses import NetworkAnalysis, main_matrix
 from eigenrnn.experiments.report.rounding import rounded
+from eigenrnn.experiments.report.tables import run_label
 
-__all__ = ["Styles", "fisher_curves", "heat_map_charts", "learning_curve_chart", "spectrum_charts"]
+__all__ = [
+    "Styles",
+    "evaluation_charts",
+    "fisher_curves",
+    "heat_map_charts",
+    "learning_curve_chart",
+    "spectrum_charts",
+]
 
 _SPLIT_PRIORITY = ("test", "validation", "train")
 _DIGITS = 5
@@ -34,34 +45,47 @@ class Styles:
 
 def learning_curve_chart(groups: Sequence[Group], styles: Styles) -> dict[str, Any] | None:
     """Return the learning curves of one task; None if no run has metrics yet."""
-    quantities = list(dict.fromkeys(name for each in groups for name in each.quantities))
+    quantities: list[str] = []
+    series: list[dict[str, Any]] = []
+    for each in groups:
+        values: dict[str, Any] = {}
+        for name in each.quantities:
+            values[name] = _curve_lists(curve(each.runs, name))
+            if name not in quantities:
+                quantities.append(name)
+        series.append(
+            {
+                "label": _with_seeds(each),
+                **styles.of(each),
+                "shown": each.shown,
+                "values": values,
+            }
+        )
     if not quantities:
         return None
-    series = [
-        {
-            "label": _with_seeds(each),
-            **styles.of(each),
-            "shown": each.shown,
-            "values": {q: _curve_lists(curve(each.runs, q)) for q in each.quantities},
-        }
-        for each in groups
-    ]
     return {"quantities": quantities, "initial": _initial_quantity(quantities), "series": series}
 
 
 def spectrum_charts(networks: Sequence[NetworkAnalysis], styles: Styles) -> list[dict[str, Any]]:
     """Return the eigenvalues of each network for which they are known."""
-    return [
-        {
-            "label": network.name,
-            "colour": styles.of(network.group)["colour"],
-            "main": main_matrix(list(network.spectrum["spectra"])),
-            "matrices": network.spectrum["spectra"],
-            **{k: network.spectrum[k] for k in ("steps", "measures", "gradients", "note")},
-        }
-        for network in networks
-        if network.spectrum is not None
-    ]
+    charts: list[dict[str, Any]] = []
+    for network in networks:
+        spectrum = network.spectrum
+        if spectrum is None:
+            continue
+        charts.append(
+            {
+                "label": network.name,
+                "colour": styles.of(network.group)["colour"],
+                "main": main_matrix(list(spectrum["spectra"])),
+                "matrices": spectrum["spectra"],
+                "steps": spectrum["steps"],
+                "measures": spectrum["measures"],
+                "gradients": spectrum["gradients"],
+                "note": spectrum["note"],
+            }
+        )
+    return charts
 
 
 def heat_map_charts(
@@ -72,11 +96,61 @@ def heat_map_charts(
     for network in networks:
         pictures = getattr(network, kind)
         if pictures:
-            colour = styles.of(network.group)["colour"]
-            main = main_matrix(list(pictures))
-            header = {"label": network.name, "colour": colour, "main": main}
-            found.append({**header, "matrices": pictures})
+            found.append(
+                {
+                    "label": network.name,
+                    "colour": styles.of(network.group)["colour"],
+                    "main": main_matrix(list(pictures)),
+                    "matrices": pictures,
+                }
+            )
     return found
+
+
+def evaluation_charts(groups: Sequence[Group], styles: Styles) -> list[dict[str, Any]]:
+    """Return the confusion matrix and the calibration curve of each run that has them."""
+    found: list[dict[str, Any]] = []
+    for each in groups:
+        for run in each.runs:
+            content = run.evaluation
+            if content is None or not content.get("confusion"):
+                continue
+            file = Path(content["file"]).name
+            header = {"label": run_label(each, run), "colour": styles.of(each)["colour"]}
+            found.append({**header, "main": file, "matrices": {file: _evaluation(content)}})
+    return found
+
+
+def _evaluation(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the charts of one evaluation."""
+    names = content["class_names"]
+    calibration = content["calibration"]
+    # of each true class: classes may differ in size
+    confusion = np.array(content["confusion"], dtype=np.float64)
+    totals = confusion.sum(1, keepdims=True)
+    shares = np.divide(confusion, totals, out=np.zeros_like(confusion), where=totals > 0)
+    return {
+        "map": {
+            "z": [rounded(row, 3) for row in shares],
+            "counts": content["confusion"],
+            "x": names,
+            "y": names,
+            "x_name": "predicted class",
+            "y_name": "true class",
+            "name": "share of the true class",
+            "log": False,
+            "category": True,
+        },
+        "profile": {
+            "x": rounded(calibration["probability"], 4),
+            "y": rounded(calibration["correct"], 4),
+            "x_name": "probability of the predicted class",
+            "y_name": "share that is right",
+            "log": False,
+            "diagonal": True,
+        },
+        "note": f"{content['count']} sequences.",
+    }
 
 
 def fisher_curves(networks: Sequence[NetworkAnalysis], styles: Styles) -> list[dict[str, Any]]:
@@ -109,17 +183,21 @@ def _initial_quantity(quantities: Sequence[str]) -> str:
     """Choose the quantity to show initially: the metric on the test set, if there is one."""
     for split in _SPLIT_PRIORITY:
         of_split = [name for name in quantities if name.startswith(f"{split}_")]
-        if of_split:
-            metrics = [name for name in of_split if not name.endswith("_loss")]
-            return metrics[0] if metrics and split != "train" else of_split[0]
+        if not of_split:
+            continue
+        metrics = [name for name in of_split if not name.endswith("_loss")]
+        if metrics and split != "train":  # what is trained is the loss
+            return metrics[0]
+        return of_split[0]
     return quantities[0]
 
 
 def _curve_lists(found: Curve) -> dict[str, list[float | None]]:
     return {
-        "step": rounded(found.step, 9),
-        **{
-            name: rounded(getattr(found, name), _DIGITS)
-            for name in ("mean", "error", "low", "high", "count")
-        },
+        "step": rounded(found.step, 9),  # exact up to a thousand million steps
+        "mean": rounded(found.mean, _DIGITS),
+        "error": rounded(found.error, _DIGITS),
+        "low": rounded(found.low, _DIGITS),
+        "high": rounded(found.high, _DIGITS),
+        "count": rounded(found.count, _DIGITS),
     }

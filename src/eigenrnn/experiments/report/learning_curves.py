@@ -44,13 +44,16 @@ class Group:
     @property
     def quantities(self) -> list[str]:
         """The columns of metrics.csv that hold numbers."""
-        names = dict.fromkeys(name for run in self.runs for name in run.metrics)
-        return [
-            name
-            for name in names
-            if name not in ("step", "seconds")
-            and any(np.isfinite(run.metrics.get(name, np.nan)).any() for run in self.runs)
-        ]
+        names: dict[str, None] = {}  # a set that keeps the order
+        for run in self.runs:
+            names.update(dict.fromkeys(run.metrics))
+        quantities: list[str] = []
+        for name in names:
+            if name in ("step", "seconds"):
+                continue
+            if any(np.isfinite(run.metrics.get(name, np.nan)).any() for run in self.runs):
+                quantities.append(name)
+        return quantities
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,14 @@ def group(records: Records) -> list[Group]:
     for run in records.runs:
         found.setdefault(_group_key(records, run), []).append(run)
     groups = [_make_group(records, sorted(runs, key=lambda r: r.seed)) for runs in found.values()]
-    labels = [row["label"] for recipe in records.recipes for row in recipe.content["rows"]]
-    order = {label: index for index, label in reversed(list(enumerate(labels)))}
-    return _with_distinct_labels(sorted(groups, key=lambda g: order.get(g.network, len(order))))
+    order: dict[str, int] = {}  # of the rows, by their first place
+    number = 0
+    for recipe in records.recipes:
+        for row in recipe.content["rows"]:
+            order.setdefault(row["label"], number)
+            number += 1
+    # groups of no row come last, in their own order
+    return _with_distinct_labels(sorted(groups, key=lambda g: order.get(g.network, number)))
 
 
 def curve(runs: Sequence[RunFolder], quantity: str) -> Curve:
@@ -112,18 +120,20 @@ def _in_blocks(
     table: Numbers,  # (runs, n)
 ) -> Curve:
     if not len(steps):
-        return Curve(*(np.zeros(0) for _ in range(6)))
+        none = np.zeros(0)
+        return Curve(step=none, mean=none, error=none, low=none, high=none, count=none)
     blocks = np.array_split(np.arange(len(steps)), min(len(steps), MAX_POINTS))
     starts = np.array([block[0] for block in blocks])
-    present = np.isfinite(table)
+    present = np.isfinite(table)  # runs may have evaluated at different steps
 
     def total(values: Numbers) -> Numbers:
         return np.add.reduceat(values, starts, axis=-1)
 
-    runs = np.stack([total(row) for row in present.astype(np.float64)])  # (runs, blocks)
+    values = np.stack([total(row) for row in present.astype(np.float64)])  # (runs, blocks)
+    has = values > 0
     sums = total(np.where(present, table, 0.0))
-    each = np.divide(sums, runs, out=np.zeros_like(sums), where=runs > 0)
-    has = runs > 0
+    # first the mean of each run in a block, then over runs, whose number the error needs
+    each = np.divide(sums, values, out=np.zeros_like(sums), where=has)
     count = has.sum(axis=0).astype(np.float64)
     mean = each.sum(axis=0) / count
     squares = np.where(has, (each - mean) ** 2, 0.0).sum(axis=0)
@@ -141,20 +151,24 @@ def _in_blocks(
 def _group_key(records: Records, run: RunFolder) -> str:
     """Return a key that is equal for runs that differ only by their seed."""
     settings = {**run.config["settings"], **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
-    place = None if records.recipe_row(run) is None else run.key and (run.key.row, run.key.point)
+    place = None
+    if records.recipe_row(run) is not None and run.key is not None:
+        place = run.key.row, run.key.point
     return json.dumps([_task(run), run.config["network"], settings, place])
 
 
 def task_options(run: RunFolder) -> dict[str, Any]:
     """Return the options of the task of a run that were set, with the names of the user's files.
 
-    The seed of the task is left out, as it may be that of the run.
+    The seed of the task is left out, as it may be that of the run, and so is the number of a fold:
+    runs that differ only by these are averaged.
     """
     task: Any = run.config.get("config", {}).get("options", {}).get("task")
     given = task.get("init_args", {}) if isinstance(task, Mapping) else {}
     files = {name: Path(given[name]).name for name in _FILES if given.get(name)}
     options = files | run.config["task"].get("options", {})
-    return {k: v for k, v in options.items() if v is not None and not k.endswith("seed")}
+    left_out = {name for name in options if name.endswith("seed")} | {"fold"}
+    return {k: v for k, v in options.items() if v is not None and k not in left_out}
 
 
 _FILES = ("train", "path")  # name files; a run does not store their contents
@@ -190,24 +204,31 @@ def _with_distinct_labels(groups: Sequence[Group]) -> list[Group]:
     alike: dict[tuple[str, str], list[Group]] = {}
     for each in groups:  # a network keeps its label and colour on another task
         alike.setdefault((each.label, each.task), []).append(each)
-    suffix = {id(g): text for same in alike.values() for g, text in _differences(same)}
-    return [
-        replace(g, label=g.label + suffix[id(g)], network=g.network + suffix[id(g)])
-        for g in groups
-    ]
+    suffixes: dict[int, str] = {}  # by id, as groups hold what has no hash
+    for same in alike.values():
+        for each, suffix in _differences(same):
+            suffixes[id(each)] = suffix
+    distinct: list[Group] = []
+    for each in groups:
+        suffix = suffixes[id(each)]
+        distinct.append(replace(each, label=each.label + suffix, network=each.network + suffix))
+    return distinct
 
 
 def _differences(groups: Sequence[Group]) -> Iterator[tuple[Group, str]]:
     """Yield for each group of equal label the settings in which it differs from the others."""
+    if len(groups) == 1:
+        yield groups[0], ""
+        return
     facts = [_facts(each.runs[0]) for each in groups]
-    names = [k for k in facts[0] if len({str(f.get(k)) for f in facts}) > 1]
-    texts = [", ".join(f"{name}={f.get(name)}" for name in names[:3]) for f in facts]
+    differing = [name for name in facts[0] if len({str(f.get(name)) for f in facts}) > 1]
+    shown = differing[:3]  # more would not fit into a legend
+    texts = [", ".join(f"{name}={f.get(name)}" for name in shown) for f in facts]
     for number, (each, text) in enumerate(zip(groups, texts, strict=True), start=1):
-        if len(groups) == 1:
-            yield each, ""
-        else:
-            counted = "" if texts.count(text) == 1 else f" ({number})"
-            yield each, (f", {text}" if text else "") + counted
+        suffix = f", {text}" if text else ""
+        if texts.count(text) > 1:
+            suffix += f" ({number})"
+        yield each, suffix
 
 
 def _facts(run: RunFolder) -> Mapping[str, Any]:

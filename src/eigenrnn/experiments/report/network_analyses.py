@@ -78,8 +78,12 @@ class NetworkAnalysis:
     @property
     def name(self) -> str:
         """The label with the task and the seed, where needed."""
-        seed = f"seed {self.run.seed}" if len(self.group.runs) > 1 else ""
-        return ", ".join(part for part in (self.group.label, self.task_label, seed) if part)
+        parts = [self.group.label]
+        if self.task_label:
+            parts.append(self.task_label)
+        if len(self.group.runs) > 1:
+            parts.append(f"seed {self.run.seed}")
+        return ", ".join(parts)
 
     def explain(self, reason: str, *names: str) -> None:
         """Record why some analyses are missing."""
@@ -95,20 +99,15 @@ def analyse_networks(
     An analysis that fails does not stop the others.
     """
     labels = [each.label for each in groups]
-    networks = [
-        NetworkAnalysis(
-            each,
-            _chosen(each),
-            task_label=""
-            if labels.count(each.label) == 1
-            else task_name(each.runs[0].config["task"]),
-        )
-        for each in groups
-        if each.shown
-    ]
-    for network in networks[:MAX_NETWORKS]:
+    shown = [each for each in groups if each.shown]
+    networks: list[NetworkAnalysis] = []
+    for each in shown[:MAX_NETWORKS]:
+        network = NetworkAnalysis(each, _chosen(each))
+        if labels.count(each.label) > 1:  # a network may have been trained on several tasks
+            network.task_label = task_name(each.runs[0].config["task"])
         _analyse_network(network, rebuild)
-    return networks[:MAX_NETWORKS]
+        networks.append(network)
+    return networks
 
 
 def main_matrix(names: Sequence[str]) -> str:
@@ -127,12 +126,14 @@ def _chosen(group: Group) -> RunFolder:
 def _analyse_network(network: NetworkAnalysis, rebuild: RebuildModel | None) -> None:
     with _record_failure(network, "spectrum"):
         network.spectrum = training_dynamics(network.run)
-    if network.spectrum is not None:
+    # all others need the trained network
+    missing = ["schur", "gradient", "fisher"]
+    if network.spectrum is None:
+        missing.append("spectrum")
+    else:
         left_out = network.spectrum.pop("left_out")
-        network.spectrum["note"] = (
-            f"{left_out} records in between are not shown." if left_out else ""
-        )
-    missing = ["schur", "gradient", "fisher", *(() if network.spectrum else ("spectrum",))]
+        note = f"{left_out} records in between are not shown." if left_out else ""
+        network.spectrum["note"] = note
     with _record_failure(network, *missing):
         trained = None if rebuild is None else rebuild(network.run.path)
         if trained is None:
@@ -171,15 +172,14 @@ def _record_failure(network: NetworkAnalysis, *names: str) -> Generator[None]:
 
 def _final_spectrum(matrices: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     """Return the eigenvalues of the trained network."""
+    spectra: dict[str, list[dict[str, Any]]] = {}
     for name, W in matrices.items():
         check_finite(W, name)
-    found = {name: np.linalg.eigvals(W) for name, W in matrices.items()}
+        z = np.linalg.eigvals(W)
+        spectra[name] = [{"re": rounded(z.real, 4), "im": rounded(z.imag, 4)}]
     return {
-        "steps": [None],
-        "spectra": {
-            name: [{"re": rounded(z.real, 4), "im": rounded(z.imag, 4)}]
-            for name, z in found.items()
-        },
+        "steps": [None],  # the step is unknown, where training dynamics have one for each record
+        "spectra": spectra,
         "measures": {},
         "gradients": {},
         "note": "Of the trained network only: the training dynamics were not recorded.",
@@ -202,7 +202,8 @@ def _analyse_matrices(
             if is_ungated(name):
                 network.fisher[name] = _memory(W, used[name])
         except (ValueError, np.linalg.LinAlgError) as error:
-            network.explain(f"{name}: {error}", "schur" if name not in network.schur else "fisher")
+            failed = "fisher" if name in network.schur else "schur"
+            network.explain(f"{name}: {error}", failed)
 
 
 def _memory(W: NDArray[Any], used: RecurrentWeights) -> dict[str, Any]:
@@ -247,10 +248,11 @@ _MEASURES = {
     "henrici": "departure from normality",
     "gamma": "mean modulus of the Schur form",
 }
-_MAX_EIGENVALUES = 10_000
+# bounds on the data of one network, which the page carries as text
+_MAX_EIGENVALUES = 10_000  # of one matrix, over all records
 _MAX_RECORDS = 60
-_MIN_RECORDS = 12
-_MAX_TIMES = 200
+_MIN_RECORDS = 12  # even where these have more eigenvalues
+_MAX_TIMES = 200  # points of a curve of gradient norms
 
 
 def training_dynamics(run: RunFolder) -> dict[str, Any] | None:
@@ -277,7 +279,9 @@ def training_dynamics(run: RunFolder) -> dict[str, Any] | None:
 
 def _dynamics_data(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     names = list(records[0]["spectrum"])
-    size = max(len(record["spectrum"][name]) for record in records for name in names)
+    size = 0  # of the largest matrix
+    for record in records:
+        size = max(size, *(len(record["spectrum"][name]) for name in names))
     count = min(_MAX_RECORDS, max(_MIN_RECORDS, _MAX_EIGENVALUES // max(size, 1)))
     chosen = [records[index] for index in spaced_indices(len(records), count)]
     spectra = {name: [_plane(record["spectrum"][name]) for record in chosen] for name in names}
@@ -298,19 +302,18 @@ def _plane(eigenvalues: Sequence[Sequence[float]]) -> dict[str, Any]:
 def _measures(
     records: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {
-        "spectral radius": {
-            name: rounded([_radius(record["spectrum"][name]) for record in records], 6)
-            for name in names
-        }
-    }
+    radii: dict[str, Any] = {}
+    for name in names:
+        radii[name] = rounded([_radius(record["spectrum"][name]) for record in records], 6)
+    measures: dict[str, dict[str, Any]] = {"spectral radius": radii}
     for key, label in _MEASURES.items():
-        if any(record.get(key) for record in records):
-            found[label] = {
-                name: rounded([_number(record, key, name) for record in records], 4)
-                for name in names
-            }
-    return found
+        if not any(record.get(key) for record in records):
+            continue
+        curves: dict[str, Any] = {}
+        for name in names:
+            curves[name] = rounded([_number(record, key, name) for record in records], 4)
+        measures[label] = curves
+    return measures
 
 
 def _radius(eigenvalues: Sequence[Sequence[float]]) -> float:
@@ -319,7 +322,7 @@ def _radius(eigenvalues: Sequence[Sequence[float]]) -> float:
 
 def _number(record: Mapping[str, Any], key: str, name: str) -> float:
     number = (record.get(key) or {}).get(name)
-    if isinstance(number, dict):
+    if isinstance(number, dict):  # gamma is recorded as the mean and the range over the planes
         number = number["mean"]
     return math.nan if number is None else float(number)
 
@@ -331,9 +334,13 @@ def _gradients(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name in norms_by_record[0]:
         if not all(name in norms and len(norms[name]) for norms in norms_by_record):
             continue
-        at = spaced_indices(min(len(norms[name]) for norms in norms_by_record), _MAX_TIMES)
-        curves = [np.asarray(norms[name], dtype=np.float64)[at] for norms in norms_by_record]
-        found[name] = {"time": at, "norms": [rounded(curve, 4) for curve in curves]}
+        shortest = min(len(norms[name]) for norms in norms_by_record)
+        at = spaced_indices(shortest, _MAX_TIMES)
+        curves: list[list[float | None]] = []
+        for norms in norms_by_record:
+            curve = np.asarray(norms[name], dtype=np.float64)[at]
+            curves.append(rounded(curve, 4))
+        found[name] = {"time": at, "norms": curves}
     return found
 
 
@@ -367,6 +374,7 @@ def gradient_charts(
 
 
 def _max_steps(steps: int, size: int, layers: int) -> int:
+    # each of T steps multiplies up to T matrices by one Jacobian: T^2 size^3 multiplications
     by_time = (_MAX_PRODUCTS / layers / size**3) ** 0.5
     return max(2, min(steps, int(by_time), _MAX_NUMBERS // size**2, _MAX_MAP_STEPS))
 

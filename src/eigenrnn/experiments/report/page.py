@@ -13,6 +13,7 @@ from eigenrnn.errors import check_installed
 from eigenrnn.experiments.report import tables
 from eigenrnn.experiments.report.chart_data import (
     Styles,
+    evaluation_charts,
     fisher_curves,
     heat_map_charts,
     learning_curve_chart,
@@ -40,6 +41,7 @@ _HEAD = 4096  # bytes that contain the generator tag of a report
 _SCRIPTS = ("plotting.js", "charts.js")
 _CONTENTS = {
     "results": "Results",
+    "evaluation": "Evaluation",
     "curves": "Learning curves",
     "eigenvalues": "Eigenvalues",
     "schur": "Schur form",
@@ -48,7 +50,13 @@ _CONTENTS = {
     "configuration": "Configuration",
     "machine": "Versions and machine",
 }
+_CHARTS = ("evaluation", "spectrum", "schur", "gradient", "fisher")
 _CAPTIONS = {
+    "evaluation": (
+        "The confusion matrix shows the share of each true class that is predicted as each class. "
+        "The calibration curve shows how often predictions are right, by the probability of the "
+        "predicted class; on the dotted line, the probability is right too."
+    ),
     "schur": (
         "W = P Θ P* with Θ lower triangular except for 2 x 2 blocks. An entry (i, j) below the "
         "diagonal means that mode j feeds mode i; a normal matrix has none. Entries below 1e-8 of "
@@ -163,20 +171,30 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
     networks = analyse_networks(groups, rebuild)
     styles = Styles(groups)
     tasks = _tasks(groups)
-    curves = {task["id"]: learning_curve_chart(task.pop("groups"), styles) for task in tasks}
+    curves: dict[str, dict[str, Any]] = {}
     for task in tasks:
-        task["chart"] = curves[task["id"]] is not None
+        chart = learning_curve_chart(task.pop("groups"), styles)
+        task["chart"] = chart is not None
+        if chart is not None:
+            curves[task["id"]] = chart
     recipes = [_recipe(recipe) for recipe in records.recipes]
+    # each table in every format, for the buttons that save it
+    table_texts: dict[str, dict[str, str]] = {}
     for number, recipe in enumerate(recipes, start=1):
         recipe["id"] = f"recipe-{number}"
-    results = {f"{r['id']}-results": r["table"] for r in recipes}
-    results |= {f"{task['id']}-results": task["runs"] for task in tasks}
+        table_texts[f"{recipe['id']}-results"] = _in_all_formats(recipe["table"])
+    for task in tasks:
+        table_texts[f"{task['id']}-results"] = _in_all_formats(task["runs"])
+    evaluations = tables.evaluations(groups)
+    contents = dict(_CONTENTS)
+    if evaluations.cells:
+        table_texts["evaluations"] = _in_all_formats(evaluations)
+    else:
+        del contents["evaluation"]
     data = {
-        "tables": {
-            key: {name: write(table) for name, write in FORMATS.items()}
-            for key, table in results.items()
-        },
-        "curves": {key: found for key, found in curves.items() if found},
+        "tables": table_texts,
+        "curves": curves,
+        "evaluation": evaluation_charts(groups, styles),
         "spectrum": spectrum_charts(networks, styles),
         "schur": heat_map_charts(networks, styles, "schur"),
         "gradient": heat_map_charts(networks, styles, "gradient"),
@@ -186,11 +204,12 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         "title": title or _title(records),
         "lead": _summary(records, groups),
         "generator": f"{_GENERATOR} {__version__}",
-        "contents": list(_CONTENTS.items()),
+        "contents": list(contents.items()),
+        "evaluations": evaluations,
         "unreadable": [(str(folder), reason) for folder, reason in records.unreadable.items()],
         "recipes": recipes,
         "tasks": tasks,
-        "has": {name: bool(data[name]) for name in ("spectrum", "schur", "gradient", "fisher")},
+        "has": {name: bool(data[name]) for name in _CHARTS},
         "reasons": _reasons(networks, groups),
         "captions": _CAPTIONS,
         "max_points": MAX_POINTS,
@@ -200,26 +219,35 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
     }
 
 
+def _in_all_formats(table: tables.Table) -> dict[str, str]:
+    return {name: write(table) for name, write in FORMATS.items()}
+
+
 def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return the content of each task, in the order of the groups."""
-    found: dict[str, list[Group]] = {}
+    groups_of: dict[str, list[Group]] = {}
     for each in groups:
-        found.setdefault(each.task, []).append(each)
-    names = [task_name(its[0].runs[0].config["task"]) for its in found.values()]
+        groups_of.setdefault(each.task, []).append(each)
+    names = [task_name(own[0].runs[0].config["task"]) for own in groups_of.values()]
     tasks: list[dict[str, Any]] = []
-    for number, (name, its) in enumerate(zip(names, found.values(), strict=True), start=1):
-        shared, differing = tables.configuration(its)
-        longest = max(len(run.metrics["step"]) for each in its for run in each.runs)
+    for number, own in enumerate(groups_of.values(), start=1):
+        name = names[number - 1]
+        if names.count(name) > 1:  # tasks that differ in an option which the name leaves out
+            name = f"{name}, {number}"
+        shared, differing = tables.configuration(own)
+        longest = 0
+        for each in own:
+            longest = max(longest, *(len(run.metrics["step"]) for run in each.runs))
         tasks.append(
             {
                 "id": f"task-{number}",
-                "name": name if names.count(name) == 1 else f"{name}, {number}",
-                "groups": its,
-                "runs": tables.runs(its),
-                "chosen_by": tables.chosen_by(its),
+                "name": name,
+                "groups": own,
+                "runs": tables.runs(own),
+                "chosen_by": tables.chosen_by(own),
                 "shared": shared,
                 "differing": differing,
-                "models": [_model(each) for each in its],
+                "models": [_model(each) for each in own],
                 "blocks": longest > MAX_POINTS,
             }
         )
@@ -250,25 +278,26 @@ def _title(records: Records) -> str:
     if len(names) == 1 and all(records.recipe_row(run) for run in records.runs):
         return f"Reproduction of {names[0]}"
     tasks = {run.config["task"]["class"] for run in records.runs}
-    return f"Runs on {', '.join(sorted(tasks))}" if tasks else ", ".join(names)
+    if not tasks:
+        return ", ".join(names)
+    return f"Runs on {', '.join(sorted(tasks))}"
 
 
 def _summary(records: Records, groups: Sequence[Group]) -> str:
     seconds = sum(run.result.seconds for run in records.runs if run.result)
     ended = sum(run.result is not None for run in records.runs)
     networks = len({each.network for each in groups})
-    parts = [
-        _count(networks, "network"),
-        _count(len(records.runs), "run")
-        + ("" if ended == len(records.runs) else f", {ended} ended"),
-        f"{_duration(seconds)} of training",
-    ]
-    return " · ".join(parts)
+    runs = _count(len(records.runs), "run")
+    if ended < len(records.runs):
+        runs += f", {ended} ended"
+    return f"{_count(networks, 'network')} · {runs} · {_duration(seconds)} of training"
 
 
 def _sources(records: Records) -> str:
-    recipes = _count(len(records.recipes), "recipe")
-    return _count(len(records.runs), "run") + (f" and {recipes}" if records.recipes else "")
+    sources = _count(len(records.runs), "run")
+    if records.recipes:
+        sources += f" and {_count(len(records.recipes), 'recipe')}"
+    return sources
 
 
 def _count(count: int, noun: str) -> str:

@@ -21,13 +21,21 @@ __all__ = [
 _RECIPE = {"recipe": str, "source": str, "rows": list[dict[str, object]], "versions": dict}
 _ROW = {"label": str, "quantity": str, "reported": float | None, "values": list[float]}
 _ROW_OPTIONAL = {
-    **{"place": str, "note": str | None, "parameters": int | None, "failed": list},
-    **{"seconds": list[float], "selected": list[float], "points": list[str]},
-    **{"best_point": str | None, "error": float | None, "at_most": float | None},
+    "place": str,
+    "note": str | None,
+    "parameters": int | None,
+    "failed": list,
+    "seconds": list[float],
+    "selected": list[float],
+    "points": list[str],
+    "best_point": str | None,
+    "error": float | None,
+    "at_most": float | None,
     "decimals": int | None,
 }
+# of the recurrent layer in our models, and in a Sequential or ModuleList of the user
 _LAYER_NAMES = ("layer", "layers", "0")
-_MAX_NAMED = 5
+_MAX_NAMED = 5  # unreadable folders in an error
 
 
 @dataclass(frozen=True)
@@ -47,8 +55,10 @@ class RecipeRecord:
         key = run.key
         if key is None or key.recipe != self.content["recipe"]:
             return None
+        if not run.path.is_relative_to(self.folder):
+            return None
         rows = (row for row in self.content["rows"] if row["label"] == key.row)
-        return next(rows, None) if run.path.is_relative_to(self.folder) else None
+        return next(rows, None)
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,9 @@ def task_name(task: Mapping[str, Any]) -> str:
     """Return the name of a task and its main options, from its description."""
     options = task.get("options", {})
     main = [f"{k} {options[k]}" for k in ("delay", "length", "steps", "permuted") if k in options]
-    return f"{task['class']} ({', '.join(main)})" if main else task["class"]
+    if not main:
+        return task["class"]
+    return f"{task['class']} ({', '.join(main)})"
 
 
 def layer_class(run: RunFolder) -> str:
@@ -194,7 +206,8 @@ def _read_run(folder: Path) -> RunFolder:
         )
     if not run.config_file.exists():
         raise ValueError(f"expected a config.json beside {run.metrics_file}, got none")
-    _ = run.metrics, run.config, run.result, run.dynamics, run.key
+    # properties that read their file when they are first used: here, so a damaged one is reported
+    _ = run.metrics, run.config, run.result, run.dynamics, run.evaluation, run.key
     return run
 
 

@@ -29,7 +29,8 @@ def block_maxima(
         The smaller matrix, and the numbers of rows and columns of a block.
     """
     table = np.asarray(values, dtype=np.float64)
-    rows, columns = (-(-n // maximum) or 1 for n in table.shape)
+    rows, columns = (-(-n // maximum) or 1 for n in table.shape)  # n / maximum, rounded up
+    # fmax ignores NaN, which marks cells without a number
     table = np.fmax.reduceat(table, np.arange(0, table.shape[0], rows), axis=0)
     return np.fmax.reduceat(table, np.arange(0, table.shape[1], columns), axis=1), rows, columns
 

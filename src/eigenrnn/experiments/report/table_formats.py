@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from eigenrnn.experiments.report.tables import NumberCell, Table
 from eigenrnn.experiments.training.files import spreadsheet_text
@@ -11,10 +11,14 @@ from eigenrnn.experiments.training.files import spreadsheet_text
 __all__ = ["FORMATS", "to_csv", "to_latex", "to_markdown"]
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
-_LATEX = {
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"},
+_LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
 }
 
 
@@ -24,22 +28,25 @@ def to_csv(table: Table) -> str:
     A column of means has a second one with the standard errors. A text that a spreadsheet would
     run as a formula begins with an apostrophe.
     """
-    errors = {
-        heading
-        for heading in table.headings
-        for cells in table.cells
-        if isinstance(cell := cells.get(heading), NumberCell) and cell.error is not None
-    }
+    with_errors: set[str] = set()
+    for cells in table.cells:
+        for heading, cell in cells.items():
+            if isinstance(cell, NumberCell) and cell.error is not None:
+                with_errors.add(heading)
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
-    names = ((h, f"{h} standard error") if h in errors else (h,) for h in table.headings)
-    writer.writerow([spreadsheet_text(name) for pair in names for name in pair])
+    header: list[str] = []
+    for heading in table.headings:
+        header.append(spreadsheet_text(heading))
+        if heading in with_errors:
+            header.append(spreadsheet_text(f"{heading} standard error"))
+    writer.writerow(header)
     for cells in table.cells:
         row: list[object] = []
         for heading in table.headings:
             cell = cells.get(heading, "")
             row.append(cell.value if isinstance(cell, NumberCell) else spreadsheet_text(cell))
-            if heading in errors:
+            if heading in with_errors:
                 row.append(cell.error if isinstance(cell, NumberCell) else None)
         writer.writerow(row)
     return sink.getvalue()
@@ -56,11 +63,16 @@ def to_markdown(table: Table) -> str:
 def to_latex(table: Table) -> str:
     """Return a table in LaTeX, which needs the package booktabs."""
     columns = "".join("l" if heading in table.text else "r" for heading in table.headings)
-    head, *body = (
-        " & ".join(map(_latex_text, row)) + r" \\" for row in (table.headings, *table.rows)
-    )
-    lines = ["% needs \\usepackage{booktabs}", f"\\begin{{tabular}}{{{columns}}}", "\\toprule"]
-    lines += [head, "\\midrule", *body, "\\bottomrule", "\\end{tabular}"]
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        f"\\begin{{tabular}}{{{columns}}}",
+        "\\toprule",
+        _latex_row(table.headings),
+        "\\midrule",
+        *map(_latex_row, table.rows),
+        "\\bottomrule",
+        "\\end{tabular}",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -78,6 +90,10 @@ def _one_line(text: str) -> str:
 
 def _markdown_text(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", _one_line(text))
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(_latex_text, cells)) + r" \\"
 
 
 def _latex_text(text: str) -> str:

@@ -2,8 +2,10 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from eigenrnn.experiments.report.learning_curves import Group, task_options
@@ -21,9 +23,11 @@ __all__ = [
     "chosen_by",
     "comparison",
     "configuration",
+    "evaluations",
     "format_reported",
     "machines",
     "paper_and_ours",
+    "run_label",
     "runs",
     "runs_of_all_tasks",
 ]
@@ -66,15 +70,24 @@ class Table:
     @classmethod
     def of(cls, records: Sequence[Mapping[str, str | NumberCell]]) -> "Table":
         """Build a table from records; empty columns are dropped."""
-        names = dict.fromkeys(name for record in records for name in record)
-        headings = sorted(names, key=_LAST_COLUMNS.__contains__)
-        return cls([h for h in headings if any(record.get(h) for record in records)], records)
+        names: dict[str, None] = {}  # a set that keeps the order
+        for record in records:
+            names.update(dict.fromkeys(record))
+        filled = [name for name in names if any(record.get(name) for record in records)]
+        # False sorts before True, and equal keys keep their order
+        return cls(sorted(filled, key=_LAST_COLUMNS.__contains__), records)
 
     @property
     def rows(self) -> list[list[str]]:
         """The texts of the cells, one per heading."""
-        cells = [[record.get(h, "") for h in self.headings] for record in self.cells]
-        return [[c.text if isinstance(c, NumberCell) else c for c in row] for row in cells]
+        rows: list[list[str]] = []
+        for record in self.cells:
+            row: list[str] = []
+            for heading in self.headings:
+                cell = record.get(heading, "")
+                row.append(cell.text if isinstance(cell, NumberCell) else cell)
+            rows.append(row)
+        return rows
 
 
 def paper_and_ours(recipe: RecipeRecord) -> Table:
@@ -90,64 +103,107 @@ def runs(groups: Sequence[Group]) -> Table:
 def runs_of_all_tasks(groups: Sequence[Group]) -> Table:
     """Return a table of the results on all tasks, one row per group."""
     names = _task_names(groups)
-    several = len(names) > 1
-    return Table.of(
-        [({"task": names[g.task]} if several else {}) | _group_results(g) for g in groups]
-    )
+    records: list[dict[str, str | NumberCell]] = []
+    for each in groups:
+        record: dict[str, str | NumberCell] = {}
+        if len(names) > 1:
+            record["task"] = names[each.task]
+        records.append(record | _group_results(each))
+    return Table.of(records)
 
 
 def _task_names(groups: Sequence[Group]) -> dict[str, str]:
     """Return a name for each task, with the options that tell it from others of that name."""
-    tasks = {
-        each.task: (task_name(each.runs[0].config["task"]), task_options(each.runs[0]))
-        for each in groups
-    }
+    short_names: dict[str, str] = {}
+    options_of: dict[str, dict[str, Any]] = {}
+    for each in groups:
+        run = each.runs[0]
+        short_names[each.task] = task_name(run.config["task"])
+        options_of[each.task] = task_options(run)
     names: dict[str, str] = {}
-    for task, (name, options) in tasks.items():
-        alike = [others for other, others in tasks.values() if other == name]
-        differing = [
-            f"{key} {value}"
-            for key, value in options.items()
-            if any(others.get(key) != value for others in alike)
-        ]
+    for task, name in short_names.items():
+        alike = [options_of[other] for other in short_names if short_names[other] == name]
+        differing: list[str] = []
+        for key, value in options_of[task].items():
+            if any(options.get(key) != value for options in alike):
+                differing.append(f"{key} {value}")
         names[task] = f"{name} ({', '.join(differing)})" if differing else name
     return names
 
 
 def chosen_by(groups: Sequence[Group]) -> str:
     """Return the quantities that selected the best models of the runs."""
-    results = [run.result for each in groups for run in each.runs if run.result is not None]
-    return ", ".join(sorted({result.best_by for result in results if result.best_by}))
+    quantities: set[str] = set()
+    for each in groups:
+        for run in each.runs:
+            if run.result is not None and run.result.best_by:
+                quantities.add(run.result.best_by)
+    return ", ".join(sorted(quantities))
 
 
 def configuration(groups: Sequence[Group]) -> tuple[Table, Table]:
     """Return the settings that all groups share, and those in which they differ."""
     settings = [_options(each.runs[0]) for each in groups]
-    names = list(dict.fromkeys(name for options in settings for name in options))
-    shared = [n for n in names if len({options.get(n, "") for options in settings}) == 1]
-    same = [{"option": n, "value": settings[0][n]} for n in shared]
-    differing = [
-        {"option": n, **{g.label: s.get(n, "") for g, s in zip(groups, settings, strict=True)}}
-        for n in names
-        if n not in shared
-    ]
-    text = {"option", "value", *(g.label for g in groups)}
-    return tuple(Table(t.headings, t.cells, text) for t in (Table.of(same), Table.of(differing)))  # type: ignore[return-value]
+    labels = [each.label for each in groups]
+    names: dict[str, None] = {}  # a set that keeps the order
+    for options in settings:
+        names.update(dict.fromkeys(options))
+    same: list[dict[str, str]] = []
+    differing: list[dict[str, str]] = []
+    for name in names:
+        values = [options.get(name, "") for options in settings]
+        if len(set(values)) == 1:
+            same.append({"option": name, "value": values[0]})
+        else:
+            differing.append({"option": name, **dict(zip(labels, values, strict=True))})
+    text = {"option", "value", *labels}
+    return (
+        replace(Table.of(same), text=text),
+        replace(Table.of(differing), text=text),
+    )
+
+
+def evaluations(groups: Sequence[Group]) -> Table:
+    """Return a table of the metrics that `eigenrnn evaluate` wrote, one row per run."""
+    rows: list[Mapping[str, str | NumberCell]] = []
+    for each in groups:
+        for run in each.runs:
+            content = run.evaluation
+            if content is None:
+                continue
+            numbers = {
+                name: NumberCell(value, f"{value:.4g}")
+                for name, value in content["metrics"].items()
+            }
+            names = {"network": run_label(each, run), "file": Path(content["file"]).name}
+            rows.append({**names, "sequences": f"{content['count']:,}", **numbers})
+    table = Table.of(rows)
+    return Table(table.headings, table.cells, {*_TEXT_COLUMNS, "file"})
+
+
+def run_label(group: Group, run: RunFolder) -> str:
+    """Return the label of a run, with its seed or its folder if its group has several runs."""
+    if len(group.runs) == 1:
+        return group.label
+    seeds = [each.seed for each in group.runs]
+    is_unique = seeds.count(run.seed) == 1
+    return f"{group.label}, {f'seed {run.seed}' if is_unique else run.path}"
 
 
 def machines(records: Sequence[RunFolder], recipes: Sequence[RecipeRecord]) -> Table:
     """Return a table of versions and machines, with the number of runs on each."""
-    found: dict[tuple[tuple[str, str], ...], int] = {}
-    for versions, count in [
-        *((_machine(run), 1) for run in records),
-        *((_versions(recipe.content["versions"]), 0) for recipe in recipes),
-    ]:
-        key = tuple(versions.items())
-        found[key] = found.get(key, 0) + count
-    # the runs of a recipe have the same versions as its results: count them once
-    rows = [{**dict(key), "runs": str(n)} for key, n in found.items() if n or not records]
+    counts: Counter[tuple[tuple[str, str], ...]] = Counter()
+    for run in records:
+        counts[tuple(_machine(run).items())] += 1
+    for recipe in recipes:  # listed also where none of its runs is here
+        counts[tuple(_versions(recipe.content["versions"]).items())] += 0
+    rows: list[dict[str, str]] = []
+    for versions, count in counts.items():
+        # the runs of a recipe have the same versions as its results: count them once
+        if count or not records:
+            rows.append({**dict(versions), "runs": str(count)})
     table = Table.of(rows)
-    return Table(table.headings, table.cells, {*table.headings} - {"runs"})
+    return replace(table, text=set(table.headings) - {"runs"})
 
 
 def comparison(row: Mapping[str, Any]) -> dict[str, str | NumberCell]:
@@ -160,15 +216,19 @@ def comparison(row: Mapping[str, Any]) -> dict[str, str | NumberCell]:
     reported = row["reported"]
     parameters = row.get("parameters")
     seconds = [s for s in row.get("seconds", ()) if s > 0]
+    paper: str | NumberCell = format_reported(row)
+    if reported is not None:
+        paper = NumberCell(reported, format_reported(row), row.get("error"))
+    ours = _with_error(values)
+    if not values:  # a row has its number of parameters once one of its networks was built
+        ours = "not run" if parameters is None else "no run counts"
     return {
         "network": row["label"],
         "parameters": "" if parameters is None else _count(parameters),
         "quantity": row["quantity"],
         "where": row.get("place", ""),
-        "paper": format_reported(row)
-        if reported is None
-        else NumberCell(reported, format_reported(row), row.get("error")),
-        "ours": _with_error(values) or ("not run" if parameters is None else "no run counts"),
+        "paper": paper,
+        "ours": ours,
         "difference": _difference(values, reported),
         "runs": _count(len(values)) if values else "",
         "ours, selected on validation": _with_error(_point_values(row, "selected")),
@@ -184,17 +244,22 @@ def _difference(values: Sequence[float], reported: float | None) -> str | Number
     mean = statistics.fmean(values)
     error = _standard_error(values)
     difference = mean - reported
-    number, digits = (error, 3) if error else (mean or reported or 1.0, 4)
+    # the number whose last digit the difference has: an error is shown with 3, a mean with 4
+    if error:
+        number = error
+        digits = 3
+    else:
+        number = mean or reported or 1.0
+        digits = 4
     if not math.isfinite(difference) or not math.isfinite(number):
         return NumberCell(difference, f"{difference:+g}")
     significant = min(4, _power(difference) - _power(number) + digits)
-    if not difference or significant < 1:
+    if not difference or significant < 1:  # all its digits are beyond that one
         return NumberCell(difference, "0")
     if abs(difference) < _SCIENTIFIC_BELOW:
         return NumberCell(difference, f"{difference:+.{significant - 1}e}")
-    return NumberCell(
-        difference, f"{difference:+.{max(0, significant - 1 - _power(difference))}f}"
-    )
+    decimals = max(0, significant - 1 - _power(difference))
+    return NumberCell(difference, f"{difference:+.{decimals}f}")
 
 
 def _power(number: float) -> int:
@@ -227,9 +292,11 @@ def format_reported(row: Mapping[str, Any]) -> str:
     error = "" if row.get("error") is None else f" ± {row['error']:g}"
     if decimals is None:
         return f"{value:g}{error}"
-    fixed = f"{value:.{decimals}f}"
-    figures = len(fixed.replace(".", "").lstrip("0"))
-    return f"{fixed if abs(value) >= _SCIENTIFIC_BELOW else f'{value:.{figures - 1}e}'}{error}"
+    text = f"{value:.{decimals}f}"
+    if abs(value) < _SCIENTIFIC_BELOW:  # with as many digits as the paper prints
+        figures = len(text.replace(".", "").lstrip("0"))
+        text = f"{value:.{figures - 1}e}"
+    return text + error
 
 
 def _with_error(values: Sequence[float]) -> str | NumberCell:
@@ -268,16 +335,17 @@ def _group_results(group: Group) -> dict[str, str | NumberCell]:
         for split, numbers in result.best.items():
             for name, number in numbers.items():
                 found.setdefault(f"{split} {name}", []).append(number)
+    record: dict[str, str | NumberCell] = {"network": group.label}
+    for name, values in found.items():
+        record[name] = _with_error(values)
+    record["parameters"] = _count(group.runs[0].config["parameters"])
+    record["seeds"] = _seed_text([run.seed for run in group.runs])
+    record["steps"] = _range([result.steps for result in results])
+    record["seconds per run"] = _mean_seconds([result.seconds for result in results])
     unfinished = len(group.runs) - len(results)
-    return {
-        "network": group.label,
-        **{name: _with_error(values) for name, values in found.items()},
-        "parameters": _count(group.runs[0].config["parameters"]),
-        "seeds": _seed_text([run.seed for run in group.runs]),
-        "steps": _range([result.steps for result in results]),
-        "seconds per run": _mean_seconds([result.seconds for result in results]),
-        "state": "" if not unfinished else f"{unfinished} of {len(group.runs)} unfinished",
-    }
+    if unfinished:
+        record["state"] = f"{unfinished} of {len(group.runs)} unfinished"
+    return record
 
 
 def _seed_text(seeds: Sequence[int]) -> str:
@@ -294,25 +362,33 @@ def _range(numbers: Sequence[int]) -> str | NumberCell:
 
 def _options(run: RunFolder) -> dict[str, str]:
     config = run.config
-    task = {"layer": layer_class(run), "task": format_description(config["task"])}
-    settings = {k: v for k, v in config["settings"].items() if k != "seed"}
-    entry = {k: v for k, v in (config.get("config") or {}).items() if not isinstance(v, dict)}
-    every = {**task, "parameters": f"{config['parameters']:,}", **settings, **entry}
-    return {
-        name: "none" if value is None or value == [] else str(value)
-        for name, value in every.items()
+    every: dict[str, Any] = {
+        "layer": layer_class(run),
+        "task": format_description(config["task"]),
+        "parameters": f"{config['parameters']:,}",
     }
+    # all but the seed, in which the runs of a group differ
+    every.update({k: v for k, v in config["settings"].items() if k != "seed"})
+    # without dictionaries, such as the options of a task or network
+    entry = config.get("config") or {}
+    every.update({k: v for k, v in entry.items() if not isinstance(v, dict)})
+    texts: dict[str, str] = {}
+    for name, value in every.items():
+        texts[name] = "none" if value is None or value == [] else str(value)
+    return texts
 
 
 def _machine(run: RunFolder) -> dict[str, str]:
     settings = run.config["settings"]
-    named = {k: str(settings[k]) for k in ("accelerator", "devices", "precision") if k in settings}
-    return {**_versions(run.config["versions"]), **named}
+    machine = _versions(run.config["versions"])
+    for name in ("accelerator", "devices", "precision"):
+        if name in settings:
+            machine[name] = str(settings[name])
+    return machine
 
 
 def _versions(versions: Mapping[str, Any]) -> dict[str, str]:
-    names = [
-        *(n for n in _VERSION_ORDER if n in versions),
-        *(n for n in versions if n not in _VERSION_ORDER),
-    ]
-    return {name: str(versions[name]) for name in names}
+    """Return the versions as text, the most important ones first."""
+    known = [name for name in _VERSION_ORDER if name in versions]
+    others = [name for name in versions if name not in _VERSION_ORDER]
+    return {name: str(versions[name]) for name in known + others}

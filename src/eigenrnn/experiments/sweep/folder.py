@@ -145,14 +145,12 @@ def _check_same_sweep(
     # converted to what JSON can store
     then = stored["file"]
     now = json.loads(json.dumps(dict(description)))
-    changed = [
-        f"{name} was {_shortened(then, name)}, now {_shortened(now, name)}"
-        for name in dict.fromkeys([*then, *now])
-        if name not in _MAY_CHANGE_ON_RESUME and then.get(name) != now.get(name)
-    ]
+    fixed = [name for name in dict.fromkeys([*then, *now]) if name not in _MAY_CHANGE_ON_RESUME]
+    changed = [name for name in fixed if then.get(name) != now.get(name)]
     if changed:
+        texts = [f"{n} was {_shortened(then, n)}, now {_shortened(now, n)}" for n in changed]
         raise ValueError(
-            f"{out} holds a sweep of another file: {'; '.join(changed)}; choose "
+            f"{out} holds a sweep of another file: {'; '.join(texts)}; choose "
             "another folder with --out"
         )
 

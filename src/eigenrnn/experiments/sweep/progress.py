@@ -79,10 +79,13 @@ class SweepProgress:
             self._trials[path] = trial.read(self._out)
             self.write()
             return
-        split, _, name = ("" if self._criterion is None else self._criterion.metric).partition(" ")
-        value = metrics.get(split, {}).get(name)
-        text = "" if value is None else f", {split} {name} {value:.4g}"
-        self._print(f"{trial.name}: step {step}{text}")
+        message = f"{trial.name}: step {step}"
+        if self._criterion is not None:
+            split, _, name = self._criterion.metric.partition(" ")
+            value = metrics.get(split, {}).get(name)
+            if value is not None:
+                message += f", {split} {name} {value:.4g}"
+        self._print(message)
 
     def ended(self, trial: Trial) -> None:
         """Record and print the outcome of a trial."""
@@ -119,7 +122,9 @@ class SweepProgress:
 
 def _not_running(trial: Trial) -> Trial:
     """Change `running`, left behind by a worker that died, to `stopped`."""
-    return replace(trial, state="stopped") if trial.state == "running" else trial
+    if trial.state == "running":
+        return replace(trial, state="stopped")
+    return trial
 
 
 def write_table(out: Path, trials: Sequence[Trial], criterion: Criterion | None) -> None:
@@ -135,10 +140,12 @@ def is_current(out: Path, trials: Sequence[Trial], criterion: Criterion | None) 
 
 def _table(trials: Sequence[Trial], criterion: Criterion | None) -> bytes:
     rows = [_row(trial, criterion) for trial in trials]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
+    names: dict[str, None] = {}  # a set that keeps the order
+    for row in rows:
+        names.update(dict.fromkeys(row))
     # the columns that all rows have come first and last, the others between them
-    last = ("message", "folder")
-    columns = [*(name for name in columns if name not in last), *last]
+    last = ["message", "folder"]
+    columns = [name for name in names if name not in last] + last
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
@@ -166,6 +173,9 @@ def _explicit_metric(trial: Trial, criterion: Criterion | None) -> dict[str, Any
     """Return the columns of a metric that the search names."""
     if criterion is None or not criterion.explicit:
         return {}
+    columns: dict[str, Any] = {"metric": criterion.metric}
     score = criterion.score(trial)
-    best = {} if score is None else {"metric_best": repr(score.value), "metric_step": score.step}
-    return {"metric": criterion.metric, **best}
+    if score is not None:
+        columns["metric_best"] = repr(score.value)
+        columns["metric_step"] = score.step
+    return columns

@@ -115,6 +115,7 @@ class Sweep:
         from eigenrnn.experiments.sweep.cluster import check_address, check_cluster, cluster
         from eigenrnn.experiments.sweep.scheduler import Scheduler
 
+        # quick checks before slow ones, and all of them before anything is written
         if ray.is_initialized():
             address = None  # this process stays in its cluster
         elif address is None:
@@ -161,20 +162,26 @@ class Sweep:
         Raises:
             ValueError: If the search names an unknown metric, or one without a known mode.
         """
+        # all points have one task, up to its options
         task = self.source.task(self.source.trials(0, self.plan.examples[0])[0])
-        search = self.plan if isinstance(self.plan, Search) else None
-        explicit = None if search is None else search.metric
-        metric = selection_metric(task) if explicit is None else explicit
+        metric: str | None = None
+        mode: str | None = None
+        if isinstance(self.plan, Search):
+            metric = self.plan.metric
+            mode = self.plan.mode
+        is_explicit = metric is not None
+        if metric is None:
+            metric = selection_metric(task)
         if metric is None:
             return None
-        mode = _mode(task, metric, search and search.mode)
-        return Criterion(metric, mode, explicit is not None)
+        return Criterion(metric, _mode(task, metric, mode), is_explicit)
 
     def _count_trials(self) -> int:
         """Return the number of trials of all points."""
-        points = self.plan.points if isinstance(self.plan, Grid) else self.plan.examples[:1]
-        count = sum(len(self.source.trials(0, point)) for point in points)
-        return count if isinstance(self.plan, Grid) else count * self.plan.trials
+        if isinstance(self.plan, Grid):
+            return sum(len(self.source.trials(0, point)) for point in self.plan.points)
+        # the points of a search are not known yet, but each has as many seeds
+        return len(self.source.trials(0, self.plan.examples[0])) * self.plan.trials
 
     def _check_machine(self) -> None:
         """Check that a trial fits on this machine; otherwise it would wait forever.
@@ -183,8 +190,8 @@ class Sweep:
             ValueError: If it does not.
         """
         available = {"cpus_per_trial": os.cpu_count() or 1, "gpus_per_trial": device_count()}
-        requested = (self.cpus_per_trial, self.gpus_per_trial)
-        for (name, most), number in zip(available.items(), requested, strict=True):
+        for name, most in available.items():
+            number = getattr(self, name)
             if number > most:
                 raise ValueError(
                     f"expected {name} <= {most}, as many as this machine has, got {number}"

@@ -134,11 +134,10 @@ class Scheduler:
             of_points: dict[int, list[Trial]] = {}
             for trial in self._progress.trials:
                 of_points.setdefault(trial.number, []).append(trial)
-            results = [
-                (self._points[number], criterion.objective(trials))
-                for number, trials in of_points.items()
-                if all(trial.is_final for trial in trials)
-            ]
+            results: list[tuple[Mapping[str, Any], float | None]] = []
+            for number, trials in of_points.items():
+                if all(trial.is_final for trial in trials):
+                    results.append((self._points[number], criterion.objective(trials)))
             number = len(self._points)
             self._points.append(propose(plan, criterion.mode, number, results))
             write_points(self._out, self._points)
@@ -146,11 +145,14 @@ class Scheduler:
 
     def _max_running(self) -> float:
         """Return how many trials fit on the machines that are now in the cluster."""
-        needs = {"CPU": self._cpus_per_trial, "GPU": self._gpus_per_trial}
-        fitting = sum(
-            min(int(node["Resources"].get(name, 0) / n + 1e-9) for name, n in needs.items() if n)
-            for node in ray.nodes()
-            if node["Alive"]
-        )
+        needs: dict[str, float] = {"CPU": self._cpus_per_trial}
+        if self._gpus_per_trial:
+            needs["GPU"] = self._gpus_per_trial
+        fitting = 0
+        for node in ray.nodes():
+            if node["Alive"]:
+                resources = node["Resources"]
+                # 1e-9 because the quotient of two fractions may be just below a whole number
+                fitting += min(int(resources.get(k, 0) / n + 1e-9) for k, n in needs.items())
         # if none fits, one waits until a machine joins
         return min(self._trials_at_once, max(1, fitting))

@@ -147,8 +147,11 @@ class Search:
     def examples(self) -> tuple[Mapping[str, Any], ...]:
         """The points to validate before the sweep starts: each end of each domain."""
         first = {name: domain.ends[0] for name, domain in self.space.items()}
-        others = ({**first, n: v} for n, d in self.space.items() for v in d.ends[1:])
-        return first, *others
+        examples: list[Mapping[str, Any]] = [first]
+        # one parameter at a time: all combinations would be too many
+        for name, domain in self.space.items():
+            examples.extend({**first, name: value} for value in domain.ends[1:])
+        return tuple(examples)
 
 
 def check_non_negative_integer(name: str, value: object) -> None:

@@ -45,6 +45,7 @@ def propose(
     sampler = optuna.samplers.TPESampler(seed=seed)
     direction = "maximize" if mode == "max" else "minimize"
     study = optuna.create_study(sampler=sampler, direction=direction)
+    # a study from scratch for each point: its state is then the arguments alone
     for parameters, value in results:
         state = TrialState.FAIL if value is None else TrialState.COMPLETE
         study.add_trial(

@@ -21,9 +21,14 @@ __all__ = ["Criterion", "Score", "Trial", "TrialSource", "format_value"]
 State = Literal["waiting", "running", "stopped", "ended", "diverged", "failed", "lost"]
 
 _STATUS: Mapping[str, Any] = {
-    **{"state": str, "message": str, "attempts": int, "node": str, "owner": str},
+    "state": str,
+    "message": str,
+    "attempts": int,
+    "node": str,
+    "owner": str,
     "scores": dict[str, float],
 }
+# "stopped" and "lost" are conclusions of the process that runs the sweep
 _STATES_IN_FILE = ("waiting", "running", "ended", "diverged", "failed")
 
 
@@ -105,7 +110,9 @@ class Trial:
             return {}
         folder = RunFolder(self.result.directory)
         last = self.result.last
-        names = {f"{split}_{name}" for split, numbers in last.items() for name in numbers}
+        names: set[str] = set()
+        for split, numbers in last.items():
+            names.update(f"{split}_{name}" for name in numbers)
         columns: Columns = {}
         with suppress(OSError, ValueError):
             columns = folder.read_metrics()
@@ -172,7 +179,8 @@ class Criterion:
         values = trial.metrics.get(f"{split}_{name}", np.empty(0))
         if np.isnan(values).all():  # at steps without an evaluation too
             return None
-        best = int((np.nanargmax if self.mode == "max" else np.nanargmin)(values))
+        index_of_best = np.nanargmax if self.mode == "max" else np.nanargmin
+        best = int(index_of_best(values))
         return Score(float(values[best]), int(trial.metrics["step"][best]))
 
     def best_first(self, trials: Sequence[Trial]) -> list[tuple[Score, Trial]]:
@@ -182,8 +190,13 @@ class Criterion:
 
     def objective(self, trials: Sequence[Trial]) -> float | None:
         """Return the mean score of the trials of a point; None unless all have a score."""
-        values = [score.value for trial in trials if (score := self.score(trial))]
-        return statistics.fmean(values) if values and len(values) == len(trials) else None
+        values: list[float] = []
+        for trial in trials:
+            score = self.score(trial)
+            if score is None:
+                return None
+            values.append(score.value)
+        return statistics.fmean(values) if values else None
 
 
 class TrialSource(ABC):

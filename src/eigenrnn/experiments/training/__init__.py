@@ -9,14 +9,14 @@ from eigenrnn.experiments.training.resynthesis import Resynthesis, resynthesise
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.settings import Settings
 
-__all__ = [
-    "Callback",
-    "Dynamics",
-    "RMSpropTF1",
-    "Result",
-    "Resynthesis",
-    "RunFolder",
-    "Settings",
+__all__ = [  # noqa: RUF022, in the order of the reference
     "fit",
+    "Settings",
+    "Result",
+    "RunFolder",
+    "RMSpropTF1",
+    "Dynamics",
+    "Resynthesis",
     "resynthesise",
+    "Callback",
 ]

@@ -204,11 +204,17 @@ def spreadsheet_text(text: str) -> str:
 def check_regular_file(path: Path) -> None:
     """Check that a path leads to a regular file, or to nothing.
 
-    A folder of someone else may hold a pipe in place of a file. Reading it would wait for ever.
+    A folder of someone else may hold a pipe in place of a file. Reading it would wait for ever. It
+    may also hold a link to a file of the reader.
 
     Raises:
-        ValueError: If it is a folder, a pipe, a socket or a device.
+        ValueError: If it is a folder, a pipe, a socket or a device, or a link out of its folder.
     """
+    if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
+        raise ValueError(
+            f"expected {path} to be a file, got a link out of its folder to {path.readlink()}: "
+            "replace it by a copy"
+        )
     if path.exists() and not path.is_file():
         found = "a folder" if path.is_dir() else "a pipe or a device"
         raise ValueError(f"expected {path} to be a file, got {found}: delete it")

@@ -17,7 +17,9 @@ from torch import Tensor
 
 from eigenrnn.atomic import add_filename_to_errors, write_atomically
 from eigenrnn.experiments.data import tables
-from eigenrnn.experiments.data.memory import as_npz
+from eigenrnn.experiments.data.memory import as_npz, content_hash, to_arrays
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.data.series import read_npz
 from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, RunExistsError
 from eigenrnn.experiments.tasks.preprocessing import (
     Preprocessing,
@@ -69,6 +71,11 @@ _COLUMNS: dict[str, Any] = {
     **{"sequence": str, "time": str | None, "label": str | None, "target": str | None},
     **{"group": str | None, "channels": list[str] | None, "ignored": list[str]},
 }
+_EVALUATION: dict[str, Any] = {
+    **{"file": str, "count": int, "metrics": dict[str, float], "class_names": list[str]},
+    **{"confusion": list[list[int]], "calibration": dict[str, list[float]] | None},
+}
+_CALIBRATION = {"probability": list[float], "correct": list[float], "count": list[int]}
 _STATUS = {"state": str, "message": str, "scores": dict[str, float]}
 
 
@@ -84,6 +91,7 @@ class RunFolder:
     `last.pt`          the latest checkpoint, from which the run can be resumed
     `best.pt`          the model at the best evaluation, also part of `last.pt`
     `result.json`      the result, written when the run is finished
+    `evaluation.json`  the metrics of `eigenrnn evaluate`, if it was run
     `status.json`      whether a run of a recipe or a sweep has ended, diverged or failed
     =================  ================================================================
 
@@ -104,6 +112,7 @@ class RunFolder:
         self.last = self.path / "last.pt"
         self.best = self.path / "best.pt"
         self.result_file = self.path / "result.json"
+        self.evaluation_file = self.path / "evaluation.json"
         self.status_file = self.path / "status.json"
 
     @cached_property
@@ -125,6 +134,11 @@ class RunFolder:
     def result(self) -> Result | None:
         """The result; None if the run has not ended."""
         return self.read_result()
+
+    @cached_property
+    def evaluation(self) -> dict[str, Any] | None:
+        """The metrics of `eigenrnn evaluate`; None if it was not run."""
+        return self.read_evaluation()
 
     @property
     def seed(self) -> int:
@@ -166,7 +180,7 @@ class RunFolder:
         # The checkpoint is deleted first: after a crash no new run can resume from it.
         files = [self.last, self.best, self.result_file, self.metrics_file, self.dynamics_file]
         events = self.tensorboard.glob("events.out.tfevents.*")
-        return [*files, self.config_file, *events, *self.data.glob("*.npz")]
+        return [*files, self.evaluation_file, self.config_file, *events, *self.data.glob("*.npz")]
 
     def write_data(self, data: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the data that a task was given in memory; a file that exists is kept.
@@ -174,7 +188,8 @@ class RunFolder:
         Args:
             data: The arrays of each file, by its name.
         Raises:
-            ValueError: If the folder for the data is a link.
+            ValueError: If the folder for the data is a link, or a file that exists holds other
+                data.
             WriteError: If a file cannot be written.
         """
         if self.data.is_symlink():  # a file beyond it would be written
@@ -184,9 +199,43 @@ class RunFolder:
             )
         for name, arrays in data.items():
             self.data.mkdir(exist_ok=True)
-            file = self.data / f"{name}.npz"
+            file = self._data_file(name)
             if not file.exists():
                 write_atomically(file, as_npz(arrays))
+                continue
+            stored = read_npz(file, tables.ReadOptions(allow_missing=True))
+            check_hash(file, content_hash(to_arrays(stored)), content_hash(arrays))
+
+    def read_data(self) -> dict[str, Sequences]:
+        """Read the data that the task was given in memory, by the name of the file.
+
+        Raises:
+            ValueError: If a file is missing, damaged, a link out of the folder, or is not what
+                the run was trained on.
+        """
+        hashes = self.read_config(any_version=True).get("data") or {}
+        check_types(self.config_file, {"data": hashes}, {"data": dict[str, str]})
+        found: dict[str, Sequences] = {}
+        for name, expected in hashes.items():
+            file = self._data_file(name)
+            if not file.exists():
+                raise ValueError(f"expected {file}, on which the run was trained, got no file")
+            data = read_npz(file, tables.ReadOptions(allow_missing=True))
+            check_hash(file, content_hash(to_arrays(data)), expected)
+            found[name] = data
+        return found
+
+    def _data_file(self, name: str) -> Path:
+        """Return the file of some data.
+
+        Raises:
+            ValueError: If its name or a link leads out of the folder.
+        """
+        file = self.data / f"{name}.npz"
+        if name not in ("train", "test") or self.data.is_symlink():
+            raise ValueError(f"expected {file} to be a file in the folder of the run, got another")
+        check_regular_file(file)
+        return file
 
     def write_config(self, content: Mapping[str, Any]) -> None:
         """Write task, network, settings and versions."""
@@ -334,6 +383,31 @@ class RunFolder:
         """Write the result, without the folder, which may move."""
         write_json(self.result_file, result.to_json())
 
+    def write_evaluation(self, evaluation: Mapping[str, Any]) -> None:
+        """Write the metrics of a file."""
+        write_json(self.evaluation_file, evaluation)
+
+    def read_evaluation(self) -> dict[str, Any] | None:
+        """Read the metrics of `eigenrnn evaluate`; None if it was not run.
+
+        Raises:
+            ValueError: If the file is damaged.
+        """
+        if not self.evaluation_file.exists():
+            return None
+        content = read_json(self.evaluation_file, ("file", "count", "metrics"))
+        check_types(self.evaluation_file, content, _EVALUATION)
+        calibration = content.get("calibration")
+        if calibration is not None:
+            check_types(self.evaluation_file, calibration, _CALIBRATION)
+        names, confusion = content.get("class_names", []), content.get("confusion", [])
+        if any(len(row) != len(names) for row in [confusion, *confusion] if confusion):
+            raise ValueError(
+                f"{self.evaluation_file} is damaged: its confusion matrix has another size than "
+                f"its {len(names)} classes"
+            )
+        return content
+
     def read_status(self) -> dict[str, Any]:
         """Read the status: at least a `state` and a `message`, and perhaps `scores`.
 
@@ -420,6 +494,20 @@ class RunFolder:
         except (KeyError, TypeError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise CheckpointError(f"{path} is not a checkpoint of a run: {reason}") from None
+
+
+def check_hash(file: Path, found: str, expected: str) -> None:
+    """Check that stored data is what a run was trained on.
+
+    Raises:
+        ValueError: If the hashes differ.
+    """
+    if found != expected:
+        raise ValueError(
+            f"expected {file} to hold the data that the run was trained on, with the SHA-256 "
+            f"{expected[:12]}..., got {found[:12]}...: the file was changed; restore it, or "
+            "train again with overwrite=True"
+        )
 
 
 def _json_line(record: Mapping[str, Any]) -> str:

@@ -48,6 +48,7 @@ class VAE(nn.Module):
 
     def __init__(self, *, generator: Generator | None = None) -> None:
         super().__init__()
+        # without values: torch's constructors would draw them from its global generator
         with torch.device("meta"):
             self.encoder = nn.Sequential(
                 nn.Conv2d(3, 32, 4, 2),
@@ -84,8 +85,10 @@ class VAE(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         mu, logvar = self.encode(frames)
-        z = mu + (logvar / 2).exp() * torch.randn_like(mu) if self.training else mu
-        pixels = self.decoder(z).permute(0, 2, 3, 1).flatten(1)
+        z = mu
+        if self.training:
+            z = mu + (logvar / 2).exp() * torch.randn_like(mu)
+        pixels = self.decoder(z).permute(0, 2, 3, 1).flatten(1)  # channels last, as in a frame
         return torch.cat([pixels, mu, logvar], -1)
 
     def encode(
@@ -187,7 +190,8 @@ class Frames(Task):
 
     def baseline(self) -> float:
         """The loss of the mean frame: the variance of the pixels plus the KL tolerance."""
-        total, squares = np.zeros((2, _PIXELS))
+        total = np.zeros(_PIXELS)
+        squares = np.zeros(_PIXELS)
         for drive in self._drives[self._train]:
             pixels = drive["frame"].reshape(-1, _PIXELS) / 255
             total += pixels.sum(0)
@@ -287,10 +291,12 @@ def _encode_all(model: VAE, collection: Collection, console: Console | None) -> 
         for number in range(collection.rollouts):
             drive = collection.read(number)
             frames = torch.from_numpy(np.array(drive["frame"])).flatten(1)
-            means, logvars = zip(
-                *(model.encode(chunk.unsqueeze(0)) for chunk in frames.split(_ENCODE_BATCH)),
-                strict=True,
-            )
+            means: list[Tensor] = []
+            logvars: list[Tensor] = []
+            for chunk in frames.split(_ENCODE_BATCH):  # a whole drive would need much memory
+                mean_of_chunk, logvar_of_chunk = model.encode(chunk.unsqueeze(0))
+                means.append(mean_of_chunk)
+                logvars.append(logvar_of_chunk)
             mu.append(torch.cat(means).numpy())
             logvar.append(torch.cat(logvars).numpy())
             actions.append(np.array(drive["action"]))

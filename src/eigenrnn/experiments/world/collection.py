@@ -211,11 +211,10 @@ class Collection:
         known = folder / "collection.json"
         if known.exists():
             found = _read_config(known)
-            changed = [
-                f"{name} {found.get(name)}, now {value}"
-                for name, value in config.items()
-                if found.get(name) != value
-            ]
+            changed: list[str] = []
+            for name, value in config.items():
+                if found.get(name) != value:
+                    changed.append(f"{name} {found.get(name)}, now {value}")
             if changed:
                 raise ValueError(
                     f"expected the collection of {folder} to be the same, got "
@@ -230,7 +229,9 @@ class Collection:
         write_json(known, config)
 
     def _config(self) -> dict[str, Any]:
+        # without the folder, which may be moved
         numbers = {name: value for name, value in asdict(self).items() if name != "folder"}
+        # another version of the environment may drive differently with the same actions
         environment = f"CarRacing of gymnasium {version('gymnasium')}"
         return {"format": _FORMAT, "environment": environment, **numbers}
 

@@ -27,6 +27,7 @@ from eigenrnn.ops.time_steps import (
     sizes_of_steps,
     split_steps,
     states_and_last,
+    steps_in_order,
     zero_padding,
 )
 
@@ -85,7 +86,7 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
         means = split_steps(saved["moments"][0], sizes)
         scales = split_steps(saved["moments"][1], sizes)
     masks = None if mask is None else split_steps(mask, sizes)
-    for t in reversed(range(T)) if options.reverse else range(T):
+    for t in steps_in_order(T, options.reverse):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
         zs[t].addmm_(h_before, Wt)
         if gain is not None:
@@ -191,7 +192,7 @@ def _backward(
     deltas = split_steps(delta, sizes)
     cs = split_steps(candidates, sizes)
     fs = split_steps(values, sizes)
-    # the states that mix, the currents or h, and their gradients
+    # what a leak mixes: the currents where they are the states, else h
     if v0 is None:
         mixed = split_steps(h, sizes)
         first = h0
@@ -207,8 +208,8 @@ def _backward(
     ms = split_moduli(moduli, sizes)
     earlier = previous_rows(deltas, dh0, sizes, options.reverse)
     masks = None if mask is None else split_steps(mask, sizes)
-    # README.md has the equations; the steps run against the order of the forward pass
-    for t in range(T) if options.reverse else reversed(range(T)):
+    # README.md has the equations
+    for t in reversed(steps_in_order(T, options.reverse)):
         delta_t = deltas[t]
         mask_t = None if masks is None else masks[t]
         if mask_t is not None or rate:

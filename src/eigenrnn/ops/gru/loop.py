@@ -22,6 +22,7 @@ from eigenrnn.ops.time_steps import (
     sizes_of_steps,
     split_steps,
     states_and_last,
+    steps_in_order,
     zero_padding,
 )
 
@@ -90,7 +91,7 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
     sums = split_steps(views[..., :width], sizes)
     x_cs = split_steps(x[..., 2 * N :], sizes)
     hs = split_steps(h, sizes)
-    for t in reversed(range(T)) if options.reverse else range(T):
+    for t in steps_in_order(T, options.reverse):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
         r = steps.r[t]
         q = steps.q[t]
@@ -166,7 +167,7 @@ def _backward(
     hs = split_steps(h, sizes)
     dhs = split_steps(g, sizes)
     earlier = previous_rows(dhs, dh0, sizes, options.reverse)
-    for t in range(T) if options.reverse else reversed(range(T)):
+    for t in reversed(steps_in_order(T, options.reverse)):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
         r = steps.r[t]
         c = steps.c[t]
@@ -177,7 +178,8 @@ def _backward(
         mixed = h_before, steps.u[t], c
         _through_update(dhs[t], mixed, changes.u[t], dc, earlier[t], options.update_keeps)
         backward_(dc, c, None)
-        # README.md has the equations of both forms
+        # After the matrix, r multiplies q, so dc gives the gradients of both. Before it, q = r h
+        # gets its gradient through the matrix first. README.md has the equations.
         if options.reset_after:
             torch.mul(dc, steps.q[t], out=dr)
             torch.mul(dc, r, out=dq)

@@ -18,6 +18,7 @@ from eigenrnn.ops.time_steps import (
     first_steps,
     running,
     states_and_last,
+    steps_in_order,
     without_padding,
     zero_padding,
 )
@@ -38,7 +39,7 @@ def step_by_step(
     hs = h.unbind()
     decays = [decay] * T if decay.dim() == 1 else decay.unbind()
     before = h0
-    for t in reversed(range(T)) if reverse else range(T):
+    for t in steps_in_order(T, reverse):
         before = torch.addcmul(xs[t], decays[t], before, out=hs[t])
     return h
 
@@ -72,9 +73,7 @@ def in_chunks(
     # a constant decay is the same in all chunks and sequences
     factors = decay[main].reshape(xs.shape) if gated else decay.expand(1, length, 1, N)
     products = x.new_empty(factors.shape)  # of the decays since the chunk began
-    order = list(range(length))
-    if reverse:
-        order.reverse()
+    order = steps_in_order(length, reverse)
     begin = order[0]
     end = order[-1]
     hs[:, begin].copy_(xs[:, begin])
@@ -87,7 +86,7 @@ def in_chunks(
     ends = products[:, end].expand(count, -1, N)
     state = h0
     # one chunk after another, from the state in which each truly begins
-    for k in reversed(range(count)) if reverse else range(count):
+    for k in steps_in_order(count, reverse):
         entering[k] = state
         state = torch.addcmul(hs[k, end], ends[k], state)
     # by linearity that state, times the decays since then, is what each state still lacks

@@ -1,0 +1,196 @@
+"""Rebuilds a network and a task that were made in Python from their description in a run.
+
+The description may be someone else's. Only classes of this library and torch's recurrent layers
+are built, with numbers and names as options. The result must have the same description, so a
+network that is more than that is refused rather than built wrongly.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from functools import partial
+from inspect import Parameter
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from eigenrnn import ResidualStack, SequenceModel
+from eigenrnn.constraints import Constraint
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.data.tables import Columns
+from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, TASKS
+from eigenrnn.experiments.tasks import Task
+from eigenrnn.experiments.training.description import describe, describe_network, differences
+
+__all__ = ["build_network", "build_task"]
+
+_LAYERS: dict[str, Any] = {kind.__name__: kind for kind in LAYERS.values()}
+_TORCH_LAYERS: dict[str, Any] = {
+    f"torch.{kind.__name__}": kind for kind in (nn.RNN, nn.GRU, nn.LSTM)
+}
+_OF_TORCH = ("input_size", "hidden_size", "num_layers", "dropout", "bidirectional")
+_TORCH_OPTIONS = ("num_layers", "bias", "batch_first", "dropout", "bidirectional")
+_CONSTRAINTS = {kind.__name__: kind for kind in CONSTRAINTS.values()}
+_TASKS = {kind.__name__: kind for kind in TASKS.values()}
+_SIZES = ("input_size", "hidden_size", "width", "in_features", "out_features", "size")
+_COUNTS = ("num_layers", "depth")
+_MAX_SHOWN = 3
+
+
+def build_network(
+    content: Mapping[str, Any], weights: Mapping[str, Tensor], dtype: torch.dtype | None = None
+) -> nn.Module:
+    """Build a `SequenceModel` around a registered layer, a layer of torch or a `ResidualStack`.
+
+    Args:
+        content: The description of the network in `config.json`.
+        weights: The weights, which limit its sizes.
+        dtype: The dtype of the network; that of torch by default.
+
+    Raises:
+        ValueError: If the network is another one, or is larger than its weights.
+        Exception: Anything that a constructor raises on edited options.
+    """
+    largest = max((size for weight in weights.values() for size in weight.shape), default=0)
+    for name, value in _numbers(content):
+        limit = largest if name in _SIZES else len(weights)
+        if value > limit:
+            raise ValueError(f"expected {name} of at most {limit} for its weights, got {value}")
+    if content.get("class") != "SequenceModel":
+        raise ValueError(f"expected a SequenceModel, got {content.get('class')}")
+    modules = content["modules"]
+    with torch.random.fork_rng(devices=()):
+        layer = _layer(modules["layer"])
+        head = modules["head"]["options"]["out_features"]
+        model = SequenceModel(layer, head, content["options"]["readout"]).to(dtype)
+    found = differences(content, describe(describe_network(model)))
+    if found:
+        raise ValueError(f"it differs from what its classes make: {'; '.join(found[:_MAX_SHOWN])}")
+    return model
+
+
+def build_task(content: Mapping[str, Any], data: Mapping[str, Sequences]) -> Task:
+    """Build a registered task with numbers and names as options.
+
+    Args:
+        content: The description of the task in `config.json`.
+        data: The data that the task was given in memory, by the name of its option.
+
+    Raises:
+        ValueError: If the task is not registered, or has other options.
+        Exception: Anything that a constructor raises on edited options.
+    """
+    kind = _TASKS.get(content["class"])
+    if kind is None:
+        raise ValueError(f"there is no task {content['class']}")
+    options: dict[str, Any] = dict(content.get("options", {}))
+    names = {field.name for field in fields(cast("Any", kind))}
+    for name, value in options.items():
+        if name == "columns":
+            options[name] = Columns(**value.get("options", {}))
+        elif name not in names or not _is_plain(value):
+            raise ValueError(f"{kind.__name__} takes no option {name!r} such as {value!r}")
+        elif isinstance(value, list):
+            options[name] = tuple(cast("list[Any]", value))
+    if "train" in names and options.get("dataset") is None:
+        # a task that read a file does not say where it is
+        options["train"] = data.get("train", "the training file of the run")
+        options["test"] = data.get("test")
+    return kind(**options)
+
+
+def _numbers(content: object) -> Iterator[tuple[str, int]]:
+    """Yield all sizes and counts in a description."""
+    if isinstance(content, Mapping):
+        for name, value in cast("Mapping[str, Any]", content).items():
+            if name in (*_SIZES, *_COUNTS) and isinstance(value, int):
+                yield name, value
+            else:
+                yield from _numbers(value)
+
+
+def _is_plain(value: Any) -> bool:
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return all(isinstance(item, str | int | float | bool | None) for item in items)
+
+
+def _layer(content: Mapping[str, Any]) -> Any:
+    """Build a layer.
+
+    Raises:
+        ValueError: If it is not registered.
+    """
+    name, options = content["class"], content.get("options", {})
+    if name == "ResidualStack":
+        return _stack(content, options)
+    if name in _TORCH_LAYERS:
+        arguments = {option: options[option] for option in _TORCH_OPTIONS}
+        if name == "torch.RNN":
+            arguments["nonlinearity"] = {"RNN_TANH": "tanh"}.get(options["mode"], "relu")
+        return _TORCH_LAYERS[name](options["input_size"], options["hidden_size"], **arguments)
+    kind = _LAYERS.get(name)
+    if kind is None:
+        raise ValueError(f"{name} is neither a layer of eigenrnn nor one of torch")
+    known = _parameters(kind)
+    arguments = _plain(options, known)
+    if issubclass(kind, nn.RNNBase):
+        return kind(**{n: v for n, v in arguments.items() if n in _OF_TORCH})
+    for argument, (set_kind, set_options) in _sets(content).items():
+        if argument in inspect.signature(kind).parameters:
+            arguments[argument] = partial(set_kind, **set_options)
+        else:  # a layer of a paper, which takes the options of its set
+            arguments = _plain(set_options, known) | arguments
+    return kind(**arguments)
+
+
+def _parameters(kind: type) -> set[str]:
+    """Return the names of the options of a class, with those that it passes to its bases."""
+    known: set[str] = set()
+    for base in kind.__mro__:
+        parameters = inspect.signature(base).parameters
+        known |= {n for n, p in parameters.items() if p.kind is not Parameter.VAR_KEYWORD}
+        if not any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values()):
+            break
+    return known - {"size", "init", "generator", "noise_generator", "device", "dtype"}
+
+
+def _plain(options: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    """Return the options that a class takes and that are numbers or names."""
+    return {name: v for name, v in options.items() if name in known and _is_plain(v)}
+
+
+def _sets(content: Mapping[str, Any]) -> dict[str, tuple[type[Constraint], dict[str, Any]]]:
+    """Return the set of each recurrent matrix with its options, by the argument of the layer.
+
+    Raises:
+        ValueError: If a set is not registered.
+    """
+    first = content["modules"]["directions"]["modules"]["0"]
+    found: dict[str, tuple[type[Constraint], dict[str, Any]]] = {}
+    for name in first.get("options", {}).get("matrix_names", ()):
+        described = first["modules"][name]
+        kind = _CONSTRAINTS.get(described["class"])
+        if kind is None:
+            raise ValueError(f"{described['class']} is no set of eigenrnn")
+        options = _plain(described.get("options", {}), _parameters(kind))
+        found[name.removesuffix("_gate")] = kind, options
+    return found
+
+
+def _stack(content: Mapping[str, Any], options: Mapping[str, Any]) -> ResidualStack:
+    """Build a stack of residual blocks."""
+    modules = content["modules"]
+    block = modules["blocks"]["modules"]["0"]["modules"]
+    norms = {"torch.LayerNorm": "layer", "torch.RMSNorm": "rms"}
+    mixer = "glu" if "gate" in block else "mlp" if "mlp" in block else None
+    return ResidualStack(
+        lambda _: _layer(block["layer"]),
+        options["width"],
+        options["depth"],
+        norm=cast("Any", norms.get(block["norm"]["class"])),
+        mixer=mixer,
+        dropout=block["dropout"]["options"]["p"],
+        input_size=options["input_size"],
+        batch_first=options["batch_first"],
+    )

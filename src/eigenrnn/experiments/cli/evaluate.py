@@ -1,0 +1,40 @@
+"""The command `evaluate`, which compares the predictions of a run with the answers of a file."""
+
+from pathlib import Path
+
+from jsonargparse import Namespace
+from rich.console import Console
+
+from eigenrnn.experiments.cli.predict import check_output
+from eigenrnn.experiments.cli.rebuild import load
+from eigenrnn.experiments.evaluation import evaluate_series
+from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
+from eigenrnn.experiments.training.files import write_json
+from eigenrnn.experiments.training.run_folder import RunFolder
+
+__all__ = ["evaluate"]
+
+
+def evaluate(options: Namespace, console: Console) -> int:
+    """Print the metrics, write them to a file, and return the exit status.
+
+    Raises:
+        ValueError: If the output cannot be written, the run is not on series, or the file has no
+            answers.
+    """
+    trained = load(options.run, options.data_root)
+    out = RunFolder(trained.checkpoint.parent).evaluation_file
+    if options.out is not None:
+        out = Path(options.out)
+        check_output(out, options.input)
+    if not isinstance(trained.preprocessing, SeriesPreprocessing):
+        raise ValueError(
+            f"expected a run of the task series, got {options.run}, a run of "
+            f"{type(trained.task).__name__}; predict prints the bits per symbol of a text"
+        )
+    sequences = trained.preprocessing.read(options.input)
+    evaluation = evaluate_series(trained.model, trained.preprocessing, sequences)
+    for line in [f"{evaluation.count} sequences", *evaluation.lines(), f"in {out}"]:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    write_json(out, evaluation.to_json())
+    return 0

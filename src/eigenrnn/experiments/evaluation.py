@@ -1,0 +1,236 @@
+"""The metrics that people report, of a trained network on a file with answers."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from eigenrnn.errors import check_installed
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.prediction import predict_series, series_outputs
+from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
+
+__all__ = ["Calibration", "Evaluation", "evaluate_series"]
+
+_BINS = 10
+_MATRIX = "confusion matrix, rows are true classes"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How often predictions of about the same probability are right.
+
+    Args:
+        probability: The mean probability of the predicted class, for each tenth of probabilities
+            that occurs.
+        correct: The share of these predictions that are right.
+        count: The number of these predictions.
+    """
+
+    probability: tuple[float, ...]
+    correct: tuple[float, ...]
+    count: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The metrics of a network on a file.
+
+    Args:
+        file: The file.
+        count: The number of sequences.
+        metrics: The metrics by name.
+        class_names: The classes, in the order of the confusion matrix; empty without classes.
+        confusion: The number of sequences of each true class (row) with each predicted class.
+        calibration: The calibration of the predicted classes; None without classes.
+    """
+
+    file: str
+    count: int
+    metrics: Mapping[str, float]
+    class_names: tuple[str, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()
+    calibration: Calibration | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `evaluation.json`."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Return the metrics and the confusion matrix as lines of text."""
+        found = [f"{name}: {value:.4g}" for name, value in self.metrics.items()]
+        if self.confusion:
+            cells = [
+                [name, *map(str, row)]
+                for name, row in zip(self.class_names, self.confusion, strict=True)
+            ]
+            table = [["", *self.class_names], *cells]
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+            found.append(f"{_MATRIX}:")
+            for row in table:
+                padded = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+                found.append("  ".join(padded))
+        return found
+
+
+@torch.no_grad()
+def evaluate_series(
+    model: nn.Module, preprocessing: SeriesPreprocessing, sequences: Sequences
+) -> Evaluation:
+    r"""Compare the predictions of a network with the answers of a file.
+
+    Classes: the accuracy, the balanced accuracy, the macro F1, the log loss in nats, the area
+    under the ROC curve, the calibration error, the confusion matrix and the calibration curve. The
+    area is that of each class against all others, averaged over the classes that occur. The
+    calibration error is that of the predicted class,
+
+    .. math:: \sum_b \frac{n_b}{n} \left| \text{correct}_b - \text{probability}_b \right|
+
+    over tenths b of the probability. Numbers and next values: the mean squared and the mean
+    absolute error, in the units of the file, and :math:`R^2`, averaged over the channels.
+
+    Args:
+        model: The trained network, in evaluation mode.
+        preprocessing: Its preprocessing, see `eigenrnn.experiments.load`.
+        sequences: The result of `preprocessing.read`, with classes or numbers.
+
+    Raises:
+        ImportError: If scikit-learn is not installed.
+        ValueError: If the file has no answers, or a class that the network does not know.
+
+    Example:
+        >>> run = load("runs/vowels")  # doctest: +SKIP
+        >>> sequences = run.preprocessing.read("test.csv")  # doctest: +SKIP
+        >>> evaluate_series(run.model, run.preprocessing, sequences).metrics  # doctest: +SKIP
+        {'accuracy': 0.94, 'balanced accuracy': 0.93, ...}
+    """
+    check_installed("estimators", "an evaluation", "sklearn")
+    if preprocessing.answer == "class":
+        return _evaluate_classes(model, preprocessing, sequences)
+    if preprocessing.answer == "number":
+        if sequences.targets is None:
+            raise ValueError(_no_answer(sequences, "target", preprocessing))
+        predicted = predict_series(model, preprocessing, sequences).values.numpy()
+        truth = sequences.targets[:, None].astype(np.float64)
+        metrics = _errors(predicted, truth)
+    else:
+        metrics = _errors(*_next_values(model, preprocessing, sequences))
+    return Evaluation(str(sequences.path), len(sequences), metrics)
+
+
+def _evaluate_classes(
+    model: nn.Module, preprocessing: SeriesPreprocessing, sequences: Sequences
+) -> Evaluation:
+    """Evaluate predicted classes.
+
+    Raises:
+        ValueError: If the file has no classes, or one that the network does not know.
+    """
+    from sklearn import calibration, metrics
+    from torchmetrics.functional import calibration_error
+
+    if sequences.labels is None:
+        raise ValueError(_no_answer(sequences, "label", preprocessing))
+    names = preprocessing.class_names
+    for number, label in enumerate(sequences.labels):
+        if label not in names:
+            raise ValueError(
+                f"expected the classes {', '.join(names)} of the run in {sequences.path}, got "
+                f"{label!r} in {sequences.location(number)}"
+            )
+    indices = {name: k for k, name in enumerate(names)}
+    truth = np.array([indices[label] for label in sequences.labels])
+    probabilities = predict_series(model, preprocessing, sequences).values
+    p = probabilities.numpy()
+    predicted = p.argmax(1)
+    never: Any = 0  # the score of a class that is never predicted
+    found = {
+        "accuracy": metrics.accuracy_score(truth, predicted),
+        "balanced accuracy": metrics.recall_score(
+            truth, predicted, average="macro", labels=np.unique(truth), zero_division=never
+        ),
+        "macro F1": metrics.f1_score(truth, predicted, average="macro", zero_division=never),
+        "log loss": metrics.log_loss(truth, p, labels=range(len(names))),
+    }
+    present = np.unique(truth)
+    if len(present) > 1:  # without another class there is no curve
+        areas = [metrics.roc_auc_score(truth == k, p[:, k]) for k in present]
+        found["AUC"] = float(np.mean(areas))
+    found["calibration error"] = calibration_error(
+        probabilities,
+        torch.from_numpy(truth),
+        task="multiclass",
+        num_classes=len(names),
+        n_bins=_BINS,
+    )
+    confidence = p.max(1)
+    correct, probability = calibration.calibration_curve(
+        predicted == truth, confidence, n_bins=_BINS
+    )
+    # as scikit-learn divides them
+    edges = np.linspace(0.0, 1.0, _BINS + 1)
+    count = np.bincount(np.searchsorted(edges[1:-1], confidence), minlength=_BINS)
+    confusion = metrics.confusion_matrix(truth, predicted, labels=range(len(names)))
+    return Evaluation(
+        str(sequences.path),
+        len(sequences),
+        {name: float(value) for name, value in found.items()},
+        names,
+        tuple(tuple(row) for row in confusion.tolist()),
+        Calibration(
+            tuple(probability.tolist()),
+            tuple(correct.tolist()),
+            tuple(count[count > 0].tolist()),
+        ),
+    )
+
+
+def _next_values(
+    model: nn.Module, preprocessing: SeriesPreprocessing, sequences: Sequences
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the predicted and the true next values of all steps but the last of each sequence."""
+    ends = np.cumsum(sequences.lengths)
+    is_last = np.zeros(len(sequences.values), bool)
+    is_last[ends - 1] = True
+    is_first = np.zeros(len(sequences.values), bool)
+    is_first[ends - sequences.lengths] = True
+    batches = [
+        preprocessing.answers(outputs.transpose(0, 1)[mask])
+        for outputs, mask in series_outputs(model, preprocessing, sequences)
+    ]
+    predicted = torch.cat(batches).numpy()[~is_last]
+    return predicted, sequences.values[~is_first].astype(np.float64)
+
+
+def _errors(
+    predicted: NDArray[np.float64],  # (S, K)
+    truth: NDArray[np.float64],  # (S, K), NaN where missing
+) -> dict[str, float]:
+    from sklearn import metrics
+
+    known = ~np.isnan(truth)
+    columns = [
+        (predicted[rows, k], truth[rows, k])
+        for k, rows in enumerate(known.T)
+        if rows.sum() > 1  # R^2 needs two
+    ]
+    found = {
+        "mean squared error": metrics.mean_squared_error(truth[known], predicted[known]),
+        "mean absolute error": metrics.mean_absolute_error(truth[known], predicted[known]),
+    }
+    if columns:
+        scores = [metrics.r2_score(true, guess) for guess, true in columns]
+        found["R2"] = float(np.mean(scores))
+    return {name: float(value) for name, value in found.items()}
+
+
+def _no_answer(sequences: Sequences, role: str, preprocessing: SeriesPreprocessing) -> str:
+    name = preprocessing.columns.roles().get(role, role)
+    return (
+        f"expected a {role} of each sequence in {sequences.path} to evaluate, got none: a table "
+        f"has it in the column {name!r}"
+    )
