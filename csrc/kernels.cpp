@@ -28,6 +28,8 @@ static constexpr Kernels table() {
   table.lstm_backward_double = lstm_backward<double>;
   table.elman_stepper_float = elman_stepper<float>;
   table.elman_stepper_double = elman_stepper<double>;
+  table.current_stepper_float = current_stepper<float>;
+  table.current_stepper_double = current_stepper<double>;
   table.gru_stepper_float = gru_stepper<float>;
   table.gru_stepper_double = gru_stepper<double>;
   table.lstm_stepper_float = lstm_stepper<float>;

@@ -22,6 +22,8 @@ struct Kernels {
   void (*lstm_backward_double)(const Lstm&, const LstmBack&, int threads);
   Stepper* (*elman_stepper_float)(const Elman&);
   Stepper* (*elman_stepper_double)(const Elman&);
+  Stepper* (*current_stepper_float)(const Elman&);
+  Stepper* (*current_stepper_double)(const Elman&);
   Stepper* (*gru_stepper_float)(const Gru&);
   Stepper* (*gru_stepper_double)(const Gru&);
   Stepper* (*lstm_stepper_float)(const Lstm&);

@@ -341,6 +341,8 @@ NB_MODULE(_cpu, m) {
   });
   nb::class_<Stepper>(m, "Stepper").def_ro("state_size", &Stepper::state_size);
   define_stepper(m, "elman_stepper", kernels.elman_stepper_float, kernels.elman_stepper_double);
+  define_stepper(m, "current_stepper", kernels.current_stepper_float,
+                 kernels.current_stepper_double);
   define_stepper(m, "gru_stepper", kernels.gru_stepper_float, kernels.gru_stepper_double);
   define_stepper(m, "lstm_stepper", kernels.lstm_stepper_float, kernels.lstm_stepper_double);
   define_stepper(m, "delta_stepper", kernels.delta_stepper_float, kernels.delta_stepper_double);

@@ -30,6 +30,8 @@ void delta_step(const DeltaStep& step, int threads);
 template <class T>
 Stepper* elman_stepper(const Elman& call);
 template <class T>
+Stepper* current_stepper(const Elman& call);
+template <class T>
 Stepper* gru_stepper(const Gru& call);
 template <class T>
 Stepper* lstm_stepper(const Lstm& call);

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cases import NONLINEARITIES
 from crossing import few, some
 from eigenrnn import (
     GRU,
@@ -45,6 +46,10 @@ PACKED = {
     ),
     "leaky": partial(RNN, leak=0.2, nonlinearity="softplus"),
     "leaky, trained": partial(RNN, leak=0.2, trainable_leak=True, noise=0.1),
+    "currents": partial(RNN, leak=0.2, state="current"),
+    "float64 currents of two tanh layers without a leak": partial(
+        RNN, nonlinearity="tanh", state="current", num_layers=2, dtype=torch.float64
+    ),
     "ScoRNN": ScoRNN,
     "GRU": GRU,
     "float64 modReLU GRU of two layers": partial(
@@ -76,7 +81,7 @@ OTHERS = {
     "AsRNN": AsRNN,
     "LayerNorm": partial(GRU, layer_norm=True),
     "zoneout": partial(RNN, zoneout=0.2),
-    "currents": partial(RNN, leak=0.2, state="current"),
+    "LayerNorm of currents": partial(RNN, leak=0.2, state="current", layer_norm=True),
     "bfloat16": partial(LSTM, dtype=torch.bfloat16),
     "the reference": partial(GRU, backend="reference"),
 }
@@ -142,6 +147,30 @@ def test_steps_of_a_frozen_layer_give_the_bits_of_the_whole_sequence(make, B):
     assert layer._snapshot._snapshot is not None
     assert torch.equal(torch.stack(outputs), expected)
     assert all(map(torch.equal, as_tuple(state), as_tuple(last)))
+
+
+@needs_kernels
+@pytest.mark.parametrize("f", NONLINEARITIES.values(), ids=NONLINEARITIES.keys())
+@each_batch
+def test_a_stream_of_currents_continues_from_any_state_and_passes_its_head(f, B):
+    name, bias = f
+    make = partial(RNN, nonlinearity=name, bias=bias, leak=0.3, state="current", num_layers=2)
+    model = SequenceModel(moved(seeded(make, M, N)), 5)
+    x = inputs(model.layer, B)
+    # the whole sequence takes f of the first state from torch, whose last bits may differ
+    v0 = torch.randn(
+        model.layer.initial_state(B).shape, generator=torch.Generator().manual_seed(3)
+    )
+    with torch.no_grad():
+        outputs, last = model.layer(x, v0)
+        expected = model.head(outputs)
+    stream = Stream(model, B)
+    stream.state = v0
+    got = run(stream, x)
+    assert is_packed(stream)
+    close = partial(torch.testing.assert_close, rtol=1e-5, atol=tol(x.dtype, N * T))
+    close(got, expected)
+    close(stream.state, last)
 
 
 def moved(layer):

@@ -147,14 +147,15 @@ class Direction(AbstractDirection):
         if self.constraint.is_complex or self.norm_zoneout is not None:
             return None
         leak = self.leak
-        if leak is None:
-            alpha = None
-        elif leak.is_noisy or leak.options.state == "current":
+        if leak is not None and leak.is_noisy:
             return None
-        else:
-            alpha = leak.alpha().detach()
         return elman_stepper(
-            self.weight_hh, self.bias, self.weight_ih, self.input_bias, self.nonlinearity, alpha
+            self.weight_hh,
+            self.bias,
+            self.weight_ih,
+            self.input_bias,
+            self.nonlinearity,
+            **({} if leak is None else leak.kwargs()),
         )
 
     def _export_complex(

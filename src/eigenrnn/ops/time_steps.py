@@ -168,6 +168,11 @@ def previous_rows(
     return [parts(t) for t in range(len(steps))]
 
 
+def select_rows(tensor: Tensor, rows: slice | None) -> Tensor:
+    """Return the rows of a part of `previous_rows`."""
+    return tensor if rows is None else tensor[rows]
+
+
 def running(
     sizes: Sequence[int] | Tensor,
     steps: Tensor,  # (T, B, N)

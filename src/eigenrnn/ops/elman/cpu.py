@@ -1,7 +1,7 @@
 """The Elman recurrence in the compiled kernels of csrc/, as torch operators."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -118,9 +118,13 @@ def elman_stepper(
     c: Tensor | None,  # (N,)
     nonlinearity: str,
     leak: Tensor | None = None,  # (N,)
+    state: Literal["rate", "current"] = "rate",
 ) -> Any:
     """Return the recurrence of real states with packed weights, for a `StepperStack`."""
     weights = {"W": W, "bias": rows(bias), "U": U, "c": rows(c), "leak": rows(leak)}
     sizes = {"N": len(W), "M": U.shape[1]}
     call = sizes | activation(nonlinearity, bias) | views(weights)
-    return kernels.elman_stepper(number_type(*weights.values()), call)
+    number = number_type(*weights.values())
+    if state == "current":
+        return kernels.current_stepper(number, call)
+    return kernels.elman_stepper(number, call)

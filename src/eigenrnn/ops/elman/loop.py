@@ -24,6 +24,7 @@ from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
     previous_rows,
     previous_state,
+    select_rows,
     sizes_of_steps,
     split_steps,
     states_and_last,
@@ -215,15 +216,15 @@ def _backward(
         if mask_t is not None or rate:
             _pass_through_zoneout(delta_t, earlier[t], mask_t, rate)
         if leak is not None and v0 is None:  # mixed after f, so it comes before f here
-            change = cs[t] - previous_state(t, mixed, first, sizes, options.reverse)
-            dleak += _pass_through_leak(delta_t, earlier[t], leak, change)
+            before = previous_state(t, mixed, first, sizes, options.reverse)
+            dleak += _pass_through_leak(delta_t, earlier[t], leak, cs[t] - before)
         if sum_bias:
             dbias += _along_phases(delta_t, fs[t])
         backward_(delta_t, fs[t], ms[t])
         if leak is not None and v0 is not None:  # mixed before f
             delta_t += dvs[t]
-            change = cs[t] - previous_state(t, mixed, first, sizes, options.reverse)
-            dleak += _pass_through_leak(delta_t, dv_earlier[t], leak, change)
+            before = previous_state(t, mixed, first, sizes, options.reverse)
+            dleak += _pass_through_leak(delta_t, dv_earlier[t], leak, cs[t] - before)
         if gain is not None:
             mean, scale = moments[:, t, : sizes[t]]
             dz, dgain_t, dshift_t = _norm_backward(
@@ -233,7 +234,7 @@ def _backward(
             dgain += dgain_t
             dshift += dshift_t
         for dh, rows in earlier[t]:
-            dh.addmm_(delta_t if rows is None else delta_t[rows], conjugate)
+            dh.addmm_(select_rows(delta_t, rows), conjugate)
     if bias is not None and not sum_bias:
         dbias = bias_gradient(delta, candidates, options.nonlinearity)
     # some of these may not be needed; `Operator` takes what is
@@ -273,9 +274,7 @@ def _pass_through_leak(
         The gradient of the leak, which multiplies the change of a step.
     """
     dleak = (g * change).sum(0)
-    passed = (1 - leak) * g
-    for dh, rows in earlier:
-        dh.add_(passed if rows is None else passed[rows])
+    _add_to_earlier(earlier, (1 - leak) * g)
     g.mul_(leak)
     return dleak
 
@@ -287,14 +286,22 @@ def _pass_through_zoneout(
     rate: float,
 ) -> None:
     """Move the part of the gradient that belongs to the states before, in place."""
-    passed = g if mask is None else g * mask
-    share = rate if mask is None else 1
-    for dh, rows in earlier:
-        dh.add_(passed if rows is None else passed[rows], alpha=share)
     if mask is None:
+        _add_to_earlier(earlier, g, share=rate)
         g.mul_(1 - rate)
     else:
+        _add_to_earlier(earlier, g * mask)
         g.masked_fill_(mask, 0)
+
+
+def _add_to_earlier(
+    earlier: list[tuple[Tensor, slice | None]],
+    passed: Tensor,  # (B, N)
+    share: float = 1,
+) -> None:
+    """Add a share of a gradient to those of the states before."""
+    for dh, rows in earlier:
+        dh.add_(select_rows(passed, rows), alpha=share)
 
 
 def _along_phases(

@@ -19,6 +19,7 @@ from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
     previous_rows,
     previous_state,
+    select_rows,
     sizes_of_steps,
     split_steps,
     states_and_last,
@@ -189,8 +190,8 @@ def _backward(
         _sigmoid_backward(dru, steps.ru[t], grad_input=dru)  # of both gates in one operation
         for before, rows in earlier[t]:
             if not options.reset_after:
-                before.addcmul_(_rows(dq, rows), _rows(r, rows))
-            before.addmm_(_rows(sums[t], rows), W_before)
+                before.addcmul_(select_rows(dq, rows), select_rows(r, rows))
+            before.addmm_(select_rows(sums[t], rows), W_before)
     dr_all, du_all, dq_all, dc_all = deltas.chunk(4, dim=2)
     _, _, q_all, c_all = gates.chunk(4, dim=2)
     gradients = operand_gradients(
@@ -225,13 +226,9 @@ def _through_update(
         dh.sub_(dc)
     for before, rows in earlier:
         if keeps:
-            before.addcmul_(_rows(dh, rows), _rows(u, rows))
+            before.addcmul_(select_rows(dh, rows), select_rows(u, rows))
         else:
-            before.add_(_rows(dh, rows))
-
-
-def _rows(tensor: Tensor, rows: slice | None) -> Tensor:
-    return tensor if rows is None else tensor[rows]
+            before.add_(select_rows(dh, rows))
 
 
 gru_loop = Operator(
