@@ -31,6 +31,7 @@ def narrow(figure: Figure) -> None:
     widest = smallest / _POINTS * _PAGE / _SMALLEST
     if figure.get_figwidth() > widest:
         figure.set_figwidth(widest)
+        figure.draw_without_rendering()  # images of equal aspect need the layout twice
 
 
 def save_both(figure: Figure, folder: Path, name: str) -> None:
