@@ -15,6 +15,7 @@ __all__ = [
     "cayley",
     "check_finite",
     "complex_to_pairs",
+    "double_precision",
     "exp_skew",
     "lower",
     "normalise_",
@@ -50,6 +51,13 @@ def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     if dtype in (torch.float16, torch.bfloat16):
         return torch.float32
     return dtype
+
+
+def double_precision(dtype: torch.dtype) -> torch.dtype:
+    """Return complex128 for complex types and float64 for all others."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64
 
 
 def check_finite(
@@ -172,7 +180,7 @@ def _cayley(A: Tensor) -> Tensor:
     if is_traced():
         return _corrected(torch.linalg.solve_ex(X, Y, left=False).result)
     if A.device.type != "cpu":  # reading a value would wait for the device
-        wide = torch.complex128 if A.is_complex() else torch.float64
+        wide = double_precision(A.dtype)
         exact = torch.linalg.solve_ex(X.to(wide), Y.to(wide), left=False).result
         return _corrected(exact).to(A.dtype)
     size = float(_frobenius(A.detach()))
@@ -220,7 +228,7 @@ def _inverse(
 
 def _cayley_of_large(A: Tensor) -> Tensor:
     """Transform the eigenvalues, for A so large that rounding I + A loses I."""
-    wide = torch.complex128 if A.is_complex() else torch.float64
+    wide = double_precision(A.dtype)
     if A.dtype != wide:
         return _cayley(A.to(wide)).to(A.dtype)
     check_finite(A, "A")
@@ -439,7 +447,7 @@ def orthogonality_error(
     W: Tensor,  # (N, N)
 ) -> float:
     r"""Departure from orthogonality :math:`\|W^* W - I\|_F`, measured in double precision."""
-    exact = W.detach().to(torch.complex128 if W.is_complex() else torch.float64)
+    exact = W.detach().to(double_precision(W.dtype))
     gram = exact.mH @ exact
     return float(_norm(gram - torch.eye(gram.shape[0], dtype=gram.dtype, device=gram.device)))
 

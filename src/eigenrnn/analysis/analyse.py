@@ -136,9 +136,11 @@ def analyse(
     if bare is not None and not isinstance(model, nn.Module):
         model = bare  # its sizes are known
     first: Tensor | None = None
-    if h0 is not None and inputs is not None:
-        first = bare_initial_states(model, model_inputs(inputs), h0)
-    inputs_by_layer = {} if inputs is None else layer_inputs(model, inputs)
+    inputs_by_layer: dict[str, Tensor | str] = {}
+    if inputs is not None:
+        if h0 is not None:
+            first = bare_initial_states(model, model_inputs(inputs), h0)
+        inputs_by_layer = layer_inputs(model, inputs)
     matrices = _matrices(model)
     results: dict[str, Analysis] = {}
     skipped: dict[str, str] = {}
@@ -278,7 +280,9 @@ def _trajectory_jobs(
     batch_first = has_batch_first(layer)
 
     def first(steps: int, sequences: int) -> Tensor:
-        return x[:sequences, :steps] if batch_first else x[:steps, :sequences]
+        if batch_first:
+            return x[:sequences, :steps]
+        return x[:steps, :sequences]
 
     def first_states(sequences: int) -> Tensor | None:
         return None if h0 is None else h0[:, :sequences]

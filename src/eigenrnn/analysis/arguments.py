@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from eigenrnn.analysis.state_map import Network, StateMap, is_network, recurrent_matrices
-from eigenrnn.linalg import check_finite
+from eigenrnn.linalg import check_finite, double_precision
 from eigenrnn.tracing import check_memory_of
 
 __all__ = [
@@ -76,9 +76,9 @@ def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
     """
     if isinstance(values, Tensor):
         _check_values(values, name)
-        wide = torch.complex128 if values.is_complex() else torch.float64
+        wide = values.detach().to("cpu", double_precision(values.dtype))
         # torch conjugates lazily, by a flag that numpy() rejects
-        return values.detach().to("cpu", wide).resolve_conj().numpy()
+        return wide.resolve_conj().numpy()
     expected = f"expected {name} to be numbers in rows of equal length"
     try:
         array = np.asarray(values)

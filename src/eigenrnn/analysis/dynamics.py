@@ -166,12 +166,14 @@ def fixed_points(
         >>> fixed_points(torch.nn.RNN(1, 1, bias=False), initial_states=5).kinds
         ['stable']
     """
-    is_number = isinstance(initial_states, int | np.integer)
-    directions = network_state_maps(
-        network,
-        None if input is None else as_real_tensor(input, "input").numel(),
-        None if is_number else state_size(initial_states, "initial_states"),
-    )
+    # the sizes of a step function follow from what is given
+    input_size: int | None = None
+    if input is not None:
+        input_size = as_real_tensor(input, "input").numel()
+    sizes: int | tuple[int, ...] | None = None
+    if not isinstance(initial_states, int | np.integer):
+        sizes = state_size(initial_states, "initial_states")
+    directions = network_state_maps(network, input_size, sizes)
     state_map = select_state_map({each.name: each for each in directions}, which)
     check_torch_generator(generator)
     check_positive_integer("steps", steps)
@@ -179,7 +181,9 @@ def fixed_points(
         raise ValueError(f"expected tolerance > 0, got {tolerance}")
     M = state_map.input_size
     S = state_map.state_size
-    x = _finite_tensor(np.zeros(M) if input is None else input, "input", (M,))
+    if input is None:
+        input = np.zeros(M)
+    x = _finite_tensor(input, "input", (M,))
     h = drawn_states(initial_states, S, generator)
     searches = len(h)
     # beyond the tolerance: the last steps are cheap and separate nearby points
@@ -587,10 +591,12 @@ def lyapunov(
         >>> bool(np.abs(lyapunov(layer, torch.zeros(50, 1, 2)).exponents).max() < 1e-6)
         True
     """
+    # initial states of the caller are where the measurement starts
+    nudge = _NUDGE if h0 is None else 0.0
     if burn_in is None:
         burn_in = _BURN_IN if h0 is None else 0
     check_not_negative("burn_in", burn_in)
-    path = trajectory(network, x, which, h0, burn_in, nudge=_NUDGE if h0 is None else 0.0)
+    path = trajectory(network, x, which, h0, burn_in, nudge=nudge)
     _check_bounded(path.states[0], burn_in)
     T = path.x.shape[0]
     B = path.x.shape[1]
@@ -767,7 +773,7 @@ def participation_ratio(
 
 def _sequences(states: Tensor | ArrayLike) -> int:
     """Return the number of sequences of states (T, B, N), and one for states (n, N)."""
-    shape = np.shape(states.detach() if isinstance(states, Tensor) else states)
+    shape = states.shape if isinstance(states, Tensor) else np.shape(states)
     return int(shape[1]) if len(shape) == 3 else 1
 
 

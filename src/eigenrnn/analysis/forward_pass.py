@@ -57,7 +57,9 @@ def layer_inputs(model: Network, inputs: Any, h0: InitialState = None) -> dict[s
     bare = bare_state_map(model, state_size(h0), inputs)
     if bare is not None:
         check_layer_input(_Looped(bare), inputs)
-        return {"": inputs.unsqueeze(1) if inputs.dim() == 2 else inputs}
+        if inputs.dim() == 2:
+            inputs = inputs.unsqueeze(1)
+        return {"": inputs}
     layers = recurrent_layers(model)
     double: Any = _in_double_precision(model)
     recorded: dict[str, Tensor | str] = {}
@@ -190,9 +192,15 @@ def unroll(model: Network, inputs: Any = None, h0: InitialState = None) -> Unrol
         ValueError: If the model has no recurrent layer, or a layer projects its states.
     """
     bare = bare_state_map(model, state_size(h0), inputs)
-    double: Any = _Looped(bare) if bare else _in_double_precision(model)
+    double: Any
+    layers: dict[str, Any]
+    if bare:
+        double = _Looped(bare)
+        layers = {"": double}
+    else:
+        double = _in_double_precision(model)
+        layers = recurrent_layers(double)
     copied = UnrolledModel(double)
-    layers: dict[str, Any] = {"": double} if bare else recurrent_layers(double)
     for name, layer in layers.items():
         prefix = f"{name}." if len(layers) > 1 else ""
         directions = [bare] if bare else state_maps(layer)
@@ -268,12 +276,15 @@ class _StepLoop:
 
     def forward_cell(self, input: Tensor, hx: Any = None) -> Any:
         """Run one step; arguments and result are those of the cell."""
-        batched = input if input.dim() == 2 else input.unsqueeze(0)
-        (first,) = self._initial_states(hx, len(batched))
+        unbatched = input.dim() == 1
+        x = input.unsqueeze(0) if unbatched else input
+        (first,) = self._initial_states(hx, len(x))
         (direction,) = self.directions
-        state = _with_gradient(direction.step(batched, first))
+        state = _with_gradient(direction.step(x, first))
         self.states.setdefault(self.prefix + direction.name, []).append(state)
-        return self._final_states(state if input.dim() == 2 else state.squeeze(0))
+        if unbatched:
+            state = state.squeeze(0)
+        return self._final_states(state)
 
     def _run(
         self,
@@ -327,10 +338,14 @@ class _StepLoop:
         hx = hx.to(torch.float64)
         if is_cell(self.layer):
             return [hx if hx.dim() == 2 else hx.unsqueeze(0)]
-        return list(hx if hx.dim() == 3 else hx.unsqueeze(1))
+        if hx.dim() == 2:
+            hx = hx.unsqueeze(1)
+        return list(hx)
 
     def _final_states(self, last: Tensor) -> Any:
-        return tuple(last.chunk(2, dim=-1)) if self.is_lstm else last
+        if self.is_lstm:
+            return tuple(last.chunk(2, dim=-1))
+        return last
 
 
 def _with_gradient(state: Tensor) -> Tensor:

@@ -663,15 +663,17 @@ def _read_gates(layer: Any, which: str) -> _Gates:
     index = directions * int(which[1:].split("_")[0]) + which.endswith("_reverse")
     direction: GatedDirection = double.all_directions()[index]
     zero = direction.weight_ih.new_zeros(N)
-    gate_bias = zero.repeat(2) if direction.gate_bias is None else direction.gate_bias
-    b_r, b_u = gate_bias.split(N)
-    b_c = zero if direction.input_bias is None else direction.input_bias
-    recurrent_bias = zero if direction.recurrent_bias is None else direction.recurrent_bias
+    b_r = zero
+    b_u = zero
+    if direction.gate_bias is not None:
+        b_r, b_u = direction.gate_bias.split(N)
+    b_c: Tensor | None = direction.input_bias
+    b: Tensor | None = direction.recurrent_bias
     return _Gates(
         U=direction.weight_ih.split(N),
         W=tuple(direction.matrices()),
-        b=(b_r, b_u, b_c),
-        recurrent_bias=recurrent_bias,
+        b=(b_r, b_u, zero if b_c is None else b_c),
+        recurrent_bias=zero if b is None else b,
         bias=direction.bias,
         f=direction.nonlinearity,
         reset_after=direction.reset_after,

@@ -368,10 +368,10 @@ def _chain_weight(W: NumberArray) -> float:
     N = len(W)
     outside = np.abs(np.triu(W)).max()
     if N < 2 or np.iscomplexobj(W) or outside:
+        kind = "complex" if np.iscomplexobj(W) else "real"
         raise ValueError(
-            "expected a real, strictly lower triangular W of at least 2 rows, got "
-            f"{'complex' if np.iscomplexobj(W) else 'real'} numbers, {N} rows and "
-            f"up to {outside:.3g} on or above the diagonal"
+            f"expected a real, strictly lower triangular W of at least 2 rows, got {kind} "
+            f"numbers, {N} rows and up to {outside:.3g} on or above the diagonal"
         )
     if not below[0] or np.ptp(below) > 10 * N * _EPSILON * abs(below[0]):
         raise ValueError(
@@ -555,10 +555,12 @@ def _matrix_network(
         return f.forward(h @ rows + s[:, None] * source_row, None)
 
     def features(h: Tensor) -> Tensor:
-        return torch.cat([h.real, h.imag], dim=-1) if h.is_complex() else h
+        if h.is_complex():  # the decoder is real, and reads both parts
+            return torch.cat([h.real, h.imag], dim=-1)
+        return h
 
     return _Network(
-        size=len(W) * (2 if dtype.is_complex else 1),
+        size=2 * len(W) if dtype.is_complex else len(W),
         begin=lambda count: torch.zeros(count, len(W), dtype=dtype),
         step=step,
         features=features,

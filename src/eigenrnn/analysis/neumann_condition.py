@@ -81,7 +81,10 @@ class NeumannCondition(Analysis):
         return {"norm": self.norm, "error bound": self.error_bound}
 
     def _bound(self, order: int) -> float:
-        return self.norm ** (order + 1) / (1 - self.norm) if self.converges else math.inf
+        if not self.converges:
+            return math.inf
+        # the rest of a geometric series
+        return self.norm ** (order + 1) / (1 - self.norm)
 
 
 def neumann_condition(

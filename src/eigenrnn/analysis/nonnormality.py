@@ -108,9 +108,12 @@ def henrici(
     # scaled, because the norm squares the entries; the division by the scale is exact
     scale = power_of_two(matrix)
     size = float(np.linalg.norm(matrix / scale))
+    relative = 0.0
+    if size:
+        relative = absolute / scale / size
     return Henrici(
         absolute=absolute,
-        relative=absolute / scale / size if size else 0.0,
+        relative=relative,
         singular_values=np.linalg.svd(matrix, compute_uv=False).astype(np.float64),
         moduli=np.sort(np.abs(form.eigenvalues()))[::-1],
     )

@@ -152,7 +152,9 @@ def reduced_model(
 
 def _time_first(layer: RNN, x: Tensor | ArrayLike) -> Tensor:
     inputs = as_real_tensor(x)
-    return inputs.transpose(0, 1) if layer.batch_first and inputs.dim() == 3 else inputs
+    if layer.batch_first and inputs.dim() == 3:
+        return inputs.transpose(0, 1)
+    return inputs
 
 
 def _run(layer: RNN, x: Tensor, first: Tensor) -> Tensor:  # (T + 1, B, N)

@@ -156,13 +156,16 @@ def slow_points(
         >>> slow_points(torch.nn.RNN(1, 1, bias=False), initial_states=5).points.round(3).tolist()
         [[0.0]]
     """
-    held = None if inputs is None else as_real_tensor(inputs, "inputs")
-    is_number = isinstance(initial_states, int | np.integer)
-    directions = network_state_maps(
-        network,
-        None if held is None else held.shape[-1],
-        None if is_number else state_size(initial_states, "initial_states"),
-    )
+    # the sizes of a step function follow from what is given
+    held: Tensor | None = None
+    input_size: int | None = None
+    if inputs is not None:
+        held = as_real_tensor(inputs, "inputs")
+        input_size = held.shape[-1]
+    sizes: int | tuple[int, ...] | None = None
+    if not isinstance(initial_states, int | np.integer):
+        sizes = state_size(initial_states, "initial_states")
+    directions = network_state_maps(network, input_size, sizes)
     state_map = select_state_map({each.name: each for each in directions}, which)
     check_torch_generator(generator)
     check_positive_integer("steps", steps)

@@ -214,9 +214,11 @@ def _learned_form(W: Matrix) -> "SchurForm | None":
     if not isinstance(W, nn.Module):
         return None
     N = len(as_matrix(W))  # raises for a layer with several matrices
-    # a smaller Schur constraint gives only a block of the matrix
-    constraints = [part for part in W.modules() if isinstance(part, Schur) and part.size == N]
-    return _constraint_form(constraints[0]) if constraints else None
+    for part in W.modules():
+        # a smaller Schur constraint gives only a block of the matrix
+        if isinstance(part, Schur) and part.size == N:
+            return _constraint_form(part)
+    return None
 
 
 @torch.no_grad()

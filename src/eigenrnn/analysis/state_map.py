@@ -22,6 +22,7 @@ from eigenrnn.layers.gated import AbstractGatedDirection
 from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
 from eigenrnn.layers.lstm import LSTMDirection
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.linalg import double_precision
 from eigenrnn.residual_stack import ResidualStack
 
 __all__ = [
@@ -441,7 +442,8 @@ def recurrent_matrices(
     layers = recurrent_layers(network)
     named: dict[str, NDArray[np.float64] | NDArray[np.complex128]] = {}
     for name, layer in layers.items():
-        named |= _named_matrices(f"{name}." if len(layers) > 1 else "", _layer_state_maps(layer))
+        prefix = f"{name}." if len(layers) > 1 else ""
+        named |= _named_matrices(prefix, _layer_state_maps(layer))
     return named
 
 
@@ -524,20 +526,20 @@ class _FlatStep:
         self.is_tuple = is_tuple
 
     def __call__(self, x: Tensor, state: Tensor) -> Tensor:  # (B, M), (B, S) to (B, S)
-        result = self.step(x, state.split(self.sizes, dim=-1) if self.is_tuple else state)
-        if isinstance(result, tuple | list) and self._has_output(result):
-            result = result[1]
-        return self._joined(result) if self.is_tuple else self._tensor(result)
-
-    def _has_output(self, result: Any) -> bool:
+        before: Any = state
+        if self.is_tuple:
+            before = state.split(self.sizes, dim=-1)
+        result = self.step(x, before)
+        is_pair = isinstance(result, tuple | list) and len(result) == 2
         # (h, c) is a state of two parts; (y, (h, c)) is an output and a state
-        return len(result) == 2 and (not self.is_tuple or isinstance(result[1], tuple | list))
-
-    def _joined(self, parts: Any) -> Tensor:
-        if not isinstance(parts, tuple | list) or len(parts) != len(self.sizes):
-            got = len(parts) if isinstance(parts, tuple | list) else _kind(parts)
-            raise ValueError(f"expected a state of {len(self.sizes)} parts, got {got}")
-        return torch.cat([self._tensor(part) for part in parts], dim=-1)
+        if is_pair and (not self.is_tuple or isinstance(result[1], tuple | list)):
+            result = result[1]
+        if not self.is_tuple:
+            return self._tensor(result)
+        count = len(result) if isinstance(result, tuple | list) else _kind(result)
+        if count != len(self.sizes):
+            raise ValueError(f"expected a state of {len(self.sizes)} parts, got {count}")
+        return torch.cat([self._tensor(part) for part in result], dim=-1)
 
     def _tensor(self, state: Any) -> Tensor:
         if not isinstance(state, Tensor):
@@ -683,7 +685,7 @@ def _square(W: Tensor | ArrayLike, name: str, size: int) -> Tensor:
     if matrix.shape != (size, size):
         shape = tuple(matrix.shape)
         raise ValueError(f"expected matrices[{name!r}] of shape ({size}, {size}), got {shape}")
-    return matrix.to(torch.complex128 if matrix.is_complex() else torch.float64)
+    return matrix.to(double_precision(matrix.dtype))
 
 
 def _kind(value: object) -> str:

@@ -207,4 +207,6 @@ def _time_first(x: Tensor, input_size: int, batch_first: bool) -> Tensor:  # (T,
         raise ValueError(f"expected finite numbers in x, got {not_finite} that are not")
     if x.dim() == 2:
         return x.unsqueeze(1)
-    return x.transpose(0, 1) if batch_first else x
+    if batch_first:
+        return x.transpose(0, 1)
+    return x

@@ -61,7 +61,9 @@ class BoundedSVD(Constraint):
 
     def __init__(self, size: int, *, reflections: int | None = None, margin: float = 0.01) -> None:
         super().__init__(size)
-        self.reflections = size if reflections is None else reflections
+        if reflections is None:
+            reflections = size
+        self.reflections = reflections
         check_positive_integer("reflections", self.reflections)
         if self.reflections > size:
             raise ValueError(

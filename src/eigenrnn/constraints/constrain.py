@@ -121,9 +121,10 @@ def constrain(
         raise ValueError(f"expected the name of a matrix, one of {names}, got {name!r}")
     check_memory_of([weight])
     earlier = _constrained_rows(module, name)
+    blocks = earlier.blocks() if earlier else []
     size = weight.shape[1]
     first = _first_row(module, name, weight.shape[0], size, rows)
-    for other in earlier.rows if earlier else []:
+    for other, _ in blocks:
         if abs(other - first) < size:
             raise ValueError(
                 f"expected rows that are free, got {first}:{first + size}, "
@@ -136,7 +137,6 @@ def constrain(
             "use eigenrnn.RNN for complex states"
         )
     new.to(weight.device, weight.dtype)
-    blocks = earlier.blocks() if earlier else []
     blocks.append((first, new))
     _register(module, name, weight, blocks)
     return module

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint, real_type
-from eigenrnn.linalg import check_finite
+from eigenrnn.linalg import check_finite, double_precision
 
 __all__ = ["AbstractDiagonal", "DiagonalDisc", "DiagonalRing", "DiagonalSegment"]
 
@@ -30,7 +30,7 @@ class AbstractDiagonal(Constraint):
 
     def residual(self, W: Tensor) -> float:
         check_finite(W)
-        wide = W.detach().to(torch.complex128 if W.is_complex() else torch.float64)
+        wide = W.detach().to(double_precision(W.dtype))
         entries = wide.diagonal()
         others = torch.linalg.matrix_norm(wide - entries.diag())
         return float(torch.linalg.vector_norm(self._distances(entries)) + others)

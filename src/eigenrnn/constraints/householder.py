@@ -61,7 +61,9 @@ class Householder(Constraint):
         self, size: int, *, reflections: int | None = None, projected: bool = True
     ) -> None:
         super().__init__(size)
-        self.reflections = size if reflections is None else reflections
+        if reflections is None:
+            reflections = size
+        self.reflections = reflections
         check_positive_integer("reflections", self.reflections)
         if self.reflections > size:
             raise ValueError(

@@ -68,7 +68,9 @@ class LowRank(Constraint):
         self.m = Parameter(torch.empty(size, rank))
         self.n = Parameter(torch.empty(size, rank))
         fixed = plus(self.size) if callable(plus) else plus
-        self.register_buffer("plus", None if fixed is None else self._checked(fixed))
+        self.register_buffer("plus", None)
+        if fixed is not None:
+            self.plus = self._checked(fixed)
         self._plus_function = None
         if callable(plus) and fixed is not None and fixed.is_meta:
             # on the meta device the values are lost: `reset` computes them again on another one
@@ -97,7 +99,9 @@ class LowRank(Constraint):
 
     def _matrix(self) -> Tensor:
         W = self.m @ self.n.T / self.size
-        return W if self.plus is None else W + self.plus
+        if self.plus is None:
+            return W
+        return W + self.plus
 
     def _assign(self, W: Tensor) -> None:
         left, sigma, right = torch.linalg.svd(self._without_plus(W.double()) * self.size)
@@ -106,7 +110,9 @@ class LowRank(Constraint):
         self.n.copy_(right[: self.rank].T * roots)
 
     def _without_plus(self, W: Tensor) -> Tensor:  # (N, N)
-        return W if self.plus is None else W - self.plus.to(W)
+        if self.plus is None:
+            return W
+        return W - self.plus.to(W)
 
     def _checked(self, plus: Tensor) -> Tensor:
         if not isinstance(cast("object", plus), Tensor):

@@ -75,8 +75,10 @@ class Masked(Constraint):
             )
         if mask is not None and density is not None:
             raise ValueError("expected either a mask or a density, got both")
+        if density is None:
+            density = _DENSITY
         if mask is None:
-            mask = _random_mask(self.size, _DENSITY if density is None else density, seed)
+            mask = _random_mask(self.size, density, seed)
         allowed = _checked(mask, self.size)
         if isinstance(made, Dale):
             allowed = allowed & made.allowed()

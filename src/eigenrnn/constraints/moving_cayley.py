@@ -156,7 +156,9 @@ class _CayleyAtBase(torch.autograd.Function):
 
     @staticmethod
     def forward(A: Tensor, base: Tensor) -> Tensor:
-        return cayley(A / 2) @ base if A.any() else base.clone()
+        if not A.any():
+            return base.clone()
+        return cayley(A / 2) @ base
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:

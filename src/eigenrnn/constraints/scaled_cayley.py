@@ -12,6 +12,7 @@ from eigenrnn.errors import NotInSetError
 from eigenrnn.linalg import (
     cayley,
     check_finite,
+    double_precision,
     lower,
     orthogonality_error,
     planar_skew,
@@ -95,7 +96,9 @@ class ScaledCayley(Constraint):
             self.imaginary = Parameter(torch.empty(size * (size + 1) // 2, dtype=real))
             self.theta = Parameter(torch.empty(size, dtype=real))
         else:
-            self.negative = size // 2 if negative is None else negative
+            if negative is None:
+                negative = size // 2
+            self.negative = negative
             if self.negative not in range(size + 1):
                 raise ValueError(
                     f"expected 0 <= negative <= {size}, got {negative}; it counts entries of D"
@@ -176,8 +179,9 @@ class ScaledCayley(Constraint):
         return f"make it {kind} first, for instance with torch.linalg.qr"
 
     def extra_repr(self) -> str:
-        option = f"dtype={self.dtype}" if self.is_complex else f"negative={self.negative}"
-        return f"{self.size}, {option}"
+        if self.is_complex:
+            return f"{self.size}, dtype={self.dtype}"
+        return f"{self.size}, negative={self.negative}"
 
 
 def _preimage(
@@ -185,7 +189,7 @@ def _preimage(
     D: Tensor,  # (N,)
 ) -> tuple[Tensor, float]:  # (N, N)
     """Return the A of W, and the distance from W that remains after A is rounded."""
-    wide = torch.complex128 if W.is_complex() else torch.float64
+    wide = double_precision(W.dtype)
     I = torch.eye(len(D), dtype=wide, device=W.device)
     Z = W.to(wide) * D.conj()
     solved, _ = torch.linalg.solve_ex(I + Z, I - Z)  # the Cayley transform is its own inverse

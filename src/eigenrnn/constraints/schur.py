@@ -14,7 +14,13 @@ from eigenrnn.constraints.base import Constraint, make_constraint, real_type
 from eigenrnn.constraints.exponential import Exponential
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
 from eigenrnn.errors import NotInSetError, check_not_negative
-from eigenrnn.linalg import check_finite, orthogonality_error, planar_rotation, polar_step
+from eigenrnn.linalg import (
+    check_finite,
+    double_precision,
+    orthogonality_error,
+    planar_rotation,
+    polar_step,
+)
 
 __all__ = ["Schur", "complex_schur_basis", "equalise_diagonals", "real_schur_basis"]
 
@@ -221,13 +227,14 @@ class Schur(Constraint):
         yield own
         I = torch.eye(self.size, dtype=W.dtype, device=W.device)
         # the axes are exact for triangular matrices, also for defective ones
-        for P in (I, I.flip(1), self._schur_basis(W)):
-            gamma = None if self.trained else self.gamma.to(W)
-            # a form has equal entries on the diagonal of each block, and T inside it is free
-            basis = equalise_diagonals(P, W, gamma) if self.in_block else P
+        for basis in (I, I.flip(1), self._schur_basis(W)):
+            if self.in_block:
+                # a form has equal entries on the diagonal of each block, and T inside it is free
+                gamma = None if self.trained else self.gamma.to(W)
+                basis = equalise_diagonals(basis, W, gamma)  # noqa: PLW2901
             # the phases of its columns are free; choose those nearest to the current P
             products = (basis.conj() * own).sum(0)
-            basis = basis * torch.where(products == 0, 1, products.sgn())
+            basis = basis * torch.where(products == 0, 1, products.sgn())  # noqa: PLW2901
             # Then with a few signs changed, as P may not reach the first choice, for instance
             # because of its determinant. The least certain signs change first.
             for j in products.abs().argsort()[:4].tolist():
@@ -235,9 +242,11 @@ class Schur(Constraint):
                 basis[:, j] *= -1
 
     def _schur_basis(self, W: Tensor) -> Tensor:  # (N, N)
-        if self.is_complex:
-            return complex_schur_basis(W, None if self.trained else self.gamma_value)
-        return real_schur_basis(W, self._defect if self.constrained else None)
+        if not self.is_complex:
+            return real_schur_basis(W, self._defect if self.constrained else None)
+        if self.trained:
+            return complex_schur_basis(W)
+        return complex_schur_basis(W, self.gamma_value)
 
     def _defect(self, a: Tensor, k: Tensor, h: Tensor) -> Tensor:
         """Return the distance of a 2 x 2 block from an allowed one, for `real_schur_basis`."""
@@ -279,7 +288,7 @@ class Schur(Constraint):
         return self._norm(self() - W, W)
 
     def _exact(self, W: Tensor) -> Tensor:
-        return W.detach().to(torch.complex128 if self.is_complex else torch.float64)
+        return W.detach().to(double_precision(self.dtype))
 
     def _norm(self, difference: Tensor, W: Tensor) -> float:
         # rounding grows with W; an orthogonal W has the size one
@@ -287,9 +296,12 @@ class Schur(Constraint):
         return float(torch.linalg.matrix_norm(difference)) / max(1.0, size)
 
     def extra_repr(self) -> str:
-        gamma = "'trained'" if self.trained else f"'clamped', gamma_value={self.gamma_value}"
-        option = f"dtype={self.dtype}" if self.is_complex else f"in_block={self.in_block}"
-        return f"{self.size}, gamma={gamma}, {option}"
+        options = f"{self.size}, gamma='trained'"
+        if not self.trained:
+            options = f"{self.size}, gamma='clamped', gamma_value={self.gamma_value}"
+        if self.is_complex:
+            return f"{options}, dtype={self.dtype}"
+        return f"{options}, in_block={self.in_block}"
 
 
 def _check(
@@ -351,7 +363,8 @@ def complex_schur_basis(
     """
     check_finite(W)
     near = W
-    for _ in range(0 if modulus is None else 3):
+    newton_steps = 0 if modulus is None else 3
+    for _ in range(newton_steps):
         eigenvalues, X = torch.linalg.eig(near)
         # G_j = V_j X_j* is the gradient of the modulus of eigenvalue j; take the least joint step
         V = torch.linalg.inv_ex(X)[0].mH * eigenvalues.sgn()

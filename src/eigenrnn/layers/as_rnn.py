@@ -204,6 +204,7 @@ class AsRNN(Stacked[AsDirection]):
         )
 
     def _spectrum_matrices(self) -> Tensor:  # (L D, N, N)
+        # of the two matrices W and U_f only W is meant
         return torch.stack([d.matrices()[0] for d in self.all_directions()])
 
     def _recurrence_defaults(self) -> dict[str, Any]:

@@ -30,8 +30,9 @@ class _FromGenerator(nn.Module):
         # torch's constructor draws from the global generator, which a given one leaves alone
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
-        if generator is None:
+        if generator is None:  # torch's constructor has drawn from the global one
             return
+        # torch's own distribution of all weights and biases
         for weight in self.parameters():
             uniform_(weight, 1 / math.sqrt(hidden_size), generator=generator)
 
@@ -91,7 +92,8 @@ class TorchLSTM(_FromGenerator, nn.LSTM):
             _glorot_gates(self, generator)
         with torch.no_grad():
             for name, weight in self.named_parameters():
-                if name.startswith("bias_ih"):  # in the order i, f, g, o
+                # torch adds bias_hh to bias_ih, so one of them is enough; the order is i, f, g, o
+                if name.startswith("bias_ih"):
                     weight[hidden_size : 2 * hidden_size] += forget_bias
 
 
@@ -142,6 +144,7 @@ def _glorot_kernel(layer: nn.RNNBase, generator: Generator | None) -> None:
     """Draw the matrices of all gates as one kernel on [x, h]; set the biases to zero."""
     for ih, hh, *others in layer.all_weights:
         fan_in = ih.shape[1] + hh.shape[1]
+        # as one kernel has the outputs of all gates, the fan out is G N
         bound = math.sqrt(6 / (fan_in + ih.shape[0]))
         for weight in (ih, hh):
             uniform_(weight, bound, generator=generator)
@@ -157,6 +160,7 @@ def _glorot_gates(layer: nn.RNNBase, generator: Generator | None) -> None:
     """Draw the matrices of each gate on [x, h] separately; keep the biases."""
     for ih, hh, *_ in layer.all_weights:
         fan_in = ih.shape[1] + hh.shape[1]
+        # the kernel of one gate has N outputs
         deviation = math.sqrt(2 / (fan_in + layer.hidden_size))
         for weight in (ih, hh):
             weight.normal_(0, deviation, generator=generator)

@@ -30,6 +30,7 @@ class AbstractCell(nn.Module):
 
         The weights must not change inside the block.
         """
+        # one layer in one direction, so the matrices of a single direction are all there are
         (direction,) = self.layer.all_directions()
         before = direction.frozen
         direction.frozen = direction.weight_hh  # with its graph, unlike `freeze`

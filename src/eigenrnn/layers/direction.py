@@ -105,6 +105,7 @@ class AbstractDirection(nn.Module, ABC):
         if self.norm_zoneout is not None:
             self.norm_zoneout.reset()
 
+    # also in inference mode: its tensors could not take part in a later backward pass
     @torch.inference_mode(False)
     @torch.no_grad()
     def freeze(self) -> None:

@@ -68,6 +68,7 @@ class LeakOptions:
         if state not in ("rate", "current"):
             raise ValueError(f"expected state to be 'rate' or 'current', got {state!r}")
         sigma = cast("object", noise)
+        # Python counts a bool as an integer
         if isinstance(sigma, bool) or not isinstance(sigma, Real):
             raise TypeError(f"expected noise to be a number, got {type(sigma).__name__}")
         if not (0 <= noise < math.inf):
@@ -85,6 +86,8 @@ class LeakOptions:
                 "expected leak < 1 with trainable_leak, as it is the logistic function of a "
                 "parameter, got 1"
             )
+        # with a leak of one the rate is the value of f, as without a leak; a current is still the
+        # argument of f
         has_leak = trainable or state == "current" or low < 1
         return cls(values, trainable, float(noise), noise_in_eval, state, generator, has_leak)
 
@@ -102,7 +105,8 @@ def _as_tensor(leak: LeakValues, N: int) -> Tensor:  # () or (N,)
         ValueError: If there is not one number, or one for each unit.
     """
     try:
-        # on the processor, whatever the default device is
+        # on the processor, whatever the default device is; a copy, because `reset` uses it again,
+        # and the user may have changed the tensor by then
         values = torch.as_tensor(leak, dtype=torch.float64, device="cpu").detach().clone()
     except (TypeError, ValueError, RuntimeError):
         values = None
@@ -153,6 +157,7 @@ class Leak(nn.Module):
         """Set the leak to its initial values."""
         initial = self.options.leak
         if self.raw is not None:
+            # the inverse of the sigmoid in `alpha`
             self.raw.copy_(initial.logit().expand_as(self.raw))
         elif self.values is not None:
             self.values.copy_(initial.expand_as(self.values))

@@ -485,6 +485,7 @@ class MinGRU(LinearLayer[MinGRUDirection]):
         try:
             low, high = map(float, decays)
         except (TypeError, ValueError):
+            # no comparison with nan holds, so the error below follows
             low = math.nan
             high = math.nan
         if not -1 <= low < high <= 1:
@@ -518,7 +519,8 @@ class MinGRU(LinearLayer[MinGRUDirection]):
 def _positive(v: Tensor) -> Tensor:
     """Return g(v), which is positive, continuous and increasing; at 0 with the left derivative."""
     above = F.relu(v)
-    return above + torch.sigmoid(v - above)  # faster than torch.where
+    # v - above is v below zero and 0 elsewhere, where the sigmoid is 1/2; faster than torch.where
+    return above + torch.sigmoid(v - above)
 
 
 @torch.no_grad()

@@ -59,6 +59,7 @@ def sorted_lengths(lengths: Lengths, T: int, B: int) -> tuple[Tensor | None, lis
     """
     if T < 1:
         raise ValueError("expected at least one step, got T = 0")
+    # an empty batch has no shortest length
     if lengths is None or B == 0:
         return None, None
     lengths = torch.as_tensor(lengths)
@@ -90,6 +91,7 @@ def pad_packed(
             f"expected a PackedSequence whose batch sizes fall and sum to its {len(packed.data)} "
             f"steps, got {sizes}: make it with torch.nn.utils.rnn.pack_padded_sequence"
         )
+    # without its order, so that torch leaves the longest first
     return pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
 
 

@@ -237,7 +237,7 @@ def load_weights(
         for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
             copy.deepcopy(constraint).assign(matrix)
     for direction, suffix, gate_matrices in zip(directions, suffixes, matrices, strict=True):
-        direction.frozen = None
+        direction.frozen = None  # the frozen matrices belong to the weights before the load
         for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
             constraint.assign(matrix)
         if is_projected:
