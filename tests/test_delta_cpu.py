@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from eigenrnn.linalg import tol
 from eigenrnn.layers import DeltaProduct
+from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, delta
 from eigenrnn.ops.delta import cpu as delta_module
 from eigenrnn.ops.delta.cpu import DeltaStep, chunk_steps
