@@ -86,8 +86,9 @@ def measure_reflections(layer: DeltaNet, task: StateTracking) -> dict[str, Any]:
 
     Of the heads, the one is chosen whose cycle rotates a plane by the angle closest to 120
     degrees. The states of a head have several columns, and not all of them follow the group. The
-    direction among the columns is shown that separates the products best, relative to what varies
-    among words with the same product.
+    two directions among the columns are found that separate the products best, relative to what
+    varies among words with the same product. Of the combinations of these two, that is shown in
+    which the six products are farthest apart: others may lie on an axis of a reflection.
 
     Returns:
         The head, the eigenvalues that the letters choose, what they do to the plane, and points.
@@ -109,14 +110,17 @@ def measure_reflections(layer: DeltaNet, task: StateTracking) -> dict[str, Any]:
     states = _states(layer, words, head)  # (words and steps, K, K)
     seen = (basis @ states).numpy()  # (words and steps, 2, K)
     means = np.stack([seen[products == g].mean(0) for g in range(len(ELEMENTS))])
+    centred = means - means.mean(0)
     within = (seen - means[products]).reshape(-1, seen.shape[2])
-    between = (means - means.mean(0)).reshape(-1, seen.shape[2])
+    between = centred.reshape(-1, seen.shape[2])
     spread = within.T @ within / len(within)
     ridge = 1e-9 * np.trace(spread) + np.finfo(np.float64).tiny
     _, directions = scipy.linalg.eigh(between.T @ between, spread + ridge * np.eye(len(spread)))
-    direction = directions[:, -1]
+    # the columns that follow the group span two dimensions at most, as the plane does
+    direction = _farthest_apart(centred, directions[:, -2:])
+    corners = centred @ direction
     places = (seen - means.mean(0)) @ direction
-    radius = np.linalg.norm((means - means.mean(0)) @ direction, axis=1).mean()
+    radius = np.linalg.norm(corners, axis=1).mean()
     return {
         "head": head,
         "eigenvalues": {
@@ -129,6 +133,25 @@ def measure_reflections(layer: DeltaNet, task: StateTracking) -> dict[str, Any]:
             for g, name in enumerate(ELEMENTS)
         },
     }
+
+
+def _farthest_apart(
+    means: NDArray[np.float64],  # (6, 2, K)
+    directions: NDArray[np.float64],  # (K, 2)
+) -> NDArray[np.float64]:  # (K,)
+    """Return the combination of directions in which the closest two means are farthest apart."""
+    best = directions[:, -1]
+    largest = -1.0
+    for angle in np.linspace(0, np.pi, 180, endpoint=False):
+        direction = directions @ np.array([np.sin(angle), np.cos(angle)])
+        corners = means @ direction
+        distances = np.linalg.norm(corners[:, None] - corners, axis=2)
+        closest = distances[np.triu_indices(len(corners), 1)].min()
+        relative = closest / np.linalg.norm(corners, axis=1).mean()
+        if relative > largest:
+            best = direction
+            largest = relative
+    return best
 
 
 def _rotated_plane(A: Tensor) -> Tensor:  # (K, K) to (2, K)

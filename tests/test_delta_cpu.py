@@ -1,8 +1,11 @@
 """The compiled kernels of the delta rule: instruction sets, layouts, threads, a single step."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from eigenrnn.layers import DeltaProduct
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, delta
 from eigenrnn.ops.delta import cpu as delta_module
@@ -99,6 +102,16 @@ def test_python_sets_every_member_of_the_arguments(monkeypatch):
     members = compiled.kernels.members()
     assert set(spy.call) | {"o", "S_n"} == set(members["delta"])
     assert set(spy.gradients) == set(members["delta_backward"])
+
+
+def test_python_sets_every_member_of_a_layer(monkeypatch):
+    given = {}
+    monkeypatch.setattr(
+        delta_module, "kernels", SimpleNamespace(delta_stepper=lambda _, call: given.update(call))
+    )
+    layer = DeltaProduct(3, 8, heads=2, bias=True)
+    layer.all_directions()[0].stepper()
+    assert set(given) == set(compiled.kernels.members()["delta_net"])
 
 
 def test_operands_of_different_dtypes_are_rejected():
