@@ -61,12 +61,13 @@ def name_functions(
     signature: str | None,
     return_annotation: str | None,
 ) -> tuple[str | None, str | None]:
-    """Write `init=zeros_` in place of `init=<function zeros_>`.
+    """Write `init=zeros_` in place of `init=<function zeros_>`, and `...` for a lambda.
 
     autodoc_preserve_defaults would replace the signatures, which fingerprints of runs read.
     """
     if signature is not None:
         signature = re.sub(r"<function (\w+)>", r"\1", signature)
+        signature = signature.replace("<function <lambda>>", "...")
     return signature, return_annotation
 
 

@@ -64,8 +64,11 @@ class BarFigure(Analysis):
     log: bool
 
     def plot(self) -> "Figure":
-        figure, all_axes = plot.canvas(columns=len(self.panels))
-        for axes, (title, bars) in zip(all_axes, self.panels.items(), strict=True):
+        rows = -(-len(self.panels) // 2)
+        figure, all_axes = plot.canvas(min(2, len(self.panels)), rows)
+        for unused in all_axes[len(self.panels) :]:
+            unused.set_visible(False)
+        for axes, (title, bars) in zip(all_axes, self.panels.items(), strict=False):
             numbers = np.array(list(bars.values()))
             plot.bars(
                 axes, list(bars), {"ours": numbers[:, 0], "paper": numbers[:, 1]}, log=self.log

@@ -461,7 +461,7 @@ REFUSED = {
     ),
     "trian": (
         "expected a command, got 'trian' (did you mean train?); there are list, train, reproduce, "
-        "sweep, predict, export, analyse, compare, report, bench, collect"
+        "sweep, predict, evaluate, export, analyse, compare, report, bench, collect"
     ),
     "list layer": (
         "expected a kind, got 'layer' (did you mean layers?); there are constraints, layers, "

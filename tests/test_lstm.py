@@ -182,11 +182,6 @@ def test_a_complex_constraint_raises_and_suggests_rnn(gate):
         LSTM(M, N, **{gate: constraint})
 
 
-def test_a_projection_of_the_states_is_refused():
-    with pytest.raises(ValueError, match=r"expected proj_size=0, .*, got 3"):
-        LSTM(M, N, proj_size=3)
-
-
 state = torch.zeros(1, B, N)
 WRONG_STATES = {
     "one tensor": (state, TypeError, r"the pair \(h0, c0\) of states, got Tensor"),

@@ -2,11 +2,12 @@
 
 import copy
 import pickle
+import re
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import prune
+from torch.nn.utils import parametrizations, parametrize, prune
 
 from eigenrnn import GRU, LRU, LSTM, RNN, ScoRNN, SequenceModel
 from eigenrnn.constraints import ScaledCayley, Unconstrained
@@ -130,13 +131,63 @@ def test_a_layer_without_a_twin_in_torch_has_no_such_names():
         getattr(LRU(M, N), "weight_hh_l0")  # noqa: B009
 
 
-@pytest.mark.parametrize("name", ["weight_ih_l0", "weight_hh_l0"])
-def test_pruning_by_the_name_of_torch_names_the_raw_parameter(name):
-    layer = ScoRNN(M, N)
+class Double(nn.Module):
+    def forward(self, W):
+        return 2 * W
+
+
+REPLACED = {
+    "prune": lambda layer, name: prune.l1_unstructured(layer, name, 0.5),
+    "parametrize": lambda layer, name: parametrize.register_parametrization(layer, name, Double()),
+    "weight_norm": parametrizations.weight_norm,
+    "earlier weight_norm": nn.utils.weight_norm,
+    "earlier spectral_norm": nn.utils.spectral_norm,
+    "orthogonal": parametrizations.orthogonal,
+    "a new parameter": lambda layer, name: setattr(layer, name, nn.Parameter(torch.zeros(N, N))),
+    "a tensor": lambda layer, name: setattr(layer, name, torch.zeros(N, N)),
+}
+HOLDERS = {
+    "ScoRNN": (lambda: ScoRNN(M, N), "weight_hh_l0", "layer.directions[0].constraint.raw"),
+    "inputs": (lambda: ScoRNN(M, N), "weight_ih_l0", "layer.directions[0].weight_ih"),
+    "gates": (
+        lambda: GRU(M, N, bidirectional=True),
+        "weight_hh_l0_reverse",
+        "layer.directions[1].reset_gate.raw and layer.directions[1].update_gate.raw and ",
+    ),
+    "projection": (
+        lambda: LSTM(M, N, proj_size=2),
+        "weight_hh_l0",
+        "layer.directions[0].projected_hh",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated")
+@pytest.mark.parametrize("replace", REPLACED.values(), ids=REPLACED)
+@pytest.mark.parametrize(("make", "name", "holder"), HOLDERS.values(), ids=HOLDERS)
+def test_replacing_a_weight_by_its_name_in_torch_names_what_holds_it(make, name, holder, replace):
+    layer = make()
     expected = set(layer.state_dict())
-    with pytest.raises(ValueError, match=f"expected {name} to be read only.*'raw' of"):
-        prune.l1_unstructured(layer, name, 0.5)
+    message = f"expected {name} to be read only.*{re.escape(holder)}.*layer.to_torch"
+    with pytest.raises(ValueError, match=message):
+        replace(layer, name)
     assert set(layer.state_dict()) == expected
+    for path in re.findall(r"layer\.([\w.\[\]]+?)(?= and | instead)", holder + " instead"):
+        assert isinstance(eval(f"layer.{path}", {"layer": layer}), nn.Parameter)
+
+
+def test_the_name_of_no_weight_is_not_taken_for_one():
+    with pytest.raises(ValueError, match="got 'weight_hh_l3'; it has weight_ih_l0, weight_hh_l0"):
+        parametrize.register_parametrization(ScoRNN(M, N), "weight_hh_l3", Double())
+
+
+def test_a_raw_parameter_is_pruned_and_parametrised():
+    layer = RNN(M, N, nonlinearity="tanh", **FREE)
+    W = layer.weight_hh_l0.detach().clone()
+    parametrize.register_parametrization(layer.directions[0].constraint, "raw", Double())
+    torch.testing.assert_close(layer.weight_hh_l0, 2 * W)
+    prune.l1_unstructured(layer.directions[0], "weight_ih", 0.5)
+    assert (layer.weight_ih_l0 == 0).sum() == round(N * M / 2)
 
 
 @pytest.mark.parametrize(

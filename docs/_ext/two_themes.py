@@ -7,20 +7,37 @@ from docutils import nodes
 from matplotlib import colors
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 THEMES = ("light", "dark")
 PICTURES = "_pictures"  # the folder of the pictures that the build draws
+_DPI = 110
+_PAGE = 820  # pixels: the width of the text in a window of 1,400
+_SMALLEST = 9  # pixels: the size of the smallest letters on a page
+_POINTS = 72  # in an inch
 _DARK = 0.075  # the grey level of the dark page
 _LARGEST_CHROMA = 0.1  # of a colour that counts as grey
 _PROPERTIES = ("color", "facecolor", "edgecolor", "markeredgecolor", "markerfacecolor")
 
 
+def narrow(figure: Figure) -> None:
+    """Narrow a figure so far that its letters are legible where the page shrinks it."""
+    figure.draw_without_rendering()  # this writes the labels of ticks
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
+    smallest = min(text.get_fontsize() for text in texts)
+    # a page shows an inch of a figure of this width on _PAGE / widest pixels
+    widest = smallest / _POINTS * _PAGE / _SMALLEST
+    if figure.get_figwidth() > widest:
+        figure.set_figwidth(widest)
+
+
 def save_both(figure: Figure, folder: Path, name: str) -> None:
     """Save a figure as NAME-light.png and NAME-dark.png; the second inverts its greys."""
     folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{name}-light.png", dpi=110)
+    narrow(figure)
+    figure.savefig(folder / f"{name}-light.png", dpi=_DPI)
     # a figure and its axes pass their colours on to patches, which are artists themselves
     artists = figure.findobj(lambda artist: not isinstance(artist, Figure | Axes))
     changes = [
@@ -32,7 +49,7 @@ def save_both(figure: Figure, folder: Path, name: str) -> None:
     ]
     for set_colour, colour in changes:
         set_colour(colour)
-    figure.savefig(folder / f"{name}-dark.png", dpi=110, facecolor=figure.get_facecolor())
+    figure.savefig(folder / f"{name}-dark.png", dpi=_DPI, facecolor=figure.get_facecolor())
 
 
 def _inverted(colour: Any) -> tuple[float, ...] | None:

@@ -334,9 +334,10 @@ class SequenceModel(nn.Module):
             raise ValueError(f"expected readout to be 'all' or 'last', got {readout!r}")
         if layer.batch_first:
             raise ValueError("expected a layer with time first, got batch_first=True")
-        if getattr(layer, "proj_size", 0):
+        if isinstance(layer, nn.RNNBase) and layer.proj_size:
             raise ValueError(
-                f"expected a layer without projection, got proj_size={layer.proj_size}"
+                f"expected a layer without projection, got proj_size={layer.proj_size}: take "
+                "eigenrnn.LSTM with load_torch(layer)"
             )
         super().__init__()
         self.layer = layer

@@ -40,6 +40,7 @@ from eigenrnn.ops import explain
 from eigenrnn.ops.compiled import warn_if_unavailable
 from eigenrnn.ops.dispatch import Backend, Call, exports_scan
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
+from eigenrnn.torch_internals import refuse_names
 from eigenrnn.tracing import is_exporting
 
 __all__ = ["Stacked"]
@@ -150,6 +151,8 @@ class Stacked(nn.Module, Generic[_D]):
         upper_count = (self.num_layers - 1) * self.num_directions
         directions.extend(make_direction(upper_config) for _ in range(upper_count))
         self.directions = nn.ModuleList(directions)
+        own_names = torch_weights.own_names(self)
+        refuse_names(self, torch_weights.is_torch_name, partial(torch_weights.remedy, own_names))
         # before the move: `device` and `dtype` do not change what a seed draws
         self.reset(generator)
         self.to(device=device, dtype=dtype)
@@ -177,23 +180,14 @@ class Stacked(nn.Module, Generic[_D]):
         return [[getattr(self, name) for name in each] for each in names]
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            # after all other attributes, so that access to those takes no longer
-            if not torch_weights.is_torch_name(name):
-                raise
-        return torch_weights.read(self, name)
+        # the first test is fast, and all attributes of a module pass here
+        if name.startswith(("weight_", "bias_")) and torch_weights.is_torch_name(name):
+            return torch_weights.read(self, name)
+        return super().__getattr__(name)
 
     def __prepare_scriptable__(self) -> Never:
         # torch.jit.script calls this first
         raise ValueError(no_torchscript("torch.jit.script"))
-
-    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
-        # torch.nn.utils.prune registers `weight_hh_l0_orig` in place of `weight_hh_l0`
-        if torch_weights.is_torch_name(name.removesuffix("_orig")):
-            raise ValueError(torch_weights.remedy(name.removesuffix("_orig")))
-        super().register_parameter(name, param)
 
     def forward(
         self,

@@ -19,6 +19,7 @@ __all__ = [
     "is_torch_name",
     "load_weights",
     "names_by_direction",
+    "own_names",
     "read",
     "remedy",
     "translate",
@@ -26,7 +27,7 @@ __all__ = [
 
 # ends of the names of weights that no layer of torch has
 _ONLY_OURS = (".h0", ".gain", ".shift", ".leak.raw", ".leak.values")
-_NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
+_NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?|weight_hr_l(\d+)(_reverse)?")
 
 
 def is_torch_name(name: str) -> bool:
@@ -34,13 +35,48 @@ def is_torch_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def remedy(name: str) -> str:
-    """Return the message for code that wants to replace a weight by its name in torch."""
+def own_names(layer: Any) -> dict[str, str]:
+    """Return what holds each of torch's weights in our layer, as an expression."""
+    if layer.torch_kind is None:
+        return {}
+    found: dict[str, str] = {}
+    directions = zip(layer.all_directions(), names_by_direction(layer), strict=True)
+    for index, (direction, names) in enumerate(directions):
+        owner = f"layer.directions[{index}]"
+        biases = [name for name, _ in direction.named_parameters(recurse=False) if "bias" in name]
+        for name in names:
+            if name.startswith("weight_hh"):
+                parameters = [n for n, _ in direction.named_parameters() if "." in n]
+                if not parameters:
+                    parameters = ["projected_hh"]
+            elif name.startswith("weight_hr"):
+                parameters = ["weight_hr"]
+            elif name.startswith("weight_ih"):
+                parameters = ["weight_ih"]
+            else:
+                parameters = biases
+            found[name] = " and ".join(f"{owner}.{each}" for each in parameters)
+    return found
+
+
+def remedy(own: Mapping[str, str], name: str) -> str:
+    """Return the message for code that wants to replace a weight by its name in torch.
+
+    Args:
+        own: The result of `own_names`.
+        name: The name in torch, perhaps with the ending that `torch.nn.utils.prune` adds.
+    """
+    name = name.removesuffix("_orig")
+    if name not in own:
+        known = ", ".join(own) or "none of torch's names"
+        return f"expected the name of a weight of this layer, got {name!r}; it has {known}"
+    cause = "its value is that of a parameter of another name"
+    if name.startswith("weight_hh"):
+        cause = "a constraint computes the recurrent matrix"
     return (
-        f"expected {name} to be read only, because a constraint computes the recurrent matrix. "
-        "Prune or parametrise its raw parameter instead, such as 'raw' of "
-        "layer.directions[0].constraint, or choose another constraint: "
-        "layer.to_torch() returns a layer of torch, whose weights are parameters"
+        f"expected {name} to be read only, because {cause}. Prune or parametrise {own[name]} "
+        "instead, or choose another constraint: layer.to_torch() returns a layer of torch, whose "
+        "weights are parameters"
     )
 
 
@@ -57,6 +93,8 @@ def names_by_direction(layer: Any) -> list[list[str]]:
     kinds = ["weight_ih", "weight_hh"]
     if layer.all_directions()[0].torch_biases() is not None:
         kinds += ["bias_ih", "bias_hh"]
+    if layer.proj_size:
+        kinds.append("weight_hr")
     return [_names_of(kinds, suffix) for suffix in _suffixes(layer)]
 
 
@@ -86,8 +124,11 @@ def read(layer: Any, name: str) -> Tensor:
             continue
         if name.startswith("weight_ih"):
             return direction.weight_ih
+        if name.startswith("weight_hr"):
+            return direction.weight_hr
         if name.startswith("weight_hh"):
-            return torch.cat(direction.matrices())
+            is_projected = layer.proj_size > 0
+            return direction.projected_hh if is_projected else torch.cat(direction.matrices())
         bias_ih, bias_hh = cast("tuple[Tensor, Tensor]", direction.torch_biases())
         return bias_ih if name.startswith("bias_ih") else bias_hh
     known = ", ".join(_all_names(layer))
@@ -187,7 +228,10 @@ def load_weights(
         NotInSetError: If a recurrent matrix is not in the set of its constraint.
     """
     size = directions[0].hidden_size
-    matrices = [weights[f"weight_hh_{suffix}"].split(size) for suffix in suffixes]
+    is_projected = f"weight_hr_{suffixes[0]}" in weights
+    matrices = [
+        () if is_projected else weights[f"weight_hh_{suffix}"].split(size) for suffix in suffixes
+    ]
     for direction, gate_matrices in zip(directions, matrices, strict=True):
         # a dry run on a copy: `assign` rejects some matrices that `check` accepts
         for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
@@ -196,6 +240,9 @@ def load_weights(
         direction.frozen = None
         for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
             constraint.assign(matrix)
+        if is_projected:
+            projected: Any = direction
+            projected.load_weights(weights[f"weight_hh_{suffix}"], weights[f"weight_hr_{suffix}"])
         direction.weight_ih.copy_(weights[f"weight_ih_{suffix}"])
         if f"bias_ih_{suffix}" in weights:
             direction.load_biases(weights[f"bias_ih_{suffix}"], weights[f"bias_hh_{suffix}"])
