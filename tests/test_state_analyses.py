@@ -64,6 +64,8 @@ def test_a_linear_line_attractor_has_its_direction_selection_and_time_constants(
     points = slow_points(network(W), initial_states=20, generator=seeded(), threshold=1e-16)
     assert points.failed == 0
     found = line_attractor(points)
+    np.testing.assert_array_equal(found.table()["coordinate"], found.coordinates)
+    assert set(found.table()["time_constant_2"]) == {found.time_constants[0, 1]}
     sign = np.sign(found.directions[0] @ right)
     np.testing.assert_allclose(sign * found.directions[0], right, atol=1e-6)
     np.testing.assert_allclose(sign * found.selections[0], left, atol=1e-6)
@@ -380,6 +382,11 @@ def test_the_reduced_model_of_a_low_rank_network_is_the_network(state):
     # what the recurrence reads of the rates
     rates = np.tanh(found.reduced_states) if state == "current" else found.reduced_states
     np.testing.assert_allclose(found.latents @ found.m.T, rates @ low.T, atol=1e-12)
+    table = found.table()
+    is_latent = table["kind"] == "latent"
+    wanted = is_latent & (table["t"] == 4) & (table["sequence"] == 2) & (table["number"] == 1)
+    assert table["value"][wanted].tolist() == [found.latents[4, 2, 1]]
+    np.testing.assert_array_equal(table["value"][~is_latent], found.singular_values)
     worse = reduced_model(layer, x, 1, plus=P)
     assert worse.error > 1e-3
 

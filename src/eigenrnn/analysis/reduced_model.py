@@ -64,11 +64,16 @@ class ReducedModel(Analysis):
 
     def table(self) -> Table:
         steps, B, R = self.latents.shape
+        N = len(self.singular_values)
+        none = np.full(N, -1)  # a singular value has neither a step nor a sequence
+        sequences = np.tile(np.repeat(np.arange(B), R), steps)
+        kinds = ["latent"] * (steps * B * R) + ["singular value"] * N
         return {
-            "t": np.repeat(np.arange(steps), B * R),
-            "sequence": np.tile(np.repeat(np.arange(B), R), steps),
-            "number": np.tile(np.arange(R), steps * B),
-            "latent": self.latents.ravel(),
+            "kind": np.array(kinds, dtype=str),
+            "t": np.concatenate([np.repeat(np.arange(steps), B * R), none]),
+            "sequence": np.concatenate([sequences, none]),
+            "number": np.concatenate([np.tile(np.arange(R), steps * B), np.arange(N)]),
+            "value": np.concatenate([self.latents.ravel(), self.singular_values]),
         }
 
     def headline(self) -> dict[str, float]:

@@ -278,12 +278,14 @@ class LineAttractor(Analysis):
         return figure
 
     def table(self) -> Table:
+        line = np.searchsorted(self.conditions, self.point_conditions)
         return {
-            "condition": self.conditions,
-            "share": self.shares,
-            "alignment": self.alignments,
-            "time_constant_1": self.time_constants[:, 0],
-            "time_constant_2": self.time_constants[:, 1],
+            "condition": self.point_conditions,
+            "coordinate": self.coordinates,
+            "share": self.shares[line],
+            "alignment": self.alignments[line],
+            "time_constant_1": self.time_constants[line, 0],
+            "time_constant_2": self.time_constants[line, 1],
         }
 
     def headline(self) -> dict[str, float]:
