@@ -1,5 +1,6 @@
 """Directives that write tables from `eigenrnn.experiments.registry`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from docutils import nodes
@@ -26,7 +27,7 @@ class RegistryTable(SphinxDirective):
             else:
                 rows.append((f"``{name}``", registry.summary(entry)))
         head = ("name", "description", "on the command line")
-        return _parse(self, _table(head[: len(rows[0])], rows))
+        return parse_lines(self, table_lines(head[: len(rows[0])], rows))
 
 
 class RecipeTables(SphinxDirective):
@@ -36,10 +37,12 @@ class RecipeTables(SphinxDirective):
         lines: list[str] = []
         for recipe in registry.RECIPES.values():
             lines += [f"**{recipe.name}**: {recipe.summary} Source: {recipe.source}", ""]
-            lines += _table(("network", "reported", "where"), [_row(row) for row in recipe.rows])
+            lines += table_lines(
+                ("network", "reported", "where"), [_row(row) for row in recipe.rows]
+            )
             lines += ["", *(f"Picture {panel.name}: {panel.caption}." for panel in recipe.panels)]
             lines += ["", *_departures(recipe), ""]
-        return _parse(self, lines)
+        return parse_lines(self, lines)
 
 
 def _row(row: Row) -> tuple[str, str, str]:
@@ -64,18 +67,20 @@ def _departures(recipe: Recipe) -> list[str]:
     return lines
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table as lines of reStructuredText."""
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for row in [head, *rows]:
         lines += [f"   {'* -' if i == 0 else '  -'} {cell}" for i, cell in enumerate(row)]
     return lines
 
 
-def _parse(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
+def parse_lines(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
+    """Return the nodes of lines of reStructuredText."""
     # the lines are reStructuredText, but the pages are Markdown
     wrapped = StringList(["````{eval-rst}", *lines, "````"], source="registry")
     holder = nodes.container()
-    directive.state.nested_parse(wrapped, directive.content_offset, holder)
+    directive.state.nestedparse_lines(wrapped, directive.content_offset, holder)
     return holder.children
 
 
