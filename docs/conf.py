@@ -25,6 +25,7 @@ extensions = [
     "sphinx-mathjax-offline",  # MathJax from this build, not from the internet
     "archived_curves",
     "gallery",
+    "option_tables",
     "registry_table",
     "tracked_states",
     "two_themes",

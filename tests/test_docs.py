@@ -452,3 +452,25 @@ def test_exports_are_documented_and_name_their_source():
             assert (documented.__doc__ or "").strip(), name
             source = getattr(entry, "source", None) or "Source:" in (inspect.getdoc(entry) or "")
             assert source or mapping == "BACKENDS", f"expected a Source: in {name}"
+
+
+def test_the_page_of_options_has_every_option_of_train_and_of_series(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    tables = importlib.import_module("option_tables")
+    rows = {row[0]: row for row in tables.option_rows(tables.command_parser("train"))}
+    known = PARSERS["train"]().get_defaults().as_dict()
+    assert rows.keys() == {f"``--{name}``" for name in known if name != "config"}
+    assert rows["``--optimiser``"][1:3] == (
+        "``rmsprop``, ``rmsprop_tf1``, ``adam``, ``adamw``, ``sgd``",
+        "``rmsprop``",
+    )
+    assert rows["``--steps``"][1] == "int"
+    assert all(meaning for *_, meaning in rows.values())
+    names = {row[0] for row in tables.option_rows(tables.task_parser("series"))}
+    fields = set(inspect.signature(registry.TASKS["series"]).parameters) - {"columns"}
+    columns = inspect.signature(registry.TASKS["series"]).parameters["columns"].annotation
+    fields |= {f"columns.{name}" for name in inspect.signature(columns).parameters}
+    assert names == {f"``--task.{name}``" for name in fields}
+    metrics = dict(tables.metric_rows())
+    assert metrics["``series``, answer ``class``"] == "``loss``, ``accuracy``, ``f1``"
+    assert len(metrics) == len(registry.TASKS) + 2

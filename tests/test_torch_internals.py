@@ -1,5 +1,6 @@
 """The names of torch that have no public twin mean what `torch_internals` says."""
 
+import copy
 import inspect
 import re
 from pathlib import Path
@@ -221,3 +222,20 @@ def test_torchs_layers_name_their_weights():
     assert set(names) == {name for name, _ in layer.named_parameters()}
     listed = [weight for weights in layer.all_weights for weight in weights]
     assert all(getattr(layer, n) is w for n, w in zip(names, listed, strict=True))
+
+
+def test_names_are_refused_where_torchs_utilities_look():
+    module = nn.Module()
+    torch_internals.refuse_names(module, "weight_hh_l0".__eq__, "expected no {}".format)
+    module.register_parameter("other", nn.Parameter(torch.ones(1)))
+    for name in ("weight_hh_l0", "weight_hh_l0_orig"):
+        with pytest.raises(ValueError, match=f"expected no {name}"):
+            module.register_parameter(name, nn.Parameter(torch.ones(1)))
+    with pytest.raises(ValueError, match="expected no weight_hh_l0"):
+        del module._parameters["weight_hh_l0"]
+    with pytest.raises(ValueError, match="expected no weight_hh_l0"):
+        module._parameters["weight_hh_l0"]
+    with pytest.raises(KeyError):
+        module._parameters["weight_ih_l0"]
+    assert list(module.state_dict()) == ["other"]
+    assert list(copy.deepcopy(module).state_dict()) == ["other"]

@@ -27,11 +27,11 @@ class RegistryTable(SphinxDirective):
         first = next(iter(mapping.values()))
         if not isinstance(first, type):
             rows = [(f"``{name}``", registry.summary(entry)) for name, entry in mapping.items()]
-            return _parse(self, _table(("name", "description"), rows))
+            return parse_lines(self, table_lines(("name", "description"), rows))
         names = {kind: f"``{name}``" for name, kind in mapping.items()}
         package = registry.class_path(first).rpartition(".")[0]
         rows = [(*row, names.get(entry, "")) for entry, row in _exports(package)]
-        return _parse(self, _table(("name", "description", "on the command line"), rows))
+        return parse_lines(self, table_lines(("name", "description", "on the command line"), rows))
 
 
 class SummaryTable(SphinxDirective):
@@ -41,7 +41,7 @@ class SummaryTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         rows = [row for module in self.content for _, row in _exports(module)]
-        return _parse(self, _table(("name", "description"), rows))
+        return parse_lines(self, table_lines(("name", "description"), rows))
 
 
 def _exports(package: str) -> list[tuple[Any, tuple[str, str]]]:
@@ -63,10 +63,12 @@ class RecipeTables(SphinxDirective):
         lines: list[str] = []
         for recipe in registry.RECIPES.values():
             lines += [f"**{recipe.name}**: {recipe.summary} Source: {recipe.source}", ""]
-            lines += _table(("network", "reported", "where"), [_row(row) for row in recipe.rows])
+            lines += table_lines(
+                ("network", "reported", "where"), [_row(row) for row in recipe.rows]
+            )
             lines += ["", *(f"Picture {panel.name}: {panel.caption}." for panel in recipe.panels)]
             lines += ["", *_departures(recipe), ""]
-        return _parse(self, lines)
+        return parse_lines(self, lines)
 
 
 def _row(row: Row) -> tuple[str, str, str]:
@@ -91,18 +93,20 @@ def _departures(recipe: Recipe) -> list[str]:
     return lines
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table as lines of reStructuredText."""
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for row in [head, *rows]:
         lines += [f"   {'* -' if i == 0 else '  -'} {cell}" for i, cell in enumerate(row)]
     return lines
 
 
-def _parse(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
+def parse_lines(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
+    """Return the nodes of lines of reStructuredText."""
     # the lines are reStructuredText, but the pages are Markdown
     wrapped = StringList(["````{eval-rst}", *lines, "````"], source="registry")
     holder = nodes.container()
-    directive.state.nested_parse(wrapped, directive.content_offset, holder)
+    directive.state.nestedparse_lines(wrapped, directive.content_offset, holder)
     return holder.children
 
 
