@@ -456,7 +456,7 @@ def test_a_run_is_not_both_resumed_and_overwritten(error_of):
 REFUSED = {
     # names
     "": (
-        "expected a command among list, train, reproduce, sweep, predict, export, analyse, "
+        "expected a command among list, train, reproduce, sweep, predict, evaluate, export, analyse, "
         "compare, report, bench, collect; see eigenrnn --help"
     ),
     "trian": (
