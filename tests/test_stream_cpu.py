@@ -759,3 +759,19 @@ def test_states_that_do_not_fit_into_memory_are_an_early_error(monkeypatch):
     monkeypatch.setattr(free_memory, "free_memory", lambda: needed - 1)
     with pytest.raises(ValueError, match="the states of 1000 sequences to fit"):
         Stream(layer, batch_size=1000)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_stream_notices_a_write_to_the_leak(trained):
+    layer = RNN(3, 5, leak=0.2, trainable_leak=trained).freeze()
+    x = torch.randn(3)
+    stream = Stream(layer)
+    stream(x)
+    (direction,) = layer.all_directions()
+    (values,) = [*direction.leak.parameters(), *direction.leak.buffers()]
+    with torch.no_grad():
+        values.mul_(0.5)
+    state = stream.state
+    expected, _ = layer(x.unsqueeze(0), state)
+    assert torch.equal(stream(x), expected[0])
+    assert not torch.equal(expected[0], state[0])

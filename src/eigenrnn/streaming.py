@@ -35,10 +35,10 @@ class Stream:
     weights packed, and notice when one of them changes. A layer that is not frozen evaluates its
     constraints at every step.
 
-    Complex layers, stacks, LayerNorm, zoneout, 16-bit weights, other devices and other backends
-    take the slower path of `step` in the layer. So does every step inside autocast or
-    `torch.compile`. A transform of `torch.func` is refused: its tensors must not outlive it, and
-    the stream would keep one as its state. Steps record gradients only after an input that
+    Complex layers, stacks, LayerNorm, zoneout, noise in evaluation, 16-bit weights, other devices
+    and other backends take the slower path of `step` in the layer. So does every step inside
+    autocast or `torch.compile`. A transform of `torch.func` is refused: its tensors must not
+    outlive it, and the stream would keep one as its state. Steps record gradients only after an input that
     requires one, and stop at `reset` or when the state is set.
 
     A stream must not be called by two threads at once. Several streams may share one model.
