@@ -115,8 +115,7 @@ class RunFiles(SphinxDirective):
     """The files of a run, from the documentation of their reader."""
 
     def run(self) -> list[nodes.Node]:
-        text = inspect.getdoc(RunFolder) or ""
-        lines = [line.replace("`", "``") for line in text.splitlines()]
+        lines = (inspect.getdoc(RunFolder) or "").splitlines()
         rules = [k for k, line in enumerate(lines) if line.startswith("===")]
         return parse_lines(self, lines[rules[0] : rules[-1] + 1])
 

@@ -38,8 +38,8 @@ class Stream:
     Complex layers, stacks, LayerNorm, zoneout, noise in evaluation, 16-bit weights, other devices
     and other backends take the slower path of `step` in the layer. So does every step inside
     autocast or `torch.compile`. A transform of `torch.func` is refused: its tensors must not
-    outlive it, and the stream would keep one as its state. Steps record gradients only after an input that
-    requires one, and stop at `reset` or when the state is set.
+    outlive it, and the stream would keep one as its state. Steps record gradients only after an
+    input that requires one, and stop at `reset` or when the state is set.
 
     A stream must not be called by two threads at once. Several streams may share one model.
     Another thread may call `freeze()` or `train()` of the model meanwhile; each step uses the
@@ -54,8 +54,8 @@ class Stream:
     Shape:
         x_t: :math:`(M,)`, or :math:`(B, M)`; the dtype of the weights.
         y_t: :math:`(K,)`, or :math:`(B, K)`; without a head K is the output size of the layer.
-        state: :math:`(L, N)`, or :math:`(L, B, N)`, as h_n of the layer; of an LSTM a pair (h, c),
-            and S in place of N if the states of the layer have S numbers.
+        state: :math:`(L, N)`, or :math:`(L, B, N)`, as h_n of the layer; of an LSTM a pair (h, c).
+        In place of N, S if the states of the layer have S numbers.
     Raises:
         TypeError: If the model is none of ours, or an input is not dense or has another dtype than
             the weights.
