@@ -452,7 +452,8 @@ def read_folder(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
         options: The names of the columns and the format of the numbers.
 
     Raises:
-        ValueError: If there is no such file, or files have different channels.
+        ValueError: If there is no such file, a file is a link out of the folder, or files have
+            different channels.
     """
     readers: dict[str, Callable[[Path], Sequences]] = {
         ".csv": lambda file: read_csv(file, options, is_one_sequence=True),
@@ -468,6 +469,14 @@ def read_folder(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
             f"expected files that end in {', '.join(readers)} in the folder {path}, one for each "
             "sequence, got none"
         )
+    root = path.resolve()
+    for file, _ in chosen:
+        # the folder may be a stranger's, and a link in it lead to any file of this machine
+        if not file.resolve().is_relative_to(root):
+            raise ValueError(
+                f"expected files inside the folder {path}, got {file}, which is a link to "
+                f"{file.resolve()}: copy that file in its place"
+            )
     depths = {len(file.relative_to(path).parts) for file, _ in chosen}
     if depths not in ({1}, {2}):
         raise ValueError(
