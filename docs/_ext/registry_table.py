@@ -80,7 +80,7 @@ def parse_lines(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node
     # the lines are reStructuredText, but the pages are Markdown
     wrapped = StringList(["````{eval-rst}", *lines, "````"], source="registry")
     holder = nodes.container()
-    directive.state.nestedparse_lines(wrapped, directive.content_offset, holder)
+    directive.state.nested_parse(wrapped, directive.content_offset, holder)
     return holder.children
 
 

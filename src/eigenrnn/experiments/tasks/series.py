@@ -230,8 +230,7 @@ class Series(Task):
             `eigenrnn.experiments.data.locate`.
 
     Shape:
-        inputs: :math:`(T, B, M)`, zero after the end of a sequence, where targets are NaN; M is
-            the number of channels, or twice that with masks.
+        inputs: :math:`(T, B, M)`, zero after the end of a sequence, where targets are NaN.
         targets: :math:`(B)`, indices of the sorted classes; :math:`(B, 1)`; or :math:`(T, B, M)`.
 
     Units:
