@@ -57,7 +57,7 @@ def _default(action: Any) -> str:
 
 
 def _meaning(action: Any) -> str:
-    text = re.sub(r":math:`([^`]*)`", r"\1", action.help or "")
+    text = re.sub(r":math:`([^`]*)`", r"\1", " ".join((action.help or "").split()))
     return re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", text)
 
 
@@ -116,9 +116,13 @@ class RunFiles(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         text = inspect.getdoc(RunFolder) or ""
-        lines = [line.replace("`", "``") for line in text.splitlines()]
+        lines = text.splitlines()
         rules = [k for k, line in enumerate(lines) if line.startswith("===")]
-        return parse_lines(self, lines[rules[0] : rules[-1] + 1])
+        rows: list[tuple[str, ...]] = []
+        for line in lines[rules[0] + 1 : rules[-1]]:
+            name, meaning = re.split(r"\s{2,}", line, maxsplit=1)
+            rows.append((name.replace("`", "``"), meaning.replace("`", "``")))
+        return parse_lines(self, table_lines(("file", "content"), rows))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
