@@ -57,7 +57,7 @@ def _default(action: Any) -> str:
 
 
 def _meaning(action: Any) -> str:
-    text = re.sub(r":math:`([^`]*)`", r"\1", action.help or "")
+    text = re.sub(r":math:`([^`]*)`", r"\1", " ".join((action.help or "").split()))
     return re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", text)
 
 

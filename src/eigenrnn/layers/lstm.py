@@ -234,8 +234,7 @@ class LSTM(Gated[LSTMDirection]):
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0, c0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
         output: :math:`(T, B, D N)`, in the layout of the input.
-        h_n, c_n: as h0 and c0.
-        With projected states, P is in place of N in h0, h_n and output.
+        h_n, c_n: as h0 and c0. With projected states, h0, h_n and output have P in place of N.
     Raises:
         ValueError: If a size, a probability or a shape is invalid, a constraint is complex, or
             `proj_size` comes with a constraint or is not below `hidden_size`.
