@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from eigenrnn import LRU, MinGRU, ResidualStack, Stream
-from eigenrnn.experiments.data.memory import from_arrays
+from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.estimators import SequenceClassifier, SequenceRegressor
 from eigenrnn.experiments.prediction import predict_series

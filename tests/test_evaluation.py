@@ -13,7 +13,7 @@ from torch import nn
 
 from eigenrnn.experiments import load
 from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.data.memory import from_arrays
+from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.evaluation import Evaluation, evaluate_series
 from eigenrnn.experiments.report import write_report
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing

@@ -12,7 +12,7 @@ import torch
 from eigenrnn import Stream
 from eigenrnn.experiments import load
 from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.data.memory import from_arrays
+from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.prediction import predict_series
 from eigenrnn.experiments.tasks import Series

@@ -30,8 +30,8 @@ from eigenrnn.experiments.cli import main, rebuild
 from eigenrnn.experiments.cli.name_lookup import load_named_yaml
 from eigenrnn.experiments.cli.rebuild import load, registered_options
 from eigenrnn.experiments.cli.train_options import build_training, parse_options
-from eigenrnn.experiments.data import memory
-from eigenrnn.experiments.data.memory import from_arrays
+from eigenrnn.experiments.data import in_memory
+from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.errors import CheckpointError, MissingDataError
 from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES
 from eigenrnn.experiments.tasks import Copying, Series
@@ -505,7 +505,7 @@ def test_a_description_larger_than_its_weights_builds_nothing(tmp_path):
 def test_stored_data_that_was_changed_is_not_used(tmp_path):
     fit_in_python(tmp_path, MADE["GRU"]())
     file = tmp_path / "data" / "train.npz"
-    file.write_bytes(memory.as_npz(series_in_memory(1).data_in_memory()["train"]))
+    file.write_bytes(in_memory.as_npz(series_in_memory(1).data_in_memory()["train"]))
     with pytest.raises(ValueError, match=r"train.npz to hold the data that .* was changed"):
         load(tmp_path)
     with pytest.raises(ValueError, match=r"train.npz to hold the data that .* was changed"):

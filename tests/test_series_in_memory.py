@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.experiments.data.memory import from_arrays, from_channels_first, from_table
+from eigenrnn.experiments.data.in_memory import from_arrays, from_channels_first, from_table
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.tasks import Series
 from eigenrnn.experiments.training import RunFolder, Settings, fit

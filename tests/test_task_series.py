@@ -15,7 +15,7 @@ from torch import nn
 
 from eigenrnn import free_memory
 from eigenrnn.experiments.data import series
-from eigenrnn.experiments.data.memory import from_arrays
+from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.tables import Columns, ReadOptions
 from eigenrnn.experiments.data.ts import ARCHIVE

@@ -13,7 +13,7 @@ from torch import nn
 
 from eigenrnn import GRU, LRU, ResidualStack, SequenceModel
 from eigenrnn.errors import check_installed
-from eigenrnn.experiments.data.memory import from_arrays, from_channels_first
+from eigenrnn.experiments.data.in_memory import from_arrays, from_channels_first
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.prediction import SeriesPredictions, predict_series
 from eigenrnn.experiments.tasks import Series

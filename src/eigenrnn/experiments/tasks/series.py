@@ -16,7 +16,7 @@ from torch import Tensor
 
 from eigenrnn.errors import check_installed
 from eigenrnn.experiments.data.files import locate, missing_file
-from eigenrnn.experiments.data.memory import to_arrays
+from eigenrnn.experiments.data.in_memory import to_arrays
 from eigenrnn.experiments.data.sequences import Sequences, check_sequences
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.tables import Columns, ReadOptions
@@ -199,10 +199,10 @@ class Series(Task):
 
     The files are `.ts` as in the UCR and UEA archives, `.npz`, `.npy`, `.csv`, `.csv.gz`, `.tsv`
     or `.parquet`, or a folder with a file for each sequence; the page on data describes their
-    contents. They are read at first use. The scaling is fitted on the
-    training split only. In place of a file, Python may pass sequences that are made by
-    `from_arrays`, `from_channels_first` or `from_table` of `eigenrnn.experiments.data.memory`. A
-    run stores them in its folder.
+    contents. They are read at first use. The scaling is fitted on the training split only. In
+    place of a file, Python may pass sequences that are made by `from_arrays`,
+    `from_channels_first` or `from_table` of `eigenrnn.experiments.data.in_memory`. A run stores
+    them in its folder.
 
     Args:
         train: The training file, or a folder with a file for each sequence.

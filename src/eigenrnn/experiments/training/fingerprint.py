@@ -13,7 +13,7 @@ from torch import nn
 
 import eigenrnn
 from eigenrnn import __version__
-from eigenrnn.experiments.data.memory import content_hash
+from eigenrnn.experiments.data.in_memory import content_hash
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.description import (
     describe,

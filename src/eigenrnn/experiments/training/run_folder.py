@@ -17,7 +17,7 @@ from torch import Tensor
 
 from eigenrnn.atomic import add_filename_to_errors, write_atomically
 from eigenrnn.experiments.data import tables
-from eigenrnn.experiments.data.memory import as_npz, content_hash, to_arrays
+from eigenrnn.experiments.data.in_memory import as_npz, content_hash, to_arrays
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_npz
 from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, RunExistsError
