@@ -459,8 +459,8 @@ def test_a_run_is_not_both_resumed_and_overwritten(error_of):
 REFUSED = {
     # names
     "": (
-        "expected a command among list, train, reproduce, sweep, predict, export, analyse, "
-        "compare, report, bench, collect; see eigenrnn --help"
+        "expected a command among list, train, reproduce, sweep, predict, evaluate, "
+        "export, analyse, compare, report, bench, collect; see eigenrnn --help"
     ),
     "trian": (
         "expected a command, got 'trian' (did you mean train?); there are list, train, reproduce, "
