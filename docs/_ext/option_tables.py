@@ -42,6 +42,8 @@ def _values(parser: Parser, action: Any) -> str:
         return ", ".join(f"``{choice}``" for choice in choices)
     if annotation is bool:
         return "``true``, ``false``"
+    if action.dest in ("task", "layer"):
+        return "a name"
     return getattr(action, "kind", "") or "text"
 
 
