@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from eigenrnn.constraints import Constraint
 from eigenrnn.layers.direction import AbstractDirection
-from eigenrnn.layers.leak import Leak
 from eigenrnn.ops.compiled import address, head_stepper, kernels
 from eigenrnn.ops.dispatch import forced, in_forced_block
 from eigenrnn.torch_internals import direct_buffers, direct_parameters, hooks_of_call, write_count
@@ -67,8 +67,8 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         return None
     modules: list[nn.Module] = [*directions]
     for direction in directions:
-        # a leak is a module of its own, and its weights are packed too
-        modules += [part for part in direction.children() if isinstance(part, Leak)]
+        # a frozen matrix stands for its constraint; every other part has weights of its own
+        modules += [part for part in direction.children() if not isinstance(part, Constraint)]
     if head is not None:
         modules.append(head)
     if any(parametrize.is_parametrized(m) or "forward" in vars(m) for m in modules):
