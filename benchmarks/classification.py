@@ -99,8 +99,13 @@ def write_data(folder: Path) -> None:
 def digits(part: str) -> tuple[Arrays, list[str]]:
     """Return the spoken digits; recordings 5 to 49 of each speaker and digit are for training."""
     splits = ("train", "validation") if part == "train" else ("test",)
-    recordings = [recording for split in splits for recording in read_fsdd(split)]
-    return [bands(samples) for _, samples in recordings], [name[0] for name, _ in recordings]
+    X: Arrays = []
+    y: list[str] = []
+    for split in splits:
+        for name, samples in read_fsdd(split):
+            X.append(bands(samples))
+            y.append(name[0])
+    return X, y
 
 
 def archive(name: str, part: str) -> tuple[Arrays, list[str]]:

@@ -46,7 +46,10 @@ def write(path: Path, kind: str, size: float) -> None:
     """Write a table of about this number of bytes, uncompressed."""
     draw = np.random.default_rng(0)
     names = [f"c{k}" for k in range(CHANNELS)]
-    heading = ["sequence", *(["time"] if kind == "time" else []), *names, "label"]
+    heading = ["sequence"]
+    if kind == "time":
+        heading.append("time")
+    heading += [*names, "label"]
     opened = gzip.open if kind == "gzip" else open
     with opened(path, "wt") as file:
         file.write(",".join(heading) + "\n")

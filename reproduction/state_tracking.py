@@ -173,7 +173,9 @@ def _reflections(
 
 def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
     """Return a table of networks: their runs, longest lengths, accuracies and exponents."""
-    lengths = [n for n in _LENGTHS if all(n in row.accuracies() for row in rows)]
+    lengths = list(_LENGTHS)  # those at which every network was tested
+    for row in rows:
+        lengths = [n for n in lengths if n in row.accuracies()]
     names = ["network", "parameters", "rate", "longest, by seed", "last"]
     names += [f"{'' if i else 'accuracy '}at {n:,}" for i, n in enumerate(lengths)]
     names += ["largest exponent", "runs"]

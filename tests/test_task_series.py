@@ -740,7 +740,7 @@ def test_invalid_formats_are_refused(make, message):
 
 
 def in_memory(count=40, **options):
-    """Sequences of one step, each of which holds its number."""
+    """Sequences of one step, whose value is the number of the sequence."""
     labels = [k % 4 == 0 for k in range(count)]
     arrays = [np.full((1, 1), float(k)) for k in range(count)]
     return from_arrays(arrays, labels=labels, **options)

@@ -37,7 +37,10 @@ def _values(parser: Parser, action: Any) -> str:
     if action.nargs == 0:
         return "a flag"
     annotation = parser.annotations.get(action.dest.rpartition(".")[2])
-    choices = [c for m in members(annotation) if get_origin(m) is Literal for c in get_args(m)]
+    choices: list[Any] = []
+    for member in members(annotation):
+        if get_origin(member) is Literal:
+            choices += get_args(member)
     if choices:
         return ", ".join(f"``{choice}``" for choice in choices)
     if annotation is bool:

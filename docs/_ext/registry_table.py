@@ -40,7 +40,9 @@ class SummaryTable(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        rows = [row for module in self.content for _, row in _exports(module)]
+        rows: list[tuple[str, str]] = []
+        for module in self.content:
+            rows += [row for _, row in _exports(module)]
         return parse_lines(self, table_lines(("name", "description"), rows))
 
 

@@ -296,7 +296,8 @@ class SchurForm:
         means = [blocks.mean()]
         for k in range(1, N):
             count = N - k  # of entries on sub-diagonal k
-            if k == 1:  # of which each block has one; at least 1, to avoid 0 / 0
+            if k == 1:
+                # each block has one of these entries, and a single block has no other: 0 / 1 then
                 count = max(count - len(i), 1)
             means.append(below.diagonal(-k).sum() / count)
         return np.array(means)

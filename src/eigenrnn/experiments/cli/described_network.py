@@ -23,7 +23,7 @@ from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, TASKS
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training.description import describe, describe_network, differences
 
-__all__ = ["build_network", "build_task"]
+__all__ = ["build_network", "build_task", "largest_size"]
 
 _LAYERS: dict[str, Any] = {kind.__name__: kind for kind in LAYERS.values()}
 _TORCH_LAYERS: dict[str, Any] = {
@@ -52,7 +52,7 @@ def build_network(
         ValueError: If the network is another one, or is larger than its weights.
         Exception: Anything that a constructor raises on edited options.
     """
-    largest = max((size for weight in weights.values() for size in weight.shape), default=0)
+    largest = largest_size(weights)
     for name, value in _numbers(content):
         limit = largest if name in _SIZES else len(weights)
         if value > limit:
@@ -68,6 +68,11 @@ def build_network(
     if found:
         raise ValueError(f"it differs from what its classes make: {'; '.join(found[:_MAX_SHOWN])}")
     return model
+
+
+def largest_size(weights: Mapping[str, Tensor]) -> int:
+    """Return the largest dimension of all weights; no size of their network is larger."""
+    return max((size for weight in weights.values() for size in weight.shape), default=0)
 
 
 def build_task(content: Mapping[str, Any], data: Mapping[str, Sequences]) -> Task:

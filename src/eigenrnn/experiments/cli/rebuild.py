@@ -11,7 +11,7 @@ from jsonargparse import Namespace
 from torch import Tensor, nn
 
 from eigenrnn import __version__
-from eigenrnn.experiments.cli.described_network import build_network, build_task
+from eigenrnn.experiments.cli.described_network import build_network, build_task, largest_size
 from eigenrnn.experiments.cli.name_lookup import annotations_of, did_you_mean
 from eigenrnn.experiments.cli.parser import PARSERS
 from eigenrnn.experiments.cli.train_options import (
@@ -257,7 +257,7 @@ def _check_sizes(
         ValueError: If a size is larger than every dimension of every weight, or there are more
             layers than weights.
     """
-    largest = max((size for weight in weights.values() for size in weight.shape), default=0)
+    largest = largest_size(weights)
     stated = {
         "hidden_size": options.hidden_size,
         "embedding_size": options.embedding_size or 0,

@@ -500,7 +500,7 @@ def read_folder(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
 
 
 def _joined(path: Path, parts: Sequence[Sequences], classes: Sequence[str] | None) -> Sequences:
-    """Return the sequences of several files, each of which holds one.
+    """Return the sequences of several files, one from each file.
 
     Args:
         path: The folder.
