@@ -47,10 +47,14 @@ def words(kind: str) -> Runs:
     return Runs("nonnormal/table1", f"{kind} words", (1,), least=Length("epochs", 10))
 
 
-def departure(task: str) -> Runs:
+def departure(task: str, least: Length | None = None) -> Runs:
     """Return the runs whose departure from normality is measured."""
     chosen = points(("0.0001",), "lambda", ("1.01",))
-    return Runs("nonnormal/table3", f"ortho {task}", (1,), chosen, Length("epochs", 5))
+    return Runs("nonnormal/table3", f"ortho {task}", (1, 2, 3), chosen, least)
+
+
+# adding falls below half of the chance level in its fifth epoch, permuted MNIST does not
+DEPARTURES = (departure("adding", Length("epochs", 5)), departure("psMNIST"))
 
 
 CLAIMS = (
@@ -93,8 +97,8 @@ CLAIMS = (
         sentence="Networks that are initialised to an orthogonal matrix become non-normal by "
         "training.",
         place="section 2.4, table 3",
-        decisive=tuple(AtLeast(departure(task), 0.5, HENRICI) for task in ("adding", "psMNIST")),
-        changed="2026-11-23T23:45:00+00:00",
+        decisive=tuple(AtLeast(runs, 0.5, HENRICI) for runs in DEPARTURES),
+        changed="2026-11-25T17:15:00+00:00",
         note="An orthogonal matrix has an index of Henrici of 0; the paper prints 2.7 after "
         "successful training. The test asks for 0.5, of runs whose loss falls below half of the "
         "chance level. A matrix that is kept in the orthogonal set stays at 0 whatever it learns.",
