@@ -47,6 +47,13 @@ SOLVED = 500
 SPECTRA = Path(__file__).parent / "state_tracking.json"
 """What `benchmarks.trained_spectra` measured of the trained networks."""
 
+_ARMS = {
+    "sets": "constraints",
+    "delta": "delta rule",
+    "reflections": "delta rule, started at reflections",
+}
+"""What the recipes of a group compare, by the second part of their names; layers without one."""
+
 _LENGTHS = (40, 100, 500, 2_000)  # that the tables show, if all networks were tested there
 
 Complexes = NDArray[np.complex128]
@@ -77,6 +84,21 @@ class TrackedRow:
     exponents: Sequence[float]
     eigenvalues: Complexes | None
     reflections: Reflections | None
+
+    @property
+    def title(self) -> str:
+        """The group, and what the recipe compares on it."""
+        _, _, arm = self.recipe.name.partition("-")
+        return f"{self._group}: {_ARMS[arm]}" if arm else self._group
+
+    @property
+    def name(self) -> str:
+        """The label of the network without the group."""
+        return self.row.label.removesuffix(f" {self._group}")
+
+    @property
+    def _group(self) -> str:
+        return cast("StateTracking", self.row.task).group
 
     @property
     def longest(self) -> list[int]:
@@ -208,8 +230,11 @@ class AccuracyByLength(Analysis):
     panels: Mapping[str, Mapping[str, Mapping[int, float]]]
 
     def plot(self) -> "Figure":
-        rows = -(-len(self.panels) // 2)
-        figure, axes = plot.canvas(min(2, len(self.panels)), rows, panel=(6.0, 3.8))
+        columns = min(2, len(self.panels))
+        sizes = [len(networks) for networks in self.panels.values()]
+        heights = [1.0 + 0.2 * max(sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
+        figure, axes = plot.canvas(columns, len(heights), panel=(6.0, sum(heights) / len(heights)))
+        axes[0].get_gridspec().set_height_ratios(heights)  # all networks get cells of one height
         for part, (title, networks) in zip(axes, self.panels.items(), strict=False):
             accuracies = [list(each.values()) for each in networks.values()]
             lengths = [str(length) for length in next(iter(networks.values()))]
@@ -277,7 +302,7 @@ def length_figure(rows: Sequence[TrackedRow]) -> AccuracyByLength:
     """Return the accuracy by length of all networks, one panel for each recipe."""
     panels: dict[str, dict[str, dict[int, float]]] = {}
     for row in rows:
-        panels.setdefault(row.recipe.name, {})[row.row.label] = row.accuracies()
+        panels.setdefault(row.title, {})[row.name] = row.accuracies()
     return AccuracyByLength(panels)
 
 
@@ -298,5 +323,5 @@ def eigenvalue_figure(rows: Sequence[TrackedRow]) -> Eigenvalues:
     panels: dict[str, dict[str, Complexes]] = {}
     for row in rows:
         if row.eigenvalues is not None:
-            panels.setdefault(row.recipe.name, {})[row.row.label] = row.eigenvalues
+            panels.setdefault(row.title, {})[row.name] = row.eigenvalues
     return Eigenvalues(panels)

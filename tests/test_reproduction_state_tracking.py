@@ -191,12 +191,14 @@ def test_the_figures_hold_the_numbers_of_the_archive(rows):
     assert lengths["length"].tolist() == list(rows[0].row.task.test_lengths)
     assert lengths["accuracy"].tolist() == [0.625] * 9
     assert eigenvalues["modulus"].tolist() == [1, math.hypot(1, 0.5)]
-    assert eigenvalues["panel"].tolist() == [NAME] * 2
-    assert eigenvalues["network"].tolist() == [LABEL] * 2
+    assert eigenvalues["panel"].tolist() == ["Z2"] * 2
+    assert eigenvalues["network"].tolist() == ["scoRNN 94"] * 2
 
 
 @pytest.mark.long
 def test_the_figures_of_the_archive_can_be_drawn():
     rows = tracked_rows(Archive(), RECIPES)
+    titles = {row.title for row in rows}
+    assert {"S3", "A5: constraints", "S3: delta rule, started at reflections"} <= titles
     for figure in (length_figure(rows), eigenvalue_figure(rows)):
         assert figure.plot().axes
