@@ -69,6 +69,11 @@ def is_at_chance(run: ArchivedRun) -> bool:
 # Numbers of a run
 
 
+def always(_: ArchivedRun) -> bool:
+    """Whether a number is read from a run, where it is read from each."""
+    return True
+
+
 @dataclass(frozen=True)
 class Number:
     """A number of a run, and how a sentence states it.
@@ -82,6 +87,7 @@ class Number:
         unit: How it is written: as a plain number, a percentage, or a number of updates.
         grows: Whether it depends on how long the network was trained, so that two networks have
             to be compared at equal lengths.
+        counts: Whether it is read from a run at all; other runs are left out.
     """
 
     name: str
@@ -91,6 +97,7 @@ class Number:
     diverged: float = math.inf
     unit: Literal["number", "percent", "updates"] = "number"
     grows: bool = True
+    counts: Callable[[ArchivedRun], bool] = always
 
     def read(self, run: ArchivedRun) -> float | None:
         """Return the number of a run; None if the run does not have it."""
@@ -181,13 +188,13 @@ def score(name: str) -> Number:
 
 
 def of_success(number: Number, fraction: float = 0.5) -> Number:
-    """Return a number of runs whose loss falls below a fraction of chance; None of others."""
+    """Return a number of the runs alone that ended and fell below a fraction of chance."""
 
-    def of(run: ArchivedRun) -> float | None:
+    def succeeded(run: ArchivedRun) -> bool:
         below = _first_below(run, "test_loss", fraction)
-        return None if below is None or math.isinf(below) else number.of(run)
+        return run.state == "ended" and below is not None and below < math.inf
 
-    return replace(number, of=of)
+    return replace(number, counts=succeeded)
 
 
 def _first_below(run: ArchivedRun, column: str, fraction: float) -> float | None:
@@ -310,7 +317,7 @@ class Check(ABC):
 
     def check(self, evidence: Evidence) -> CheckResult:
         """Compare all combinations of one run of each network."""
-        found = self._comparable(evidence)
+        found = [list(filter(self.number.counts, runs)) for runs in self._comparable(evidence)]
         numbers = [[self.number.read(run) for run in runs] for runs in found]
         if any(not each or None in each for each in numbers):
             return CheckResult(None)

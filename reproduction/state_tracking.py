@@ -234,7 +234,9 @@ class AccuracyByLength(Analysis):
         sizes = [len(networks) for networks in self.panels.values()]
         heights = [1.0 + 0.2 * max(sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
         figure, axes = plot.canvas(columns, len(heights), panel=(6.0, sum(heights) / len(heights)))
-        axes[0].get_gridspec().set_height_ratios(heights)  # all networks get cells of one height
+        grid = axes[0].get_gridspec()
+        assert grid is not None  # `canvas` makes one
+        grid.set_height_ratios(heights)  # all networks get cells of about one height
         for part, (title, networks) in zip(axes, self.panels.items(), strict=False):
             accuracies = [list(each.values()) for each in networks.values()]
             lengths = [str(length) for length in next(iter(networks.values()))]

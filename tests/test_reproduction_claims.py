@@ -141,6 +141,18 @@ def test_bounds_are_inclusive():
     assert not AtLeast(OURS, 1.0).check(numbers([1.0, 0.5])).is_true
 
 
+def test_a_number_of_successes_leaves_other_runs_out():
+    curves = {"step": [1, 2], "test_loss": [0.4, 0.6]}
+    success, failure = (
+        run(3.0, evaluated=curves),
+        run(1.0, evaluated={**curves, "test_loss": [1, 1]}),
+    )
+    diverged = replace(success, state="diverged")
+    check = AtLeast(OURS, 2.0, of_success(value))
+    assert check.check(Known({OURS: {None: [success, failure, diverged]}})).numbers == (3.0,)
+    assert check.check(Known({OURS: {None: [failure, diverged]}})).share is None
+
+
 def test_numbers_that_grow_are_compared_at_one_length():
     evidence = Known(
         {
@@ -217,8 +229,8 @@ def test_numbers_are_read_from_the_record_and_its_curves():
     assert steps_between(0.95, 0.1).of(found) == 20
     assert steps_between(0.95, 0.01).of(found) == math.inf
     assert of_baseline(last("test_loss")).of(found) == 0.05
-    assert of_success(last("test_loss"), 0.5).of(found) == 0.05
-    assert of_success(last("test_loss"), 0.01).of(found) is None
+    assert of_success(last("test_loss"), 0.5).counts(found)
+    assert not of_success(last("test_loss"), 0.01).counts(found)
     without_chance = replace(found, baseline=None)
     assert steps_below(0.5).of(without_chance) is None
     assert of_baseline(value).of(without_chance) is None
