@@ -16,7 +16,7 @@ from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.tasks import StateTracking
 from reproduction.agreement import Agreement, agreement, margin
 from reproduction.archive import Archive, ArchivedRun, current_runs, outcome_of, runs_by_row
-from reproduction.claim import Claim, Judgement, Number
+from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number
 from reproduction.evidence import ArchivedEvidence, paper_of, row_of, share_of_full
 
 __all__ = [
@@ -29,6 +29,9 @@ __all__ = [
     "markdown_table",
     "to_markdown",
 ]
+
+NAMED = 3
+"""A sentence of the evidence names all of so many networks; of more, the best ones."""
 
 HERE = Path(__file__).parent
 TEXTS = HERE / "texts.toml"
@@ -195,14 +198,32 @@ def evidence(judgement: Judgement) -> str:
     if not judgement.is_decided:
         return _what_is_missing(judgement)
     sentences = [_what_we_see(judgement), _how_much(judgement)]
-    not_true = [
-        check.say_not()
-        for check, result in zip(judgement.claim.test, judgement.results, strict=True)
-        if not result.is_true
-    ]
+    not_true = _not_true(judgement)
     if not_true:
         sentences.append(f"Not so: {'; '.join(not_true)}.")
     return " ".join(sentences)
+
+
+def _not_true(judgement: Judgement) -> list[str]:
+    """Say which comparisons are not true, those of one network with others in one clause."""
+    clauses: list[str] = []
+    below: dict[tuple[str, float], list[str]] = {}
+    for check, result in zip(judgement.claim.test, judgement.results, strict=True):
+        if result.is_true:
+            continue
+        if isinstance(check, Less):
+            below.setdefault((check.smaller.row, check.factor), []).append(check.larger.row)
+        else:
+            clauses.append(check.say_not())
+    for (smaller, factor), larger in below.items():
+        times = "" if factor == 1 else f" by a factor of {factor:g}"
+        clauses.append(f"{smaller} is not below {_either(larger)}{times}")
+    return clauses
+
+
+def _either(labels: Sequence[str]) -> str:
+    *first, last = labels
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _what_is_missing(judgement: Judgement) -> str:
@@ -222,20 +243,52 @@ def _what_is_missing(judgement: Judgement) -> str:
 
 
 def _what_we_see(judgement: Judgement) -> str:
-    """State the median of each network, the numbers of one kind in one sentence."""
+    """State the median of each network, the numbers of one kind in one sentence.
+
+    Of many networks that one network is compared with, only the best is named.
+    """
     labels = _short_labels([network.row for network in judgement.claim.networks])
-    said: dict[str, tuple[Number, dict[str, float]]] = {}
+    compared: dict[str, list[tuple[Check, CheckResult]]] = {}
     for check, result in zip(judgement.claim.test, judgement.results, strict=True):
-        _, medians = said.setdefault(check.number.name, (check.number, {}))
-        for network, number in zip(check.networks, result.numbers, strict=True):
-            medians[labels[network.row]] = number
+        compared.setdefault(check.number.name, []).append((check, result))
     sentences: list[str] = []
-    for number, medians in said.values():
-        (first, amount), *others = medians.items()
-        parts = [f"{first} {number.verb} {number.say(amount)}"]
-        parts += [f"{label} {number.say(each)}" for label, each in others]
-        sentences.append(f"{', '.join(parts)}.")
+    for pairs in compared.values():
+        medians: dict[str, float] = {}
+        rivals: dict[str, dict[str, float]] = {}
+        for check, result in pairs:
+            numbers = {
+                labels[network.row]: number
+                for network, number in zip(check.networks, result.numbers, strict=True)
+            }
+            medians |= numbers
+            leader, *_ = numbers
+            rivals.setdefault(leader, {}).update(numbers)
+        number = pairs[0][0].number
+        if len(medians) <= NAMED or not all(isinstance(check, Less) for check, _ in pairs):
+            sentences.append(_amounts(number, medians))
+        else:
+            sentences += [_beside_the_best(number, name, each) for name, each in rivals.items()]
     return " ".join(sentences)
+
+
+def _amounts(number: Number, medians: Mapping[str, float]) -> str:
+    """State the number of each network."""
+    (first, amount), *others = medians.items()
+    parts = [f"{first} {number.verb} {number.say(amount)}"]
+    parts += [f"{label} {number.say(each)}" for label, each in others]
+    return f"{', '.join(parts)}."
+
+
+def _beside_the_best(number: Number, leader: str, medians: Mapping[str, float]) -> str:
+    """State the number of one network, and the lowest of the others."""
+    others = {label: amount for label, amount in medians.items() if label != leader}
+    if len(others) == 1:
+        return _amounts(number, medians)
+    best = min(others, key=lambda label: others[label])
+    return (
+        f"{leader} {number.verb} {number.say(medians[leader])}; "
+        f"the best of {len(others)} others, {best}, {number.say(others[best])}."
+    )
 
 
 def _short_labels(labels: Sequence[str]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from reproduction.reflections import Reflections
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import GridSpec
 
 __all__ = [
     "REFLECTIONS",
@@ -234,8 +235,7 @@ class AccuracyByLength(Analysis):
         sizes = [len(networks) for networks in self.panels.values()]
         heights = [1.0 + 0.2 * max(sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
         figure, axes = plot.canvas(columns, len(heights), panel=(6.0, sum(heights) / len(heights)))
-        grid = axes[0].get_gridspec()
-        assert grid is not None  # `canvas` makes one
+        grid = cast("GridSpec", axes[0].get_gridspec())
         grid.set_height_ratios(heights)  # all networks get cells of about one height
         for part, (title, networks) in zip(axes, self.panels.items(), strict=False):
             accuracies = [list(each.values()) for each in networks.values()]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from reproduction.archive import Archive
-from reproduction.claim import AtMost, Claim, Runs
-from reproduction.page import describe_quantity, to_markdown
+from reproduction.claim import AtMost, CheckResult, Claim, Judgement, Less, Progress, Runs
+from reproduction.page import describe_quantity, evidence, to_markdown
 
 from eigenrnn.experiments.recipes import Reported
 from eigenrnn.experiments.registry import RECIPES
@@ -122,6 +122,19 @@ def test_a_claim_stands_with_its_verdict_and_evidence(archive, reproduced, bound
         "evidence": said + not_so,
     }
     assert "- *low* (section 1): A note." in section(page, "scoRNN")
+
+
+def test_of_many_networks_the_evidence_names_the_best():
+    networks = [Runs(TABLE, label) for label in ("ours", "first", "second", "third")]
+    ours, *others = networks
+    test = tuple(Less(ours, other) for other in others)
+    results = [CheckResult(float(number > 2.0), (2.0, number)) for number in (3.0, 1.0, 0.5)]
+    progress = {each: Progress(share=1.0, seeds=3, longest=1.0) for each in networks}
+    judged = Judgement(replace(claim(0.0), decisive=test), "fails", results, progress)
+    assert evidence(judged) == (
+        "ours reaches 2; the best of 3 others, third, 0.5. 3 seeds, the paper's length. "
+        "Not so: ours is not below second or third."
+    )
 
 
 def test_a_claim_whose_test_is_newer_than_its_runs_says_so(archive, reproduced):

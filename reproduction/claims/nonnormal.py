@@ -101,7 +101,8 @@ CLAIMS = (
         changed="2026-11-25T17:15:00+00:00",
         note="An orthogonal matrix has an index of Henrici of 0; the paper prints 2.7 after "
         "successful training. The test asks for 0.5, of runs whose loss falls below half of the "
-        "chance level. A matrix that is kept in the orthogonal set stays at 0 whatever it learns.",
+        "chance level and that do not diverge. A matrix that is kept in the orthogonal set stays "
+        "at 0 whatever it learns.",
     ),
     Claim(
         id="chain-memory",
