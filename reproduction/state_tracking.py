@@ -50,6 +50,7 @@ SPECTRA = Path(__file__).parent / "state_tracking.json"
 
 _ARMS = {
     "sets": "constraints",
+    "radius": "what bounds the radius",
     "delta": "delta rule",
     "reflections": "delta rule, started at reflections",
 }

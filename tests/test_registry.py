@@ -18,6 +18,7 @@ from eigenrnn.experiments.recipes import (
     permuted_mnist,
     scornn,
     state_tracking,
+    state_tracking_radius,
 )
 from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 from eigenrnn.ops.delta import BACKENDS as DELTA
@@ -54,7 +55,8 @@ def test_every_exported_class_has_one_name(mapping, exported):
 
 
 def test_every_recipe_has_its_own_name():
-    papers = (enrnn, nc_gru, nnrnn, nonnormal, permuted_mnist, scornn, state_tracking)
+    published = (enrnn, nc_gru, nnrnn, nonnormal, permuted_mnist, scornn)
+    papers = (*published, state_tracking, state_tracking_radius)
     assert list(registry.RECIPES.values()) == [each for paper in papers for each in paper.RECIPES]
 
 
@@ -91,7 +93,8 @@ def test_names_of_classes_are_in_snake_case(kind):
 
 def test_names_of_recipes_give_the_paper_and_the_place():
     published = r"[a-z_]+/(table|fig)\d(-free)?"
-    own = r"state_tracking/[a-z]\d(-sets|-delta|-reflections)?|permuted_mnist/(stacks|single)"
+    tracking = r"state_tracking/[a-z]\d(-sets|-delta|-reflections|-radius)?"
+    own = rf"{tracking}|permuted_mnist/(stacks|single)"
     assert all(re.fullmatch(f"{published}|{own}", name) for name in registry.RECIPES)
 
 

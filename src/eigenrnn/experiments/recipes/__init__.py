@@ -8,6 +8,7 @@ from eigenrnn.experiments.recipes import (
     permuted_mnist,
     scornn,
     state_tracking,
+    state_tracking_radius,
 )
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.recipe import (
@@ -38,4 +39,5 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "permuted_mnist",
     "scornn",
     "state_tracking",
+    "state_tracking_radius",
 ]

@@ -37,9 +37,9 @@ from eigenrnn.layers import (
 )
 from eigenrnn.models import SequenceModel
 
-__all__ = ["RECIPES"]
+__all__ = ["RECIPES", "SOURCE", "relu_network", "word_problem"]
 
-_SOURCE = "a comparison of our own; the task is that of Grazzi et al., ICLR 2025"
+SOURCE = "a comparison of our own; the task is that of Grazzi et al., ICLR 2025"
 _SEEDS = (0, 1, 2)
 _LAYERS = "layers of equal size, trained on 40 letters"
 _SETS = "relu networks whose W is in six different sets"
@@ -48,7 +48,7 @@ _REFLECTING = "the delta rule from reflections on, trained on shorter and longer
 _STRENGTH = 12.0  # the free eigenvalues 1 - 2 sigmoid(12) are -0.99999
 
 
-def _word_problem(group: str, *, steps: int) -> Experiment:
+def word_problem(group: str, *, steps: int) -> Experiment:
     """Return what the networks share on a group: they train on 40 generators."""
     return Experiment(
         task=StateTracking(group, "generators"),
@@ -78,11 +78,11 @@ def _word_problem(group: str, *, steps: int) -> Experiment:
     )
 
 
-_Z2 = _word_problem("Z2", steps=1_500)
-_Z3 = _word_problem("Z3", steps=1_500)
-_S3 = _word_problem("S3", steps=1_500)
-_A5 = _word_problem("A5", steps=3_000)
-_S5 = _word_problem("S5", steps=3_000)
+_Z2 = word_problem("Z2", steps=1_500)
+_Z3 = word_problem("Z3", steps=1_500)
+_S3 = word_problem("S3", steps=1_500)
+_A5 = word_problem("A5", steps=3_000)
+_S5 = word_problem("S5", steps=3_000)
 
 
 def _stack(
@@ -104,7 +104,7 @@ def _stack(
     )
 
 
-def _relu(label: str, constraint: Any, hidden_size: int, *, parameters: int) -> Network:
+def relu_network(label: str, constraint: Any, hidden_size: int, *, parameters: int) -> Network:
     """Return a relu network whose W is in a set."""
     return Network(
         f"{label} {hidden_size}",
@@ -209,7 +209,7 @@ RECIPES = (
             _Z2.row(_stack("minGRU", MinGRU, 22, parameters=4_292)),
             _Z2.row(_stack("signed minGRU", MinGRU, 22, parameters=4_292, options=_SIGNED)),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
@@ -231,7 +231,7 @@ RECIPES = (
             _Z3.row(_stack("minGRU", MinGRU, 22, parameters=4_315)),
             _Z3.row(_stack("signed minGRU", MinGRU, 22, parameters=4_315, options=_SIGNED)),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
@@ -253,7 +253,7 @@ RECIPES = (
             _S3.row(_stack("minGRU", MinGRU, 22, parameters=4_406)),
             _S3.row(_stack("signed minGRU", MinGRU, 22, parameters=4_406, options=_SIGNED)),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
@@ -275,7 +275,7 @@ RECIPES = (
             _A5.row(_stack("minGRU", MinGRU, 30, parameters=9_600)),
             _A5.row(_stack("signed minGRU", MinGRU, 30, parameters=9_600, options=_SIGNED)),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
@@ -297,35 +297,35 @@ RECIPES = (
             _S5.row(_stack("minGRU", MinGRU, 34, parameters=14_060)),
             _S5.row(_stack("signed minGRU", MinGRU, 34, parameters=14_060, options=_SIGNED)),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
         name="state_tracking/s3-sets",
         summary=f"Permutations of three things, the word problem of S3: {_SETS}.",
         rows=(
-            _S3.row(_relu("Unconstrained", _ORTHOGONAL, 64, parameters=4_742)),
-            _S3.row(_relu("ScaledCayley", ScaledCayley, 90, parameters=4_911)),
-            _S3.row(_relu("BoundedSVD", _BOUNDED, 64, parameters=4_868)),
-            _S3.row(_relu("Schur", Schur, 64, parameters=4_742)),
-            _S3.row(_relu("SpectralRadius", SpectralRadius, 64, parameters=4_742)),
-            _S3.row(_relu("BlockTriangular", BlockTriangular, 80, parameters=4_786)),
+            _S3.row(relu_network("Unconstrained", _ORTHOGONAL, 64, parameters=4_742)),
+            _S3.row(relu_network("ScaledCayley", ScaledCayley, 90, parameters=4_911)),
+            _S3.row(relu_network("BoundedSVD", _BOUNDED, 64, parameters=4_868)),
+            _S3.row(relu_network("Schur", Schur, 64, parameters=4_742)),
+            _S3.row(relu_network("SpectralRadius", SpectralRadius, 64, parameters=4_742)),
+            _S3.row(relu_network("BlockTriangular", BlockTriangular, 80, parameters=4_786)),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
         name="state_tracking/a5-sets",
         summary=f"Even permutations of five things, the word problem of A5: {_SETS}.",
         rows=(
-            _A5.row(_relu("Unconstrained", _ORTHOGONAL, 72, parameters=9_852)),
-            _A5.row(_relu("ScaledCayley", ScaledCayley, 90, parameters=9_825)),
-            _A5.row(_relu("BoundedSVD", _BOUNDED, 72, parameters=9_994)),
-            _A5.row(_relu("Schur", Schur, 72, parameters=9_852)),
-            _A5.row(_relu("SpectralRadius", SpectralRadius, 72, parameters=9_852)),
-            _A5.row(_relu("BlockTriangular", BlockTriangular, 84, parameters=9_825)),
+            _A5.row(relu_network("Unconstrained", _ORTHOGONAL, 72, parameters=9_852)),
+            _A5.row(relu_network("ScaledCayley", ScaledCayley, 90, parameters=9_825)),
+            _A5.row(relu_network("BoundedSVD", _BOUNDED, 72, parameters=9_994)),
+            _A5.row(relu_network("Schur", Schur, 72, parameters=9_852)),
+            _A5.row(relu_network("SpectralRadius", SpectralRadius, 72, parameters=9_852)),
+            _A5.row(relu_network("BlockTriangular", BlockTriangular, 84, parameters=9_825)),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
@@ -339,7 +339,7 @@ RECIPES = (
             _S3.row(_delta_stack("signed DeltaNet", 16, parameters=3_558)),
             _S3.row(_delta_stack("DeltaProduct R=2", 16, parameters=4_710)),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
@@ -353,7 +353,7 @@ RECIPES = (
             _A5.row(_delta_stack("signed DeltaNet", 24, parameters=8_988)),
             _A5.row(_delta_stack("DeltaProduct R=2", 20, parameters=8_300)),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
@@ -369,7 +369,7 @@ RECIPES = (
             _S5.row(_delta_stack("DeltaProduct R=2", 24, parameters=12_984)),
             _S5.row(_delta_stack("DeltaProduct R=4", 20, parameters=13_080)),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
@@ -379,7 +379,7 @@ RECIPES = (
             _reflecting(_S3, 40, 2, 52, parameters=4_554),
             _reflecting(_S3, 200, 2, 52, parameters=4_554),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
@@ -389,7 +389,7 @@ RECIPES = (
             _reflecting(_A5, 40, 2, 60, parameters=9_144),
             _reflecting(_A5, 200, 2, 60, parameters=9_144),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
     Recipe(
@@ -399,7 +399,7 @@ RECIPES = (
             _reflecting(_S5, 40, 4, 64, parameters=14_760),
             _reflecting(_S5, 200, 4, 64, parameters=14_760),
         ),
-        source=_SOURCE,
+        source=SOURCE,
         seeds=_SEEDS,
     ),
 )
