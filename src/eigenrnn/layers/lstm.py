@@ -67,10 +67,12 @@ class LSTMDirection(AbstractGatedDirection):
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, 2 N)
         W = self._cast(self.weight_hh)  # the constraints are evaluated here and nowhere else
+        first, first_cell = h0.chunk(2, dim=1)
         h, last, last_cell = lstm(
             x,
             W,
-            *h0.chunk(2, dim=1),
+            first,
+            first_cell,
             U=self.weight_ih,
             c=self.input_bias,
             batch_sizes=batch_sizes,
