@@ -16,7 +16,8 @@ __all__ = [
     "stft",
 ]
 
-WINDOW, HOP = 256, 128
+WINDOW = 256
+HOP = 128
 BINS = WINDOW // 2 + 1
 FLOOR_DB = -50.0
 """The decibels of silence, from the constant that is added to every power."""
