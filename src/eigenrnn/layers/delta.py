@@ -27,6 +27,7 @@ from eigenrnn.tracing import check_memory_of
 __all__ = ["DeltaNet", "DeltaNetDirection", "DeltaNetOptions"]
 
 _SHORTEST_NORM = 1e-6  # queries and keys below it are scaled by its inverse
+# as in the GatedDeltaNet of flash-linear-attention
 _RMS_EPSILON = 1e-5
 _RATES = (0.0, 16.0)  # exp(A_log) at first
 _TIME_STEPS = (0.001, 0.1)  # softplus(dt_bias) at first

@@ -178,7 +178,6 @@ class LRUDirection(AbstractDiagonalDirection):
 
     def _concatenated(self) -> Tensor:  # (N,)
         # the call of a constraint checks them, but its matrix is not needed here
-        # the call of a constraint checks them, but its matrix is not needed here
         check_memory_of(self.eigenvalues.parameters())
         return self.eigenvalues.diagonal()
 

@@ -374,6 +374,7 @@ class LSTM(Gated[LSTMDirection]):
         state: Tensor,  # (L D, B, P + N)
     ) -> tuple[Tensor, Tensor]:
         h, c = state.split((self.proj_size or self.hidden_size, self.hidden_size), dim=-1)
+        # copies, because the compiled steps read only contiguous states
         return h.contiguous(), c.contiguous()
 
     def _initial_states(

@@ -143,6 +143,7 @@ class Direction(AbstractDirection):
         return not self.constraint.is_complex
 
     def stepper(self) -> Any:
+        # the compiled steps have real states, without LayerNorm, zoneout and noise
         if self.constraint.is_complex or self.norm_zoneout is not None:
             return None
         leak = self.leak

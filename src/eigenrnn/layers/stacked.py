@@ -136,6 +136,7 @@ class Stacked(nn.Module, Generic[_D]):
         self.locked_dropout = locked_dropout
         self.num_directions = 2 if bidirectional else 1
         self._snapshot = LatestSnapshot()
+        # a state of torch's layer loads as one of ours does
         self.register_load_state_dict_pre_hook(torch_weights.translate)
         config = replace(
             config,

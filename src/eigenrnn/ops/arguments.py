@@ -65,7 +65,7 @@ _SCHEMA_TYPES: Mapping[Any, str] = {
     str: "str",
     bool: "bool",
     float: "float",
-    Sequence[int] | None: "SymInt[]?",
+    Sequence[int] | None: "SymInt[]?",  # while torch compiles, sizes may be symbols
 }
 
 

@@ -158,6 +158,7 @@ class _Forced(threading.local):
     It is not a context variable because torch.compile cannot read one.
     """
 
+    # a block of None must differ from no block: it overrides the environment variable
     names: tuple[str | None, ...] = ()
 
 
