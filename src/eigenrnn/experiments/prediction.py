@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _BATCH = 64
-_WINDOW = 1000  # steps of a text at once
+_WINDOW = 1000  # steps of a text at once: the logits of all may not fit into memory
 
 
 @dataclass(frozen=True)

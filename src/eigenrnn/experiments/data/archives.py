@@ -16,7 +16,7 @@ from eigenrnn.free_memory import check_memory
 __all__ = ["read_array", "read_arrays", "read_gzip", "read_members", "wrap_parser_errors"]
 
 _CANNOT_OPEN = (FileNotFoundError, IsADirectoryError, PermissionError)
-_PIECE = 2**20
+_PIECE = 2**20  # bytes read at once: a small file may unpack to more than the memory
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,

@@ -17,7 +17,7 @@ __all__ = ["RATE", "read_recording", "resample", "wave_bytes"]
 RATE = 8_000
 """The sampling rate of all speech data, in samples per second."""
 
-_FULL_SCALE = 32_768
+_FULL_SCALE = 2**15  # of samples of 16 bits
 _ORDERS = {"01": "<", "10": ">"}
 
 

@@ -42,7 +42,7 @@ ROLLOUT = np.dtype([("frame", np.uint8, FRAME), ("action", "<f4", (ACTIONS,))])
 ENCODED = "car_racing.npz"
 """The name of the file of encoded rollouts."""
 
-_FORMAT = 1
+_FORMAT = 1  # of the file of encoded rollouts; an older eigenrnn refuses a larger number
 _WIDTHS = {"mu": Z_SIZE, "logvar": Z_SIZE, "action": ACTIONS}
 
 Floats = NDArray[np.float32]

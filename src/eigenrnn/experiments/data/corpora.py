@@ -42,9 +42,9 @@ END_OF_LINE = "<eos>"
 """The symbol of the end of a line."""
 
 _NEWLINE = ord("\n")
-_CHUNK = 2**16
+_CHUNK = 2**16  # characters at once: indexing copies them, and a text may be a mapped file
 _CODES = 0x110000  # of Unicode
-_GZIP = b"\x1f\x8b"
+_GZIP = b"\x1f\x8b"  # how such a file begins, whatever its name is
 _PEAK = 20  # bytes of memory per byte of text while it is indexed
 _SMALLER = "train on a part of it"
 

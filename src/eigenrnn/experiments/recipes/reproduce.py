@@ -94,7 +94,9 @@ def reproduce(
             if isinstance(row, Computed):
                 outcomes[row.label] = write_computed(folder, recipe, row, quick=quick)
             for run in runs_of(recipe, row, seeds, quick=quick, root=folder):
-                if not _is_chosen(run, points, skip):
+                if run.key.path in skip:
+                    continue
+                if points is not None and run.key.point not in points:
                     continue
                 callbacks: list[Callback] = []
                 if dynamics_every is not None:
@@ -122,10 +124,6 @@ def _train(run: Run, outcome: Outcome, callbacks: Sequence[Callback], **options:
         if result.interrupted:
             return replace(outcome, signal=result.signal)  # none if the time was over
     return run.add_to(outcome)
-
-
-def _is_chosen(run: Run, points: Sequence[str] | None, skip: Container[Path]) -> bool:
-    return run.key.path not in skip and (points is None or run.key.point in points)
 
 
 def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:

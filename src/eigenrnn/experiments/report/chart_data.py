@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _SPLIT_PRIORITY = ("test", "validation", "train")
-_DIGITS = 5
+_DIGITS = 5  # significant ones, finer than a pixel; more would only lengthen the page
 
 
 class Styles:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from eigenrnn.analysis import recurrent_matrices, schur_structure, state_maps
 from eigenrnn.analysis.gradients import gradient_map
 from eigenrnn.analysis.memory import is_ungated, network_memory
-from eigenrnn.analysis.state_map import RecurrentWeights, recurrent_weights
+from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.experiments.report.learning_curves import Group
 from eigenrnn.experiments.report.records import task_name
 from eigenrnn.experiments.report.rounding import (
@@ -205,17 +205,16 @@ def _analyse_matrices(
                 structure = schur_structure(W)
             network.schur[name] = _schur_chart(structure)
             if is_ungated(name):
-                network.fisher[name] = _memory(W, used[name])
+                memory = network_memory(W, used[name])
+                network.fisher[name] = {
+                    "values": rounded_positive(memory.curve, _FLOOR),
+                    "total": memory.total,
+                }
         except (ValueError, np.linalg.LinAlgError) as error:
             failed = "schur"
             if name in network.schur:  # that analysis has succeeded, so the next one failed
                 failed = "fisher"
             network.explain(f"{name}: {error}", failed)
-
-
-def _memory(W: NDArray[Any], used: RecurrentWeights) -> dict[str, Any]:
-    found = network_memory(W, used)
-    return {"values": rounded_positive(found.curve, _FLOOR), "total": found.total}
 
 
 def _schur_chart(found: Any) -> dict[str, Any]:

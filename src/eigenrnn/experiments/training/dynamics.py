@@ -99,7 +99,7 @@ class Dynamics(Callback):
         departures: dict[str, float] = {}
         gammas: dict[str, dict[str, float]] = {}
         for name, each in recurrent_weights(model).items():
-            W = _to_double(each.W)
+            W = each.W.to("cpu", double_precision(each.W.dtype)).numpy()
             if not np.isfinite(W).all():
                 return {}  # the training loop raises the error
             eigenvalues = np.linalg.eigvals(W)
@@ -179,10 +179,6 @@ def _measurements(snapshot: Snapshot) -> dict[str, float | NDArray[np.float64]]:
         if norms[-1] is not None:
             row[f"gradient_last_{name}"] = norms[-1]
     return row
-
-
-def _to_double(W: Tensor) -> NDArray[Any]:
-    return W.to("cpu", double_precision(W.dtype)).numpy()
 
 
 def _departure(W: NDArray[Any], eigenvalues: NDArray[Any]) -> float:

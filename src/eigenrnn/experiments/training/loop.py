@@ -111,6 +111,7 @@ class TrainingLoop:
                 f"{self.files.path}: continue with resume=True{more} "
                 "(on the command line: --resume)"
             )
+        # the file of the result says that a run is finished, and one that ended early is not
         if self.is_first_process and not is_early:
             self.files.write_result(result)
         return result
