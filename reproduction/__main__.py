@@ -110,13 +110,17 @@ def _plan(
     total = 0.0
     for job in jobs:
         total += job.seconds or 0.0
-        time = f"needs {job.missing_data}" if job.seconds is None else duration(job.seconds)
-        reduced = job.recipe.reduced_to
+        time = f"needs {job.missing_data}"
+        if job.seconds is not None:
+            time = duration(job.seconds)
+        length = "the paper's"
+        if job.recipe.reduced_to is not None:
+            length = str(job.recipe.reduced_to)
         table.add_row(
             job.claim,
             job.recipe.name,
             job.row.label,
-            "the paper's" if reduced is None else str(reduced),
+            length,
             ", ".join(map(str, job.seeds)),
             str(job.count),
             time,
@@ -157,9 +161,9 @@ def _run(
             resume=True,
         )
         archive_runs([folder], options.archive, recipes)
-        signals = [outcome.signal for outcome in outcomes if outcome.signal is not None]
-        if signals:
-            return 128 + signals[0]
+        for outcome in outcomes:
+            if outcome.signal is not None:
+                return 128 + outcome.signal  # the exit status of a program ended by a signal
 
 
 def _name(job: Job) -> tuple[str, str, tuple[str, ...], tuple[int, ...]]:

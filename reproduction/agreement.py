@@ -29,7 +29,9 @@ def agreement(outcome: Outcome) -> Agreement | None:
         return "cannot be judged"
     if _both_at_chance(outcome):
         return "both at the chance level"
-    return "differs" if _differs(outcome) else "agrees"
+    if _differs(outcome):
+        return "differs"
+    return "agrees"
 
 
 def margin(outcome: Outcome) -> float:
@@ -42,7 +44,8 @@ def margin(outcome: Outcome) -> float:
 
 
 def _differs(outcome: Outcome) -> bool:
-    mean, bound = outcome.mean, outcome.at_most
+    mean = outcome.mean
+    bound = outcome.at_most
     if mean is None:
         return False
     if bound is None:
@@ -52,7 +55,9 @@ def _differs(outcome: Outcome) -> bool:
 
 
 def _both_at_chance(outcome: Outcome) -> bool:
-    mean, theirs, chance = outcome.mean, outcome.reported, outcome.baseline
+    mean = outcome.mean
+    theirs = outcome.reported
+    chance = outcome.baseline
     if mean is None or theirs is None or chance is None:
         return False
     ours_is = math.isfinite(mean) and mean >= _OURS_AT_CHANCE * chance
@@ -65,7 +70,9 @@ def _within(number: float, limit: float) -> bool:
 
 
 def _theirs(outcome: Outcome) -> float | None:
-    return outcome.reported if outcome.at_most is None else outcome.at_most
+    if outcome.at_most is not None:
+        return outcome.at_most
+    return outcome.reported
 
 
 def _precision(outcome: Outcome) -> float:

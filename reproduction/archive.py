@@ -26,6 +26,7 @@ __all__ = [
     "changes_since_run",
     "current_runs",
     "outcome_of",
+    "rows_by_name",
     "runs_by_row",
 ]
 
@@ -158,7 +159,9 @@ class ArchivedRun:
             content = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"it is damaged: {error}") from None
-        found_format = content.pop("format", None) if isinstance(content, dict) else None
+        found_format = None
+        if isinstance(content, dict):
+            found_format = content.pop("format", None)
         if not isinstance(found_format, int):
             raise ValueError("expected an archived run, got something else")
         names = {f.name for f in fields(cls)}
@@ -169,15 +172,15 @@ class ArchivedRun:
         if set(content) != names:
             keys = ", ".join(sorted(set(content) ^ names))
             raise ValueError(f"expected the keys of format {FORMAT}, got others: {keys}")
-        reduced = content.pop("reduced")
-        length = None if reduced is None else Length.from_json(reduced)
-        return cls(**content, reduced=length)
+        if content["reduced"] is not None:
+            content["reduced"] = Length.from_json(content["reduced"])
+        return cls(**content)
 
 
 def _finite(value: Any) -> Any:
     """Replace numbers that are not finite by None, because JSON cannot hold them."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, Mapping):
         return {k: _finite(v) for k, v in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list | tuple):
@@ -231,17 +234,24 @@ class Archive:
             if existing.to_line() == run.to_line():
                 return "unchanged"
             if not (overwrite or _is_replaced(existing, run)):
-                return "unchanged" if run.trained_for and existing.trained_for is None else "kept"
+                # the row has a run of its own, so one that was trained for another row is spare
+                if run.trained_for and existing.trained_for is None:
+                    return "unchanged"
+                return "kept"
         self._runs[run.name] = run
         self._changed.add(run.recipe)
         return "archived"
 
     def save(self) -> None:
         """Write the files of the papers whose runs have changed."""
-        for path in sorted({self._file(recipe) for recipe in self._changed}):
-            its = [run for run in self.runs() if self._file(run.recipe) == path]
+        lines: dict[Path, list[str]] = {self._file(recipe): [] for recipe in self._changed}
+        for run in self.runs():
+            path = self._file(run.recipe)
+            if path in lines:
+                lines[path].append(f"{run.to_line()}\n")
+        for path, its in sorted(lines.items()):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, "".join(f"{run.to_line()}\n" for run in its).encode())
+            write_atomically(path, "".join(its).encode())
         self._changed.clear()
 
     def _file(self, recipe: str) -> Path:
@@ -250,7 +260,9 @@ class Archive:
 
 
 def _order(run: ArchivedRun) -> tuple[Any, ...]:
-    seed = -1 if run.seed is None else run.seed
+    seed = run.seed
+    if seed is None:  # a number that was computed
+        seed = -1
     is_full = run.reduced is None
     return run.recipe, slug(run.row), slug(run.point), seed, is_full, run.reduced or ()
 
@@ -270,12 +282,14 @@ def current_runs(
     Returns:
         The runs that count, and the reason for each other run, by its name.
     """
-    rows = {(r.name, row.label): row for r in recipes.values() for row in r.rows}
+    rows = rows_by_name(recipes)
     found: list[ArchivedRun] = []
     changed: dict[RunName, str] = {}
     for run in runs:
         row = rows.get((run.recipe, run.row))
-        reason = "there is no such row" if row is None else _mismatch(row, run)
+        reason = "there is no such row"
+        if row is not None:
+            reason = _mismatch(row, run)
         if reason:
             changed[run.name] = reason
         else:
@@ -288,7 +302,9 @@ def _mismatch(row: Entry, run: ArchivedRun) -> str:
     if run.reduced is not None and isinstance(row, Row):
         row = row.shortened(run.reduced)
     if not isinstance(row, Row) or run.seed is None:
-        return "" if run.state == "computed" else "the row is not trained"
+        if run.state == "computed":
+            return ""
+        return "the row is not trained"
     points = row.points()
     if run.point not in points:
         return f"there is no point {run.point!r}"
@@ -345,18 +361,29 @@ def _restricted(
     return kept
 
 
+def rows_by_name(recipes: Mapping[str, Recipe]) -> dict[tuple[str, str], Entry]:
+    """Return the rows of recipes by the names of their recipes and their labels."""
+    rows: dict[tuple[str, str], Entry] = {}
+    for recipe in recipes.values():
+        for row in recipe.rows:
+            rows[recipe.name, row.label] = row
+    return rows
+
+
 def runs_by_row(
     recipes: Mapping[str, Recipe], runs: Iterable[ArchivedRun]
 ) -> dict[tuple[str, str], list[ArchivedRun]]:
     """Group current full runs by recipe and row, sorted by the recipe's points and seeds."""
-    rows = {(r.name, row.label): row for r in recipes.values() for row in r.rows}
+    rows = rows_by_name(recipes)
     found: dict[tuple[str, str], list[ArchivedRun]] = {}
     for run in runs:
         if run.reduced is None:
             found.setdefault((run.recipe, run.row), []).append(run)
     for name, row_runs in found.items():
         row = rows[name]
-        points = list(row.points()) if isinstance(row, Row) else [""]
+        points = [""]
+        if isinstance(row, Row):
+            points = list(row.points())
         row_runs.sort(key=lambda run: (points.index(run.point), run.seed or 0))
     return found
 
@@ -366,7 +393,10 @@ def outcome_of(row: Entry, runs: Sequence[ArchivedRun]) -> Outcome:
     outcome = Outcome.not_run(row)
     for run in runs:
         if run.state == "computed":
-            outcome = outcome.with_value(math.nan if run.value is None else run.value, run.seconds)
+            value = run.value
+            if value is None:  # JSON has no NaN
+                value = math.nan
+            outcome = outcome.with_value(value, run.seconds)
         elif run.state != "unfinished":
             outcome = _with_run(outcome, row, run)
     return outcome
@@ -376,9 +406,12 @@ _LOSSES = ("loss", "loss_mean")  # the quantities that the chance-level loss is 
 
 
 def _with_run(outcome: Outcome, row: Entry, run: ArchivedRun) -> Outcome:
-    is_loss = row.reported.quantity in _LOSSES
-    outcome = replace(outcome, baseline=run.baseline if is_loss else None)
-    point, seed = run.point, run.seed or 0
+    baseline: float | None = None
+    if row.reported.quantity in _LOSSES:
+        baseline = run.baseline
+    outcome = replace(outcome, baseline=baseline)
+    point = run.point
+    seed = run.seed or 0
     if run.state == "diverged" and isinstance(row, Row):
         return outcome.with_failure(row, point, seed, run.parameters)
     numbers = {"value": run.value, "selected": run.selected, "deciding": run.deciding}

@@ -46,7 +46,7 @@ class SharedRuns:
         self._rows: dict[tuple[str, str], list[Run]] = {}
         self._same: dict[str, list[Run]] = {}
         for recipe in recipes.values():
-            for row in (row for row in recipe.rows if isinstance(row, Row)):
+            for row in recipe.trained:
                 runs = list(runs_of(recipe, row))
                 self._rows[recipe.name, row.label] = runs
                 for run in runs:
@@ -58,10 +58,8 @@ class SharedRuns:
 
     def runs_served_by(self, run: Run) -> list[Run]:
         """Return the runs of other rows that this run can be used for."""
-        return [other for other in self._others(run) if other.accepts(run)]
-
-    def _others(self, run: Run) -> list[Run]:
-        return [other for other in self._same.get(_text(run), []) if other.key != run.key]
+        same = self._same.get(_text(run), [])
+        return [other for other in same if other.key != run.key and other.accepts(run)]
 
 
 def _text(run: Run) -> str:
@@ -127,8 +125,11 @@ def _shared_runs(recipes: Mapping[str, Recipe], reduced_to: Length | None) -> Sh
     """Return the runs of all recipes, full or reduced, that rows share."""
     if reduced_to is None:
         return SharedRuns(recipes)
-    can_reduce = {n: r for n, r in recipes.items() if r.can_reduce(reduced_to)}
-    return SharedRuns({name: r.reduced(reduced_to) for name, r in can_reduce.items()})
+    reduced: dict[str, Recipe] = {}
+    for name, recipe in recipes.items():
+        if recipe.can_reduce(reduced_to):
+            reduced[name] = recipe.reduced(reduced_to)
+    return SharedRuns(reduced)
 
 
 def _add(run: ArchivedRun, archive: Archive, changes: ArchiveChanges, *, overwrite: bool) -> None:
@@ -156,8 +157,10 @@ def _recipe_folders(
     """
     found: dict[Path, Recipe] = {}
     for path in map(Path, folders):
-        inside = [path] if recipe_of_folder(path) else sorted(filter(Path.is_dir, path.glob("*")))
-        inside = [each for each in inside if recipe_of_folder(each)]
+        inside = [path]
+        if not recipe_of_folder(path):
+            folders_in = sorted(filter(Path.is_dir, path.glob("*")))
+            inside = [each for each in folders_in if recipe_of_folder(each)]
         if not inside:
             raise ValueError(
                 "expected the folder of a recipe that was run, or a folder of such folders, got "
@@ -187,7 +190,9 @@ def _suitable_recipe(folder: Path, recipes: Mapping[str, Recipe]) -> Recipe:
         )
     if name not in recipes:
         raise ValueError(f"expected a recipe of this version in {folder}, got {name!r}")
-    return recipes[name] if reduced_to is None else recipes[name].reduced(reduced_to)
+    if reduced_to is None:
+        return recipes[name]
+    return recipes[name].reduced(reduced_to)
 
 
 def _runs(
@@ -202,7 +207,7 @@ def _runs(
     for row in recipe.rows:
         if isinstance(row, Computed):
             yield from _computed(folder, recipe, row)
-        for run in runs_in(folder, recipe, row) if isinstance(row, Row) else ():
+        for run in runs_in(folder, recipe, row):  # none of a row that is not trained
             archived, reason = _archived(run, unfinished=unfinished)
             if archived is None:
                 changes.skipped[str(run.files.path)] = reason
@@ -228,10 +233,12 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
         config = files.read_config()
     except ValueError as error:
         return None, str(error)
-    network, state = (config.get("config") or {}).get("network"), files.state
+    state = files.state
     recorded: dict[str, Any] = {
-        **{name: config[name] for name in ("task", "settings")},
-        "network": network,
+        "task": config["task"],
+        "settings": config["settings"],
+        # of the row, by names: that of the network itself has the shapes of its weights
+        "network": (config.get("config") or {}).get("network"),
     }
     changed = changes_since_run(run.row, recorded)
     if changed:
@@ -242,7 +249,12 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
     columns = files.read_metrics()
     training = training_curve(columns)
     steps = int((training["step"] or [0])[-1] or 0)
-    key, task = run.key, run.row.task
+    all_steps = _all_steps(run.row)
+    if not all_steps:  # of a task whose data is not here
+        all_steps = None
+        if state == "ended":
+            all_steps = steps
+    key = run.key
     archived = ArchivedRun(
         recipe=key.recipe,
         row=key.row,
@@ -252,22 +264,26 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
         state=cast("Any", state),
         **recorded,
         parameters=config["parameters"],
-        baseline=_baseline(task),
+        baseline=_baseline(run.row.task),
         revision=config.get("revision"),
         ended=_ended(files),
         versions=config["versions"],
         steps=steps,
-        all_steps=_all_steps(run.row) or (steps if state == "ended" else None),
+        all_steps=all_steps,
         scores=files.read_status().get("scores", {}),
         training=training,
         evaluated=evaluated_curve(columns),
     )
     if result is None:
         return archived, ""
-    names = {f.name for f in fields(ArchivedRun)} & {f.name for f in fields(Result)}
-    archived = replace(archived, **{name: getattr(result, name) for name in names})
-    numbers = {} if state == "diverged" else numbers_by_rule(run.row, result)
-    return replace(archived, **numbers), ""
+    of_result = {each.name for each in fields(Result)}
+    measured: dict[str, Any] = {}
+    for each in fields(ArchivedRun):
+        if each.name in of_result:
+            measured[each.name] = getattr(result, each.name)
+    if state != "diverged":  # what it has measured is no result
+        measured |= numbers_by_rule(run.row, result)
+    return replace(archived, **measured), ""
 
 
 def _ended(files: RunFolder) -> str:
@@ -288,25 +304,32 @@ def _for_other_row(
     numbers: dict[str, float | None] = {}
     if result is not None and archived.state != "diverged":
         numbers = numbers_by_rule(other.row, result)
+    scores: Mapping[str, float] = {}
+    if other.row.score is not None:
+        scores = archived.scores
     return replace(
         archived,
         recipe=other.key.recipe,
         row=other.key.row,
         point=other.key.point,
         trained_for=f"{run.key.recipe}: {run.key.row}",
-        scores={} if other.row.score is None else archived.scores,
+        scores=scores,
         **numbers,
     )
 
 
 @cache
 def _baseline(task: Task) -> float | None:
-    return task.baseline() if task.missing_data() is None else None
+    if task.missing_data() is not None:
+        return None
+    return task.baseline()
 
 
 def _all_steps(row: Row) -> int | None:
+    if row.task.missing_data() is not None:
+        return None
     try:
-        return row.settings.total_steps(row.task) if row.task.missing_data() is None else None
+        return row.settings.total_steps(row.task)
     except MissingDataError:
         return None
 
@@ -320,15 +343,19 @@ def latest_result(files: RunFolder, task: Task) -> Result | None:
     if not files.metrics_file.is_file() or not files.metrics_file.read_bytes().endswith(b"\n"):
         return None  # not started, or being written
     columns = files.read_metrics()
-    split, best, best_step = selection_split(task), dict[str, dict[str, float]](), None
+    split = selection_split(task)
+    best: dict[str, dict[str, float]] = {}
+    best_step: int | None = None
     last: dict[str, dict[str, float]] = {}
     for i in range(len(columns["step"])):
-        found = _evaluation(task, {name: float(column[i]) for name, column in columns.items()})
+        numbers = {name: float(column[i]) for name, column in columns.items()}
+        found = _evaluation(task, numbers)
         if split not in found:
             continue
         last = found
         if best_step is None or is_better(task, found[split], best[split]):
-            best, best_step = found, int(columns["step"][i])
+            best = found
+            best_step = int(columns["step"][i])
     if best_step is None:
         return None
     return Result(
@@ -348,11 +375,13 @@ def _evaluation(task: Task, numbers: Mapping[str, float]) -> dict[str, dict[str,
     """Return the loss and metrics of each split that was evaluated at a step."""
     found: dict[str, dict[str, float]] = {}
     for split in task.splits:
-        measured = {
-            name.removeprefix(f"{split}_"): number
-            for name, number in numbers.items()
-            if split != "train" and name.startswith(f"{split}_") and not np.isnan(number)
-        }
+        if split == "train":
+            continue
+        prefix = f"{split}_"
+        measured: dict[str, float] = {}
+        for name, number in numbers.items():
+            if name.startswith(prefix) and not np.isnan(number):
+                measured[name.removeprefix(prefix)] = number
         if measured:
             found[split] = measured
     return found
@@ -365,8 +394,9 @@ _DIGITS = 5
 def training_curve(columns: Columns) -> CurveColumns:
     """Return the training loss; its mean over the logged steps is preferred."""
     means = columns.get("train_loss_mean")
-    name = "train_loss" if means is None or np.isnan(means).all() else "train_loss_mean"
-    return _thin(columns, [name])
+    if means is None or np.isnan(means).all():
+        return _thin(columns, ["train_loss"])
+    return _thin(columns, ["train_loss_mean"])
 
 
 def evaluated_curve(columns: Columns) -> CurveColumns:
@@ -381,5 +411,7 @@ def _thin(columns: Columns, names: list[str]) -> CurveColumns:
         return {}
     present = np.flatnonzero(np.any([~np.isnan(columns[name]) for name in names], axis=0))
     kept = present[spaced_indices(len(present), MAX_POINTS)]
-    steps: list[float | None] = [int(step) for step in columns["step"][kept]]
-    return {"step": steps, **{name: rounded(columns[name][kept], _DIGITS) for name in names}}
+    thinned: CurveColumns = {"step": [int(step) for step in columns["step"][kept]]}
+    for name in names:
+        thinned[name] = rounded(columns[name][kept], _DIGITS)
+    return thinned

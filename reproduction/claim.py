@@ -5,12 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import product
+from itertools import chain, product
 from statistics import fmean, median
 from typing import Literal, Protocol
 
 from eigenrnn.experiments.training.run_key import Length
-from reproduction.archive import ArchivedRun
+from reproduction.archive import ArchivedRun, RunName
 
 __all__ = [
     "AGREEING_SHARE",
@@ -101,17 +101,23 @@ class Number:
 
     def read(self, run: ArchivedRun) -> float | None:
         """Return the number of a run; None if the run does not have it."""
-        return self.diverged if run.state == "diverged" else self.of(run)
+        if run.state == "diverged":
+            return self.diverged
+        return self.of(run)
 
     def say(self, number: float) -> str:
         """Return the amount as it stands in a sentence."""
+        if self.unit == "updates" and math.isinf(number):
+            return "never"
         if self.unit == "updates":
-            return "never" if math.isinf(number) else self.amount.format(f"{number:,.0f} updates")
+            return self.amount.format(f"{number:,.0f} updates")
         if math.isinf(number):
             return "diverges"
         if self.unit == "percent":
             percent = 100 * number
-            digits = 1 if percent >= 1 else 2
+            digits = 2
+            if percent >= 1:
+                digits = 1
             return self.amount.format(f"{percent:.{digits}f} %")
         return self.amount.format(f"{number:.3g}")
 
@@ -137,8 +143,10 @@ def last(column: str, amount: str = "at a loss of {}") -> Number:
     """Return the last number of a curve, such as ``"test_loss"``."""
 
     def of(run: ArchivedRun) -> float | None:
-        known = [number for _, number in _curve(run, column) if number is not None]
-        return known[-1] if known else None
+        for _, number in reversed(_curve(run, column)):
+            if number is not None:
+                return number
+        return None
 
     return Number(f"last {column.replace('_', ' ')}", of, "ends", amount)
 
@@ -148,7 +156,9 @@ def of_baseline(number: Number) -> Number:
 
     def of(run: ArchivedRun) -> float | None:
         found = number.of(run)
-        return None if found is None or not run.baseline else found / run.baseline
+        if found is None or not run.baseline:
+            return None
+        return found / run.baseline
 
     name = f"{number.name} as a share of the chance level"
     return Number(name, of, "ends", "at {} of the chance level", unit="percent")
@@ -175,7 +185,9 @@ def steps_between(high: float, low: float, column: str = "test_loss") -> Number:
         end = _first_below(run, column, low)
         if start is None or end is None:
             return None
-        return math.inf if math.isinf(end) else end - start
+        if math.isinf(end):  # start may be, too, and their difference is no number
+            return math.inf
+        return end - start
 
     verb = f"falls from {100 * high:g} to {100 * low:g} % of the chance level"
     return Number(verb, of, verb, "in {}", unit="updates", grows=False)
@@ -318,36 +330,49 @@ class Check(ABC):
     def check(self, evidence: Evidence) -> CheckResult:
         """Compare all combinations of one run of each network."""
         found = [list(filter(self.number.counts, runs)) for runs in self._comparable(evidence)]
-        numbers = [[self.number.read(run) for run in runs] for runs in found]
-        if any(not each or None in each for each in numbers):
-            return CheckResult(None)
-        known = [[float(x) for x in each if x is not None] for each in numbers]
-        medians = tuple(median(each) for each in known)
-        compared = tuple(run for runs in found for run in runs)
-        share = self._share(found, known)
+        numbers: list[list[float]] = []  # of each network, those of its runs
+        for runs in found:
+            known: list[float] = []
+            for run in runs:
+                number = self.number.read(run)
+                if number is None:
+                    return CheckResult(None)
+                known.append(float(number))
+            if not known:
+                return CheckResult(None)
+            numbers.append(known)
+        medians = tuple(map(median, numbers))
+        compared = tuple(chain.from_iterable(found))
+        share = self._share(found, numbers)
         return CheckResult(share, medians, compared, all(map(is_at_chance, compared)))
 
     def _comparable(self, evidence: Evidence) -> list[list[ArchivedRun]]:
         """Return the runs of each network; of one length, if the number depends on it."""
         by_length = [evidence.runs(network) for network in self.networks]
-        if self.number.grows and len(by_length) > 1:
-            common = [length for length in by_length[0] if all(length in its for its in by_length)]
-            if not common:
-                return [[] for _ in by_length]
-            # the length with the most seeds, of these the longest, which comes first
-            chosen = max(common, key=lambda length: min(len(its[length]) for its in by_length))
-            return [its[chosen] for its in by_length]
-        return [_longest_of_each_seed(its) for its in by_length]
+        if not self.number.grows or len(by_length) < 2:
+            return [_longest_of_each_seed(its) for its in by_length]
+        chosen: list[list[ArchivedRun]] = [[] for _ in by_length]
+        most = 0
+        # the length with the most seeds, of these the longest, which comes first
+        for length in by_length[0]:
+            runs = [its.get(length, []) for its in by_length]
+            fewest = min(map(len, runs))
+            if fewest > most:
+                chosen = runs
+                most = fewest
+        return chosen
 
     def _share(
         self, runs: Sequence[Sequence[ArchivedRun]], numbers: Sequence[Sequence[float]]
     ) -> float | None:
-        paired = zip(product(*runs), product(*numbers), strict=True)
-        outcomes = [self.holds(*pair) for its, pair in paired if self._has_order(its)]
-        return fmean(outcomes) if outcomes else None
-
-    def _has_order(self, runs: Sequence[ArchivedRun]) -> bool:
-        return len(runs) < 2 or not all(map(is_at_chance, runs))
+        outcomes: list[bool] = []
+        for its, pair in zip(product(*runs), product(*numbers), strict=True):
+            # networks that have both learnt nothing have no order
+            if len(its) < 2 or not all(map(is_at_chance, its)):
+                outcomes.append(self.holds(*pair))
+        if not outcomes:
+            return None
+        return fmean(outcomes)
 
 
 def _longest_of_each_seed(
@@ -382,8 +407,10 @@ class Less(Check):
         return self.factor * numbers[0] + self.margin < numbers[1]
 
     def say_not(self) -> str:
-        times = "" if self.factor == 1 else f" by a factor of {self.factor:g}"
-        return f"{self.smaller.row} is not below {self.larger.row}{times}"
+        sentence = f"{self.smaller.row} is not below {self.larger.row}"
+        if self.factor != 1:
+            sentence += f" by a factor of {self.factor:g}"
+        return sentence
 
 
 @dataclass(frozen=True)
@@ -540,7 +567,9 @@ class Claim:
         if all(result.is_true for result in results):
             return "holds"
         decisive = results[: len(self.decisive)]
-        return "partly" if all(result.is_true for result in decisive) else "fails"
+        if all(result.is_true for result in decisive):
+            return "partly"
+        return "fails"
 
 
 @dataclass(frozen=True)
@@ -587,11 +616,18 @@ class Judgement:
     @property
     def runs(self) -> list[ArchivedRun]:
         """The runs that were compared, each once."""
-        return list({run.name: run for result in self.results for run in result.runs}.values())
+        found: dict[RunName, ArchivedRun] = {}  # several checks may compare one run
+        for result in self.results:
+            for run in result.runs:
+                found[run.name] = run
+        return list(found.values())
 
     @property
     def runs_before_test(self) -> int:
         """The number of its trained runs that ended before the test was last changed."""
         changed = datetime.fromisoformat(self.claim.changed)
-        ends = [run.ended for run in self.runs if run.state != "computed"]
-        return sum(end is not None and datetime.fromisoformat(end) < changed for end in ends)
+        count = 0
+        for run in self.runs:
+            if run.state != "computed" and run.ended is not None:
+                count += datetime.fromisoformat(run.ended) < changed
+        return count

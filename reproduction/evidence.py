@@ -1,12 +1,14 @@
 """What the archive holds of each network of a claim, and the runs that are missing."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from eigenrnn.experiments.recipes import Computed, Entry, Quoted, Recipe, Row
 from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.training.run_key import Length
-from reproduction.archive import Archive, ArchivedRun, current_runs
+from reproduction.archive import Archive, ArchivedRun, RunName, current_runs
 from reproduction.claim import Claim, Judgement, Progress, Runs
 
 __all__ = ["ArchivedEvidence", "Job", "missing_jobs", "paper_of", "row_of"]
@@ -57,8 +59,10 @@ class ArchivedEvidence:
         """
         row = row_of(self.recipes, network)
         finished = [run for run in self._all(network) if run.state != "unfinished"]
+        if not finished:
+            return {}
         if not isinstance(row, Row):
-            return {None: finished} if finished else {}
+            return {None: finished}
         least = share_of_full(row, network.least)
         lengths = {run.reduced: share_of_full(row, run.reduced) for run in finished}
         found: dict[Length | None, list[ArchivedRun]] = {}
@@ -79,13 +83,14 @@ class ArchivedEvidence:
         if not isinstance(row, Row):
             done = float(bool(runs))
             return Progress(share=done, seeds=0, longest=done, is_trained=False)
-        of_seed: dict[int, float] = {}
-        for seed in {run.seed for run in runs if run.seed is not None}:
-            of_points = [
-                max((_trained(row, run) for run in runs if _is(run, point, seed)), default=0.0)
-                for point in network.points
-            ]
-            of_seed[seed] = min(of_points)
+        # of each seed and point, the longest training, as a share of the paper's
+        trained: dict[int, dict[str, float]] = {}
+        for run in runs:
+            if run.seed is not None:
+                of_points = trained.setdefault(run.seed, dict.fromkeys(network.points, 0.0))
+                of_points[run.point] = max(of_points[run.point], _trained(row, run))
+        # a seed is as far as its last point, because a search compares all points
+        of_seed = {seed: min(of_points.values()) for seed, of_points in trained.items()}
         longest = max(of_seed.values(), default=0.0)
         least = share_of_full(row, network.least)
         counted = min(least, longest)
@@ -94,10 +99,13 @@ class ArchivedEvidence:
 
     def missing_seeds(self, network: Runs) -> tuple[int, ...]:
         """Return the seeds to train that have no run of the least length; (0,) if computed."""
-        found = [run for runs in self.runs(network).values() for run in runs]
+        known: set[int | None] = set()
+        for runs in self.runs(network).values():
+            known.update(run.seed for run in runs)
         if not isinstance(row_of(self.recipes, network), Row):
-            return () if found else (0,)
-        known = {run.seed for run in found}
+            if known:
+                return ()
+            return (0,)
         return tuple(seed for seed in network.seeds if seed not in known)
 
     def _all(self, network: Runs) -> list[ArchivedRun]:
@@ -105,12 +113,10 @@ class ArchivedEvidence:
         return [run for run in its if run.point in network.points]
 
 
-def _is(run: ArchivedRun, point: str, seed: int) -> bool:
-    return run.point == point and run.seed == seed
-
-
 def _seeds_with_all_points(network: Runs, runs: Sequence[ArchivedRun]) -> set[int | None]:
-    points = {run.seed: {each.point for each in runs if each.seed == run.seed} for run in runs}
+    points: dict[int | None, set[str]] = {}
+    for run in runs:
+        points.setdefault(run.seed, set()).add(run.point)
     return {seed for seed, its in points.items() if its >= set(network.points)}
 
 
@@ -119,7 +125,9 @@ def _trained(row: Row, run: ArchivedRun) -> float:
     planned = share_of_full(row, run.reduced)
     if run.state != "unfinished":
         return planned
-    return planned * run.steps / run.all_steps if run.all_steps else 0.0
+    if not run.all_steps:
+        return 0.0
+    return planned * run.steps / run.all_steps
 
 
 @dataclass(frozen=True)
@@ -165,33 +173,37 @@ def missing_jobs(
         evidence: What the archive holds.
         everything: Whether the full runs of all rows of all recipes follow.
     """
-    of_claims = {claim.id: list(_jobs_of_claim(claim, evidence)) for claim in claims.values()}
-
-    def time(claim: str) -> float:
-        unknown = float("inf")
-        return sum(unknown if job.seconds is None else job.seconds for job in of_claims[claim])
-
-    jobs: list[Job] = []
-    planned: set[tuple[str, str, str, int, Length | None]] = set()
-    ordered = [job for claim in sorted(of_claims, key=time) for job in of_claims[claim]]
+    of_claims = [list(_jobs_of_claim(claim, evidence)) for claim in claims.values()]
+    # claims that are decided soonest come first
+    ordered = list(chain.from_iterable(sorted(of_claims, key=_total_seconds)))
     if everything:
         ordered += _jobs_of_recipes(evidence)
+    jobs: list[Job] = []
+    planned: set[RunName] = set()
     for job in ordered:
-        keys = {
-            seed: {
-                (job.recipe.name, job.row.label, p, seed, job.recipe.reduced_to)
-                for p in job.points
+        new: tuple[int, ...] = ()
+        for seed in job.seeds:
+            names = {
+                RunName(job.recipe.name, job.row.label, point, seed, job.recipe.reduced_to)
+                for point in job.points
             }
-            for seed in job.seeds
-        }
-        new = tuple(seed for seed in job.seeds if not keys[seed] <= planned)
-        for its in keys.values():
-            planned |= its
+            if not names <= planned:
+                new += (seed,)
+            planned |= names
         if new and job.seconds is not None:
             jobs.append(replace(job, seeds=new, seconds=job.seconds * len(new) / len(job.seeds)))
         elif new:
             jobs.append(replace(job, seeds=new))
     return jobs
+
+
+def _total_seconds(jobs: Sequence[Job]) -> float:
+    total = 0.0
+    for job in jobs:
+        if job.seconds is None:
+            return math.inf
+        total += job.seconds
+    return total
 
 
 def _jobs_of_claim(claim: Claim, evidence: ArchivedEvidence) -> Iterator[Job]:
@@ -207,8 +219,11 @@ def _jobs_of_recipes(evidence: ArchivedEvidence) -> Iterator[Job]:
         for row in recipe.rows:
             if isinstance(row, Quoted) or (isinstance(row, Row) and row.layer is None):
                 continue
-            seeds = (row.seeds or recipe.seeds) if isinstance(row, Row) else (0,)
-            points = row.points() if isinstance(row, Row) else [""]
+            seeds: tuple[int, ...] = (0,)
+            points = [""]
+            if isinstance(row, Row):
+                seeds = row.seeds or recipe.seeds
+                points = list(row.points())
             for point in points:
                 network = Runs(recipe.name, row.label, tuple(seeds), (point,))
                 missing = evidence.missing_seeds(network)
@@ -221,13 +236,15 @@ def _job(claim: str, recipes: Mapping[str, Recipe], network: Runs) -> Job:
     if network.least is not None:
         recipe = recipe.reduced(network.least)
     (row,) = [row for row in recipe.rows if row.label == network.row]
-    seconds, missing_data = 0.0, None
-    if isinstance(row, Row):
+    seconds: float | None = None
+    missing_data: str | None = None
+    if isinstance(row, Computed):
+        seconds = 0.0
+    elif isinstance(row, Row):
         missing_data = row.task.missing_data()
-        one_run = estimated_seconds(row)
-        seconds = None if one_run is None else network.count * one_run
-    elif not isinstance(row, Computed):
-        seconds = None
+        seconds = estimated_seconds(row)
+        if seconds is not None:
+            seconds *= network.count
     return Job(claim, recipe, row, network.points, network.seeds, seconds, missing_data)
 
 

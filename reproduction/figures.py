@@ -77,17 +77,19 @@ class BarFigure(Analysis):
         return figure
 
     def table(self) -> Table:
-        rows = [
-            (title, network, *numbers)
-            for title, bars in self.panels.items()
-            for network, numbers in bars.items()
-        ]
-        titles, networks, ours, papers = zip(*rows, strict=True)
+        titles: list[str] = []
+        networks: list[str] = []
+        numbers: list[tuple[float, float]] = []
+        for title, bars in self.panels.items():
+            titles += [title] * len(bars)
+            networks += bars
+            numbers += bars.values()
+        ours, papers = np.array(numbers).T
         return {
             "task": np.array(titles),
             "network": np.array(networks),
-            "ours": np.array(ours),
-            "paper": np.array(papers),
+            "ours": ours,
+            "paper": papers,
         }
 
 
@@ -118,7 +120,8 @@ class CurveFigure(Analysis):
         return figure
 
     def table(self) -> Table:
-        count, points = len(self.series), len(self.steps)
+        count = len(self.series)
+        points = len(self.steps)
         unknown = np.full((2, points), np.nan)
         low, high = np.hstack([self.bands.get(name, unknown) for name in self.series])
         return {
@@ -132,7 +135,8 @@ class CurveFigure(Analysis):
     def has_log_scale(self) -> bool:
         """Whether the curves are losses over several orders of magnitude."""
         values = np.concatenate(list(self.series.values()))
-        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        low = float(np.nanmin(values))
+        high = float(np.nanmax(values))
         return self.quantity.endswith("loss") and 0 < low * LOG_SCALE_RATIO < high
 
 
@@ -205,15 +209,14 @@ def paper_figures(
         bars = _bars(recipes[name], runs)
         if bars:
             panels[title] = bars
-    is_loss = paper == "nc_gru"
+    if paper == "nc_gru":
+        caption = "The losses of NC-GRU's tables 1 to 4: ours, and those that the paper prints."
+        return [BarFigure(f"results-{paper}", caption, panels, "loss", log=True)]
     caption = (
-        "The losses of NC-GRU's tables 1 to 4: ours, and those that the paper prints."
-        if is_loss
-        else "The total Fisher memory of matrices that training may start from; 1 bounds every "
+        "The total Fisher memory of matrices that training may start from; 1 bounds every "
         "normal matrix."
     )
-    quantity = "loss" if is_loss else "memory"
-    return [BarFigure(f"results-{paper}", caption, panels, quantity, log=is_loss)]
+    return [BarFigure(f"results-{paper}", caption, panels, "memory", log=False)]
 
 
 def _bars(recipe: Recipe, runs: Sequence[ArchivedRun]) -> dict[str, tuple[float, float]]:
@@ -225,15 +228,21 @@ def _bars(recipe: Recipe, runs: Sequence[ArchivedRun]) -> dict[str, tuple[float,
         printed = row.reported.value
         if mean is None or (printed is None and isinstance(row, Row)):
             continue
-        found[row.label] = (mean, math.nan if printed is None else printed)
+        if printed is None:  # no bar for the paper
+            printed = math.nan
+        found[row.label] = (mean, printed)
     return found
 
 
 def _shown(row: Row, runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
     """Choose the runs of a row to show."""
     best = outcome_of(row, runs).best_point
-    finite = [run for run in runs if run.state != "diverged" and run.training]
-    return [run for run in finite if best is None or run.point == best]
+    shown: list[ArchivedRun] = []
+    for run in runs:
+        has_curve = run.state != "diverged" and run.training
+        if has_curve and best in (None, run.point):
+            shown.append(run)
+    return shown
 
 
 def _quantity(row: Row, runs: Sequence[ArchivedRun]) -> str:
@@ -242,27 +251,40 @@ def _quantity(row: Row, runs: Sequence[ArchivedRun]) -> str:
     if reported.split == "train":
         return "train_loss"
     wanted = (f"{reported.split}_{reported.quantity}", f"{reported.split}_loss", "test_loss")
-    available = (name for name in wanted if all(name in run.evaluated for run in runs))
-    return next(available, "train_loss")
+    for name in wanted:
+        if all(name in run.evaluated for run in runs):
+            return name
+    return "train_loss"
 
 
 def _curves(
     quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]
 ) -> tuple[Numbers, dict[str, Numbers], dict[str, Numbers]]:
     """Return steps, medians and quartiles of the runs of each row."""
-    points = {label: [_column(run, quantity) for run in runs] for label, runs in rows.items()}
-    steps = np.unique(np.concatenate([x for runs in points.values() for x, _ in runs]))
-    series, bands = dict[str, Numbers](), dict[str, Numbers]()
-    for label, runs in points.items():
-        values = np.array([np.interp(steps, x, y, right=np.nan) for x, y in runs])
+    points: dict[str, list[tuple[Numbers, Numbers]]] = {}
+    all_steps: list[Numbers] = []
+    baselines: set[float] = set()
+    for label, runs in rows.items():
+        points[label] = []
+        for run in runs:
+            x, y = _column(run, quantity)
+            points[label].append((x, y))
+            all_steps.append(x)
+            if run.baseline is not None:
+                baselines.add(run.baseline)
+    steps = np.unique(np.concatenate(all_steps))
+    series: dict[str, Numbers] = {}
+    bands: dict[str, Numbers] = {}
+    for label, of_runs in points.items():
+        # nothing beyond the end of a run
+        values = np.array([np.interp(steps, x, y, right=np.nan) for x, y in of_runs])
         known = ~np.isnan(values).all(axis=0)
-        low, middle, high = np.full((3, len(steps)), np.nan)
-        quartiles = np.nanquantile(values[:, known], (0.25, 0.5, 0.75), axis=0)
-        low[known], middle[known], high[known] = quartiles
+        quartiles = np.full((3, len(steps)), np.nan)
+        quartiles[:, known] = np.nanquantile(values[:, known], (0.25, 0.5, 0.75), axis=0)
+        low, middle, high = quartiles
         series[label] = middle
-        if len(runs) > 1:
+        if len(of_runs) > 1:
             bands[label] = np.array([low, high])
-    baselines = {run.baseline for runs in rows.values() for run in runs} - {None}
     if quantity.endswith("loss") and len(baselines) == 1:
         series[CHANCE_LEVEL] = np.full(len(steps), baselines.pop())
     return steps, series, bands
@@ -270,14 +292,21 @@ def _curves(
 
 def _column(run: ArchivedRun, quantity: str) -> tuple[Numbers, Numbers]:
     """Return the points of a curve that have a value."""
-    curve: CurveColumns = run.training if quantity == "train_loss" else run.evaluated
-    name = quantity if quantity in curve else next(n for n in curve if n != "step")
-    known = [(s, v) for s, v in zip(curve["step"], curve[name], strict=True) if v is not None]
-    steps, values = zip(*known, strict=True) if known else ((), ())
-    return np.array(steps, np.float64), np.array(values, np.float64)
+    curve: CurveColumns = run.evaluated
+    if quantity == "train_loss":
+        curve = run.training
+    name = quantity
+    if quantity not in curve:  # the mean of the training loss since the last row
+        name = next(each for each in curve if each != "step")
+    steps = np.array(curve["step"], np.float64)
+    values = np.array(curve[name], np.float64)  # None becomes NaN
+    known = ~np.isnan(values)
+    return steps[known], values[known]
 
 
 def _caption(recipe: Recipe, quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]) -> str:
     count = max(len(runs) for runs in rows.values())
-    seeds = "one seed" if count == 1 else f"median and interquartile range of up to {count} seeds"
+    seeds = "one seed"
+    if count > 1:
+        seeds = f"median and interquartile range of up to {count} seeds"
     return f"{recipe.summary} {recipe.name}: {quantity.replace('_', ' ')}, {seeds}."

@@ -15,7 +15,14 @@ from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.tasks import StateTracking
 from reproduction.agreement import Agreement, agreement, margin
-from reproduction.archive import Archive, ArchivedRun, current_runs, outcome_of, runs_by_row
+from reproduction.archive import (
+    Archive,
+    ArchivedRun,
+    current_runs,
+    outcome_of,
+    rows_by_name,
+    runs_by_row,
+)
 from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number
 from reproduction.evidence import ArchivedEvidence, paper_of, row_of, share_of_full
 
@@ -79,7 +86,9 @@ class PageRow:
         """Whether the paper's number is of no training, a bound, or a trained network's."""
         if isinstance(self.row, Computed):
             return "computed"
-        return "printed" if self.row.reported.at_most is None else "bound"
+        if self.row.reported.at_most is not None:
+            return "bound"
+        return "printed"
 
     @property
     def has_own_runs(self) -> bool:
@@ -111,14 +120,19 @@ def to_markdown(
     runs, changed = current_runs(recipes, archive.runs())
     judgements = ArchivedEvidence(recipes, archive).judge(claims)
     by_row = runs_by_row(recipes, runs)
-    rows = [
-        PageRow(recipe, row, by_row.get((recipe.name, row.label), ()))
-        for recipe in recipes.values()
-        for row in recipe.rows
-    ]
-    own_rows = [row for row in rows if row.has_own_runs]
+    own_rows: list[PageRow] = []
+    for recipe in recipes.values():
+        for entry in recipe.rows:
+            row = PageRow(recipe, entry, by_row.get((recipe.name, entry.label), ()))
+            if row.has_own_runs:
+                own_rows.append(row)
     trained = [run for run in runs if run.trained_for is None and run.state != "computed"]
-    papers, remarks = read_texts(texts, recipes, claims)
+    texts_of_papers, remarks = read_texts(texts, recipes, claims)
+    papers: list[dict[str, Any]] = []
+    for folder, name in PAPERS.items():
+        of_paper = [each for each in judgements if each.claim.paper == name]
+        text = texts_of_papers.get(folder, "")
+        papers.append({"folder": folder, "name": name, "text": text, "tests": _tests(of_paper)})
     environment = Environment(
         loader=FileSystemLoader(HERE),
         undefined=StrictUndefined,
@@ -135,15 +149,7 @@ def to_markdown(
         judgements=judgements,
         work=_work(trained),
         agreements=_agreements(own_rows),
-        papers=[
-            {
-                "folder": folder,
-                "name": name,
-                "text": papers.get(folder, ""),
-                "tests": _tests([each for each in judgements if each.claim.paper == name]),
-            }
-            for folder, name in PAPERS.items()
-        ],
+        papers=papers,
         numbers=_numbers_by_paper(own_rows),
         shorter=_shorter(trained, recipes),
         differences=_differences(own_rows, judgements, remarks),
@@ -176,11 +182,15 @@ def _tests(judgements: Sequence[Judgement]) -> list[str]:
     """Say of each test of a paper what a reader of the verdict has to know."""
     found: list[str] = []
     for judgement in judgements:
-        sentences = [judgement.claim.note] if judgement.claim.note else []
+        sentences: list[str] = []
+        if judgement.claim.note:
+            sentences.append(judgement.claim.note)
         before = judgement.runs_before_test
         if judgement.is_decided and before:
             count = sum(run.state != "computed" for run in judgement.runs)
-            of = f"all {count}" if before == count else f"{before} of the {count}"
+            of = f"{before} of the {count}"
+            if before == count:
+                of = f"all {count}"
             sentences.append(f"The test was last changed after {of} runs had ended.")
         if sentences:
             found.append(
@@ -190,7 +200,9 @@ def _tests(judgements: Sequence[Judgement]) -> list[str]:
 
 
 def _verdict(judgement: Judgement) -> str:
-    return f"**{judgement.verdict}**" if judgement.is_decided else judgement.verdict
+    if not judgement.is_decided:
+        return judgement.verdict
+    return f"**{judgement.verdict}**"
 
 
 def evidence(judgement: Judgement) -> str:
@@ -231,9 +243,12 @@ def _what_is_missing(judgement: Judgement) -> str:
     if without:
         return f"{len(without)} of its {len(judgement.progress)} networks have no run."
     if judgement.share < 1:
+        noun = "seeds"
+        if judgement.claim.seeds == 1:
+            noun = "seed"
         return (
             f"{judgement.share:.0%} of the least length, {judgement.seeds} of "
-            f"{judgement.claim.seeds} {'seed' if judgement.claim.seeds == 1 else 'seeds'}."
+            f"{judgement.claim.seeds} {noun}."
         )
     if judgement.seeds < judgement.claim.seeds and not judgement.is_computed:
         return f"The least length, {judgement.seeds} of {judgement.claim.seeds} seeds."
@@ -295,11 +310,14 @@ def _short_labels(labels: Sequence[str]) -> dict[str, str]:
     """Drop the words at the end that all labels share, such as `T=1000`."""
     words = [label.split() for label in labels]
     shared = 0
-    while len({tuple(each[-shared - 1 :]) for each in words}) == 1 and shared < len(words[0]) - 1:
+    for at_end in zip(*map(reversed, words), strict=False):
+        # at least one word of the first label stays
+        if len(set(at_end)) > 1 or shared == len(words[0]) - 1:
+            break
         shared += 1
     kept = [" ".join(each[: len(each) - shared]) for each in words]
     if len(labels) < 2 or len(set(kept)) < len(set(labels)):
-        return {label: label for label in labels}
+        kept = labels
     return dict(zip(labels, kept, strict=True))
 
 
@@ -309,35 +327,40 @@ def _how_much(judgement: Judgement) -> str:
         return "Computed, without training."
     counts = sorted({each.seeds for each in judgement.progress.values() if each.is_trained})
     seeds = " to ".join(map(str, sorted({counts[0], counts[-1]})))
-    noun = "seed" if counts[-1] == 1 else "seeds"
-    shortest = judgement.longest
-    length = "the paper's length" if shortest == 1 else f"{shortest:.0%} of the paper's length"
+    noun = "seeds"
+    if counts[-1] == 1:
+        noun = "seed"
+    length = "the paper's length"
+    if judgement.longest != 1:
+        length = f"{judgement.longest:.0%} of {length}"
     return f"{seeds} {noun}, {length}."
 
 
 def describe_judgement(judgement: Judgement, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
     """Return a judgement as data for JSON; a number that is not finite becomes None."""
     claim = judgement.claim
-    comparisons = [
-        {
-            "kind": type(check).__name__,
-            "number": check.number.name,
-            "share": result.share,
-            "ours": [_json_number(number) for number in result.numbers],
-            "decisive": check in claim.decisive,
-        }
-        for check, result in zip(claim.test, judgement.results, strict=True)
-    ]
-    networks = [
-        {
-            **asdict(network),
-            "share_of_least": progress.share,
-            "share_of_full": progress.longest,
-            "seeds_so_far": progress.seeds,
-            "paper": _reported(row_of(recipes, network)),
-        }
-        for network, progress in judgement.progress.items()
-    ]
+    comparisons: list[dict[str, Any]] = []
+    for check, result in zip(claim.test, judgement.results, strict=True):
+        comparisons.append(
+            {
+                "kind": type(check).__name__,
+                "number": check.number.name,
+                "share": result.share,
+                "ours": list(map(_json_number, result.numbers)),
+                "decisive": check in claim.decisive,
+            }
+        )
+    networks: list[dict[str, Any]] = []
+    for network, progress in judgement.progress.items():
+        networks.append(
+            {
+                **asdict(network),
+                "share_of_least": progress.share,
+                "share_of_full": progress.longest,
+                "seeds_so_far": progress.seeds,
+                "paper": _reported(row_of(recipes, network)),
+            }
+        )
     return {
         "id": claim.id,
         "paper": claim.paper,
@@ -355,11 +378,15 @@ def describe_judgement(judgement: Judgement, recipes: Mapping[str, Recipe]) -> d
 
 
 def _reported(row: Entry) -> float | None:
-    return row.reported.at_most if row.reported.value is None else row.reported.value
+    if row.reported.value is None:
+        return row.reported.at_most
+    return row.reported.value
 
 
 def _json_number(number: float) -> float | None:
-    return number if abs(number) < float("inf") else None
+    if not abs(number) < float("inf"):  # which JSON cannot hold
+        return None
+    return number
 
 
 # Headline
@@ -381,9 +408,10 @@ def _work(trained: Sequence[ArchivedRun]) -> dict[str, Any]:
     groups = frame.groupby("is_papers").agg(
         runs=("hours", "size"), networks=("network", "nunique")
     )
-    return {
-        "papers": groups.loc[True] if True in groups.index else None,
-        "own": groups.loc[False] if False in groups.index else None,
+    work: dict[str, Any] = {"papers": None, "own": None}
+    for is_papers, group in groups.iterrows():
+        work["papers" if is_papers else "own"] = group
+    return work | {
         "time": duration(3600 * frame.hours.sum()),
         "processor_time": duration(3600 * frame.processor_hours.sum()),
         "timed": int(frame.processor_hours.count()),
@@ -407,36 +435,43 @@ def _agreements(rows: Sequence[PageRow]) -> pd.DataFrame:
 
 def _numbers_by_paper(rows: Sequence[PageRow]) -> dict[str, pd.DataFrame]:
     """Return one table per paper, with each row of full runs once."""
-    shown = [row for row in rows if not row.is_state_tracking]
-    names = {paper_of(row.recipe.name): "" for row in shown}
-    ordered = [*(name for name in PAPERS if name in names), *(n for n in names if n not in PAPERS)]
-    return {
-        PAPERS.get(name, name): _numbers([r for r in shown if paper_of(r.recipe.name) == name])
-        for name in ordered
-    }
+    rows_of: dict[str, list[PageRow]] = {name: [] for name in PAPERS}  # these come first
+    for row in rows:
+        if not row.is_state_tracking:  # which has a page of its own
+            rows_of.setdefault(paper_of(row.recipe.name), []).append(row)
+    numbers: dict[str, pd.DataFrame] = {}
+    for name, its in rows_of.items():
+        if its:
+            numbers[PAPERS.get(name, name)] = _numbers(its)
+    return numbers
 
 
 def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
     """Return the columns that compare our numbers with the paper's."""
-    known = {name: [""] * len(rows) for name in ("paper", "ours", "ours, selected on validation")}
-    known |= columns([row.outcome for row in rows])
-    return pd.DataFrame(
-        {
-            "recipe": [row.recipe.name for row in rows],
-            "network": known["network"],
-            "compared": [describe_quantity(row.row) for row in rows],
-            "parameters": [_count(row.outcome.parameters) for row in rows],
-            "paper": known["paper"],
-            "ours": [_ours(row, cell) for row, cell in zip(rows, known["ours"], strict=True)],
-            "selected on validation": known["ours, selected on validation"],
-            "updates": [_updates(row.runs) for row in rows],
-            "processor time": [_processor_time(row.runs) for row in rows],
-        }
-    )
-
-
-def _count(number: int | None) -> str:
-    return "" if number is None else f"{number:,}"
+    known = columns([row.outcome for row in rows])  # without those that are empty
+    empty = [""] * len(rows)
+    printed = known.get("paper", empty)
+    ours = known.get("ours", empty)
+    selected = known.get("ours, selected on validation", empty)
+    records: list[dict[str, str]] = []
+    for k, row in enumerate(rows):
+        parameters = ""
+        if row.outcome.parameters is not None:
+            parameters = f"{row.outcome.parameters:,}"
+        records.append(
+            {
+                "recipe": row.recipe.name,
+                "network": known["network"][k],
+                "compared": describe_quantity(row.row),
+                "parameters": parameters,
+                "paper": printed[k],
+                "ours": _ours(row, ours[k]),
+                "selected on validation": selected[k],
+                "updates": _updates(row.runs),
+                "processor time": _processor_time(row.runs),
+            }
+        )
+    return pd.DataFrame(records)
 
 
 def _ours(row: PageRow, cell: str) -> str:
@@ -444,12 +479,17 @@ def _ours(row: PageRow, cell: str) -> str:
     parts: list[str] = []
     unfinished = [run for run in row.runs if run.state == "unfinished"]
     if row.outcome.values:
-        number = f"**{cell}**" if row.agreement == "differs" else cell
+        number = cell
+        if row.agreement == "differs":
+            number = f"**{cell}**"
         parts.append(number + _run_count(row))
     elif not unfinished:
         parts.append("no valid run")
-    known = [run.value for run in unfinished]
-    parts += ["no number yet" if x is None else f"{x:#.4g} so far" for x in known]
+    for run in unfinished:
+        if run.value is None:
+            parts.append("no number yet")
+        else:
+            parts.append(f"{run.value:#.4g} so far")
     return "; ".join(parts)
 
 
@@ -457,12 +497,14 @@ def _run_count(row: PageRow) -> str:
     """Count the runs in the mean, and those above the paper's bound."""
     if isinstance(row.row, Computed):
         return ""
-    outcome, bound = row.outcome, row.outcome.at_most
+    outcome = row.outcome
     values = outcome.counted_values
     parts = [str(len(values))]
-    above = sum(not each <= bound for each in values) if bound is not None else 0
-    if above:
-        parts.append(f"{above} above")
+    if outcome.at_most is not None:
+        # a NaN is above any bound
+        above = sum(not each <= outcome.at_most for each in values)
+        if above:
+            parts.append(f"{above} above")
     if outcome.failed:
         parts.append(f"{len(outcome.failed)} diverged")
     if outcome.best_point:
@@ -474,36 +516,47 @@ def _updates(runs: Sequence[ArchivedRun]) -> str:
     """Write the number of updates of finished runs, and the progress of unfinished ones."""
     steps = {run.steps for run in runs if run.state in ("ended", "diverged")} - {0}
     parts: list[str] = []
-    if steps:
-        parts.append(" to ".join(f"{n:,}" for n in sorted({min(steps), max(steps)})))
+    if len(steps) == 1:
+        parts.append(f"{min(steps):,}")
+    elif steps:
+        parts.append(f"{min(steps):,} to {max(steps):,}")
     for run in runs:
-        if run.state == "unfinished":
-            of = f" of {run.all_steps:,}" if run.all_steps else ""
-            parts.append(f"{run.steps:,}{of}")
+        if run.state == "unfinished" and run.all_steps:
+            parts.append(f"{run.steps:,} of {run.all_steps:,}")
+        elif run.state == "unfinished":
+            parts.append(f"{run.steps:,}")
     return "; ".join(parts)
 
 
 def _processor_time(runs: Sequence[ArchivedRun]) -> str:
     """Write the mean processor time of a run, over all its threads, if it was recorded."""
-    known = [run.processor_seconds for run in runs if run.state != "unfinished"]
-    seconds = [each for each in known if each is not None]
-    return duration(statistics.fmean(seconds)) if seconds else ""
+    ended = [run for run in runs if run.state != "unfinished"]
+    seconds = [run.processor_seconds for run in ended if run.processor_seconds is not None]
+    if not seconds:
+        return ""
+    return duration(statistics.fmean(seconds))
 
 
 def _shorter(trained: Sequence[ArchivedRun], recipes: Mapping[str, Recipe]) -> pd.DataFrame:
     """Return the runs shorter than the paper's, one line per network, point and length."""
-    rows = {(r.name, row.label): row for r in recipes.values() for row in r.rows}
+    rows = rows_by_name(recipes)
     lines: list[dict[str, str]] = []
-    reduced = [run for run in trained if run.reduced is not None]
-    groups = dict[tuple[str, str, str, Any], list[ArchivedRun]]()
-    for run in reduced:
-        groups.setdefault((run.recipe, run.row, run.point, run.reduced), []).append(run)
+    groups: dict[tuple[str, str, str, Any], list[ArchivedRun]] = {}
+    for run in trained:
+        if run.reduced is not None:
+            groups.setdefault((run.recipe, run.row, run.point, run.reduced), []).append(run)
     for (recipe, label, point, length), its in groups.items():
         row = rows[recipe, label]
         values = [run.value for run in its if run.value is not None]
-        ours = f"{statistics.fmean(values):#.4g} ({len(values)})" if values else "no number"
+        ours = "no number"
+        if values:
+            ours = f"{statistics.fmean(values):#.4g} ({len(values)})"
         diverged = sum(run.state == "diverged" for run in its)
-        share = f"{share_of_full(row, length):.2g}" if isinstance(row, Row) else ""
+        if diverged:
+            ours += f"; {diverged} diverged"
+        share = ""
+        if isinstance(row, Row):
+            share = f"{share_of_full(row, length):.2g}"
         lines.append(
             {
                 "recipe": recipe,
@@ -512,7 +565,7 @@ def _shorter(trained: Sequence[ArchivedRun], recipes: Mapping[str, Recipe]) -> p
                 "compared": describe_quantity(row),
                 "length": str(length),
                 "share": share,
-                "ours": ours + (f"; {diverged} diverged" if diverged else ""),
+                "ours": ours,
                 "updates": _updates(its),
             }
         )
@@ -554,7 +607,7 @@ def read_texts(
     unknown = papers.keys() - PAPERS.keys()
     if unknown:
         raise ValueError(f"expected papers among {', '.join(PAPERS)} in {path}, got {unknown}")
-    known = {(recipe.name, row.label) for recipe in recipes.values() for row in recipe.rows}
+    known = rows_by_name(recipes)
     remarks: list[Remark] = []
     for entry in content.get("remark", []):
         remark = Remark(
@@ -580,19 +633,20 @@ def _differences(
 ) -> dict[str, list[str]]:
     """Return the paragraphs on what differs, by kind."""
     paragraphs: dict[str, list[str]] = {"explained": [], "open": [], "cannot be judged": []}
-    differing = {
-        (row.recipe.name, row.row.label): row for row in rows if row.agreement == "differs"
-    }
     decided = {each.claim.id for each in judgements if each.is_decided}
     shown = {(row.recipe.name, row.row.label): row for row in rows}
+    explained: set[tuple[str, str]] = set()
     for remark in remarks:
-        names = [(remark.recipe, row) for row in remark.rows]
-        for name in names:
-            differing.pop(name, None)
-        if remark.claim in decided or any(name in shown for name in names):
-            subject = _subject(remark, [shown[name] for name in names if name in shown])
-            paragraphs[remark.kind].append(f"{subject}: {remark.text}")
-    for row in differing.values():
+        its: list[PageRow] = []
+        for label in remark.rows:
+            explained.add((remark.recipe, label))
+            if (remark.recipe, label) in shown:
+                its.append(shown[remark.recipe, label])
+        if its or remark.claim in decided:
+            paragraphs[remark.kind].append(f"{_subject(remark, its)}: {remark.text}")
+    for name, row in shown.items():
+        if row.agreement != "differs" or name in explained:
+            continue
         subject = f"{row.recipe.name}, **{row.row.label}**{_difference(row)}"
         paragraphs["open"].append(f"{subject}: not explained yet.")
     return {kind: texts for kind, texts in paragraphs.items() if texts}
@@ -611,8 +665,9 @@ def _difference(row: PageRow) -> str:
     outcome = row.outcome
     if row.agreement != "differs":
         return ""
-    is_trained = bool(outcome.seeds)
-    seed = ", from one seed" if is_trained and len(outcome.counted_values) == 1 else ""
+    seed = ""
+    if outcome.seeds and len(outcome.counted_values) == 1:
+        seed = ", from one seed"
     if outcome.at_most is not None:
         return f" (above the bound of the paper's curve{seed})"
     return f" (more than {margin(outcome):.3g} from the paper's number{seed})"
@@ -696,7 +751,9 @@ def describe_quantity(row: Entry) -> str:
 def two_digits(number: float) -> str:
     """Round to two significant digits."""
     rounded = float(f"{number:.2g}")
-    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+    if rounded >= 10:
+        return f"{rounded:,.0f}"
+    return f"{rounded:g}"
 
 
 def duration(seconds: float) -> str:
@@ -710,6 +767,11 @@ def duration(seconds: float) -> str:
 def markdown_table(frame: pd.DataFrame) -> str:
     """Return a table of strings as Markdown; empty columns are dropped."""
     kept = frame.loc[:, (frame != "").any()]
-    rules = ["---:" if name in RIGHT_ALIGNED else "---" for name in kept]
+    rules: list[str] = []
+    for name in kept:
+        if name in RIGHT_ALIGNED:
+            rules.append("---:")
+        else:
+            rules.append("---")
     lines = [list(kept), rules, *kept.to_numpy().tolist()]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -51,10 +51,9 @@ class Reflections(Analysis):
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> "Reflections":
         """Return what `measure_reflections` measured."""
-        eigenvalues = {
-            name: np.array(pairs) @ np.array([1, 1j])
-            for name, pairs in entry["eigenvalues"].items()
-        }
+        eigenvalues: dict[str, NDArray[np.complex128]] = {}
+        for name, pairs in entry["eigenvalues"].items():
+            eigenvalues[name] = np.array(pairs) @ np.array([1, 1j])
         plane = {name: np.array(matrix) for name, matrix in entry["plane"].items()}
         points = {name: np.array(places) for name, places in entry["points"].items()}
         return cls(eigenvalues, plane, points)
@@ -121,18 +120,17 @@ def measure_reflections(layer: DeltaNet, task: StateTracking) -> dict[str, Any]:
     corners = centred @ direction
     places = (seen - means.mean(0)) @ direction
     radius = np.linalg.norm(corners, axis=1).mean()
-    return {
-        "head": head,
-        "eigenvalues": {
-            name: [[round(float(z.real), 5), round(float(z.imag), 5)] for z in chosen[i, head]]
-            for i, name in enumerate(LETTERS)
-        },
-        "plane": {name: plane[i].numpy().round(4).tolist() for i, name in enumerate(LETTERS)},
-        "points": {
-            name: (places[products == g][:_SHOWN] / radius).round(4).tolist()
-            for g, name in enumerate(ELEMENTS)
-        },
-    }
+    eigenvalues: dict[str, list[list[float]]] = {}
+    maps: dict[str, list[list[float]]] = {}
+    for i, name in enumerate(LETTERS):
+        eigenvalues[name] = []
+        for z in chosen[i, head]:
+            eigenvalues[name].append([round(float(z.real), 5), round(float(z.imag), 5)])
+        maps[name] = plane[i].numpy().round(4).tolist()
+    points: dict[str, list[list[float]]] = {}
+    for g, name in enumerate(ELEMENTS):
+        points[name] = (places[products == g][:_SHOWN] / radius).round(4).tolist()
+    return {"head": head, "eigenvalues": eigenvalues, "plane": maps, "points": points}
 
 
 def _farthest_apart(

@@ -114,11 +114,11 @@ class TrackedRow:
 
     def accuracies(self) -> dict[int, float]:
         """Return the median test accuracy over the runs at each length."""
-        lengths = cast("StateTracking", self.row.task).test_lengths
-        return {
-            n: statistics.median(run.best["test"][f"accuracy_{n}"] for run in self.runs)
-            for n in lengths
-        }
+        medians: dict[int, float] = {}
+        for n in cast("StateTracking", self.row.task).test_lengths:
+            accuracies = [run.best["test"][f"accuracy_{n}"] for run in self.runs]
+            medians[n] = statistics.median(accuracies)
+        return medians
 
 
 def tracked_rows(
@@ -145,16 +145,17 @@ def tracked_rows(
 
 def _measurements(file: Path) -> dict[tuple[str, str, str, int], dict[str, Any]]:
     """Read the measurements of trained networks, by recipe, row, point and seed."""
-    entries = json.loads(file.read_text()) if file.exists() else []
+    if not file.exists():
+        return {}
+    entries = json.loads(file.read_text())
     return {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
 
 
 def _quality(runs: Sequence[ArchivedRun]) -> tuple[float, float]:
     """Return the mean validation accuracy of some runs, and minus their mean validation loss."""
     selected = [run.best["validation"] for run in runs]
-    accuracy, loss = (
-        statistics.fmean(each[name] for each in selected) for name in ("accuracy", "loss")
-    )
+    accuracy = statistics.fmean(each["accuracy"] for each in selected)
+    loss = statistics.fmean(each["loss"] for each in selected)
     return accuracy, -loss
 
 
@@ -164,23 +165,31 @@ def _tracked(
     runs: Sequence[ArchivedRun],
     measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]],
 ) -> TrackedRow:
-    runs_of = {point: [run for run in runs if run.point == point] for point in row.points()}
-    point = max(
-        (point for point, its in runs_of.items() if its), key=lambda p: _quality(runs_of[p])
-    )
+    runs_of: dict[str, list[ArchivedRun]] = {}
+    for point in row.points():
+        its = [run for run in runs if run.point == point]
+        if its:
+            runs_of[point] = its
+    point = max(runs_of, key=lambda name: _quality(runs_of[name]))
     best = runs_of[point]
-    keys = [(recipe.name, row.label, point, run.seed or 0) for run in best]
-    known = [measured[key] for key in keys if key in measured]
-    pairs = next((each["eigenvalues"] for each in known if each["eigenvalues"]), None)
+    exponents: list[float] = []
+    eigenvalues: Complexes | None = None  # of the first seed that has some
+    for run in best:
+        entry = measured.get((recipe.name, row.label, point, run.seed or 0))
+        if entry is None:
+            continue
+        exponents.append(entry["lyapunov"])
+        if eigenvalues is None and entry["eigenvalues"]:
+            eigenvalues = np.array(entry["eigenvalues"]) @ np.array([1, 1j])
     return TrackedRow(
-        recipe,
-        row,
-        point,
-        best,
-        len(runs),
-        [each["lyapunov"] for each in known],
-        None if pairs is None else np.array(pairs) @ np.array([1, 1j]),
-        _reflections(best, measured),
+        recipe=recipe,
+        row=row,
+        point=point,
+        runs=best,
+        runs_in_all=len(runs),
+        exponents=exponents,
+        eigenvalues=eigenvalues,
+        reflections=_reflections(best, measured),
     )
 
 
@@ -200,24 +209,26 @@ def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
     lengths = list(_LENGTHS)  # those at which every network was tested
     for row in rows:
         lengths = [n for n in lengths if n in row.accuracies()]
-    names = ["network", "parameters", "rate", "longest, by seed", "last"]
-    names += [f"{'' if i else 'accuracy '}at {n:,}" for i, n in enumerate(lengths)]
-    names += ["largest exponent", "runs"]
-    columns: dict[str, list[str]] = {name: [] for name in names}
+    columns: dict[str, list[str]] = {}
     for row in rows:
         accuracies = row.accuracies()
-        cells = (
-            row.row.label,
-            f"{row.row.parameters:,}",
-            row.point.removeprefix("lr="),
-            ", ".join(map(str, row.longest)),
-            ", ".join(map(str, row.longest_of_last)),
-            *(f"{100 * accuracies[n]:.1f} %" for n in lengths),
-            f"{statistics.median(row.exponents):.3f}" if row.exponents else "",
-            str(row.runs_in_all),
-        )
-        for column, cell in zip(columns.values(), cells, strict=True):
-            column.append(cell)
+        cells = {
+            "network": row.row.label,
+            "parameters": f"{row.row.parameters:,}",
+            "rate": row.point.removeprefix("lr="),
+            "longest, by seed": ", ".join(map(str, row.longest)),
+            "last": ", ".join(map(str, row.longest_of_last)),
+        }
+        prefix = "accuracy "  # in the first of these headings only, as the table is wide
+        for n in lengths:
+            cells[f"{prefix}at {n:,}"] = f"{100 * accuracies[n]:.1f} %"
+            prefix = ""
+        cells["largest exponent"] = ""
+        if row.exponents:
+            cells["largest exponent"] = f"{statistics.median(row.exponents):.3f}"
+        cells["runs"] = str(row.runs_in_all)
+        for name, cell in cells.items():
+            columns.setdefault(name, []).append(cell)
     return columns
 
 
@@ -248,17 +259,14 @@ class AccuracyByLength(Analysis):
         return figure
 
     def table(self) -> Table:
-        entries = [
-            (panel, name, length, accuracy)
-            for panel, networks in self.panels.items()
-            for name, accuracies in networks.items()
-            for length, accuracy in accuracies.items()
-        ]
-        names = ("panel", "network", "length", "accuracy")
-        return {
-            name: np.array(column)
-            for name, column in zip(names, zip(*entries, strict=True), strict=True)
-        }
+        columns: dict[str, list[Any]] = {"panel": [], "network": [], "length": [], "accuracy": []}
+        for panel, networks in self.panels.items():
+            for name, accuracies in networks.items():
+                columns["panel"] += [panel] * len(accuracies)
+                columns["network"] += [name] * len(accuracies)
+                columns["length"] += accuracies
+                columns["accuracy"] += accuracies.values()
+        return {name: np.array(column) for name, column in columns.items()}
 
 
 @dataclass(frozen=True)
@@ -278,20 +286,24 @@ class Eigenvalues(Analysis):
             row = axes[number * columns : (number + 1) * columns]
             for part, (name, eigenvalues) in zip(row, networks.items(), strict=False):
                 plot.plane(part, {name: eigenvalues})
-                plot.label(part, "", title if part is row[0] else "", name)
+                label = ""
+                if part is row[0]:  # the title of the row
+                    label = title
+                plot.label(part, "", label, name)
             for unused in row[len(networks) :]:
                 unused.set_visible(False)
         return figure
 
     def table(self) -> Table:
-        entries = [
-            (panel, name, eigenvalue)
-            for panel, networks in self.panels.items()
-            for name, eigenvalues in networks.items()
-            for eigenvalue in eigenvalues
-        ]
-        panels, names, eigenvalues = zip(*entries, strict=True)
-        z = np.array(eigenvalues, dtype=np.complex128)
+        panels: list[str] = []
+        names: list[str] = []
+        spectra: list[Complexes] = []
+        for panel, networks in self.panels.items():
+            for name, eigenvalues in networks.items():
+                panels += [panel] * len(eigenvalues)
+                names += [name] * len(eigenvalues)
+                spectra.append(eigenvalues)
+        z = np.concatenate(spectra)
         return {
             "panel": np.array(panels),
             "network": np.array(names),

@@ -165,7 +165,9 @@ def cayley(
     Raises:
         ValueError: If A is infinite and on the CPU; on a GPU, W is then not finite.
     """
-    return _cayley(A) if is_traced() else _Cayley.apply(A)
+    if is_traced():  # torch differentiates the operations themselves there
+        return _cayley(A)
+    return _Cayley.apply(A)
 
 
 def _cayley(A: Tensor) -> Tensor:
@@ -259,9 +261,9 @@ def _cayley_of_large(A: Tensor) -> Tensor:
 
 
 def _frobenius(A: Tensor) -> Tensor:
-    # torch is 100 times faster on real numbers
-    real = torch.view_as_real(A) if A.is_complex() else A
-    return torch.linalg.vector_norm(real)
+    if A.is_complex():  # torch is 100 times faster on real numbers
+        return torch.linalg.vector_norm(torch.view_as_real(A))
+    return torch.linalg.vector_norm(A)
 
 
 class _Cayley(torch.autograd.Function):
@@ -532,8 +534,10 @@ def reflectors(
     check_finite(exact, "Q")
     if m == n - 1:
         V, rest = _eliminate(exact, m)
-        sign = 1.0 if rest[-1, -1] >= 0 else -1.0
-        return V, sign
+        # what the reflections leave is the identity, up to the sign of its last entry
+        if rest[-1, -1] >= 0:
+            return V, 1.0
+        return V, -1.0
     # work in the range of I - Q, in a basis whose upper rows are lower triangular: a vector that
     # is zero before coordinate k of this basis is zero before coordinate k of the whole space
     left, _, _ = torch.linalg.svd(torch.eye(n).to(exact) - exact)

@@ -153,7 +153,9 @@ class LanguageModel(nn.Module):
             for layer in layers:
                 weight_drop(layer, self.dropouts.weight)
         self.embedding = Parameter(torch.empty(vocabulary, embedding_size))
-        self.head = self.embedding if tied else Parameter(torch.empty(vocabulary, width))
+        self.head = self.embedding
+        if not tied:
+            self.head = Parameter(torch.empty(vocabulary, width))
         self.head_bias = Parameter(torch.empty(vocabulary))
         embedding_init = embedding_init or _uniform_embedding
         embedding_init(self.embedding, generator=generator)
@@ -183,8 +185,9 @@ class LanguageModel(nn.Module):
         for number, layer in enumerate(self.layers):
             states, layer_state = layer(x, None if state is None else state[number])
             new_state.append(layer_state)
-            is_last = number == len(self.layers) - 1
-            probability = self.dropouts.output if is_last else self.dropouts.hidden
+            probability = self.dropouts.hidden
+            if number == len(self.layers) - 1:
+                probability = self.dropouts.output
             x = apply_dropout(states, probability, True, self.training)
         self._store_activation_penalty(x, states)
         return F.linear(x, self.head, self.head_bias), tuple(new_state)
@@ -253,7 +256,9 @@ def _check_symbols(
     if inputs.device != embedding.device:
         raise ValueError(f"expected the symbols on {embedding.device}, got {inputs.device}")
     if inputs.device.type == "cpu" and inputs.numel() and not is_traced():
-        low, high = (int(bound) for bound in inputs.aminmax())
+        smallest, largest = inputs.aminmax()
+        low = int(smallest)
+        high = int(largest)
         if low < 0 or high >= len(embedding):
             raise ValueError(
                 f"expected symbols from 0 to {len(embedding) - 1}, got {low} to {high}"
@@ -360,7 +365,9 @@ class SequenceModel(nn.Module):
             last_only = self.readout == "last"
             return self.head(self.layer(inputs, None, lengths, last_only=last_only)[0])
         states, last = self._run_layer(self.layer, inputs, lengths)
-        return self.head(states if self.readout == "all" else last)
+        if self.readout == "all":
+            return self.head(states)
+        return self.head(last)
 
     def _run_layer(
         self, layer: Stacked[Any] | nn.RNNBase, inputs: Tensor, lengths: Tensor | None
@@ -403,7 +410,9 @@ def _last_outputs(
     """Return the output of each direction after its last time step."""
     if outputs.dim() == 2:  # a single sequence, without a batch
         return _last_outputs(outputs.unsqueeze(1), lengths, bidirectional=bidirectional)[0]
-    last = last_steps(outputs, None if lengths is None else torch.as_tensor(lengths))
+    if lengths is not None:
+        lengths = torch.as_tensor(lengths)
+    last = last_steps(outputs, lengths)
     if not bidirectional:
         return last
     # the backward direction ends at the first time step
@@ -472,13 +481,14 @@ def parameter_groups(
             "expected lr_recurrent only for a model with a constrained matrix, got "
             f"{lr_recurrent} for one without: leave it out"
         )
-    rate = lr / 10 if lr_recurrent is None else lr_recurrent
+    if lr_recurrent is None:
+        lr_recurrent = lr / 10  # as in most of the papers
     # by id, because `in` would compare the values of tensors
     matrices = [p for p in trained if id(p) in recurrent]
     others = [p for p in trained if id(p) in raw - recurrent]
     weights = [p for p in trained if id(p) not in raw | recurrent]
     groups = [
-        {"params": matrices, "lr": rate, "weight_decay": 0.0},
+        {"params": matrices, "lr": lr_recurrent, "weight_decay": 0.0},
         {"params": others, "lr": lr, "weight_decay": 0.0},
         {"params": weights, "lr": lr, "weight_decay": weight_decay},
     ]

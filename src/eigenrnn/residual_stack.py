@@ -231,7 +231,9 @@ class ResidualStack(nn.Module):
             if lengths is not None:
                 raise ValueError("expected either a PackedSequence or lengths, got both")
             packed, h_n = self._run_packed(input, hx)
-            return (_last_of_packed(packed) if last_only else packed), h_n
+            if last_only:
+                return _last_of_packed(packed), h_n
+            return packed, h_n
         check_input(input, self.input_size, self._weight)
         unbatched = input.dim() == 2
         x = input
@@ -242,7 +244,9 @@ class ResidualStack(nn.Module):
             x = x.transpose(0, 1)
         output, h_n = self._run_padded(x, hx, lengths, last_only)
         if unbatched:
-            batch_dim = 0 if last_only else 1
+            batch_dim = 1
+            if last_only:
+                batch_dim = 0
             return output.squeeze(batch_dim), _mapped(h_n, lambda part: part.squeeze(1))
         if self.batch_first and not last_only:
             output = output.transpose(0, 1)
@@ -378,18 +382,18 @@ class ResidualStack(nn.Module):
         """
         if hx is None:
             return [None] * self.depth
-        parts: tuple[Any, ...] = hx if isinstance(hx, tuple) else (hx,)
-        is_pair = isinstance(self.layers()[0], LSTM | nn.LSTM)
-        if isinstance(hx, tuple) != is_pair or len(parts) != 1 + is_pair:
-            expected = "a pair (h_0, c_0)" if is_pair else "one tensor"
-            got = f"a tuple of {len(parts)}" if isinstance(hx, tuple) else type(hx).__name__
-            raise TypeError(f"expected the initial states to be {expected}, got {got}")
         counts = [_state_count(layer) for layer in self.layers()]
-        split = [self._split_part(part, counts) for part in parts]
-        if not is_pair:
-            return list(split[0])
-        h, c = split
-        return list(zip(h, c, strict=True))
+        got = type(hx).__name__
+        if isinstance(hx, tuple):
+            got = f"a tuple of {len(hx)}"
+        if not isinstance(self.layers()[0], LSTM | nn.LSTM):
+            if isinstance(hx, tuple):
+                raise TypeError(f"expected the initial states to be one tensor, got {got}")
+            return self._split_part(hx, counts)
+        if not isinstance(hx, tuple) or len(hx) != 2:
+            raise TypeError(f"expected the initial states to be a pair (h_0, c_0), got {got}")
+        h, c = hx
+        return list(zip(self._split_part(h, counts), self._split_part(c, counts), strict=True))
 
     @staticmethod
     def _split_part(part: Any, counts: list[int]) -> list[Tensor]:
@@ -434,13 +438,17 @@ def last_output(
     state: Any,
 ) -> tuple[Tensor, Any]:  # (B, N)
     """Return the output at the last time step, and the last state."""
-    directions = layer.all_directions() if isinstance(layer, Stacked) else []
+    directions: list[Any] = []
+    if isinstance(layer, Stacked):
+        directions = layer.all_directions()
     # a hook may change the outputs, so it must see all of them
     if len(directions) != 1 or any(hooks_of_call(layer)):
         output, h_n = layer(x, state)
         return output[-1], h_n
     _, h_n = layer(x, state, last_only=True)
-    h = h_n[0] if isinstance(h_n, tuple) else h_n  # an LSTM returns (h_n, c_n)
+    h = h_n
+    if isinstance(h_n, tuple):  # an LSTM returns (h_n, c_n)
+        h = h_n[0]
     return directions[0].output_at(x[-1], h[-1]), h_n
 
 
@@ -468,14 +476,17 @@ def _unsqueezed(states: Any) -> Any:
             raise TypeError(f"expected the initial states to be tensors, got {kind}")
         return part.unsqueeze(1)
 
-    return None if states is None else _mapped(states, unsqueeze)
+    if states is None:
+        return None
+    return _mapped(states, unsqueeze)
 
 
 def _state_sizes(layer: nn.Module) -> tuple[int, ...]:
     """Return the size of a state, or of h and c of an LSTM."""
     state = _initial_state(layer, None)
-    parts = state if isinstance(state, tuple) else (state,)
-    return tuple(part.shape[-1] for part in parts)
+    if isinstance(state, tuple):
+        return tuple(part.shape[-1] for part in state)
+    return (state.shape[-1],)
 
 
 def _state_count(layer: Any) -> int:
@@ -488,7 +499,9 @@ def _initial_state(layer: nn.Module, batch_size: int | None) -> Any:
         return layer.initial_state(batch_size)
     torch_layer = cast("nn.RNNBase", layer)
     count = _state_count(torch_layer)
-    shape = (count,) if batch_size is None else (count, batch_size)
+    shape = (count,)
+    if batch_size is not None:
+        shape = (count, batch_size)
     weight = cast("Tensor", torch_layer.weight_ih_l0)
     h = weight.new_zeros(*shape, torch_layer.proj_size or torch_layer.hidden_size)
     if isinstance(torch_layer, nn.LSTM):

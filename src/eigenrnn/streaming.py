@@ -73,7 +73,11 @@ class Stream:
     """
 
     def __init__(self, model: Model, batch_size: int | None = None) -> None:
-        layer: object = model.layer if isinstance(model, SequenceModel) else model
+        layer: object = model
+        head: nn.Module | None = None
+        if isinstance(model, SequenceModel):
+            layer = model.layer
+            head = model.head
         if not isinstance(layer, Stacked | ResidualStack):
             raise TypeError(
                 "expected a recurrent layer of eigenrnn, a ResidualStack, or a SequenceModel with "
@@ -87,10 +91,12 @@ class Stream:
         self.model = model
         self.batch_size = batch_size
         self._layer: Stacked[Any] | ResidualStack = layer
-        self._head: nn.Module | None = model.head if isinstance(model, SequenceModel) else None
+        self._head = head
+        # asked at each step for the head, which the user may replace
         self._modules = direct_children(model)
-        batch = () if batch_size is None else (batch_size,)
-        self._input_shape = (*batch, self._layer.input_size)
+        self._input_shape: tuple[int, ...] = (layer.input_size,)
+        if batch_size is not None:
+            self._input_shape = (batch_size, layer.input_size)
         self._snapshot: Snapshot | None = None  # set if the kernels can compute the next step
         self.reset()
 
@@ -123,8 +129,10 @@ class Stream:
     @property
     def state(self) -> State:
         """The state of all layers, a copy. Set it to continue from another state."""
-        h, *cells = (state.clone() for state in self._states)
-        return (h, cells[0]) if cells else h
+        h = self._states[0].clone()
+        if len(self._states) == 1:
+            return h
+        return h, self._states[1].clone()
 
     @state.setter
     def state(self, state: State) -> None:
@@ -136,7 +144,7 @@ class Stream:
         else:
             state = check_pair(state, shapes, dtype)
         device = self._states[0].device
-        for each in state if isinstance(state, tuple) else (state,):
+        for each in _parts(state):
             if each.device != device:
                 raise ValueError(f"expected a state on {device}, got one on {each.device}")
         self._keep(state, copy=True)
@@ -148,7 +156,7 @@ class Stream:
 
     def _keep(self, state: State, copy: bool = False) -> None:
         """Continue from a state, which nobody else may write to; a copy has no gradient."""
-        states = state if isinstance(state, tuple) else (state,)
+        states = _parts(state)
         if copy:
             states = tuple(each.detach().clone() for each in states)
         kept = [each.contiguous() for each in states]
@@ -214,9 +222,12 @@ class Stream:
             return self(x_t)
         wanted = any(each.requires_grad for each in (x_t, *self._states))
         with torch.set_grad_enabled(wanted and torch.is_grad_enabled()):
-            state = self._states[0] if len(self._states) == 1 else tuple(self._states)
+            state = self._states[0]
+            if len(self._states) > 1:
+                state = tuple(self._states)
             y, state = self._layer.step(x_t, state)
-            y = y if self._head is None else self._head(y)
+            if self._head is not None:
+                y = self._head(y)
         self._keep(state)
         return y
 
@@ -230,11 +241,16 @@ def _check_memory(state: State, batch_size: int) -> None:
     Raises:
         ValueError: If they do not.
     """
-    states = state if isinstance(state, tuple) else (state,)
-    needed = (
-        3 * batch_size * sum(each.nbytes for each in states)
-    )  # three: old, new and copied ones
+    of_a_sequence = sum(each.nbytes for each in _parts(state))
+    needed = 3 * batch_size * of_a_sequence  # old, new and copied ones
     check_memory(needed, f"the states of {batch_size} sequences", "take a smaller batch_size")
+
+
+def _parts(state: State) -> tuple[Tensor, ...]:
+    """Return the tensors of a state: one, or the pair of an LSTM."""
+    if isinstance(state, tuple):
+        return state
+    return (state,)
 
 
 def _restore(model: Model, batch_size: int | None, state: State) -> Stream:

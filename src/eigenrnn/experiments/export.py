@@ -27,8 +27,12 @@ __all__ = ["SUFFIXES", "check_export", "export_model"]
 SUFFIXES = (".onnx", ".pt2")
 """The suffixes of exported files: ONNX, and programs of `torch.export`."""
 
-_T, _B = 6, 4  # the sizes of the example that is traced
-_OTHER_T, _OTHER_B = 9, 3  # those of the check
+# the sizes of the example that is traced
+_T = 6
+_B = 4
+# those of the check: others, so that a size which the tracer has fixed is found
+_OTHER_T = 9
+_OTHER_B = 3
 _TOLERANCE = 1e-4  # of the outputs' size, in single precision
 
 
@@ -83,23 +87,31 @@ def export_model(
     if model.training:
         raise ValueError("expected a model in evaluation mode, got one in training: model.eval()")
     module = _wrapped(model)
-    example, other = module.example(_T, _B), module.example(_OTHER_T, _OTHER_B)
+    example = module.example(_T, _B)
+    other = module.example(_OTHER_T, _OTHER_B)
     shapes = [_dynamic(axes) for _, axes in module.inputs]
-    run = _export_onnx if path.suffix == ".onnx" else _export_program
+    export = _export_program
+    if path.suffix == ".onnx":
+        export = _export_onnx
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's exporter warns about itself
-        found = run(module, path, example, shapes, other)
+        found = export(module, path, example, shapes, other)
         expected = module(*other)
-    difference = max(
-        float((torch.as_tensor(one) - two).abs().max() / two.abs().max().clamp_min(1))
-        for one, two in zip(found, expected, strict=True)
-    )
-    if not difference <= _TOLERANCE:
+    differences: list[float] = []
+    for output, wanted in zip(found, expected, strict=True):
+        error = (torch.as_tensor(output) - wanted).abs().max()
+        size = wanted.abs().max().clamp_min(1)
+        differences.append(float(error / size))
+    difference = max(differences)
+    if not difference <= _TOLERANCE:  # a NaN is refused too
         path.unlink()
         raise ValueError(
             f"expected the exported model to compute the outputs of {type(model).__name__}, got "
             f"a relative difference of {difference:.2g}"
         )
+    described_preprocessing = None
+    if preprocessing is not None:
+        described_preprocessing = _preprocessing(preprocessing)
     description = {
         "eigenrnn": __version__,
         "name": name,
@@ -107,7 +119,7 @@ def export_model(
         "inputs": _describe(module.inputs, example),
         "outputs": _describe(module.outputs, expected),
         "initial_states": module.initial_states(),
-        "preprocessing": None if preprocessing is None else _preprocessing(preprocessing),
+        "preprocessing": described_preprocessing,
         "largest_difference": difference,
     }
     write_json(path.with_suffix(".json"), description)
@@ -133,10 +145,13 @@ class _Sequence(_Exported):
         super().__init__()
         self.model = model
         layer: Any = model.layer
-        M, K = layer.input_size, model.head.out_features
+        M = layer.input_size
+        K = model.head.out_features
         self.dtype = model.head.weight.dtype
         self.inputs = [("inputs", ("T", "B", M)), ("lengths", ("B",))]
-        axes = ("T", "B", K) if model.readout == "all" else ("B", K)
+        axes = ("B", K)
+        if model.readout == "all":
+            axes = ("T", "B", K)
         self.outputs = [("outputs", axes)]
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
@@ -146,7 +161,7 @@ class _Sequence(_Exported):
         generator = torch.Generator().manual_seed(T)
         M: Any = self.inputs[0][1][2]
         inputs = torch.randn(T, B, M, generator=generator, dtype=self.dtype)
-        return inputs, torch.arange(T, T - B, -1)
+        return inputs, torch.arange(T, T - B, -1)  # all lengths different, one of them T
 
 
 class _Language(_Exported):
@@ -166,7 +181,12 @@ class _Language(_Exported):
 
     def forward(self, symbols: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
         given = iter(states)
-        joined = [(next(given), next(given)) if pair else next(given) for pair in self.pairs]
+        joined: list[Any] = []
+        for is_pair in self.pairs:
+            state: Any = next(given)
+            if is_pair:
+                state = (state, next(given))
+            joined.append(state)
         logits, after = self.model.advance(symbols, tuple(joined))
         return logits, *_leaves(after)
 
@@ -182,9 +202,13 @@ class _Language(_Exported):
     def initial_states(self) -> dict[str, Any]:
         """Return the initial states of one sequence: zero, or the trained numbers."""
         layers: Any = self.model.layers
-        found = _leaves([layer.initial_state() for layer in layers])
-        names = [name for name, _ in self.inputs[1:]]
-        return {n: v.tolist() if v.any() else 0 for n, v in zip(names, found, strict=True)}
+        leaves = _leaves([layer.initial_state() for layer in layers])
+        numbers: dict[str, Any] = {}
+        for (name, _), leaf in zip(self.inputs[1:], leaves, strict=True):
+            numbers[name] = 0
+            if leaf.any():
+                numbers[name] = leaf.tolist()
+        return numbers
 
 
 def _wrapped(model: nn.Module) -> Any:
@@ -208,6 +232,7 @@ def _with_our_layers(model: Any) -> Any:
     model = copy.deepcopy(model)
     for name, layer in model.named_modules():
         if isinstance(layer, nn.RNNBase):
+            # our layer draws weights that are replaced at once: the caller's draws must not shift
             with torch.random.fork_rng(devices=()):
                 model.set_submodule(name, _ours(layer))
     return model
@@ -230,8 +255,13 @@ def _ours(layer: nn.RNNBase) -> Stacked[Any]:
 
 
 def _leaves(states: Sequence[Any]) -> list[Tensor]:
-    pairs = [state if isinstance(state, tuple) else (state,) for state in states]
-    return [leaf for pair in pairs for leaf in pair]
+    leaves: list[Tensor] = []
+    for state in states:
+        if isinstance(state, tuple):
+            leaves += state
+        else:
+            leaves.append(state)
+    return leaves
 
 
 def _dynamic(axes: tuple[str | int, ...]) -> dict[int, Any]:
@@ -278,16 +308,19 @@ def _export_program(
 
 def _by_argument(module: Any, shapes: list[Any]) -> tuple[Any, ...]:
     """Return the shapes as the arguments of `forward` take the inputs."""
-    return tuple(shapes) if isinstance(module, _Sequence) else (shapes[0], tuple(shapes[1:]))
+    if isinstance(module, _Sequence):
+        return tuple(shapes)
+    return shapes[0], tuple(shapes[1:])  # `*states` is one argument
 
 
 def _describe(
     named: Sequence[tuple[str, tuple[str | int, ...]]], tensors: Sequence[Tensor]
 ) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(axes)}
-        for (name, axes), tensor in zip(named, tensors, strict=True)
-    ]
+    described: list[dict[str, Any]] = []
+    for (name, axes), tensor in zip(named, tensors, strict=True):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        described.append({"name": name, "dtype": dtype, "shape": list(axes)})
+    return described
 
 
 def _preprocessing(preprocessing: Preprocessing) -> dict[str, Any]:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _BATCH = 64
-_WINDOW = 1000  # steps of a text at once
+_WINDOW = 1000  # steps of a text at once: the logits of all may not fit into memory
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,17 @@ class SeriesPredictions:
 
         A text that a spreadsheet would run as a formula begins with an apostrophe.
         """
-        label = () if self.labels is None else ("label",)
-        prefix = "" if self.labels is None else "probability "
+        headings = ["sequence", *self.columns]
+        texts = [self.names]
+        if self.labels is not None:
+            headings = ["sequence", "label", *(f"probability {name}" for name in self.columns)]
+            texts = [self.names, self.labels]
         sink = io.StringIO()
         table = csv.writer(sink, lineterminator="\n")
-        headings = ["sequence", *label, *(f"{prefix}{name}" for name in self.columns)]
         table.writerow(map(spreadsheet_text, headings))
-        labels = [() for _ in self.names] if self.labels is None else [(n,) for n in self.labels]
-        for name, its_label, row in zip(self.names, labels, self.values.tolist(), strict=True):
-            texts = map(spreadsheet_text, (name, *its_label))
-            table.writerow([*texts, *(f"{number:.7g}" for number in row)])
+        for *texts_of_row, values in zip(*texts, self.values.tolist(), strict=True):
+            numbers = [f"{number:.7g}" for number in values]
+            table.writerow([*map(spreadsheet_text, texts_of_row), *numbers])
         return sink.getvalue()
 
 
@@ -128,7 +129,8 @@ def bits_per_symbol(model: nn.Module, preprocessing: TextPreprocessing, text: st
     Raises:
         ValueError: If a symbol is unknown.
     """
-    nats, count = 0.0, 0
+    nats = 0.0
+    count = 0
     for line in _streams(preprocessing, text):
         codes = torch.from_numpy(preprocessing.encode(line)).unsqueeze(1)
         if len(codes) < 2:
@@ -136,8 +138,11 @@ def bits_per_symbol(model: nn.Module, preprocessing: TextPreprocessing, text: st
         outputs = (logits for logits, _ in _windows(model, codes[:-1]))
         for logits, targets in zip(outputs, codes[1:].split(_WINDOW), strict=True):
             errors = F.cross_entropy(logits[:, 0].double(), targets[:, 0], reduction="sum")
-            nats, count = nats + errors.item(), count + len(targets)
-    return nats / count / math.log(2) if count else None
+            nats += errors.item()
+            count += len(targets)
+    if not count:
+        return None
+    return nats / count / math.log(2)
 
 
 @torch.no_grad()
@@ -185,7 +190,9 @@ def continue_text(
         symbol = _draw(logits[-1, 0], temperature, generator)
         drawn.append(symbol)
         logits, state = network.advance(symbol.view(1, 1), state)
-    return preprocessing.decode(torch.stack(drawn).numpy()) if drawn else ""
+    if not drawn:
+        return ""
+    return preprocessing.decode(torch.stack(drawn).numpy())
 
 
 def _draw(

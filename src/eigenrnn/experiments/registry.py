@@ -81,23 +81,23 @@ RECIPES: dict[str, Recipe] = {
 """Published experiments."""
 
 BACKENDS: dict[str, Backend] = {
-    f"{recurrence}/{name}": backend
-    for recurrence, backends in (
-        ("delta", DELTA),
-        ("elman", ELMAN),
-        ("gru", GRU),
-        ("linear", LINEAR),
-        ("lstm", LSTM),
-    )
-    for name, backend in backends.items()
+    **{f"delta/{name}": backend for name, backend in DELTA.items()},
+    **{f"elman/{name}": backend for name, backend in ELMAN.items()},
+    **{f"gru/{name}": backend for name, backend in GRU.items()},
+    **{f"linear/{name}": backend for name, backend in LINEAR.items()},
+    **{f"lstm/{name}": backend for name, backend in LSTM.items()},
 }
 """Implementations of the recurrences."""
 
 
 def class_path(kind: type) -> str:
     """Return the public import path of a registered class."""
-    depth = 3 if kind.__module__.startswith("eigenrnn.experiments.") else 2
-    return f"{'.'.join(kind.__module__.split('.')[:depth])}.{kind.__name__}"
+    # classes are exported by the package of their room: eigenrnn.layers, experiments.tasks
+    depth = 2
+    if kind.__module__.startswith("eigenrnn.experiments."):
+        depth = 3
+    room = ".".join(kind.__module__.split(".")[:depth])
+    return f"{room}.{kind.__name__}"
 
 
 @cache
@@ -106,12 +106,16 @@ def registered() -> Mapping[str, Any]:
     kinds = [*TASKS.values(), *LAYERS.values(), *CONSTRAINTS.values()]
     functions = [getattr(init, name) for name in init.__all__]
     initialisers = [function for function in functions if inspect.isfunction(function)]
-    return {
-        **{f"{entry.__module__}.{entry.__name__}": entry for entry in (*kinds, *initialisers)},
-        **{f"eigenrnn.{kind.__name__}": kind for kind in kinds},
-        **{class_path(kind): kind for kind in kinds},
-        **{f"eigenrnn.init.{function.__name__}": function for function in initialisers},
-    }
+    by_path: dict[str, Any] = {}
+    for entry in (*kinds, *initialisers):
+        by_path[f"{entry.__module__}.{entry.__name__}"] = entry
+    for kind in kinds:
+        by_path[f"eigenrnn.{kind.__name__}"] = kind
+    for kind in kinds:
+        by_path[class_path(kind)] = kind
+    for function in initialisers:
+        by_path[f"eigenrnn.init.{function.__name__}"] = function
+    return by_path
 
 
 def summary(entry: Any) -> str:

@@ -189,8 +189,9 @@ def _fill_ours(
     _check_gates(kind, len(constraints))
     for gate, constraint in enumerate(constraints):
         W = torch.empty(n, n, dtype=constraint.dtype, device=constraint.device)
-        is_tanh = gate == _TANH_GATE[len(constraints)]
-        fill = initializers.tanh if is_tanh else initializers.sigmoid
+        fill = initializers.sigmoid
+        if gate == _TANH_GATE[len(constraints)]:
+            fill = initializers.tanh
         constraint.assign(fill(W, generator=generator))
     for name, weight in direction.named_parameters(recurse=False):
         for block in weight.split(n):

@@ -57,7 +57,7 @@ def fan_uniform_(
 ) -> Tensor:
     r"""Fill with draws from :math:`U(-1/\sqrt N, 1/\sqrt N)`, as `torch.nn.RNN` does."""
     check_weight(weight, 1)
-    bound = 1 / math.sqrt(weight.shape[0]) if weight.shape[0] else 0.0
+    bound = 1 / math.sqrt(max(1, weight.shape[0]))  # a weight may be empty
     return weight.uniform_(-bound, bound, generator=generator)
 
 
@@ -291,7 +291,9 @@ def ramp_(
     n = weight.shape[0]
     i = torch.arange(n, device=weight.device, dtype=weight.real.dtype)
     ramp = end * (i[:, None] - i) / max(n - 1, 1)
-    return weight.copy_(ramp if direction == "forward" else ramp.T)
+    if direction == "backward":
+        ramp = ramp.T
+    return weight.copy_(ramp)
 
 
 @torch.no_grad()

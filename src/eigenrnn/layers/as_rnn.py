@@ -59,7 +59,9 @@ class AsDirection(AbstractDirection):
         d = self.s.abs() + self.epsilon
         W_f = U_f * d
         W_f_inverse = U_f.T / d.unsqueeze(1)  # U_f is orthogonal, and d is not zero
-        b = None if self.input_bias is None else W_f @ self.input_bias
+        b = None
+        if self.input_bias is not None:
+            b = W_f @ self.input_bias
         # g = W_f h follows a plain tanh recurrence, which the backends of `elman` compute
         g, last = elman(
             x,

@@ -27,6 +27,7 @@ from eigenrnn.tracing import check_memory_of
 __all__ = ["DeltaNet", "DeltaNetDirection", "DeltaNetOptions"]
 
 _SHORTEST_NORM = 1e-6  # queries and keys below it are scaled by its inverse
+# as in the GatedDeltaNet of flash-linear-attention
 _RMS_EPSILON = 1e-5
 _RATES = (0.0, 16.0)  # exp(A_log) at first
 _TIME_STEPS = (0.001, 0.1)  # softplus(dt_bias) at first
@@ -91,12 +92,15 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         self.mixed_size = (1 + 2 * R) * N
         self.matrix_size = N * self.head_size
         self.state_size = self.matrix_size + options.convolution * self.mixed_size
-        self.widths = [
-            self.mixed_size,
-            H * R,
-            H if options.gated else 0,
-            N if options.output_gate else 0,
-        ]
+        decay_size = 0
+        if options.gated:
+            decay_size = H
+        gate_size = 0
+        if options.output_gate:
+            gate_size = N
+        # of the blocks of rows in `weight_ih`: queries, keys and values are one, as the
+        # convolution mixes them in time together
+        self.widths = [self.mixed_size, H * R, decay_size, gate_size]
         self.weight_ih = Parameter(torch.empty(sum(self.widths), config.input_size))
         self.convolution_weight: Parameter | None = None
         if options.convolution:
@@ -123,7 +127,10 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         S0, past = self._parts(h0)
         terms, past = self._terms(x, past, batch_sizes, reverse)
         o, S = delta(
-            *terms[:4],
+            terms.q,
+            terms.k,
+            terms.v,
+            terms.beta,
             terms.log_decay,
             S0.to(state_dtype(x)),
             batch_sizes=batch_sizes,
@@ -135,7 +142,9 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         if last_only:
             return o, last
         y = self._output(o, terms.gate)
-        return y if batch_sizes is None else torch.where(running(batch_sizes, y), y, 0.0), last
+        if batch_sizes is not None:
+            y = torch.where(running(batch_sizes, y), y, 0.0)  # without the bias in the padding
+        return y, last
 
     def step(
         self,
@@ -148,8 +157,10 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         if terms.log_decay is not None:
             matrices = terms.log_decay[0, ..., None, None].exp() * matrices
         for j in range(self.options.reflections):
-            now = (each[0, :, :, j].to(matrices.dtype) for each in (terms.k, terms.v, terms.beta))
-            matrices = reflect(matrices, *now)
+            k = terms.k[0, :, :, j].to(matrices.dtype)
+            v = terms.v[0, :, :, j].to(matrices.dtype)
+            beta = terms.beta[0, :, :, j].to(matrices.dtype)
+            matrices = reflect(matrices, k, v, beta)
         o = output(matrices, terms.q[0].to(matrices.dtype)).to(x.dtype)
         y = self._output(o.unsqueeze(0), terms.gate).squeeze(0)
         return y, self._state(matrices, past)
@@ -158,16 +169,27 @@ class DeltaNetDirection(AbstractDiagonalDirection):
     def output_at(self, x: Tensor, state: Tensor) -> Tensor:
         batch = x.shape[:-1]
         S, past = self._parts(state.reshape(-1, self.state_size))
-        before = None if past is None else F.pad(past[:-1], (0, 0, 0, 0, 1, 0))
-        terms, _ = self._terms(x.reshape(1, -1, x.shape[-1]), before)
+        if past is not None:
+            # The last projection is that of x, which the convolution adds itself. The zero in
+            # front keeps c of them; the convolution of a single step does not read it.
+            past = F.pad(past[:-1], (0, 0, 0, 0, 1, 0))
+        terms, _ = self._terms(x.reshape(1, -1, x.shape[-1]), past)
         o = output(S.to(state_dtype(x)), terms.q[0].to(state_dtype(x))).to(x.dtype)
         return self._output(o.unsqueeze(0), terms.gate).reshape(*batch, self.output_size)
 
     def stepper(self) -> Any:
         options = self.options
         low, high = options.eigenvalues
-        names = ("weight_ih", "convolution_weight", "A_log", "dt_bias", "norm_weight")
-        weights = {name: getattr(self, name) for name in (*names, "weight_out", "output_bias")}
+        names = (
+            "weight_ih",
+            "convolution_weight",
+            "A_log",
+            "dt_bias",
+            "norm_weight",
+            "weight_out",
+            "output_bias",
+        )
+        weights = {name: getattr(self, name) for name in names}
         return delta_stepper(
             weights,
             {
@@ -194,13 +216,16 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         .. math:: a_t (I - \beta_{t,R} k_{t,R} k_{t,R}^\top) \cdots
             (I - \beta_{t,1} k_{t,1} k_{t,1}^\top)
         """
-        terms, _ = self._terms(x, self._parts(h0)[1])
+        _, past = self._parts(h0)
+        terms, _ = self._terms(x, past)
         identity = torch.eye(self.head_size, dtype=x.dtype, device=x.device)
         product = identity.expand(*terms.q.shape, -1).flatten(0, 1)
         k = terms.k.flatten(0, 1)
         beta = terms.beta.flatten(0, 1)
         for j in range(self.options.reflections):
-            product = reflect(product, k[:, :, j], torch.zeros_like(k[:, :, j]), beta[:, :, j])
+            # without a value, an update of the state is a product with its factor
+            no_value = torch.zeros_like(k[:, :, j])
+            product = reflect(product, k[:, :, j], no_value, beta[:, :, j])
         product = product.unflatten(0, x.shape[:2])
         if terms.log_decay is None:
             return product
@@ -208,7 +233,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
 
     def decay_weight(self) -> Tensor:  # (N, M)
         """Return the input weights of the decay of each key's entry, zero without decays."""
-        rates = self.weight_ih.split(self.widths)[2]
+        _, _, rates, _ = self.weight_ih.split(self.widths)
         if not self.options.gated:
             return self.weight_ih.new_zeros(self.hidden_size, self.weight_ih.shape[1])
         return rates.repeat_interleave(self.head_size, dim=0)
@@ -231,7 +256,9 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         past: Tensor | None,  # (c, B, (1 + 2R) N)
     ) -> Tensor:  # (B, S)
         flat = S.flatten(1).to(self.weight_ih.dtype)
-        return flat if past is None else torch.cat([flat, past.transpose(0, 1).flatten(1)], dim=1)
+        if past is None:
+            return flat
+        return torch.cat([flat, past.transpose(0, 1).flatten(1)], dim=1)
 
     def _terms(
         self,
@@ -241,26 +268,32 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         reverse: bool = False,
     ) -> tuple[_Terms, Tensor | None]:
         """Return what the input chooses, and the inputs that the next convolution needs."""
+        # other layers are checked as they read `weight_hh`, which no step needs here
         check_memory_of(direct_parameters(self).values())
         options = self.options
-        heads = (options.heads, self.head_size)
+        N = self.hidden_size
+        H = options.heads
+        R = options.reflections
+        K = self.head_size
         projected = F.linear(x, self.weight_ih)
         mixed, strength, rate, gate = projected.split(self.widths, dim=-1)
         if past is not None:
             mixed, past = self._convolved(mixed, past, batch_sizes, reverse)
         if options.silu:
             mixed = F.silu(mixed)
-        N = self.hidden_size
-        R = options.reflections
         q, k, v = mixed.split([N, R * N, R * N], dim=-1)
         low, high = options.eigenvalues
+        # the eigenvalue 1 - beta is then between low and high
         beta = (1 - high) + (high - low) * torch.sigmoid(strength)
+        log_decay: Tensor | None = None
+        if options.gated:
+            log_decay = self._log_decay(rate)
         terms = _Terms(
-            q=_unit(q.unflatten(-1, heads)) * self.head_size**-0.5,
-            k=_unit(k.unflatten(-1, (heads[0], R, heads[1]))),
-            v=v.unflatten(-1, (heads[0], R, heads[1])),
-            beta=beta.unflatten(-1, (heads[0], R)),
-            log_decay=self._log_decay(rate) if options.gated else None,
+            q=_unit(q.unflatten(-1, (H, K))) * K**-0.5,
+            k=_unit(k.unflatten(-1, (H, R, K))),
+            v=v.unflatten(-1, (H, R, K)),
+            beta=beta.unflatten(-1, (H, R)),
+            log_decay=log_decay,
             gate=gate if options.output_gate else None,
         )
         return terms, past
@@ -282,7 +315,9 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         order: Tensor | None = None
         if reverse:
             steps = torch.arange(T, device=u.device).unsqueeze(1).expand(T, B)
-            ends = T if lengths is None else lengths
+            ends: int | Tensor = T
+            if lengths is not None:
+                ends = lengths
             order = torch.where(steps < ends, ends - 1 - steps, steps)  # its own inverse
             order = order.unsqueeze(2).expand(T, B, width)
             u = u.gather(0, order)
@@ -297,7 +332,9 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         else:
             rows = torch.arange(c, device=u.device).unsqueeze(1) + lengths  # (c, B)
             last = inputs.gather(0, rows.unsqueeze(2).expand(c, B, width))
-        return convolved if order is None else convolved.gather(0, order), last
+        if order is not None:
+            convolved = convolved.gather(0, order)
+        return convolved, last
 
     def _log_decay(
         self,
@@ -521,8 +558,11 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
             raise ValueError("expected a layer of one direction, got a bidirectional one")
         check_input(input, self.input_size, self._weight)
         unbatched = input.dim() == 2
-        x = input.unsqueeze(1) if unbatched else input
-        x = x.transpose(0, 1) if self.batch_first and not unbatched else x
+        x = input
+        if unbatched:
+            x = x.unsqueeze(1)
+        elif self.batch_first:
+            x = x.transpose(0, 1)
         states = self._initial_states(hx, x.shape[1], unbatched)
         found: list[Tensor] = []
         for direction, state in zip(self.all_directions(), states, strict=True):
@@ -551,6 +591,7 @@ def _segment(eigenvalues: object) -> tuple[float, float]:
     try:
         low, high = map(float, eigenvalues)  # type: ignore[call-overload]
     except (TypeError, ValueError):
+        # no comparison with nan holds, so the error below follows
         low = math.nan
         high = math.nan
     if not -1 <= low < high <= 1:
@@ -577,6 +618,7 @@ def _linear_uniform_(weight: Tensor, *, generator: Generator | None = None) -> T
 def _log_rate_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
     """Fill with logarithms of uniform rates."""
     rates = weight.uniform_(*_RATES, generator=generator)
+    # a rate of zero, which torch may draw, has no logarithm
     return rates.clamp_(min=torch.finfo(rates.dtype).tiny).log_()
 
 
@@ -585,4 +627,5 @@ def _time_step_(weight: Tensor, *, generator: Generator | None = None) -> Tensor
     """Fill such that softplus gives time steps whose logarithms are uniform."""
     low, high = map(math.log, _TIME_STEPS)
     steps = weight.uniform_(low, high, generator=generator).exp_()
+    # the inverse of softplus, log(exp(s) - 1), without overflow for large s
     return steps.add_(torch.log(-torch.expm1(-steps)))

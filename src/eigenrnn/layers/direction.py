@@ -162,7 +162,9 @@ class AbstractDirection(nn.Module, ABC):
         x: Tensor,  # (T, B, M)
     ) -> dict[str, Any]:
         """Return the arguments `layer_norm` and `zoneout` of the recurrence, if they are set."""
-        return {} if self.norm_zoneout is None else self.norm_zoneout(x)
+        if self.norm_zoneout is None:
+            return {}
+        return self.norm_zoneout(x)
 
     def constraints(self) -> list[Constraint]:
         """Return the constraints of the recurrent matrices, in the order of weight_hh."""
@@ -229,7 +231,9 @@ class AbstractDirection(nn.Module, ABC):
 
     def _parameter(self, name: str, size: int) -> Parameter | None:
         """Return a new vector, or None if it has no initialiser."""
-        return Parameter(torch.empty(size)) if name in self.initializers else None
+        if name not in self.initializers:
+            return None
+        return Parameter(torch.empty(size))
 
     def _reset_matrices(self, generator: Generator | None) -> None:
         for constraint in self.constraints():

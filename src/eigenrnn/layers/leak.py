@@ -148,7 +148,10 @@ class Leak(nn.Module):
         super().__init__()
         self.options = options
         empty = torch.empty(hidden_size)
-        self.raw = Parameter(empty) if options.trainable else None
+        self.raw: Parameter | None = None
+        if options.trainable:
+            self.raw = Parameter(empty)
+        # a buffer, so that fixed values move with the layer and are saved with it
         self.register_buffer("values", None if options.trainable else empty)
         self.reset()
 

@@ -134,13 +134,17 @@ class LRUDirection(AbstractDiagonalDirection):
         parts = self.state_size // self.hidden_size  # 2 of complex numbers, 1 of real ones
         B = self.scaled_input.transpose(0, 1)  # (N, parts, M)
         u = F.linear(x, B.flatten(0, 1)).to(wide)
-        operands = LinearOperands(
-            u if parts == 1 else torch.view_as_complex(u.unflatten(2, (-1, 2))),
-            decay,
-            h0.to(wide) if parts == 1 else torch.complex(*h0.to(wide).chunk(2, dim=1)),
-        )
+        h0 = h0.to(wide)
+        if parts == 2:
+            # of u, real and imaginary parts are neighbours, so a view is a complex number
+            u = torch.view_as_complex(u.unflatten(2, (-1, 2)))
+            real, imaginary = h0.chunk(2, dim=1)
+            h0 = torch.complex(real, imaginary)
+        operands = LinearOperands(u, decay, h0)
         h, last = evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
-        return h if last_only else self._output(x, h, batch_sizes), last
+        if last_only:
+            return h, last
+        return self._output(x, h, batch_sizes), last
 
     def step(
         self,
@@ -173,6 +177,7 @@ class LRUDirection(AbstractDiagonalDirection):
         return h.to(self.weight_ih.dtype)
 
     def _concatenated(self) -> Tensor:  # (N,)
+        # the call of a constraint checks them, but its matrix is not needed here
         check_memory_of(self.eigenvalues.parameters())
         return self.eigenvalues.diagonal()
 

@@ -67,10 +67,12 @@ class LSTMDirection(AbstractGatedDirection):
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, 2 N)
         W = self._cast(self.weight_hh)  # the constraints are evaluated here and nowhere else
+        first, first_cell = h0.chunk(2, dim=1)
         h, last, last_cell = lstm(
             x,
             W,
-            *h0.chunk(2, dim=1),
+            first,
+            first_cell,
             U=self.weight_ih,
             c=self.input_bias,
             batch_sizes=batch_sizes,
@@ -372,6 +374,7 @@ class LSTM(Gated[LSTMDirection]):
         state: Tensor,  # (L D, B, P + N)
     ) -> tuple[Tensor, Tensor]:
         h, c = state.split((self.proj_size or self.hidden_size, self.hidden_size), dim=-1)
+        # copies, because the compiled steps read only contiguous states
         return h.contiguous(), c.contiguous()
 
     def _initial_states(

@@ -406,8 +406,11 @@ class EURNN(RNN):
         **options: Any,
     ) -> None:
         constraint = partial(Givens, layers=capacity, style=style, dtype=dtype)
-        double = dtype in (torch.float64, torch.complex128)
-        options = {"output": "real", "dtype": torch.float64 if double else None} | options
+        defaults: dict[str, Any] = {"output": "real"}
+        if dtype in (torch.float64, torch.complex128):
+            # the other weights set the precision of the states, to which W is converted
+            defaults["dtype"] = torch.float64
+        options = defaults | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 

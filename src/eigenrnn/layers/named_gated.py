@@ -1,14 +1,14 @@
 """The gated layers of published papers: each is `GRU` with constraints and an initialisation."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
 
-from eigenrnn.constraints import Givens, NeumannCayley, Unconstrained
+from eigenrnn.constraints import Constraint, Givens, NeumannCayley, Unconstrained
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import constant_, glorot_uniform_, uniform_, zeros_
 from eigenrnn.layers.gru import GATES, GRU
@@ -113,7 +113,9 @@ class NCGRU(GRU):
         # the bound of one Glorot kernel for inputs and states
         gate_init = partial(uniform_, bound=math.sqrt(6 / (input_size + hidden_size)))
         free_set = partial(Unconstrained, init=gate_init)
-        constraints = {gate: orthogonal_set if gate in orthogonal else free_set for gate in GATES}
+        constraints: dict[str, Callable[[int], Constraint]] = dict.fromkeys(GATES, free_set)
+        for gate in orthogonal:
+            constraints[gate] = orthogonal_set
         options = {**NC_GRU_OPTIONS, **options}
         super().__init__(
             input_size,

@@ -15,9 +15,11 @@ NORM_ZONEOUT_DEFAULTS = {"layer_norm": False, "zoneout": 0.0}
 
 def non_default_options(layer: object) -> list[str]:
     """Return the names of the options among `NORM_ZONEOUT_DEFAULTS` that a layer changes."""
-    return [
-        name for name, default in NORM_ZONEOUT_DEFAULTS.items() if getattr(layer, name) != default
-    ]
+    changed: list[str] = []
+    for name, default in NORM_ZONEOUT_DEFAULTS.items():
+        if getattr(layer, name) != default:
+            changed.append(name)
+    return changed
 
 
 class NormZoneout(nn.Module):
@@ -83,8 +85,10 @@ class NormZoneout(nn.Module):
         options: dict[str, Any] = {}
         if self.gain is not None:
             options["layer_norm"] = (self.gain, self.shift)
-        if self.zoneout:
-            options["zoneout"] = self._draw_mask(x) if self.training else self.zoneout
+        if self.zoneout and self.training:
+            options["zoneout"] = self._draw_mask(x)
+        elif self.zoneout:
+            options["zoneout"] = self.zoneout
         return options
 
     def _draw_mask(self, x: Tensor) -> Tensor:  # (T, B, N)

@@ -119,10 +119,9 @@ class Direction(AbstractDirection):
             maps = {}
         else:
             # stored as real parts above imaginary ones, so each column of U is a complex vector
-            maps = {
-                "U": convert(self.weight_ih.T).T,
-                "c": None if self.input_bias is None else convert(self.input_bias),
-            }
+            maps = {"U": convert(self.weight_ih.T).T}
+            if self.input_bias is not None:
+                maps["c"] = convert(self.input_bias)
         return elman(
             x,
             W,
@@ -144,6 +143,7 @@ class Direction(AbstractDirection):
         return not self.constraint.is_complex
 
     def stepper(self) -> Any:
+        # the compiled steps have real states, without LayerNorm, zoneout and noise
         if self.constraint.is_complex or self.norm_zoneout is not None:
             return None
         leak = self.leak
@@ -354,10 +354,10 @@ class RNN(Stacked[Direction]):
                 "expected either a leak or zoneout, got both: in evaluation, zoneout is the leak "
                 f"1 - zoneout, here {1 - zoneout:g}"
             )
+        if input_init is None:
+            input_init = uniform_ if f.has_bias else fan_uniform_
         # the order of the entries is that of drawing: equal seeds give equal weights
-        initializers: dict[str, Sequence[Initializer]] = {
-            "weight_ih": [input_init or (uniform_ if f.has_bias else fan_uniform_)]
-        }
+        initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [input_init]}
         if input_bias is None:
             input_bias = bias and not f.has_bias
         if input_bias:

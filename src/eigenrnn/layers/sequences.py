@@ -140,6 +140,10 @@ def initial_states(
     if h0 is None:
         return torch.stack([direction.initial_state(batch_size) for direction in directions])
     first = directions[0]
-    batch = () if unbatched else (batch_size,)
-    check_h0(h0, (len(directions), *batch, first.state_size), first.weight_ih.dtype)
-    return h0.unsqueeze(1) if unbatched else h0
+    shape: tuple[int, ...] = (len(directions), batch_size, first.state_size)
+    if unbatched:
+        shape = (len(directions), first.state_size)
+    check_h0(h0, shape, first.weight_ih.dtype)
+    if unbatched:
+        return h0.unsqueeze(1)
+    return h0

@@ -136,6 +136,7 @@ class Stacked(nn.Module, Generic[_D]):
         self.locked_dropout = locked_dropout
         self.num_directions = 2 if bidirectional else 1
         self._snapshot = LatestSnapshot()
+        # a state of torch's layer loads as one of ours does
         self.register_load_state_dict_pre_hook(torch_weights.translate)
         config = replace(
             config,
@@ -303,7 +304,9 @@ class Stacked(nn.Module, Generic[_D]):
             return int(input.batch_sizes[0])
         if input.dim() < 3:
             return 1
-        return input.shape[0 if self.batch_first else 1]
+        if self.batch_first:
+            return input.shape[0]
+        return input.shape[1]
 
     def _features(self) -> list[str]:
         """Return the features that a backend needs, as in `Backend.features`."""
@@ -366,12 +369,12 @@ class Stacked(nn.Module, Generic[_D]):
             "bidirectional": False,
         }
         defaults |= NORM_ZONEOUT_DEFAULTS
-        options = [
-            f"{name}={getattr(self, name)!r}"
-            for name, default in defaults.items()
-            if getattr(self, name) != default
-        ]
-        return ", ".join([f"{self.input_size}, {self.hidden_size}", *options])
+        shown = f"{self.input_size}, {self.hidden_size}"
+        for name, default in defaults.items():
+            value = getattr(self, name)
+            if value != default:
+                shown += f", {name}={value!r}"
+        return shown
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         """Return the options of the recurrence and the default values that the repr omits."""
@@ -448,8 +451,12 @@ class Stacked(nn.Module, Generic[_D]):
                 last.append(directions[i].as_state(h_last))
                 if not skip_outputs:
                     outputs.append(directions[i].as_output(h))
-            if outputs:
-                x = torch.cat(outputs, dim=2) if self.bidirectional else outputs[0]
+            if self.bidirectional and outputs:
+                x = torch.cat(outputs, dim=2)
+            elif outputs:  # `cat` would copy it
+                x = outputs[0]
+        if last_only:
+            return None, torch.stack(last)
         if head is not None and not fused_head:
             x = head(x)
-        return None if last_only else x, torch.stack(last)
+        return x, torch.stack(last)

@@ -46,8 +46,9 @@ class Snapshot:
 
     def threads(self, batch_size: int) -> int:
         """Return the number of threads that share a step of several sequences."""
-        is_large = batch_size > 1 and batch_size * self.stack.products > _LARGE_STEP
-        return torch.get_num_threads() if is_large else 1
+        if batch_size > 1 and batch_size * self.stack.products > _LARGE_STEP:
+            return torch.get_num_threads()
+        return 1
 
 
 def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
@@ -71,17 +72,24 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         modules += [part for part in direction.children() if not isinstance(part, Constraint)]
     if head is not None:
         modules.append(head)
+    # the kernels would call neither a parametrisation nor a `forward` of the user's
     if any(parametrize.is_parametrized(m) or "forward" in vars(m) for m in modules):
         return None
-    empty = [each for module in modules for each in hooks_of_call(module)]
+    # Dictionaries of hooks, all empty. The stack keeps them, to notice a hook that is added later.
+    empty: list[dict[Any, Any]] = []
+    for module in modules:
+        empty += hooks_of_call(module)
     if any(empty):
         return None
 
     # The versions are noted before the weights are packed: another thread may write to a weight,
     # or unfreeze the layer, while this one packs. The last line notices that.
-    places = [place for module in modules for place in _places_of_weights(module)]
-    notes = [(holder, name, tensor, write_count(tensor)) for holder, name, tensor in places]
-    weights = tuple(tensor for _, _, tensor in places)
+    notes: list[tuple[dict[str, Any], str, Tensor, int]] = []
+    weights: list[Tensor] = []
+    for module in modules:
+        for holder, name, tensor in _places_of_weights(module):
+            notes.append((holder, name, tensor, write_count(tensor)))
+            weights.append(tensor)
     dtype = layer.weight_dtype
     if any(direction.frozen is None for direction in directions) or dtype not in _DTYPES:
         return None
@@ -90,12 +98,22 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     steppers = [direction.stepper() for direction in directions]
     if None in steppers:
         return None
-    last = head_stepper(head.weight, head.bias) if head is not None else None
+    last = None
+    output_size = layer.output_size
+    if head is not None:
+        last = head_stepper(head.weight, head.bias)
+        output_size = head.out_features
     stack = kernels.StepperStack(steppers, last, dtype == torch.float64, notes, empty)
     if not stack.unchanged():
         return None
-    output_size = layer.output_size if head is None else head.out_features
-    return Snapshot(stack, weights, dtype, layer.input_size, steppers[0].state_size, output_size)
+    return Snapshot(
+        stack=stack,
+        weights=tuple(weights),
+        dtype=dtype,
+        input_size=layer.input_size,
+        state_size=steppers[0].state_size,
+        output_size=output_size,
+    )
 
 
 def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
@@ -142,13 +160,12 @@ class Places(NamedTuple):
     @classmethod
     def of(cls, states: Sequence[Tensor], new: Sequence[Tensor]) -> Self:
         """Return the addresses of the states, with or without cells, before and after a step."""
-        has_cells = len(states) > 1
-        return cls(
-            h=address(states[0]),
-            cell=address(states[1]) if has_cells else 0,
-            next_h=address(new[0]),
-            next_cell=address(new[1]) if has_cells else 0,
-        )
+        cell = 0
+        next_cell = 0
+        if len(states) > 1:
+            cell = address(states[1])
+            next_cell = address(new[1])
+        return cls(h=address(states[0]), cell=cell, next_h=address(new[0]), next_cell=next_cell)
 
 
 class LatestSnapshot:

@@ -68,6 +68,7 @@ def _drop_weights_of_torch(layer: nn.RNNBase, rate: float) -> None:
         if existing is not None:  # a second one would drop entries of what the first has left
             existing.rate = rate
         elif rate:
+            # unsafe: torch's check would draw a mask, and so change all later draws
             parametrize.register_parametrization(layer, name, WeightDropout(rate), unsafe=True)
             rebuild_each_pass(layer)
 

@@ -65,7 +65,7 @@ _SCHEMA_TYPES: Mapping[Any, str] = {
     str: "str",
     bool: "bool",
     float: "float",
-    Sequence[int] | None: "SymInt[]?",
+    Sequence[int] | None: "SymInt[]?",  # while torch compiles, sizes may be symbols
 }
 
 
@@ -222,10 +222,13 @@ def check_dtypes(supported: Iterable[torch.dtype], operands: Any) -> None:
         if tensor.device != x.device:
             raise ValueError(f"expected {name} on {x.device}, where x is, got {tensor.device}")
     # real inputs of complex states go through a complex U; W then says what the others have
-    mapped_from_real = operands.U is not None and W.real.dtype == x.dtype
-    expected = W.dtype if mapped_from_real else x.dtype
+    expected = x.dtype
+    if operands.U is not None and W.real.dtype == x.dtype:
+        expected = W.dtype
     for name, tensor in others:
-        wanted = x.real.dtype if name == "bias" else expected
+        wanted = expected
+        if name == "bias":  # that of modReLU, which is added to a modulus
+            wanted = x.real.dtype
         if tensor.dtype != wanted:
             raise TypeError(f"expected {name} of {wanted} to go with x, got {tensor.dtype}")
 

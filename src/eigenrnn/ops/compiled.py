@@ -147,12 +147,15 @@ def compiled_operator(
         grads: Named,
         kept: Mapping[str, Tensor],
     ) -> Named:
-        # without U the gradients do not depend on x, so no copy of it is made
-        unread = ("x",) if operands.U is None else ()
+        unread: Collection[str] = ()
+        if operands.U is None:  # then the gradients do not depend on x, so no copy of it is made
+            unread = ("x",)
         operands = _with_rows(operands, unread)
         gradients = gradient_buffers(operands, needed, kept[recurrence.all_states])
-        # those of outputs are read with any strides
-        read = {result: g if result == "y" else rows(g) for result, g in grads.items()}
+        read = dict(grads)
+        for result, gradient in grads.items():
+            if result != "y":  # the gradients of outputs are read with any strides
+                read[result] = rows(gradient)
         number_type(operands.W, *read.values(), *kept.values())
         passed = views({f"d{result}": g for result, g in read.items()})
         dy = read.get("y")
@@ -252,7 +255,9 @@ def _with_rows(operands: Any, unread: Collection[str] = ()) -> Any:
         contiguous = rows(tensor)
         if contiguous is not tensor:
             changed[name] = contiguous
-    return operands._replace(**changed) if changed else operands
+    if not changed:
+        return operands
+    return operands._replace(**changed)
 
 
 def number_type(*tensors: Tensor | None, takes_complex: bool = False) -> str:
@@ -268,7 +273,9 @@ def number_type(*tensors: Tensor | None, takes_complex: bool = False) -> str:
         names = ", ".join(sorted(map(str, dtypes)))
         raise TypeError(f"expected tensors of one type, got {names}")
     (dtype,) = dtypes
-    number = dtype.to_real() if takes_complex else dtype
+    number = dtype
+    if takes_complex:
+        number = dtype.to_real()
     if number not in _NUMBERS:
         raise TypeError(f"expected float32 or float64, got {dtype}")
     return _NUMBERS[number]
@@ -292,7 +299,8 @@ def empty_like_steps(
 ) -> Tensor:  # (T, B, K)
     """Return an uninitialised buffer with the layout of `steps` and the dtype of `typed`."""
     T, B, _ = steps.shape
-    typed = steps if typed is None else typed
+    if typed is None:
+        typed = steps
     if steps.stride(0) < steps.stride(1):  # the steps of a sequence are side by side: batch first
         return empty_buffer(typed, B, T, K).transpose(0, 1)
     return empty_buffer(typed, T, B, K)
@@ -322,9 +330,10 @@ def gradient_buffers(
     gradients: dict[str, Tensor] = {}
     for name in needed:
         tensor: Tensor = getattr(operands, name)
-        if name == "x":
-            like = h if operands.U is None else tensor
-            gradients[name] = empty_like_steps(like, tensor.shape[2])
+        if name == "x" and operands.U is None:
+            gradients[name] = empty_like_steps(h, tensor.shape[2])
+        elif name == "x":
+            gradients[name] = empty_like_steps(tensor, tensor.shape[2])
         elif name in ("W", "U"):  # which the kernels write transposed
             gradients[name] = tensor.new_empty(tensor.shape[::-1]).T
         else:
@@ -377,7 +386,9 @@ def saved_buffer(
     if not save:
         return W.new_empty(T, B, 0)
     parts = len(recurrence.saved_parts(operands, options))
-    norms = 0 if getattr(operands, "gain", None) is None else recurrence.gates
+    norms = 0
+    if getattr(operands, "gain", None) is not None:
+        norms = recurrence.gates
     lanes = kernels.vector_bytes // W.dtype.itemsize
     # whole vectors, so that a kernel may read and write beyond the last unit
     vectors_of_units = (N + lanes - 1) // lanes

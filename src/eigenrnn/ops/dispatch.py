@@ -68,6 +68,8 @@ class Call:
     ) -> "Call":
         """Describe a call by its tensors; x is (T, B, .), or the batch size is given."""
         transformed = under_transform() or is_dual(x, *others)
+        if batch_size is None:
+            batch_size = x.shape[1]
         return cls(
             device=x.device.type,
             dtype=x.dtype,
@@ -75,7 +77,7 @@ class Call:
             transformed=transformed,
             state_size=state_size,
             features=tuple(features),
-            batch_size=x.shape[1] if batch_size is None else batch_size,
+            batch_size=batch_size,
         )
 
 
@@ -156,6 +158,7 @@ class _Forced(threading.local):
     It is not a context variable because torch.compile cannot read one.
     """
 
+    # a block of None must differ from no block: it overrides the environment variable
     names: tuple[str | None, ...] = ()
 
 

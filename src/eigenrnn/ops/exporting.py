@@ -127,7 +127,10 @@ def onnx_operator(
     """
     # ONNX's first axis counts directions; its lengths are 32-bit integers
     operands: list[Tensor | None] = [x, *(each.unsqueeze(0) for each in weights)]
-    operands.append(None if lengths is None else lengths.int())
+    if lengths is None:
+        operands.append(None)
+    else:
+        operands.append(lengths.int())
     operands.append(h0.unsqueeze(0))
     attributes["hidden_size"] = h0.shape[1]
     attributes["direction"] = "reverse" if reverse else "forward"

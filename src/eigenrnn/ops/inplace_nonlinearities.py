@@ -64,10 +64,16 @@ def moduli_like(
     T, B, N = x.shape
     paired = nonlinearity == "modrelu_paired"
     used = bias is not None and (paired or (nonlinearity == "modrelu" and x.is_complex()))
-    steps = T if used else 0
-    numbers = N // 2 if paired else N
-    make = x.new_zeros if zeros else x.new_empty
-    return make((steps, B, numbers), dtype=x.dtype.to_real())
+    steps = 0
+    if used:
+        steps = T
+    numbers = N
+    if paired:
+        numbers = N // 2
+    shape = (steps, B, numbers)
+    if zeros:
+        return x.new_zeros(shape, dtype=x.dtype.to_real())
+    return x.new_empty(shape, dtype=x.dtype.to_real())
 
 
 def split_moduli(

@@ -37,7 +37,9 @@ def apply_layer_norm(
     shift: Tensor | None,  # (N,)
 ) -> Tensor:  # (B, N)
     r"""Return :math:`g \odot (z - \mu) / \sqrt{\sigma^2 + \epsilon} + c` over the units."""
-    return z if gain is None else F.layer_norm(z, z.shape[-1:], gain, shift, EPSILON)
+    if gain is None:
+        return z
+    return F.layer_norm(z, z.shape[-1:], gain, shift, EPSILON)
 
 
 def apply_zoneout(
@@ -128,7 +130,6 @@ def check_leak(
     leak: object,
     state: object,
     W: Tensor,  # (N, N)
-    N: int,
 ) -> Tensor | None:  # (N,)
     """Check a leak and which state it mixes; return one number for each unit, or None.
 
@@ -147,10 +148,13 @@ def check_leak(
         raise ValueError(
             f"expected real W, as the leak and state='current' need real states, got {W.dtype}"
         )
+    N = len(W)
     if isinstance(leak, Tensor):
         _check("leak", leak, (N,), W.device)
         return leak
-    number = cast("float", 1.0 if leak is None else leak)
+    number = 1.0
+    if leak is not None:
+        number = cast("float", leak)
     if isinstance(leak, bool) or not isinstance(number, Real):
         raise TypeError(f"expected leak to be a number or a tensor, got {type(leak).__name__}")
     if not 0 < number <= 1:

@@ -89,7 +89,9 @@ class Operator:
     ) -> None:
         self.name = name
         self.recurrence = recurrence
-        self.results = recurrence.results if results is None else tuple(results)
+        if results is None:
+            results = recurrence.results
+        self.results = tuple(results)
         self.saved = tuple(saved)
         self._forward = forward
         self._allocate = allocate
@@ -138,7 +140,9 @@ class Operator:
     def arguments(self, operands: Any, options: Any, save: bool = False) -> list[Any]:
         """Return the arguments of the torch operator."""
         taken = self._flattened(operands, options)
-        return [*taken, save] if self.saved else taken
+        if self.saved:
+            taken.append(save)
+        return taken
 
     def backward_arguments(
         self, operands: Any, options: Any, needed: Collection[str], grads: Named, kept: _Kept
@@ -152,8 +156,9 @@ class Operator:
         ]
 
     def _by_name(self, returned: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
-        tensors = (returned,) if isinstance(returned, Tensor) else returned
-        return dict(zip(self._returns, tensors, strict=True))
+        if isinstance(returned, Tensor):  # torch returns a single result alone
+            returned = (returned,)
+        return dict(zip(self._returns, returned, strict=True))
 
     # These two functions alone know the order of the arguments. The names would cost a small call
     # several microseconds here.
@@ -176,7 +181,8 @@ class Operator:
         kept = dict(zip(self._kept, remaining, strict=False))
         operands, options = self._records(remaining)
         flags = zip(self.operands, next(remaining), strict=True)
-        return operands, options, [name for name, flag in flags if flag], grads, kept
+        needed = [name for name, flag in flags if flag]
+        return operands, options, needed, grads, kept
 
     def _returned(self, found: Named) -> Any:
         if len(self._returns) == 1:

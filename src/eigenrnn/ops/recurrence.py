@@ -119,11 +119,13 @@ def sizes_of(operands: Any, gates: int = 1) -> Sizes:
     if is_sequence and U is None and gates > 1:
         is_sequence = x.shape[2] > 0 and x.shape[2] % gates == 0
     if not is_sequence:
-        mapped = "N" if gates == 1 else f"{gates} N"
-        last = mapped if U is None else "M"
+        last = "M"
+        if U is None:
+            last = "N" if gates == 1 else f"{gates} N"
         raise ValueError(f"expected x of shape (T, B, {last}) with T >= 1, got {tuple(x.shape)}")
     if operands.c is not None and U is None:
         raise ValueError("expected c to go with U, got c alone: add it to x")
     T, B, M = x.shape
-    N = W.shape[-1] if U is not None and W.dim() else M // gates
-    return Sizes(T, B, M, N)
+    if U is not None and W.dim():
+        return Sizes(T, B, M, N=W.shape[-1])
+    return Sizes(T, B, M, N=M // gates)

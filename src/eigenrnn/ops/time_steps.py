@@ -48,7 +48,9 @@ def batch_sizes_of(
 
 def sizes_of_steps(batch_sizes: Sequence[int] | None, T: int, B: int) -> Sequence[int]:
     """Return the batch sizes, those of the whole batch included."""
-    return [B] * T if batch_sizes is None else batch_sizes
+    if batch_sizes is None:
+        return [B] * T
+    return batch_sizes
 
 
 def steps_in_order(T: int, reverse: bool) -> range:
@@ -170,7 +172,9 @@ def previous_rows(
 
 def select_rows(tensor: Tensor, rows: slice | None) -> Tensor:
     """Return the rows of a part of `previous_rows`."""
-    return tensor if rows is None else tensor[rows]
+    if rows is None:
+        return tensor
+    return tensor[rows]
 
 
 def running(
@@ -231,7 +235,9 @@ def first_steps(
     reverse: bool,
 ) -> Tensor:  # (B, N)
     """Gather each sequence's first step of the recurrence, the one that reads h0."""
-    return last_steps(delta, batch_sizes) if reverse else delta[0]
+    if reverse:  # in reverse each sequence begins at its own end
+        return last_steps(delta, batch_sizes)
+    return delta[0]
 
 
 def last_steps(
@@ -255,7 +261,9 @@ def states_and_last(
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     """Return all states, and for each sequence the state that the recurrence reaches last."""
-    return h, h[0] if reverse else last_steps(h, batch_sizes)
+    if reverse:
+        return h, h[0]
+    return h, last_steps(h, batch_sizes)
 
 
 def weight_gradient(

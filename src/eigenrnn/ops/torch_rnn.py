@@ -19,6 +19,7 @@ from eigenrnn.tracing import is_batched
 
 __all__ = ["TorchBackend", "evaluate", "full_precision"]
 
+# the precision is a setting of the whole process, and other threads may run layers, too
 _precision_lock = threading.RLock()
 
 
@@ -183,13 +184,19 @@ def evaluate(
     has_biases = c is not None or recurrent_bias is not None
     if has_biases:  # torch takes both or none
         zero = W.new_zeros(len(W))
-        parts.append(zero if c is None else c)
-        parts.append(zero if recurrent_bias is None else recurrent_bias)
+        if c is None:
+            c = zero
+        if recurrent_bias is None:
+            recurrent_bias = zero
+        parts += [c, recurrent_bias]
     # cuDNN reads one block of memory; torch would copy weights that are not in one, and warn
-    block = torch.cat([part.reshape(-1) for part in parts]).split([p.numel() for p in parts])
+    lengths = [part.numel() for part in parts]
+    block = torch.cat([part.reshape(-1) for part in parts]).split(lengths)
     parameters = [one.view(part.shape) for one, part in zip(block, parts, strict=True)]
-    hx = [state.contiguous().unsqueeze(0) for state in states]
-    initial = hx if len(hx) > 1 else hx[0]  # (h, c) of an LSTM
+    # torch takes the pair (h, c) of an LSTM, and else a state alone
+    initial: Any = [state.contiguous().unsqueeze(0) for state in states]
+    if len(initial) == 1:
+        initial = initial[0]
     rest: dict[str, Any] = {
         "has_biases": has_biases,
         "num_layers": 1,
@@ -198,8 +205,9 @@ def evaluate(
         "bidirectional": False,
     }
     if options.batch_sizes is None:
-        steps = x.flip(0) if options.reverse else x
-        h, *last = function(steps, initial, parameters, **rest, batch_first=False)
+        if options.reverse:
+            x = x.flip(0)
+        h, *last = function(x, initial, parameters, **rest, batch_first=False)
         if options.reverse:
             h = h.flip(0)
         return h, *(state.squeeze(0) for state in last)

@@ -44,24 +44,21 @@ def benchmarked_layers(N: int, slow: bool = False) -> dict[str, nn.Module]:
         slow: Whether to include Python loops over torch operations.
     """
     modrelu = partial(RNN, 1, N, constraint=ScaledCayley)
-    compiled: dict[str, nn.Module] = {
-        "RNN(modReLU), compiled": modrelu(backend="cpu"),
-        "GRU, compiled": GRU(1, N, backend="cpu"),
-        "LSTM, compiled": LSTM(1, N, backend="cpu"),
-    }
-    plain: dict[str, nn.Module] = {
-        "a plain loop under autograd": Loop(N),
-        "a loop with geotorch's orthogonal matrix": GeotorchLoop(N),
-    }
-    return {
+    named: dict[str, nn.Module] = {
         REFERENCE: nn.RNN(1, N),
         "torch.nn.LSTM": nn.LSTM(1, N),
         "torch.nn.GRU": nn.GRU(1, N),
-        **({} if unavailable() else compiled),
-        "RNN(modReLU), loop": modrelu(backend="loop"),
-        "GRU, loop": GRU(1, N, backend="loop"),
-        **(plain if slow else {}),
     }
+    if not unavailable():
+        named["RNN(modReLU), compiled"] = modrelu(backend="cpu")
+        named["GRU, compiled"] = GRU(1, N, backend="cpu")
+        named["LSTM, compiled"] = LSTM(1, N, backend="cpu")
+    named["RNN(modReLU), loop"] = modrelu(backend="loop")
+    named["GRU, loop"] = GRU(1, N, backend="loop")
+    if slow:
+        named["a plain loop under autograd"] = Loop(N)
+        named["a loop with geotorch's orthogonal matrix"] = GeotorchLoop(N)
+    return named
 
 
 def operations(layer: str, T: int, B: int, N: int) -> int:
@@ -69,7 +66,12 @@ def operations(layer: str, T: int, B: int, N: int) -> int:
 
     Each of them takes part in three products, of two operations per weight, step and sequence.
     """
-    return 6 * (4 if layer in LSTMS else 3 if layer in GRUS else 1) * T * B * N**2
+    matrices = 1
+    if layer in LSTMS:
+        matrices = 4
+    elif layer in GRUS:
+        matrices = 3
+    return 6 * matrices * T * B * N**2
 
 
 def step(layer: nn.Module, x: Tensor) -> None:
@@ -142,9 +144,11 @@ class GeotorchLoop(Loop):
 
 def product_gflops(clock: Callable[[], float], n: int = 2048, rounds: int = 5) -> float:
     """Return the best rate of an n x n x n matrix product in float32, in Gflop/s."""
-    a, b, out = (torch.randn(n, n) for _ in range(3))
+    a = torch.randn(n, n)
+    b = torch.randn(n, n)
+    out = torch.empty(n, n)
     best = math.inf
-    for _ in range(rounds + 1):
+    for _ in range(rounds + 1):  # the first one warms up; as the slowest it never counts
         start = clock()
         torch.mm(a, b, out=out)
         best = min(best, clock() - start)

@@ -92,11 +92,13 @@ def interleave(
             start = clock()
             run()
             times[name].append((clock() - start) * 1e3)
-    base = times[reference]
-    return {
-        name: Timing(tuple(own), tuple(a / b for a, b in zip(own, base, strict=True)))
-        for name, own in times.items()
-    }
+    of_reference = times[reference]
+    timings: dict[str, Timing] = {}
+    for name, own in times.items():
+        # by round: what slows the machine down for a while slows both of a pair
+        ratios = [mine / its for mine, its in zip(own, of_reference, strict=True)]
+        timings[name] = Timing(tuple(own), tuple(ratios))
+    return timings
 
 
 @dataclass
@@ -131,7 +133,10 @@ class Bench:
         """Return all measurements with all rounds, ready for JSON."""
         record = asdict(self)
         for name in ("product_gflops", "timings"):
-            record[name] = {",".join(map(str, k)): v for k, v in record[name].items()}
+            # JSON has no tuples as keys
+            record[name] = {
+                ",".join(map(str, size)): found for size, found in record[name].items()
+            }
         return record
 
 
@@ -223,9 +228,8 @@ def _kernel_call(
     arguments = kernel_arguments(operands, options, {"h": h, "last": last})
 
     def call(_kept: Sequence[torch.Tensor] = (x, U, W, h0, bias, h, last)) -> None:
-        compiled.kernels.elman_forward(
-            *arguments
-        )  # holds addresses only; _kept keeps the tensors alive
+        # the arguments are addresses only; _kept keeps the tensors alive
+        compiled.kernels.elman_forward(*arguments)
 
     return call
 
@@ -241,6 +245,7 @@ def _median_us(call: Callable[[], object], rounds: int) -> float:
 
 def _peak(name: str, size: Size = (784, 128, 170)) -> float:
     """Return the peak memory of one step in units of T B N float32 numbers, in a new process."""
+    # a new one, because the peak of a process never falls
     T, B, N = size
     command = [
         sys.executable,

@@ -22,16 +22,19 @@ def show(bench: Bench, size: Size | None, console: Console) -> None:
         _print(_pairs("one step of one sequence, N=170, microseconds", bench.step_us), console)
     for title, found in (("T at B=20, N=190", bench.by_length), ("B at T=200", bench.by_batch)):
         if found:
-            per = {f"{k:,}": f"{ms:.2f} ms, {ms / k * 1e3:.1f} us each" for k, ms in found.items()}
-            _print(_pairs(f"forward + backward by {title}", per), console)
+            lines: dict[str, str] = {}
+            for count, ms in found.items():
+                each_us = ms / count * 1e3
+                lines[f"{count:,}"] = f"{ms:.2f} ms, {each_us:.1f} us each"
+            _print(_pairs(f"forward + backward by {title}", lines), console)
     machine = ", ".join(f"{name} {value}" for name, value in bench.machine.items())
     console.print(machine, soft_wrap=True)
 
 
 def _print(table: Table, console: Console) -> None:
-    # a file or a pipe has no fixed width
-    wide = console if console.is_terminal else Console(file=console.file, width=_WIDTH)
-    wide.print(table)
+    if not console.is_terminal:  # a file or a pipe has no fixed width
+        console = Console(file=console.file, width=_WIDTH)
+    console.print(table)
 
 
 def _of_size(bench: Bench, size: Size) -> Table:
@@ -61,22 +64,32 @@ def _faster(bench: Bench, size: Size, name: str) -> str:
     In brackets is the factor at the rate of a general matrix product.
     """
     timings = bench.timings[size]
-    others = (REFERENCE, LSTMS[0])
-    if name in (REFERENCE, LSTMS[0], GRUS[0]):
-        return "" if name == REFERENCE else f"{1 / timings[name].ratio:.2f} nn.RNN"
-    faster = (
-        (rival.removeprefix("torch."), timings[rival].ratio / timings[name].ratio)
-        for rival in (LSTMS[:1] if name in LSTMS else GRUS[:1] if name in GRUS else others)
-    )
+    torch_lstm = LSTMS[0]
+    torch_gru = GRUS[0]
+    if name == REFERENCE:
+        return ""
+    if name in (torch_lstm, torch_gru):
+        return f"{1 / timings[name].ratio:.2f} nn.RNN"
+    if name in LSTMS:
+        rivals = (torch_lstm,)
+    elif name in GRUS:
+        rivals = (torch_gru,)
+    else:
+        rivals = (REFERENCE, torch_lstm)
     share = bench.utilisation(size, name)
-    return ", ".join(
-        f"{ratio:.2f} ({ratio / share:.2f}) {rival.removesuffix('(tanh)')}"
-        for rival, ratio in faster
-    )
+    comparisons: list[str] = []
+    for rival in rivals:
+        ratio = timings[rival].ratio / timings[name].ratio
+        short_name = rival.removeprefix("torch.").removesuffix("(tanh)")
+        comparisons.append(f"{ratio:.2f} ({ratio / share:.2f}) {short_name}")
+    return ", ".join(comparisons)
 
 
 def _pairs(title: str, found: dict[str, float] | dict[str, str]) -> Table:
     table = Table(title=title, title_justify="left", show_header=False)
     for name, value in found.items():
-        table.add_row(name, value if isinstance(value, str) else f"{value:.2f}")
+        text = value
+        if not isinstance(text, str):
+            text = f"{text:.2f}"
+        table.add_row(name, text)
     return table

@@ -83,8 +83,9 @@ def _everything(
 
     def loss(outputs: Tensor) -> Tensor:
         targets = batch.targets
-        exact = targets.to(outputs.dtype) if targets.is_floating_point() else targets
-        return trained.task.loss(outputs, exact)
+        if targets.is_floating_point():
+            targets = targets.to(outputs.dtype)
+        return trained.task.loss(outputs, targets)
 
     return analyse_model(trained.model, batch.inputs, loss, progress=say)
 
@@ -102,15 +103,18 @@ def delete_earlier_files(folder: Path) -> None:
 
 
 def _summary(trained: TrainedModel, everything: AnalysisResults) -> dict[str, Any]:
+    numbers: dict[str, dict[str, float | str]] = {}
+    for name, found in everything.results.items():
+        numbers[name] = {}
+        for quantity, number in found.headline().items():
+            numbers[name][quantity] = number
+            if not math.isfinite(number):  # which JSON cannot hold
+                numbers[name][quantity] = str(number)
     return {
         "name": trained.name,
         "step": trained.step,
         "checkpoint": trained.checkpoint.name,
-        "found": {
-            # JSON cannot hold numbers that are not finite
-            name: {of: n if math.isfinite(n) else str(n) for of, n in found.headline().items()}
-            for name, found in everything.results.items()
-        },
+        "found": numbers,
         "left_out": everything.skipped,
         "notes": everything.notes,
     }
@@ -124,11 +128,15 @@ def _show(everything: AnalysisResults, console: Console) -> None:
             console.print(line, soft_wrap=True, highlight=False, markup=False)
         return
     table = Table(box=SIMPLE_HEAD)
-    for column in _COLUMNS:
-        table.add_column(column, justify="right" if column == "number" else "left")
+    table.add_column("analysis")
+    table.add_column("quantity")
+    table.add_column("number", justify="right")
     before = ""
     for name, quantity, number in _rows(everything):
-        table.add_row("" if name == before else name, quantity, number)
+        shown = name
+        if name == before:  # each analysis is named once
+            shown = ""
+        table.add_row(shown, quantity, number)
         before = name
     console.print(table)
 
@@ -141,10 +149,12 @@ def _rows(everything: AnalysisResults) -> Iterator[tuple[str, str, str]]:
 
 def _notes(everything: AnalysisResults, missing: str | None) -> Iterator[str]:
     """Yield the notes, and the reasons for missing analyses."""
-    yield from (f"{name}: {note}" for name, note in everything.notes.items())
+    for name, note in everything.notes.items():
+        yield f"{name}: {note}"
     if missing is not None:
         yield missing
-    yield from (f"skipped {name}: {reason}" for name, reason in everything.skipped.items())
+    for name, reason in everything.skipped.items():
+        yield f"skipped {name}: {reason}"
 
 
 def report(options: Namespace, console: Console) -> int:
@@ -194,4 +204,6 @@ def _inputs(trained: TrainedModel) -> Tensor | None:  # (T, 1, M)
     except MissingDataError:
         return None
     first = next(iter(layer_inputs(trained.model, batch.inputs).values()))
-    return first if isinstance(first, Tensor) else None
+    if not isinstance(first, Tensor):  # a packed sequence
+        return None
+    return first

@@ -27,6 +27,7 @@ from eigenrnn.experiments.recipes.runs import folder_name
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Dynamics, Result, fit
+from eigenrnn.experiments.training.callbacks import Callback
 from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.optimisers import check_recurrent_rate
 from eigenrnn.experiments.training.processes import check_accelerator, is_first_process
@@ -51,13 +52,14 @@ _INTERRUPTED = _SIGNALLED + SIGINT
 
 def run(arguments: list[str]) -> int:
     """Run the command named by the first argument; return the exit status."""
-    command = arguments[0] if arguments else ""
+    command = ""
+    if arguments:
+        command = arguments[0]
+    if not command or command.startswith("-"):
+        _print_error(f"expected a command among {', '.join(PARSERS)}; see eigenrnn --help")
+        return 2
     if command not in PARSERS:
-        _print_error(
-            f"expected a command among {', '.join(PARSERS)}; see eigenrnn --help"
-            if not command or command.startswith("-")
-            else name_lookup.unknown_name("command", command, PARSERS)
-        )
+        _print_error(name_lookup.unknown_name("command", command, PARSERS))
         return 2
     try:
         return _run(command, arguments[1:])
@@ -101,15 +103,18 @@ def _run(command: str, arguments: list[str]) -> int:
     if command in handlers:
         return handlers[command](options, console)
     # the others have modules of their own, which no other command needs
-    name = "analyse" if command == "report" else command
+    name = command
+    if command == "report":  # which shares the analyses
+        name = "analyse"
     module = import_module(f"eigenrnn.experiments.cli.{name}")
     return getattr(module, command)(options, console)
 
 
 def _train(options: Namespace, console: Console, entry: dict[str, Any]) -> int:
-    every = options.dynamics_every
-    if every is not None:
-        check_positive_integer("dynamics_every", every)
+    callbacks: list[Callback] = []
+    if options.dynamics_every is not None:
+        check_positive_integer("dynamics_every", options.dynamics_every)
+        callbacks.append(Dynamics(options.dynamics_every))
     model, task, settings = build_training(options, options.data_root)
     name = default_name(model, task)
     check_recurrent_rate(model, settings)
@@ -120,7 +125,7 @@ def _train(options: Namespace, console: Console, entry: dict[str, Any]) -> int:
         Path(options.out or f"runs/{name}"),
         resume=options.resume,
         overwrite=options.overwrite,
-        callbacks=[] if every is None else [Dynamics(every)],
+        callbacks=callbacks,
         name=name,
         max_minutes=options.max_minutes,
         config={"command": "train", "options": entry},
@@ -155,7 +160,8 @@ def _reduced(recipe: Recipe, options: Namespace) -> Recipe:
     Raises:
         ValueError: If the options do not fit each other, or no row trains for longer.
     """
-    if sum((options.epochs is not None, options.steps is not None, options.quick)) > 1:
+    chosen = [options.epochs is not None, options.steps is not None, options.quick]
+    if chosen.count(True) > 1:
         raise ValueError("expected one of --epochs, --steps and --quick, got several")
     if options.epochs is not None:
         return recipe.reduced(Length("epochs", options.epochs))
@@ -187,9 +193,12 @@ def _reproduce(options: Namespace, console: Console) -> int:
         max_minutes=options.max_minutes,
     )
     tables.show_outcomes(recipe, outcomes, quick=options.quick, console=console)
-    figures = [f"{p.name}.png" for p in recipe.panels if (directory / f"{p.name}.png").exists()]
-    files = " and ".join([", ".join(["results.json", *figures]), "results.md"])
-    console.print(f"in {directory}: {files}", soft_wrap=True)
+    files = ["results.json"]
+    for panel in recipe.panels:
+        figure = f"{panel.name}.png"
+        if (directory / figure).exists():
+            files.append(figure)
+    console.print(f"in {directory}: {', '.join(files)} and results.md", soft_wrap=True)
     return _status(*(outcome.signal for outcome in outcomes))
 
 
@@ -197,12 +206,15 @@ def _bench(options: Namespace, console: Console) -> int:
     from eigenrnn.experiments import bench
 
     sizes = [_size(text) for text in options.sizes or ()] or bench.SIZES
-    rounds, everything = options.rounds, options.all
-    if rounds < 2:
+    rounds = options.rounds
+    everything = options.all
+    if rounds < 2:  # whose spread is shown
         raise ValueError(f"expected --rounds of 2 or more, got {rounds}")
-    if options.json and not Path(options.json).absolute().parent.is_dir():
-        raise ValueError(f"expected --json in a folder that exists, got {options.json}")
-    path = Path(options.json) if options.json else None
+    path: Path | None = None
+    if options.json:
+        path = Path(options.json)
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"expected --json in a folder that exists, got {options.json}")
 
     def after(found: bench.Bench, size: bench.Size | None) -> None:
         bench.show(found, size, console)
@@ -247,9 +259,7 @@ def _size(text: str) -> tuple[int, int, int]:
         ValueError: If it is not three positive integers.
     """
     parts = text.split(",")
-    T, B, N = (int(p) if p.isdecimal() else 0 for p in (parts if len(parts) == 3 else "000"))
-    if min(T, B, N) < 1:
-        raise ValueError(
-            f"expected each of --sizes to be T,B,N, such as 784,128,170; got {text!r}"
-        )
-    return T, B, N
+    if len(parts) == 3 and all(part.isdecimal() and int(part) >= 1 for part in parts):
+        T, B, N = map(int, parts)
+        return T, B, N
+    raise ValueError(f"expected each of --sizes to be T,B,N, such as 784,128,170; got {text!r}")

@@ -12,7 +12,7 @@ from rich.text import Text
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.report.learning_curves import group
 from eigenrnn.experiments.report.records import read_records
-from eigenrnn.experiments.report.table_formats import FORMATS, to_markdown
+from eigenrnn.experiments.report.table_formats import FORMATS
 from eigenrnn.experiments.report.tables import Table, chosen_by, runs_of_all_tasks
 from eigenrnn.experiments.training.progress import plain_console
 
@@ -25,9 +25,12 @@ def compare(options: Namespace, console: Console) -> int:
     Raises:
         ValueError: If a folder holds no run, or the output cannot be written.
     """
-    out = None if options.out is None else Path(options.out)
-    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        raise ValueError(f"expected a file in a folder that exists as --out, got {out}")
+    out: Path | None = None
+    if options.out is not None:
+        out = Path(options.out)
+        if out.is_dir() or not out.absolute().parent.is_dir():
+            raise ValueError(f"expected a file in a folder that exists as --out, got {out}")
+    write = FORMATS[options.format or "markdown"]
     records = read_records(options.runs)
     groups = group(records)
     if not groups:
@@ -45,12 +48,12 @@ def compare(options: Namespace, console: Console) -> int:
     for reason in records.unreadable.values():
         notes.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)
     if out is not None:
-        write_atomically(out, FORMATS[options.format or "markdown"](table).encode())
+        write_atomically(out, write(table).encode())
         notes.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
     elif options.format is None and console.is_terminal:
         _show(table, console)
     else:
-        sys.stdout.write(FORMATS[options.format](table) if options.format else to_markdown(table))
+        sys.stdout.write(write(table))
     return 0
 
 

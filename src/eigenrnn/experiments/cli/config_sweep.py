@@ -97,11 +97,14 @@ def _set(content: dict[str, Any], path: list[str], value: Any) -> None:
         content[first] = value
         return
     owner: Any = content.get(first)
-    if isinstance(owner, str):
-        content[first] = owner = {"name": owner}
+    if isinstance(owner, str):  # a name alone, as in `layer: scornn`
+        owner = {"name": owner}
+        content[first] = owner
     if not isinstance(owner, dict):
         raise ValueError(
             f"expected {first} in the file because it varies {'.'.join(path)}, got none"
         )
     options = cast("dict[str, Any]", owner)
-    _set(options.setdefault("init_args", {}) if "class_path" in options else options, rest, value)
+    if "class_path" in options:
+        options = options.setdefault("init_args", {})
+    _set(options, rest, value)

@@ -54,8 +54,10 @@ def build_network(
     """
     largest = largest_size(weights)
     for name, value in _numbers(content):
-        limit = largest if name in _SIZES else len(weights)
-        if value > limit:
+        limit = len(weights)
+        if name in _SIZES:
+            limit = largest
+        if value > limit:  # before anything of that size is allocated
             raise ValueError(f"expected {name} of at most {limit} for its weights, got {value}")
     if content.get("class") != "SequenceModel":
         raise ValueError(f"expected a SequenceModel, got {content.get('class')}")
@@ -116,7 +118,9 @@ def _numbers(content: object) -> Iterator[tuple[str, int]]:
 
 
 def _is_plain(value: Any) -> bool:
-    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    items = [value]
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
     return all(isinstance(item, str | int | float | bool | None) for item in items)
 
 
@@ -126,7 +130,8 @@ def _layer(content: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: If it is not registered.
     """
-    name, options = content["class"], content.get("options", {})
+    name = content["class"]
+    options = content.get("options", {})
     if name == "ResidualStack":
         return _stack(content, options)
     if name in _TORCH_LAYERS:
@@ -188,7 +193,11 @@ def _stack(content: Mapping[str, Any], options: Mapping[str, Any]) -> ResidualSt
     modules = content["modules"]
     block = modules["blocks"]["modules"]["0"]["modules"]
     norms = {"torch.LayerNorm": "layer", "torch.RMSNorm": "rms"}
-    mixer = "glu" if "gate" in block else "mlp" if "mlp" in block else None
+    mixer = None
+    if "gate" in block:
+        mixer = "glu"
+    elif "mlp" in block:
+        mixer = "mlp"
     return ResidualStack(
         lambda _: _layer(block["layer"]),
         options["width"],

@@ -132,13 +132,18 @@ def _owner(name: str, given: _Given) -> type | None:
     path = given.value(owner)
     if path is None and owner == "layer":
         path = DEFAULT_LAYER
-    found = registered().get(path) if isinstance(path, str) else None
-    if isinstance(found, type):
-        return found
-    # an option that is a dataclass itself, such as the names of the columns of a table
+    if isinstance(path, str):
+        found = registered().get(path)
+        if isinstance(found, type):
+            return found
     outer = _owner(owner, given)
-    option = None if outer is None else annotations_of(outer).get(owner.rpartition(".")[2])
-    return option if isinstance(option, type) and is_dataclass(option) else None
+    if outer is None:
+        return None
+    # an option that is a dataclass itself, such as the names of the columns of a table
+    option = annotations_of(outer).get(owner.rpartition(".")[2])
+    if isinstance(option, type) and is_dataclass(option):
+        return option
+    return None
 
 
 def _unknown(name: str, given: _Given, command: str, parser: Parser) -> str | None:
@@ -161,13 +166,18 @@ def _wrong_value(name: str, value: Any, given: _Given, parser: Parser) -> str | 
     if name in _KINDS:
         return _wrong_class(name, value)
     owner = _owner(name, given)
-    known = parser.annotations if owner is None else annotations_of(owner)
+    known = parser.annotations
+    if owner is not None:
+        known = annotations_of(owner)
     annotation = known.get(name.rpartition(".")[2])
-    kinds = members(annotation)
-    choices = [
-        choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)
-    ]
-    plain = [kind for kind in kinds if get_origin(kind) is not Literal]
+    choices: list[Any] = []
+    plain: list[Any] = []
+    for kind in members(annotation):
+        if get_origin(kind) is Literal:
+            choices += get_args(kind)
+        else:
+            plain.append(kind)
+    # what the lists below cannot explain is left to the message of the parser
     if any(kind not in _TYPE_NAMES for kind in plain) or _accepts(annotation, value):
         return None
     if choices:
@@ -180,8 +190,7 @@ def _wrong_value(name: str, value: Any, given: _Given, parser: Parser) -> str | 
 def _wrong_class(name: str, path: Any) -> str | None:
     """Return the message for a class that is no task or layer, or None."""
     known = _KINDS[name]
-    found = registered().get(path) if isinstance(path, str) else None
-    if found in known.values():
+    if isinstance(path, str) and registered().get(path) in known.values():
         return None
     return f"expected a {name}, or a subclass of one, got {path!r}; {listing_hint(name, known)}"
 

@@ -32,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     User errors are printed in one line; ``EIGENRNN_DEBUG=1`` raises them instead.
     """
-    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        arguments = sys.argv[1:]
+    argv = list(arguments)
     if argv[:1] in (["-h"], ["--help"]):
         print(_help(), end="")
         return 0

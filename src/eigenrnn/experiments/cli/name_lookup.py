@@ -40,7 +40,9 @@ _LISTED = ("constraint", "layer", "task", "recipe")
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Suggest similar names in parentheses; empty if there are none."""
     found = difflib.get_close_matches(name, sorted(set(names) - {name}), n=3, cutoff=0.6)
-    return f" (did you mean {' or '.join(found)}?)" if found else ""
+    if not found:
+        return ""
+    return f" (did you mean {' or '.join(found)}?)"
 
 
 def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
@@ -53,17 +55,22 @@ def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
 
 def listing_hint(kind: str, names: Iterable[str]) -> str:
     """Name the command that lists all names of a kind, or list them if there are few."""
-    return f"see eigenrnn list {kind}s" if kind in _LISTED else f"there are {', '.join(names)}"
+    if kind in _LISTED:
+        return f"see eigenrnn list {kind}s"
+    return f"there are {', '.join(names)}"
 
 
 def annotations_of(kind: type) -> dict[str, Any]:
     """Return the annotation of each option that a registered class accepts on the command line."""
-    ours = [base for base in kind.__mro__ if base.__module__.startswith("eigenrnn")]
-    parameters = [
-        p for base in reversed(ours) for p in inspect.signature(base).parameters.values()
-    ]
     excluded = {"input_size", "hidden_size", "options"} | PRESET_ARGUMENTS
-    return {p.name: p.annotation for p in parameters if p.name not in excluded}
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):  # so that a class overrides its bases
+        if not base.__module__.startswith("eigenrnn"):
+            continue
+        for name, parameter in inspect.signature(base).parameters.items():
+            if name not in excluded:
+                found[name] = parameter.annotation
+    return found
 
 
 def resolve_arguments(arguments: list[str]) -> list[str]:
@@ -72,16 +79,20 @@ def resolve_arguments(arguments: list[str]) -> list[str]:
     ``--task.help`` without a name refers to the task named elsewhere in the arguments.
     """
     translated: list[str] = []
-    flags = {flag: kind for kind in _KINDS for flag in (f"--{kind}", f"--{kind}.help")}
+    flags: dict[str, str] = {}
+    for kind in _KINDS:
+        flags[f"--{kind}"] = kind
+        flags[f"--{kind}.help"] = kind
+    before = ""
     for argument in arguments:
         flag, equals, name = argument.partition("=")
-        before = translated[-1] if translated else ""
         if equals and flag in flags:
             translated.append(f"{flag}={_path(flags[flag], name)}")
         elif before in flags and not argument.startswith("-"):
             translated.append(_path(flags[before], argument))
         else:
             translated.append(argument)
+        before = translated[-1]
     if translated and translated[-1].endswith(".help") and translated[-1] in flags:
         translated.append(_help_subject(translated[-1], translated))
     return translated
@@ -108,7 +119,9 @@ def load_named_yaml(text: str) -> Any:
     Both ``task: copying`` and ``task: {name: copying, delay: 200}`` are accepted.
     """
     content = load_yaml(text)
-    return _in_mapping(content) if isinstance(content, dict) else content
+    if not isinstance(content, dict):
+        return content
+    return _in_mapping(content)
 
 
 def _in_mapping(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -186,8 +199,12 @@ def _count(node: yaml.Node, known: dict[int, int], parents: tuple[int, ...]) -> 
         if isinstance(node, yaml.SequenceNode):
             children = list(node.value)
         elif isinstance(node, yaml.MappingNode):
-            children = [child for pair in node.value for child in pair]
-        known[id(node)] = 1 + sum(_count(child, known, (*parents, id(node))) for child in children)
+            for key, value in node.value:
+                children += [key, value]
+        # counted once, but added at each alias: nested aliases multiply
+        known[id(node)] = 1
+        for child in children:
+            known[id(node)] += _count(child, known, (*parents, id(node)))
     if known[id(node)] > _MAX_NODES:
         raise yaml.YAMLError(f"expected at most {_MAX_NODES:,} values with all aliases, got more")
     return known[id(node)]

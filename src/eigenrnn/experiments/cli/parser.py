@@ -140,7 +140,8 @@ class Parser(ArgumentParser):
         own = inspect.signature(theclass).parameters
         passes_on = any(each.kind is Parameter.VAR_KEYWORD for each in own.values())
         for action in set(self._actions) - before:
-            *_, owner, name = ("", *action.dest.split("."))
+            path, _, name = action.dest.rpartition(".")
+            owner = path.rpartition(".")[2]
             if name == "help" and Sequences in members(annotations.get(owner)):
                 action.help = SUPPRESS  # a command cannot pass data in memory
             if name in annotations:

@@ -24,12 +24,14 @@ def predict(options: Namespace, console: Console) -> int:
     Raises:
         ValueError: If the output cannot be written, or the run reads no files of the user.
     """
-    out = None if options.out is None else Path(options.out)
-    if out is not None:
-        check_output(out, options.input)
-    trained = load(options.run, options.data_root)
+    out: Path | None = None
     # the predictions alone are on standard output, so that another program can read them
-    notes = plain_console(stderr=True) if out is None else console
+    notes = plain_console(stderr=True)
+    if options.out is not None:
+        out = Path(options.out)
+        check_output(out, options.input)
+        notes = console
+    trained = load(options.run, options.data_root)
     if isinstance(trained.preprocessing, SeriesPreprocessing):
         predictions = _series(trained, trained.preprocessing, options)
     elif isinstance(trained.preprocessing, TextPreprocessing):
@@ -75,14 +77,16 @@ def _series(trained: TrainedModel, preprocessing: SeriesPreprocessing, options: 
 def _text(
     trained: TrainedModel, preprocessing: TextPreprocessing, options: Namespace, notes: Console
 ) -> str:
-    chosen = {
-        name: default if options[name] is None else options[name]
-        for name, default in _TEXT_OPTIONS.items()
-    }
+    chosen = dict(_TEXT_OPTIONS)
+    for name in _TEXT_OPTIONS:
+        if options[name] is not None:
+            chosen[name] = options[name]
     text = preprocessing.read(options.input)
     continuation = continue_text(trained.model, preprocessing, text, **chosen)
     bits = bits_per_symbol(trained.model, preprocessing, text)
     unit = preprocessing.unit.removesuffix("s")
     if bits is not None:
         notes.print(f"{bits:.4g} bits per {unit}", highlight=False)
-    return f"{continuation}\n" if continuation else ""
+    if not continuation:  # of length 0, for the bits alone
+        return ""
+    return f"{continuation}\n"

@@ -19,6 +19,7 @@ from eigenrnn.experiments.cli.train_options import (
     build_training,
     recipe_with_data_root,
 )
+from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.tables import Columns
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes.runs import row_of
@@ -96,7 +97,9 @@ class TrainedModel:
         Raises:
             ValueError: If less is free.
         """
-        outputs = steps if self.task.readout == "all" else 1
+        outputs = 1
+        if self.task.readout == "all":
+            outputs = steps
         numbers = steps * self.task.input_size + outputs * self.task.output_size
         check_model_memory(
             self.model,
@@ -134,18 +137,26 @@ def load(
         MissingDataError: If the size of the model depends on missing data.
     """
     path = Path(path)
-    folder = path.parent if path.suffix == ".pt" else path
-    config = _config(folder)
-    file = path if path.suffix == ".pt" else _checkpoint_of(folder)
+    if path.suffix == ".pt":
+        folder = path.parent
+        config = _config(folder)
+        file = path
+    else:
+        folder = path
+        config = _config(folder)  # first, for its message about a folder that is no run
+        file = _checkpoint_of(folder)
     weights, step = RunFolder(folder).read_weights(file)
     entry = config.get("config") or {}
     is_from_command_line = entry.get("command") in ("train", "reproduce")
     preprocessing = RunFolder(folder).read_preprocessing()
-    data = {} if is_from_command_line else RunFolder(folder).read_data()
+    data: dict[str, Sequences] = {}
+    if not is_from_command_line:
+        data = RunFolder(folder).read_data()
     try:
         if is_from_command_line:
             built, task, settings = _build(entry, data_root, preprocessing, weights)
-            model = built if model is None else model
+            if model is None:
+                model = built
         else:
             settings = _described_settings(config["settings"])
             task = build_task(config["task"], data)
@@ -156,7 +167,8 @@ def load(
             raise ValueError(_made_in_python(folder, error)) from error
         raise ValueError(_build_error(folder, config, error)) from error
     try:
-        model.to(torch.float64 if settings.precision == "64-true" else None)
+        if settings.precision == "64-true":
+            model.to(torch.float64)
         model.load_state_dict(weights)
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:
         raise ValueError(_build_error(folder, config, error, _MAX_MISMATCHES)) from error
@@ -168,13 +180,15 @@ def _build_error(
     folder: Path, config: Mapping[str, Any], error: Exception, longest: int | None = None
 ) -> str:
     versions = config.get("versions")
-    version = versions.get("eigenrnn") if isinstance(versions, dict) else None
-    other = f"written by eigenrnn {version or 'of unknown version'}, this is {__version__}: "
+    version = None
+    if isinstance(versions, dict):
+        version = versions.get("eigenrnn")
     reason = " ".join(str(error).split()) or type(error).__name__
-    return (
-        f"the model of {folder} cannot be built: {'' if version == __version__ else other}"
-        f"{reason[:longest]}"
-    )
+    reason = reason[:longest]
+    if version != __version__:
+        writer = version or "of unknown version"
+        reason = f"written by eigenrnn {writer}, this is {__version__}: {reason}"
+    return f"the model of {folder} cannot be built: {reason}"
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -186,11 +200,14 @@ def _config(folder: Path) -> dict[str, Any]:
     file = RunFolder(folder).config_file
     if not file.is_file():
         runs = sorted(str(found.parent) for found in folder.glob("**/config.json"))
-        hint = f"; there are runs in {', '.join(runs[:_MAX_NAMED])}" if runs else ""
-        more = f" and {len(runs) - _MAX_NAMED} more" if len(runs) > _MAX_NAMED else ""
+        hint = ""
+        if runs:
+            hint = f"; there are runs in {', '.join(runs[:_MAX_NAMED])}"
+        if len(runs) > _MAX_NAMED:
+            hint += f" and {len(runs) - _MAX_NAMED} more"
         raise ValueError(
             f"expected the folder of a run, or a checkpoint in it, got {folder}, which has no "
-            f"config.json{hint}{more}"
+            f"config.json{hint}"
         )
     return RunFolder(folder).read_config(any_version=True)
 
@@ -221,7 +238,9 @@ def _described_settings(content: Mapping[str, Any]) -> Settings:
     """Return the settings of a run from their description."""
     values: dict[str, Any] = {}
     for name, value in content.items():
-        values[name] = tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+        values[name] = value
+        if isinstance(value, list):  # JSON has no tuples
+            values[name] = tuple(cast("list[Any]", value))
     return Settings(**values)
 
 
@@ -297,9 +316,12 @@ def registered_options(content: object) -> Namespace:
         if name not in known or name in RUN_ARGUMENTS:
             raise ValueError(f"train takes no option {name!r}{did_you_mean(name, known)}")
     kinds = {field.name: field.type for field in fields(Settings)}
-    values = {n: _value("train", n, v, kinds.get(n)) for n, v in (known | options).items()}
-    task, layer = values["task"], values["layer"]
-    values["task"] = task() if isinstance(task, partial) else task
+    values: dict[str, Any] = {}
+    for name, value in (known | options).items():
+        values[name] = _value("train", name, value, kinds.get(name))
+    layer = values["layer"]
+    if isinstance(values["task"], partial):  # unlike a layer, which waits for its sizes
+        values["task"] = values["task"]()
     if not isinstance(values["task"], Task):
         raise ValueError(f"expected a task in its config.json, got {options.get('task')!r}")
     if getattr(layer, "func", layer) not in LAYERS.values():
@@ -321,8 +343,9 @@ def _value(owner: str, name: str, value: Any, annotation: object = None) -> Any:
         if annotation is Columns:
             return _columns(content)
         return _object(owner, name, content)
-    is_name = isinstance(value, str) and not _accepts_text(annotation)
-    return _lookup(owner, name, value) if is_name else value
+    if isinstance(value, str) and not _accepts_text(annotation):
+        return _lookup(owner, name, value)
+    return value
 
 
 def _columns(content: dict[str, Any]) -> Columns:
@@ -335,7 +358,9 @@ def _columns(content: dict[str, Any]) -> Columns:
     for role, value in content.items():
         if role not in known:
             raise ValueError(f"Columns takes no option {role!r}{did_you_mean(role, known)}")
-        names = cast("list[Any]", value) if isinstance(value, list) else [value]
+        names = [value]
+        if isinstance(value, list):
+            names = cast("list[Any]", value)
         if not all(isinstance(each, str | None) for each in names):
             raise ValueError(f"expected the names of columns as {role}, got {value!r}")
     return Columns(**content)
@@ -353,7 +378,9 @@ def _object(owner: str, name: str, content: dict[str, Any]) -> Any:
             f"expected {owner}.{name} to have class_path and init_args, got {content}"
         )
     found = _lookup(owner, name, content.get("class_path"))
-    known = annotations_of(found) if isinstance(found, type) else {}
+    known: dict[str, Any] = {}
+    if isinstance(found, type):
+        known = annotations_of(found)
     label = found.__name__
     values: dict[str, Any] = {}
     for option, value in cast("dict[str, Any]", options).items():

@@ -53,11 +53,17 @@ def sweep(options: Namespace, console: Console) -> int:
     retry = any(not trial.is_final for trial in trials)
     if unfinished:  # each has been reported already
         counts = ", ".join(f"{number} {state}" for state, number in unfinished.items())
-        hint = "; --resume retries those that have not diverged" if retry else ""
+        hint = ""
+        if retry:
+            hint = "; --resume retries those that have not diverged"
         console.print(f"of {len(trials)} trials {counts}{hint}", soft_wrap=True, highlight=False)
     current = is_current(out, trials, criterion)
-    results = " and results.md" if isinstance(chosen.source, RecipeSweep) else ""
-    files = f"results.csv{results}" if current else "results.csv is out of date"
+    if not current:
+        files = "results.csv is out of date"
+    elif isinstance(chosen.source, RecipeSweep):
+        files = "results.csv and results.md"
+    else:
+        files = "results.csv"
     console.print(f"in {out}: {files}", soft_wrap=True, highlight=False)
     return int(retry or not current)
 
@@ -67,16 +73,24 @@ def _show(criterion: Criterion, trials: Sequence[Trial], out: Path, console: Con
     if not best:
         return
     shown = [trial for _, trial in best]
-    names = list(dict.fromkeys(name for trial in shown for name in trial.parameters))
-    values = [{name: format_value(value) for name, value in t.parameters.items()} for t in shown]
-    columns = {name: [value.get(name, "") for value in values] for name in names}
-    columns |= {"seed": [str(trial.seed) for trial in shown]}
-    columns |= {criterion.metric: [format_value(score.value) for score, _ in best]}
-    columns |= {"step": [str(score.step) for score, _ in best]}
-    columns |= {"folder": [trial.path for trial in shown]}
+    columns: dict[str, list[str]] = {}
+    for trial in shown:
+        for name in trial.parameters:
+            columns[name] = []
+    for name, cells in columns.items():
+        for trial in shown:
+            cell = ""  # rows of a recipe may search over different parameters
+            if name in trial.parameters:
+                cell = format_value(trial.parameters[name])
+            cells.append(cell)
+    columns["seed"] = [str(trial.seed) for trial in shown]
+    columns[criterion.metric] = [format_value(score.value) for score, _ in best]
+    columns["step"] = [str(score.step) for score, _ in best]
+    columns["folder"] = [trial.path for trial in shown]
     title = f"the best of {len(trials)} trials, by {criterion.metric}"
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for name, cells in columns.items():
+        # rich would break a word that is longer than its column
         min_cell = max(map(len, " ".join([name, *cells]).split()), default=1)
         table.add_column(name, min_width=min_cell, no_wrap=name == "folder")
     for row in zip(*columns.values(), strict=True):

@@ -35,9 +35,13 @@ def read_sweep(path: str | Path) -> Sweep:
     check_keys(content)
     if "data_root" in content:  # workers run in other folders
         content["data_root"] = str(Path(content["data_root"]).absolute())
-    read = _recipe_source if "recipe" in content else _config_source
-    source, trial_points = read(content)
-    plan = _search(content, trial_points) if "search" in content else Grid(tuple(trial_points))
+    if "recipe" in content:
+        source, trial_points = _recipe_source(content)
+    else:
+        source, trial_points = _config_source(content)
+    plan: Grid | Search = Grid(tuple(trial_points))
+    if "search" in content:
+        plan = _search(content, trial_points)
     resources = {name: content[name] for name in TRIAL_KEYS if name in content}
     return Sweep(source, plan, content, **resources)
 
@@ -48,9 +52,10 @@ def _read(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: If the file is not YAML, or not a mapping.
     """
-    if path.is_dir() or not path.exists():
-        found = "a folder" if path.is_dir() else "nothing"
-        raise ValueError(f"expected the YAML file of a sweep at {path}, got {found}")
+    if path.is_dir():
+        raise ValueError(f"expected the YAML file of a sweep at {path}, got a folder")
+    if not path.exists():
+        raise ValueError(f"expected the YAML file of a sweep at {path}, got nothing")
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -72,16 +77,24 @@ def _recipe_source(content: Mapping[str, Any]) -> tuple[TrialSource, list[Mappin
     if content["recipe"] not in RECIPES:
         raise ValueError(unknown_name("recipe", content["recipe"], RECIPES))
     recipe = recipe_with_data_root(RECIPES[content["recipe"]], content.get("data_root"))
-    rows, seeds = content.get("rows"), content.get("seeds")
-    chosen = recipe.select([rows] if isinstance(rows, str) else rows)
-    quick, varied = content.get("quick", False), "grid" in content or "search" in content
-    labels = tuple(row.label for row in chosen)
-    source = RecipeSweep(recipe, labels, seeds and tuple(seeds), quick, varied)
+    rows = content.get("rows")
+    if isinstance(rows, str):
+        rows = [rows]
+    labels = tuple(row.label for row in recipe.select(rows))
+    seeds = content.get("seeds")
+    if seeds is not None:
+        seeds = tuple(seeds)
+    quick = content.get("quick", False)
+    varied = "grid" in content or "search" in content
+    source = RecipeSweep(recipe, labels, seeds, quick, varied)
     if not source.rows:
         raise ValueError(
             f"expected at least one row of {recipe.name} that trains a network, got none"
         )
-    download_data([row.quick() if quick else row for row in source.rows.values()])
+    trained_rows = list(source.rows.values())
+    if quick:
+        trained_rows = [row.quick() for row in trained_rows]
+    download_data(trained_rows)
     if not varied:
         return source, source.points()
     trained = list(source.rows)
@@ -89,8 +102,11 @@ def _recipe_source(content: Mapping[str, Any]) -> tuple[TrialSource, list[Mappin
         raise ValueError(
             f"expected one row for a search, got {len(trained)}: choose one with rows"
         )
-    grid = points(content.get("grid", {}))
-    return source, [{"row": label, **point} for label in trained for point in grid]
+    trial_points: list[Mapping[str, Any]] = []
+    for label in trained:
+        grid = points(content.get("grid", {}))
+        trial_points += [{"row": label, **point} for point in grid]
+    return source, trial_points
 
 
 def _config_source(content: Mapping[str, Any]) -> tuple[TrialSource, list[Mapping[str, Any]]]:
@@ -148,12 +164,16 @@ def check_keys(content: Mapping[str, Any]) -> None:
     Raises:
         ValueError: If a key is unknown or a value has the wrong type; suggests similar names.
     """
-    known = [*_COMMON_KEYS, *(_RECIPE_KEYS if "recipe" in content else options())]
+    if "recipe" in content:
+        known = _COMMON_KEYS + _RECIPE_KEYS
+    else:
+        known = _COMMON_KEYS + options()
     check_known_keys("a sweep", content, known)
     if "grid" in content and "search" in content:
         raise ValueError("expected grid or search in a sweep, got both")
-    if "search" not in content and (wrong := [name for name in _SEARCH_KEYS if name in content]):
-        raise ValueError(f"expected {wrong[0]} only with search, got it without search")
+    for name in _SEARCH_KEYS:
+        if name in content and "search" not in content:
+            raise ValueError(f"expected {name} only with search, got it without search")
     for name, (is_valid, kind) in _KINDS.items():
         if name in content and not is_valid(content[name]):
             raise ValueError(f"expected {name} {kind}, got {content[name]!r}")
@@ -191,10 +211,10 @@ def _is_string(value: Any) -> bool:
 
 
 def _are_strings(value: Any) -> bool:
-    items = [value] if isinstance(value, str) else value
-    return (
-        isinstance(items, list) and bool(items) and all(map(_is_string, cast("list[Any]", items)))
-    )
+    if isinstance(value, str):
+        return True
+    items = cast("list[Any]", value)
+    return isinstance(value, list) and bool(value) and all(map(_is_string, items))
 
 
 def _are_seeds(value: Any) -> bool:

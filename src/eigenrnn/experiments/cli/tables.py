@@ -1,7 +1,7 @@
 """The tables that commands print: the registered names, and the outcomes of a recipe."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -42,12 +42,13 @@ def show(kind: str | None, *, as_json: bool, console: Console) -> None:
     """
     if kind is not None and kind not in _KINDS:
         raise ValueError(unknown_name("kind", kind, _KINDS))
-    chosen = {kind: _KINDS[kind]} if kind is not None else _KINDS
+    chosen: Mapping[str, Mapping[str, Any]] = _KINDS
+    if kind is not None:
+        chosen = {kind: _KINDS[kind]}
     if as_json:
-        facts = {
-            title: {name: _facts(entry) for name, entry in entries.items()}
-            for title, entries in chosen.items()
-        }
+        facts: dict[str, dict[str, Any]] = {}
+        for title, entries in chosen.items():
+            facts[title] = {name: _facts(entry) for name, entry in entries.items()}
         console.print_json(json.dumps(facts))
         return
     for title, entries in chosen.items():
@@ -55,9 +56,10 @@ def show(kind: str | None, *, as_json: bool, console: Console) -> None:
         table.add_column("name", no_wrap=True, style="cyan")
         table.add_column("description")
         for name, entry in entries.items():
-            missing = entry.unavailable() if isinstance(entry, Backend) else None
-            reason = f" (not available: {missing})" if missing else ""
-            table.add_row(name, f"{summary(entry)}{reason}")
+            text = summary(entry)
+            if isinstance(entry, Backend) and entry.unavailable():
+                text += f" (not available: {entry.unavailable()})"
+            table.add_row(name, text)
         console.print(table)
         console.print()
 
@@ -74,18 +76,17 @@ def show_outcomes(
             soft_wrap=True,
         )
         return
-    title, cells = f"{recipe.name}: {recipe.summary}", columns(outcomes)
+    title = f"{recipe.name}: {recipe.summary}"
+    cells = columns(outcomes)
     if len(set(cells["quantity"])) == 1:
         title += f" Compared: {cells.pop('quantity')[0]}."
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for name in cells:
-        is_text = name in {"network", "quantity"}
-        table.add_column(
-            name,
-            justify="left" if is_text else "right",
-            overflow="fold",
-            min_width=len("full-capacity") if is_text else None,
-        )
+        if name in ("network", "quantity"):
+            # the longest word of a label, which would else be broken
+            table.add_column(name, overflow="fold", min_width=len("full-capacity"))
+        else:
+            table.add_column(name, overflow="fold", justify="right")
     for row in zip(*cells.values(), strict=True):
         table.add_row(*row)
     console.print(table)
@@ -100,15 +101,22 @@ def show_outcomes(
 
 def _facts_of_row(row: Entry) -> dict[str, Any]:
     if not isinstance(row, Row):
-        kind = "computed" if isinstance(row, Computed) else "quoted"
+        kind = "quoted"
+        if isinstance(row, Computed):
+            kind = "computed"
         unknown = dict.fromkeys(("parameters", "seconds_per_run", "missing_data"))
         return {"kind": kind, **unknown, "runs_per_seed": 0, "can_run": kind == "computed"}
+    kind = "trained"
+    if row.grid:
+        kind = "search"
     seconds = estimated_seconds(row)
+    if seconds is not None:
+        seconds = round(seconds)
     return {
-        "kind": "search" if row.grid else "trained",
+        "kind": kind,
         "parameters": row.parameters,
         "runs_per_seed": len(row.points()),
-        "seconds_per_run": None if seconds is None else round(seconds),
+        "seconds_per_run": seconds,
         "missing_data": row.task.missing_data(),
         "can_run": row.layer is not None,
     }

@@ -90,7 +90,9 @@ def recipe_with_data_root(recipe: Recipe, data_root: str | None) -> Recipe:
     def with_root(row: Entry) -> Entry:
         if not isinstance(row, Row) or not _reads_files(row.task):
             return row
-        quick = None if row.quick_task is None else _with_data_root(row.quick_task, data_root)
+        quick = row.quick_task
+        if quick is not None:
+            quick = _with_data_root(quick, data_root)
         return replace(row, task=_with_data_root(row.task, data_root), quick_task=quick)
 
     return replace(recipe, rows=tuple(map(with_root, recipe.rows)))

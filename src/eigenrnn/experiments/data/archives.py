@@ -16,7 +16,7 @@ from eigenrnn.free_memory import check_memory
 __all__ = ["read_array", "read_arrays", "read_gzip", "read_members", "wrap_parser_errors"]
 
 _CANNOT_OPEN = (FileNotFoundError, IsADirectoryError, PermissionError)
-_PIECE = 2**20
+_PIECE = 2**20  # bytes read at once: a small file may unpack to more than the memory
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -37,8 +37,10 @@ def wrap_parser_errors(what: str, path: Path, remedy: str = "") -> Generator[Non
     except Exception as error:  # zipfile, numpy and pyarrow raise a dozen kinds
         if isinstance(error, _CANNOT_OPEN):
             raise
-        got, hint = str(error) or type(error).__name__, f"; {remedy}" if remedy else ""
-        raise ValueError(f"expected a complete {what} in {path}, got: {got}{hint}") from error
+        got = str(error) or type(error).__name__
+        if remedy:
+            got += f"; {remedy}"
+        raise ValueError(f"expected a complete {what} in {path}, got: {got}") from error
 
 
 def read_gzip(path: Path, what: str, peak: int, remedy: str) -> bytes:
@@ -127,8 +129,9 @@ def read_array(content: bytes) -> Any:
     shape, _, dtype = _HEADERS[version](stream)
     if dtype.hasobject:  # pickled objects can run code
         raise ValueError("pickled objects; only numbers and text are read")
-    size, held = math.prod(shape) * dtype.itemsize, len(content) - stream.tell()
-    if size != held:
+    size = math.prod(shape) * dtype.itemsize
+    held = len(content) - stream.tell()
+    if size != held:  # numpy allocates as many bytes as the header states
         raise ValueError(f"{held} bytes for {dtype} of the shape {shape}, which takes {size}")
     stream.seek(0)
     return np.lib.format.read_array(stream, allow_pickle=False)

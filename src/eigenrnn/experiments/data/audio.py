@@ -17,7 +17,7 @@ __all__ = ["RATE", "read_recording", "resample", "wave_bytes"]
 RATE = 8_000
 """The sampling rate of all speech data, in samples per second."""
 
-_FULL_SCALE = 32_768
+_FULL_SCALE = 2**15  # of samples of 16 bits
 _ORDERS = {"01": "<", "10": ">"}
 
 
@@ -34,17 +34,15 @@ def read_recording(content: bytes, name: str) -> tuple[Tensor, int]:
     Raises:
         ValueError: If the file is truncated, or not one channel of 16 bits.
     """
+    if not content:
+        raise ValueError(f"expected a recording in {name}, got an empty file")
     if content.startswith(b"NIST_1A"):
         raw, rate, order = _read_sphere(content, name)
     elif content.startswith(b"RIFF"):
         raw, rate = _read_riff(content, name)
         order = "<"
     else:
-        raise ValueError(
-            f"expected a RIFF or a NIST SPHERE header in {name}, got {content[:8]!r}"
-            if content
-            else f"expected a recording in {name}, got an empty file"
-        )
+        raise ValueError(f"expected a RIFF or a NIST SPHERE header in {name}, got {content[:8]!r}")
     if not rate:
         raise ValueError(f"expected a sampling rate > 0 in {name}, got 0")
     samples = np.frombuffer(raw, f"{order}i2").astype(np.float32) / _FULL_SCALE
@@ -118,20 +116,25 @@ def _read_sphere(content: bytes, name: str) -> tuple[bytes, int, str]:
         raise ValueError(
             f"expected a complete NIST SPHERE header in {name}, got {len(content)} bytes"
         )
-    words = [line.split(maxsplit=2) for line in lines[2 : lines.index("end_head")]]
-    header = {each[0]: each[2].strip() for each in words if len(each) == 3}
+    header: dict[str, str] = {}
+    for line in lines[2 : lines.index("end_head")]:
+        words = line.split(maxsplit=2)  # the name, the type and the value
+        if len(words) == 3:
+            header[words[0]] = words[2].strip()
+    channels = header.get("channel_count")
+    width = header.get("sample_n_bytes")
     coding = header.get("sample_coding", "pcm")
-    shape = tuple(header.get(key) for key in ("channel_count", "sample_n_bytes"))
-    if shape != ("1", "2") or coding != "pcm":
+    if channels != "1" or width != "2" or coding != "pcm":
         raise ValueError(
-            f"expected one channel of two bytes, pcm, in {name}, got {shape[0]} of {shape[1]}, "
+            f"expected one channel of two bytes, pcm, in {name}, got {channels} of {width}, "
             f"{coding}; convert it, for example with sph2pipe"
         )
-    numbers = [header.get(key, "") for key in ("sample_count", "sample_rate")]
+    numbers = [header.get("sample_count", ""), header.get("sample_rate", "")]
     if not all(number.isdecimal() for number in numbers):
         raise ValueError(
             f"expected whole numbers as sample_count and sample_rate in {name}, got {numbers}"
         )
+    count, rate = map(int, numbers)
     order = header.get("sample_byte_format", "01")
     begin = content.index(b"end_head") + len(b"end_head")
     if order not in _ORDERS or int(lines[1]) < begin:
@@ -139,7 +142,7 @@ def _read_sphere(content: bytes, name: str) -> tuple[bytes, int, str]:
             f"expected samples in the byte order 01 or 10 after the header of {begin} bytes in "
             f"{name}, got {order!r} from byte {lines[1].strip()}"
         )
-    (count, rate), start = map(int, numbers), int(lines[1])
+    start = int(lines[1])  # the header states its own size
     raw = content[start : start + 2 * count]
     if len(raw) != 2 * count:
         raise ValueError(

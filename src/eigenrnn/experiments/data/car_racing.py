@@ -42,7 +42,7 @@ ROLLOUT = np.dtype([("frame", np.uint8, FRAME), ("action", "<f4", (ACTIONS,))])
 ENCODED = "car_racing.npz"
 """The name of the file of encoded rollouts."""
 
-_FORMAT = 1
+_FORMAT = 1  # of the file of encoded rollouts; an older eigenrnn refuses a larger number
 _WIDTHS = {"mu": Z_SIZE, "logvar": Z_SIZE, "action": ACTIONS}
 
 Floats = NDArray[np.float32]
@@ -85,9 +85,13 @@ def split_slices(count: int) -> dict[str, slice]:
     if count < 3:
         raise ValueError(f"expected 3 rollouts or more, one for each split, got {count}")
     held_out = max(1, count // 10)
-    bounds = (0, count - 2 * held_out, count - held_out, count)
-    names = ("train", "validation", "test")
-    return {name: slice(*bounds[k : k + 2]) for k, name in enumerate(names)}
+    validation = count - 2 * held_out
+    test = count - held_out
+    return {
+        "train": slice(0, validation),
+        "validation": slice(validation, test),
+        "test": slice(test, count),
+    }
 
 
 def read_rollout(path: Path, steps: int) -> Any:
@@ -120,14 +124,16 @@ def find_encoded(data_root: str | Path | None = None) -> Path:
     Raises:
         MissingDataError: If there is none; the message says how to create it.
     """
-    named = os.environ.get(DATA_VARIABLE) if data_root is None else data_root
-    roots = [Path(named).expanduser()] if named else []
-    for path in (
-        path for root in roots for path in (root / "car_racing" / ENCODED, root / ENCODED)
-    ):
-        if path.is_file():
-            return path
-    place = f"below {named}" if named else f"as data_root or in ${DATA_VARIABLE}"
+    named = data_root
+    if named is None:
+        named = os.environ.get(DATA_VARIABLE)
+    place = f"as data_root or in ${DATA_VARIABLE}"
+    if named:
+        place = f"below {named}"
+        root = Path(named).expanduser()
+        for path in (root / "car_racing" / ENCODED, root / ENCODED):
+            if path.is_file():
+                return path
     raise MissingDataError(
         f"expected a file car_racing/{ENCODED} {place}, got none; create it with: "
         f"eigenrnn collect car_racing --out {named or 'FOLDER'}/car_racing"

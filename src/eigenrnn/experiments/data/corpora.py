@@ -42,9 +42,9 @@ END_OF_LINE = "<eos>"
 """The symbol of the end of a line."""
 
 _NEWLINE = ord("\n")
-_CHUNK = 2**16
+_CHUNK = 2**16  # characters at once: indexing copies them, and a text may be a mapped file
 _CODES = 0x110000  # of Unicode
-_GZIP = b"\x1f\x8b"
+_GZIP = b"\x1f\x8b"  # how such a file begins, whatever its name is
 _PEAK = 20  # bytes of memory per byte of text while it is indexed
 _SMALLER = "train on a part of it"
 
@@ -152,7 +152,9 @@ class Corpus:
 
     def to_indices(self, codes: NDArray[Any]) -> NDArray[np.int64]:
         """Return the symbol indices of codes, as a new array."""
-        return codes.astype(np.int64) if self.table is None else self.table[codes]
+        if self.table is None:
+            return codes.astype(np.int64)
+        return self.table[codes]
 
     def counts(self, part: str) -> NDArray[np.int64]:  # (symbols)
         """Count each symbol of a split, in small chunks."""
@@ -178,9 +180,13 @@ def read_text(
             gzip file.
     """
     if str(path) == "-":
-        path, content = Path("standard input"), sys.stdin.buffer.read()
+        path = Path("standard input")
+        content = sys.stdin.buffer.read()
+    elif path is None:
+        path = locate(TINY_SHAKESPEARE, data_root)
+        content = _read_bytes(path)
     else:
-        path = locate(TINY_SHAKESPEARE, data_root) if path is None else Path(path).expanduser()
+        path = Path(path).expanduser()
         content = _read_bytes(path)
     text = _decode(content, path)
     if not text:
@@ -215,7 +221,9 @@ def split_text(
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         symbols, table = _index_characters([codes], _CODES)
         numbers = table.astype(np.int32).take(codes)
-    validation, test = (int(fraction * len(numbers)) for fraction in held_out)
+    validation_fraction, test_fraction = held_out
+    validation = int(validation_fraction * len(numbers))
+    test = int(test_fraction * len(numbers))
     cuts = [len(numbers) - validation - test, len(numbers) - test]
     names = ("train", "validation", "test")
     return Corpus(symbols, dict(zip(names, np.split(numbers, cuts), strict=True)))
@@ -237,8 +245,11 @@ def read_ptb_characters(data_root: str | Path | None = None) -> Corpus:
         Marcus, Santorini and Marcinkiewicz, Computational Linguistics 19(2), 1993; prepared by
         Mikolov et al., Interspeech 2011.
     """
-    raw = {part: _character_bytes(part, data_root)[::2] for part in PTB_CHARACTER_FILES}
-    codes = {part: np.where(each == ord("_"), ord(" "), each) for part, each in raw.items()}
+    codes: dict[str, NDArray[np.uint8]] = {}
+    for part in PTB_CHARACTER_FILES:
+        # the files have a space after each character, and an underscore for a space
+        raw = _character_bytes(part, data_root)[::2]
+        codes[part] = np.where(raw == ord("_"), ord(" "), raw)
     symbols, table = _index_characters(codes.values(), 256)
     parts = {part: table.astype(np.uint8)[each] for part, each in codes.items()}
     return Corpus(symbols, parts)
@@ -296,11 +307,12 @@ def open_enwik8(data_root: str | Path | None = None, length: int | None = None) 
     # index the whole text, so that a shorter one has the same symbols
     symbols, table = _index_characters([whole], 256)
     text = whole[:length]
-    train, held_out = len(text) * 9 // 10, len(text) // 20
-    ends = {"train": train, "validation": train + held_out, "test": len(text)}
-    begins = [0, *ends.values()]
+    validation = len(text) * 9 // 10
+    test = validation + len(text) // 20
     parts = {
-        part: text[begin:end] for begin, (part, end) in zip(begins, ends.items(), strict=False)
+        "train": text[:validation],
+        "validation": text[validation:test],
+        "test": text[test:],
     }
     return Corpus(symbols, parts, table)
 
@@ -358,7 +370,8 @@ def _index_characters(
     seen = np.zeros(kinds, bool)
     for chunk in chain.from_iterable(map(_chunks, parts)):
         seen[chunk] = True
-    has_lines, seen[_NEWLINE] = bool(seen[_NEWLINE]), False
+    has_lines = bool(seen[_NEWLINE])
+    seen[_NEWLINE] = False  # it comes last, under another name
     codes = np.flatnonzero(seen)
     symbols = [chr(code) for code in codes.tolist()]
     table = np.zeros(kinds, np.int64)

@@ -62,8 +62,9 @@ def locate(file: DataFile, data_root: str | Path | None = None) -> Path:
         MissingDataError: If the file is not found and cannot be downloaded.
         ChecksumError: If the file found has another checksum.
     """
-    roots = _default_roots() if data_root is None else [Path(data_root).expanduser()]
-    expected = [path for root in roots for path in file.candidates(root)]
+    expected: list[Path] = []
+    for root in _roots(data_root):
+        expected += file.candidates(root)
     for path in expected:
         if path.is_file():
             return _verified(path, file)
@@ -84,18 +85,27 @@ def missing_file(
     Returns:
         The path of the file below a data folder; None if no file is missing.
     """
-    roots = _default_roots() if data_root is None else [Path(data_root).expanduser()]
+    roots = _roots(data_root)
     for choice in required:
-        files = [choice] if isinstance(choice, DataFile) else choice
-        candidates = (path for file in files for root in roots for path in file.candidates(root))
+        files = choice
+        if isinstance(files, DataFile):
+            files = [files]
+        candidates: list[Path] = []
+        for file in files:
+            for root in roots:
+                candidates += file.candidates(root)
         if not any(path.is_file() for path in candidates):
             return files[0].path
     return None
 
 
-def _default_roots() -> list[Path]:
+def _roots(data_root: str | Path | None) -> list[Path]:
+    if data_root is not None:
+        return [Path(data_root).expanduser()]
     named = os.environ.get(DATA_VARIABLE)
-    return [Path(named).expanduser(), cache_folder()] if named else [cache_folder()]
+    if not named:
+        return [cache_folder()]
+    return [Path(named).expanduser(), cache_folder()]
 
 
 def _pooch() -> Any:
@@ -119,7 +129,8 @@ def _verified(path: Path, file: DataFile) -> Path:
 
 
 def _download(file: DataFile, expected: Sequence[Path]) -> Path:
-    pooch, target = _pooch(), cache_folder() / file.path
+    pooch = _pooch()
+    target = cache_folder() / file.path
     failures: list[Exception] = []
     for url in file.urls:
         # pooch writes to a temporary name and renames the file after it has verified the

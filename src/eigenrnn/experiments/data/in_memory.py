@@ -29,7 +29,9 @@ __all__ = [
     "to_arrays",
 ]
 
-_ARRAYS, _TABLE = Path("the arrays"), Path("the table")  # "in the arrays", in messages
+# in place of a file: "in the arrays", in messages
+_ARRAYS = Path("the arrays")
+_TABLE = Path("the table")
 _MISSING = ("", "nan", "none", "<na>", "nat")
 
 
@@ -294,9 +296,10 @@ def _answers(
     if labels is not None and targets is not None:
         raise ValueError("expected labels (classes) or targets (numbers), got both")
     words = _of_each("labels", labels, count)
-    numbers = None if targets is None else as_float32(np.asarray(list(targets)))
-    if numbers is not None:
-        _check_one_of_each("targets", numbers, count)
+    if targets is None:
+        return words, None
+    numbers = as_float32(np.asarray(list(targets)))
+    _check_one_of_each("targets", numbers, count)
     return words, numbers
 
 

@@ -1,7 +1,7 @@
 """The sequences, labels and targets that every reader of time series returns."""
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -53,7 +53,9 @@ class Sequences:
         return len(self.lengths)
 
     def __repr__(self) -> str:
-        steps = f", of {min(self.lengths)} to {max(self.lengths)} steps" if len(self) else ""
+        steps = ""
+        if len(self):
+            steps = f", of {min(self.lengths)} to {max(self.lengths)} steps"
         channels = f"{len(self.channels)} channels"
         return f"<Sequences in {self.path}: {len(self)} with {channels}{steps}>"
 
@@ -86,8 +88,7 @@ def check_sequences(sequences: Sequences, *, allow_missing: bool = False) -> Seq
         number = int(np.searchsorted(ends, row, side="right"))
         step = int(row - ends[number] + sequences.lengths[number])
         values = sequences.values[row]
-        wrong = np.isinf(values) if allow_missing else ~np.isfinite(values)
-        channel = int(np.flatnonzero(wrong)[0])
+        channel = int(np.flatnonzero(_is_wrong(values, allow_missing=allow_missing))[0])
         remedy = "fill in or remove missing values, or set missing='mask' or 'forward'"
         if np.isinf(values[channel]):
             remedy = "correct or remove infinite values"
@@ -112,11 +113,16 @@ def _first_bad_row(values: Values, *, allow_missing: bool) -> int | None:
     """Return the first row with a value that is infinite or, unless allowed, missing."""
     for start in range(0, len(values), _BLOCK):
         block = values[start : start + _BLOCK]
-        wrong = np.isinf(block) if allow_missing else ~np.isfinite(block)
-        found = np.flatnonzero(wrong.any(1))
+        found = np.flatnonzero(_is_wrong(block, allow_missing=allow_missing).any(1))
         if len(found):
             return start + int(found[0])
     return None
+
+
+def _is_wrong(values: Values, *, allow_missing: bool) -> NDArray[np.bool_]:
+    if allow_missing:  # a missing value is NaN
+        return np.isinf(values)
+    return ~np.isfinite(values)
 
 
 def numbered_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple[int, str]]:
@@ -129,10 +135,14 @@ def numbered_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple
     Raises:
         ValueError: If a line is not UTF-8; the message names the line and the byte.
     """
-    with path.open("rb") if stream is None else nullcontext(stream) as lines:
+    with ExitStack() as stack:
+        lines = stream
+        if lines is None:
+            lines = stack.enter_context(path.open("rb"))
+        encoding = "utf-8-sig"  # without the byte order mark that some programs write first
         for number, line in enumerate(lines, start=1):
             try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                text = line.decode(encoding)
             except UnicodeDecodeError as error:
                 raise ValueError(
                     f"expected text in UTF-8 in {path}, got the byte 0x{line[error.start]:02x} "
@@ -140,6 +150,7 @@ def numbered_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple
                     "the file, for example with iconv -f latin1 -t utf-8, or correct that byte"
                 ) from None
             yield number, text.rstrip("\r\n")
+            encoding = "utf-8"
 
 
 def is_number(word: str) -> bool:

@@ -76,8 +76,10 @@ def read_csv(
             a value is not a number; the message names the line.
     """
     if options.separator is None:
-        is_tsv = path.name.removesuffix(".gz").endswith(".tsv")
-        options = replace(options, separator="\t" if is_tsv else ",")
+        separator = ","
+        if path.name.removesuffix(".gz").endswith(".tsv"):
+            separator = "\t"
+        options = replace(options, separator=separator)
     if stream is None and find_spec("pyarrow") is not None:
         # without errors of its own: those of Python name the line and the cause
         read = _read_with_arrow(path, options, is_one_sequence=is_one_sequence)
@@ -106,8 +108,9 @@ def _read_with_arrow(
             names = next(reader)
             first = next(reader)
         columns = resolve_columns(names, path, options, is_one_sequence=is_one_sequence)
-        time = columns.roles.get(TIME)
-        word = "0" if time is None else first[names.index(time)].strip()
+        word = "0"
+        if TIME in columns.roles:
+            word = first[names.index(columns.roles[TIME])].strip()
         for kind in _time_kinds(word):
             builder = TableBuilder(
                 columns, path, _unknown_row, allow_missing=options.allow_missing
@@ -146,7 +149,9 @@ def _arrow_blocks(
         times = {"timestamp": pa.timestamp("ns"), "string": pa.string()}
         times |= {"int64": pa.int64(), "float64": pa.float64()}
         kinds[columns.roles[TIME]] = times[time_kind]
-    missing = {form for word in MISSING_WORDS for form in (word, word.upper(), word.title())}
+    missing: set[str] = {"NaN"}
+    for word in MISSING_WORDS:  # Arrow compares case
+        missing |= {word, word.upper(), word.title()}
     with _open(path) as file:
         reader = arrow_csv.open_csv(
             file,
@@ -155,7 +160,7 @@ def _arrow_blocks(
             convert_options=arrow_csv.ConvertOptions(
                 column_types=kinds,
                 include_columns=list(columns.read),
-                null_values=sorted(missing | {"NaN"}),
+                null_values=sorted(missing),
                 strings_can_be_null=False,
                 decimal_point=options.decimal,
             ),
@@ -246,7 +251,9 @@ def _check_separator(names: Sequence[str], path: Path, options: ReadOptions) -> 
     for separator, shown in _OTHER_SEPARATORS.items():
         is_other = separator != options.separator and separator in names[0]
         if is_other and options.columns.sequence not in names and len(names) == 1:
-            word = "tab" if separator == "\t" else separator
+            word = separator
+            if separator == "\t":  # easier to type on a command line
+                word = "tab"
             raise ValueError(
                 f"expected values separated by commas in {path}, got a first line that seems to "
                 f"be separated by {shown}: set separator={word!r} (on the command line: "
@@ -354,7 +361,9 @@ def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
         )
     x = arrays.get("x")
     if x is None or x.ndim not in (2, 3) or x.dtype.kind not in "fiub":
-        got = "no such array" if x is None else f"{x.dtype} of the shape {x.shape}"
+        got = "no such array"
+        if x is not None:
+            got = f"{x.dtype} of the shape {x.shape}"
         raise ValueError(
             f"expected numbers of the shape (count, steps, channels), or (sum of lengths, "
             f"channels), as x in {path}, or of the shape (count, channels, steps) as X, got {got}"
@@ -362,9 +371,15 @@ def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
     lengths = _lengths(x, arrays.get("lengths"), path)
     if x.ndim == 3:
         x = x[np.arange(x.shape[1]) < lengths[:, None]]
-    labels, numbers, groups = (
-        _targets(arrays.get(name), len(lengths), name, path) for name in (LABEL, TARGET, "group")
-    )
+    labels = _targets(arrays.get(LABEL), len(lengths), LABEL, path)
+    numbers = _targets(arrays.get(TARGET), len(lengths), TARGET, path)
+    groups = _targets(arrays.get("group"), len(lengths), "group", path)
+    if labels is not None:
+        labels = _labels(labels, path)
+    if numbers is not None:
+        numbers = as_float32(numbers)
+    if groups is not None:
+        groups = _labels(groups, path)
     return check_sequences(
         Sequences(
             path=path,
@@ -372,10 +387,10 @@ def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
             lengths=lengths,
             names=_names(arrays.get("names"), len(lengths), "names", path),
             channels=_names(arrays.get("channels"), x.shape[-1], "channels", path),
-            labels=None if labels is None else _labels(labels, path),
-            targets=None if numbers is None else as_float32(numbers),
+            labels=labels,
+            targets=numbers,
             location=lambda number: f"the sequence with index {number}",
-            groups=None if groups is None else _labels(groups, path),
+            groups=groups,
         ),
         allow_missing=options.allow_missing,
     )
@@ -425,7 +440,9 @@ def read_npy(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
     if x.ndim == 2:
         x = x[None]
     count, steps, channels = x.shape
-    names = (path.stem,) if count == 1 else tuple(str(k) for k in range(1, count + 1))
+    names = tuple(str(k) for k in range(1, count + 1))
+    if count == 1:
+        names = (path.stem,)
     return check_sequences(
         Sequences(
             path=path,
@@ -461,9 +478,12 @@ def read_folder(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
         ".npy": lambda file: read_npy(file, options),
     }
     readers |= dict.fromkeys((".tsv", ".csv.gz", ".tsv.gz"), readers[".csv"])
-    found = sorted(file for file in path.rglob("*") if file.is_file())
-    chosen = [(file, _ending(file)) for file in found if not file.name.startswith(".")]
-    chosen = [(file, ending) for file, ending in chosen if ending in readers]
+    chosen: list[tuple[Path, str]] = []
+    for file in sorted(path.rglob("*")):
+        ending = _ending(file)
+        # hidden files are those of a file system or an editor
+        if file.is_file() and not file.name.startswith(".") and ending in readers:
+            chosen.append((file, ending))
     if not chosen:
         raise ValueError(
             f"expected files that end in {', '.join(readers)} in the folder {path}, one for each "
@@ -495,7 +515,9 @@ def read_folder(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
                 f"expected the channels {', '.join(parts[0].channels)} of {parts[0].path} in "
                 f"{part.path}, got {', '.join(part.channels)}"
             )
-    classes = [file.parent.name for file, _ in chosen] if depths == {2} else None
+    classes: list[str] | None = None
+    if depths == {2}:  # a folder for each class
+        classes = [file.parent.name for file, _ in chosen]
     return _joined(path, parts, classes)
 
 
@@ -519,23 +541,29 @@ def _joined(path: Path, parts: Sequence[Sequences], classes: Sequence[str] | Non
         if classes is not None:
             answers["labels"] = (classes[number],)
         for name, values in answers.items():
-            columns[name] += [] if values is None else list(values)
+            if values is not None:
+                columns[name] += list(values)
     for name, values in columns.items():
         if values and len(values) != len(names):
             raise ValueError(
                 f"expected {name} in every file of {path}, got {len(values)} for {len(names)} "
                 "sequences"
             )
-    orders = [[part.channels.index(name) for name in channels] for part in parts]
-    values = [part.values[:, order] for part, order in zip(parts, orders, strict=True)]
+    blocks: list[Any] = []
+    for part in parts:  # whose columns may have other orders
+        order = [part.channels.index(name) for name in channels]
+        blocks.append(part.values[:, order])
+    targets: Any = None
+    if columns["targets"]:
+        targets = np.array(columns["targets"], np.float32)
     return Sequences(
         path=path,
-        values=np.concatenate(values),
+        values=np.concatenate(blocks),
         lengths=np.concatenate([part.lengths for part in parts]),
         names=tuple(names),
         channels=channels,
         labels=tuple(columns["labels"]) or None,
-        targets=np.array(columns["targets"], np.float32) if columns["targets"] else None,
+        targets=targets,
         location=lambda number: f"{parts[number].path}",
         groups=tuple(columns["groups"]) or None,
     )
@@ -585,7 +613,12 @@ def _lengths(x: Any, lengths: Any | None, path: Path) -> Any:
             f"expected lengths as whole numbers in one dimension in {path}, got {lengths.dtype} "
             f"of the shape {lengths.shape}"
         )
-    longest, count = (len(x), len(lengths)) if x.ndim == 2 else (x.shape[1], len(x))
+    if x.ndim == 2:  # all sequences one after another
+        longest = len(x)
+        count = len(lengths)
+    else:
+        longest = x.shape[1]
+        count = len(x)
     # check the range of each length before the sum, which could overflow
     fits = len(lengths) == count and ((lengths >= 1) & (lengths <= longest)).all()
     steps: Any = lengths.astype(np.int64)
@@ -626,8 +659,10 @@ READERS: dict[str, Callable[[Path, ReadOptions], Sequences]] = {
 
 def _ending(path: Path) -> str:
     """Return the extension of a file name, with that before `.gz`."""
-    *_, before, last = ("", *path.suffixes) if path.suffixes else ("", "")
-    return f"{before}{last}".lower() if last.lower() == ".gz" else last.lower()
+    ending = path.suffix.lower()
+    if ending == ".gz":
+        return path.with_suffix("").suffix.lower() + ending
+    return ending
 
 
 def read_series(path: str | Path, options: ReadOptions = _DEFAULT) -> Sequences:

@@ -16,7 +16,8 @@ __all__ = [
     "stft",
 ]
 
-WINDOW, HOP = 256, 128
+WINDOW = 256
+HOP = 128
 BINS = WINDOW // 2 + 1
 FLOOR_DB = -50.0
 """The decibels of silence, from the constant that is added to every power."""
@@ -32,7 +33,7 @@ def stft(
     The recording is padded with zeros to a whole number of hops, and then by one window at both
     ends. The first and the last frame are therefore silent, and each sample lies in two frames.
     """
-    behind = -len(samples) % HOP
+    behind = -len(samples) % HOP  # up to the next multiple
     padded = F.pad(samples, (WINDOW, behind + WINDOW))
     frames = padded.unfold(0, WINDOW, HOP)
     return torch.fft.rfft(frames * _hann(samples), dim=1)

@@ -110,6 +110,7 @@ CORE_TEST = _speakers(
 )
 """The 24 speakers of the core test set."""
 
+# eight by each of 462, 50 and 24 speakers: SA, which all of them read, is left out
 _SENTENCES = {"train": 3_696, "validation": 400, "test": 192}
 
 
@@ -222,14 +223,19 @@ def _part(split: Split, data_root: str | Path | None) -> Path:
     Raises:
         MissingDataError: If there is none.
     """
-    named = os.environ.get(DATA_VARIABLE) if data_root is None else data_root
-    folder_name = "train" if split == "train" else "test"
+    named = data_root
+    if named is None:
+        named = os.environ.get(DATA_VARIABLE)
+    folder_name = "test"  # of the validation speakers, too
+    if split == "train":
+        folder_name = "train"
+    place = f"as data_root or in ${DATA_VARIABLE}"
     if named:
+        place = f"below {named}"
         root = Path(named).expanduser()
         for folder in (root, *_folders(root, "timit"), *_folders(root, "timit", "timit")):
             for part in _folders(folder, folder_name):
                 return part
-    place = f"below {named}" if named else f"as data_root or in ${DATA_VARIABLE}"
     raise MissingDataError(
         f"expected a folder timit/{folder_name.upper()}, with DR1/FCJF0/SX127.WAV and so on, "
         f"{place}, got none; TIMIT is licensed: buy it as LDC93S1 at "
@@ -242,7 +248,11 @@ def _folders(root: Path, *names: str) -> list[Path]:
     """Return the nested folders of the given names, in either case."""
     found = [root]
     for name in names:
-        inside = [each for folder in found if folder.is_dir() for each in folder.iterdir()]
+        inside: list[Path] = []
+        for folder in found:
+            if folder.is_dir():
+                inside += folder.iterdir()
+        # copies of TIMIT differ in case
         found = [each for each in inside if each.name.lower() == name and each.is_dir()]
     return found
 
@@ -286,6 +296,10 @@ def read_speech(
 
 def missing_speech(corpus: SpeechCorpus, data_root: str | Path | None = None) -> str | None:
     """Return the file or folder of a corpus that is not on this machine, or None."""
-    if corpus == "timit":
-        return None if has_timit(data_root) else "timit/TRAIN, of LDC93S1"
-    return missing_file([FSDD if corpus == "fsdd" else TIMIT_SAMPLE], data_root)
+    if corpus == "fsdd":
+        return missing_file([FSDD], data_root)
+    if corpus == "timit_sample":
+        return missing_file([TIMIT_SAMPLE], data_root)
+    if has_timit(data_root):
+        return None
+    return "timit/TRAIN, of LDC93S1"

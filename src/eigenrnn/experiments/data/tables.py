@@ -36,7 +36,11 @@ __all__ = [
     "resolve_columns",
 ]
 
-SEQUENCE, TIME, LABEL, TARGET, GROUP = "sequence", "time", "label", "target", "group"
+SEQUENCE = "sequence"
+TIME = "time"
+LABEL = "label"
+TARGET = "target"
+GROUP = "group"
 ROLES = (SEQUENCE, TIME, LABEL, TARGET, GROUP)
 _TEXTS = (SEQUENCE, LABEL, GROUP)
 
@@ -84,9 +88,10 @@ class Columns:
         # a command line and a JSON file have lists
         for option in ("channels", "ignored"):
             value = getattr(self, option)
-            if value is not None:
-                names = (value,) if isinstance(value, str) else tuple(value)
-                object.__setattr__(self, option, names)
+            if isinstance(value, str):
+                object.__setattr__(self, option, (value,))
+            elif value is not None:
+                object.__setattr__(self, option, tuple(value))
         channels = self.channels or ()
         named = [*self.roles().values(), *channels]
         named += [name for name in self.ignored if name in channels]
@@ -127,7 +132,9 @@ class ReadOptions:
     is_strict: bool = True
 
     def __post_init__(self) -> None:
-        separator = "\t" if self.separator == _TAB else self.separator
+        separator = self.separator
+        if separator == _TAB:
+            separator = "\t"
         object.__setattr__(self, "separator", separator)
         for name, value in (("separator", separator or ","), ("decimal", self.decimal)):
             if len(value) != 1 or value in '"\r\n':
@@ -183,8 +190,8 @@ def resolve_columns(
             or there is no such column, no channel, or both a label and a target.
     """
     columns = options.columns
-    _check_names([name for name in names if name not in columns.ignored], path)
     present = [name for name in names if name not in columns.ignored]
+    _check_names(present, path)
     roles = {role: name for role, name in columns.roles().items() if name in present}
     available = ", ".join(names)
     if options.is_strict:
@@ -227,8 +234,9 @@ def resolve_columns(
         )
     for name in channels:
         role = name.strip().lower()
-        named = getattr(columns, role) if role in ROLES else None
-        if named is not None and columns.channels is None:
+        # unless the options say that the file has no such role, or that this is a channel
+        is_role = role in ROLES and getattr(columns, role) is not None
+        if is_role and columns.channels is None:
             raise ValueError(
                 f"expected {role!r} in lower case in {path}, got the column "
                 f"{name!r}, which would be a channel: rename or remove it, or name it in "
@@ -490,7 +498,8 @@ class TableBuilder:
         if (np.diff(which) >= 0).all() and (times[1:] > times[:-1])[within].all():
             return None
         order = np.lexsort((times, which))
-        sorted_times, sorted_which = times[order], which[order]
+        sorted_times = times[order]
+        sorted_which = which[order]
         twice = np.flatnonzero(
             (np.diff(sorted_which) == 0) & (sorted_times[1:] == sorted_times[:-1])
         )
@@ -515,8 +524,10 @@ class TableBuilder:
                 times = times.astype(np.float64)
             except (TypeError, ValueError):
                 return np.unique(times, return_inverse=True)[1]
-        is_missing = np.isnat(times) if times.dtype.kind in "Mm" else ~np.isfinite(times)
-        missing = np.flatnonzero(is_missing)
+        if times.dtype.kind in "Mm":
+            missing = np.flatnonzero(np.isnat(times))
+        else:
+            missing = np.flatnonzero(~np.isfinite(times))
         if len(missing):
             raise ValueError(
                 f"expected a time in each row of {self._path}, got {times[missing[0]]} in "
@@ -545,13 +556,17 @@ class TableBuilder:
         differs = np.flatnonzero(values != values[first][which])
         if len(differs):
             row = int(differs[0])
-            got, expected = values[row], values[first[which[row]]]
-            if role != TARGET:
-                got, expected = shown[got], shown[expected]
+            got = values[row]
+            expected = values[first[which[row]]]
+            if role != TARGET:  # numbers of texts
+                got = shown[got]
+                expected = shown[expected]
+            what = "label or target"
+            if role == GROUP:
+                what = "group"
             raise ValueError(
-                f"expected one {'group' if role == GROUP else 'label or target'} in all rows of "
-                f"a sequence of {self._path}, got {got!s} and {expected!s} in "
-                f"{self._row_location(row)}"
+                f"expected one {what} in all rows of a sequence of {self._path}, got {got!s} and "
+                f"{expected!s} in {self._row_location(row)}"
             )
 
 
@@ -581,9 +596,9 @@ class _Rows:
         """Add a block of rows."""
         if not self._buffers or self._used + len(rows) > len(self._buffers[-1]):
             self._trim()
-            # a small table is a single block
-            room = _BUFFER // (4 * self._width) if self._buffers else 0
-            capacity = max(len(rows), room)
+            capacity = len(rows)
+            if self._buffers:  # a small table is a single block, which needs no room for more
+                capacity = max(capacity, _BUFFER // (4 * self._width))
             self._buffers.append(np.empty((capacity, self._width), np.float32))
             self._used = 0
         self._buffers[-1][self._used : self._used + len(rows)] = rows

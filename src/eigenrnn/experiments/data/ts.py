@@ -75,8 +75,10 @@ class _Header:
 
     def count(self, name: str) -> int | None:
         word = self.words.get(name, [""])[0]
+        if not word.isdecimal():
+            return None
         # no series has more steps or channels, and Python rejects numbers of 5,000 digits
-        return int(word[:_DIGITS]) if word.isdecimal() else None
+        return int(word[:_DIGITS])
 
 
 def read_ts(path: Path, *, allow_missing: bool = False) -> Sequences:
@@ -101,7 +103,8 @@ def read_ts(path: Path, *, allow_missing: bool = False) -> Sequences:
     check_memory(4 * size, f"the values of {path}", "cut the file into smaller ones")
     lines = numbered_lines(path)
     header = _read_header(lines, path)
-    labelled, numbered = header.flag("classlabel"), header.flag("targetlabel")
+    labelled = header.flag("classlabel")
+    numbered = header.flag("targetlabel")
     if labelled and numbered:
         raise ValueError(
             f"expected either @classLabel true or @targetLabel true in the header of {path}, got "
@@ -122,6 +125,12 @@ def read_ts(path: Path, *, allow_missing: bool = False) -> Sequences:
         at.append(number)
     _check_end(path, header, answers, at)
     _check_lengths(path, header, read, at)
+    labels: tuple[str, ...] | None = None
+    targets: Values | None = None
+    if labelled:
+        labels = tuple(answers)
+    if numbered:
+        targets = _numbers(answers, path, at)
     return check_sequences(
         Sequences(
             path=path,
@@ -129,8 +138,8 @@ def read_ts(path: Path, *, allow_missing: bool = False) -> Sequences:
             lengths=np.array([len(values) for values in read]),
             names=tuple(str(k) for k in range(1, len(read) + 1)),
             channels=tuple(str(k) for k in range(1, read[0].shape[1] + 1)),
-            labels=tuple(answers) if labelled else None,
-            targets=_numbers(answers, path, at) if numbered else None,
+            labels=labels,
+            targets=targets,
             location=lambda number: f"line {at[number]}",
         ),
         allow_missing=allow_missing,
@@ -163,8 +172,12 @@ def _read_header(lines: Iterator[tuple[int, str]], path: Path) -> _Header:
 def _expected_channels(header: _Header, read: list[Values]) -> int | None:
     if header.flag("univariate"):
         return 1
-    named = header.count("dimensions" if "dimensions" in header.words else "dimension")
-    return read[0].shape[1] if named is None and read else named
+    named = header.count("dimension")
+    if "dimensions" in header.words:
+        named = header.count("dimensions")
+    if named is None and read:  # a header need not state it: as in the first line
+        return read[0].shape[1]
+    return named
 
 
 def _read_channels(
@@ -190,7 +203,9 @@ def _read_channels(
 def _read_values(text: str, place: str, allow_missing: bool) -> Values:
     words = text.split(",")
     if allow_missing:
-        words = ["nan" if word.strip() == "?" else word for word in words]
+        for k, word in enumerate(words):
+            if word.strip() == "?":
+                words[k] = "nan"
     try:
         return as_float32(np.array(words, np.float64))
     except ValueError:
@@ -226,8 +241,9 @@ def _check_end(path: Path, header: _Header, answers: list[str], at: list[int]) -
 def _check_lengths(path: Path, header: _Header, read: list[Values], at: list[int]) -> None:
     if not header.flag("equallength"):
         return
-    named = header.count("serieslength")
-    expected = len(read[0]) if named is None else named
+    expected = header.count("serieslength")
+    if expected is None:
+        expected = len(read[0])
     for values, number in zip(read, at, strict=True):
         if len(values) != expected:
             raise ValueError(

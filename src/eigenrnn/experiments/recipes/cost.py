@@ -56,11 +56,14 @@ def estimated_seconds(row: Row) -> float | None:
 
 def _seconds(row: Row, length: int, batch_size: int) -> float:
     """Estimate the duration of one optimiser step."""
-    is_ours = isinstance(row.layer, type) and issubclass(row.layer, Stacked)
-    rate = _OUR_RATE if is_ours else _TORCH_RATE
+    rate = _TORCH_RATE
+    constraint = 0.0
+    if isinstance(row.layer, type) and issubclass(row.layer, Stacked):
+        rate = _OUR_RATE
+        constraint = _CONSTRAINT * row.hidden_size**3 / rate
     weights = max(row.parameters or 0, _matrices_per_step(row.layer) * row.hidden_size**2)
+    # three products: one forward, and two backward, for the states and for the weights
     time_step = max(3 * batch_size * weights / rate, _TIME_STEP)
-    constraint = _CONSTRAINT * row.hidden_size**3 / rate if is_ours else 0.0
     rotations = row.options.get("capacity", 0) * row.hidden_size**2 * _ROTATION
     return length * time_step + constraint + rotations + _UPDATE
 
@@ -71,7 +74,9 @@ def _matrices_per_step(layer: Any) -> int:
         return 1
     if issubclass(layer, nn.LSTM | LSTM | URNN | FullCapacityURNN | ScuRNN | EURNN):
         return 4  # four gates, or the four real blocks of a complex matrix
-    return 3 if issubclass(layer, nn.GRU | GRU) else 1
+    if issubclass(layer, nn.GRU | GRU):
+        return 3
+    return 1
 
 
 @cache

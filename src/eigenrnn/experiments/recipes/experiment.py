@@ -152,4 +152,6 @@ class Experiment:
         return Quoted(self._label(label), quoted)
 
     def _label(self, network: str) -> str:
-        return f"{network} {self.suffix}" if self.suffix else network
+        if not self.suffix:
+            return network
+        return f"{network} {self.suffix}"

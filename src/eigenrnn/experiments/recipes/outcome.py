@@ -122,7 +122,9 @@ class Outcome:
     @property
     def mean(self) -> float | None:
         """Our mean over the runs that count; None if there are none."""
-        return statistics.fmean(self.counted_values) if self.counted_values else None
+        if not self.counted_values:
+            return None
+        return statistics.fmean(self.counted_values)
 
     @property
     def standard_error(self) -> float | None:
@@ -158,20 +160,25 @@ class Outcome:
             outcome = replace(outcome, scores=(*self.scores, dict(scores)))
         if value is None:
             return outcome
+        if selected is not None:
+            outcome = replace(outcome, selected=(*self.selected, selected))
+        if deciding is None:  # a run that diverged: no point is chosen because of it
+            deciding = math.inf
         return replace(
             outcome,
             seeds=(*self.seeds, seed),
             values=(*self.values, value),
-            selected=self.selected if selected is None else (*self.selected, selected),
             points=(*self.points, point),
-            deciding=(*self.deciding, math.inf if deciding is None else deciding),
+            deciding=(*self.deciding, deciding),
             seconds=(*self.seconds, seconds),
         )
 
     def with_failure(self, row: Row, point: str, seed: int, parameters: int | None) -> Self:
         """Add a run that diverged: it counts as no success, and has no other number."""
         outcome = replace(self, failed=(*self.failed, f"{point} seed {seed}".strip()))
-        value = 0.0 if row.reported.quantity == "success" else None
+        value: float | None = None
+        if row.reported.quantity == "success":  # a share of all runs, also of those that diverged
+            value = 0.0
         return outcome.with_run(
             point, seed, parameters, 0.0, None, value=value, selected=None, deciding=None
         )
@@ -210,7 +217,9 @@ def numbers_by_rule(row: Row, result: Result) -> dict[str, float | None]:
     if "validation" in result.best:
         metric = row.reported.quantity.removesuffix("_mean")  # a mean is of training losses only
         selected = result.best.get("test", {}).get(metric)
-    deciding = result.best[split]["loss"] if split in result.best else result.train_loss
+    deciding = result.train_loss
+    if split in result.best:
+        deciding = result.best[split]["loss"]
     return {"value": _value(row, result), "selected": selected, "deciding": deciding}
 
 
@@ -225,8 +234,9 @@ def _value(row: Row, result: Result) -> float | None:
         per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
         if per_epoch is None:
             raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
-        processor = result.processor_seconds
-        seconds = result.seconds if processor is None else processor
+        seconds = result.processor_seconds  # which other programs on the machine change little
+        if seconds is None:
+            seconds = result.seconds
         return seconds / result.steps * per_epoch
     if reported.quantity == "success":
         return float(_is_success(row, result))

@@ -224,7 +224,9 @@ class Row:
 
     def with_seed(self, seed: int) -> "Row":
         """Return the row with this seed for batches, dropout and, if it draws data, the task."""
-        task = self.task if self.task_of_seed is None else self.task_of_seed(self.task, seed)
+        task = self.task
+        if self.task_of_seed is not None:
+            task = self.task_of_seed(task, seed)
         return replace(self, task=task, settings=replace(self.settings, seed=seed))
 
     def with_changes(self, changes: Mapping[str, Any]) -> "Row":
@@ -260,15 +262,16 @@ class Row:
             settings.setdefault("steps", None)
         if "steps" in settings:
             settings.setdefault("epochs", None)
-        # otherwise the stated number of parameters belongs to another network
-        is_same_size = not of_layer and not of_task and "hidden_size" not in changes
+        parameters = self.parameters
+        if of_layer or of_task or "hidden_size" in changes:
+            parameters = None  # the stated number belongs to another network
         return replace(
             self,
             settings=replace(self.settings, **settings),
             task=replace(self.task, **of_task),  # type: ignore[type-var]
             options={**self.options, **of_layer},
             hidden_size=changes.get("hidden_size", self.hidden_size),
-            parameters=self.parameters if is_same_size else None,
+            parameters=parameters,
             grid=(),
         )
 
@@ -283,6 +286,9 @@ class Row:
             middle = axis.values[len(axis.values) // 2]
             grid.append(replace(axis, values=(middle,)))
         steps = steps or self.quick_steps
+        parameters = self.parameters
+        if self.quick_options:  # they may change the size of the network
+            parameters = None
         settings = replace(
             self.settings,
             epochs=None,
@@ -296,7 +302,7 @@ class Row:
             self,
             task=self.quick_task or self.task,
             options={**self.options, **self.quick_options},
-            parameters=None if self.quick_options else self.parameters,
+            parameters=parameters,
             settings=settings,
             grid=tuple(grid),
             score=None,  # a score may take longer than the training
@@ -449,7 +455,9 @@ class Recipe:
     def seeds_of(self, row: Row, *, quick: bool = False) -> tuple[int, ...]:
         """Return the seeds of a row's runs, of which a quick run has the first."""
         seeds = row.seeds or self.seeds
-        return seeds[:1] if quick else seeds
+        if quick:
+            return seeds[:1]
+        return seeds
 
     def reduced(self, length: Length) -> "Recipe":
         """Return the recipe with shorter runs; its numbers are not the paper's.
@@ -463,15 +471,19 @@ class Recipe:
         check_positive_integer(unit, number)
         if not self.can_reduce(length):
             full = [getattr(row.settings, unit) or 0 for row in self.trained]
-            other = "steps" if unit == "epochs" else "epochs"
-            longest = f"at most {max(full):,} {unit}" if any(full) else f"a number of {other}"
+            if any(full):
+                longest = f"at most {max(full):,} {unit}"
+            elif unit == "epochs":
+                longest = "a number of steps"
+            else:
+                longest = "a number of epochs"
             raise ValueError(
                 f"expected fewer {unit} than a row of {self.name} has, got {number}: its rows "
                 f"train for {longest}"
             )
-        longer = (row for row in self.trained if _is_longer(row, length))
-        shorter = tuple(row.shortened(length) for row in longer)
-        return replace(self, rows=shorter, reduced_to=length)
+        # the other rows already are as short, or have no length in this unit
+        shorter = [row.shortened(length) for row in self.trained if _is_longer(row, length)]
+        return replace(self, rows=tuple(shorter), reduced_to=length)
 
     def can_reduce(self, length: Length) -> bool:
         """Whether a row trains for longer."""
@@ -485,11 +497,13 @@ class Recipe:
         """
         if not patterns:
             return self.rows
+        labels = [row.label for row in self.rows]
         chosen: set[str] = set()
         for pattern in patterns:
-            labels = [row.label for row in self.rows]
-            exact = [label for label in labels if pattern.lower() == label.lower()]
-            found = exact or [label for label in labels if pattern.lower() in label.lower()]
+            # a whole label may be a part of another one
+            found = [label for label in labels if pattern.lower() == label.lower()]
+            if not found:
+                found = [label for label in labels if pattern.lower() in label.lower()]
             if not found:
                 raise ValueError(
                     f"expected a part of a row's label ({', '.join(labels)}), got {pattern!r}"

@@ -1,7 +1,7 @@
 """Trains the rows of a recipe and compares the published numbers with ours."""
 
 from collections.abc import Container, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,15 +73,19 @@ def reproduce(
     _check_points(points, chosen)
     if not (resume or overwrite):
         _reject_existing_runs(folder)
-    download_data([row.quick() if quick else row for row in chosen if isinstance(row, Row)])
+    trained = [row for row in chosen if isinstance(row, Row)]
+    if quick:
+        trained = [row.quick() for row in trained]
+    download_data(trained)
     options = {
         "resume": resume,
         "overwrite": overwrite,
         "console": console,
         "max_minutes": max_minutes,
     }
-    # the other processes of a run share the lock of the first
-    with locked(folder) if is_first_process() else nullcontext():
+    with ExitStack() as stack:
+        if is_first_process():  # the other processes of a run share its lock
+            stack.enter_context(locked(folder))
         labels = {row.label for row in chosen}
         others = tuple(row for row in recipe.rows if row.label not in labels)
         outcomes = read_outcomes(folder, replace(recipe, rows=others), quick=quick)
@@ -90,9 +94,13 @@ def reproduce(
             if isinstance(row, Computed):
                 outcomes[row.label] = write_computed(folder, recipe, row, quick=quick)
             for run in runs_of(recipe, row, seeds, quick=quick, root=folder):
-                if not _is_chosen(run, points, skip):
+                if run.key.path in skip:
                     continue
-                callbacks = [] if dynamics_every is None else [Dynamics(dynamics_every)]
+                if points is not None and run.key.point not in points:
+                    continue
+                callbacks: list[Callback] = []
+                if dynamics_every is not None:
+                    callbacks.append(Dynamics(dynamics_every))
                 outcomes[row.label] = _train(run, outcomes[row.label], callbacks, **options)
                 in_order = write_results(folder, recipe, outcomes, quick=quick)
                 if outcomes[row.label].interrupted:
@@ -118,10 +126,6 @@ def _train(run: Run, outcome: Outcome, callbacks: Sequence[Callback], **options:
     return run.add_to(outcome)
 
 
-def _is_chosen(run: Run, points: Sequence[str] | None, skip: Container[Path]) -> bool:
-    return run.key.path not in skip and (points is None or run.key.point in points)
-
-
 def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
     """Check that every point belongs to the grid of a row.
 
@@ -130,8 +134,10 @@ def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
     """
     known: set[str] = set()
     for row in rows:
-        # a number without training has no grid, like a row with the single point ""
-        known.update(row.points() if isinstance(row, Row) else ("",))
+        if isinstance(row, Row):
+            known.update(row.points())
+        else:  # a number without training has no grid, like a row with the single point ""
+            known.add("")
     for point in points or ():
         if point not in known:
             named = ", ".join(map(repr, sorted(known)))

@@ -170,14 +170,19 @@ def to_markdown(
     if notice := notice_of(recipe, quick=quick):
         lines += [f"**{notice}**", ""]
     table = columns(outcomes)
-    left_aligned = {"network", "quantity"}
-    rules = ["---" if name in left_aligned else "---:" for name in table]
+    rules: list[str] = []
+    for name in table:
+        if name in ("network", "quantity"):
+            rules.append("---")
+        else:  # numbers stand at the right
+            rules.append("---:")
     lines += [_markdown_row(list(table)), _markdown_row(rules, "")]
     lines += [_markdown_row(list(cells)) for cells in zip(*table.values(), strict=True)]
     if drawn is not None:
         lines += _pictures(recipe, drawn)
     for title, items in notes(recipe, outcomes).items():
-        lines += ["", f"## {title}", "", *(f"- {note_text(item)}" for item in items)]
+        lines += ["", f"## {title}", ""]
+        lines += [f"- {note_text(item)}" for item in items]
     return "\n".join(lines) + "\n"
 
 
@@ -250,7 +255,9 @@ def notes(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[Note]]:
 def note_text(note: Note) -> str:
     """Write a note as a sentence."""
     label, text = note
-    return f"{label}: {text}." if label else f"{text}."
+    if not label:
+        return f"{text}."
+    return f"{label}: {text}."
 
 
 def _mean_scores(outcome: Outcome) -> str:

@@ -189,8 +189,9 @@ def kind_of_runs(entry: Mapping[str, Any]) -> tuple[Any, bool, Length | None]:
     Args:
         entry: The entry of `config.json` that names the run.
     """
-    reduced = entry.get("reduced")
-    length = None if reduced is None else Length.from_json(reduced)
+    length: Length | None = None
+    if entry.get("reduced") is not None:
+        length = Length.from_json(entry["reduced"])
     return entry.get("recipe"), bool(entry.get("quick")), length
 
 

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _SPLIT_PRIORITY = ("test", "validation", "train")
-_DIGITS = 5
+_DIGITS = 5  # significant ones, finer than a pixel; more would only lengthen the page
 
 
 class Styles:
@@ -157,10 +157,14 @@ def fisher_curves(networks: Sequence[NetworkAnalysis], styles: Styles) -> list[d
     """Return the Fisher memory curves; only the one of the main matrix is shown initially."""
     found: list[dict[str, Any]] = []
     for network in networks:
-        main = main_matrix(list(network.fisher)) if network.fisher else ""
+        if not network.fisher:
+            continue
+        main = main_matrix(list(network.fisher))
+        style = styles.of(network.group)
         for number, (name, memory) in enumerate(network.fisher.items()):
-            style = styles.of(network.group)
-            label = network.name if len(network.fisher) == 1 else f"{network.name}: {name}"
+            label = network.name
+            if len(network.fisher) > 1:
+                label += f": {name}"
             found.append(
                 {
                     "label": label,

@@ -84,7 +84,10 @@ def group(records: Records) -> list[Group]:
     found: dict[str, list[RunFolder]] = {}
     for run in records.runs:
         found.setdefault(_group_key(records, run), []).append(run)
-    groups = [_make_group(records, sorted(runs, key=lambda r: r.seed)) for runs in found.values()]
+    groups: list[Group] = []
+    for runs in found.values():
+        by_seed = sorted(runs, key=lambda run: run.seed)
+        groups.append(_make_group(records, by_seed))
     order: dict[str, int] = {}  # of the rows, by their first place
     number = 0
     for recipe in records.recipes:
@@ -129,7 +132,7 @@ def _in_blocks(
     def total(values: Numbers) -> Numbers:
         return np.add.reduceat(values, starts, axis=-1)
 
-    values = np.stack([total(row) for row in present.astype(np.float64)])  # (runs, blocks)
+    values = total(present.astype(np.float64))  # (runs, blocks)
     has = values > 0
     sums = total(np.where(present, table, 0.0))
     # first the mean of each run in a block, then over runs, whose number the error needs
@@ -221,12 +224,21 @@ def _differences(groups: Sequence[Group]) -> Iterator[tuple[Group, str]]:
         yield groups[0], ""
         return
     facts = [_facts(each.runs[0]) for each in groups]
-    differing = [name for name in facts[0] if len({str(f.get(name)) for f in facts}) > 1]
+    differing: list[str] = []
+    for name in facts[0]:
+        values = {str(each.get(name)) for each in facts}
+        if len(values) > 1:
+            differing.append(name)
     shown = differing[:3]  # more would not fit into a legend
-    texts = [", ".join(f"{name}={f.get(name)}" for name in shown) for f in facts]
+    texts: list[str] = []
+    for each in facts:
+        parts = [f"{name}={each.get(name)}" for name in shown]
+        texts.append(", ".join(parts))
     for number, (each, text) in enumerate(zip(groups, texts, strict=True), start=1):
-        suffix = f", {text}" if text else ""
-        if texts.count(text) > 1:
+        suffix = ""
+        if text:
+            suffix = f", {text}"
+        if texts.count(text) > 1:  # a difference that is not shown, or none but the seeds
             suffix += f" ({number})"
         yield each, suffix
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from eigenrnn.analysis import recurrent_matrices, schur_structure, state_maps
 from eigenrnn.analysis.gradients import gradient_map
 from eigenrnn.analysis.memory import is_ungated, network_memory
-from eigenrnn.analysis.state_map import RecurrentWeights, recurrent_weights
+from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.experiments.report.learning_curves import Group
 from eigenrnn.experiments.report.records import task_name
 from eigenrnn.experiments.report.rounding import (
@@ -132,10 +132,13 @@ def _analyse_network(network: NetworkAnalysis, rebuild: RebuildModel | None) -> 
         missing.append("spectrum")
     else:
         left_out = network.spectrum.pop("left_out")
-        note = f"{left_out} records in between are not shown." if left_out else ""
-        network.spectrum["note"] = note
+        network.spectrum["note"] = ""
+        if left_out:
+            network.spectrum["note"] = f"{left_out} records in between are not shown."
     with _record_failure(network, *missing):
-        trained = None if rebuild is None else rebuild(network.run.path)
+        trained = None
+        if rebuild is not None:
+            trained = rebuild(network.run.path)
         if trained is None:
             raise ValueError("the trained network was not rebuilt for this page")
         _analyse(network, *trained)
@@ -196,26 +199,31 @@ def _analyse_matrices(
         )
     for name, W in matrices.items():
         try:
-            # pass the model if possible, because its constraint may store the Schur form
-            subject = model if len(matrices) == 1 else W
-            network.schur[name] = _schur_chart(schur_structure(subject))
+            if len(matrices) == 1:  # the constraint of the model may store the Schur form
+                structure = schur_structure(model)
+            else:
+                structure = schur_structure(W)
+            network.schur[name] = _schur_chart(structure)
             if is_ungated(name):
-                network.fisher[name] = _memory(W, used[name])
+                memory = network_memory(W, used[name])
+                network.fisher[name] = {
+                    "values": rounded_positive(memory.curve, _FLOOR),
+                    "total": memory.total,
+                }
         except (ValueError, np.linalg.LinAlgError) as error:
-            failed = "fisher" if name in network.schur else "schur"
+            failed = "schur"
+            if name in network.schur:  # that analysis has succeeded, so the next one failed
+                failed = "fisher"
             network.explain(f"{name}: {error}", failed)
-
-
-def _memory(W: NDArray[Any], used: RecurrentWeights) -> dict[str, Any]:
-    found = network_memory(W, used)
-    return {"values": rounded_positive(found.curve, _FLOOR), "total": found.total}
 
 
 def _schur_chart(found: Any) -> dict[str, Any]:
     entries = np.abs(found.Theta)
     cells, block, _ = block_maxima(entries, _MAX_CELLS)
     positions = list(range(1, len(entries) + 1, block))
-    origin = "The learned form" if found.learned else "A computed form"
+    origin = "A computed form"
+    if found.learned:
+        origin = "The learned form"
     note = (
         f"{origin}; {found.off_diagonal:.1%} of the norm is below its diagonal blocks, "
         f"and the largest modulus of an eigenvalue is {found.moduli.max():.4g}."
@@ -281,10 +289,13 @@ def _dynamics_data(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     names = list(records[0]["spectrum"])
     size = 0  # of the largest matrix
     for record in records:
-        size = max(size, *(len(record["spectrum"][name]) for name in names))
+        for name in names:
+            size = max(size, len(record["spectrum"][name]))
     count = min(_MAX_RECORDS, max(_MIN_RECORDS, _MAX_EIGENVALUES // max(size, 1)))
     chosen = [records[index] for index in spaced_indices(len(records), count)]
-    spectra = {name: [_plane(record["spectrum"][name]) for record in chosen] for name in names}
+    spectra: dict[str, list[dict[str, Any]]] = {}
+    for name in names:
+        spectra[name] = [_plane(record["spectrum"][name]) for record in chosen]
     return {
         "steps": [int(record["step"]) for record in chosen],
         "left_out": len(records) - len(chosen),
@@ -324,7 +335,9 @@ def _number(record: Mapping[str, Any], key: str, name: str) -> float:
     number = (record.get(key) or {}).get(name)
     if isinstance(number, dict):  # gamma is recorded as the mean and the range over the planes
         number = number["mean"]
-    return math.nan if number is None else float(number)
+    if number is None:
+        return math.nan
+    return float(number)
 
 
 def _gradients(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -368,7 +381,9 @@ def gradient_charts(
         x = inputs[:steps, :1]
         maps = gradient_map(model, x, of=("state",), which=state_map.name).by_state
         for block, norms in maps.items():
-            name = state_map.name if block == "whole" else f"{state_map.name}, {block}"
+            name = state_map.name
+            if block != "whole":
+                name += f", {block}"
             charts[name] = _gradient_chart(norms, len(inputs))
     return charts
 
@@ -416,4 +431,6 @@ def _gradient_chart(
 
 def _mean(values: NDArray[np.float64]) -> float:
     finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else float("nan")
+    if not len(finite):  # numpy would warn of an empty mean
+        return math.nan
+    return float(finite.mean())

@@ -115,7 +115,9 @@ def write_report(
     from markupsafe import Markup
     from plotly import offline
 
-    records = folders if isinstance(folders, Records) else read_records(folders)
+    records = folders
+    if not isinstance(records, Records):
+        records = read_records(records)
     context = _context(records, rebuild, title)
     here = files("eigenrnn.experiments.report") / "page_files"
     environment = jinja2.Environment(
@@ -161,6 +163,7 @@ def _check_output(path: Path) -> None:
 def _as_json(data: Mapping[str, Any]) -> str:
     """Return JSON for a script element, escaped so that no text can close the element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    # older browsers take the two separators for line ends inside a string
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
@@ -301,7 +304,9 @@ def _sources(records: Records) -> str:
 
 
 def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun}s"
 
 
 def _duration(seconds: float) -> str:

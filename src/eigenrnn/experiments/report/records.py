@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from eigenrnn.experiments.training.files import check_types, read_json
@@ -136,10 +137,11 @@ def layer_class(run: RunFolder) -> str:
 
 def format_description(content: Mapping[str, Any]) -> str:
     """Write a description as a call, with one line for each module: "Copying(delay=4)"."""
-    options = (f"{name}={value}" for name, value in content.get("options", {}).items())
+    options = [f"{name}={value}" for name, value in content.get("options", {}).items()]
     lines = [f"{content['class']}({', '.join(options)})"]
     for name, module in content.get("modules", {}).items():
-        lines += [f"  {line}" for line in f"{name}: {format_description(module)}".splitlines()]
+        nested = f"{name}: {format_description(module)}"
+        lines.append(indent(nested, "  "))
     return "\n".join(lines)
 
 
@@ -189,8 +191,13 @@ def _lacks_metrics(config: Path) -> bool:
 
 def _natural_order(path: Path) -> list[tuple[int, str]]:
     # "seed-10" comes after "seed-9"
-    parts = re.split(r"(\d+)", str(path))
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+    order: list[tuple[int, str]] = []
+    for part in re.split(r"(\d+)", str(path)):
+        if part.isdecimal():
+            order.append((int(part), ""))
+        else:
+            order.append((-1, part))
+    return order
 
 
 def _read_run(folder: Path) -> RunFolder:

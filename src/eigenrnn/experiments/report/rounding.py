@@ -1,5 +1,7 @@
 """Rounds, thins and rescales numbers for a chart."""
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -8,8 +10,13 @@ __all__ = ["block_maxima", "log10_or_none", "rounded", "rounded_positive", "spac
 
 def rounded(values: ArrayLike, digits: int) -> list[float | None]:
     """Round to significant digits; values that are not finite become None, for JSON."""
-    array = np.asarray(values, dtype=np.float64).ravel()
-    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in array]
+    found: list[float | None] = []
+    for value in np.asarray(values, dtype=np.float64).ravel():
+        if np.isfinite(value):
+            found.append(float(f"{value:.{digits}g}"))
+        else:
+            found.append(None)
+    return found
 
 
 def spaced_indices(count: int, maximum: int) -> list[int]:
@@ -29,10 +36,13 @@ def block_maxima(
         The smaller matrix, and the numbers of rows and columns of a block.
     """
     table = np.asarray(values, dtype=np.float64)
-    rows, columns = (-(-n // maximum) or 1 for n in table.shape)  # n / maximum, rounded up
+    # rounded up; at least one, also for an empty table
+    rows = max(1, math.ceil(table.shape[0] / maximum))
+    columns = max(1, math.ceil(table.shape[1] / maximum))
     # fmax ignores NaN, which marks cells without a number
     table = np.fmax.reduceat(table, np.arange(0, table.shape[0], rows), axis=0)
-    return np.fmax.reduceat(table, np.arange(0, table.shape[1], columns), axis=1), rows, columns
+    table = np.fmax.reduceat(table, np.arange(0, table.shape[1], columns), axis=1)
+    return table, rows, columns
 
 
 def log10_or_none(
@@ -43,13 +53,19 @@ def log10_or_none(
     table = np.asarray(values, dtype=np.float64)
     powers = np.full_like(table, np.nan)
     np.log10(table, where=_above_floor(table, floor), out=powers)
-    return [[None if np.isnan(v) else round(float(v), 2) for v in row] for row in powers]
+    return [list(map(_rounded_power, row)) for row in powers.tolist()]
 
 
 def rounded_positive(values: ArrayLike, floor: float) -> list[float | None]:
     """Round for a logarithmic axis; values below `floor` times the largest become None."""
     array = np.asarray(values, dtype=np.float64)
     return rounded(np.where(_above_floor(array, floor), array, np.nan), 4)
+
+
+def _rounded_power(power: float) -> float | None:
+    if math.isnan(power):  # below the floor; JSON has no NaN
+        return None
+    return round(power, 2)
 
 
 def _above_floor(values: NDArray[np.float64], floor: float) -> NDArray[np.bool_]:

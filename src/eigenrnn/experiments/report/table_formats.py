@@ -45,24 +45,39 @@ def to_csv(table: Table) -> str:
         row: list[object] = []
         for heading in table.headings:
             cell = cells.get(heading, "")
-            row.append(cell.value if isinstance(cell, NumberCell) else spreadsheet_text(cell))
+            error: float | None = None
+            if isinstance(cell, NumberCell):
+                row.append(cell.value)  # with all digits, unlike on the page
+                error = cell.error
+            else:
+                row.append(spreadsheet_text(cell))
             if heading in with_errors:
-                row.append(cell.error if isinstance(cell, NumberCell) else None)
+                row.append(error)
         writer.writerow(row)
     return sink.getvalue()
 
 
 def to_markdown(table: Table) -> str:
     """Return a table in GitHub's Markdown."""
-    marks = ["---" if heading in table.text else "---:" for heading in table.headings]
-    lines = [[_markdown_text(h) for h in table.headings], marks]
-    lines += [[_markdown_text(cell) for cell in row] for row in table.rows]
+    marks: list[str] = []
+    for heading in table.headings:
+        if heading in table.text:
+            marks.append("---")
+        else:  # numbers stand at the right
+            marks.append("---:")
+    lines = [list(map(_markdown_text, table.headings)), marks]
+    lines += [list(map(_markdown_text, row)) for row in table.rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def to_latex(table: Table) -> str:
     """Return a table in LaTeX, which needs the package booktabs."""
-    columns = "".join("l" if heading in table.text else "r" for heading in table.headings)
+    columns = ""
+    for heading in table.headings:
+        if heading in table.text:
+            columns += "l"
+        else:
+            columns += "r"
     lines = [
         "% needs \\usepackage{booktabs}",
         f"\\begin{{tabular}}{{{columns}}}",

@@ -85,7 +85,9 @@ class Table:
             row: list[str] = []
             for heading in self.headings:
                 cell = record.get(heading, "")
-                row.append(cell.text if isinstance(cell, NumberCell) else cell)
+                if isinstance(cell, NumberCell):
+                    cell = cell.text
+                row.append(cell)
             rows.append(row)
         return rows
 
@@ -127,7 +129,9 @@ def _task_names(groups: Sequence[Group]) -> dict[str, str]:
         for key, value in options_of[task].items():
             if any(options.get(key) != value for options in alike):
                 differing.append(f"{key} {value}")
-        names[task] = f"{name} ({', '.join(differing)})" if differing else name
+        names[task] = name
+        if differing:
+            names[task] += f" ({', '.join(differing)})"
     return names
 
 
@@ -171,12 +175,14 @@ def evaluations(groups: Sequence[Group]) -> Table:
             content = run.evaluation
             if content is None:
                 continue
-            numbers = {
-                name: NumberCell(value, f"{value:.4g}")
-                for name, value in content["metrics"].items()
+            row: dict[str, str | NumberCell] = {
+                "network": run_label(each, run),
+                "file": Path(content["file"]).name,
+                "sequences": f"{content['count']:,}",
             }
-            names = {"network": run_label(each, run), "file": Path(content["file"]).name}
-            rows.append({**names, "sequences": f"{content['count']:,}", **numbers})
+            for name, value in content["metrics"].items():
+                row[name] = NumberCell(value, f"{value:.4g}")
+            rows.append(row)
     table = Table.of(rows)
     return Table(table.headings, table.cells, {*_TEXT_COLUMNS, "file"})
 
@@ -214,25 +220,34 @@ def comparison(row: Mapping[str, Any]) -> dict[str, str | NumberCell]:
     """
     values = _point_values(row, "values")
     reported = row["reported"]
-    parameters = row.get("parameters")
     seconds = [s for s in row.get("seconds", ()) if s > 0]
+    # a row has its number of parameters once one of its networks was built
+    parameters: str | NumberCell = ""
+    ours: str | NumberCell = "not run"
+    if row.get("parameters") is not None:
+        parameters = _count(row["parameters"])
+        ours = "no run counts"
     paper: str | NumberCell = format_reported(row)
     if reported is not None:
         paper = NumberCell(reported, format_reported(row), row.get("error"))
-    ours = _with_error(values)
-    if not values:  # a row has its number of parameters once one of its networks was built
-        ours = "not run" if parameters is None else "no run counts"
+    counted: str | NumberCell = ""
+    if values:
+        ours = _with_error(values)
+        counted = _count(len(values))
+    diverged: str | NumberCell = ""
+    if row.get("failed"):
+        diverged = _count(len(row["failed"]))
     return {
         "network": row["label"],
-        "parameters": "" if parameters is None else _count(parameters),
+        "parameters": parameters,
         "quantity": row["quantity"],
         "where": row.get("place", ""),
         "paper": paper,
         "ours": ours,
         "difference": _difference(values, reported),
-        "runs": _count(len(values)) if values else "",
+        "runs": counted,
         "ours, selected on validation": _with_error(_point_values(row, "selected")),
-        "diverged": _count(len(row["failed"])) if row.get("failed") else "",
+        "diverged": diverged,
         "seconds per run": _mean_seconds(seconds),
     }
 
@@ -264,7 +279,9 @@ def _difference(values: Sequence[float], reported: float | None) -> str | Number
 
 def _power(number: float) -> int:
     """Return the power of ten of the first significant digit."""
-    return math.floor(math.log10(abs(number))) if number else 0
+    if not number:  # which has no logarithm
+        return 0
+    return math.floor(math.log10(abs(number)))
 
 
 def _point_values(row: Mapping[str, Any], name: str) -> list[float]:
@@ -289,7 +306,9 @@ def format_reported(row: Mapping[str, Any]) -> str:
     decimals = row.get("decimals")
     if value is None:
         return "not printed"
-    error = "" if row.get("error") is None else f" ± {row['error']:g}"
+    error = ""
+    if row.get("error") is not None:
+        error = f" ± {row['error']:g}"
     if decimals is None:
         return f"{value:g}{error}"
     text = f"{value:.{decimals}f}"
@@ -357,7 +376,9 @@ def _range(numbers: Sequence[int]) -> str | NumberCell:
         return ""
     low = min(numbers)
     high = max(numbers)
-    return _count(low) if low == high else f"{low:,} to {high:,}"
+    if low == high:
+        return _count(low)
+    return f"{low:,} to {high:,}"
 
 
 def _options(run: RunFolder) -> dict[str, str]:
@@ -374,7 +395,9 @@ def _options(run: RunFolder) -> dict[str, str]:
     every.update({k: v for k, v in entry.items() if not isinstance(v, dict)})
     texts: dict[str, str] = {}
     for name, value in every.items():
-        texts[name] = "none" if value is None or value == [] else str(value)
+        texts[name] = str(value)
+        if value is None or value == []:
+            texts[name] = "none"
     return texts
 
 

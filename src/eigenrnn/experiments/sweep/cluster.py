@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -45,16 +45,17 @@ def cluster(address: str | None) -> Generator[None]:
     if ray.is_initialized():
         yield
         return
-    with temporary_folder() if address is None else nullcontext() as folder:
-        try:
-            with blocked_signals():
-                if folder is None:
-                    ray.init(address=address, **_INIT)
-                else:
-                    _start(folder / "r")  # the path of a socket has at most 107 bytes
-            yield
-        finally:
-            ray.shutdown()
+    with ExitStack() as stack:
+        folder: Path | None = None
+        if address is None:
+            folder = stack.enter_context(temporary_folder())
+        stack.callback(ray.shutdown)  # before the folder is deleted, in which Ray writes
+        with blocked_signals():
+            if folder is None:
+                ray.init(address=address, **_INIT)
+            else:
+                _start(folder / "r")  # the path of a socket has at most 107 bytes
+        yield
 
 
 def _start(folder: Path) -> None:
@@ -73,10 +74,13 @@ def _start(folder: Path) -> None:
     # Ray reads RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, the setting for this, only at its import, and
     # replaces `_node_ip_address="127.0.0.1"` by the address of the machine. The check below and
     # the bound on Ray's version in pyproject.toml guard the private name.
+    cores: int | None = None  # all
+    if hasattr(os, "sched_getaffinity"):  # those that this process may use; Ray would take all
+        cores = len(os.sched_getaffinity(0))
     with mock.patch("ray._private.ray_constants.ENABLE_RAY_CLUSTER", new=False):
         ray.init(
             address="local",  # not the address in RAY_ADDRESS
-            num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+            num_cpus=cores,
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
             _temp_dir=str(folder),

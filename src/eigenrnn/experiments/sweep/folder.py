@@ -145,19 +145,25 @@ def _check_same_sweep(
     # converted to what JSON can store
     then = stored["file"]
     now = json.loads(json.dumps(dict(description)))
-    fixed = [name for name in dict.fromkeys([*then, *now]) if name not in _MAY_CHANGE_ON_RESUME]
-    changed = [name for name in fixed if then.get(name) != now.get(name)]
+    changed: list[str] = []
+    for name in dict.fromkeys([*then, *now]):
+        if name in _MAY_CHANGE_ON_RESUME or then.get(name) == now.get(name):
+            continue
+        changed.append(f"{name} was {_shortened(then, name)}, now {_shortened(now, name)}")
     if changed:
-        texts = [f"{n} was {_shortened(then, n)}, now {_shortened(now, n)}" for n in changed]
         raise ValueError(
-            f"{out} holds a sweep of another file: {'; '.join(texts)}; choose "
+            f"{out} holds a sweep of another file: {'; '.join(changed)}; choose "
             "another folder with --out"
         )
 
 
 def _shortened(content: Mapping[str, Any], name: str) -> str:
-    text = json.dumps(content[name]) if name in content else "absent"
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    if name not in content:
+        return "absent"
+    text = json.dumps(content[name])
+    if len(text) > _MAX_SHOWN:
+        text = f"{text[:_MAX_SHOWN]}..."
+    return text
 
 
 def _clear(out: Path) -> None:

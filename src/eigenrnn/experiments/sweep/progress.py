@@ -91,7 +91,9 @@ class SweepProgress:
         """Record and print the outcome of a trial."""
         self._trials[trial.path] = trial
         self._finished.add(trial.path)
-        outcome = "ended" if trial.state == "ended" else f"{trial.state}: {trial.message}"
+        outcome: str = trial.state
+        if trial.state != "ended":
+            outcome += f": {trial.message}"
         self._print(f"[{len(self._finished)}/{self._total}] {trial.name} {outcome}")
         self.write()
 
@@ -162,9 +164,12 @@ def _row(trial: Trial, criterion: Criterion | None) -> dict[str, Any]:
         row |= {"best_by": result.best_by, "best_step": result.best_step}
         for title, metrics in (("best", result.best), ("last", result.last)):
             for split, numbers in metrics.items():
-                # the shortest text that parses to the same number
-                row |= {f"{title}_{split}_{name}": repr(n) for name, n in numbers.items()}
-    row |= {f"score_{name}": repr(number) for name, number in (trial.scores or {}).items()}
+                for name, number in numbers.items():
+                    # the shortest text that parses to the same number
+                    row[f"{title}_{split}_{name}"] = repr(number)
+    if trial.scores is not None:
+        for name, number in trial.scores.items():
+            row[f"score_{name}"] = repr(number)
     message = " ".join(trial.message.split())
     return {**row, "attempts": trial.attempts, "message": message, "folder": trial.path}
 

@@ -219,13 +219,17 @@ def _mode(task: Task, metric: str, mode: str | None) -> str:
     """
     split, _, name = metric.partition(" ")
     if split == "train" or split not in task.splits or name not in task.metric_names:
-        splits = [split for split in task.splits if split != "train"]
-        known = ", ".join(f"{split} {name}" for split in splits for name in task.metric_names)
-        raise ValueError(f"expected metric among {known}; got {metric!r}")
+        known: list[str] = []
+        for evaluated in task.splits:
+            if evaluated != "train":
+                known += [f"{evaluated} {each}" for each in task.metric_names]
+        raise ValueError(f"expected metric among {', '.join(known)}; got {metric!r}")
     if mode is not None:
         return mode
+    if name == task.metric_name and task.higher_is_better:
+        return "max"
     if name == task.metric_name:
-        return "max" if task.higher_is_better else "min"
+        return "min"
     if name != "loss":
         raise ValueError(f"expected mode to be min or max for the metric {metric!r}, got none")
     return "min"

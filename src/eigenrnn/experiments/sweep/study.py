@@ -43,11 +43,15 @@ def propose(
     space = {name: _distribution(domain) for name, domain in search.space.items()}
     seed = random.Random(f"{search.seed} {number}").getrandbits(32)
     sampler = optuna.samplers.TPESampler(seed=seed)
-    direction = "maximize" if mode == "max" else "minimize"
+    direction = "minimize"
+    if mode == "max":
+        direction = "maximize"
     study = optuna.create_study(sampler=sampler, direction=direction)
     # a study from scratch for each point: its state is then the arguments alone
     for parameters, value in results:
-        state = TrialState.FAIL if value is None else TrialState.COMPLETE
+        state = TrialState.COMPLETE
+        if value is None:  # it diverged
+            state = TrialState.FAIL
         study.add_trial(
             create_trial(params=dict(parameters), distributions=space, value=value, state=state)
         )

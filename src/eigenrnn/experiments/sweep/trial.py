@@ -78,11 +78,13 @@ class Trial:
         trial = type(self)(self.number, self.parameters, self.seed, self.path, self.point)
         try:
             trial = replace(trial, **_read_status(folder))
-            result = folder.read_result() if trial.state == "ended" else None
+            if trial.state != "ended":
+                return trial
+            result = folder.read_result()
         except ValueError as error:
             message = f"{error}; the trial is trained again from its checkpoint"
             return replace(trial, state="waiting", message=message)
-        if trial.state == "ended" and result is None:
+        if result is None:
             return replace(trial, state="waiting")
         return replace(trial, result=result)
 
@@ -175,12 +177,16 @@ class Criterion:
         split, _, name = self.metric.partition(" ")
         if not self.explicit:
             value = trial.result.best.get(split, {}).get(name)
-            return None if value is None else Score(value, trial.result.best_step)
+            if value is None:
+                return None
+            return Score(value, trial.result.best_step)
         values = trial.metrics.get(f"{split}_{name}", np.empty(0))
         if np.isnan(values).all():  # at steps without an evaluation too
             return None
-        index_of_best = np.nanargmax if self.mode == "max" else np.nanargmin
-        best = int(index_of_best(values))
+        if self.mode == "max":
+            best = int(np.nanargmax(values))
+        else:
+            best = int(np.nanargmin(values))
         return Score(float(values[best]), int(trial.metrics["step"][best]))
 
     def best_first(self, trials: Sequence[Trial]) -> list[tuple[Score, Trial]]:
@@ -196,7 +202,9 @@ class Criterion:
             if score is None:
                 return None
             values.append(score.value)
-        return statistics.fmean(values) if values else None
+        if not values:
+            return None
+        return statistics.fmean(values)
 
 
 class TrialSource(ABC):
@@ -237,4 +245,6 @@ class TrialSource(ABC):
 
 def format_value(value: Any) -> str:
     """Format the value of a parameter for the console."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)

@@ -126,6 +126,7 @@ def _error_message(error: Exception, folder: RunFolder) -> str:
     """Describe an error and, for a full disk, the last checkpoint."""
     if not isinstance(error, OSError) or error.errno not in _DISK_FULL:
         return f"{type(error).__name__}: {error}"
-    last = folder.last
-    kept = f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet"
+    kept = "there is no checkpoint yet"
+    if folder.last.exists():
+        kept = f"the last good checkpoint is {folder.last}"
     return f"the disk of {folder.path} is full ({error.strerror}); {kept}"

@@ -84,7 +84,10 @@ class Adding(Synthetic):
         super().__post_init__()
         check_choices(self, places=Places, order=Order)
         # the first half needs at least one step, also in scoRNN's variant
-        check_at_least(self, 3 if self.places == "early_half" else 2, "length")
+        shortest = 2
+        if self.places == "early_half":
+            shortest = 3
+        check_at_least(self, shortest, "length")
         check_at_least(self, 0, "decimals")
 
     @classmethod
@@ -169,11 +172,13 @@ class Adding(Synthetic):
             return torch.randint(limit, (count,), generator=generator)
 
         if self.places == "anywhere":
-            first, second = below(self.length - 1), below(self.length - 1)
+            first = below(self.length - 1)
+            second = below(self.length - 1)
             second = torch.where(second == first, second + 1, second)
         else:
             middle = (self.length - (self.places == "early_half")) // 2
-            first, second = below(middle), middle + below(self.length - middle)
+            first = below(middle)
+            second = middle + below(self.length - middle)
         return seeds, torch.stack([first, second], 1)
 
     def _collate(self, examples: Examples) -> Batch:
@@ -184,8 +189,11 @@ class Adding(Synthetic):
         if self.decimals is not None:
             values = values.double().round(decimals=self.decimals).float()
             sums = sums.round(decimals=self.decimals)
-        channels = (values, mask) if self.order == "value_mask" else (mask, values)
-        return Batch(torch.stack(channels, -1), sums.float().unsqueeze(-1), targets_batch_dim=0)
+        if self.order == "value_mask":
+            inputs = torch.stack([values, mask], -1)
+        else:
+            inputs = torch.stack([mask, values], -1)
+        return Batch(inputs, sums.float().unsqueeze(-1), targets_batch_dim=0)
 
 
 def splitmix_uniforms(

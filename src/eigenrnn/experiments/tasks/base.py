@@ -64,12 +64,14 @@ class Batch:
     def rows(self, start: int, stop: int) -> Self:
         """Return the sequences from `start` up to `stop`, such as the share of one worker."""
         rows = slice(start, stop)
-        return replace(
-            self,
-            inputs=self.inputs[:, rows],
-            targets=self.targets[rows] if self.targets_batch_dim == 0 else self.targets[:, rows],
-            lengths=None if self.lengths is None else self.lengths[rows],
-        )
+        if self.targets_batch_dim == 0:
+            targets = self.targets[rows]
+        else:
+            targets = self.targets[:, rows]
+        lengths = self.lengths
+        if lengths is not None:
+            lengths = lengths[rows]
+        return replace(self, inputs=self.inputs[:, rows], targets=targets, lengths=lengths)
 
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
@@ -77,14 +79,14 @@ class Batch:
         """Move all tensors to a device, and those of floating point to a dtype."""
 
         def move(tensor: Tensor) -> Tensor:
-            return tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None)
+            if not tensor.is_floating_point():  # symbols and classes stay integers
+                return tensor.to(device=device)
+            return tensor.to(device=device, dtype=dtype)
 
-        return replace(
-            self,
-            inputs=move(self.inputs),
-            targets=move(self.targets),
-            lengths=None if self.lengths is None else move(self.lengths),
-        )
+        lengths = self.lengths
+        if lengths is not None:
+            lengths = move(lengths)
+        return replace(self, inputs=move(self.inputs), targets=move(self.targets), lengths=lengths)
 
 
 class Task(ABC):
@@ -233,7 +235,9 @@ class Task(ABC):
         if start < 0:
             raise ValueError(f"expected start >= 0, got {start}")
         steps = self.longest_sequence(split)
-        needed = 0 if steps is None else self.batch_bytes(steps, size)
+        if steps is None:
+            return
+        needed = self.batch_bytes(steps, size)
         if needed > _UNCHECKED:
             what = f"a batch of {size} sequences of {steps} steps"
             check_memory(needed, what, "take shorter sequences or a smaller batch")

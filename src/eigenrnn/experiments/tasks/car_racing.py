@@ -15,6 +15,7 @@ from eigenrnn.experiments.data.car_racing import (
     ACTIONS,
     ENCODED,
     Z_SIZE,
+    Floats,
     find_encoded,
     read_encoded,
     split_slices,
@@ -179,11 +180,9 @@ class CarRacing(Task):
     def _drives(self) -> tuple[Tensor, Tensor, Tensor]:  # (S, R, 32), (S, R, 32), (S, R, 3)
         """The means, standard deviations and actions of all drives, read at first use."""
         encoded = read_encoded(self._path)
-        mu, logvar, actions = (
-            torch.from_numpy(each).transpose(0, 1).contiguous()
-            for each in (encoded.mu, encoded.logvar, encoded.action)
-        )
-        return mu, (logvar / 2).exp(), actions
+        mu = _time_first(encoded.mu)
+        deviations = (_time_first(encoded.logvar) / 2).exp()
+        return mu, deviations, _time_first(encoded.action)
 
     @property
     def _train(self) -> slice:
@@ -212,6 +211,12 @@ class CarRacing(Task):
             noise = torch.randn(mu.shape, generator=generator)
             self._cache[split] = mu + deviations * noise, actions
         return self._cache[split]
+
+
+def _time_first(
+    array: Floats,  # (R, S, M)
+) -> Tensor:  # (S, R, M)
+    return torch.from_numpy(array).transpose(0, 1).contiguous()
 
 
 def _collate(z: Tensor, actions: Tensor) -> Batch:

@@ -135,11 +135,15 @@ class Copying(Synthetic):
 
     @property
     def input_size(self) -> int:
-        return self.alphabet + 2 if self.coding == "one_hot" else 1
+        if self.coding == "scalar":
+            return 1
+        return self.alphabet + 2  # the blank and the marker, too
 
     @property
     def output_size(self) -> int:
-        return self.alphabet + (1 if self.blank == "first" else 2)
+        if self.blank == "last":  # then the marker, whose code comes last, is a class as well
+            return self.alphabet + 2
+        return self.alphabet + 1
 
     @property
     def length(self) -> int:
@@ -150,7 +154,9 @@ class Copying(Synthetic):
     def marker_index(self) -> int:
         """The step of the marker."""
         first_recalled = self.delay + self.symbols
-        return first_recalled if self.recall == "at" else first_recalled - 1
+        if self.recall == "at":
+            return first_recalled
+        return first_recalled - 1
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return symbol_loss(outputs, targets)
@@ -163,14 +169,19 @@ class Copying(Synthetic):
 
     @property
     def _first_symbol(self) -> int:
-        return 1 if self.blank == "first" else 0
+        if self.blank == "first":
+            return 1
+        return 0
 
     @property
     def _blank_code(self) -> int:
-        return 0 if self.blank == "first" else self.alphabet
+        if self.blank == "first":
+            return 0
+        return self.alphabet
 
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count, K)
-        first, shape = self._first_symbol, (count, self.symbols)
+        first = self._first_symbol
+        shape = (count, self.symbols)
         symbols = torch.randint(
             first, first + self.alphabet, shape, generator=generator, dtype=torch.uint8
         )

@@ -91,7 +91,9 @@ class Denoise(Synthetic):
 
     @property
     def input_size(self) -> int:
-        return self.alphabet + (2 if self.marker == "one_hot" else 1)
+        if self.marker == "zero":
+            return self.alphabet + 1
+        return self.alphabet + 2
 
     @property
     def output_size(self) -> int:
@@ -115,7 +117,9 @@ class Denoise(Synthetic):
         """Return a lower bound of the loss of any network: the loss due to the lost symbols."""
         if not self.collisions:
             return 0.0
-        places, K = self.marker_index, self.symbols
+        places = self.marker_index
+        K = self.symbols
+        # the expected number of symbols that a later one overwrites
         lost = K - places * (1 - (1 - 1 / places) ** K)
         return lost * math.log(self.alphabet) / self._steps
 
@@ -128,15 +132,19 @@ class Denoise(Synthetic):
         return self._steps
 
     def _example_bytes(self, split: str) -> int:
-        keys = 0 if self.collisions else 4 * self.marker_index
-        return super()._example_bytes(split) + keys
+        example = super()._example_bytes(split)
+        if self.collisions:
+            return example
+        return example + 4 * self.marker_index  # the random keys of all places, while it is drawn
 
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # both (count, K)
-        shape, last = (count, self.symbols), self.alphabet + 1
-        symbols = torch.randint(1, last, shape, generator=generator, dtype=torch.uint8)
+        shape = (count, self.symbols)
+        end = self.alphabet + 1
+        symbols = torch.randint(1, end, shape, generator=generator, dtype=torch.uint8)
         if self.collisions:
             places = torch.randint(self.marker_index, shape, generator=generator)
         else:
+            # the places of the largest of random keys are all subsets with equal probability
             keys = torch.rand(count, self.marker_index, generator=generator)
             places = keys.topk(self.symbols).indices
         return symbols, places.sort().values

@@ -87,7 +87,10 @@ class Parenthesis(Synthetic):
         super().__post_init__()
         check_choices(self, criterion=LossName)
         check_at_least(self, 1, "length", "types", "cap", "pairs")
-        check_at_least(self, 0 if self.pairs is None else 1, "noise")
+        least_noise = 0
+        if self.pairs is not None:  # whose other places hold noise
+            least_noise = 1
+        check_at_least(self, least_noise, "noise")
         if self.input_size > 256:  # tokens are stored in a byte
             raise ValueError(f"expected 2 * types + noise <= 256, got {self.input_size}")
         if self.pairs is not None and not 2 * self.pairs <= self.length:
@@ -133,11 +136,9 @@ class Parenthesis(Synthetic):
 
     def count_probabilities(self) -> Tensor:  # (T, C + 1)
         """Return the probability of each count of one type after each step, in closed form."""
-        return (
-            self._walk_probabilities()
-            if self.pairs is None
-            else self._pair_probabilities(self.pairs)
-        )
+        if self.pairs is None:
+            return self._walk_probabilities()
+        return self._pair_probabilities(self.pairs)
 
     def _walk_probabilities(self) -> Tensor:  # (T, C + 1)
         # the transition matrix of a random walk clamped to [0, C] is diagonal in the cosine basis
@@ -151,29 +152,35 @@ class Parenthesis(Synthetic):
         return ((weights * eigenvalues**steps) @ cosines).clamp(min=0)
 
     def _pair_probabilities(self, pairs: int) -> Tensor:  # (T, C + 1)
-        T, noise = self.length, self.length - 2 * pairs
+        T = self.length
+        noise = T - 2 * pairs
 
         def open_probability(t: int, half: int) -> float:
             """The probability of `half` open pairs, of any type, after t steps."""
-            ways = sum(
-                math.comb(pairs - half, whole) * math.comb(noise, t - half - 2 * whole)
-                for whole in range(min(pairs - half, (t - half) // 2) + 1)
-            )
+            # of the first t places, open pairs have one, closed pairs two, and noise the rest
+            ways = 0
+            for whole in range(min(pairs - half, (t - half) // 2) + 1):
+                rest = math.comb(noise, t - half - 2 * whole)
+                ways += math.comb(pairs - half, whole) * rest
             return 2**half * math.comb(pairs, half) * ways / math.comb(T, t)
 
+        is_open = torch.zeros(T, pairs + 1, dtype=torch.float64)
+        for t in range(1, T + 1):
+            for half in range(pairs + 1):
+                is_open[t - 1, half] = open_probability(t, half)
+        # of n open pairs, the number of one type is binomial
         q = 1 / self.types
-        of_type = [
-            [math.comb(n, c) * q**c * (1 - q) ** max(n - c, 0) for c in range(self.cap + 1)]
-            for n in range(pairs + 1)
-        ]
-        is_open = [
-            [open_probability(t, half) for half in range(pairs + 1)] for t in range(1, T + 1)
-        ]
-        return torch.tensor(is_open, dtype=torch.float64) @ torch.tensor(of_type).double()
+        of_type = torch.zeros(pairs + 1, self.cap + 1)
+        for n in range(pairs + 1):
+            for c in range(self.cap + 1):
+                of_type[n, c] = math.comb(n, c) * q**c * (1 - q) ** max(n - c, 0)
+        return is_open @ of_type.double()
 
     def _example_bytes(self, split: str) -> int:
-        keys = 0 if self.pairs is None else 4 * self.length
-        return super()._example_bytes(split) + keys
+        example = super()._example_bytes(split)
+        if self.pairs is None:
+            return example
+        return example + 4 * self.length  # the random keys of all places, while it is drawn
 
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count, T)
         def tokens(first: int, last: int, width: int) -> Tensor:  # (count, width)
@@ -183,9 +190,8 @@ class Parenthesis(Synthetic):
 
         if self.pairs is None:
             return (tokens(0, self.input_size, self.length),)
-        drawn = tokens(
-            2 * self.types, self.input_size, self.length
-        )  # noise, overwritten by the pairs
+        # noise, overwritten by the pairs
+        drawn = tokens(2 * self.types, self.input_size, self.length)
         opens = 2 * tokens(0, self.types, self.pairs)
         keys = torch.rand(count, self.length, generator=generator)
         places = keys.topk(2 * self.pairs).indices.unflatten(1, (self.pairs, 2)).sort().values
@@ -197,7 +203,8 @@ class Parenthesis(Synthetic):
         # in numpy, whose overhead for such small arrays is smaller than torch's
         codes = np.ascontiguousarray(tokens.numpy().T)
         one_hot = np.eye(self.input_size, dtype=np.int8)
-        opens, closes = (one_hot[:, first : 2 * self.types : 2] for first in (0, 1))
+        opens = one_hot[:, 0 : 2 * self.types : 2]  # tokens alternate: open, close, open, close
+        closes = one_hot[:, 1 : 2 * self.types : 2]
         inputs = one_hot.astype(np.float32).take(codes, 0)
         counts = clamped_walk((opens - closes).take(codes, 0), self.cap)
         return Batch(torch.from_numpy(inputs), torch.from_numpy(counts))

@@ -21,7 +21,9 @@ __all__ = ["PixelMNIST"]
 
 Split = Literal["tf", "full", "nnrnn"]
 
-_PIXELS, _TRAIN_IMAGES, _TEST_IMAGES = 784, 60_000, 10_000
+_PIXELS = 784
+_TRAIN_IMAGES = 60_000
+_TEST_IMAGES = 10_000
 _VALIDATION_IMAGES: dict[Split, int] = {"tf": 5_000, "full": 0, "nnrnn": 10_000}
 _PUBLISHED_SEEDS: dict[Split, int] = {"tf": 92916, "full": 92916, "nnrnn": 1234}
 
@@ -98,12 +100,17 @@ class PixelMNIST(Task):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        return ("train", "validation", "test") if self._held_out else ("train", "test")
+        if not self._held_out:
+            return "train", "test"
+        return "train", "validation", "test"
 
     @property
     def pixel_order(self) -> Tensor:
         """The index, in row order, of the pixel of each step."""
-        return self._drawn_orders[0] if self.permuted else torch.arange(_PIXELS)
+        if not self.permuted:
+            return torch.arange(_PIXELS)
+        pixels, _ = self._drawn_orders
+        return pixels
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         self.check_request("train", size)
@@ -142,9 +149,13 @@ class PixelMNIST(Task):
     def _drawn_orders(self) -> tuple[Tensor, Tensor]:
         """The orders of the pixels and of the training images, drawn in this sequence."""
         seed = self.permutation_seed
+        if seed is None:
+            seed = _PUBLISHED_SEEDS[self.split]
         # the papers use numpy's legacy generator, whose stream is frozen
-        generator = np.random.RandomState(_PUBLISHED_SEEDS[self.split] if seed is None else seed)
-        pixels, images = generator.permutation(_PIXELS), generator.permutation(_TRAIN_IMAGES)
+        generator = np.random.RandomState(seed)
+        # in this order, because the second draw depends on the first
+        pixels = generator.permutation(_PIXELS)
+        images = generator.permutation(_TRAIN_IMAGES)
         return torch.from_numpy(pixels), torch.from_numpy(images)
 
     def _images(self, split: str) -> Tensor:
@@ -152,10 +163,13 @@ class PixelMNIST(Task):
         if split == "test":
             return torch.arange(_TEST_IMAGES)
         if self.split == "nnrnn":
-            train, validation = self._drawn_orders[1].split((50_000, 10_000))
+            _, images = self._drawn_orders
+            train, validation = images.split((50_000, 10_000))
         else:
             validation, train = torch.arange(_TRAIN_IMAGES).tensor_split((self._held_out,))
-        return train if split == "train" else validation
+        if split == "train":
+            return train
+        return validation
 
     @cached_property
     def _train_file(self) -> tuple[Tensor, Tensor]:
@@ -170,7 +184,10 @@ class PixelMNIST(Task):
         return images.flatten(1)[:, self.pixel_order], labels
 
     def _collate(self, split: str, chosen: Tensor) -> Batch:
-        images, labels = self._test_file if split == "test" else self._train_file
+        if split == "test":
+            images, labels = self._test_file
+        else:
+            images, labels = self._train_file
         # images are stored as bytes, which takes a quarter of the memory
         pixels = images[chosen].T.contiguous().to(torch.float32) / 255
         return Batch(pixels.unsqueeze(-1), labels[chosen].long(), targets_batch_dim=0)

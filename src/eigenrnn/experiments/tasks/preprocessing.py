@@ -124,7 +124,9 @@ class SeriesPreprocessing:
     @property
     def readout(self) -> Literal["all", "last"]:
         """Whether the outputs are at all steps or after the last one."""
-        return "all" if self.answer == "next" else "last"
+        if self.answer == "next":
+            return "all"
+        return "last"
 
     def read(self, path: str | Path) -> Sequences:
         """Read a file of series with or without labels, whose channels may be in another order.
@@ -160,10 +162,13 @@ class SeriesPreprocessing:
         values: Tensor,  # (..., M)
     ) -> Tensor:  # (..., M)
         """Scale the values of the channels, in single precision."""
-        mean, deviation = _double(self.mean), _double(self.deviation)
+        mean = _double(self.mean)
+        deviation = _double(self.deviation)
         # in blocks: the intermediate results are in double precision
         blocks = [((block - mean) / deviation).float() for block in values.split(_BLOCK)]
-        return torch.cat(blocks) if len(blocks) > 1 else blocks[0]
+        if len(blocks) == 1:  # `cat` would copy it
+            return blocks[0]
+        return torch.cat(blocks)
 
     def inputs(
         self,
@@ -181,6 +186,7 @@ class SeriesPreprocessing:
             return x
         is_missing = values.isnan()
         if self.missing == "forward":
+            # the row of the last value so far; one before the first row of the sequence is none
             step = torch.arange(len(x)).unsqueeze(1)
             last = step.masked_fill(is_missing, -1).cummax(0).values
             first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths).unsqueeze(1)
@@ -328,8 +334,13 @@ class TextPreprocessing:
             ValueError: If the file is empty, not in UTF-8, or has an unknown symbol.
         """
         text = read_text(path)
-        source = "standard input" if str(path) == "-" else str(path)
-        self._check_known(self._split(text), source, {END_OF_LINE} if self.lines else set())
+        source = str(path)
+        if source == "-":
+            source = "standard input"
+        also: set[str] = set()
+        if self.lines:  # each line is a sequence, and its end no symbol of the network
+            also = {END_OF_LINE}
+        self._check_known(self._split(text), source, also)
         return text
 
     def encode(self, text: str) -> NDArray[np.int64]:
@@ -347,7 +358,11 @@ class TextPreprocessing:
         """Return the text of some symbol indices."""
         symbols = [self.symbols[number] for number in numbers.tolist()]
         if self.unit == "characters":
-            return "".join("\n" if symbol == END_OF_LINE else symbol for symbol in symbols)
+            # one by one: the characters of a text may spell the name of the line end
+            for k, symbol in enumerate(symbols):
+                if symbol == END_OF_LINE:
+                    symbols[k] = "\n"
+            return "".join(symbols)
         lines = " ".join(symbols).split(END_OF_LINE)
         return "\n".join(line.strip(" ") for line in lines)
 
@@ -365,8 +380,10 @@ class TextPreprocessing:
         unknown = set(found) - set(self.symbols) - also
         if not unknown:
             return
-        place, symbol = next((k, s) for k, s in enumerate(found) if s in unknown)
-        shown = "a line end" if symbol == END_OF_LINE else repr(symbol)
+        place = next(place for place, symbol in enumerate(found) if symbol in unknown)
+        shown = repr(found[place])
+        if found[place] == END_OF_LINE:
+            shown = "a line end"
         raise ValueError(
             f"expected the {len(self.symbols)} {self.unit} of the training text in {source}, got "
             f"{shown} in line {1 + found[:place].count(END_OF_LINE)}; replace it, or train on a "

@@ -41,8 +41,10 @@ class RaggedSequences:
             fill: The padding after the end of a sequence.
         """
         first = steps[0]
-        fillers = [first.new_full((1, first.shape[1]), value) for value in (fill, math.nan)]
-        return cls(torch.cat([*steps, *fillers]), lengths)
+        width = first.shape[1]
+        filler = first.new_full((1, width), fill)
+        no_target = first.new_full((1, width), math.nan)
+        return cls(torch.cat([*steps, filler, no_target]), lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -73,13 +75,15 @@ class RaggedSequences:
             offset: The first step of each sequence to take.
             valid_steps: The number of steps after which the padding is NaN.
         """
-        lengths, end = self.lengths[rows], len(self.table) - 2
-        step = torch.arange(int(lengths.max()) if steps is None else steps).unsqueeze(1)
-        padding = (
-            torch.tensor(end)
-            if valid_steps is None
-            else torch.where(step < valid_steps, end, end + 1)
-        )
+        lengths = self.lengths[rows]
+        if steps is None:
+            steps = int(lengths.max())
+        step = torch.arange(steps).unsqueeze(1)
+        filler = len(self.table) - 2
+        no_target = filler + 1
+        padding = torch.tensor(filler)
+        if valid_steps is not None:
+            padding = torch.where(step < valid_steps, filler, no_target)
         at = torch.where(step + offset < lengths, self.starts[rows] + offset + step, padding)
         return self.table.index_select(0, at.flatten()).view(*at.shape, -1)
 

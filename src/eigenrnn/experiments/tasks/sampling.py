@@ -27,7 +27,12 @@ def generator_for(seed: int, *keys: int | str) -> torch.Generator:
     """
     if seed < 0:
         raise ValueError(f"expected seed >= 0, got {seed}")
-    numbers = [zlib.crc32(key.encode()) if isinstance(key, str) else key for key in keys]
+    numbers: list[int] = []
+    for key in keys:
+        if isinstance(key, str):
+            numbers.append(zlib.crc32(key.encode()))  # not `hash`, which differs between processes
+        else:
+            numbers.append(key)
     # torch's CPU generator uses 32 bits of its seed, so that two of 10,000 steps draw the same
     # batch in about one run of a hundred; this does not affect training
     (mixed,) = np.random.SeedSequence(seed, spawn_key=numbers).generate_state(1)
@@ -56,11 +61,10 @@ def epoch_indices(
     """
     first_epoch, skipped = divmod(start, -(-count // size))
     for epoch in itertools.count(first_epoch):
-        order = (
-            torch.randperm(count, generator=generator_for(seed, "epoch", epoch))
-            if shuffle
-            else torch.arange(count)
-        )
+        if shuffle:
+            order = torch.randperm(count, generator=generator_for(seed, "epoch", epoch))
+        else:
+            order = torch.arange(count)
         for rows in sequential_slices(count, size, skipped):
             yield order[rows]
         skipped = 0

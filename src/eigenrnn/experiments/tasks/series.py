@@ -119,9 +119,8 @@ class ClassificationMetrics(_Metrics):
         return torch.cat([torch.stack([loss, weights[targets].sum()]), confusion.to(outputs)])
 
     def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
-        confusion = sums[2:].view(
-            self.output_size, self.output_size
-        )  # rows are targets, columns predictions
+        # rows are targets, columns predictions
+        confusion = sums[2:].view(self.output_size, self.output_size)
         correct = confusion.diagonal()
         occurring = confusion.sum(0) + confusion.sum(1)
         f1 = (2 * correct / occurring)[occurring > 0].mean()
@@ -319,7 +318,9 @@ class Series(Task):
     def readout(  # pyright: ignore[reportIncompatibleVariableOverride]
         self,
     ) -> Literal["all", "last"]:
-        return "all" if self.answer == "next" else "last"
+        if self.answer == "next":
+            return "all"
+        return "last"
 
     @property
     def metric_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -348,8 +349,10 @@ class Series(Task):
     def missing_data(self) -> str | None:
         if self.dataset is not None:
             return missing_file(ARCHIVE[self.dataset], self.data_root)
-        own = [path for path in (self.train, self.test) if isinstance(path, str | Path)]
-        return next((str(path) for path in own if not Path(path).expanduser().exists()), None)
+        for path in (self.train, self.test):
+            if isinstance(path, str | Path) and not Path(path).expanduser().exists():
+                return str(path)
+        return None
 
     def data_in_memory(self) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         given = {"train": self.train, "test": self.test}
@@ -359,9 +362,12 @@ class Series(Task):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        held_out = ("validation",) if self.validation else ()
-        has_test = any(given is not None for given in (self.dataset, self.test, self.folds))
-        return ("train", *held_out, *(("test",) if has_test else ()))
+        splits = ["train"]
+        if self.validation:
+            splits.append("validation")
+        if self.dataset is not None or self.test is not None or self.folds is not None:
+            splits.append("test")
+        return tuple(splits)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -414,13 +420,18 @@ class Series(Task):
 
     @property
     def _metrics_class(self) -> type[_Metrics]:
-        return ClassificationMetrics if self.answer == "class" else RegressionMetrics
+        if self.answer == "class":
+            return ClassificationMetrics
+        return RegressionMetrics
 
     @cached_property
     def _data(self) -> _Data:
-        train, test = self.train, self.test
+        train = self.train
+        test = self.test
         if self.dataset is not None:
-            train, test = (locate(file, self.data_root) for file in ARCHIVE[self.dataset])
+            train_file, test_file = ARCHIVE[self.dataset]
+            train = locate(train_file, self.data_root)
+            test = locate(test_file, self.data_root)
         files = {"train": self._read(train or "")}
         if test is not None:
             files["test"] = self._read(test)
@@ -440,11 +451,15 @@ class Series(Task):
     def _metrics(self) -> _Metrics:
         if self.answer != "class":
             fitted = self.preprocessing
-            deviation = fitted.deviation if self.answer == "next" else (fitted.target_deviation,)
+            deviation = (fitted.target_deviation,)
+            if self.answer == "next":
+                deviation = fitted.deviation
             return RegressionMetrics(torch.tensor(deviation))
+        count = len(self.class_names)
         if self.class_weights == "none":
-            return ClassificationMetrics(torch.ones(len(self.class_names)))
-        return ClassificationMetrics((1 / (len(self.class_names) * self._frequencies)).float())
+            return ClassificationMetrics(torch.ones(count))
+        # of mean one over the training sequences
+        return ClassificationMetrics((1 / (count * self._frequencies)).float())
 
     @property
     def _frequencies(self) -> Tensor:  # (K,)
@@ -467,7 +482,9 @@ class Series(Task):
 
     def _check_memory(self, split: str, size: int) -> None:
         longest = int(self._splits[split].sequences.lengths.max())
-        copies = 2 if self.answer == "next" else 1
+        copies = 1
+        if self.answer == "next":  # the targets are as large as the inputs
+            copies = 2
         check_memory(
             4 * copies * longest * size * self.input_size,
             f"a batch of {size} sequences of the {split} split, of {longest} steps and "
@@ -510,7 +527,9 @@ def _make_splits(files: dict[str, Sequences], task: Series) -> _Data:
             count = max(2, round(1 / task.validation))
             part = _select(whole, rows)
             kept, held_out = _divide(part, of_rows, names, count, 0, task.split_seed)
-            kept, held_out = rows[kept], rows[held_out]
+            # indices into `rows`, as those into the whole file
+            kept = rows[kept]
+            held_out = rows[held_out]
         chosen |= {"train": kept, "validation": held_out}
     if len(chosen) > 1:
         parts |= {split: _select(whole, rows) for split, rows in chosen.items()}
@@ -536,8 +555,10 @@ def _divide(
     targets = part.targets.numpy()
     sizes = {"sequences": len(part.sequences)}
     if names:
+        sizes = {}
         counts = np.bincount(targets, minlength=len(names)).tolist()
-        sizes = {f"sequences of the class {n!r}": c for n, c in zip(names, counts, strict=True)}
+        for name, count in zip(names, counts, strict=True):
+            sizes[f"sequences of the class {name!r}"] = count
     if file.groups is not None:
         sizes = {"groups": len(set(file.groups))}
     for what, count in sizes.items():
@@ -545,10 +566,14 @@ def _divide(
             raise ValueError(
                 f"expected at least {folds} {what} in {file.path} for {folds} parts, got {count}"
             )
-    if file.groups is not None:
-        kind = model_selection.StratifiedGroupKFold if names else model_selection.GroupKFold
+    if file.groups is not None and names:
+        kind = model_selection.StratifiedGroupKFold
+    elif file.groups is not None:
+        kind = model_selection.GroupKFold
+    elif names:
+        kind = model_selection.StratifiedKFold
     else:
-        kind = model_selection.StratifiedKFold if names else model_selection.KFold
+        kind = model_selection.KFold
     divided = kind(folds, shuffle=True, random_state=seed).split(
         np.zeros(len(targets)), targets, file.groups
     )
@@ -564,7 +589,8 @@ def _divide(
 
 
 def _check_channels(files: dict[str, Sequences]) -> None:
-    train, test = files["train"], files["test"]
+    train = files["train"]
+    test = files["test"]
     if train.channels != test.channels:
         raise ValueError(
             f"expected the {len(train.channels)} channels of {train.path} in {test.path}, "
@@ -577,8 +603,10 @@ def _check_answers(file: Sequences, task: Series) -> None:
     found = {"label": file.labels, "target": file.targets}
     needed = {"class": "label", "number": "target", "next": None}[answer]
     if needed is not None and found[needed] is None:
-        others = [name for name, values in found.items() if values is not None]
-        got = f"a {others[0]}" if others else "neither label nor target"
+        got = "neither label nor target"
+        for name, values in found.items():
+            if values is not None:
+                got = f"a {name}"
         raise ValueError(
             f"expected a {needed} of each sequence in {file.path} for answer={answer!r}, got "
             f"{got}: name its column in columns.{needed} (on the command line: "
@@ -601,7 +629,8 @@ def _class_names(files: dict[str, Sequences]) -> tuple[str, ...]:
         )
     if "test" not in files:
         return names
-    test, labels = files["test"], files["test"].labels or ()
+    test = files["test"]
+    labels = test.labels or ()
     for number, label in enumerate(labels):
         if label not in names:
             raise ValueError(
@@ -646,7 +675,9 @@ def _hold_out(
     for number, rows in enumerate(groups):
         count = math.floor(fraction * len(rows) + 0.5)
         if not 0 < count < len(rows):
-            of = f"of the class {names[number]!r} " if names else ""
+            of = ""
+            if names:
+                of = f"of the class {names[number]!r} "
             raise ValueError(
                 f"expected validation={fraction} to leave some of the {len(rows)} sequences {of}"
                 f"in {path} on either side, got {count} held out; choose another fraction, "
@@ -678,11 +709,12 @@ def _moments(
                 f"expected a value of the channel {name!r} in the training part of {path}, got "
                 "none: ignore the channel (columns.ignored)"
             )
-        mean, deviation = exact.mean().item(), exact.std(correction=0).item()
-        # channels that are constant up to rounding are only shifted
-        is_constant = deviation <= 1e-6 * abs(mean)
+        mean = exact.mean().item()
+        deviation = exact.std(correction=0).item()
+        if deviation <= 1e-6 * abs(mean):  # constant up to rounding: the channel is only shifted
+            deviation = 1.0
         means.append(mean)
-        deviations.append(1.0 if is_constant else deviation)
+        deviations.append(deviation)
     return means, deviations
 
 
@@ -691,30 +723,34 @@ def _fit(
 ) -> SeriesPreprocessing:
     """Fit the preprocessing on the training split."""
     channels = file.channels
-    mean, deviation = [0.0] * len(channels), [1.0] * len(channels)
-    centre, width = [0.0], [1.0]
+    mean = [0.0] * len(channels)
+    deviation = [1.0] * len(channels)
+    target_mean = 0.0
+    target_deviation = 1.0
     is_scaled = task.scaling == "z_score"
     if is_scaled:
         mean, deviation = _moments(part.sequences.values, channels, file.path)
     if is_scaled and task.answer == "number":
-        centre, width = _moments(part.targets, ["target"], file.path)
+        (target_mean,), (target_deviation,) = _moments(part.targets, ["target"], file.path)
     return SeriesPreprocessing(
-        task.answer,
-        channels,
-        tuple(mean),
-        tuple(deviation),
-        names,
-        centre[0],
-        width[0],
-        task.missing,
-        task.columns,
-        task.separator,
-        task.decimal,
+        answer=task.answer,
+        channels=channels,
+        mean=tuple(mean),
+        deviation=tuple(deviation),
+        class_names=names,
+        target_mean=target_mean,
+        target_deviation=target_deviation,
+        missing=task.missing,
+        columns=task.columns,
+        separator=task.separator,
+        decimal=task.decimal,
     )
 
 
 def _scale(part: _Split, fitted: SeriesPreprocessing) -> _Split:
     steps = fitted.inputs(part.sequences.values, part.sequences.lengths)
     sequences = RaggedSequences.concatenate([steps], part.sequences.lengths)
-    is_number = fitted.answer == "number"
-    return _Split(sequences, fitted.scale_targets(part.targets) if is_number else part.targets)
+    targets = part.targets
+    if fitted.answer == "number":
+        targets = fitted.scale_targets(targets)
+    return _Split(sequences, targets)

@@ -26,7 +26,9 @@ __all__ = ["SCORES", "Speech", "pesq", "segmental_snr", "speech_activity", "stoi
 _TRAIN_RECORDINGS: dict[SpeechCorpus, int] = {"fsdd": 2_400, "timit": 3_696, "timit_sample": 96}
 
 # of the scores
-_SMOOTHING_S, _HANGOVER_S, _MARGIN_DB = 0.03, 0.2, 15.9
+_SMOOTHING_S = 0.03
+_HANGOVER_S = 0.2
+_MARGIN_DB = 15.9
 _THRESHOLDS = tuple(2.0**-k for k in range(1, 16))
 _FRAME = RATE // 100
 _LIMIT_DB = 100.0
@@ -120,7 +122,8 @@ class Speech(Task):
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
         frames = self._frames(split)
-        count, longest = len(frames), int(frames.lengths.max())
+        count = len(frames)
+        longest = int(frames.lengths.max())
         check_memory(
             2 * 4 * BINS * longest * min(size, count),
             f"a batch of {min(size, count)} recordings of the {split} split, of {longest} frames,",
@@ -149,7 +152,9 @@ class Speech(Task):
     def baseline(self) -> float:
         """The variance of the training targets, as the mean over the bins."""
         frames = self._frames("train")
-        count, (total, squares) = 0, torch.zeros(2, BINS, dtype=torch.float64)
+        count = 0
+        total = torch.zeros(BINS, dtype=torch.float64)
+        squares = torch.zeros(BINS, dtype=torch.float64)
         for rows in torch.arange(len(frames)).split(256):
             targets = _collate(frames, rows, int(frames.lengths[rows].max())).targets.double()
             total += targets.nansum((0, 1))
@@ -203,9 +208,12 @@ def segmental_snr(
     """
     frames = len(recording) // _FRAME
     cut = frames * _FRAME
-    r, s = recording[:cut].double().view(frames, -1), sound[:cut].double().view(frames, -1)
+    r = recording[:cut].double().view(frames, -1)
+    s = sound[:cut].double().view(frames, -1)
+    # silence would have a ratio of its own, far from that of speech
     is_speech = speech_activity(recording)[:cut].view(frames, -1).double().mean(1) > 0.5
-    power, error = r.square().sum(1)[is_speech], (s - r).square().sum(1)[is_speech]
+    power = r.square().sum(1)[is_speech]
+    error = (s - r).square().sum(1)[is_speech]
     ratio = 10 * torch.log10(power / error)
     ratio = ratio.masked_fill(power == 0, -_LIMIT_DB).masked_fill(error == 0, _LIMIT_DB)
     return ratio.mean().item()

@@ -129,7 +129,9 @@ class StateTracking(Synthetic):
         return "loss", "accuracy", "longest", *(f"accuracy_{n}" for n in self.test_lengths)
 
     def longest_sequence(self, split: str) -> int:
-        return self.length if split == "train" else self.test_lengths[-1]
+        if split == "train":
+            return self.length
+        return self.test_lengths[-1]
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return symbol_loss(outputs, targets)
@@ -148,15 +150,16 @@ class StateTracking(Synthetic):
         accuracies: list[float] = (sums[2:] / count).tolist()
         steps = len(accuracies)
         too_low = (t for t, accuracy in enumerate(accuracies) if accuracy <= _THRESHOLD)
-        return {
+        metrics = {
             "loss": loss / count,
             "accuracy": math.fsum(accuracies) / steps,
             "longest": float(next(too_low, steps)),
-            **{
-                f"accuracy_{n}": accuracies[n - 1] if n <= steps else math.nan
-                for n in self.test_lengths
-            },
         }
+        for n in self.test_lengths:
+            metrics[f"accuracy_{n}"] = math.nan
+            if n <= steps:
+                metrics[f"accuracy_{n}"] = accuracies[n - 1]
+        return metrics
 
     def baseline(self) -> float:
         probabilities = self.product_probabilities(self.length)
@@ -211,9 +214,12 @@ def _kind_and_size(group: object) -> tuple[str, int]:
     Raises:
         ValueError: If there is no such group.
     """
-    found = re.fullmatch(r"([ZSA])([1-9]\d{0,2})", group) if isinstance(group, str) else None
+    found = None
+    if isinstance(group, str):
+        found = re.fullmatch(r"([ZSA])([1-9]\d{0,2})", group)
     if found is not None:
-        kind, size = found[1], int(found[2])
+        kind = found[1]
+        size = int(found[2])
         least, largest = _SIZES[kind]
         if least <= size <= largest:
             return kind, size
@@ -225,12 +231,15 @@ def group_elements(group: str) -> list[tuple[int, ...]]:
     kind, n = _kind_and_size(group)
     if kind == "Z":
         return [tuple((i + shift) % n for i in range(n)) for shift in range(n)]
-    permutations = itertools.permutations(range(n))
+    permutations = list(itertools.permutations(range(n)))
     if kind == "S":
-        return list(permutations)
-    return [
-        p for p in permutations if sum(a > b for a, b in itertools.combinations(p, 2)) % 2 == 0
-    ]
+        return permutations
+    even: list[tuple[int, ...]] = []
+    for permutation in permutations:
+        inversions = sum(a > b for a, b in itertools.combinations(permutation, 2))
+        if inversions % 2 == 0:
+            even.append(permutation)
+    return even
 
 
 def _generators(group: str) -> list[tuple[int, ...]]:
@@ -242,8 +251,9 @@ def _generators(group: str) -> list[tuple[int, ...]]:
         return (*range(first), *moved[1:], first, *range(last, n))
 
     first = {"Z": cycle(0, n), "S": cycle(0, 2), "A": cycle(0, 3)}[kind]
-    # a cycle of an even number is odd
-    other = cycle(1 if kind == "A" and n % 2 == 0 else 0, n)
+    other = cycle(0, n)
+    if kind == "A" and n % 2 == 0:  # a cycle of an even number is odd, and one less is even
+        other = cycle(1, n)
     return list(dict.fromkeys([tuple(range(n)), first, other]))
 
 
@@ -252,6 +262,10 @@ def multiplication_table(group: str) -> NDArray[np.uint8]:  # (|G|, |G|)
     """Return the index of the product g h at row g and column h."""
     elements = group_elements(group)
     index = {element: i for i, element in enumerate(elements)}
-    return np.array(
-        [[index[tuple(h[image] for image in g)] for h in elements] for g in elements], np.uint8
-    )
+    table = np.zeros((len(elements), len(elements)), np.uint8)
+    for row, g in enumerate(elements):
+        for column, h in enumerate(elements):
+            # first g, then h
+            product = tuple(h[image] for image in g)
+            table[row, column] = index[product]
+    return table

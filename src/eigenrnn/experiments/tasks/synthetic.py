@@ -78,7 +78,7 @@ class Synthetic(Task):
         if examples is None:
             return self._collate(self._draw(size, generator))
         rows = torch.randint(len(examples[0]), (size,), generator=generator)
-        return self._collate(tuple(each[rows] for each in examples))
+        return self._collate(_select(examples, rows))
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
@@ -89,11 +89,13 @@ class Synthetic(Task):
         chosen = batch_indices(
             split, len(examples[0]), size, seed=seed, start=start, shuffle=self.shuffle
         )
-        return (self._collate(tuple(each[rows] for each in examples)) for rows in chosen)
+        return (self._collate(_select(examples, rows)) for rows in chosen)
 
     def steps_per_epoch(self, size: int) -> int | None:
         self.check_request("train", size)
-        return None if self.train_examples is None else math.ceil(self.train_examples / size)
+        if self.train_examples is None:
+            return None
+        return math.ceil(self.train_examples / size)
 
     def _fixed_examples(self, split: str) -> Examples | None:
         """Return the examples of a split, drawn at first use; None if they are not fixed.
@@ -135,6 +137,10 @@ class Synthetic(Task):
         """Return the memory that an example takes while its set is drawn."""
         example = self._draw_fixed(split, 1, generator_for(self.data_seed, "size"))
         return sum(part.numel() * part.element_size() for part in example)
+
+
+def _select(examples: Examples, rows: Tensor) -> Examples:
+    return tuple(part[rows] for part in examples)
 
 
 def symbol_loss(

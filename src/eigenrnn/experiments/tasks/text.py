@@ -3,7 +3,7 @@
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -118,8 +118,10 @@ class NextSymbol(Task):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        line_metrics = ("line_bits",) if self.cut == "lines" else ()
-        return "loss", "bits", "accuracy", *line_metrics
+        names = ("loss", "bits", "accuracy")
+        if self.cut == "lines":
+            names += ("line_bits",)
+        return names
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         self.check_request("train", size)
@@ -231,11 +233,17 @@ class NextSymbol(Task):
             return np.append(np.arange(0, length - 1, self.window), length - 1)
 
         first_pass, skipped = divmod(start, len(bounds(0)) - 1)
-        for number in itertools.count(first_pass) if split == "train" else range(first_pass, 1):
+        passes: Iterable[int] = itertools.count(first_pass)
+        if split != "train":  # read once
+            passes = range(first_pass, 1)
+        for number in passes:
             places = bounds(number).tolist()
             for k in range(skipped, len(places) - 1):
-                begin, end = places[k : k + 2]
-                scale = (end - begin) / self.window if drawn else 1.0
+                begin = places[k]
+                end = places[k + 1]
+                scale = 1.0
+                if drawn:  # as in AWD-LSTM, or the symbols of short windows would count more
+                    scale = (end - begin) / self.window
                 yield self._collate(streams[:, begin : end + 1].T, carry=k > 0, lr_scale=scale)
             skipped = 0
 
@@ -260,7 +268,9 @@ class NextSymbol(Task):
 
     def _collate_lines(self, split: str, rows: Tensor) -> Batch:
         text = self._corpus.parts[split]
-        begins, lengths = (each[rows.numpy()] for each in self._lines[split])
+        all_begins, all_lengths = self._lines[split]
+        begins = all_begins[rows.numpy()]
+        lengths = all_lengths[rows.numpy()]
         steps = np.arange(lengths.max())[:, None]  # (T + 1, 1)
         places = np.minimum(begins + steps, len(text) - 1)
         numbers = torch.from_numpy(self._corpus.to_indices(text[places]))
@@ -336,7 +346,9 @@ class CharPTB(NextSymbol):
 
     @property
     def vocabulary(self) -> int:
-        return 49 if self.cut == "lines" else 50
+        if self.cut == "lines":  # without the line end
+            return 49
+        return 50
 
     def missing_data(self) -> str | None:
         either = zip(
@@ -401,7 +413,9 @@ class WordPTB(NextSymbol):
 
     @property
     def vocabulary(self) -> int:
-        return 9_999 if self.cut == "lines" else 10_000
+        if self.cut == "lines":  # without the line end
+            return 9_999
+        return 10_000
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -482,7 +496,8 @@ class Enwik8(NextSymbol):
         return open_enwik8(self.data_root, self.length)
 
     def _text_length(self, split: str) -> int:
-        train, held_out = self.length * 9 // 10, self.length // 20
+        train = self.length * 9 // 10
+        held_out = self.length // 20
         rest = self.length - train - held_out
         return {"train": train, "validation": held_out, "test": rest}[split]
 
@@ -542,17 +557,21 @@ class Text(NextSymbol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        perplexity = ("perplexity",) if self.unit == "words" else ()
-        return *super().metric_names, *perplexity
+        names = super().metric_names
+        if self.unit == "words":
+            names += ("perplexity",)
+        return names
 
     @property
     def preprocessing(self) -> TextPreprocessing:
         return TextPreprocessing(self.symbols, self.unit, lines=self.cut == "lines")
 
     def missing_data(self) -> str | None:
-        if self.path is not None:
-            return None if Path(self.path).expanduser().is_file() else str(self.path)
-        return missing_file([TINY_SHAKESPEARE], self.data_root)
+        if self.path is None:
+            return missing_file([TINY_SHAKESPEARE], self.data_root)
+        if not Path(self.path).expanduser().is_file():
+            return str(self.path)
+        return None
 
     def _read(self) -> Corpus:
         return split_text(read_text(self.path, self.data_root), self.unit, self.held_out)

@@ -29,7 +29,8 @@ class ParameterMean:
 
     def start(self) -> None:
         """Start averaging from the current parameters."""
-        self._means, self._steps = [p.detach().clone() for p in self._parameters], 1
+        self._means = [p.detach().clone() for p in self._parameters]
+        self._steps = 1
 
     @torch.no_grad()
     def update(self) -> None:
@@ -64,7 +65,8 @@ class ParameterMean:
             KeyError: If a part is missing.
             ValueError: If the means differ from the parameters in number or in shape.
         """
-        self._steps, means = state["steps"], state["means"]
+        self._steps = state["steps"]
+        means = state["means"]
         if means is None:
             self._means = None
             return

@@ -54,7 +54,9 @@ def load(path: str | Path, *keys: str) -> dict[str, Any]:
         # the first line: the rest explains how to load unsafe files
         reason = str(error).split("\n")[0].split(". ")[0]
         raise CheckpointError(f"{path} is not a readable checkpoint: {reason}") from error
-    version = cast("dict[str, Any]", state).get("format") if isinstance(state, dict) else None
+    version = None
+    if isinstance(state, dict):
+        version = cast("dict[str, Any]", state).get("format")
     if not isinstance(version, int):
         raise CheckpointError(f"{path} is not a checkpoint of eigenrnn: it has no format number")
     if version > FORMAT:
@@ -106,13 +108,15 @@ def _verify(path: Path) -> None:
     except ValueError as error:
         raise CheckpointError(str(error)) from None
     with path.open("rb") as file:
-        if file.read(2) not in (b"PK", b""):
+        if file.read(2) not in (b"PK", b""):  # torch writes zip archives; an empty file is below
             raise CheckpointError(f"{path} is not a checkpoint")
     size = path.stat().st_size
     try:
         with zipfile.ZipFile(path) as archive:
             inflated = sum(entry.file_size for entry in archive.infolist())
-            damaged = archive.testzip() if inflated <= size else None
+            damaged = None
+            if inflated <= size:  # else its contents, which `testzip` reads, may have any size
+                damaged = archive.testzip()
     except Exception as error:  # a damaged index can raise any exception
         raise CheckpointError(f"{path} is truncated or damaged ({size} bytes): {error}") from error
     if inflated > size:

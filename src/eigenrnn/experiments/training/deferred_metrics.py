@@ -57,7 +57,9 @@ class DeferredMetrics:
 
     def add(self, step: int, loss: Tensor, penalty: Tensor, norms: Sequence[Tensor]) -> None:
         """Record a step; `norms` are the gradient norms of the parameters."""
-        like = norms[0] if norms else loss  # norms are in double precision
+        like = loss
+        if norms:  # which are in double precision
+            like = norms[0]
         numbers = [number.detach().to(like) for number in (loss, penalty, *norms)]
         self._steps.append(step)
         self._rows.append(torch.stack(numbers))
@@ -76,7 +78,8 @@ class DeferredMetrics:
         if self._fabric.world_size > 1:
             shared = torch.cat([table[:, 0], table.new_full((1,), float(stop))])
             self._fabric.all_reduce(shared, reduce_op="mean")  # in place
-            table[:, 0], stop = shared[:-1], bool(shared[-1] > 0)
+            table[:, 0] = shared[:-1]
+            stop = bool(shared[-1] > 0)  # if any process wants to
         metrics: list[StepMetrics] = []
         for step, (loss, penalty, *norms) in zip(self._steps, table.tolist(), strict=True):
             metrics.append(StepMetrics(step, loss, penalty, math.hypot(*norms)))
@@ -97,7 +100,14 @@ class DeferredMetrics:
             cause = f"a gradient of step {metrics.step} is not finite (loss {metrics.loss:.4g})"
         else:
             return
-        named = zip(norms, self._names, strict=True)
-        largest = sorted(named, key=lambda pair: -math.inf if pair[0] != pair[0] else -pair[0])
+
+        def size(named: tuple[float, str]) -> float:
+            norm, _ = named
+            if math.isnan(norm):  # it comes first, because it may be the cause
+                return math.inf
+            return norm
+
+        # a stable sort, so equal norms keep the order of the parameters
+        largest = sorted(zip(norms, self._names, strict=True), key=size, reverse=True)
         listed = ", ".join(f"{name} {norm:.3g}" for norm, name in largest[:_MAX_LISTED])
         raise NonFiniteLossError(f"{cause}; largest gradient norms: {listed}")

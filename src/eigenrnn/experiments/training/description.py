@@ -43,16 +43,20 @@ def describe(value: Any) -> Any:
         {'layer': {'function': 'ScaledCayley', 'options': {'negative': 4}}}
     """
     if value is None or isinstance(value, bool | int | float | str):
-        is_number = not isinstance(value, float) or math.isfinite(value)
-        return value if is_number else str(value)  # strict JSON has no infinity
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(value)  # strict JSON has no infinity
+        return value
     if isinstance(value, Mapping):
         return _describe_mapping(cast("Mapping[Any, Any]", value))
     if isinstance(value, tuple | list):
         return [describe(item) for item in cast("list[Any]", value)]
     if isinstance(value, partial):
-        described = {"function": _name(value.func)}
-        arguments, options = describe(value.args), _describe_mapping(value.keywords)
-        return described | {n: v for n, v in (("arguments", arguments), ("options", options)) if v}
+        described: dict[str, Any] = {"function": _name(value.func)}
+        if value.args:
+            described["arguments"] = describe(value.args)
+        if value.keywords:
+            described["options"] = _describe_mapping(value.keywords)
+        return described
     if isinstance(value, MethodType):
         return {"function": _name(value.__func__), "arguments": [describe(value.__self__)]}
     if is_dataclass(value) and not isinstance(value, type):
@@ -84,33 +88,46 @@ def describe_option_defaults(parts: Mapping[str, Any]) -> dict[str, dict[str, An
         parts: The parts of a network: its layer, and what it is built from.
     """
     found: dict[str, dict[str, Any]] = {}
-    options = parts.get("options") or {}
-    waiting = [(value, options if name == "layer" else {}) for name, value in parts.items()]
+    waiting: list[tuple[Any, Mapping[str, Any]]] = []  # values, and the options passed to them
+    for name, value in parts.items():
+        passed: Mapping[str, Any] = {}
+        if name == "layer":
+            passed = parts.get("options") or {}
+        waiting.append((value, passed))
     while waiting:
         value, passed = waiting.pop()
         if isinstance(value, partial):
-            value, passed = value.func, {**passed, **value.keywords}
+            passed = {**passed, **value.keywords}
+            value = value.func
             waiting += [(option, {}) for option in passed.values()]
         elif isinstance(value, Mapping):
             waiting += [(option, {}) for option in cast("Mapping[str, Any]", value).values()]
         for owner in _owners(value):
-            if _name(owner) not in found:
-                defaults = {n: v for n, v in _signature_defaults(owner).items() if n not in passed}
-                found[_name(owner)] = {n: _describe_any(v) for n, v in defaults.items()}
-                waiting += [(default, {}) for default in defaults.values()]
+            if _name(owner) in found:
+                continue
+            described: dict[str, Any] = {}
+            for option, default in _signature_defaults(owner).items():
+                if option not in passed:
+                    described[option] = _describe_any(default)
+                    waiting.append((default, {}))
+            found[_name(owner)] = described
     return {name: defaults for name, defaults in sorted(found.items()) if defaults}
 
 
 def _owners(value: Any) -> list[Any]:
     """Return a function of ours, or a class of ours and its bases."""
-    owners = inspect.getmro(value) if isinstance(value, type) else (value,)
+    owners: tuple[Any, ...] = (value,)
+    if isinstance(value, type):  # the options of a base class may be passed through
+        owners = inspect.getmro(value)
     known = [each for each in owners if isinstance(each, type | FunctionType)]
     return [each for each in known if each.__module__.partition(".")[0] == "eigenrnn"]
 
 
 @cache
 def _signature_defaults(owner: Any) -> dict[str, Any]:
-    function = vars(owner).get("__init__") if isinstance(owner, type) else owner
+    function = owner
+    if isinstance(owner, type):
+        function = vars(owner).get("__init__")
     if not isinstance(function, FunctionType):
         return {}
     parameters = inspect.signature(function).parameters
@@ -143,7 +160,8 @@ def is_description(content: object) -> bool:
     if not isinstance(content, dict):
         return False
     entries = cast("dict[str, Any]", content)
-    options, modules = entries.get("options", {}), entries.get("modules", {})
+    options = entries.get("options", {})
+    modules = entries.get("modules", {})
     return (
         isinstance(entries.get("class"), str)
         and isinstance(options, dict)
@@ -155,28 +173,33 @@ def is_description(content: object) -> bool:
 def differences(then: Any, now: Any, path: str = "") -> list[str]:
     """List where two descriptions differ, each by its path: "task.delay was 4, now 5"."""
     if isinstance(then, Mapping) and isinstance(now, Mapping):
-        old, new = cast("Mapping[str, Any]", then), cast("Mapping[str, Any]", now)
-        names = dict.fromkeys([*old, *new])
+        old = cast("Mapping[str, Any]", then)
+        new = cast("Mapping[str, Any]", now)
+        names = list(dict.fromkeys([*old, *new]))
         if old.get("class") != new.get("class"):  # the options of another class say nothing more
             names = ["class"]
-        return [
-            text
-            for name in names
-            for text in differences(
-                old.get(name, _ABSENT),
-                new.get(name, _ABSENT),
-                path if name in _LEVELS else f"{path}.{name}".removeprefix("."),
-            )
-        ]
+        found: list[str] = []
+        for name in names:
+            inner_path = path
+            if name not in _LEVELS:
+                inner_path = f"{path}.{name}".removeprefix(".")
+            found += differences(old.get(name, _ABSENT), new.get(name, _ABSENT), inner_path)
+        return found
+    # JSON makes lists of tuples
     if isinstance(then, list | tuple) and isinstance(now, list | tuple):
-        then, now = list(cast("list[Any]", then)), list(cast("list[Any]", now))
-    return [] if then == now else [f"{path} was {_show(then)}, now {_show(now)}"]
+        then = list(cast("list[Any]", then))
+        now = list(cast("list[Any]", now))
+    if then == now:
+        return []
+    return [f"{path} was {_show(then)}, now {_show(now)}"]
 
 
 def _describe_leaf(value: Any) -> Any:
     if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.ndim == 0):
         return describe(value.item())
-    return str(value) if isinstance(value, torch.dtype | PurePath) else _name(value)
+    if isinstance(value, torch.dtype | PurePath):
+        return str(value)
+    return _name(value)
 
 
 def _describe_mapping(options: Mapping[Any, Any]) -> dict[str, Any]:
@@ -210,7 +233,9 @@ def _name(value: Any) -> str:
     if isinstance(value, BuiltinFunctionType):
         name = value.__name__
     package = (value.__module__ or "torch").partition(".")[0]
-    return str(name) if package in ("eigenrnn", "builtins") else f"{package}.{name}"
+    if package in ("eigenrnn", "builtins"):
+        return str(name)
+    return f"{package}.{name}"
 
 
 def _is_option(name: str) -> bool:

@@ -18,7 +18,7 @@ from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.training.callbacks import Callback, Measurements
 from eigenrnn.experiments.training.processes import is_first_process
 from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.linalg import orthogonality_error
+from eigenrnn.linalg import double_precision, orthogonality_error
 
 __all__ = ["Dynamics", "probe_batch"]
 
@@ -61,7 +61,8 @@ class Dynamics(Callback):
     def __init__(self, every: int = 500, sequences: int = 4) -> None:
         check_positive_integer("every", every)
         check_positive_integer("sequences", sequences)
-        self.every, self.sequences = every, sequences
+        self.every = every
+        self.sequences = sequences
         self._batch: Batch | None = None
         self._files: RunFolder | None = None  # in the first process only
         self._task: Task | None = None
@@ -93,26 +94,32 @@ class Dynamics(Callback):
 
     def _snapshot(self, model: nn.Module) -> Snapshot:
         """Measure all matrices and gradients; empty if a matrix is not finite."""
-        found = recurrent_weights(model)
-        matrices = {name: _to_double(each.W) for name, each in found.items()}
-        if not all(np.isfinite(W).all() for W in matrices.values()):
-            return {}  # the training loop raises the error
-        moduli = {name: _schur_moduli(each.constraint) for name, each in found.items()}
-        spectra = {name: np.linalg.eigvals(W) for name, W in matrices.items()}
+        spectra: dict[str, list[list[float]]] = {}
+        errors: dict[str, float] = {}
+        departures: dict[str, float] = {}
+        gammas: dict[str, dict[str, float]] = {}
+        for name, each in recurrent_weights(model).items():
+            W = each.W.to("cpu", double_precision(each.W.dtype)).numpy()
+            if not np.isfinite(W).all():
+                return {}  # the training loop raises the error
+            eigenvalues = np.linalg.eigvals(W)
+            spectra[name] = _pairs(eigenvalues)
+            errors[name] = _rounded(orthogonality_error(each.W))
+            departures[name] = _rounded(_departure(W, eigenvalues))
+            gamma = _schur_moduli(each.constraint)
+            if gamma is not None:
+                gammas[name] = _range(gamma)
         return {
-            "spectrum": {name: _pairs(values) for name, values in spectra.items()},
-            "orthogonality_error": {
-                name: _rounded(orthogonality_error(each.W)) for name, each in found.items()
-            },
-            "henrici": {
-                name: _rounded(_departure(W, spectra[name])) for name, W in matrices.items()
-            },
-            "gamma": {name: _range(gamma) for name, gamma in moduli.items() if gamma is not None},
+            "spectrum": spectra,
+            "orthogonality_error": errors,
+            "henrici": departures,
+            "gamma": gammas,
             "gradient_norms": self._gradient_norms(model),
         }
 
     def _gradient_norms(self, model: nn.Module) -> dict[str, list[float | None]]:
-        batch, task = self._batch, self._task
+        batch = self._batch
+        task = self._task
         if batch is None or task is None:
             return {}
 
@@ -123,11 +130,10 @@ class Dynamics(Callback):
             found = gradient_norms(model, batch.inputs, loss)
         except ValueError:  # overflowing states, or a loss that does not depend on them
             return {}
-        # JSON has no infinity and no NaN
-        return {
-            name: [_rounded(norm) if np.isfinite(norm) else None for norm in norms.tolist()]
-            for name, norms in found.curves.items()
-        }
+        curves: dict[str, list[float | None]] = {}
+        for name, norms in found.curves.items():
+            curves[name] = list(map(_rounded_or_none, norms.tolist()))
+        return curves
 
 
 def probe_batch(task: Task, split: str, sequences: int) -> Batch:
@@ -145,34 +151,34 @@ def probe_batch(task: Task, split: str, sequences: int) -> Batch:
         return batch
     longest = int(batch.lengths.max())
     rows = torch.nonzero(batch.lengths == longest).flatten()
-    one_target = batch.targets_batch_dim == 0  # per sequence
-    return replace(
-        batch,
-        inputs=batch.inputs[:longest, rows],
-        targets=batch.targets[rows] if one_target else batch.targets[:longest, rows],
-        lengths=None,
-    )
+    if batch.targets_batch_dim == 0:  # one target for each sequence
+        targets = batch.targets[rows]
+    else:
+        targets = batch.targets[:longest, rows]
+    return replace(batch, inputs=batch.inputs[:longest, rows], targets=targets, lengths=None)
 
 
 def _measurements(snapshot: Snapshot) -> dict[str, float | NDArray[np.float64]]:
     """Return the scalars of a snapshot, and the arrays for the histograms, by column."""
     row: dict[str, float | NDArray[np.float64]] = {}
     for name, pairs in snapshot["spectrum"].items():
-        moduli, angles = np.hypot(*np.transpose(pairs)), np.arctan2(*np.transpose(pairs)[::-1])
-        row |= {f"radius_{name}": _rounded(moduli.max())}
-        row |= {f"modulus_{name}": moduli, f"angle_{name}": angles}
+        real, imaginary = np.transpose(pairs)
+        moduli = np.hypot(real, imaginary)
+        row[f"radius_{name}"] = _rounded(moduli.max())
+        row[f"modulus_{name}"] = moduli
+        row[f"angle_{name}"] = np.arctan2(imaginary, real)
     for entry in ("orthogonality_error", "henrici"):
-        row |= {f"{entry}_{name}": number for name, number in snapshot[entry].items()}
+        for name, number in snapshot[entry].items():
+            row[f"{entry}_{name}"] = number
     for name, gamma in snapshot["gamma"].items():
-        row |= {f"gamma_{which}_{name}": number for which, number in gamma.items()}
+        for which, number in gamma.items():
+            row[f"gamma_{which}_{name}"] = number
     for name, norms in snapshot["gradient_norms"].items():
-        ends = {f"gradient_first_{name}": norms[0], f"gradient_last_{name}": norms[-1]}
-        row |= {end: norm for end, norm in ends.items() if norm is not None}
+        if norms[0] is not None:
+            row[f"gradient_first_{name}"] = norms[0]
+        if norms[-1] is not None:
+            row[f"gradient_last_{name}"] = norms[-1]
     return row
-
-
-def _to_double(W: Tensor) -> NDArray[Any]:
-    return W.to("cpu", torch.complex128 if W.is_complex() else torch.float64).numpy()
 
 
 def _departure(W: NDArray[Any], eigenvalues: NDArray[Any]) -> float:
@@ -181,13 +187,19 @@ def _departure(W: NDArray[Any], eigenvalues: NDArray[Any]) -> float:
     excess = squared - np.sum(np.abs(eigenvalues) ** 2)
     # a normal matrix has departure 0: anything smaller is rounding
     tolerance = 10 * len(W) * np.finfo(np.float64).eps * squared
-    return math.sqrt(excess) if excess > tolerance else 0.0
+    if not excess > tolerance:
+        return 0.0
+    return math.sqrt(excess)
 
 
 def _schur_moduli(constraint: Constraint | None) -> Tensor | None:
     """Return gamma of a `Schur` constraint, which may be part of another constraint."""
-    parts = () if constraint is None else constraint.modules()
-    return next((part.gamma.detach() for part in parts if isinstance(part, Schur)), None)
+    if constraint is None:
+        return None
+    for part in constraint.modules():
+        if isinstance(part, Schur):
+            return part.gamma.detach()
+    return None
 
 
 def _range(gamma: Tensor) -> dict[str, float]:
@@ -197,6 +209,12 @@ def _range(gamma: Tensor) -> dict[str, float]:
 
 def _pairs(eigenvalues: NDArray[Any]) -> list[list[float]]:
     return [[_rounded(z.real), _rounded(z.imag)] for z in eigenvalues.tolist()]
+
+
+def _rounded_or_none(number: float) -> float | None:
+    if not math.isfinite(number):  # JSON has neither infinity nor NaN
+        return None
+    return _rounded(number)
 
 
 def _rounded(number: float) -> float:

@@ -96,26 +96,33 @@ def check_types(path: Path, content: Mapping[str, Any], types: Mapping[str, Any]
     """
     for name, kind in types.items():
         if name in content and not _fits(content[name], kind):
-            type_name = getattr(kind, "__name__", "") if isinstance(kind, type) else ""
+            type_name = str(kind)
+            if isinstance(kind, type):
+                type_name = getattr(kind, "__name__", type_name)
             raise ValueError(
-                f"{path} is damaged: expected {name} to be {type_name or kind}, got "
+                f"{path} is damaged: expected {name} to be {type_name}, got "
                 f"{reprlib.repr(content[name])}"
             )
 
 
 def _fits(value: object, kind: Any) -> bool:
-    origin, inner = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
     if origin is list:
+        (item_kind,) = get_args(kind)
         items = cast("list[object]", value)
-        return isinstance(value, list) and all(_fits(item, inner[0]) for item in items)
+        return isinstance(value, list) and all(_fits(item, item_kind) for item in items)
     if origin is dict:
+        _, value_kind = get_args(kind)  # the keys of JSON are always strings
         entries = cast("dict[str, object]", value)
-        return isinstance(value, dict) and all(_fits(v, inner[1]) for v in entries.values())
-    if inner:  # one of several types
-        return any(_fits(value, one) for one in inner)
+        return isinstance(value, dict) and all(_fits(v, value_kind) for v in entries.values())
+    one_of = get_args(kind)
+    if one_of:
+        return any(_fits(value, one) for one in one_of)
+    if kind is float and isinstance(value, float):
+        return True
     if kind in (int, float):
-        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGE
-        return whole or (kind is float and isinstance(value, float))
+        # Python counts a bool as an integer
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGE
     return isinstance(value, kind)
 
 
@@ -150,7 +157,10 @@ def read_rows(path: Path) -> tuple[list[str], list[list[str]]]:
         raise ValueError(f"{path} is damaged: {error}") from None
     if not rows or not rows[0] or not text.partition("\n")[1]:
         raise ValueError(f"{path} is truncated: it has no header")
-    header, rows = rows[0], rows[1:] if text.endswith("\n") else rows[1:-1]
+    header = rows[0]
+    rows = rows[1:]
+    if not text.endswith("\n"):  # a crash has cut the last row, which a resumed run writes again
+        rows = rows[:-1]
     for number, row in enumerate(rows, start=2):
         if len(row) != len(header):
             raise ValueError(
@@ -166,7 +176,9 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         ValueError: If a line is damaged.
     """
     text = read_text(path)
-    lines = text.splitlines() if text.endswith("\n") else text.splitlines()[:-1]
+    lines = text.splitlines()
+    if not text.endswith("\n"):  # a crash has cut the last line
+        lines = lines[:-1]
     found: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -198,7 +210,9 @@ def spreadsheet_text(text: str) -> str:
     A number such as -0.5 is unchanged.
     """
     is_formula = text.startswith(_FORMULA) and _NUMBER.fullmatch(text) is None
-    return f"'{text}" if is_formula else text
+    if not is_formula:
+        return text
+    return f"'{text}"
 
 
 def check_regular_file(path: Path) -> None:
@@ -222,5 +236,6 @@ def check_regular_file(path: Path) -> None:
 
 def _version(content: Mapping[str, Any]) -> str:
     versions = content.get("versions")
-    version = versions.get("eigenrnn") if isinstance(versions, dict) else None
-    return f"eigenrnn {version}" if version else "not named"
+    if not isinstance(versions, dict) or not versions.get("eigenrnn"):
+        return "not named"
+    return f"eigenrnn {versions['eigenrnn']}"

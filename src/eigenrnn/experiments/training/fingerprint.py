@@ -43,9 +43,11 @@ def run_metadata(model: nn.Module, task: Task, settings: Settings) -> dict[str, 
     Raises:
         TypeError: If the task has an option that cannot be stored as data.
     """
+    metadata: dict[str, Any] = {}
     data = data_hashes(task)
-    return {
-        **({"data": data} if data else {}),
+    if data:
+        metadata["data"] = data
+    return metadata | {
         "task": describe(task),
         "network": describe_network(model),
         "parameters": count_parameters(model),
@@ -70,7 +72,8 @@ def revision() -> dict[str, Any] | None:
 
     try:
         git("ls-files", "--error-unmatch", "__init__.py")  # not the repository of someone else
-        commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--", ".")
+        commit = git("rev-parse", "HEAD")
+        changes = git("status", "--porcelain", "--", ".")
     except (OSError, subprocess.CalledProcessError):
         return None
     return {"commit": commit, "modified": bool(changes)}
@@ -88,15 +91,26 @@ def versions() -> dict[str, str]:
 
 
 def _hardware() -> dict[str, str]:
-    lines = _CPU_INFO.read_text().splitlines() if _CPU_INFO.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = models[0] if models else platform.processor() or platform.machine()
-    counts = ((os.cpu_count() or 1, "core"), (torch.get_num_threads(), "thread"))
-    parts = [f"{number} {unit}{'' if number == 1 else 's'}" for number, unit in counts]
-    hardware = {"processor": ", ".join((processor, *parts))}
+    cores = _count(os.cpu_count() or 1, "core")
+    threads = _count(torch.get_num_threads(), "thread")
+    hardware = {"processor": f"{_processor()}, {cores}, {threads}"}
     if torch.cuda.is_available():
         hardware["gpu"] = torch.cuda.get_device_name()
     return hardware
+
+
+def _count(number: int, unit: str) -> str:
+    if number == 1:
+        return f"1 {unit}"
+    return f"{number} {unit}s"
+
+
+def _processor() -> str:
+    if _CPU_INFO.exists():
+        for line in _CPU_INFO.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def run_fingerprint(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
@@ -113,7 +127,9 @@ def run_fingerprint(model: nn.Module, task: Task, settings: Settings) -> dict[st
         "network": describe_network(model),
     }
     data = data_hashes(task)
-    return {**fingerprint, "data": data} if data else fingerprint
+    if data:  # not an empty entry, which the checkpoints of tasks without data lack
+        fingerprint["data"] = data
+    return fingerprint
 
 
 def data_hashes(task: Task) -> dict[str, str]:

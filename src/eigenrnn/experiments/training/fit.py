@@ -94,7 +94,8 @@ def fit(
     max_seconds = _seconds(max_minutes)
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
-    files, steps = RunFolder(directory), settings.total_steps(task)
+    files = RunFolder(directory)
+    steps = settings.total_steps(task)
     # before anything is written: without data or memory no partial run should be left behind
     shape = next(task.batches("train", settings.batch_size)).inputs.shape
     check_model_memory(model, *shape[:2])
@@ -104,10 +105,9 @@ def fit(
     def open_run() -> tuple[dict[str, Any] | None, Result | None]:
         stack.enter_context(locked(files.path))  # by the first process, until the run ends
         state = files.open(resume=resume, overwrite=overwrite)
-        if state is not None:
-            is_finished = _is_finished(state, files.last, fingerprint, steps)
-            finished = files.read_result() if is_finished else None
-            if finished is not None:
+        if state is not None and _is_finished(state, files.last, fingerprint, steps):
+            finished = files.read_result()
+            if finished is not None:  # else the run was killed before it wrote its result
                 return state, finished
         files.write_data(task.data_in_memory())
         names = {"name": name, "best_by": selection_metric(task)}
@@ -144,8 +144,12 @@ def fit(
             callbacks,
             max_seconds,
         )
-        with _record_divergence(files if fabric.is_global_zero else None):
+        try:
             result = loop.train()
+        except NonFiniteLossError as error:
+            if fabric.is_global_zero:
+                files.write_status("diverged", str(error))
+            raise
         fabric.barrier()
     return result
 
@@ -186,8 +190,12 @@ def _restore(
         best = BestModel.from_checkpoint(checkpoint["best"])
         if best is not None:
             check_shapes(best.model, train_step.model.state_dict())
-    if train_step.fabric.is_global_zero:  # `best.pt` may be of a later step, now taken again
-        files.best.unlink(missing_ok=True) if best is None else files.write_best(best)
+    if train_step.fabric.is_global_zero:
+        # `best.pt` may be of a later step, now taken again
+        if best is None:
+            files.best.unlink(missing_ok=True)
+        else:
+            files.write_best(best)
     return state, best
 
 
@@ -202,26 +210,13 @@ def _checkpoint_errors(path: Path) -> Generator[None]:
         yield
     # ValueError from the optimisers, RuntimeError from `Module.load_state_dict`
     except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-        cause = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        cause = str(error)
+        if isinstance(error, KeyError):  # whose text is the key alone
+            cause = f"it has no {error.args[0]}"
         raise CheckpointError(
             f"cannot resume from the checkpoint {path}: {cause}; replace it, or start a new run "
             "with overwrite=True (on the command line: --overwrite)"
         ) from error
-
-
-@contextmanager
-def _record_divergence(files: RunFolder | None) -> Generator[None]:
-    """Write the status of a run whose loss is not finite.
-
-    Raises:
-        NonFiniteLossError: If the run raises it.
-    """
-    try:
-        yield
-    except NonFiniteLossError as error:
-        if files is not None:
-            files.write_status("diverged", str(error))
-        raise
 
 
 def _seconds(minutes: float | None) -> float:
@@ -232,4 +227,6 @@ def _seconds(minutes: float | None) -> float:
     """
     if minutes is not None and not minutes > 0:
         raise ValueError(f"expected max_minutes > 0, got {minutes}")
-    return math.inf if minutes is None else 60 * minutes
+    if minutes is None:
+        return math.inf
+    return 60 * minutes

@@ -78,7 +78,9 @@ class TrainingLoop:
         device = self.train_step.fabric.device
         with ExitStack() as stack:
             # Every step seeds torch's global generator; its state is restored for the caller.
-            cuda = [device] if device.type == "cuda" else []
+            cuda: list[torch.device] = []
+            if device.type == "cuda":
+                cuda.append(device)
             stack.enter_context(torch.random.fork_rng(cuda))
             for callback in self.callbacks:
                 callback.begin(self.state.step, self.train_step.model, self.task, self.files.path)
@@ -101,12 +103,15 @@ class TrainingLoop:
         # Only here: a signal may also arrive in the last step or the last evaluation.
         result = self._result(signal=self._signal_of_any(signals.number), is_early=is_early)
         if result.interrupted:
-            more = " and more max_minutes" if result.out_of_time else ""
+            more = ""
+            if result.out_of_time:
+                more = " and more max_minutes"
             self.progress.print(
                 f"stopped after step {self.state.step} of {self.steps} and saved in "
                 f"{self.files.path}: continue with resume=True{more} "
                 "(on the command line: --resume)"
             )
+        # the file of the result says that a run is finished, and one that ended early is not
         if self.is_first_process and not is_early:
             self.files.write_result(result)
         return result
@@ -121,15 +126,20 @@ class TrainingLoop:
 
     def _result(self, *, signal: int | None, is_early: bool) -> Result:
         """Return the result of the steps taken so far."""
-        state, best = self.state, self.best
+        state = self.state
+        best: Metrics = {}
+        best_step: int | None = None
+        if self.best is not None:
+            best = self.best.metrics
+            best_step = self.best.step
         return Result(
             steps=state.step,
             seconds=state.seconds,
             processor_seconds=state.processor_seconds,
             train_loss=state.train_loss,
             last=state.last,
-            best={} if best is None else best.metrics,
-            best_step=None if best is None else best.step,
+            best=best,
+            best_step=best_step,
             best_by=selection_metric(self.task),
             directory=self.files.path,
             interrupted=is_early or signal is not None,
@@ -139,7 +149,8 @@ class TrainingLoop:
 
     def _take_steps(self, signals: DeferredSignals) -> bool:
         """Take the remaining steps; return whether the run was stopped before its end."""
-        train_step, start = self.train_step, self.state.step
+        train_step = self.train_step
+        start = self.state.step
         # not the clock: all processes must decide alike
         if self.state.seconds >= self.max_seconds:
             return start < self.steps
@@ -148,10 +159,12 @@ class TrainingLoop:
             batch = next(batches)
             loss, penalty, norms = train_step.backward(step, batch)
             self.metrics.add(step, loss, penalty, norms)
+            read: list[StepMetrics] = []
+            stop = False
             # Before the update: numbers that are not finite must not reach the parameters.
-            is_read = self._must_read_metrics(step, signals)
-            should_stop = signals.received or self._is_out_of_time()
-            read, stop = self.metrics.read(stop=should_stop) if is_read else ([], False)
+            if self._must_read_metrics(step, signals):
+                should_stop = signals.received or self._is_out_of_time()
+                read, stop = self.metrics.read(stop=should_stop)
             train_step.update(norms, scale=batch.lr_scale, decay=self._lr_factor(step))
             self.state.step = step
             for callback in self.callbacks:
@@ -169,8 +182,10 @@ class TrainingLoop:
 
     def _measurements(self, step: int) -> dict[str, float | NDArray[np.float64]]:
         """Collect the measurements of all callbacks."""
-        measured = (callback.measure(step, self.train_step.model) for callback in self.callbacks)
-        return {name: value for each in measured for name, value in each.items()}
+        found: dict[str, float | NDArray[np.float64]] = {}
+        for callback in self.callbacks:
+            found |= callback.measure(step, self.train_step.model)
+        return found
 
     def _lr_factor(self, step: int) -> float:
         return lr_factor(
@@ -205,9 +220,14 @@ class TrainingLoop:
         step = current.step
         self.state.train_loss = current.loss
         total, count = self.state.losses
-        self.state.losses = total + sum(m.loss for m in metrics), count + len(metrics)
+        total += sum(each.loss for each in metrics)
+        self.state.losses = total, count + len(metrics)
         self.progress.advance(step, current.loss)
-        evaluation, found = self._evaluate() if self._is_due(step, self.eval_every) else ({}, {})
+        evaluation: Metrics = {}
+        found: Measurements = {}
+        if self._is_due(step, self.eval_every):
+            evaluation, found = self._evaluate()
+        # after the evaluation, whose time counts, too
         self.state.seconds = time.monotonic() - self.start_time
         self.state.processor_seconds = time.process_time() - self.start_processor_time
         row = {**measurements, **found}
@@ -228,7 +248,9 @@ class TrainingLoop:
             "train_loss_mean": total / count,
             "train_grad_norm": metrics.grad_norm,
         }
-        return {**columns, "train_penalty": metrics.penalty} if metrics.penalty else columns
+        if metrics.penalty:
+            columns["train_penalty"] = metrics.penalty
+        return columns
 
     def _evaluate(self) -> tuple[Metrics, Measurements]:
         """Evaluate the splits; return their metrics, and the measurements of the callbacks."""
@@ -242,18 +264,22 @@ class TrainingLoop:
             if split is not None:
                 self._select(metrics, split)
         found: dict[str, float | NDArray[np.float64]] = {}
-        step, model = self.state.step, self.train_step.model
+        step = self.state.step
+        model = self.train_step.model
         for callback in self.callbacks:
             found |= callback.after_evaluation(step, metrics, model) or {}
         return metrics, found
 
     def _select(self, metrics: Metrics, split: str) -> None:
         """Keep the model if it is the best so far on the given split."""
-        state, name = self.state, self.task.metric_name
+        state = self.state
+        name = self.task.metric_name
         state.last = metrics
         shown = f"{split} {name} {metrics[split][name]:.4g}"
         self.progress.show_evaluation(state.step, state.train_loss, shown)
-        previous = None if self.best is None else self.best.metrics.get(split)
+        previous: dict[str, float] | None = None
+        if self.best is not None:
+            previous = self.best.metrics.get(split)
         better = is_better(self.task, metrics[split], previous)
         self._update_schedules(metrics[split], better=better)
         if not better:
@@ -264,15 +290,21 @@ class TrainingLoop:
 
     def _update_schedules(self, metrics: dict[str, float], *, better: bool) -> None:
         """Update the learning rate decay, early stopping and averaging after an evaluation."""
-        state, settings = self.state, self.settings
-        state.plateaus += not better
-        state.waited = 0 if better else state.waited + 1
-        patience, below = settings.patience, settings.stop_below
-        state.ended = patience is not None and state.waited >= patience
-        state.ended |= below is not None and metrics["loss"] < below
+        state = self.state
+        settings = self.settings
+        if better:
+            state.waited = 0
+        else:
+            state.waited += 1
+            state.plateaus += 1
+        has_waited = settings.patience is not None and state.waited >= settings.patience
+        is_low = settings.stop_below is not None and metrics["loss"] < settings.stop_below
+        state.ended = has_waited or is_low
         metric = metrics[self.task.metric_name]
-        metric = metric if self.task.higher_is_better else -metric
+        if not self.task.higher_is_better:
+            metric = -metric
         if settings.average_after is not None and not self.train_step.average.is_active:
+            # as in NT-ASGD of AWD-LSTM: without the last evaluations, so that noise decides less
             earlier = state.deciding[: -settings.average_after]
             if earlier and metric < max(earlier):
                 self.train_step.average.start()
@@ -292,13 +324,15 @@ class TrainingLoop:
                 f"expected finite parameters after step {self.state.step}, "
                 f"got NaN or infinity in {', '.join(lost)}"
             )
-        content = {
+        content: dict[str, Any] = {
             "fingerprint": self.fingerprint,
             "state": asdict(self.state),
             "train_step": self.train_step.state_dict(),
-            # with its model: `best.pt` may be of a later step, which a crash undoes
-            "best": None if self.best is None else vars(self.best),
+            "best": None,
         }
+        if self.best is not None:
+            # with its model: `best.pt` may be of a later step, which a crash undoes
+            content["best"] = vars(self.best)
         if self.writer is not None:
             self.writer.sync()
             self.files.write_checkpoint(content)
@@ -308,6 +342,7 @@ class TrainingLoop:
         for split in self.task.splits:
             if split != "train":
                 columns += [f"{split}_{name}" for name in self.task.metric_names]
+        # `begin` has been called, in which a callback may add its columns
         for callback in self.callbacks:
             columns += callback.columns
         return self.files.open_metrics(columns, step=self.state.step)
@@ -319,8 +354,8 @@ class TrainingLoop:
 
 
 def _flat(metrics: Metrics) -> dict[str, float]:
-    return {
-        f"{split}_{name}": number
-        for split, numbers in metrics.items()
-        for name, number in numbers.items()
-    }
+    flat: dict[str, float] = {}
+    for split, numbers in metrics.items():
+        for name, number in numbers.items():
+            flat[f"{split}_{name}"] = number
+    return flat

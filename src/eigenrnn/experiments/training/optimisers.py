@@ -148,17 +148,24 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
     decaying = _decaying_names(model, settings)
     optimisers: list[Optimizer] = []
     for is_recurrent in (True, False):
-        named = {n: p for n, p in trained.items() if (n in recurrent) == is_recurrent}
-        name, lr = settings.recurrent if is_recurrent else (settings.optimiser, settings.lr)
-        groups = [
-            {
-                "params": [p for n, p in named.items() if (n in decaying) == decays],
-                "weight_decay": settings.weight_decay if decays else 0.0,
-                "constrained": is_recurrent,
-            }
-            for decays in (True, False)
-        ]
-        groups = [group for group in groups if group["params"]]
+        decayed: list[nn.Parameter] = []
+        others: list[nn.Parameter] = []
+        for parameter_name, parameter in trained.items():
+            if (parameter_name in recurrent) != is_recurrent:
+                continue
+            if parameter_name in decaying:
+                decayed.append(parameter)
+            else:
+                others.append(parameter)
+        groups: list[dict[str, Any]] = []
+        for parameters, rate in ((decayed, settings.weight_decay), (others, 0.0)):
+            if parameters:  # torch accepts no empty group
+                group = {"params": parameters, "weight_decay": rate, "constrained": is_recurrent}
+                groups.append(group)
+        name = settings.optimiser
+        lr = settings.lr
+        if is_recurrent:
+            name, lr = settings.recurrent
         if groups:
             optimisers.append(_build(name, lr, groups, settings.alpha))
     return optimisers
@@ -182,7 +189,9 @@ def unused_recurrent_settings(model: nn.Module, settings: Settings) -> list[str]
     """Return the names of stated settings of constrained matrices that apply to no parameter."""
     names = ("optimiser_recurrent", "lr_recurrent")
     stated = [name for name in names if getattr(settings, name) is not None]
-    return [] if stated and _recurrent_names(model, settings) else stated
+    if not stated or _recurrent_names(model, settings):
+        return []
+    return stated
 
 
 def _recurrent_names(model: nn.Module, settings: Settings) -> list[str]:
@@ -217,10 +226,12 @@ def _with_parts(named: Iterable[str], parts: tuple[str, ...], setting: str) -> l
         ValueError: If there is no string, or no name contains one of them.
     """
     names = list(named)
-    for part in parts or ("",):
+    if not parts:
+        raise ValueError(f"expected {setting} to be parts of {', '.join(names)}, got none")
+    for part in parts:
+        # every name has the empty part
         if not part or not any(part in name for name in names):
-            got = repr(part) if parts else "none"
-            raise ValueError(f"expected {setting} to be parts of {', '.join(names)}, got {got}")
+            raise ValueError(f"expected {setting} to be parts of {', '.join(names)}, got {part!r}")
     return [name for name in names if any(part in name for part in parts)]
 
 
@@ -228,6 +239,7 @@ def _build(
     name: OptimiserName, lr: float, groups: list[dict[str, Any]], alpha: float | None
 ) -> Optimizer:
     match name:
+        # None stands for the default of the framework
         case "rmsprop":
             return RMSprop(groups, lr=lr, alpha=0.99 if alpha is None else alpha)
         case "rmsprop_tf1":
@@ -241,7 +253,9 @@ def _build(
 
 
 def _real(tensor: Tensor) -> Tensor:
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    if not tensor.is_complex():
+        return tensor
+    return torch.view_as_real(tensor)
 
 
 def lr_factor(
@@ -262,7 +276,9 @@ def lr_factor(
         plateaus: The number of evaluations so far without improvement.
     """
     warmup = settings.warmup_steps
-    factor = min(step / warmup, 1.0) if warmup else 1.0
+    factor = 1.0
+    if step < warmup:
+        factor = step / warmup
     progress = max(step - warmup - 1, 0) / (steps - warmup)
     match settings.lr_schedule:
         case "constant":
@@ -279,5 +295,9 @@ def _decays(settings: Settings, step: int, per_epoch: int | None, plateaus: int)
     when: Literal["epoch", "plateau"] | tuple[int, ...] = settings.lr_decay_at
     if when == "plateau":
         return plateaus
-    epochs = (step - 1) // per_epoch if per_epoch else 0
-    return epochs if when == "epoch" else bisect_right(when, epochs)
+    epochs = 0
+    if per_epoch:
+        epochs = (step - 1) // per_epoch
+    if when == "epoch":
+        return epochs
+    return bisect_right(when, epochs)

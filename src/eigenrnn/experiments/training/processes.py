@@ -38,7 +38,9 @@ def check_accelerator(settings: Settings) -> None:
     name = settings.accelerator
     if name not in _ACCELERATORS:
         return
-    available = torch.cuda.device_count() if name in ("cuda", "gpu") else 0
+    available = 0
+    if name in ("cuda", "gpu"):
+        available = torch.cuda.device_count()
     if not available and name in ("mps", "gpu"):
         available = int(torch.backends.mps.is_available())
     if not available:
@@ -87,7 +89,7 @@ def local_batch(fabric: "Fabric", batch: Batch) -> Batch:
     Raises:
         ValueError: If the processes cannot share the batch evenly.
     """
-    processes, rank = fabric.world_size, fabric.global_rank
+    processes = fabric.world_size
     if batch.size % processes:
         raise ValueError(
             f"expected a batch that {processes} processes can share evenly, "
@@ -95,7 +97,8 @@ def local_batch(fabric: "Fabric", batch: Batch) -> Batch:
         )
     if processes > 1:
         rows = batch.size // processes
-        batch = batch.rows(rank * rows, (rank + 1) * rows)
+        first = fabric.global_rank * rows
+        batch = batch.rows(first, first + rows)
     return batch.to(fabric.device)
 
 

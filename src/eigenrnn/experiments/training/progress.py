@@ -38,9 +38,11 @@ class RunProgress:
         self._console = console
         self._name = name
         self._steps = steps
-        self._first_step, self._start_time = done, time.monotonic()
-        self._live = _bars(console) if console.is_interactive and not console.quiet else None
-        if self._live is not None:
+        self._first_step = done
+        self._start_time = time.monotonic()
+        self._live: Progress | None = None
+        if console.is_interactive and not console.quiet:
+            self._live = _bars(console)
             self._bar = self._live.add_task(name, total=steps, completed=done, loss="", metric="")
 
     def advance(self, step: int, loss: float) -> None:
@@ -55,7 +57,9 @@ class RunProgress:
             return
         seconds = max(time.monotonic() - self._start_time, 1e-9)
         rate = (step - self._first_step) / seconds
-        left = timedelta(seconds=round((self._steps - step) / rate)) if rate else "?"
+        left = "?"
+        if rate:
+            left = str(timedelta(seconds=round((self._steps - step) / rate)))
         self.print(
             f"{self._name}: step {step}/{self._steps}, loss {loss:.4g}, {metric}, "
             f"{rate:.1f} steps/s, {left} left"
@@ -80,7 +84,9 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Bar) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f} steps/s")
+        if speed is None:
+            return Text("")
+        return Text(f"{speed:.1f} steps/s")
 
 
 def _bars(console: Console) -> Progress:

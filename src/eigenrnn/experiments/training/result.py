@@ -26,8 +26,14 @@ Metrics = dict[str, dict[str, float]]
 """The loss and the metrics of each split, by name."""
 
 _TYPES = {
-    **{"steps": int, "seconds": float, "train_loss": float, "last": Metrics, "best": Metrics},
-    **{"best_step": int | None, "best_by": str | None, "processor_seconds": float | None},
+    "steps": int,
+    "seconds": float,
+    "train_loss": float,
+    "last": Metrics,
+    "best": Metrics,
+    "best_step": int | None,
+    "best_by": str | None,
+    "processor_seconds": float | None,
 }
 
 
@@ -104,14 +110,18 @@ def selection_split(task: Task) -> str | None:
 
     It is `validation` if the task has one, otherwise the first split after `train`.
     """
+    if "validation" in task.splits:
+        return "validation"
     splits = [split for split in task.splits if split != "train"]
-    return "validation" if "validation" in splits else next(iter(splits), None)
+    return next(iter(splits), None)
 
 
 def selection_metric(task: Task) -> str | None:
     """Return the metric that selects the best model, such as `validation accuracy`."""
     split = selection_split(task)
-    return None if split is None else f"{split} {task.metric_name}"
+    if split is None:
+        return None
+    return f"{split} {task.metric_name}"
 
 
 def is_better(task: Task, new: Mapping[str, float], old: Mapping[str, float] | None) -> bool:
@@ -123,4 +133,6 @@ def _rank(task: Task, numbers: Mapping[str, float] | None) -> tuple[float, float
     if numbers is None or any(map(math.isnan, numbers.values())):
         return -math.inf, -math.inf
     metric = numbers[task.metric_name]
-    return metric if task.higher_is_better else -metric, -numbers["loss"]
+    if not task.higher_is_better:
+        metric = -metric
+    return metric, -numbers["loss"]  # of equal metrics, such as counts, the lower loss is better

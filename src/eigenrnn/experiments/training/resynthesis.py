@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import torch
@@ -62,10 +62,11 @@ def resynthesise(
     folder.mkdir(parents=True, exist_ok=True)
     rows: list[tuple[str, list[float]]] = []
     recordings = task.recordings(split)
-    predictions = (row for batch in _predict(model, task, split, batch_size) for row in batch)
+    predictions = chain.from_iterable(_predict(model, task, split, batch_size))
     for (name, samples), predicted in islice(zip(recordings, predictions, strict=True), limit):
         sound = resynthesis(predicted, samples)
-        rows.append((name, [SCORES[score](sound, samples) for score in scores]))
+        numbers = [SCORES[score](sound, samples) for score in scores]
+        rows.append((name, numbers))
         write_atomically(folder / f"{name}.wav", wave_bytes(sound))
         write_atomically(folder / f"{name}.true.wav", wave_bytes(samples))
     table = io.StringIO()
@@ -97,9 +98,13 @@ class Resynthesis(Callback):
         scores: Sequence[str] = ("segsnr",),
         limit: int = 8,
     ) -> None:
-        self.task, self.split = task, split
-        self.folder = None if folder is None else Path(folder)
-        self.scores, self.limit = scores, limit
+        self.task = task
+        self.split = split
+        self.folder: Path | None = None
+        if folder is not None:
+            self.folder = Path(folder)
+        self.scores = scores
+        self.limit = limit
         self.means: dict[int, dict[str, float]] = {}
 
     def begin(self, step: int, model: nn.Module, task: Task, folder: Path) -> None:  # noqa: ARG002

@@ -51,8 +51,11 @@ __all__ = ["RunFolder", "locked"]
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 _CONFIG: dict[str, Any] = {
-    **{"task": dict, "network": dict, "parameters": int},
-    **{"settings": dict, "versions": dict},
+    "task": dict,
+    "network": dict,
+    "parameters": int,
+    "settings": dict,
+    "versions": dict,
 }
 _CONFIG_OPTIONAL: dict[str, Any] = {
     "name": str | None,
@@ -61,19 +64,36 @@ _CONFIG_OPTIONAL: dict[str, Any] = {
 }
 _PREPROCESSING: dict[type[Any], dict[str, Any]] = {
     SeriesPreprocessing: {
-        **{"answer": str, "channels": list[str], "mean": list[float], "deviation": list[float]},
-        **{"class_names": list[str], "target_mean": float, "target_deviation": float},
-        **{"missing": str, "columns": dict, "separator": str | None, "decimal": str},
+        "answer": str,
+        "channels": list[str],
+        "mean": list[float],
+        "deviation": list[float],
+        "class_names": list[str],
+        "target_mean": float,
+        "target_deviation": float,
+        "missing": str,
+        "columns": dict,
+        "separator": str | None,
+        "decimal": str,
     },
     TextPreprocessing: {"symbols": list[str], "unit": str, "lines": bool},
 }
 _COLUMNS: dict[str, Any] = {
-    **{"sequence": str, "time": str | None, "label": str | None, "target": str | None},
-    **{"group": str | None, "channels": list[str] | None, "ignored": list[str]},
+    "sequence": str,
+    "time": str | None,
+    "label": str | None,
+    "target": str | None,
+    "group": str | None,
+    "channels": list[str] | None,
+    "ignored": list[str],
 }
 _EVALUATION: dict[str, Any] = {
-    **{"file": str, "count": int, "metrics": dict[str, float], "class_names": list[str]},
-    **{"confusion": list[list[int]], "calibration": dict[str, list[float]] | None},
+    "file": str,
+    "count": int,
+    "metrics": dict[str, float],
+    "class_names": list[str],
+    "confusion": list[list[int]],
+    "calibration": dict[str, list[float]] | None,
 }
 _CALIBRATION = {"probability": list[float], "correct": list[float], "count": list[int]}
 _STATUS = {"state": str, "message": str, "scores": dict[str, float]}
@@ -149,7 +169,9 @@ class RunFolder:
     def key(self) -> RunKey | None:
         """The name of a run of a recipe; None for another run."""
         entry = self.config.get("config") or {}
-        return RunKey.from_config(entry) if entry.get("command") == "reproduce" else None
+        if entry.get("command") != "reproduce":
+            return None
+        return RunKey.from_config(entry)
 
     def open(self, *, resume: bool, overwrite: bool) -> dict[str, Any] | None:
         """Prepare the folder for a run, and return the checkpoint to resume from, if any.
@@ -272,13 +294,16 @@ class RunFolder:
         if content is None:
             return None
         kinds = {kind.__name__: kind for kind in _PREPROCESSING}
-        kind = kinds.get(content["class"]) if is_description(content) else None
-        if kind is None:
+        if not is_description(content) or content["class"] not in kinds:
             raise ValueError(f"{self.config_file} is damaged: it has no known preprocessing")
-        types, options = _PREPROCESSING[kind], content.get("options", {})
+        kind = kinds[content["class"]]
+        types = _PREPROCESSING[kind]
+        options = content.get("options", {})
         check_types(self.config_file, options, types)
-        lists = {name for name, its_type in types.items() if get_origin(its_type) is list}
-        values = {name: tuple(v) if name in lists else v for name, v in options.items()}
+        values = dict(options)
+        for name, its_type in types.items():
+            if name in values and get_origin(its_type) is list:
+                values[name] = tuple(values[name])  # JSON has no tuples
         try:
             if "columns" in values:
                 values["columns"] = self._columns(values["columns"])
@@ -319,9 +344,15 @@ class RunFolder:
         if name not in header:
             got = ", ".join(header)
             raise ValueError(f"expected a column {name} in {self.metrics_file}, got {got}")
-        step, column = header.index("step"), header.index(name)
-        found = [row for row in rows if row[column]]
-        return [int(row[step]) for row in found], [float(row[column]) for row in found]
+        step = header.index("step")
+        column = header.index(name)
+        steps: list[int] = []
+        numbers: list[float] = []
+        for row in rows:
+            if row[column]:  # evaluations have fewer rows than training
+                steps.append(int(row[step]))
+                numbers.append(float(row[column]))
+        return steps, numbers
 
     def open_metrics(self, columns: Sequence[str], *, step: int) -> MetricsWriter:
         """Open `metrics.csv` and TensorBoard's files for the steps after this one.
@@ -338,7 +369,9 @@ class RunFolder:
         Raises:
             ValueError: If the file is damaged.
         """
-        return read_lines(self.dynamics_file) if self.dynamics_file.exists() else []
+        if not self.dynamics_file.exists():
+            return []
+        return read_lines(self.dynamics_file)
 
     def discard_dynamics(self, *, after: int) -> None:
         """Delete the records after a step; all of them if the run has not begun.
@@ -347,8 +380,10 @@ class RunFolder:
             ValueError: If the file is damaged.
             WriteError: If it cannot be written.
         """
-        kept = [record for record in self.read_dynamics() if record["step"] <= after]
-        lines = [_json_line(record) for record in kept if after]
+        kept: list[dict[str, Any]] = []
+        if after:  # a run that begins records step 0 again
+            kept = [record for record in self.read_dynamics() if record["step"] <= after]
+        lines = map(_json_line, kept)
         write_atomically(self.dynamics_file, "".join(lines).encode())
 
     def write_dynamics(self, record: Mapping[str, Any]) -> None:
@@ -400,8 +435,10 @@ class RunFolder:
         calibration = content.get("calibration")
         if calibration is not None:
             check_types(self.evaluation_file, calibration, _CALIBRATION)
-        names, confusion = content.get("class_names", []), content.get("confusion", [])
-        if any(len(row) != len(names) for row in [confusion, *confusion] if confusion):
+        names = content.get("class_names", [])
+        confusion = content.get("confusion", [])
+        # as many rows as columns
+        if confusion and any(len(row) != len(names) for row in [confusion, *confusion]):
             raise ValueError(
                 f"{self.evaluation_file} is damaged: its confusion matrix has another size than "
                 f"its {len(names)} classes"
@@ -434,7 +471,9 @@ class RunFolder:
             return "ended"
         if self.read_status()["state"] == "diverged":
             return "diverged"
-        return "unfinished" if self.config_file.exists() else "waiting"
+        if self.config_file.exists():
+            return "unfinished"
+        return "waiting"
 
     def trained_seconds(self) -> float:
         """Return the training time so far, from the checkpoint; 0 without a sound one."""
@@ -485,14 +524,20 @@ class RunFolder:
         Raises:
             CheckpointError: If there is no checkpoint, or it is damaged or of an earlier version.
         """
-        path = file or (self.best if self.best.exists() else self.last)
+        path = self.last
+        if file is not None:
+            path = file
+        elif self.best.exists():
+            path = self.best
         state = _of_this_version(path)
         try:
             if "train_step" in state:
                 return state["train_step"]["model"], int(state["state"]["step"])
             return state["model"], int(state["step"])
         except (KeyError, TypeError, ValueError) as error:
-            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            reason = str(error)
+            if isinstance(error, KeyError):  # whose text is the key alone
+                reason = f"it has no {error}"
             raise CheckpointError(f"{path} is not a checkpoint of a run: {reason}") from None
 
 

@@ -35,14 +35,21 @@ class Length(NamedTuple):
 
     def __str__(self) -> str:
         """Return it in words, such as `5 epochs`."""
-        return f"{self.number:,} {self.unit.removesuffix('s') if self.number == 1 else self.unit}"
+        if self.number == 1:
+            return f"1 {self.unit.removesuffix('s')}"
+        return f"{self.number:,} {self.unit}"
 
 
 _OPTIONAL = ("reduced", "varied")
 
 _TYPES: dict[str, Any] = {
-    **{"recipe": str, "row": str, "point": str, "seed": int},
-    **{"quick": bool, "reduced": list[object], "varied": dict[str, object]},
+    "recipe": str,
+    "row": str,
+    "point": str,
+    "seed": int,
+    "quick": bool,
+    "reduced": list[object],
+    "varied": dict[str, object],
 }
 
 
@@ -81,10 +88,11 @@ class RunKey:
 
     def to_config(self) -> dict[str, Any]:
         """Return the entries of `config.json` from which the key can be read back."""
-        entries = {
-            name: value for name, value in vars(self).items() if value or name not in _OPTIONAL
-        }
-        return {"command": "reproduce", **entries}
+        config: dict[str, Any] = {"command": "reproduce", **vars(self)}
+        for name in _OPTIONAL:
+            if not config[name]:
+                del config[name]
+        return config
 
     @classmethod
     def from_config(cls, entry: Mapping[str, Any]) -> Self:

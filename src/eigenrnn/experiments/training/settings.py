@@ -128,17 +128,18 @@ class Settings:
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
-            both = f", not both; got {self.steps} and {self.epochs}"
+            got = f", not both; got {self.steps} and {self.epochs}"
+            if self.steps is None:
+                got = ", got neither"
             raise ValueError(
-                f"expected steps or epochs{', got neither' if self.steps is None else both}; say "
-                "how long to train, such as steps=1000 (on the command line: --steps 1000)"
+                f"expected steps or epochs{got}; say how long to train, such as steps=1000 "
+                "(on the command line: --steps 1000)"
             )
         self._check_choices()
         self._check_ranges()
-        if self.alpha is not None and not {self.optimiser, self.recurrent[0]} & {
-            "rmsprop",
-            "rmsprop_tf1",
-        }:
+        recurrent_optimiser, _ = self.recurrent
+        has_alpha = {"rmsprop", "rmsprop_tf1"} & {self.optimiser, recurrent_optimiser}
+        if self.alpha is not None and not has_alpha:
             raise ValueError(
                 f"expected alpha only with rmsprop or rmsprop_tf1, got {self.optimiser!r}"
             )
@@ -146,8 +147,10 @@ class Settings:
     @property
     def recurrent(self) -> tuple[OptimiserName, float]:
         """The optimiser and the learning rate of the constrained matrices."""
-        lr = self.lr / 10 if self.lr_recurrent is None else self.lr_recurrent
-        return self.optimiser_recurrent or self.optimiser, lr
+        optimiser = self.optimiser_recurrent or self.optimiser
+        if self.lr_recurrent is None:
+            return optimiser, self.lr / 10
+        return optimiser, self.lr_recurrent
 
     def total_steps(self, task: Task) -> int:
         """Return the number of optimiser steps of the whole run.
@@ -205,7 +208,7 @@ class Settings:
             number = getattr(self, name)
             if number is not None and (not isinstance(number, int) or number < 1):
                 raise ValueError(f"expected {name} to be a whole number >= 1, got {number!r}")
-        if self.warmup_steps < 0 or self.warmup_steps % 1:
+        if self.warmup_steps < 0 or self.warmup_steps % 1:  # unlike the counts above, it may be 0
             raise ValueError(
                 f"expected warmup_steps to be a whole number >= 0, got {self.warmup_steps!r}"
             )

@@ -67,7 +67,9 @@ def blocked_signals() -> Generator[None]:
     """
     handlers: dict[int, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
     can_block = hasattr(signal, "pthread_sigmask")  # not on Windows, which has no SIGTERM
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if can_block else ()
+    before: set[Any] = set()
+    if can_block:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
@@ -79,5 +81,7 @@ def blocked_signals() -> Generator[None]:
 
 def _install(handlers: Mapping[int, Any]) -> None:
     for number, handler in handlers.items():
-        # None is a handler that was not installed from Python and cannot be restored.
-        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if handler is None:  # it was not installed from Python and cannot be restored
+            signal.signal(number, signal.SIG_DFL)
+        else:
+            signal.signal(number, handler)

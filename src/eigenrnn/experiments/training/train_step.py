@@ -47,7 +47,9 @@ class TrainStep:
     """
 
     def __init__(self, fabric: "Fabric", model: nn.Module, task: Task, settings: Settings) -> None:
-        self.fabric, self.model, self._settings = fabric, model, settings
+        self.fabric = fabric
+        self.model = model
+        self._settings = settings
         self._objective = Objective(
             model,
             task,
@@ -81,7 +83,8 @@ class TrainStep:
         if self._scaler is not None:
             for optimiser in self._optimisers:
                 self._scaler.unscale_(optimiser)
-        return loss.detach(), penalty.detach(), [_norm(p) for p in self.parameters.values()]
+        norms = [_norm(parameter) for parameter in self.parameters.values()]
+        return loss.detach(), penalty.detach(), norms
 
     def update(self, norms: list[Tensor], *, scale: float = 1.0, decay: float = 1.0) -> None:
         """Clip the gradients and update the parameters.
@@ -94,7 +97,9 @@ class TrainStep:
         self._clip(norms)
         for optimiser, rate in zip(self._optimisers, self._rates, strict=True):
             for group in optimiser.param_groups:
-                group["lr"] = rate * decay * (1.0 if group["constrained"] else scale)
+                group["lr"] = rate * decay
+                if not group["constrained"]:
+                    group["lr"] *= scale
         # Not through Fabric: it updates the loss scale after each optimiser. The gradients of the
         # second would then be divided by a different scale from the one that multiplied them.
         for optimiser in self._optimisers:
@@ -109,7 +114,13 @@ class TrainStep:
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Batch]) -> dict[str, float]:
         """Return the loss and the metrics of a whole split."""
-        task, processes, rank = self._objective.task, *self._evaluation_share()
+        task = self._objective.task
+        processes = self.fabric.world_size
+        rank = self.fabric.global_rank
+        if task.carries:
+            # each batch continues from the state after the one before: every process needs all
+            processes = 1
+            rank = 0
         sums: list[Tensor] = []
         self._objective.eval()
         for number, batch in enumerate(batches):
@@ -121,25 +132,18 @@ class TrainStep:
         self._objective.train()
         return task.metrics_from_sums(self._total(sums, shared=processes > 1))
 
-    def _evaluation_share(self) -> tuple[int, int]:
-        """Return the number of processes that share an evaluation, and the rank of this one.
-
-        Batches that continue from the state of the previous one cannot be shared: every process
-        then evaluates all of them.
-        """
-        if self._objective.task.carries:
-            return 1, 0
-        return self.fabric.world_size, self.fabric.global_rank
-
     def _total(self, sums: list[Tensor], *, shared: bool) -> Tensor:
         """Add up the metric sums of all batches and, if they are shared, of all processes."""
-        total = torch.stack(sums).cpu().double().sum(0) if sums else torch.zeros(0)
+        total = torch.zeros(0)
+        if sums:
+            total = torch.stack(sums).cpu().double().sum(0)
         if not shared:
             return total
         sizes = torch.tensor(total.numel(), device=self.fabric.device)
         # a process without a batch does not know the number of sums
         length = int(torch.as_tensor(self.fabric.all_gather(sizes)).max())
-        total = total if total.numel() else torch.zeros(length, dtype=torch.float64)
+        if not total.numel():
+            total = torch.zeros(length, dtype=torch.float64)
         total = total.to(self.fabric.device)
         self.fabric.all_reduce(total, reduce_op="sum")  # in place
         return total.cpu()
@@ -219,9 +223,9 @@ def _check_optimiser_state(optimiser: Optimizer) -> None:
         ValueError: If a moment has another shape.
     """
     for parameter, entries in optimiser.state.items():
-        # complex parameters: some optimisers keep moments of real and imaginary parts
-        as_real = torch.view_as_real(parameter) if parameter.is_complex() else parameter
-        shapes = parameter.shape, as_real.shape
+        shapes = [parameter.shape]
+        if parameter.is_complex():  # some optimisers keep moments of real and imaginary parts
+            shapes.append(torch.view_as_real(parameter).shape)
         for name, entry in entries.items():
             is_moment = isinstance(entry, Tensor) and entry.ndim > 0  # a scalar counts steps
             if is_moment and entry.shape not in shapes:
@@ -333,14 +337,18 @@ class Objective(nn.Module):
         outputs = self._outputs(inputs, batch)
         outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
         targets = batch.targets
-        return outputs, targets.to(outputs.dtype) if targets.is_floating_point() else targets
+        if targets.is_floating_point():
+            targets = targets.to(outputs.dtype)
+        return outputs, targets
 
     def _outputs(self, inputs: Tensor, batch: Batch) -> Tensor:
+        if not self.task.carries and batch.lengths is None:
+            return self.model(inputs)
         if not self.task.carries:
-            return (
-                self.model(inputs) if batch.lengths is None else self.model(inputs, batch.lengths)
-            )
-        state = self._hidden_states[self.training] if batch.carry else None
+            return self.model(inputs, batch.lengths)
+        state: HiddenState = None
+        if batch.carry:
+            state = self._hidden_states[self.training]
         model: Any = self.model
         outputs, last_state = model.advance(inputs, state)
         self._hidden_states[self.training] = _map_state(torch.Tensor.detach, last_state)
@@ -375,13 +383,15 @@ def _norm(parameter: Tensor) -> Tensor:
     The square of a float32 entry above 1.8e19 overflows in float32. In double precision the norm
     of a float32 gradient is finite if and only if all its entries are.
     """
-    # Apple's GPUs have no float64
-    dtype = torch.float32 if parameter.device.type == "mps" else torch.float64
-    if parameter.grad is None:
-        return torch.zeros((), device=parameter.device, dtype=dtype)
+    dtype = torch.float64
+    if parameter.device.type == "mps":  # Apple's GPUs have no float64
+        dtype = torch.float32
     gradient = parameter.grad
-    parts = torch.view_as_real(gradient) if gradient.is_complex() else gradient
-    return torch.linalg.vector_norm(parts, dtype=dtype)
+    if gradient is None:
+        return torch.zeros((), device=parameter.device, dtype=dtype)
+    if gradient.is_complex():  # torch takes no real dtype for complex numbers
+        gradient = torch.view_as_real(gradient)
+    return torch.linalg.vector_norm(gradient, dtype=dtype)
 
 
 def _gather_state(fabric: "Fabric", state: HiddenState) -> HiddenState:

@@ -74,7 +74,9 @@ def delta_chunk(
         state = wholes[i] * state + keys[i] @ change
     o = torch.stack(outputs)  # (chunks, B, H, n, V)
     o = o.permute(0, 3, 1, 2, 4).flatten(0, 1)[:T]
-    return o.flip(0) if options.reverse else o, state
+    if options.reverse:  # `in_order` has turned the inputs round
+        o = o.flip(0)
+    return o, state
 
 
 def _in_chunks(operands: DeltaOperands, options: DeltaOptions, steps: int) -> _Chunks:

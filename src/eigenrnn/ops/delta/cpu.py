@@ -43,11 +43,14 @@ def _allocate(operands: DeltaOperands, options: DeltaOptions, save: bool) -> dic
     T, B, H, _, V = v.shape
     K = operands.k.shape[4]
     steps = chunk_steps(operands)
-    saved = (
-        (T + steps - 1) // steps + 1 if save else 0
-    )  # the state before each chunk, and the last
+    outputs = T
+    if options.last_only:
+        outputs = 0
+    saved = 0
+    if save:  # the state before each chunk, and the last
+        saved = (T + steps - 1) // steps + 1
     return {
-        "o": empty_buffer(v, 0 if options.last_only else T, B, H, V),
+        "o": empty_buffer(v, outputs, B, H, V),
         "S_n": v.new_empty(B, H, K, V),
         "saved": empty_buffer(v, saved, B, H, K, V),
     }
@@ -97,8 +100,12 @@ def _flat(tensors: Named) -> dict[str, Tensor]:  # each (T, B, numbers) or (B, n
     """Return the tensors with the numbers of a step, or of a state, in one contiguous row."""
     flat: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if tensor is not None:
-            flat[name] = rows(tensor.flatten(1 if name in _STATES else 2))
+        if tensor is None:
+            continue
+        if name in _STATES:  # which have no axis of steps
+            flat[name] = rows(tensor.flatten(1))
+        else:
+            flat[name] = rows(tensor.flatten(2))
     return flat
 
 
@@ -168,6 +175,9 @@ def delta_stepper(weights: Mapping[str, Tensor | None], options: Mapping[str, An
         weights: The weights by the names of `DeltaNetDirection`, None where it has none.
         options: The sizes N, M, H and R and the options of the layer, by the names of the kernels.
     """
-    matrices = ("weight_ih", "weight_out", "convolution_weight")
-    flat = {name: weight if name in matrices else rows(weight) for name, weight in weights.items()}
+    flat = dict(weights)
+    for name, weight in weights.items():
+        # `views` passes the strides of matrices, but none of vectors
+        if name not in ("weight_ih", "weight_out", "convolution_weight"):
+            flat[name] = rows(weight)
     return kernels.delta_stepper(number_type(*flat.values()), dict(options) | views(flat))

@@ -47,7 +47,9 @@ class DeltaFLA(Backend):
         k = k.permute(1, 0, 3, 2, 4).flatten(1, 2)
         v = v.permute(1, 0, 3, 2, 4).flatten(1, 2)
         beta = beta.permute(1, 0, 3, 2).flatten(1, 2)
-        g = None if log_decay is None else log_decay.transpose(0, 1).contiguous()
+        g: Tensor | None = None
+        if log_decay is not None:
+            g = log_decay.transpose(0, 1).contiguous()
         chunked = {"scale": 1.0, "initial_state": S0, "output_final_state": True}
         if R > 1:
             product: Any = import_module("fla.ops.gated_delta_product")
@@ -59,4 +61,6 @@ class DeltaFLA(Backend):
             gated: Any = import_module("fla.ops.gated_delta_rule")
             o, S_n = gated.chunk_gated_delta_rule(q, k, v, g, beta, **chunked)
         o = o.transpose(0, 1)
-        return o.flip(0) if options.reverse else o, S_n
+        if options.reverse:  # `in_order` has turned the inputs round
+            o = o.flip(0)
+        return o, S_n

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from eigenrnn.linalg import tol
+from eigenrnn.linalg import at_least_float32, tol
 from eigenrnn.ops.arguments import check_dense
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.recurrence import Shape
@@ -75,7 +75,7 @@ def delta_shapes(operands: DeltaOperands) -> dict[str, Shape]:
 
 def state_dtype(q: Tensor) -> torch.dtype:
     """Return the dtype of states and decays: float32 for inputs of 16 bits."""
-    return torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
+    return at_least_float32(q.dtype)
 
 
 def in_order(operands: DeltaOperands, options: DeltaOptions) -> DeltaOperands:
@@ -116,7 +116,9 @@ def check_operands(operands: DeltaOperands) -> None:
     for name, tensor in operands._asdict().items():
         if tensor is None:
             continue
-        expected = state_dtype(q) if name in ("log_decay", "S0") else q.dtype
+        expected = q.dtype
+        if name in ("log_decay", "S0"):
+            expected = state_dtype(q)
         if tensor.dtype != expected:
             raise TypeError(f"expected {name} of {expected} to go with q, got {tensor.dtype}")
         if tensor.device != q.device:

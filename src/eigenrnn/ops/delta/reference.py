@@ -1,5 +1,7 @@
 """The delta rule by definition: its record, in plain differentiable operations."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -7,7 +9,7 @@ from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions, delta_shapes
 from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.recurrence import Recurrence
-from eigenrnn.ops.time_steps import sizes_of_steps
+from eigenrnn.ops.time_steps import sizes_of_steps, steps_in_order
 
 __all__ = ["DELTA", "DeltaReference", "delta_reference", "output", "reflect"]
 
@@ -26,10 +28,12 @@ def delta_reference(
     k = operands.k.unbind()
     v = operands.v.unbind()
     beta = operands.beta.unbind()
-    log_decay = None if operands.log_decay is None else operands.log_decay.unbind()
+    log_decay: Sequence[Tensor] | None = None
+    if operands.log_decay is not None:
+        log_decay = operands.log_decay.unbind()
     states = operands.S0
     outputs: list[Tensor] = []
-    for t in reversed(range(T)) if options.reverse else range(T):
+    for t in steps_in_order(T, options.reverse):
         n = sizes[t]
         now = states[:n]
         if log_decay is not None:

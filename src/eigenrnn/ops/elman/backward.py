@@ -26,8 +26,9 @@ def operand_gradients(
     if "x" in needed and U is None:
         gradients["x"] = delta
     elif "x" in needed and U is not None:
-        dx = delta @ U.conj_physical()
-        gradients["x"] = dx if x.is_complex() else dx.real.contiguous()
+        gradients["x"] = delta @ U.conj_physical()
+        if not x.is_complex():  # a real input has a real gradient, also if the states are complex
+            gradients["x"] = gradients["x"].real.contiguous()
     if "W" in needed:
         first = first_steps(delta, options.batch_sizes, options.reverse)
         gradients["W"] = weight_gradient(delta, first, h, operands.h0, options.reverse)

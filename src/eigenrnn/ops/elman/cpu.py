@@ -39,11 +39,16 @@ def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str
     W = operands.W
     V = operands.V
     h = empty_states(operands, options)
+    if V is None:
+        y = W.new_empty(0, x.shape[1], 0)
+    else:
+        y = empty_like_steps(x, len(V), W)
+    saved_states = h if save else h[:0]
     return {
         "h": h,
         "last": W.new_empty(operands.h0.shape),
-        "y": W.new_empty(0, x.shape[1], 0) if V is None else empty_like_steps(x, len(V), W),
-        "moduli": moduli_like(h if save else h[:0], options.nonlinearity, operands.bias),
+        "y": y,
+        "moduli": moduli_like(saved_states, options.nonlinearity, operands.bias),
     }
 
 
@@ -101,10 +106,13 @@ class ElmanCPU(CompiledBackend):
         is_complex = operands.W.is_complex()
         if is_complex:
             operands, options = as_pairs(operands, options)
-        is_plain = not features_of(operands, options)
-        operator = elman_cpu if is_plain else elman_cpu_norm_zoneout
+        operator = elman_cpu
+        if features_of(operands, options):
+            operator = elman_cpu_norm_zoneout
         results = operator(operands, options, save)
-        h = results["h"] if operands.V is None else results["y"]
+        h = results["h"]
+        if operands.V is not None:
+            h = results["y"]
         last = results["last"]
         if is_complex:
             return pairs_to_complex(h), pairs_to_complex(last)

@@ -150,7 +150,7 @@ def elman(
     gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
     if gain is not None or mask is not None:
         operands = operands._replace(gain=gain, shift=shift, mask=mask)
-    alpha = check_leak(leak, state, W, x.shape[2] if U is None else len(U))
+    alpha = check_leak(leak, state, W)
     if alpha is not None:
         if zoneout is not None:
             raise ValueError(
@@ -172,7 +172,9 @@ def elman(
     # the head stays outside, where autocast may compute it in 16 bits
     with torch.autocast(x.device.type, enabled=False):
         h, last = _run(to_float32(operands._replace(V=None, d=None)), options, state, backend)
-    return h if V is None else F.linear(h, V, d), last
+    if V is not None:
+        h = F.linear(h, V, d)
+    return h, last
 
 
 def _run(
@@ -195,7 +197,9 @@ def _run(
     if exports_scan(backend):
         lengths, options = lengths_of(options)
         h, last = export_elman(operands, options, lengths)
-        return h if V is None else F.linear(h, V, d), last
+        if V is not None:
+            h = F.linear(h, V, d)
+        return h, last
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
     call = Call.of(
@@ -216,7 +220,9 @@ def _run(
     if last_only != options.last_only:
         options = options._replace(last_only=last_only)
     h, last = chosen.run(operands, options)
-    return h if V is None or fused else F.linear(h, V, d), last
+    if V is not None and not fused:
+        h = F.linear(h, V, d)
+    return h, last
 
 
 def _check_nonlinearity(nonlinearity: str, W: Tensor, bias: Tensor | None) -> None:

@@ -36,8 +36,9 @@ def export_elman(
     if U is not None and plain and activation is not None and onnx_supports(x):
         # ONNX's RNN has a second bias, of the recurrent product
         zero = W.new_zeros(len(W))
-        biases = torch.cat([zero if c is None else c, zero])
-        weights = U, W, biases
+        if c is None:
+            c = zero
+        weights = U, W, torch.cat([c, zero])
         return onnx_operator(
             "RNN", x, weights, lengths, h0, options.reverse, activations=[activation]
         )
@@ -52,7 +53,7 @@ def export_elman(
         lengths,
         options.reverse,
     )
-    return h, last["h0" if operands.v0 is None else "v0"]
+    return h, last.get("v0", last["h0"])  # the state is the current, if there is one
 
 
 def export_complex_elman(

@@ -4,6 +4,7 @@ README.md in this folder has the derivation and the reasons for each choice.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -66,12 +67,20 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     if ragged:
         zero_padding(z, sizes)
     # no step writes past the end of a sequence, where states are zero
-    like = torch.zeros_like if ragged else torch.empty_like
+    like = torch.empty_like
+    if ragged:
+        like = torch.zeros_like
     # Without LayerNorm z becomes f(z) in place, and without mixing f(z) is the state: one buffer
     # is then inputs, candidates and states. A mask of zoneout lets units keep their state there.
-    candidates = z if gain is None else like(z)
-    h = like(z) if mixes else candidates
-    currents = None if v0 is None else like(z)
+    candidates = z
+    if gain is not None:
+        candidates = like(z)
+    h = candidates
+    if mixes:
+        h = like(z)
+    currents: Tensor | None = None
+    if v0 is not None:
+        currents = like(z)
     saved = _saved_like(h, operands, options, save, zeros=ragged)
     f_ = apply_in_place(options.nonlinearity, bias, h0)
     Wt = W.T.contiguous()  # copied once, so the products of all steps read it in order
@@ -79,14 +88,18 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     zs = split_steps(z, sizes)
     cs = split_steps(candidates, sizes)
     hs = split_steps(h, sizes)
-    vs = None if currents is None else split_steps(currents, sizes)
+    vs: list[Tensor] | None = None
+    if currents is not None:
+        vs = split_steps(currents, sizes)
     ms = split_moduli(saved["moduli"], sizes)
     means: Sequence[Tensor] = ()
     scales: Sequence[Tensor] = ()
     if gain is not None:
         means = split_steps(saved["moments"][0], sizes)
         scales = split_steps(saved["moments"][1], sizes)
-    masks = None if mask is None else split_steps(mask, sizes)
+    masks: list[Tensor] | None = None
+    if mask is not None:
+        masks = split_steps(mask, sizes)
     for t in steps_in_order(T, options.reverse):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
         zs[t].addmm_(h_before, Wt)
@@ -127,17 +140,31 @@ def _saved_like(
 ) -> dict[str, Tensor]:
     """Allocate the last currents and what is saved; what is unused has no elements."""
     T, B, N = h.shape
-    normed = operands.gain is not None
     mixes = bool(options.rate) or operands.leak is not None
+    # an operator returns all of these: what a call does not need has no steps
+    z_steps = 0
+    moment_steps = 0
+    candidate_steps = 0
+    if operands.gain is not None:
+        moment_steps = T  # also without a backward pass: LayerNorm writes them somewhere
+        if save:
+            z_steps = T
+    if mixes and save:
+        candidate_steps = T
+    current_steps = 0
+    sequences = 0
+    if operands.v0 is not None:
+        current_steps = T
+        sequences = B
     make = h.new_zeros if zeros else h.new_empty
-    moduli = moduli_like(h if save else h[:0], options.nonlinearity, operands.bias, zeros=zeros)
+    saved_states = h if save else h[:0]
     return {
-        "last": h.new_empty(0 if operands.v0 is None else B, N),
-        "moduli": moduli,
-        "z": h.new_empty(T if save and normed else 0, B, N),
-        "moments": make(2, T if normed else 0, B, 1),  # the forward pass needs a place for them
-        "candidates": h.new_empty(T if save and mixes else 0, B, N),
-        "currents": h.new_empty(0 if operands.v0 is None else T, B, N),
+        "last": h.new_empty(sequences, N),
+        "moduli": moduli_like(saved_states, options.nonlinearity, operands.bias, zeros=zeros),
+        "z": h.new_empty(z_steps, B, N),
+        "moments": make(2, moment_steps, B, 1),
+        "candidates": h.new_empty(candidate_steps, B, N),
+        "currents": h.new_empty(current_steps, B, N),
     }
 
 
@@ -171,8 +198,12 @@ def _backward(
     sizes = sizes_of_steps(options.batch_sizes, T, B)
     rate = options.rate
     mixes = bool(rate) or leak is not None
-    candidates = kept["candidates"] if mixes else h
-    values = candidates if v0 is None else h  # of f
+    candidates = h
+    if mixes:
+        candidates = kept["candidates"]
+    values = candidates  # of f
+    if v0 is not None:
+        values = h
     # the gradients of the states; in place, each step makes them those of the pre-activations
     if g is None:
         delta = torch.zeros_like(h, memory_format=torch.contiguous_format)
@@ -208,11 +239,13 @@ def _backward(
         dv_earlier = previous_rows(dvs, dv0, sizes, options.reverse)
     ms = split_moduli(moduli, sizes)
     earlier = previous_rows(deltas, dh0, sizes, options.reverse)
-    masks = None if mask is None else split_steps(mask, sizes)
+    masks: Sequence[Tensor | None] = [None] * T
+    if mask is not None:
+        masks = split_steps(mask, sizes)
     # README.md has the equations
     for t in reversed(steps_in_order(T, options.reverse)):
         delta_t = deltas[t]
-        mask_t = None if masks is None else masks[t]
+        mask_t = masks[t]
         if mask_t is not None or rate:
             _pass_through_zoneout(delta_t, earlier[t], mask_t, rate)
         if leak is not None and v0 is None:  # mixed after f, so it comes before f here
@@ -255,8 +288,7 @@ def _at_last_steps(
     if reverse:
         gradients[0] = dlast
         return gradients
-    for t, n in enumerate(sizes):
-        later = sizes[t + 1] if t + 1 < len(sizes) else 0
+    for t, (n, later) in enumerate(pairwise([*sizes, 0])):
         if later < n:  # the shortest sequences are the last rows
             gradients[t, later:n] = dlast[later:n]
     return gradients

@@ -72,25 +72,32 @@ def elman_saved_parts(operands: ElmanOperands, options: Options) -> list[str]:
 def as_pairs(operands: ElmanOperands, options: Options) -> tuple[ElmanOperands, Options]:
     """Write complex operands as real ones: each complex number becomes a pair of real numbers."""
     x = operands.x
-    bias = operands.bias
-    U = operands.U
+    input_map = operands.U  # (N, M), then (2 N, M) or (2 N, 2 M)
+    if input_map is not None and x.is_complex():
+        input_map = real_matrix_of_complex(input_map)
+    elif input_map is not None:  # a real input enters each pair by one product for each number
+        input_map = complex_to_pairs(input_map.T).T
+    if x.is_complex():
+        x = complex_to_pairs(x)
     c = operands.c
-    mask = operands.mask
+    if c is not None:
+        c = complex_to_pairs(c)
     # f of a pair has one bias and one mask for both of its numbers
+    bias = operands.bias
+    if bias is not None:
+        bias = bias.repeat_interleave(2)
+    mask = operands.mask
+    if mask is not None:
+        mask = mask.repeat_interleave(2, dim=2)
     pairs = ElmanOperands(
-        x=complex_to_pairs(x) if x.is_complex() else x,
+        x=x,
         W=real_matrix_of_complex(operands.W),
         h0=complex_to_pairs(operands.h0),
-        bias=None if bias is None else bias.repeat_interleave(2),
-        U=None if U is None else _map_of_pairs(U, x),
-        c=None if c is None else complex_to_pairs(c),
-        mask=None if mask is None else mask.repeat_interleave(2, dim=2),
+        bias=bias,
+        U=input_map,
+        c=c,
+        mask=mask,
     )
     if options.nonlinearity == "modrelu" and bias is not None:
         options = options._replace(nonlinearity="modrelu_paired")
     return pairs, options
-
-
-def _map_of_pairs(U: Tensor, x: Tensor) -> Tensor:  # (2N, M) or (2N, 2M)
-    """Return a complex map of real or complex inputs as a real matrix."""
-    return real_matrix_of_complex(U) if x.is_complex() else complex_to_pairs(U.T).T

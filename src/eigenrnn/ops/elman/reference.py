@@ -37,7 +37,7 @@ def elman_reference(
         options.batch_sizes,
         options.reverse,
     )
-    return h, last["h0" if operands.v0 is None else "v0"]
+    return h, last.get("v0", last["h0"])  # the state is the current, if there is one
 
 
 def initial_states(operands: ElmanOperands) -> dict[str, Tensor]:

@@ -33,11 +33,15 @@ def operand_gradients(
         return weight_gradient(delta, first, h, operands.h0, options.reverse)
 
     gradients: dict[str, Tensor] = {}
-    if "x" in needed:
-        gradients["x"] = dgates if U is None else dgates @ U
+    if "x" in needed and U is None:
+        gradients["x"] = dgates
+    elif "x" in needed and U is not None:
+        gradients["x"] = dgates @ U
     if "W" in needed:
-        # a reset before the matrix makes q = r h its input, in place of h
-        dW_c = of_matrix(dq) if options.reset_after else outer(dc, q)
+        if options.reset_after:
+            dW_c = of_matrix(dq)
+        else:  # the input of the matrix is q = r h, in place of h
+            dW_c = outer(dc, q)
         gradients["W"] = torch.cat([of_matrix(dru), dW_c])
     if "bias" in needed:  # of modReLU, which moves c along its sign
         gradients["bias"] = (dc * c.sgn()).sum((0, 1))

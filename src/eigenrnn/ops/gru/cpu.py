@@ -44,8 +44,9 @@ class GRUCPU(CompiledBackend):
     features = FORMS | {"layer_norm", "zoneout"}
 
     def run_kernels(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        is_plain = not features_of(operands, options)
-        operator = gru_cpu if is_plain else gru_cpu_norm_zoneout
+        operator = gru_cpu
+        if features_of(operands, options):
+            operator = gru_cpu_norm_zoneout
         results = operator(operands, options, needs_gradient(operands))
         return results["h"], results["last"]
 

@@ -64,14 +64,18 @@ def _onnx_weights(
     recurrent_bias = operands.recurrent_bias
     N = W.shape[1]
     zero = W.new_zeros(3 * N)
-    input_bias = zero if c is None else c
+    input_bias = zero
+    if c is not None:
+        input_bias = c
     product_bias = zero
     if recurrent_bias is not None:  # of the candidate alone
         product_bias = torch.cat([zero[: 2 * N], recurrent_bias])
 
     def reorder(rows: Tensor) -> Tensor:
         r, u, c = rows.chunk(3)
-        return torch.cat([u if update_keeps else -u, r, c])
+        if not update_keeps:  # ONNX's gate multiplies the state, and 1 - sigmoid(a) = sigmoid(-a)
+            u = -u
+        return torch.cat([u, r, c])
 
     biases = torch.cat([reorder(input_bias), reorder(product_bias)])
     return [reorder(U), reorder(W), biases]

@@ -172,8 +172,11 @@ def _run(
     form = form_features(options.reset_after, options.update_keeps)
     # Without LayerNorm the inputs of the update gate can stand for a mask, see `_keep_by_gate`. So
     # a mask alone rules out no backend.
-    mask = operands.mask if operands.gain is None else None
-    needed = operands if mask is None else operands._replace(mask=None)
+    mask: Tensor | None = None
+    needed = operands
+    if operands.gain is None and operands.mask is not None:
+        mask = operands.mask
+        needed = operands._replace(mask=None)
     features = [*features_of(needed, options), *form]
     call = Call.of(
         x, options.nonlinearity, *operands, state_size=GRU.state_size(operands), features=features
@@ -198,8 +201,10 @@ def _keep_by_gate(
     x_r, x_u, x_c = map_inputs(x, operands.U, operands.c).chunk(3, dim=2)
     # not infinity: backend `torch` multiplies mapped inputs by an identity, whose zeros times
     # infinity are NaN
-    huge = torch.finfo(x_u.dtype).max
-    x_u = x_u.masked_fill(mask, huge if options.update_keeps else -huge)
+    keeping = torch.finfo(x_u.dtype).max
+    if not options.update_keeps:  # there 1 - u multiplies the state
+        keeping = -keeping
+    x_u = x_u.masked_fill(mask, keeping)
     return operands._replace(x=torch.cat([x_r, x_u, x_c], dim=2), U=None, c=None, mask=None)
 
 

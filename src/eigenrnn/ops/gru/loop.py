@@ -75,12 +75,16 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
     T = x.shape[0]
     B, N = h0.shape
     sizes = sizes_of_steps(options.batch_sizes, T, B)
-    make = x.new_zeros if sizes[-1] < B else x.new_empty  # later products also read the padding
-    h = make(T, B, N)
-    gates = x.new_empty(T if save else 1, B, 4 * N)  # without a backward pass one step suffices
+    if sizes[-1] < B:  # later products also read the padding
+        h = x.new_zeros(T, B, N)
+    else:
+        h = x.new_empty(T, B, N)
+    if save:
+        gates = x.new_empty(T, B, 4 * N)
+    else:  # without a backward pass the numbers of one step suffice
+        gates = x.new_empty(1, B, 4 * N)
     f_ = apply_in_place(options.nonlinearity, bias, h0)
-    # r, u and, if the reset is after the matrix, q need the state alone: one product
-    width = (3 if options.reset_after else 2) * N
+    width = _width_of_first_product(options, N)
     W_before = W[:width].T.contiguous()
     W_c = W[2 * N :].T.contiguous()
     if save:
@@ -114,6 +118,16 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
     return {"h": h, "gates": gates}
 
 
+def _width_of_first_product(options: GRUOptions, N: int) -> int:
+    """Return how many rows of W one product multiplies by the state, at the begin of a step.
+
+    Those of r and u need the state alone, and so do those of q if the reset is after the matrix.
+    """
+    if options.reset_after:
+        return 3 * N
+    return 2 * N
+
+
 def _write_sums(
     gates: Tensor,  # (T, B, 4 N)
     x: Tensor,  # (T, B, 3 N)
@@ -125,15 +139,18 @@ def _write_sums(
     gates[..., : 2 * N] = x[..., : 2 * N]
     if width == 2 * N:
         gates[..., 3 * N :] = x[..., 2 * N :]
+    elif recurrent_bias is None:
+        gates[..., 2 * N : 3 * N] = 0
     else:
-        gates[..., 2 * N : 3 * N] = 0 if recurrent_bias is None else recurrent_bias
+        gates[..., 2 * N : 3 * N] = recurrent_bias
 
 
 def _allocate(operands: GRUOperands, _options: GRUOptions, save: bool) -> dict[str, Tensor]:
     T = len(operands.x)
     B, N = operands.h0.shape
+    steps = T if save else 1
     make = operands.x.new_empty
-    return {"h": make(T, B, N), "gates": make(T if save else 1, B, 4 * N)}
+    return {"h": make(T, B, N), "gates": make(steps, B, 4 * N)}
 
 
 def _backward(
@@ -152,14 +169,16 @@ def _backward(
     assert g is not None  # noqa: S101, no backward pass runs without a gradient
     T, B, N = h.shape
     sizes = sizes_of_steps(options.batch_sizes, T, B)
-    make = h.new_zeros if sizes[-1] < B else h.new_empty
     # of r, u, q and c; all but the last are multiplied by W at once if the reset is after it
-    deltas = make(T, B, 4 * N)
+    if sizes[-1] < B:  # the products after the loop also read the padding
+        deltas = h.new_zeros(T, B, 4 * N)
+    else:
+        deltas = h.new_empty(T, B, 4 * N)
     # each step adds to the gradient of the state before it, in the end to that of h0
     g = g.clone(memory_format=torch.contiguous_format)
     dh0 = h.new_zeros(B, N)
     backward_ = backward_in_place(options.nonlinearity, bias, h0)
-    width = (3 if options.reset_after else 2) * N
+    width = _width_of_first_product(options, N)
     W_before = W[:width].contiguous()
     W_c = W[2 * N :].contiguous()
     steps = _GateSteps.of(gates, sizes)

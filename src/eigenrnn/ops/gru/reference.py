@@ -1,6 +1,6 @@
 """The gated recurrence by definition: its record, in plain differentiable operations."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
@@ -57,9 +57,13 @@ def gru_step(
     recurrent_bias = operands.recurrent_bias
     f = NONLINEARITIES[options.nonlinearity].forward
     W_r, W_u, W_c = operands.W.chunk(3)
-    none = (None, None, None)
-    gain_r, gain_u, gain_c = none if gain is None else gain.chunk(3)
-    shift_r, shift_u, shift_c = none if shift is None else shift.chunk(3)
+    gains: Sequence[Tensor | None] = (None, None, None)
+    shifts: Sequence[Tensor | None] = (None, None, None)
+    if gain is not None and shift is not None:
+        gains = gain.chunk(3)
+        shifts = shift.chunk(3)
+    gain_r, gain_u, gain_c = gains
+    shift_r, shift_u, shift_c = shifts
     x_r, x_u, x_c = now["x"].chunk(3, dim=1)
     r = torch.sigmoid(apply_layer_norm(x_r + h @ W_r.T, gain_r, shift_r))
     u = torch.sigmoid(apply_layer_norm(x_u + h @ W_u.T, gain_u, shift_u))

@@ -31,7 +31,10 @@ def _allocate(
     """Allocate all states, with the layout of the inputs, and the last states."""
     x = operands.x
     B, N = operands.h0.shape
-    h = x.new_empty(0, B, N) if options.last_only else empty_like_steps(x, N)
+    if options.last_only:
+        h = x.new_empty(0, B, N)
+    else:
+        h = empty_like_steps(x, N)
     return {"h": h, "last": x.new_empty(B, N)}
 
 
@@ -77,8 +80,10 @@ def forward_into(
     options: LinearOptions,
 ) -> None:
     """Compute into existing tensors; a `h` of no steps is not stored."""
-    tensors = {"last": last} if options.last_only else {"h": h, "last": last}
-    read = _as_real({**operands._asdict(), **tensors})
+    tensors: dict[str, Tensor] = {**operands._asdict(), "last": last}
+    if not options.last_only:  # without a place for all states, the kernel writes the last alone
+        tensors["h"] = h
+    read = _as_real(tensors)
     kernels.linear_forward(*_kernel_arguments(operands, options, read))
 
 
@@ -103,10 +108,13 @@ def _kernel_arguments(
     """Return the arguments that both kernels share; complex numbers are pairs of real ones."""
     T, B, N = operands.x.shape
     is_complex = operands.x.is_complex()
+    numbers = N
+    if is_complex:  # real and imaginary parts, in pairs
+        numbers = 2 * N
     call: dict[str, Any] = {
         "T": T,
         "B": B,
-        "N": 2 * N if is_complex else N,  # of real numbers
+        "N": numbers,
         "paired": is_complex,
         "gated": operands.decay.dim() == 3,
     }

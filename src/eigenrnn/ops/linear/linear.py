@@ -90,7 +90,9 @@ def linear(
     """
     check_flags(reverse=reverse, last_only=last_only)
     operands = LinearOperands(x, decay, cast("Tensor", h0))
-    _check_tensors(operands)
+    if cast("object", decay) is None:  # `check_tensors` lets every operand but x be None
+        raise TypeError("expected decay to be a tensor, got NoneType")
+    check_tensors(operands)
     states = evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
     _warn_of_growth(decay)
     return states
@@ -129,17 +131,6 @@ def _run(
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
     h, last = chosen.run(operands, options._replace(last_only=last_only))
     return h, last
-
-
-def _check_tensors(operands: LinearOperands) -> None:
-    """Check that all operands are dense tensors; only h0 may be None.
-
-    Raises:
-        TypeError: If one is not.
-    """
-    if cast("object", operands.decay) is None:
-        raise TypeError("expected decay to be a tensor, got NoneType")
-    check_tensors(operands)
 
 
 def _warn_of_growth(decay: Tensor) -> None:

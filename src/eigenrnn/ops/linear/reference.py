@@ -45,7 +45,10 @@ def linear_step(
     """Return the state after one time step; a decay without time is an operand, (B, N)."""
     x = now["x"]
     h = states["h0"]
-    decay = now["decay"] if "decay" in now else operands.decay[: len(h)]
+    if "decay" in now:
+        decay = now["decay"]
+    else:  # the same at every step; the longest sequences are the first rows
+        decay = operands.decay[: len(h)]
     return {"h0": decay * h + x}
 
 

@@ -37,7 +37,9 @@ def step_by_step(
     T = len(x)
     xs = x.unbind()
     hs = h.unbind()
-    decays = [decay] * T if decay.dim() == 1 else decay.unbind()
+    decays: Sequence[Tensor] = [decay] * T
+    if decay.dim() == 3:
+        decays = decay.unbind()
     before = h0
     for t in steps_in_order(T, reverse):
         before = torch.addcmul(xs[t], decays[t], before, out=hs[t])
@@ -70,8 +72,12 @@ def in_chunks(
     count = whole // length
     xs = x.contiguous()[main].view(count, length, B, N)
     hs = h[main].view(count, length, B, N)
-    # a constant decay is the same in all chunks and sequences
-    factors = decay[main].reshape(xs.shape) if gated else decay.expand(1, length, 1, N)
+    if gated:
+        factors = decay[main].reshape(xs.shape)
+        rest_decay = decay[rest]
+    else:  # the same in all chunks and sequences
+        factors = decay.expand(1, length, 1, N)
+        rest_decay = decay
     products = x.new_empty(factors.shape)  # of the decays since the chunk began
     order = steps_in_order(length, reverse)
     begin = order[0]
@@ -92,7 +98,7 @@ def in_chunks(
     # by linearity that state, times the decays since then, is what each state still lacks
     hs.addcmul_(products, entering.unsqueeze(1))
     if whole < T:
-        h[rest] = step_by_step(x[rest], decay[rest] if gated else decay, state, reverse)
+        h[rest] = step_by_step(x[rest], rest_decay, state, reverse)
     return h
 
 
