@@ -171,6 +171,8 @@ def reproducible():
         yield
 
 
+# torch's quantisation will move to another package
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning")
 # Lightning and torch's exporter ask torch's pytree a question that torch has deprecated
 @pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)`:FutureWarning")
 @pytest.mark.usefixtures("reproducible")
