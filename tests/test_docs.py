@@ -474,5 +474,7 @@ def test_the_page_of_options_has_every_option_of_train_and_of_series(monkeypatch
     fields |= {f"columns.{name}" for name in inspect.signature(columns).parameters}
     assert names == {f"``--task.{name}``" for name in fields}
     metrics = dict(tables.metric_rows())
-    assert metrics["``series``, answer ``class``"] == "``loss``, ``accuracy``, ``f1``"
+    assert metrics["``series``, answer ``class``"] == (
+        "``loss``, ``accuracy``, ``f1``, ``auc``, ``log_loss``, ``calibration_error``"
+    )
     assert len(metrics) == len(registry.TASKS) + 2
