@@ -77,7 +77,9 @@ def test_the_command_prints_one_row_for_runs_that_differ_only_by_their_seed(runs
 )
 def test_the_command_prints_markdown_unless_told_otherwise(runs, capsys, option, first):
     assert main(["compare", *map(str, runs.iterdir()), *option]) == 0
-    assert capsys.readouterr().out.startswith(first)
+    captured = capsys.readouterr()
+    assert captured.out.startswith(first)
+    assert "mean ± standard error over seeds." in " ".join(captured.err.split())
 
 
 def test_the_command_writes_a_file(runs, tmp_path, capsys):

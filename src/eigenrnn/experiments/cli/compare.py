@@ -10,7 +10,7 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.report.learning_curves import group
+from eigenrnn.experiments.report.learning_curves import averaged_over, group
 from eigenrnn.experiments.report.records import read_records
 from eigenrnn.experiments.report.table_formats import FORMATS, to_markdown
 from eigenrnn.experiments.report.tables import Table, chosen_by, runs_of_all_tasks
@@ -37,8 +37,10 @@ def compare(options: Namespace, console: Console) -> int:
     notes = plain_console(stderr=True)
     best_by = chosen_by(groups)
     selected = f" by {best_by}" if best_by else ""
+    over = averaged_over(groups)
+    means = f"; mean ± standard error over {over}" if over else ""
     notes.print(
-        f"The best model of each run{selected}; mean ± standard error over seeds.",
+        f"The best model of each run{selected}{means}.",
         soft_wrap=True,
         highlight=False,
     )
