@@ -172,7 +172,10 @@ def reproducible():
 
 
 # torch's quantisation will move to another package
-@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:torch.ao.quantization is deprecated:DeprecationWarning",
+    "ignore:torch.quantize_per_tensor:UserWarning",
+)
 # Lightning and torch's exporter ask torch's pytree a question that torch has deprecated
 @pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)`:FutureWarning")
 @pytest.mark.usefixtures("reproducible")
