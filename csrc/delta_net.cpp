@@ -31,21 +31,6 @@ EIGENRNN_INLINE T sum_of_squares(const T* x, isize count) {
   return total<T>(squares);
 }
 
-// A matrix of `rows` rows, packed as the factor that maps inputs to them.
-template <class T>
-class PackedMap {
- public:
-  PackedMap(const View& weight, isize rows, isize inputs)
-      : packed_(Packed<T>::size(inputs, rows)), inputs_(inputs) {
-    pack(packed_.get(), inputs, rows, static_cast<const T*>(weight.data), weight.second, weight.first);
-  }
-  Operand<T> operand(const T* x, isize stride) const { return {x, stride, packed_.get(), inputs_}; }
-
- private:
-  Scratch<T> packed_;
-  isize inputs_;
-};
-
 template <class T>
 class DeltaStepper final : public Stepper {
  public:

@@ -34,6 +34,8 @@ static constexpr Kernels table() {
   table.gru_stepper_double = gru_stepper<double>;
   table.lstm_stepper_float = lstm_stepper<float>;
   table.lstm_stepper_double = lstm_stepper<double>;
+  table.projected_lstm_stepper_float = projected_lstm_stepper<float>;
+  table.projected_lstm_stepper_double = projected_lstm_stepper<double>;
   table.delta_stepper_float = delta_stepper<float>;
   table.head_stepper_float = head_stepper<float>;
   table.delta_stepper_double = delta_stepper<double>;

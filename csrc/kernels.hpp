@@ -28,6 +28,8 @@ struct Kernels {
   Stepper* (*gru_stepper_double)(const Gru&);
   Stepper* (*lstm_stepper_float)(const Lstm&);
   Stepper* (*lstm_stepper_double)(const Lstm&);
+  Stepper* (*projected_lstm_stepper_float)(const ProjectedLstm&);
+  Stepper* (*projected_lstm_stepper_double)(const ProjectedLstm&);
   Stepper* (*delta_stepper_float)(const DeltaNet&);
   Stepper* (*head_stepper_float)(const Elman&);
   Stepper* (*delta_stepper_double)(const DeltaNet&);

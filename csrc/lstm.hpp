@@ -4,24 +4,26 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
+// With projected states there is a single step, whose initial states have `depth` numbers.
 template <class T>
-void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, int threads) {
+void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, isize depth, int threads) {
   const isize B = call.steps.B, N = call.N;
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * N : 0);
   const Scratch<T> cells(B * LstmForward<T>::width(N));
-  for_shares(call.steps, LSTM_GATES * N * (N + call.M), threads, [&](const Share& share) {
+  for_shares(call.steps, LSTM_GATES * N * (depth + call.M), threads, [&](const Share& share) {
     LstmForward<T>{
         call,
         panels,
         share,
         {call.steps, call.h, call.last, N, share, states.get() + 2 * share.first * N},
-        cells.get() + share.first * LstmForward<T>::width(N)}
+        cells.get() + share.first * LstmForward<T>::width(N),
+        depth}
         .run();
   });
 }
 template <class T>
 void lstm_forward(const Lstm& call, int threads) {
-  lstm_forward(call, GatePack<T, LSTM_GATES>::forward(call, LSTM_GATES).panels, threads);
+  lstm_forward(call, GatePack<T, LSTM_GATES>::forward(call, LSTM_GATES).panels, call.N, threads);
 }
 
 // One thread's part of the backward pass, with its memory.

@@ -19,6 +19,7 @@ struct LstmForward {
   Share share;
   States<T> states;
   T* cells;  // (rows, width): the cell of each row, updated in place
+  isize depth;  // the numbers of a state that enter the gates
 
   static isize width(isize N) { return vectors<T>(N) * LANES<T>; }
 
@@ -54,7 +55,7 @@ struct LstmForward {
     T* h = states.after(s, stride) + from * stride;
     T* cell = cells + from * wide;
     T* kept = layout.at(t, share.first + from);
-    const Operand<T> operands[2] = {{before, before_stride, panels.W[INPUT], N},
+    const Operand<T> operands[2] = {{before, before_stride, panels.W[INPUT], depth},
                                     {x, call.x.second, panels.U[INPUT], call.M}};
     through<T, LSTM_GATES>(operands, mapped ? 2 : 1, to - from, share.vectors(LSTM_GATES * layout.all, LSTM_GATES),
                            [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {

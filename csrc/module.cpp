@@ -45,6 +45,7 @@ using eigenrnn::Linear;
 using eigenrnn::LinearBack;
 using eigenrnn::Lstm;
 using eigenrnn::LstmBack;
+using eigenrnn::ProjectedLstm;
 using eigenrnn::Step;
 using eigenrnn::Stepper;
 using eigenrnn::View;
@@ -226,7 +227,7 @@ class StepperStack {
   }
 
   // One step of B sequences, whose inputs are `stride` numbers apart, or false if a weight changed.
-  // The states of all layers are contiguous, (L, B, N); y gets the outputs.
+  // The states of all layers are contiguous, (L, B, state size), and so are the cells; y gets the outputs.
   bool step(std::ptrdiff_t B, std::uintptr_t x, std::ptrdiff_t stride, std::uintptr_t h,
             std::uintptr_t cell, std::uintptr_t next, std::uintptr_t next_cell, std::uintptr_t y,
             int threads) const {
@@ -255,7 +256,8 @@ class StepperStack {
       step.x = {step.y, 0, layer->columns};
       const auto bytes = static_cast<std::uintptr_t>(B * layer->state_size) * size_;
       h += bytes, next += bytes;
-      if (cell != 0) cell += bytes, next_cell += bytes;
+      const auto cell_bytes = static_cast<std::uintptr_t>(B * layer->cell_size()) * size_;
+      if (cell != 0) cell += cell_bytes, next_cell += cell_bytes;
     }
     if (step.y == reinterpret_cast<void*>(y)) return true;
     if (head_ == nullptr) {
@@ -339,12 +341,14 @@ NB_MODULE(_cpu, m) {
             place(S), place(o)},
            threads);
   });
-  nb::class_<Stepper>(m, "Stepper").def_ro("state_size", &Stepper::state_size);
+  nb::class_<Stepper>(m, "Stepper").def_ro("state_size", &Stepper::state_size).def_prop_ro("cell_size", &Stepper::cell_size);
   define_stepper(m, "elman_stepper", kernels.elman_stepper_float, kernels.elman_stepper_double);
   define_stepper(m, "current_stepper", kernels.current_stepper_float,
                  kernels.current_stepper_double);
   define_stepper(m, "gru_stepper", kernels.gru_stepper_float, kernels.gru_stepper_double);
   define_stepper(m, "lstm_stepper", kernels.lstm_stepper_float, kernels.lstm_stepper_double);
+  define_stepper(m, "projected_lstm_stepper", kernels.projected_lstm_stepper_float,
+                 kernels.projected_lstm_stepper_double);
   define_stepper(m, "delta_stepper", kernels.delta_stepper_float, kernels.delta_stepper_double);
   define_stepper(m, "head_stepper", kernels.head_stepper_float, kernels.head_stepper_double);
   nb::class_<StepperStack>(m, "StepperStack")
@@ -366,6 +370,7 @@ NB_MODULE(_cpu, m) {
     members["gru_backward"] = Read<GruBack>::names();
     members["lstm"] = Read<Lstm>::names();
     members["lstm_backward"] = Read<LstmBack>::names();
+    members["projected_lstm"] = Read<ProjectedLstm>::names();
     members["linear"] = Read<Linear>::names();
     members["linear_backward"] = Read<LinearBack>::names();
     members["delta"] = Read<Delta>::names();

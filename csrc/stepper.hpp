@@ -8,9 +8,9 @@ namespace eigenrnn {
 struct Step {
   std::ptrdiff_t B = 0;
   View x;                // (1, B, M)
-  void* h = nullptr;     // (B, N)
+  void* h = nullptr;     // (B, N), or (B, P) if the states are projected
   void* cell = nullptr;  // (B, N), of an LSTM
-  void* next = nullptr;  // (B, N), the new states, or (B, K), the outputs of a linear map
+  void* next = nullptr;  // the new states, as h, or (B, K), the outputs of a linear map
   void* next_cell = nullptr;  // (B, N)
   void* y = nullptr;     // (B, columns), the outputs of a layer that are not its states
 };
@@ -30,6 +30,8 @@ class Stepper {
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;
   virtual void run(const Step& step, int threads) const = 0;
+  // The numbers of a cell, of an LSTM: those of a state unless that is projected.
+  virtual std::ptrdiff_t cell_size() const;
 };
 
 }  // namespace eigenrnn

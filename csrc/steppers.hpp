@@ -2,6 +2,7 @@
 #pragma once
 #include <cstring>
 
+#include "rows.hpp"
 #include "scratch.hpp"
 #include "stepper.hpp"
 
@@ -19,6 +20,21 @@ class Copied {
 
  private:
   Scratch<T> memory_;
+};
+
+// A matrix of `rows` rows, packed as the factor that maps inputs to them.
+template <class T>
+class PackedMap {
+ public:
+  PackedMap(const View& weight, isize rows, isize inputs)
+      : packed_(Packed<T>::size(inputs, rows)), inputs_(inputs) {
+    pack(packed_.get(), inputs, rows, static_cast<const T*>(weight.data), weight.second, weight.first);
+  }
+  Operand<T> operand(const T* x, isize stride) const { return {x, stride, packed_.get(), inputs_}; }
+
+ private:
+  Scratch<T> packed_;
+  isize inputs_;
 };
 
 // The call of one time step: its weights, and the rows of `step`.

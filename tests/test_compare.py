@@ -6,6 +6,7 @@ import io
 import pytest
 
 from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.cli.compare import _fit
 from eigenrnn.experiments.report.table_formats import to_csv, to_latex, to_markdown
 from eigenrnn.experiments.report.tables import NumberCell, Table
 from reported_runs import train_all
@@ -51,6 +52,19 @@ def test_latex_escapes_what_it_would_read_as_a_command():
     assert lines[-1] == r"\end{tabular}"
 
 
+def test_a_narrow_terminal_gets_the_losses_and_the_selecting_metric():
+    names = ["validation loss", "validation accuracy", "test accuracy", "test auc"]
+    row = {"network": "gru", **{name: NumberCell(0.5, "0.5000") for name in names}, "seeds": "0"}
+    table = Table.of([row])
+    width = sum(len(name) + 2 for name in ["network", *names, "seeds"])
+    assert _fit(table, width, "validation accuracy") == (table, [])
+    fitting, left_out = _fit(table, width - 1, "validation accuracy")
+    assert left_out == ["test auc"]
+    assert fitting.headings == ["network", *names[:3], "seeds"]
+    _, left_out = _fit(table, width - 1, "validation loss")
+    assert left_out == names[1:]
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     return train_all(tmp_path_factory.mktemp("compare") / "runs")
@@ -77,7 +91,9 @@ def test_the_command_prints_one_row_for_runs_that_differ_only_by_their_seed(runs
 )
 def test_the_command_prints_markdown_unless_told_otherwise(runs, capsys, option, first):
     assert main(["compare", *map(str, runs.iterdir()), *option]) == 0
-    assert capsys.readouterr().out.startswith(first)
+    captured = capsys.readouterr()
+    assert captured.out.startswith(first)
+    assert "mean ± standard error over seeds." in " ".join(captured.err.split())
 
 
 def test_the_command_writes_a_file(runs, tmp_path, capsys):

@@ -49,7 +49,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 # Their blocks take seconds, so they run with the commands of the pages, in `make console`.
-SLOW_PAGES = {"analysing.md", "exporting.md", "use_with.md"}
+SLOW_PAGES = {"analysing.md", "exporting.md", "use_with.md", "your_code_and_data.md"}
 PROMPT = re.compile(r"\w*\$ +")
 PACKAGES = {
     "CONSTRAINTS": "eigenrnn.constraints",
@@ -171,6 +171,11 @@ def reproducible():
         yield
 
 
+# torch's quantisation will move to another package
+@pytest.mark.filterwarnings(
+    "ignore:torch.ao.quantization is deprecated:DeprecationWarning",
+    "ignore:torch.quantize_per_tensor:UserWarning",
+)
 # Lightning and torch's exporter ask torch's pytree a question that torch has deprecated
 @pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)`:FutureWarning")
 @pytest.mark.usefixtures("reproducible")
@@ -370,6 +375,16 @@ def test_options_of_a_command_that_is_not_run_exist(command):
         assert [option for option in options if option not in done.stdout] == []
 
 
+def test_every_line_of_the_table_of_needs_is_in_a_block_that_runs():
+    page = ROOT / "docs" / "your_code_and_data.md"
+    run = "".join(block.text for block in blocks(page) if block.reason is None)
+    texts = " ".join(run.replace("\\\n", " ").split())
+    rows = re.findall(r"^\| .+ \| .+ \| (.+) \|$", page.read_text(), re.MULTILINE)
+    shown = [line for cell in rows for line in re.findall("`([^`]+)`", cell)]
+    assert len(shown) > 15
+    assert [line for line in shown if line not in texts] == []
+
+
 def test_commands_are_in_console_blocks_and_every_replaced_text_is_in_one():
     others = {"bash", "sh", "shell", "shell-session", "zsh"}
     for page in PAGES:
@@ -472,5 +487,7 @@ def test_the_page_of_options_has_every_option_of_train_and_of_series(monkeypatch
     fields |= {f"columns.{name}" for name in inspect.signature(columns).parameters}
     assert names == {f"``--task.{name}``" for name in fields}
     metrics = dict(tables.metric_rows())
-    assert metrics["``series``, answer ``class``"] == "``loss``, ``accuracy``, ``f1``"
+    assert metrics["``series``, answer ``class``"] == (
+        "``loss``, ``accuracy``, ``f1``, ``auc``, ``log_loss``, ``calibration_error``"
+    )
     assert len(metrics) == len(registry.TASKS) + 2

@@ -1,8 +1,11 @@
 """The estimators: scikit-learn's contract on sequences of unequal lengths."""
 
+import json
 import pickle
 
 import numpy as np
+import onnxruntime
+import pandas
 import pytest
 import torch
 from sklearn.base import clone
@@ -12,7 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from eigenrnn import LRU, MinGRU, ResidualStack, Stream
-from eigenrnn.experiments.data.in_memory import from_arrays
+from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.data.in_memory import from_arrays, from_table
 from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.estimators import SequenceClassifier, SequenceRegressor
 from eigenrnn.experiments.prediction import predict_series
@@ -159,3 +163,130 @@ def test_channels_and_options_are_checked_early():
     with pytest.raises(ValueError, match="one of labels for each of the 40"):
         classifier().fit(X, y[:-1])
     assert isinstance(classifier().set_params(layer=LRU).fit(X, y).model_.layer, LRU)
+
+
+def with_gaps(count=40, seed=0):
+    """The sequences of `draw`, a third of whose values is missing."""
+    X, y = draw(count, seed)
+    generator = np.random.default_rng(seed + 100)
+    for x in X:
+        x[generator.random(x.shape) < 1 / 3] = np.nan
+    return X, y
+
+
+each_missing = pytest.mark.parametrize("missing", ["mask", "forward"])
+
+
+@each_missing
+def test_missing_values_are_learnt_from_and_predicted(missing):
+    X, y = with_gaps()
+    fitted = classifier(missing=missing).fit(X, y)
+    new, truth = with_gaps(seed=1)
+    assert fitted.score(new, truth) > 0.8
+    assert fitted.n_features_in_ == 2
+    p = fitted.predict_proba(new)
+    prepared, lengths = next(
+        fitted.preprocessing_.batches(from_arrays(new, allow_missing=True), 40)
+    )
+    assert prepared.shape[2] == 4
+    with torch.no_grad():
+        outputs = fitted.model_(prepared, lengths)
+    np.testing.assert_allclose(outputs.softmax(-1), p, rtol=0, atol=1e-5)
+
+
+def test_the_two_ways_to_fill_gaps_differ():
+    X, y = with_gaps()
+    mask = classifier(missing="mask").fit(X, y).predict_proba(X)
+    assert np.abs(mask - classifier(missing="forward").fit(X, y).predict_proba(X)).max() > 1e-3
+
+
+def test_missing_values_without_the_option_are_an_early_error(tmp_path):
+    X, y = draw()
+    fitted = classifier().fit(X, y)
+    X[3][2, 1] = np.nan
+    message = r"got nan in the sequence with index 3, channel 2, step 3; .*missing='mask'"
+    unfitted = classifier(directory=tmp_path / "run")
+    with pytest.raises(ValueError, match=message):
+        unfitted.fit(X, y)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match=message):
+        SequenceRegressor().fit(X, np.arange(40.0))
+    for predict in (fitted.predict, fitted.predict_proba):
+        with pytest.raises(ValueError, match=message):
+            predict(X)
+    with pytest.raises(ValueError, match=message):
+        fitted.score(X, y)
+    with pytest.raises(ValueError, match=message):
+        fitted.predict(from_arrays(X, allow_missing=True))
+    fitted.set_params(missing="mask")  # of the next fit, not of the network that is there
+    with pytest.raises(ValueError, match=message):
+        fitted.predict(X)
+    X[3][2, 1] = np.inf
+    with pytest.raises(ValueError, match="correct or remove infinite values"):
+        classifier(missing="mask").fit(X, y)
+    with pytest.raises(ValueError, match="expected missing to be 'error' or 'mask' or 'forward'"):
+        classifier(missing="drop").fit(*draw())
+
+
+@pytest.mark.parametrize("layout", ["channels_first", "steps_first"])
+def test_arrays_and_tables_may_have_missing_values(layout):
+    X, y = with_gaps()
+    array = np.stack([x[:8] for x in X])
+    expected = classifier(missing="mask").fit(list(array), y).predict_proba(list(array))
+    rows = pandas.DataFrame(array.reshape(-1, 2), columns=["1", "2"])
+    rows["sequence"] = np.repeat(np.arange(40), 8)
+    rows["label"] = np.repeat(y, 8)
+    table = from_table(rows, label="label", allow_missing=True)
+    from_rows = classifier(missing="mask").fit(table).predict_proba(table)
+    np.testing.assert_array_equal(from_rows, expected)
+    if layout == "channels_first":
+        array = array.transpose(0, 2, 1)
+    fitted = classifier(missing="mask", layout=layout).fit(array, y)
+    np.testing.assert_array_equal(fitted.predict_proba(array), expected)
+
+
+def test_missing_is_a_parameter_like_any_other():
+    X, y = with_gaps()
+    fitted = classifier(missing="forward").fit(X, y)
+    assert clone(fitted).missing == "forward"
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    search = GridSearchCV(classifier(), {"missing": ["mask", "forward"]}, cv=2).fit(X, y)
+    assert search.best_estimator_.preprocessing_.missing == search.best_params_["missing"]
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert fitted.__sklearn_tags__().input_tags.allow_nan
+    assert not classifier().__sklearn_tags__().input_tags.allow_nan
+
+
+def test_a_regressor_takes_missing_values():
+    X, _ = with_gaps(60)
+    y = np.array([np.isnan(x).mean() for x in X])  # only the masks tell it
+    options = {"epochs": 60, "lr": 2e-2, "patience": None, "random_state": 0}
+    fitted = SequenceRegressor(MinGRU, 16, missing="mask", **options).fit(X, y)
+    assert fitted.score(X, y) > 0.5
+
+
+# torch's exporter asks torch's pytree a question that torch has deprecated
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+@each_missing
+def test_missing_values_in_an_exported_network_and_a_stream(missing, tmp_path):
+    X, y = with_gaps()
+    fitted = classifier(missing=missing, directory=tmp_path / "run").fit(X, y)
+    p = fitted.predict_proba(X[:3])
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "model.onnx")]) == 0
+    description = json.loads((tmp_path / "model.json").read_text())["preprocessing"]
+    assert description["missing"] == missing
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    steps, stream = fitted.preprocessing_.steps(), Stream(fitted.model_)
+    for x, expected in zip(X, p, strict=False):
+        steps.reset()
+        stream.reset()
+        prepared = [steps(row) for row in torch.from_numpy(x)]
+        with torch.no_grad():
+            for x_t in prepared:
+                y_t = stream(x_t)
+        np.testing.assert_allclose(y_t.softmax(-1), expected, rtol=0, atol=1e-5)
+        inputs = torch.stack(prepared).unsqueeze(1).numpy()
+        (logits,) = session.run(None, {"inputs": inputs, "lengths": np.array([len(x)])})
+        exported = torch.from_numpy(logits[0]).softmax(-1)
+        np.testing.assert_allclose(exported, expected, rtol=0, atol=1e-5)

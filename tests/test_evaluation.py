@@ -11,13 +11,16 @@ import pytest
 import torch
 from torch import nn
 
+from eigenrnn import GRU, SequenceModel
 from eigenrnn.experiments import load
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.evaluation import Evaluation, evaluate_series
 from eigenrnn.experiments.report import write_report
+from eigenrnn.experiments.tasks import Series
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
-from training_run import one_thread
+from eigenrnn.experiments.training import RunFolder
+from training_run import one_thread, read_metrics, small_fit, small_settings
 
 CLASSES = ("a", "b", "c")
 
@@ -201,6 +204,34 @@ def test_the_command_prints_and_stores_what_the_function_returns(run, capsys):
     assert math.isfinite(stored["metrics"]["AUC"])
 
 
+def test_training_reports_the_metrics_of_the_command(run):
+    loaded = load(run)
+    file = run.parent / "a.csv"
+    task = Series(train=file, test=file, validation=0)
+    model = SequenceModel(GRU(1, 4), 2, "last")
+    settings = small_settings(6, optimiser="adam", lr=1e-2)
+    result = small_fit(run.parent / "other", settings, model=model, task=task)
+    weights, _ = RunFolder(run.parent / "other").read_weights()
+    model.load_state_dict(weights)
+    sequences = loaded.preprocessing.read(file)
+    found = evaluate_series(model.eval(), task.preprocessing, sequences).metrics
+    names = {
+        "accuracy": "accuracy",
+        "f1": "macro F1",
+        "auc": "AUC",
+        "log_loss": "log loss",
+        "calibration_error": "calibration error",
+    }
+    reported = result.best["test"]
+    expected = {name: found[printed] for name, printed in names.items()}
+    assert {name: reported[name] for name in names} == pytest.approx(expected, rel=1e-4)
+    assert len({round(number, 6) for number in reported.values()}) > 3  # no trivial numbers
+    row = read_metrics(run.parent / "other")[-1]
+    assert {name: float(row[f"test_{name}"]) for name in names} == pytest.approx(
+        {name: result.last["test"][name] for name in names}
+    )
+
+
 def test_the_report_shows_the_matrix_and_the_curve(run, tmp_path):
     main(["evaluate", str(run), str(run.parent / "a.csv")])
     page = write_report([run], tmp_path / "page.html").read_text()
@@ -234,8 +265,6 @@ def test_a_report_without_an_evaluation_has_no_such_section(run, tmp_path):
     ids=["metrics", "matrix", "calibration"],
 )
 def test_a_damaged_evaluation_is_named(tmp_path, change, message):
-    from eigenrnn.experiments.training import RunFolder
-
     content = {"file": "a", "count": 2, "metrics": {"accuracy": 1.0}} | change
     (tmp_path / "evaluation.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=rf"evaluation.json is damaged: .*{message}|{message}"):

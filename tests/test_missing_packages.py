@@ -21,7 +21,7 @@ PACKAGES = {
     "analysis": ["scipy", "matplotlib"],
     "experiments": [
         *("filelock", "jsonargparse", "lightning", "matplotlib", "pooch", "rich", "scipy"),
-        "tensorboard",
+        *("tensorboard", "torchmetrics"),
     ],
     "report": ["jinja2", "plotly"],
     "sweep": ["ray", "optuna"],

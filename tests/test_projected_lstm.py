@@ -14,6 +14,7 @@ from eigenrnn.constraints import ScaledCayley
 from eigenrnn.experiments.export import export_model
 from eigenrnn.init import recurrent_
 from eigenrnn.layers import weight_drop
+from eigenrnn.ops.compiled import kernels
 from eigenrnn.ops.lstm import BACKENDS
 
 T, B, M, N, P = 7, 3, 2, 5, 3
@@ -115,6 +116,73 @@ def test_steps_and_streams_give_the_sequence(frozen):
     for x_t in x:
         y_t = stream(x_t)
     torch.testing.assert_close(y_t, stream.model.head(expected[-1]))
+
+
+@pytest.mark.skipif(kernels is None, reason="the kernels are not compiled")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("batch_size", [None, 1, 13])
+@pytest.mark.parametrize("sizes", [(2, 5, 3), (7, 33, 1), (1, 64, 40)], ids=str)
+def test_streams_of_frozen_layers_run_in_the_kernels(sizes, batch_size, bias, dtype):
+    inputs, units, projected = sizes
+    options = {"num_layers": 2, "bias": bias, "proj_size": projected, "dtype": dtype}
+    layer = LSTM(inputs, units, **options).freeze()
+    batch = () if batch_size is None else (batch_size,)
+    x = torch.randn(T, *batch, inputs, dtype=dtype)
+    hx = tuple(torch.randn(2, *batch, size, dtype=dtype) for size in (projected, units))
+    stream = Stream(layer, batch_size)
+    stream.state = hx
+    theirs = layer.to_torch().double()
+    with torch.no_grad():
+        outputs = torch.stack([stream(x_t) for x_t in x])
+        expected, last = theirs(x.double(), tuple(each.double() for each in hx))
+        state = hx
+        steps = []
+        for x_t in x:
+            output, state = layer.step(x_t, state)
+            steps.append(output)
+    assert stream._snapshot is not None
+    assert layer._snapshot._snapshot is not None
+    tolerance = 100 * torch.finfo(dtype).eps
+    found = outputs.double(), *(each.double() for each in stream.state)
+    torch.testing.assert_close(found, (expected, *last), rtol=0, atol=tolerance)
+    assert torch.equal(torch.stack(steps), outputs)
+    assert all(map(torch.equal, state, stream.state))
+
+
+@pytest.mark.skipif(kernels is None, reason="the kernels are not compiled")
+@pytest.mark.parametrize("name", ["weight_ih", "projected_hh", "weight_hr", "input_bias"])
+def test_a_stream_notices_a_change_of_any_weight(name):
+    layer = LSTM(M, N, proj_size=P, dtype=torch.float64).freeze()
+    stream = Stream(layer)
+    x = torch.randn(T, M, dtype=torch.float64)
+    with torch.no_grad():
+        stream(x[0])
+        assert stream._snapshot is not None
+        getattr(layer.directions[0], name).mul_(2)
+        stream.reset()
+        outputs = torch.stack([stream(x_t) for x_t in x])
+        expected, _ = layer.to_torch()(x)
+    torch.testing.assert_close(outputs, expected)
+
+
+@pytest.mark.skipif(kernels is None, reason="the kernels are not compiled")
+def test_threads_share_the_sequences_of_a_step():
+    layer = LSTM(64, 128, proj_size=100).freeze()
+    x = torch.randn(50, 64)
+    states = torch.randn(1, 50, 100), torch.randn(1, 50, 128)
+    threads = torch.get_num_threads()
+    found = []
+    with torch.no_grad():
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            stream = Stream(layer, 50)
+            stream.state = states
+            stream(x)
+            assert stream._snapshot.threads(50) == count
+            found.append((stream(x), *stream.state))
+    torch.set_num_threads(threads)
+    assert all(map(torch.equal, *found))
 
 
 def test_names_shapes_states_and_conversion_are_those_of_torch():

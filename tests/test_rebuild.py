@@ -1,6 +1,7 @@
 """Rebuilding the trained model of a run from its folder."""
 
 import json
+import math
 import shlex
 import shutil
 import sys
@@ -15,17 +16,29 @@ import yaml
 from torch import nn
 
 from eigenrnn import (
+    ENRNN,
     GRU,
     LRU,
     LSTM,
     RNN,
+    AsRNN,
+    DtrivRNN,
+    ExpRNN,
     ResidualStack,
     ScoRNN,
     SequenceModel,
     __version__,
     free_memory,
 )
-from eigenrnn.constraints import Householder, ScaledCayley
+from eigenrnn.constraints import (
+    BlockTriangular,
+    Exponential,
+    Householder,
+    Masked,
+    ScaledCayley,
+    Schur,
+    Unconstrained,
+)
 from eigenrnn.experiments.cli import main, rebuild
 from eigenrnn.experiments.cli.name_lookup import load_named_yaml
 from eigenrnn.experiments.cli.rebuild import load, registered_options
@@ -37,6 +50,7 @@ from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES
 from eigenrnn.experiments.tasks import Copying, Series
 from eigenrnn.experiments.training import Settings, checkpoint, fit
 from eigenrnn.experiments.training.description import describe_network, differences
+from eigenrnn.init import haar_
 from training_run import QUIET, one_thread
 
 TINY = (
@@ -420,11 +434,35 @@ def test_a_missing_checkpoint_is_named(run):
 
 # networks made in Python
 
+BLOCKS = partial(
+    BlockTriangular, long=partial(Exponential, init="cayley"), short=Householder, short_size=2
+)
 MADE = {
     "GRU": lambda: SequenceModel(GRU(2, 4, num_layers=2, bidirectional=True), 3, "last"),
     "ScoRNN": lambda: SequenceModel(ScoRNN(2, 4, negative=1), 3, "last"),
     "sets of gates": lambda: SequenceModel(LSTM(2, 4, cell=ScaledCayley), 3, "last"),
     "a set": lambda: SequenceModel(RNN(2, 4, constraint=Householder), 3, "last"),
+    "ENRNN": lambda: SequenceModel(
+        ENRNN(2, 8, short_size=3, negative=2, init="zero", coupling=False, epsilon=0.1), 3, "last"
+    ),
+    "ENRNN with its defaults": lambda: SequenceModel(ENRNN(2, 4, num_layers=2), 3, "last"),
+    "AsRNN": lambda: SequenceModel(
+        AsRNN(2, 4, mixing=ScaledCayley, scale=(0.1, 0.9), epsilon=0.2), 3, "last"
+    ),
+    "AsRNN with another init": lambda: SequenceModel(AsRNN(2, 4, init="haar"), 3, "last"),
+    "ExpRNN with another init": lambda: SequenceModel(ExpRNN(2, 4, init="cayley"), 3, "last"),
+    "blocks": lambda: SequenceModel(RNN(2, 6, constraint=BLOCKS), 3, "last"),
+    "complex": lambda: SequenceModel(
+        RNN(2, 4, constraint=partial(Schur, gamma="clamped", dtype=torch.complex64)), 3, "last"
+    ),
+    "an initialiser": lambda: SequenceModel(
+        RNN(2, 4, constraint=partial(Unconstrained, init=haar_)), 3, "last"
+    ),
+    "a base that never moves": lambda: SequenceModel(DtrivRNN(2, 4, period=math.inf), 3, "last"),
+    "a leak": lambda: SequenceModel(
+        RNN(2, 4, leak=0.3, trainable_leak=True, noise=0.1, state="current"), 3, "last"
+    ),
+    "an initial state": lambda: SequenceModel(GRU(2, 4, trainable_h0=True), 3, "last"),
     "LRU": lambda: SequenceModel(LRU(2, 4, r_min=0.5), 3, "last"),
     "torch.nn.LSTM": lambda: SequenceModel(nn.LSTM(2, 4), 3, "last"),
     "torch.nn.RNN": lambda: SequenceModel(nn.RNN(2, 4, nonlinearity="relu"), 3, "last"),
@@ -453,7 +491,7 @@ def test_a_network_made_in_python_is_rebuilt_from_its_description(tmp_path, make
     batch = next(series_in_memory().batches("train", 12))
     with torch.no_grad():
         expected = model.eval()(batch.inputs, batch.lengths)
-        torch.testing.assert_close(found.model(batch.inputs, batch.lengths), expected)
+        assert torch.equal(found.model(batch.inputs, batch.lengths), expected)
     assert found.settings.steps == 2
     again = next(found.task.batches("train", 12))
     assert torch.equal(again.inputs, batch.inputs)
@@ -478,7 +516,13 @@ def tied():
     return model
 
 
-@pytest.mark.parametrize("make", [Own, tied])
+def masked():
+    """A model whose mask is in no description."""
+    mask = torch.eye(4, dtype=torch.bool)
+    return SequenceModel(RNN(2, 4, constraint=partial(Masked, mask=mask)), 3, "last")
+
+
+@pytest.mark.parametrize("make", [Own, tied, masked])
 def test_a_network_of_your_own_is_passed(tmp_path, make):
     model = make()
     fit_in_python(tmp_path, model)

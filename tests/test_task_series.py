@@ -240,24 +240,56 @@ def test_targets_are_scaled_and_mse_is_in_their_own_units(tmp_path):
     assert task.metric(prediction, batch.targets).item() == pytest.approx(figures["mse"], rel=1e-5)
 
 
-def test_accuracy_and_f1_equal_their_definitions():
+def metrics_in_parts(metrics, outputs, targets):
+    """The metrics of two batches, as an evaluation computes them."""
+    parts = [slice(0, 70), slice(70, None)]
+    sums = sum(metrics.metric_sums(outputs[part], targets[part]).double() for part in parts)
+    rows = torch.cat([metrics.metric_rows(outputs[part], targets[part]) for part in parts])
+    return metrics.metrics_from_sums(sums) | metrics.metrics_from_rows(rows.double())
+
+
+def test_metrics_of_classes_equal_their_definitions():
     generator = generator_for(0)
     outputs = torch.randn(200, 5, generator=generator)
     outputs[:, 4] = -9  # never guessed, and never right
     targets = torch.randint(4, (200,), generator=generator)
-    task = ClassificationMetrics(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
-    figures = task.metrics_from_sums(task.metric_sums(outputs, targets).double())
+    metrics = ClassificationMetrics(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
+    figures = metrics_in_parts(metrics, outputs, targets)
+    assert tuple(figures) == metrics.metric_names
     predictions = outputs.argmax(-1).tolist()
     pairs = Counter(zip(targets.tolist(), predictions, strict=True))
-    scores = []
+    p = outputs.double().softmax(1)
+    scores, areas = [], []
     for k in range(4):
         right = pairs[k, k]
         precision = right / predictions.count(k)
         recall = right / targets.tolist().count(k)
         scores.append(2 * precision * recall / (precision + recall))
+        own, others = p[targets == k, k], p[targets != k, k]
+        areas.append((own.unsqueeze(1) > others).double().mean().item())
     assert figures["f1"] == pytest.approx(sum(scores) / 4)
+    assert figures["auc"] == pytest.approx(sum(areas) / 4)
     assert figures["accuracy"] == sum(pairs[k, k] for k in range(5)) / 200
-    assert figures["loss"] == pytest.approx(task.loss(outputs, targets).item(), rel=1e-5)
+    assert figures["loss"] == pytest.approx(metrics.loss(outputs, targets).item(), rel=1e-5)
+    of_truth = p[torch.arange(200), targets]
+    assert figures["log_loss"] == pytest.approx(-of_truth.log().mean().item(), rel=1e-5)
+    confidence, guess = p.max(1)
+    gaps = []
+    for tenth in range(10):
+        inside = (confidence * 10).floor() == tenth
+        right = (guess == targets)[inside].double().sum()
+        gaps.append(abs(right - confidence[inside].sum()).item())
+    assert figures["calibration_error"] == pytest.approx(sum(gaps) / 200, rel=1e-5)
+
+
+def test_one_class_alone_has_no_area_and_diverged_outputs_have_no_number():
+    outputs = torch.randn(100, 3, generator=generator_for(0))
+    metrics = ClassificationMetrics(torch.ones(3))
+    alone = metrics_in_parts(metrics, outputs, torch.ones(100, dtype=torch.long))
+    assert alone.keys() == set(metrics.metric_names) - {"auc"}
+    outputs[3, 1] = math.inf
+    diverged = metrics_in_parts(metrics, outputs, torch.arange(100) % 3)
+    assert all(math.isnan(diverged[name]) for name in metrics.metric_names[2:])
 
 
 def test_missing_targets_are_ignored():
@@ -306,6 +338,7 @@ def test_japanese_vowels_are_learnt(tmp_path):
     result = fit(model, task, settings, tmp_path / "run")
     assert result.last["test"]["accuracy"] > 0.9
     assert result.last["test"]["f1"] > 0.9
+    assert result.last["test"]["auc"] > 0.98
 
 
 COW = TS.replace("0,0:1,1:dog", "0,0:1,1:cow").replace("cat dog", "cat dog cow")

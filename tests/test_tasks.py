@@ -161,6 +161,9 @@ def test_metric_sums_of_parts_add_up_to_the_metrics_of_the_whole(task):
         for start, stop in ((0, 2), (2, 7))
     )
     figures = task.metrics_from_sums(tally)
+    rows = task.metric_rows(outputs, batch.targets)
+    if rows is not None:
+        figures |= task.metrics_from_rows(rows.double())
     assert tuple(figures) == task.metric_names
     loss, metric = task.loss(outputs, batch.targets), task.metric(outputs, batch.targets)
     assert figures["loss"] == pytest.approx(loss.item(), rel=1e-5)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -20,6 +21,7 @@ from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.experiments.errors import NonFiniteLossError, RunExistsError
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.tasks.base import Batch
+from eigenrnn.experiments.tasks.series import ClassificationMetrics
 from eigenrnn.experiments.training import Callback, Settings, checkpoint
 from eigenrnn.experiments.training.processes import launch
 from eigenrnn.experiments.training.train_step import Objective, TrainStep
@@ -236,9 +238,14 @@ def test_lengths_reach_the_model():
         def metric_sums(self, outputs, targets):
             return nn.functional.mse_loss(outputs, targets)
 
+        def metric_rows(self, outputs, targets):
+            return torch.cat([outputs, targets], 1)
+
     inputs = torch.ones(4, 2, 1)
     batch = Batch(inputs, torch.tensor([[1.0], [3.0]]), torch.tensor([1, 3]), targets_batch_dim=0)
-    assert Objective(Model(), Task(), "32-true").metric_sums(batch) == 0
+    found = Objective(Model(), Task(), "32-true").evaluate(batch)
+    assert found.sums == 0
+    assert found.rows.tolist() == [[1.0, 1.0], [3.0, 3.0]]
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed", "bf16-true"])
@@ -285,6 +292,30 @@ def test_two_processes_have_the_losses_of_one(tmp_path):
     for name in ("train_loss", "train_grad_norm", "test_loss", "test_accuracy"):
         expected = [float(row[name] or 0) for row in one]
         assert [float(row[name] or 0) for row in two] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("eval_batch_size", [7, 20])  # the second process has fewer or no rows
+def test_two_processes_have_the_metrics_of_one_on_series(tmp_path, eval_batch_size):
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(20, 5, 2)) + np.arange(20).reshape(20, 1, 1) % 2
+    np.savez(tmp_path / "a.npz", x=x, label=np.arange(20) % 2)
+    line = (
+        f"train --task series --task.train {tmp_path / 'a.npz'} --task.test {tmp_path / 'a.npz'} "
+        "--layer gru --hidden_size 4 --task.validation 0 --batch_size 4 --steps 2 "
+        f"--eval_batch_size {eval_batch_size} --accelerator cpu --out"
+    )
+    rows = []
+    for count in (1, 2):
+        folder = tmp_path / str(count)
+        command = [sys.executable, "-m", "eigenrnn", *line.split(), str(folder)]
+        subprocess.run(
+            [*command, "--devices", str(count)], check=True, timeout=120, capture_output=True
+        )
+        rows.append(read_metrics(folder)[-1])
+    names = [f"test_{name}" for name in ClassificationMetrics.metric_names]
+    one, two = ([float(row[name]) for name in names] for row in rows)
+    assert two == pytest.approx(one, rel=1e-5)
 
 
 def test_a_batch_that_processes_cannot_share_raises(tmp_path):

@@ -14,10 +14,10 @@ from torch import nn
 from eigenrnn import GRU, LRU, ResidualStack, SequenceModel
 from eigenrnn.errors import check_installed
 from eigenrnn.experiments.data.in_memory import from_arrays, from_channels_first
-from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.data.sequences import Sequences, check_sequences
 from eigenrnn.experiments.prediction import SeriesPredictions, predict_series
 from eigenrnn.experiments.tasks import Series
-from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
+from eigenrnn.experiments.tasks.preprocessing import Missing, SeriesPreprocessing
 from eigenrnn.experiments.training import Result, RunFolder, Settings, fit
 from eigenrnn.experiments.training.progress import plain_console
 
@@ -55,6 +55,7 @@ class _SequenceEstimator(BaseEstimator):
         validation: float = 0.2,
         patience: int | None = 10,
         layout: Layout | None = None,
+        missing: Missing = "error",
         random_state: Any = None,
         directory: str | Path | None = None,
         verbose: bool = False,
@@ -70,6 +71,7 @@ class _SequenceEstimator(BaseEstimator):
         self.validation = validation
         self.patience = patience
         self.layout = layout
+        self.missing: Missing = missing
         self.random_state = random_state
         self.directory = directory
         self.verbose = verbose
@@ -79,6 +81,11 @@ class _SequenceEstimator(BaseEstimator):
     result_: Result
     n_features_in_: int
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags
+
     def _fit(self, task_of: Callable[..., Series], sequences: Sequences) -> None:
         """Train a network on sequences that have their answers."""
         seed = int(check_random_state(self.random_state).randint(_SEEDS))
@@ -86,6 +93,7 @@ class _SequenceEstimator(BaseEstimator):
             train=sequences,
             validation=self.validation,
             scaling=self.scaling,
+            missing=self.missing,
             split_seed=seed,
         )
         settings = Settings(
@@ -110,7 +118,7 @@ class _SequenceEstimator(BaseEstimator):
         model.load_state_dict(weights)
         self.model_ = model.eval()
         self.preprocessing_ = task.preprocessing
-        self.n_features_in_ = task.input_size
+        self.n_features_in_ = len(sequences.channels)
 
     def _make_layer(self, sequences: Sequences) -> MakeLayer:
         """Return the function that makes the layer.
@@ -132,6 +140,7 @@ class _SequenceEstimator(BaseEstimator):
     def _sequences(
         self,
         X: Inputs,
+        missing: Missing,
         *,
         labels: Sequence[Any] | None = None,
         targets: Sequence[float] | None = None,
@@ -139,19 +148,24 @@ class _SequenceEstimator(BaseEstimator):
         """Return inputs of any kind as sequences.
 
         Raises:
-            ValueError: If an array of three dimensions comes without a layout.
+            ValueError: If an array of three dimensions comes without a layout, or values are
+                missing without the option.
         """
+        allow_missing = missing != "error"
+        from_list = partial(
+            from_arrays, labels=labels, targets=targets, allow_missing=allow_missing
+        )
         if isinstance(X, Sequences):
             if labels is not None or targets is not None:
                 raise ValueError(
                     "expected the answers in the sequences themselves, got y too: pass labels or "
                     "targets where you make them, and no y"
                 )
-            return X
+            return check_sequences(X, allow_missing=allow_missing)
         if not isinstance(X, np.ndarray):
-            return from_arrays(list(X), labels=labels, targets=targets)
+            return from_list(list(X))
         if X.ndim == 2 and self.layout is None:  # one channel
-            return from_arrays(list(X), labels=labels, targets=targets)
+            return from_list(list(X))
         if X.ndim != 3 or self.layout not in ("channels_first", "steps_first"):
             raise ValueError(
                 "expected a list of arrays of shape (steps, channels), or an array of shape "
@@ -160,12 +174,15 @@ class _SequenceEstimator(BaseEstimator):
                 f"layout={self.layout!r}"
             )
         if self.layout == "channels_first":
-            return from_channels_first(X, labels=labels, targets=targets)
-        return from_arrays(list(X), labels=labels, targets=targets)
+            return from_channels_first(
+                X, labels=labels, targets=targets, allow_missing=allow_missing
+            )
+        return from_list(list(X))
 
     def _predictions(self, X: Inputs) -> SeriesPredictions:
         check_is_fitted(self)
-        sequences = self._sequences(X)
+        # the option of the training: `set_params` may have changed that of the next one
+        sequences = self._sequences(X, self.preprocessing_.missing)
         found = len(sequences.channels)
         if found != self.n_features_in_:
             raise ValueError(
@@ -198,6 +215,10 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         patience: Training ends after this number of epochs without improvement; None for never.
         layout: What the axes of an array of three dimensions are: ``"channels_first"`` for (count,
             channels, steps), as in aeon, or ``"steps_first"`` for (count, steps, channels).
+        missing: What happens to NaN among the values of X: an ``"error"``, or ``"mask"`` and
+            ``"forward"``, with which the network has a mask of each channel as a further input. A
+            missing value is then the mean of its channel, or with ``"forward"`` the last value of
+            its sequence.
         random_state: The seed of weights, batches and the validation part.
         directory: The folder of the run, which `eigenrnn report` reads; by default a temporary
             one. A second `fit` of this estimator replaces the run. Clones need folders of their
@@ -205,13 +226,15 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         verbose: Whether to show the progress.
     Attributes:
         classes_: The classes, sorted.
-        model_: The trained network, a `SequenceModel`; `Stream(model_.layer)` processes one step
-            at a time.
-        preprocessing_: Its scaling and classes, see `predict_series`.
+        model_: The trained network, a `SequenceModel`; `Stream(model_)` processes one step at a
+            time.
+        preprocessing_: Its scaling and classes, see `predict_series`. Its `steps()` prepares one
+            time step at a time for a stream, missing values too.
         result_: The result of `fit`.
         n_features_in_: The number M of channels.
     Raises:
-        ValueError: If a shape, a number of labels or an option is wrong.
+        ValueError: If a shape, a number of labels or an option is wrong, or a value is infinite,
+            or NaN without the option.
         RunExistsError: If `directory` holds the run of something else.
 
     Example:
@@ -238,6 +261,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         validation: float = 0.2,
         patience: int | None = 10,
         layout: Layout | None = None,
+        missing: Missing = "error",
         random_state: Any = None,
         directory: str | Path | None = None,
         verbose: bool = False,
@@ -254,6 +278,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             validation=validation,
             patience=patience,
             layout=layout,
+            missing=missing,
             random_state=random_state,
             directory=directory,
             verbose=verbose,
@@ -276,7 +301,8 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         Raises:
             ValueError: If a shape, an option or the number of labels is wrong.
         """
-        sequences = self._sequences(X, labels=None if y is None else list(np.asarray(y)))
+        labels = None if y is None else list(np.asarray(y))
+        sequences = self._sequences(X, self.missing, labels=labels)
         given = sequences.labels if y is None else y
         if given is None:
             raise ValueError("expected a class of each sequence, got y=None and no labels")
@@ -320,6 +346,7 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
         validation: The fraction of the sequences that is held out to choose the best epoch.
         patience: Training ends after this number of epochs without improvement; None for never.
         layout: What the axes of an array of three dimensions are.
+        missing: What happens to NaN among the values of X.
         random_state: The seed of weights, batches and the validation part.
         directory: The folder of the run; by default a temporary one.
         verbose: Whether to show the progress.
@@ -349,7 +376,7 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
             ValueError: If a shape, an option or the number of targets is wrong.
         """
         targets = None if y is None else [float(number) for number in np.asarray(y)]
-        sequences = self._sequences(X, targets=targets)
+        sequences = self._sequences(X, self.missing, targets=targets)
         if sequences.targets is None:
             raise ValueError("expected a number of each sequence, got y=None and no targets")
         self._fit(partial(Series, answer="number"), sequences)

@@ -13,10 +13,10 @@ from eigenrnn.errors import check_installed
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.prediction import predict_series, series_outputs
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
+from eigenrnn.experiments.tasks.series import CALIBRATION_BINS
 
 __all__ = ["Calibration", "Evaluation", "evaluate_series"]
 
-_BINS = 10
 _MATRIX = "confusion matrix, rows are true classes"
 
 
@@ -165,15 +165,15 @@ def _evaluate_classes(
         torch.from_numpy(truth),
         task="multiclass",
         num_classes=len(names),
-        n_bins=_BINS,
+        n_bins=CALIBRATION_BINS,
     )
     confidence = p.max(1)
     correct, probability = calibration.calibration_curve(
-        predicted == truth, confidence, n_bins=_BINS
+        predicted == truth, confidence, n_bins=CALIBRATION_BINS
     )
     # as scikit-learn divides them
-    edges = np.linspace(0.0, 1.0, _BINS + 1)
-    count = np.bincount(np.searchsorted(edges[1:-1], confidence), minlength=_BINS)
+    edges = np.linspace(0.0, 1.0, CALIBRATION_BINS + 1)
+    count = np.bincount(np.searchsorted(edges[1:-1], confidence), minlength=CALIBRATION_BINS)
     confusion = metrics.confusion_matrix(truth, predicted, labels=range(len(names)))
     return Evaluation(
         str(sequences.path),

@@ -8,5 +8,5 @@ check_installed(
     "experiments",
     "eigenrnn.experiments",
     *("filelock", "jsonargparse", "lightning", "matplotlib", "pooch", "rich", "scipy"),
-    "tensorboard",
+    *("tensorboard", "torchmetrics"),
 )

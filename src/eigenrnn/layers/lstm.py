@@ -14,14 +14,14 @@ from eigenrnn.constraints import Constraint
 from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, without_autocast
+from eigenrnn.layers.direction import DirectionConfig, without_autocast
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
 from eigenrnn.layers.sequences import Lengths
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.layers.validation import check_pair
 from eigenrnn.ops import lstm
 from eigenrnn.ops.lstm import BACKENDS
-from eigenrnn.ops.lstm.cpu import lstm_stepper
+from eigenrnn.ops.lstm.cpu import lstm_stepper, projected_lstm_stepper
 from eigenrnn.tracing import is_eager
 
 __all__ = ["LSTM", "LSTMDirection", "ProjectedLSTMDirection"]
@@ -106,7 +106,6 @@ class ProjectedLSTMDirection(LSTMDirection):
     """
 
     has_matrix = False  # no square matrix that could be initialised or dropped out
-    stepper = AbstractDirection.stepper
 
     def __init__(self, config: DirectionConfig, proj_size: int) -> None:
         super().__init__(config)
@@ -144,6 +143,12 @@ class ProjectedLSTMDirection(LSTMDirection):
         )
         h = m if last_only else m @ self.weight_hr.T
         return h, torch.cat([last @ self.weight_hr.T, last_cell], dim=1)
+
+    def stepper(self) -> Any:
+        # the factors, not their product: a step multiplies by 5 N P numbers in place of 4 N^2
+        return projected_lstm_stepper(
+            self.projected_hh, self.weight_ih, self.input_bias, self.weight_hr
+        )
 
     def load_weights(self, projected_hh: Tensor, weight_hr: Tensor) -> None:
         """Copy W and R of a torch layer."""

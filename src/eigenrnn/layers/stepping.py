@@ -34,6 +34,7 @@ class Snapshot:
         dtype: Their dtype, which inputs and states share.
         input_size: The number M of input features.
         state_size: The numbers of a state of each layer.
+        cell_size: The numbers of a cell of each layer, of an LSTM.
         output_size: The number of outputs.
     """
 
@@ -42,6 +43,7 @@ class Snapshot:
     dtype: torch.dtype
     input_size: int
     state_size: int
+    cell_size: int
     output_size: int
 
     def threads(self, batch_size: int) -> int:
@@ -112,6 +114,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         dtype=dtype,
         input_size=layer.input_size,
         state_size=steppers[0].state_size,
+        cell_size=steppers[0].cell_size,
         output_size=output_size,
     )
 
@@ -202,12 +205,13 @@ class LatestSnapshot:
         if grad and any(weight.requires_grad for weight in snapshot.weights):
             return None
         batch = x_t.shape[:-1]
-        shape = (layer.num_layers, *batch, snapshot.state_size)
         dtype = snapshot.dtype
         if not can_read(x_t, (*batch, snapshot.input_size), dtype, grad):
             return None
-        if not all(can_read(state, shape, dtype, grad) for state in states):
-            return None
+        sizes = snapshot.state_size, snapshot.cell_size
+        for state, size in zip(states, sizes, strict=False):  # without cells there is one state
+            if not can_read(state, (layer.num_layers, *batch, size), dtype, grad):
+                return None
         B = batch[0] if batch else 1
         y = x_t.new_empty((*batch, snapshot.output_size))
         new = [torch.empty_like(state) for state in states]

@@ -1,6 +1,7 @@
 """The command `compare`, which prints the results of several runs as one table."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from jsonargparse import Namespace
@@ -10,13 +11,15 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.report.learning_curves import group
+from eigenrnn.experiments.report.learning_curves import averaged_over, group
 from eigenrnn.experiments.report.records import read_records
 from eigenrnn.experiments.report.table_formats import FORMATS
 from eigenrnn.experiments.report.tables import Table, chosen_by, runs_of_all_tasks
 from eigenrnn.experiments.training.progress import plain_console
 
 __all__ = ["compare"]
+
+_SPLITS = ("validation", "test")
 
 
 def compare(options: Namespace, console: Console) -> int:
@@ -40,8 +43,10 @@ def compare(options: Namespace, console: Console) -> int:
     notes = plain_console(stderr=True)
     best_by = chosen_by(groups)
     selected = f" by {best_by}" if best_by else ""
+    over = averaged_over(groups)
+    means = f"; mean ± standard error over {over}" if over else ""
     notes.print(
-        f"The best model of each run{selected}; mean ± standard error over seeds.",
+        f"The best model of each run{selected}{means}.",
         soft_wrap=True,
         highlight=False,
     )
@@ -51,10 +56,38 @@ def compare(options: Namespace, console: Console) -> int:
         write_atomically(out, write(table).encode())
         notes.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
     elif options.format is None and console.is_terminal:
-        _show(table, console)
+        fitting, left_out = _fit(table, console.width, best_by)
+        _show(fitting, console)
+        if left_out:
+            notes.print(
+                f"left out, because the terminal is narrow: {', '.join(left_out)}; "
+                "--format markdown shows all",
+                soft_wrap=True,
+                highlight=False,
+            )
     else:
         sys.stdout.write(write(table))
     return 0
+
+
+def _fit(table: Table, width: int, best_by: str) -> tuple[Table, list[str]]:
+    """Leave out further metrics if a table is wider than the terminal; return their names.
+
+    The losses and the metrics that selected the models stay.
+    """
+    columns = zip(table.headings, *table.rows, strict=True)
+    # one blank on either side of a cell, as rich prints it
+    needed = sum(max(map(len, column)) + 2 for column in columns)
+    if needed <= width:
+        return table, []
+    selecting = {name.partition(" ")[2] for name in best_by.split(", ")} | {"loss"}
+    left_out: list[str] = []
+    for heading in table.headings:
+        split, _, metric = heading.partition(" ")
+        if split in _SPLITS and metric not in selecting:
+            left_out.append(heading)
+    kept = [heading for heading in table.headings if heading not in left_out]
+    return replace(table, headings=kept), left_out
 
 
 def _show(table: Table, console: Console) -> None:

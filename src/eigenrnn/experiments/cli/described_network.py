@@ -6,6 +6,7 @@ network that is more than that is refused rather than built wrongly.
 """
 
 import inspect
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import partial
@@ -15,8 +16,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from eigenrnn import ResidualStack, SequenceModel
-from eigenrnn.constraints import Constraint
+from eigenrnn import AsRNN, ResidualStack, SequenceModel, init
+from eigenrnn.constraints import BlockTriangular, Constraint, Schur
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.tables import Columns
 from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, TASKS
@@ -33,6 +34,10 @@ _OF_TORCH = ("input_size", "hidden_size", "num_layers", "dropout", "bidirectiona
 _TORCH_OPTIONS = ("num_layers", "bias", "batch_first", "dropout", "bidirectional")
 _CONSTRAINTS = {kind.__name__: kind for kind in CONSTRAINTS.values()}
 _TASKS = {kind.__name__: kind for kind in TASKS.values()}
+# as `describe` writes them
+_NAMED_VALUES: dict[str, Any] = {"inf": math.inf} | {
+    name: getattr(init, name) for name in init.__all__ if name.endswith("_")
+}
 _SIZES = ("input_size", "hidden_size", "width", "in_features", "out_features", "size")
 _COUNTS = ("num_layers", "depth")
 _MAX_SHOWN = 3
@@ -146,11 +151,26 @@ def _layer(content: Mapping[str, Any]) -> Any:
     arguments = _plain(options, known)
     if issubclass(kind, nn.RNNBase):
         return kind(**{n: v for n, v in arguments.items() if n in _OF_TORCH})
-    for argument, (set_kind, set_options) in _sets(content).items():
+    first = content["modules"]["directions"]["modules"]["0"]
+    of_direction = first.get("options", {})
+    # options that the layers do not keep under their own names
+    if kind is AsRNN:
+        arguments["epsilon"] = of_direction["epsilon"]
+        arguments["scale"] = of_direction["initializers"]["s"][0]["options"]["bounds"]
+    if "h0" in first.get("parameters", {}) and "trainable_h0" in known:
+        arguments["trainable_h0"] = True
+    if "leak" in first.get("modules", {}):
+        of_leak = first["modules"]["leak"]["options"]["options"]["options"]
+        arguments |= _plain(of_leak, known) | {"trainable_leak": of_leak["trainable"]}
+    for name in of_direction.get("matrix_names", ()):
+        argument = name.removesuffix("_gate")
+        described = first["modules"][name]
         if argument in inspect.signature(kind).parameters:
-            arguments[argument] = partial(set_kind, **set_options)
+            arguments[argument] = _set(described)
         else:  # a layer of a paper, which takes the options of its set
-            arguments = _plain(set_options, known) | arguments
+            of_set = _with_options_of_parts(_set(described).keywords)
+            taken = {name: value for name, value in of_set.items() if name in known}
+            arguments = taken | arguments
     return kind(**arguments)
 
 
@@ -162,30 +182,60 @@ def _parameters(kind: type) -> set[str]:
         known |= {n for n, p in parameters.items() if p.kind is not Parameter.VAR_KEYWORD}
         if not any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values()):
             break
-    return known - {"size", "init", "generator", "noise_generator", "device", "dtype"}
+    return known - {"size", "generator", "noise_generator", "device", "dtype"}
 
 
 def _plain(options: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """Return the options that a class takes and that are numbers or names."""
-    return {name: v for name, v in options.items() if name in known and _is_plain(v)}
+    """Return the options that a class takes and that are numbers, names or initialisers."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in known and _is_plain(value):
+            found[name] = _NAMED_VALUES.get(value, value) if isinstance(value, str) else value
+    return found
 
 
-def _sets(content: Mapping[str, Any]) -> dict[str, tuple[type[Constraint], dict[str, Any]]]:
-    """Return the set of each recurrent matrix with its options, by the argument of the layer.
+def _set(content: Mapping[str, Any]) -> "partial[Constraint]":
+    """Return what makes a set of matrices.
 
     Raises:
-        ValueError: If a set is not registered.
+        ValueError: If it is not registered.
     """
-    first = content["modules"]["directions"]["modules"]["0"]
-    found: dict[str, tuple[type[Constraint], dict[str, Any]]] = {}
-    for name in first.get("options", {}).get("matrix_names", ()):
-        described = first["modules"][name]
-        kind = _CONSTRAINTS.get(described["class"])
-        if kind is None:
-            raise ValueError(f"{described['class']} is no set of eigenrnn")
-        options = _plain(described.get("options", {}), _parameters(kind))
-        found[name.removesuffix("_gate")] = kind, options
-    return found
+    kind = _CONSTRAINTS.get(content["class"])
+    if kind is None:
+        raise ValueError(f"{content['class']} is no set of eigenrnn")
+    known = _parameters(kind)
+    options = content.get("options", {})
+    parts = content.get("modules", {})
+    arguments: dict[str, Any] = {}
+    for name, part in parts.items():
+        of_part = _set(part)
+        argument = "orthogonal" if name == "P" else name
+        if argument in known:
+            arguments[argument] = of_part
+        else:  # a part that the set makes itself, with some of its own options
+            taken = {n: v for n, v in of_part.keywords.items() if n in known}
+            arguments |= taken
+    arguments |= _plain(options, known)
+    # options that the sets do not keep under their own names
+    if kind is BlockTriangular:
+        arguments["short_size"] = parts["short"]["options"]["size"]
+        arguments["coupling"] = "coupling" in content.get("parameters", {})
+    if kind is Schur:
+        arguments["gamma"] = "trained" if options["trained"] else "clamped"
+        if options["is_complex"]:  # then there is no such option
+            del arguments["in_block"]
+    if options.get("is_complex") and "dtype" in inspect.signature(kind).parameters:
+        arguments["dtype"] = torch.complex64
+    return partial(kind, **arguments)
+
+
+def _with_options_of_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a set and those of the sets of its blocks."""
+    found: dict[str, Any] = {}
+    for value in arguments.values():
+        if isinstance(value, partial):
+            found |= _with_options_of_parts(cast("partial[Any]", value).keywords)
+    return found | dict(arguments)
 
 
 def _stack(content: Mapping[str, Any], options: Mapping[str, Any]) -> ResidualStack:

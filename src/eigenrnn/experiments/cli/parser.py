@@ -328,7 +328,7 @@ def _evaluate() -> Parser:
 def _compare() -> Parser:
     parser = Parser(
         "Print the results of runs as one table: parameters, steps, time and the metrics of the "
-        "best models, as mean and standard error over seeds."
+        "best models, as mean and standard error over seeds or folds."
     )
     parser.add(
         "runs",

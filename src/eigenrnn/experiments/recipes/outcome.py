@@ -15,7 +15,7 @@ __all__ = ["Outcome", "numbers_by_rule", "standard_error"]
 
 _NO_LAYER = "not run: this version has no such layer"
 _QUOTED = "not run: quoted from another paper"
-_HIGHER_IS_BETTER = {"accuracy", "f1", "r2", "segsnr_db", "stoi", "pesq"}
+_HIGHER_IS_BETTER = {"accuracy", "auc", "f1", "r2", "segsnr_db", "stoi", "pesq"}
 
 
 @dataclass(frozen=True)

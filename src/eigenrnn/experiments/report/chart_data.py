@@ -55,7 +55,7 @@ def learning_curve_chart(groups: Sequence[Group], styles: Styles) -> dict[str, A
                 quantities.append(name)
         series.append(
             {
-                "label": _with_seeds(each),
+                "label": _with_count(each),
                 **styles.of(each),
                 "shown": each.shown,
                 "values": values,
@@ -178,9 +178,12 @@ def fisher_curves(networks: Sequence[NetworkAnalysis], styles: Styles) -> list[d
     return found
 
 
-def _with_seeds(group: Group) -> str:
-    count = len(group.runs)
-    return f"{group.label} ({count} seeds)" if count > 1 else group.label
+def _with_count(group: Group) -> str:
+    if len(group.runs) == 1:
+        return group.label
+    kinds = ("seeds", "folds")
+    noun = group.averaged_over if group.averaged_over in kinds else "runs"
+    return f"{group.label} ({len(group.runs)} {noun})"
 
 
 def _initial_quantity(quantities: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Learning curves: runs that differ only by their seed are one curve with a band."""
+"""Learning curves: runs that differ only by their seed or their fold are one curve with a band."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from eigenrnn.experiments.report.records import Records, format_description, lay
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
 
-__all__ = ["MAX_POINTS", "Curve", "Group", "curve", "group", "task_options"]
+__all__ = ["MAX_POINTS", "Curve", "Group", "averaged_over", "curve", "group", "task_options"]
 
 MAX_POINTS = 1000
 """Longer curves are averaged over blocks of steps."""
@@ -25,7 +25,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Group:
-    """The runs that differ only by their seed.
+    """The runs that differ only by their seed or their fold.
 
     Args:
         label: The label of the group.
@@ -40,6 +40,29 @@ class Group:
     task: str
     network: str
     shown: bool = True
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the runs, each once."""
+        return sorted({run.seed for run in self.runs})
+
+    @property
+    def folds(self) -> list[int]:
+        """The folds that are the test splits of the runs, each once; none without folds."""
+        found: set[int] = set()
+        for run in self.runs:
+            options = run.config["task"].get("options", {})
+            fold = options.get("fold")
+            if options.get("folds") is not None and isinstance(fold, int):
+                found.add(fold)
+        return sorted(found)
+
+    @property
+    def averaged_over(self) -> str:
+        """What the mean of the runs is over: "seeds", "folds", both, or "runs" of one seed."""
+        if len(self.folds) < 2:
+            return "seeds" if len(self.seeds) > 1 else "runs"
+        return "seeds and folds" if len(self.seeds) > 1 else "folds"
 
     @property
     def quantities(self) -> list[str]:
@@ -80,7 +103,7 @@ class Curve:
 
 
 def group(records: Records) -> list[Group]:
-    """Group the runs that differ only by their seed, in the order of the recipe's rows."""
+    """Group the runs that differ only by their seed or fold, in the order of the recipe's rows."""
     found: dict[str, list[RunFolder]] = {}
     for run in records.runs:
         found.setdefault(_group_key(records, run), []).append(run)
@@ -96,6 +119,12 @@ def group(records: Records) -> list[Group]:
             number += 1
     # groups of no row come last, in their own order
     return _with_distinct_labels(sorted(groups, key=lambda g: order.get(g.network, number)))
+
+
+def averaged_over(groups: Sequence[Group]) -> str:
+    """Return what the means of groups are over, such as "seeds"; empty if no group has a mean."""
+    found = {each.averaged_over for each in groups if len(each.runs) > 1}
+    return " or ".join(sorted(found))
 
 
 def curve(runs: Sequence[RunFolder], quantity: str) -> Curve:
@@ -152,7 +181,7 @@ def _in_blocks(
 
 
 def _group_key(records: Records, run: RunFolder) -> str:
-    """Return a key that is equal for runs that differ only by their seed."""
+    """Return a key that is equal for runs that differ only by their seed or their fold."""
     settings = {**run.config["settings"], **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
     place = None
     if records.recipe_row(run) is not None and run.key is not None:

@@ -19,7 +19,7 @@ from eigenrnn.experiments.report.chart_data import (
     learning_curve_chart,
     spectrum_charts,
 )
-from eigenrnn.experiments.report.learning_curves import MAX_POINTS, Group, group
+from eigenrnn.experiments.report.learning_curves import MAX_POINTS, Group, averaged_over, group
 from eigenrnn.experiments.report.network_analyses import (
     NetworkAnalysis,
     RebuildModel,
@@ -248,6 +248,7 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 "groups": own,
                 "runs": tables.runs(own),
                 "chosen_by": tables.chosen_by(own),
+                "averaged_over": averaged_over(own),
                 "shared": shared,
                 "differing": differing,
                 "models": [_model(each) for each in own],

@@ -32,7 +32,7 @@ __all__ = [
     "runs_of_all_tasks",
 ]
 
-_TEXT_COLUMNS = {"network", "quantity", "where", "option", "seeds", "state", "task"}
+_TEXT_COLUMNS = {"network", "quantity", "where", "option", "folds", "seeds", "state", "task"}
 _SCIENTIFIC_BELOW = 1e-4  # smaller numbers are written with a power of ten
 _LAST_COLUMNS = ("diverged", "seconds per run", "state")
 _VERSION_ORDER = ("eigenrnn", "torch", "python", "platform", "processor")
@@ -188,9 +188,13 @@ def evaluations(groups: Sequence[Group]) -> Table:
 
 
 def run_label(group: Group, run: RunFolder) -> str:
-    """Return the label of a run, with its seed or its folder if its group has several runs."""
+    """Return the label of a run, with its seed, fold or folder if its group has several runs."""
     if len(group.runs) == 1:
         return group.label
+    if len(group.seeds) == len(group.runs):
+        return f"{group.label}, seed {run.seed}"
+    if len(group.folds) == len(group.runs):
+        return f"{group.label}, fold {run.config['task']['options']['fold']}"
     seeds = [each.seed for each in group.runs]
     is_unique = seeds.count(run.seed) == 1
     return f"{group.label}, {f'seed {run.seed}' if is_unique else run.path}"
@@ -358,7 +362,11 @@ def _group_results(group: Group) -> dict[str, str | NumberCell]:
     for name, values in found.items():
         record[name] = _with_error(values)
     record["parameters"] = _count(group.runs[0].config["parameters"])
-    record["seeds"] = _seed_text([run.seed for run in group.runs])
+    if group.folds:
+        record["folds"] = _number_text(group.folds, "folds")
+        record["seeds"] = _number_text(group.seeds, "seeds")
+    else:
+        record["seeds"] = _number_text([run.seed for run in group.runs], "seeds")
     record["steps"] = _range([result.steps for result in results])
     record["seconds per run"] = _mean_seconds([result.seconds for result in results])
     unfinished = len(group.runs) - len(results)
@@ -367,8 +375,8 @@ def _group_results(group: Group) -> dict[str, str | NumberCell]:
     return record
 
 
-def _seed_text(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, seeds)) if len(seeds) <= 5 else f"{len(seeds)} seeds"
+def _number_text(numbers: Sequence[int], noun: str) -> str:
+    return ", ".join(map(str, numbers)) if len(numbers) <= 5 else f"{len(numbers)} {noun}"
 
 
 def _range(numbers: Sequence[int]) -> str | NumberCell:

@@ -189,10 +189,27 @@ class Task(ABC):
         """Return sums over a batch from which the metrics of a whole split can be computed.
 
         A task overrides this, `metrics_from_sums` and `metric_names` if the number of targets
-        differs between batches, or if a metric is not a mean over them (F1, explained variance).
+        differs between batches, or if a metric is not a mean over them (explained variance).
         """
         numbers = torch.stack([self.loss(outputs, targets), self.metric(outputs, targets)])
         return torch.cat([numbers, numbers.new_ones(1)]) * targets.numel()
+
+    def metric_rows(self, outputs: Tensor, targets: Tensor) -> Tensor | None:  # (B, R)
+        """Return what metrics need of each target that are no function of sums, such as the AUC.
+
+        A task that has such metrics overrides this and `metrics_from_rows`. By default there are
+        none, and nothing is kept.
+        """
+        del outputs, targets
+
+    def metrics_from_rows(self, rows: Tensor) -> dict[str, float]:
+        """Compute further metrics of an evaluation from the `metric_rows` of all its batches.
+
+        Args:
+            rows: The rows in any order, (count, R) in double precision.
+        """
+        del rows
+        return {}
 
     @property
     def metric_names(self) -> tuple[str, ...]:

@@ -27,7 +27,10 @@ from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
 from eigenrnn.free_memory import check_memory
 
-__all__ = ["ClassificationMetrics", "RegressionMetrics", "Series"]
+__all__ = ["CALIBRATION_BINS", "ClassificationMetrics", "RegressionMetrics", "Series"]
+
+CALIBRATION_BINS = 10
+"""The number of equal parts of [0, 1] into which probabilities are divided."""
 
 Weights = Literal["none", "balanced"]
 Scaling = Literal["z_score", "none"]
@@ -77,14 +80,23 @@ class _Metrics(ABC):
     def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
         """Compute the metrics from the sum of `metric_sums` over all batches."""
 
+    @abstractmethod
+    def metric_rows(self, outputs: Tensor, targets: Tensor) -> Tensor | None:  # (B, R)
+        """Return a row of each target, or None; see `Task.metric_rows`."""
+
+    @abstractmethod
+    def metrics_from_rows(self, rows: Tensor) -> dict[str, float]:
+        """Compute further metrics from the `metric_rows` of all batches."""
+
 
 @dataclass(frozen=True)
 class ClassificationMetrics(_Metrics):
-    r"""Metrics of classification: weighted cross-entropy, accuracy and macro F1.
+    r"""Metrics of classification: weighted cross-entropy, accuracy, and those of torchmetrics.
 
-    .. math:: F_1 = \operatorname{mean}_k \frac{2 TP_k}{2 TP_k + FP_k + FN_k}
-
-    over the classes that occur among the targets or the predictions.
+    `f1` is the macro F1, over the classes that occur among the targets or the predictions. `auc`
+    is the area under the ROC curve of each class against all others, averaged over the classes
+    that occur; there is none if only one does. `log_loss` is the cross-entropy without weights.
+    `calibration_error` is that of the predicted class, over tenths of its probability.
 
     Args:
         weights: The weight of each class in the loss.
@@ -95,7 +107,14 @@ class ClassificationMetrics(_Metrics):
         targets: :math:`(B)`.
     """
 
-    metric_names: ClassVar[tuple[str, ...]] = ("loss", "accuracy", "f1")
+    metric_names: ClassVar[tuple[str, ...]] = (
+        "loss",
+        "accuracy",
+        "f1",
+        "auc",
+        "log_loss",
+        "calibration_error",
+    )
     metric_name: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True
 
@@ -111,24 +130,42 @@ class ClassificationMetrics(_Metrics):
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return (outputs.argmax(-1) == targets).float().mean()
 
-    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (2 + K * K,)
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (4,)
         weights = self.weights.to(outputs)
         loss = F.cross_entropy(outputs, targets, weights, reduction="sum")
-        pairs = targets * self.output_size + outputs.argmax(-1)
-        confusion = torch.bincount(pairs, minlength=self.output_size**2)
-        return torch.cat([torch.stack([loss, weights[targets].sum()]), confusion.to(outputs)])
+        correct = (outputs.argmax(-1) == targets).sum()
+        count = outputs.new_tensor(len(targets))
+        return torch.stack([loss, weights[targets].sum(), correct.to(outputs), count])
 
     def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
-        # rows are targets, columns predictions
-        confusion = sums[2:].view(self.output_size, self.output_size)
-        correct = confusion.diagonal()
-        occurring = confusion.sum(0) + confusion.sum(1)
-        f1 = (2 * correct / occurring)[occurring > 0].mean()
-        return {
-            "loss": (sums[0] / sums[1]).item(),
-            "accuracy": (correct.sum() / confusion.sum()).item(),
-            "f1": f1.item(),
+        loss, weight, correct, count = sums.tolist()
+        return {"loss": loss / weight, "accuracy": correct / count}
+
+    def metric_rows(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (B, K + 1)
+        return torch.cat([outputs, targets.unsqueeze(1).to(outputs)], 1)
+
+    def metrics_from_rows(self, rows: Tensor) -> dict[str, float]:
+        # lightning has imported torchmetrics by the time of an evaluation
+        from torchmetrics.functional import classification
+
+        outputs = rows[:, :-1]
+        targets = rows[:, -1].long()
+        p = outputs.softmax(1)
+        if not p.isfinite().all():  # torchmetrics would sort NaN like a number
+            return dict.fromkeys(self.metric_names[2:], math.nan)
+        size = self.output_size
+        found = {
+            "f1": classification.multiclass_f1_score(p, targets, size, average="macro"),
+            "log_loss": F.cross_entropy(outputs, targets),
+            "calibration_error": classification.multiclass_calibration_error(
+                p, targets, size, n_bins=CALIBRATION_BINS
+            ),
         }
+        present = targets.unique().tolist()
+        if len(present) > 1:  # without another class there is no curve
+            areas = [classification.binary_auroc(p[:, k], (targets == k).long()) for k in present]
+            found["auc"] = torch.stack(areas).mean()
+        return {name: float(found[name]) for name in self.metric_names if name in found}
 
 
 @dataclass(frozen=True)
@@ -183,6 +220,13 @@ class RegressionMetrics(_Metrics):
             "mse": ((errors * scale.square()).sum() / count.sum()).item(),
             "r2": (1 - errors / spread).mean().item(),
         }
+
+    def metric_rows(self, outputs: Tensor, targets: Tensor) -> None:
+        del outputs, targets
+
+    def metrics_from_rows(self, rows: Tensor) -> dict[str, float]:
+        del rows
+        return {}
 
 
 @dataclass(frozen=True)
@@ -399,6 +443,12 @@ class Series(Task):
 
     def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
         return self._metrics.metrics_from_sums(sums)
+
+    def metric_rows(self, outputs: Tensor, targets: Tensor) -> Tensor | None:
+        return self._metrics.metric_rows(outputs, targets)
+
+    def metrics_from_rows(self, rows: Tensor) -> dict[str, float]:
+        return self._metrics.metrics_from_rows(rows)
 
     def baseline(self) -> float:
         r"""The loss of the best constant prediction on the training split.

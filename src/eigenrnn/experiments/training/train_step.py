@@ -1,6 +1,7 @@
 """One training step and one evaluation, on the devices of the run."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -122,15 +123,21 @@ class TrainStep:
             processes = 1
             rank = 0
         sums: list[Tensor] = []
+        rows: list[Tensor] = []
         self._objective.eval()
         for number, batch in enumerate(batches):
             if number % processes == rank:
                 # The bare objective: the processes take different numbers of batches, and the
                 # wrapped one would make them wait for each other.
                 with self.fabric.autocast():
-                    sums.append(self._objective.metric_sums(batch.to(self.fabric.device)))
+                    found = self._objective.evaluate(batch.to(self.fabric.device))
+                sums.append(found.sums)
+                if found.rows is not None:
+                    rows.append(found.rows.cpu().double())
         self._objective.train()
-        return task.metrics_from_sums(self._total(sums, shared=processes > 1))
+        metrics = task.metrics_from_sums(self._total(sums, shared=processes > 1))
+        all_rows = self._gathered(rows, shared=processes > 1)
+        return metrics if all_rows is None else metrics | task.metrics_from_rows(all_rows)
 
     def _total(self, sums: list[Tensor], *, shared: bool) -> Tensor:
         """Add up the metric sums of all batches and, if they are shared, of all processes."""
@@ -147,6 +154,24 @@ class TrainStep:
         total = total.to(self.fabric.device)
         self.fabric.all_reduce(total, reduce_op="sum")  # in place
         return total.cpu()
+
+    def _gathered(self, rows: list[Tensor], *, shared: bool) -> Tensor | None:  # (count, R)
+        """Join the metric rows of all batches and, if they are shared, of all processes."""
+        own = torch.cat(rows) if rows else torch.zeros(0, 0, dtype=torch.float64)
+        if not shared:
+            return own if len(own) else None
+        # a process without a batch does not know the number of columns
+        shapes = torch.as_tensor(
+            self.fabric.all_gather(torch.tensor(own.shape, device=self.fabric.device))
+        )  # (processes, 2)
+        count, width = shapes.amax(0).tolist()
+        if not width:
+            return None
+        padded = torch.zeros(count, width, dtype=torch.float64)
+        padded[: len(own), : own.shape[1]] = own
+        gathered = torch.as_tensor(self.fabric.all_gather(padded.to(self.fabric.device))).cpu()
+        kept = [part[:length] for part, length in zip(gathered, shapes[:, 0], strict=True)]
+        return torch.cat(kept)
 
     def _clip(self, norms: list[Tensor]) -> None:
         parameters = self.parameters.values()
@@ -233,6 +258,14 @@ def _check_optimiser_state(optimiser: Optimizer) -> None:
                     f"expected {name} of the optimiser of shape {tuple(parameter.shape)}, got "
                     f"{tuple(entry.shape)}"
                 )
+
+
+@dataclass(frozen=True)
+class BatchMetrics:
+    """What an evaluation keeps of a batch: see `metric_sums` and `metric_rows` of `Task`."""
+
+    sums: Tensor  # (S,)
+    rows: Tensor | None  # (B, R)
 
 
 class Objective(nn.Module):
@@ -326,9 +359,12 @@ class Objective(nn.Module):
             return total / states.numel()
         return total / (batch.lengths.sum() * states.shape[-1])
 
-    def metric_sums(self, batch: Batch) -> Tensor:
-        """Return the metric sums of a batch for an evaluation."""
-        return self.task.metric_sums(*self._outputs_and_targets(batch))
+    def evaluate(self, batch: Batch) -> BatchMetrics:
+        """Return what an evaluation keeps of a batch."""
+        outputs, targets = self._outputs_and_targets(batch)
+        return BatchMetrics(
+            self.task.metric_sums(outputs, targets), self.task.metric_rows(outputs, targets)
+        )
 
     def _outputs_and_targets(self, batch: Batch) -> tuple[Tensor, Tensor]:
         inputs = batch.inputs
