@@ -221,6 +221,7 @@ class LatestSnapshot:
         # new, so that `address` need not ask whether it has memory
         y = x_t.new_empty((*batch, snapshot.output_size))
         new = [torch.empty_like(state) for state in states]
+        # in a fixed order, because a dictionary of names would take longer than the step
         if snapshot.stack.step(
             B,
             address(x_t),
