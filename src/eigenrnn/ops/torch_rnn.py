@@ -136,7 +136,7 @@ def full_precision(tensor: Tensor) -> Generator[None]:
     if tensor.device.type == "cpu" or tensor.dtype != torch.float32:
         yield
         return
-    # TF32 keeps ten bits of mantissa, too few for the states of many steps
+    # TF32 would round W, which then leaves its set, and the states of many steps
     owner: Any = torch.backends.cudnn.rnn
     name = "fp32_precision"
     full: Any = "ieee"
