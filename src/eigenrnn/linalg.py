@@ -188,6 +188,7 @@ def _cayley(A: Tensor) -> Tensor:
     size = float(_frobenius(A.detach()))
     if size > _LARGE * math.sqrt(n):
         norm = float(_bound(A.detach()))
+        # also NaN, which `_cayley_of_large` reports
         if not norm <= 0.5 / math.sqrt(torch.finfo(A.dtype).eps):
             return _cayley_of_large(A)
         return _corrected(torch.linalg.solve_ex(X, Y, left=False).result)
@@ -323,7 +324,8 @@ def _series(powers: int, blocks: int, epsilon: float) -> _Series:
     max_norm = 2 * (math.factorial(2 * m + 2) * epsilon / 4) ** (1 / (2 * m + 2))
     coefficients: list[list[float]] = []
     for odd in (0, 1):  # 1 + b rest(b), exact at zero
-        # the terms of cosh and of sinh(a) / a in b = a^2, after their first one
+        # The terms of cosh and of sinh(a) / a in b = a^2, after their first one. Forty are more
+        # than enough: the next one is divided by 82!.
         taylor = Polynomial([1 / math.factorial(2 * k + 2 + odd) for k in range(40)])
         rest = Chebyshev.interpolate(taylor, m - 1, domain=[-(max_norm**2), 0])
         terms = [1.0, *rest.convert(kind=Polynomial).coef.tolist()]

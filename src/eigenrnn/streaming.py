@@ -121,6 +121,7 @@ class Stream:
         B, M, threads = self._sizes
         h, cell, next_h, next_cell = self._places  # `*self._places` in the call takes longer
         stack = snapshot.stack
+        # `y` is new, so `address` need not ask whether it has memory
         if not stack.step(B, address(x_t), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
             self._snapshot = None  # a weight has changed
             return self._ordinary_step(x_t)
@@ -223,6 +224,7 @@ class Stream:
             self._snapshot = None
         if self._snapshot is None and self._take_snapshot():
             return self(x_t)
+        # with trained weights, an endless stream would else keep the graph of all its steps
         wanted = any(each.requires_grad for each in (x_t, *self._states))
         with torch.set_grad_enabled(wanted and torch.is_grad_enabled()):
             state = self._states[0]
@@ -235,6 +237,7 @@ class Stream:
         return y
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # without the packed weights and the addresses, which mean nothing elsewhere
         return _restore, (self.model, self.batch_size, self.state)
 
 

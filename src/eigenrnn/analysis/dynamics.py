@@ -642,7 +642,7 @@ def _error_of_mean(
         return np.full(local.shape[2], np.nan)
     # The last steps, if ten does not divide T: the first ones depend most on the initial Q.
     blocks = local[-length * _BLOCKS :].unflatten(0, (_BLOCKS, length)).mean(1).flatten(0, 1)
-    with np.errstate(invalid="ignore"):  # NaN for infinite exponents
+    with np.errstate(invalid="ignore"):  # numpy warns of the NaN that infinite exponents give
         values = blocks.numpy()
         return values.std(axis=0, ddof=1) / np.sqrt(len(values))
 

@@ -350,7 +350,7 @@ class _StepLoop:
 
 def _with_gradient(state: Tensor) -> Tensor:
     """Return a state that keeps its gradient."""
-    if not state.requires_grad:  # nothing before this state needs a gradient
+    if not state.requires_grad:  # a leaf: nothing before it needs a gradient
         state = state.requires_grad_()
     state.retain_grad()
     return state

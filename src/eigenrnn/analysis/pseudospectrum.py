@@ -129,7 +129,8 @@ class Pseudospectrum(Analysis):
     def _levels(self) -> Floats:
         """Return round levels that the points resolve, at most about a dozen of them."""
         power = np.sort(np.log10(self.sigma_min), axis=None)
-        # a contour needs some points inside it, or the rings around its eigenvalue
+        # a contour needs some points of the grid inside it, or those of the rings around an
+        # eigenvalue
         lowest = power[min(_MIN_GRID_POINTS, len(power)) - 1]
         if len(self.near):
             lowest = min(lowest, np.log10(self.epsilon))

@@ -153,7 +153,7 @@ def psychometric_curve(
 
 def _logistic_fit(s: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
     """Return the bias and the slope of greatest likelihood, by Newton's method."""
-    # of one choice alone, or of one stimulus alone, the bias and the slope are unknown
+    # a single choice, or a single stimulus, determines neither the bias nor the slope
     if y.min() == y.max() or s.min() == s.max():
         return np.nan, np.nan
     upper = s[y == 1]

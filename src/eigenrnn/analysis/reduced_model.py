@@ -143,7 +143,8 @@ def reduced_model(
     states = trajectory(whole, _time_first(layer, x), "l0", h0).states
     changed = _run(reduced, _time_first(layer, x), states[0])
     direction = reduced.all_directions()[0]
-    rates = direction.output_at(changed, changed)  # the input has no effect on those of an RNN
+    # any tensor in place of x: the outputs of an RNN depend on the states alone
+    rates = direction.output_at(changed, changed)
     return ReducedModel(
         m=m.numpy(),
         n=n.numpy(),

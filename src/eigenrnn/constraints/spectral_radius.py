@@ -143,7 +143,7 @@ class SpectralRadius(Constraint):
         rho, right, left = spectral_radius_factors(
             fixed, self.seen_copy, self.rho, self.right, self.left
         )
-        rho = rho + (left * ((T - fixed) @ right)).sum()  # zero, with its gradient
+        rho = rho + (left * ((T - fixed) @ right)).sum()  # adds zero, but the gradient of rho
         # T may have grown beyond 1 since the last step; a nilpotent T cannot be divided
         divided = ((self.divided > 0) & (rho > 0)) | (rho > 1)
         return T / torch.where(divided, rho + self.epsilon, 1)

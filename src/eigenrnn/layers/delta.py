@@ -98,8 +98,8 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         gate_size = 0
         if options.output_gate:
             gate_size = N
-        # of the blocks of rows in `weight_ih`: queries, keys and values are one, as the
-        # convolution mixes them in time together
+        # the heights of the blocks of `weight_ih`; queries, keys and values are one block, because
+        # one convolution mixes them over time
         self.widths = [self.mixed_size, H * R, decay_size, gate_size]
         self.weight_ih = Parameter(torch.empty(sum(self.widths), config.input_size))
         self.convolution_weight: Parameter | None = None
@@ -132,6 +132,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             terms.v,
             terms.beta,
             terms.log_decay,
+            # a state comes in the dtype of the weights, as `_state` returns it
             S0.to(state_dtype(x)),
             batch_sizes=batch_sizes,
             reverse=reverse,
@@ -139,7 +140,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             backend=backend,
         )
         last = self._state(S, past)
-        if last_only:
+        if last_only:  # nobody reads the outputs
             return o, last
         y = self._output(o, terms.gate)
         if batch_sizes is not None:
@@ -268,7 +269,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         reverse: bool = False,
     ) -> tuple[_Terms, Tensor | None]:
         """Return what the input chooses, and the inputs that the next convolution needs."""
-        # other layers are checked as they read `weight_hh`, which no step needs here
+        # `weight_hh` makes this check in other layers, but nothing reads it here
         check_memory_of(direct_parameters(self).values())
         options = self.options
         N = self.hidden_size
@@ -324,12 +325,15 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         inputs = torch.cat([past, u])
         # torch's conv1d with one group a filter takes 1.4 to 2.3 times as long forward, three
         # times as long for a single step, and no less with its backward pass
+        # From row 1, because c taps need c - 1 of the c past rows. The class says what the oldest
+        # one is for.
         convolved = inputs.narrow(0, 1, T) * weight[:, 0]
         for i in range(1, c):
             convolved = torch.addcmul(convolved, inputs.narrow(0, 1 + i, T), weight[:, i])
         if lengths is None:
             last = inputs[-c:]
         else:
+            # c past rows come first, so the last c of a sequence of n steps begin at row n
             rows = torch.arange(c, device=u.device).unsqueeze(1) + lengths  # (c, B)
             last = inputs.gather(0, rows.unsqueeze(2).expand(c, B, width))
         if order is not None:

@@ -86,7 +86,7 @@ class AbstractDirection(nn.Module, ABC):
             self.norm_zoneout = NormZoneout(
                 N, gates, config.layer_norm, config.zoneout, is_complex
             )
-        self.weight_drop = 0.0
+        self.weight_drop = 0.0  # set by the function of this name
         self.frozen: Tensor | None
         # a buffer, which moves with the layer; not saved, because the constraints are
         self.register_buffer("frozen", None, persistent=False)

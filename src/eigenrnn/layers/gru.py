@@ -344,7 +344,7 @@ class GRU(Gated[GatedDirection]):
 
     def _features(self) -> list[str]:
         features = [*super()._features(), *form_features(self.reset_after, self.update_keeps)]
-        # every backend computes a mask of zoneout without LayerNorm
+        # without LayerNorm, `ops.gru` makes a mask part of the inputs, which every backend takes
         if "zoneout" in features and self.training and not self.layer_norm:
             features.remove("zoneout")
         return features

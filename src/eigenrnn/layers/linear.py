@@ -190,7 +190,8 @@ class LRUDirection(AbstractDiagonalDirection):
         """Return the real part of C h, with D x and the bias; zero past the end of a sequence."""
         weight = self.weight_out
         states = h
-        if h.is_complex():  # of neighbouring real and imaginary parts
+        if h.is_complex():
+            # a view of complex states as real ones has both parts of a number side by side
             real, imaginary = weight.chunk(2, dim=1)
             weight = torch.stack([real, -imaginary], dim=2).flatten(1)
             states = torch.view_as_real(h).flatten(2)
@@ -320,10 +321,11 @@ class LRU(LinearLayer[LRUDirection]):
         set_options = {name: value for name, value in options.items() if value is not None}
         if set_options and callable(constraint):
             constraint = partial(constraint, **set_options)
-        # B and C are complex: real and imaginary parts share the variance 1 / M of B, and 1 / N
+        # as in appendix A of the paper: real and imaginary parts have the variance 1 / (2 M) in
+        # B, and 1 / N in C
         initializers: dict[str, Sequence[Initializer]] = {
             "weight_ih": [partial(_fan_normal_, factor=0.5)],
-            "weight_out": [partial(_fan_normal_, factor=2.0)],  # over the 2N numbers of a state
+            "weight_out": [partial(_fan_normal_, factor=2.0)],  # over the 2 N numbers of a state
             "weight_skip": [partial(_fan_normal_, factor=1.0)],
         }
         if bias:

@@ -54,6 +54,7 @@ class LSTMDirection(AbstractGatedDirection):
     def __init__(self, config: DirectionConfig) -> None:
         super().__init__(config)
         self.state_size = 2 * self.hidden_size
+        # created again, because the base class assumes another size of a state
         self.h0 = self._parameter("h0", self.state_size)
         self.input_bias = self._parameter("input_bias", 4 * self.hidden_size)
 
@@ -111,6 +112,7 @@ class ProjectedLSTMDirection(LSTMDirection):
         super().__init__(config)
         self.output_size = proj_size
         self.state_size = proj_size + self.hidden_size
+        # created again, because the base class assumes another size of a state
         self.h0 = self._parameter("h0", self.state_size)
         self.projected_hh = Parameter(torch.empty(4 * self.hidden_size, proj_size))
         self.weight_hr = Parameter(torch.empty(proj_size, self.hidden_size))
@@ -127,6 +129,7 @@ class ProjectedLSTMDirection(LSTMDirection):
     ) -> tuple[Tensor, Tensor]:  # (T, B, P), (B, P + N)
         first, cell = h0.split((self.output_size, self.hidden_size), dim=1)
         input_map = self.weight_ih
+        # a state of zero adds nothing to the first step, so x need not be copied
         if not _is_zero(first):
             x = torch.cat([x, _at_first_step(first, x, batch_sizes, reverse)], dim=2)
             input_map = torch.cat([input_map, self.projected_hh], dim=1)

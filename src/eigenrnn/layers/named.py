@@ -234,6 +234,7 @@ def _h0_init(hidden_size: int) -> Initializer:
         ValueError: If `hidden_size` is not a positive integer.
     """
     check_positive_integer("hidden_size", hidden_size)
+    # U(-b, b) has the variance b^2 / 3
     return partial(uniform_, bound=math.sqrt(3 / (2 * hidden_size)))
 
 

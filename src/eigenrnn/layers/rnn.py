@@ -167,6 +167,7 @@ class Direction(AbstractDirection):
         reverse: bool,
     ) -> tuple[Tensor, Tensor]:  # (T, B, 2 N), (B, 2 N)
         """Record a complex recurrence for an export, all in real numbers."""
+        # nothing else can be set: LayerNorm is not defined on complex states
         zoneout = self.norm_zoneout_kwargs(x).get("zoneout")
         mask: Tensor | None = None
         rate = 0.0

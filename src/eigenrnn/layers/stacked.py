@@ -292,6 +292,7 @@ class Stacked(nn.Module, Generic[_D]):
         call = Call.of(
             x,
             self.nonlinearity,
+            # forward mode may differentiate the weights instead of x
             *self.parameters(),
             state_size=size,
             features=features,

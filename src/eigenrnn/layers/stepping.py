@@ -64,6 +64,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         return None
     if any(type(direction).stepper is AbstractDirection.stepper for direction in directions):
         return None
+    # the layer, a block or the environment forces another backend
     if (layer.backend or forced() or "cpu") != "cpu":
         return None
     if head is not None and type(head) is not nn.Linear:
@@ -95,6 +96,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     dtype = layer.weight_dtype
     if any(direction.frozen is None for direction in directions) or dtype not in _DTYPES:
         return None
+    # inference tensors do not count their writes, so a change would go unnoticed
     if any(w.dtype != dtype or not w.is_cpu or w.is_inference() for w in weights):
         return None
     steppers = [direction.stepper() for direction in directions]
@@ -124,6 +126,7 @@ def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Ten
     found: list[tuple[dict[str, Any], str, Tensor]] = []
     for holder in (direct_parameters(module), direct_buffers(module)):
         for name, tensor in list(holder.items()):
+            # a step gets its state from the caller, and does not read the initial one
             if tensor is not None and name != "h0":
                 found.append((holder, name, tensor))
     return found
@@ -193,6 +196,7 @@ class LatestSnapshot:
         """Return the output and the new states, or None if this needs the ordinary path."""
         if not is_eager() or in_forced_block() or type(x_t) is not Tensor:
             return None
+        # the ordinary path has the error messages
         if x_t.is_nested or x_t.dim() > 2 or not x_t.numel():
             return None
         snapshot = self._snapshot  # read once: other threads may step the same layer
@@ -202,6 +206,7 @@ class LatestSnapshot:
         if snapshot is None:
             return None
         grad = torch.is_grad_enabled()
+        # autograd would have to record the step
         if grad and any(weight.requires_grad for weight in snapshot.weights):
             return None
         batch = x_t.shape[:-1]
@@ -213,8 +218,10 @@ class LatestSnapshot:
             if not can_read(state, (layer.num_layers, *batch, size), dtype, grad):
                 return None
         B = batch[0] if batch else 1
+        # new, so that `address` need not ask whether it has memory
         y = x_t.new_empty((*batch, snapshot.output_size))
         new = [torch.empty_like(state) for state in states]
+        # in a fixed order, because a dictionary of names would take longer than the step
         if snapshot.stack.step(
             B,
             address(x_t),

@@ -94,7 +94,7 @@ def to_float32(operands: _Operands) -> _Operands:
 def _to_float32(tensor: Tensor) -> Tensor:
     if tensor.dtype in (torch.float16, torch.bfloat16):
         return tensor.float()
-    return tensor  # also masks and numbers that are wider
+    return tensor  # masks, and numbers of 32 bits or more
 
 
 def needs_gradient(operands: Iterable[Tensor | None]) -> bool:
@@ -213,6 +213,7 @@ def check_dtypes(supported: Iterable[torch.dtype], operands: Any) -> None:
         if tensor.dtype not in supported:
             names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in supported))
             raise TypeError(f"expected {name} of one of the types {names}, got {tensor.dtype}")
+    # all but x, the first field, with which they are compared
     others = [
         (name, tensor)
         for name, tensor in zip(operands._fields[1:], operands[1:], strict=True)
@@ -255,6 +256,7 @@ def check_batch_sizes(batch_sizes: object, T: int, B: int) -> None:
         ValueError: If they are not T sizes in descending order, the first of them B.
         TypeError: If they are not a list of integers.
     """
+    # a string is a Sequence, too
     if isinstance(batch_sizes, str) or not isinstance(batch_sizes, Sequence):
         raise TypeError(
             f"expected batch_sizes to be a list of integers, got {type(batch_sizes).__name__}"

@@ -156,6 +156,8 @@ def compiled_operator(
         for result, gradient in grads.items():
             if result != "y":  # the gradients of outputs are read with any strides
                 read[result] = rows(gradient)
+        # Only for its check of the dtypes. Kernels get addresses, and would read the numbers of
+        # another dtype as their own.
         number_type(operands.W, *read.values(), *kept.values())
         passed = views({f"d{result}": g for result, g in read.items()})
         dy = read.get("y")
@@ -287,6 +289,7 @@ def empty_buffer(like: Tensor, *shape: int) -> Tensor:
     if type(buffer) is not Tensor:  # a traced tensor has no memory
         return buffer
     size = buffer.numel() * buffer.element_size()
+    # the page faults of small pages take as long as a forward pass, see Pages in csrc/README.md
     if size >= _LARGE:
         kernels.prefer_large_pages(address(buffer), size)
     return buffer
@@ -315,7 +318,8 @@ def rows(tensor: Tensor | None) -> Tensor | None:
     if tensor is None or tensor.stride(-1) == 1 or tensor.shape[-1] == 1 or not tensor.numel():
         return tensor
     outer = tensor.stride()[:-1]
-    # the gradient of a sum is one expanded number; copy it once. Not if autograd records it
+    # The gradient of a sum is one number, expanded to all steps: a copy of one row is enough. But
+    # where autograd records the copy, it would send the gradients of all rows to the first.
     if tensor.dim() == 3 and outer == (0, 0) and not tensor.requires_grad:
         return tensor[0, 0].contiguous().expand(tensor.shape)
     return tensor.contiguous()
@@ -342,7 +346,7 @@ def gradient_buffers(
 
 
 def address(tensor: Tensor) -> int:
-    """Return the address of the first number of a tensor; the kernels get no other addresses.
+    """Return the address of the first number of a tensor of the caller, for the kernels.
 
     Raises:
         ValueError: If the tensor has no memory.

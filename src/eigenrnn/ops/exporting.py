@@ -63,7 +63,9 @@ def scan_steps(
         after = step(before, now, operands._replace(**given))
         h = after["h0"]
         if lengths is None:
-            return [*after.values(), h.clone()]  # scan wants outputs that share no memory
+            # a step returns its states in the order of `states`; scan wants outputs that share no
+            # memory, so h is copied
+            return [*after.values(), h.clone()]
         runs = now["running"]
         kept = [torch.where(runs, after[name], before[name]) for name in states]
         return [*kept, torch.where(runs, h, 0)]

@@ -20,6 +20,7 @@ _APPLY: dict[str, _Apply] = {
     "tanh": lambda z, _: torch.tanh_(z),
     "relu": lambda z, _: torch.relu_(z),
     "elu": lambda z, _: F.elu_(z),
+    # a beta of one, and the threshold of `nonlinearities.py`
     "softplus": lambda z, _: _aten.softplus.out(z, 1, 40, out=z),
     "retanh": lambda z, _: torch.relu_(z).tanh_(),
     "identity": lambda z, _: z,
@@ -103,7 +104,9 @@ def apply_in_place(
 
     def apply(z: Tensor, moduli: Tensor | None) -> None:
         shifted = scratch[: z.shape[0]]
-        modulus = shifted if moduli is None else moduli
+        modulus = moduli
+        if modulus is None:  # real: the backward pass needs no moduli
+            modulus = shifted
         torch.abs(z, out=modulus)
         torch.add(modulus, bias, out=shifted).relu_()
         z.sgn_().mul_(shifted)

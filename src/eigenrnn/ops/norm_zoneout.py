@@ -53,6 +53,7 @@ def apply_zoneout(
     A rate gives the mean over all masks.
     """
     if mask is not None:
+        # a product with the mask would make an infinite candidate NaN
         return torch.where(mask, h, h_new)
     if rate:
         return rate * h + (1 - rate) * h_new

@@ -114,9 +114,11 @@ class Operator:
             mutates_args=(),
             schema=f"({taken}{flag}) -> ({returned})",
         )
+        # what torch.compile and exports call in place of the kernels, to learn shapes and dtypes
         self._operator.register_fake(self._fake_forward)
         gradients = ", ".join(f"Tensor? d{result}" for result in self.results)
         kept = ", ".join(f"Tensor {each}" for each in self._kept)
+        # an operator, too: torch.compile traces the backward pass, and cannot trace into a kernel
         self._backward_operator: Any = torch.library.custom_op(
             f"eigenrnn::{name}_backward",
             self.call_backward,
@@ -258,6 +260,7 @@ def differentiable_gradients(
     grads: Named,
 ) -> dict[str, Tensor | None]:
     """Return the needed gradients of the definition, which autograd can record."""
+    # asked before gradients are enabled below: whether the caller differentiates again
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         # views: if x depends on W, the gradient of W must not include the path through x

@@ -126,6 +126,7 @@ def sizes_of(operands: Any, gates: int = 1) -> Sizes:
     if operands.c is not None and U is None:
         raise ValueError("expected c to go with U, got c alone: add it to x")
     T, B, M = x.shape
+    # a W without axes has no N, and `check_shapes` rejects it
     if U is not None and W.dim():
         return Sizes(T, B, M, N=W.shape[-1])
     return Sizes(T, B, M, N=M // gates)

@@ -123,6 +123,7 @@ class _Recorded(torch.autograd.Function):
                     allow_unused=True,
                 )
             found = dict(zip(ctx.needed, of_needed, strict=True))
+        # the backend and the options, the first arguments of `forward`, have no gradients
         return None, None, *(found.get(name) for name in recurrence.operands._fields)
 
 
@@ -135,6 +136,7 @@ def full_precision(tensor: Tensor) -> Generator[None]:
     if tensor.device.type == "cpu" or tensor.dtype != torch.float32:
         yield
         return
+    # TF32 would round W, which then leaves its set, and the states of many steps
     owner: Any = torch.backends.cudnn.rnn
     name = "fp32_precision"
     full: Any = "ieee"
@@ -216,6 +218,7 @@ def evaluate(
     N = states[0].shape[1]
     at = packed_rows(sizes, B, options.reverse, x.device)
     packed = x.reshape(T * B, M).index_select(0, at)
+    # torch takes batch sizes on the CPU only, and the default device may be another
     counts = torch.tensor(sizes, device="cpu")
     data, *last = function(packed, counts, initial, parameters, **rest)
     h = x.new_zeros(T * B, N).index_copy(0, at, data)

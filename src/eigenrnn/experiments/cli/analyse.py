@@ -99,6 +99,7 @@ def delete_earlier_files(folder: Path) -> None:
     check_types(summary, content, {"found": dict})
     for name in content["found"]:
         for ending in ("png", "csv"):
+            # the name alone: an edited summary must not lead out of the folder
             (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)
 
 

@@ -71,6 +71,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _print_error(message: str) -> None:
+    # a text by itself, so that brackets in a message are no markup
     line = Text.assemble(("error:", "bold red"), " ", message)
     plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)
 
@@ -203,6 +204,7 @@ def _reproduce(options: Namespace, console: Console) -> int:
 
 
 def _bench(options: Namespace, console: Console) -> int:
+    # here, because no other command needs it, and imports delay each of them
     from eigenrnn.experiments import bench
 
     sizes = [_size(text) for text in options.sizes or ()] or bench.SIZES

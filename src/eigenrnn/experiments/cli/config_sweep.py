@@ -55,6 +55,7 @@ class ConfigSweep(TrialSource):
             settings.total_steps(options.task)
             # trials that differ in training settings only share a model: build it once
             shape = {n: v for n, v in trial.parameters.items() if n not in _SETTINGS}
+            # by its text, because values may be lists, which have no hash
             if repr(shape) not in built:
                 model, task, settings = build_training(options, self.data_root)
                 try:
@@ -79,6 +80,7 @@ class ConfigSweep(TrialSource):
 
     def _options(self, trial: Trial) -> tuple[Namespace, dict[str, Any]]:
         """Return the instantiated options of a trial, and their entry in config.json."""
+        # `_set` also changes the options of the task and of the layer
         content = copy.deepcopy(dict(self.options))
         for name, value in trial.parameters.items():
             _set(content, name.split("."), value)

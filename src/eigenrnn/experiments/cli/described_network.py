@@ -67,6 +67,7 @@ def build_network(
     if content.get("class") != "SequenceModel":
         raise ValueError(f"expected a SequenceModel, got {content.get('class')}")
     modules = content["modules"]
+    # the stored weights replace those drawn here, which must not use up the user's random numbers
     with torch.random.fork_rng(devices=()):
         layer = _layer(modules["layer"])
         head = modules["head"]["options"]["out_features"]
@@ -180,6 +181,7 @@ def _parameters(kind: type) -> set[str]:
     for base in kind.__mro__:
         parameters = inspect.signature(base).parameters
         known |= {n for n, p in parameters.items() if p.kind is not Parameter.VAR_KEYWORD}
+        # a class that takes no ** passes no further options to its bases
         if not any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values()):
             break
     return known - {"size", "generator", "noise_generator", "device", "dtype"}
@@ -222,7 +224,7 @@ def _set(content: Mapping[str, Any]) -> "partial[Constraint]":
         arguments["coupling"] = "coupling" in content.get("parameters", {})
     if kind is Schur:
         arguments["gamma"] = "trained" if options["trained"] else "clamped"
-        if options["is_complex"]:  # then there is no such option
+        if options["is_complex"]:  # a complex Schur form is triangular, and has no blocks
             del arguments["in_block"]
     if options.get("is_complex") and "dtype" in inspect.signature(kind).parameters:
         arguments["dtype"] = torch.complex64

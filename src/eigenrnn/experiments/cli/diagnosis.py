@@ -61,6 +61,7 @@ def diagnose(arguments: Sequence[str], command: str) -> str | None:
     """
     parser = PARSERS[command]()
     given = _read(arguments, parser)
+    # over a copy, because the options of the file are added
     for name, value in list(given.options):
         if name == "config":
             content = _from_file(value)
@@ -156,6 +157,7 @@ def _unknown(name: str, given: _Given, command: str, parser: Parser) -> str | No
         if option in known:
             return None
         return f"{owner.__name__} takes no option {option!r}{did_you_mean(option, known)}"
+    # one letter is a short flag, such as -o, which `annotations` has under its long name
     if "." in name or len(name) == 1 or name in parser.annotations:
         return None
     return f"{command} takes no option {name!r}{did_you_mean(name, parser.annotations)}"

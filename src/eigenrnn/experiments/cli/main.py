@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"eigenrnn {__version__}")
         return 0
     try:
+        # inside, because Ctrl-C may also arrive during the imports
         return _import_run()(argv)
     except KeyboardInterrupt:
         print("error: stopped", file=sys.stderr)

@@ -152,6 +152,7 @@ def _path(kind: str, name: str) -> str:
         ValueError: If the name is unknown; suggests similar names.
     """
     noun, known = _KINDS[kind]
+    # a class path, or a class with its options as JSON
     if "." in name or name.startswith("{"):
         return name
     if name not in known:

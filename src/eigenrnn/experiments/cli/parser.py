@@ -26,6 +26,7 @@ from eigenrnn.layers.stacked import Stacked
 
 __all__ = ["DEFAULT_LAYER", "PARSERS", "Parser", "members"]
 
+# the `parser_mode` of all parsers below: YAML in which names stand for class paths
 set_loader("eigenrnn", name_lookup.load_named_yaml, exceptions=(yaml.YAMLError,))
 
 DEFAULT_LAYER = "eigenrnn.layers.ScoRNN"
@@ -66,6 +67,7 @@ class _Help(DefaultHelpFormatter):
     """Shows types in words, defaults that say something, and formulas without their markup."""
 
     def __init__(self, prog: str, **options: Any) -> None:
+        # two less, as argparse itself
         columns = get_terminal_size().columns - 2
         super().__init__(prog, **{"width": min(columns, _WIDTH), **options})
 
@@ -98,6 +100,7 @@ class Parser(ArgumentParser):
     """
 
     def __init__(self, description: str = "", **options: Any) -> None:
+        # errors are raised, so that `diagnose` can explain them
         options |= {"exit_on_error": False, "parser_mode": "eigenrnn", "formatter_class": _Help}
         self.annotations: dict[str, Any] = {}
         self.positionals: dict[str, str] = {}

@@ -167,6 +167,7 @@ def load(
             raise ValueError(_made_in_python(folder, error)) from error
         raise ValueError(_build_error(folder, config, error)) from error
     try:
+        # weights of all other precisions fit into single precision
         if settings.precision == "64-true":
             model.to(torch.float64)
         model.load_state_dict(weights)

@@ -127,6 +127,7 @@ def _config_source(content: Mapping[str, Any]) -> tuple[TrialSource, list[Mappin
 def _search(content: Mapping[str, Any], trial_points: list[Mapping[str, Any]]) -> Search:
     """Read the space of a search and its settings."""
     space = {name: _domain(name, value) for name, value in content["search"].items()}
+    # With a search there is no grid, so this is the only point: the row of a recipe, or nothing.
     fixed = {name: Choice((value,)) for name, value in trial_points[0].items()}
     settings = {name: content[name] for name in ("trials", "metric", "mode") if name in content}
     return Search({**fixed, **space}, seed=content.get("search_seed", 0), **settings)

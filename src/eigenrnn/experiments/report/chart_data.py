@@ -34,7 +34,9 @@ class Styles:
         for each in groups:
             colour = networks.index(each.network)
             key = each.network, each.task
-            dash = colour + count.get(key, 0)  # points of a search share a colour
+            # points of a search share the colour of their network and differ by their dash
+            # patterns; each network begins with another one
+            dash = colour + count.get(key, 0)
             count[key] = count.get(key, 0) + 1
             self._of[each.label, each.task] = {"colour": colour, "dash": dash}
 
@@ -125,7 +127,7 @@ def _evaluation(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the charts of one evaluation."""
     names = content["class_names"]
     calibration = content["calibration"]
-    # of each true class: classes may differ in size
+    # shares of each true class, because classes may differ in size
     confusion = np.array(content["confusion"], dtype=np.float64)
     totals = confusion.sum(1, keepdims=True)
     shares = np.divide(confusion, totals, out=np.zeros_like(confusion), where=totals > 0)

@@ -135,6 +135,7 @@ def curve(runs: Sequence[RunFolder], quantity: str) -> Curve:
     """
     pairs = [_finite(run, quantity) for run in runs]
     steps = np.unique(np.concatenate([step for step, _ in pairs]))
+    # a row for each run, NaN at the steps that it lacks: runs may have evaluated at others
     table = np.full((len(pairs), len(steps)), np.nan)
     for row, (step, values) in zip(table, pairs, strict=True):
         row[np.searchsorted(steps, step)] = values
@@ -182,7 +183,9 @@ def _in_blocks(
 
 def _group_key(records: Records, run: RunFolder) -> str:
     """Return a key that is equal for runs that differ only by their seed or their fold."""
+    # None in place of what runs of a group may differ in
     settings = {**run.config["settings"], **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
+    # rows of a recipe are apart even if their networks and settings are equal
     place = None
     if records.recipe_row(run) is not None and run.key is not None:
         place = run.key.row, run.key.point
@@ -216,10 +219,12 @@ def _make_group(records: Records, runs: list[RunFolder]) -> Group:
     key = runs[0].key
     if row is None or key is None:
         label = _common_name(runs)
-        return Group(label, tuple(runs), _task(runs[0]), label)
+        return Group(label=label, runs=tuple(runs), task=_task(runs[0]), network=label)
     best = row.get("best_point")
     shown = not best or key.point == best
-    return Group(key.name, tuple(runs), _task(runs[0]), key.row, shown)
+    return Group(
+        label=key.name, runs=tuple(runs), task=_task(runs[0]), network=key.row, shown=shown
+    )
 
 
 def _common_name(runs: Sequence[RunFolder]) -> str:

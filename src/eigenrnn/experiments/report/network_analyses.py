@@ -41,6 +41,7 @@ MAX_NETWORKS = 16
 
 _MAX_CELLS = 128  # rows and columns of a heat map
 _FLOOR = 1e-8  # relative to the largest number
+# what computes the new state of an RNN, of a GRU and of an LSTM
 _MAIN_MATRICES = ("hh", "candidate", "cell")
 
 
@@ -131,6 +132,7 @@ def _analyse_network(network: NetworkAnalysis, rebuild: RebuildModel | None) -> 
     if network.spectrum is None:
         missing.append("spectrum")
     else:
+        # for the note alone; the chart takes no such entry
         left_out = network.spectrum.pop("left_out")
         network.spectrum["note"] = ""
         if left_out:
@@ -150,6 +152,7 @@ def _analyse(
     inputs: Tensor | None,  # (T, B, M)
 ) -> None:
     matrices = recurrent_matrices(model)
+    # not where the recorded file is damaged: the page then says so
     if network.spectrum is None and "spectrum" not in network.reasons:
         with _record_failure(network, "spectrum"):
             network.spectrum = _final_spectrum(matrices)

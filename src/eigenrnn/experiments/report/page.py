@@ -111,6 +111,7 @@ def write_report(
     path = Path(out)
     _check_output(path)
     check_installed("report", "a report", "jinja2", "plotly")
+    # after the check, whose error names the extra
     import jinja2
     from markupsafe import Markup
     from plotly import offline
@@ -127,6 +128,7 @@ def write_report(
         lstrip_blocks=True,
         loader=jinja2.DictLoader({"page.html": (here / "page.html").read_text("utf-8")}),
     )
+    # these are our own files, and data that is escaped; jinja escapes all other text
     assets = {
         "css": Markup((here / "page.css").read_text("utf-8")),
         "scripts": [Markup((here / name).read_text("utf-8")) for name in _SCRIPTS],
@@ -176,6 +178,7 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
     tasks = _tasks(groups)
     curves: dict[str, dict[str, Any]] = {}
     for task in tasks:
+        # for the chart only: the template shows data, not objects
         chart = learning_curve_chart(task.pop("groups"), styles)
         task["chart"] = chart is not None
         if chart is not None:

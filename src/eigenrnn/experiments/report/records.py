@@ -148,6 +148,7 @@ def format_description(content: Mapping[str, Any]) -> str:
 def _layer(tree: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Find the recurrent layer in the description of a network; None for another network."""
     for name, module in tree.get("modules", {}).items():
+        # the layer of a list is its first entry, of the name 0
         if name in _LAYER_NAMES and not module["class"].endswith("ModuleList"):
             return module
         found = _layer(module)
@@ -190,7 +191,7 @@ def _lacks_metrics(config: Path) -> bool:
 
 
 def _natural_order(path: Path) -> list[tuple[int, str]]:
-    # "seed-10" comes after "seed-9"
+    # "seed-10" comes after "seed-9"; pairs, because Python compares no text with a number
     order: list[tuple[int, str]] = []
     for part in re.split(r"(\d+)", str(path)):
         if part.isdecimal():

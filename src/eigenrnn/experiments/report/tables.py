@@ -196,8 +196,9 @@ def run_label(group: Group, run: RunFolder) -> str:
     if len(group.folds) == len(group.runs):
         return f"{group.label}, fold {run.config['task']['options']['fold']}"
     seeds = [each.seed for each in group.runs]
-    is_unique = seeds.count(run.seed) == 1
-    return f"{group.label}, {f'seed {run.seed}' if is_unique else run.path}"
+    if seeds.count(run.seed) == 1:
+        return f"{group.label}, seed {run.seed}"
+    return f"{group.label}, {run.path}"
 
 
 def machines(records: Sequence[RunFolder], recipes: Sequence[RecipeRecord]) -> Table:
@@ -224,7 +225,7 @@ def comparison(row: Mapping[str, Any]) -> dict[str, str | NumberCell]:
     """
     values = _point_values(row, "values")
     reported = row["reported"]
-    seconds = [s for s in row.get("seconds", ()) if s > 0]
+    seconds = [s for s in row.get("seconds", ()) if s > 0]  # a run that diverged counts none
     # a row has its number of parameters once one of its networks was built
     parameters: str | NumberCell = ""
     ours: str | NumberCell = "not run"
@@ -272,6 +273,7 @@ def _difference(values: Sequence[float], reported: float | None) -> str | Number
         digits = 4
     if not math.isfinite(difference) or not math.isfinite(number):
         return NumberCell(difference, f"{difference:+g}")
+    # Down to the last digit of that number. A mean shows 4 digits, and a difference no more.
     significant = min(4, _power(difference) - _power(number) + digits)
     if not difference or significant < 1:  # all its digits are beyond that one
         return NumberCell(difference, "0")
@@ -328,6 +330,7 @@ def _with_error(values: Sequence[float]) -> str | NumberCell:
         return ""
     mean = statistics.fmean(values)
     error = _standard_error(values)
+    # `#` keeps zeros at the end, so that all means show as many digits
     if error is None:
         return NumberCell(mean, f"{mean:#.4g}")
     return NumberCell(mean, f"{mean:#.4g} ± {error:#.3g}", error)

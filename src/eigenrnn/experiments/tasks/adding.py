@@ -217,5 +217,6 @@ def splitmix_uniforms(
     mixed = seeds.numpy().view(np.uint64) + steps * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    # the upper 24 bits, as many as single precision holds
     mixed = (mixed ^ (mixed >> np.uint64(31))) >> np.uint64(40)
     return torch.from_numpy(mixed.astype(np.float32) * np.float32(2**-24))

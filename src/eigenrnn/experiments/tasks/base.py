@@ -325,6 +325,7 @@ def check_model_memory(
     weight_bytes = sum(weight.numel() * weight.element_size() for weight in trained)
     state_bytes = number_bytes * steps * sequences * units
     check_memory(
+        # states and their gradients; gradients of the weights, and one moment of each
         2 * state_bytes + 2 * weight_bytes + further_bytes,
         f"the states of {sequences} sequences of {steps} steps{owner} and the gradients of the "
         "weights",

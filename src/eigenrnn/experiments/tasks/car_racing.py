@@ -143,6 +143,7 @@ class CarRacing(Task):
         # (T, B, 32, K) each
         logits, means, log_deviations = outputs.view(*targets.shape, 3, self.mixtures).unbind(-2)
         scaled = (targets.unsqueeze(-1) - means) * (-log_deviations).exp()
+        # the logarithm of each Gaussian times its weight, without the constants of both
         terms = logits - log_deviations - 0.5 * scaled.square()
         likelihood = terms.logsumexp(-1) - logits.logsumexp(-1)
         return _LOG_SQRT_TAU - likelihood.mean()

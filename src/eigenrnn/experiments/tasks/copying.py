@@ -165,6 +165,7 @@ class Copying(Synthetic):
         return recall_accuracy(outputs, targets, self.symbols)
 
     def baseline(self) -> float:
+        # all steps but the recalled ones have an answer that is known without memory
         return self.symbols * math.log(self.alphabet) / self.length
 
     @property

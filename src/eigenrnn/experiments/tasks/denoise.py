@@ -111,6 +111,7 @@ class Denoise(Synthetic):
         return recall_accuracy(outputs, targets, self.symbols)
 
     def baseline(self) -> float:
+        # all steps but the recalled ones have an answer that is known without memory
         return self.symbols * math.log(self.alphabet) / self._steps
 
     def loss_lower_bound(self) -> float:

@@ -132,6 +132,7 @@ class Parenthesis(Synthetic):
         p = self.count_probabilities()
         if self.criterion == "cross_entropy":
             return torch.special.entr(p).sum(1).mean().item()
+        # the best guess is p itself, with the squared error 1 - |p|^2 over C + 1 outputs
         return (1 - p.square().sum(1)).mean().item() / (self.cap + 1)
 
     def count_probabilities(self) -> Tensor:  # (T, C + 1)
@@ -148,7 +149,7 @@ class Parenthesis(Synthetic):
         eigenvalues = 1 - 2 / self.input_size * (1 - torch.cos(math.pi / n * j))
         weights = torch.where(j == 0, 1 / n, 2 / n) * cosines[:, 0]
         steps = torch.arange(1, self.length + 1)[:, None]
-        # impossible counts have probability zero up to rounding
+        # rounding may make the probability of an impossible count negative
         return ((weights * eigenvalues**steps) @ cosines).clamp(min=0)
 
     def _pair_probabilities(self, pairs: int) -> Tensor:  # (T, C + 1)

@@ -314,6 +314,7 @@ class Series(Task):
         check_choices(self, answer=Answer, missing=Missing, class_weights=Weights, scaling=Scaling)
         check_at_least(self, 0, "split_seed", "fold")
         check_at_least(self, 2, "folds")
+        # reading them checks the separator and the decimal
         _ = self.read_options
         if not 0 <= self.validation < 1:
             raise ValueError(f"expected 0 <= validation < 1, got {self.validation}")
@@ -482,6 +483,7 @@ class Series(Task):
             train_file, test_file = ARCHIVE[self.dataset]
             train = locate(train_file, self.data_root)
             test = locate(test_file, self.data_root)
+        # never empty: `__post_init__` wants train or a dataset
         files = {"train": self._read(train or "")}
         if test is not None:
             files["test"] = self._read(test)
@@ -525,6 +527,7 @@ class Series(Task):
         steps = int(lengths.max()) - 1
         targets = data.sequences.padded(rows, steps, offset=1, valid_steps=lengths - 1)
         if self.missing != "error":
+            # the masks of inputs come with their values; a missing value is no target
             targets, masks = targets.chunk(2, dim=2)
             targets = targets.masked_fill(masks > 0, math.nan)
         inputs = data.sequences.padded(rows, steps)
@@ -574,6 +577,7 @@ def _make_splits(files: dict[str, Sequences], task: Series) -> _Data:
         else:
             groups = [train.groups[row] for row in rows.tolist()]
             of_rows = replace(train, groups=tuple(groups))
+            # one of this many folds holds about the fraction that is held out
             count = max(2, round(1 / task.validation))
             part = _select(whole, rows)
             kept, held_out = _divide(part, of_rows, names, count, 0, task.split_seed)
@@ -625,7 +629,10 @@ def _divide(
     else:
         kind = model_selection.KFold
     divided = kind(folds, shuffle=True, random_state=seed).split(
-        np.zeros(len(targets)), targets, file.groups
+        # in place of the features, of which scikit-learn only counts the rows
+        np.zeros(len(targets)),
+        targets,
+        file.groups,
     )
     kept, of_fold = list(divided)[fold]
     for number, name in enumerate(names):
@@ -723,6 +730,7 @@ def _hold_out(
     kept: list[Tensor] = []
     held_out: list[Tensor] = []
     for number, rows in enumerate(groups):
+        # a half is rounded up, where `round` would take the even neighbour
         count = math.floor(fraction * len(rows) + 0.5)
         if not 0 < count < len(rows):
             of = ""
@@ -736,6 +744,7 @@ def _hold_out(
         shuffled = rows[torch.randperm(len(rows), generator=generator)]
         held_out.append(shuffled[:count])
         kept.append(shuffled[count:])
+    # in the order of the file
     return torch.cat(kept).sort().values, torch.cat(held_out).sort().values
 
 

@@ -23,6 +23,7 @@ from eigenrnn.free_memory import check_memory
 
 __all__ = ["SCORES", "Speech", "pesq", "segmental_snr", "speech_activity", "stoi"]
 
+# stated here, so that the length of an epoch is known without reading the files
 _TRAIN_RECORDINGS: dict[SpeechCorpus, int] = {"fsdd": 2_400, "timit": 3_696, "timit_sample": 96}
 
 # of the scores
@@ -125,12 +126,13 @@ class Speech(Task):
         count = len(frames)
         longest = int(frames.lengths.max())
         check_memory(
+            # inputs and targets, in single precision
             2 * 4 * BINS * longest * min(size, count),
             f"a batch of {min(size, count)} recordings of the {split} split, of {longest} frames,",
             "take a smaller batch_size",
         )
         chosen = batch_indices(split, count, size, seed=seed, start=start, shuffle=self.shuffle)
-        if split != "train":
+        if split != "train":  # `padded_mse` is over recordings padded to the longest of the split
             return (_collate(frames, rows, longest) for rows in chosen)
         return (_collate(frames, rows, int(frames.lengths[rows].max())) for rows in chosen)
 

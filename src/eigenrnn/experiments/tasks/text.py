@@ -38,6 +38,7 @@ __all__ = ["CharPTB", "Enwik8", "NextSymbol", "Text", "WordPTB", "random_windows
 
 Cut = Literal["fixed", "random", "lines"]
 
+# the default `ignore_index` of torch's cross-entropy
 _NO_TARGET = -100
 # of windows of random length
 _SHORTEST_BASE = 20
@@ -45,6 +46,7 @@ _HALVED = 0.05  # the fraction of windows with half the length
 _SPREAD = 5.0
 _SHORTEST = 5
 
+# stated here, so that the length of an epoch is known without reading the files
 _CHARACTERS = {"train": 5_017_482, "validation": 393_042, "test": 442_423}
 _WORDS = {"train": 929_589, "validation": 73_760, "test": 82_430}
 _BYTES = 100_000_000
@@ -102,6 +104,7 @@ class NextSymbol(Task):
 
     @property
     def vocabulary(self) -> int:
+        # without the end of a line, the last of the symbols, where lines are separate
         return len(self._corpus.symbols) - (self.cut == "lines")
 
     @property
@@ -150,6 +153,7 @@ class NextSymbol(Task):
         nats = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
         nats = nats.view_as(targets)
         correct = (outputs.argmax(-1) == targets).sum()
+        # the mean of each line, for `line_bits`
         means = nats.sum(0) / is_target.sum(0)
         lines = torch.tensor(targets.shape[1], device=nats.device)
         return torch.stack([nats.sum(), correct, is_target.sum(), means.sum(), lines]).to(nats)
@@ -232,6 +236,7 @@ class NextSymbol(Task):
                 return random_windows(length - 1, self.window, seed, number)
             return np.append(np.arange(0, length - 1, self.window), length - 1)
 
+        # all passes have as many windows, see `random_windows`
         first_pass, skipped = divmod(start, len(bounds(0)) - 1)
         passes: Iterable[int] = itertools.count(first_pass)
         if split != "train":  # read once
@@ -262,6 +267,7 @@ class NextSymbol(Task):
         carry: bool = False,
         lr_scale: float = 1.0,
     ) -> Batch:
+        # a batch at a time: a large text stays in its compact codes, or on the disk
         numbers = self._corpus.to_indices(np.ascontiguousarray(codes))
         text = torch.from_numpy(numbers)
         return Batch(text[:-1], text[1:], carry=carry, lr_scale=lr_scale)
@@ -272,6 +278,7 @@ class NextSymbol(Task):
         begins = all_begins[rows.numpy()]
         lengths = all_lengths[rows.numpy()]
         steps = np.arange(lengths.max())[:, None]  # (T + 1, 1)
+        # no place beyond the text; what is read after the end of a line is masked below
         places = np.minimum(begins + steps, len(text) - 1)
         numbers = torch.from_numpy(self._corpus.to_indices(text[places]))
         input_lengths = torch.from_numpy(lengths) - 1
@@ -597,6 +604,7 @@ def random_windows(length: int, window: int, seed: int, number: int) -> NDArray[
     noise = _SPREAD * torch.randn(count, generator=generator, dtype=torch.float64)
     drawn = torch.where(halved, window / 2, float(window)).double() + noise
     shortest = min(_SHORTEST, length // count)
+    # lengths above the shortest; never zero, because their sum divides below
     spare = (drawn - shortest).clamp(min=1e-3).cumsum(0).numpy()
     stretched = (length - count * shortest) * spare / spare[-1]
     return np.append(0, np.arange(1, count + 1) * shortest + np.rint(stretched).astype(np.int64))

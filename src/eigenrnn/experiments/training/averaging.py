@@ -76,7 +76,7 @@ class ParameterMean:
                 raise ValueError(
                     f"expected a mean of shape {tuple(parameter.shape)}, got {tuple(mean.shape)}"
                 )
-            restored.append(mean.to(parameter))
+            restored.append(mean.to(parameter))  # a checkpoint is read onto the CPU
         self._means = restored
 
     @torch.no_grad()

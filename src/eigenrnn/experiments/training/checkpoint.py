@@ -47,7 +47,7 @@ def load(path: str | Path, *keys: str) -> dict[str, Any]:
             format, lacks a key, or holds a tensor that is not dense; the message says which.
     """
     path = Path(path)
-    _verify(path)
+    _verify(path)  # `torch.load` ignores checksums, and would return damaged weights
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many types, none of which names the file

@@ -76,6 +76,8 @@ class DeferredMetrics:
         """
         table = torch.stack(self._rows)  # (steps, 2 + parameters)
         if self._fabric.world_size > 1:
+            # One message for both. Gradients are those of the whole batch already, but each
+            # process has the loss of its own rows.
             shared = torch.cat([table[:, 0], table.new_full((1,), float(stop))])
             self._fabric.all_reduce(shared, reduce_op="mean")  # in place
             table[:, 0] = shared[:-1]

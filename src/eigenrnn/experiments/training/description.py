@@ -175,6 +175,7 @@ def differences(then: Any, now: Any, path: str = "") -> list[str]:
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         old = cast("Mapping[str, Any]", then)
         new = cast("Mapping[str, Any]", now)
+        # the names of both, each once and in order
         names = list(dict.fromkeys([*old, *new]))
         if old.get("class") != new.get("class"):  # the options of another class say nothing more
             names = ["class"]

@@ -138,6 +138,7 @@ def read_table(path: Path) -> Columns:
         try:
             table[number] = [float(cell) if cell else math.nan for cell in row]
         except ValueError as error:
+            # the header is line 1
             raise ValueError(f"{path} is damaged in line {number + 2}: {error}") from None
     return {name: table[:, column] for column, name in enumerate(header)}
 

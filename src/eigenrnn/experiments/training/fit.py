@@ -150,6 +150,7 @@ def fit(
             if fabric.is_global_zero:
                 files.write_status("diverged", str(error))
             raise
+        # the other processes return once the first one has written the result
         fabric.barrier()
     return result
 

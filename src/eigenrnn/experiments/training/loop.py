@@ -256,6 +256,7 @@ class TrainingLoop:
         """Evaluate the splits; return their metrics, and the measurements of the callbacks."""
         size = self.settings.eval_batch_size or self.settings.batch_size
         metrics: Metrics = {}
+        # also around `_select`, which keeps the weights that were evaluated
         with self.train_step.average.swapped_in():
             for split in self.task.splits:
                 if split != "train":
@@ -284,6 +285,7 @@ class TrainingLoop:
         self._update_schedules(metrics[split], better=better)
         if not better:
             return
+        # a copy, because a `state_dict` holds the parameters themselves, which go on training
         self.best = BestModel(state.step, metrics, deepcopy(self.train_step.model.state_dict()))
         if self.is_first_process:
             self.files.write_best(self.best)
@@ -317,6 +319,7 @@ class TrainingLoop:
             NonFiniteLossError: If a parameter is not finite; such a state is never saved.
         """
         parameters = self.train_step.parameters
+        # read at once, because each read waits for the device
         finite = torch.stack([p.isfinite().all() for p in parameters.values()]).tolist()
         lost = [name for name, is_finite in zip(parameters, finite, strict=True) if not is_finite]
         if lost:

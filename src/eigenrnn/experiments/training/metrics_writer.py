@@ -47,6 +47,7 @@ class MetricsWriter:
         self._metrics, self._folder = metrics, tensorboard
         self._file = metrics.open("a", newline="")
         with add_filename_to_errors(tensorboard):
+            # TensorBoard hides what a killed run wrote after its last checkpoint
             purge_step = step + 1 if step else None
             from torch.utils.tensorboard.writer import SummaryWriter  # takes 0.3 s to import
 
@@ -87,6 +88,7 @@ class MetricsWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # so that TensorBoard is closed even if closing the file fails, as on a full disk
         with (
             add_filename_to_errors(self._folder),
             closing(self._tensorboard),

@@ -1,6 +1,4 @@
 """The optimisers of a run, one for the constrained matrices and one for all other parameters."""
-# torch's operations on lists of tensors have no public name:
-# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
 import math
 from bisect import bisect_right

@@ -566,6 +566,7 @@ def _of_this_version(path: Path) -> dict[str, Any]:
         CheckpointError: If it is missing, damaged, or of an earlier version.
     """
     state = checkpoint.load(path)
+    # the former names of `state` and `fingerprint`
     if state.keys() & {"course", "identity"}:
         raise CheckpointError(
             f"{path} was written by an earlier version of eigenrnn, whose runs this version does "
@@ -619,6 +620,7 @@ def _acquire(file: Path, holder: Path, patience: float) -> BaseFileLock:
         raise OSError(
             f"expected {file} to be a file, got a symbolic link: remove it and try again"
         )
+    # filelock itself falls back after ENOSYS only; the one below covers `_NO_LOCKS`, and warns
     lock = FileLock(file, fallback_to_soft=False)
     try:
         try:

@@ -58,10 +58,13 @@ class TrainStep:
             rate_penalty=settings.rate_penalty,
             weight_penalty=settings.weight_penalty,
         ).train()
+        # With the loss inside: training on several devices averages the gradients of what the
+        # wrapped module computes.
         self._forward = fabric.setup_module(self._objective)
         self._precision = fabric.strategy.precision
         self._scaler: torch.amp.GradScaler | None = getattr(self._precision, "scaler", None)
         self._optimisers = build_optimisers(model, settings)
+        # `update` overwrites the rates of the groups, so those of the settings are kept
         self._rates = [optimiser.param_groups[0]["lr"] for optimiser in self._optimisers]
         self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self.average = ParameterMean(list(self.parameters.values()))
@@ -81,7 +84,7 @@ class TrainStep:
         rows = local_batch(self.fabric, batch)
         loss, penalty = self._forward(lambda: rows)
         self.fabric.backward(loss + penalty)
-        if self._scaler is not None:
+        if self._scaler is not None:  # the norms and the clipping are those of true gradients
             for optimiser in self._optimisers:
                 self._scaler.unscale_(optimiser)
         norms = [_norm(parameter) for parameter in self.parameters.values()]
@@ -167,6 +170,7 @@ class TrainStep:
         count, width = shapes.amax(0).tolist()
         if not width:
             return None
+        # `all_gather` wants tensors of one shape from all processes
         padded = torch.zeros(count, width, dtype=torch.float64)
         padded[: len(own), : own.shape[1]] = own
         gathered = torch.as_tensor(self.fabric.all_gather(padded.to(self.fabric.device))).cpu()
@@ -176,6 +180,7 @@ class TrainStep:
     def _clip(self, norms: list[Tensor]) -> None:
         parameters = self.parameters.values()
         if self._settings.clip_norm is not None:
+            # in double precision: the norm that torch would compute may overflow in float32
             total = torch.linalg.vector_norm(torch.stack(norms))
             torch.nn.utils.clip_grads_with_norm_(parameters, self._settings.clip_norm, total)
         if self._settings.clip_value is not None:

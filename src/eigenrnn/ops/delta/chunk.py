@@ -13,7 +13,7 @@ from eigenrnn.ops.dispatch import REAL, Backend
 __all__ = ["DeltaChunk", "delta_chunk"]
 
 LENGTH = 64
-"""The number of reflections in a chunk, a multiple of R at least as large as R."""
+"""The most reflections in a chunk of whole steps; a step with more is a chunk by itself."""
 
 
 class _Chunks(NamedTuple):
@@ -46,6 +46,8 @@ def delta_chunk(
     # round off small ones.
     total = parts.log_decay.double().cumsum(-1)  # of each step since the chunk began
     by_reflection = total.repeat_interleave(R, dim=-1)
+    # In the symbols of README.md: gamma_ts (between, to_output), gamma_t (since, query_decay),
+    # gamma_Ct (until) and gamma_C (whole).
     dtype = k.dtype
     between = _ratios(by_reflection, by_reflection, 1, dtype)
     to_output = _ratios(total, by_reflection, R, dtype)
@@ -54,6 +56,8 @@ def delta_chunk(
     whole = total[..., -1].exp().to(dtype)[..., None, None]
     query_decay = total.exp().to(dtype).unsqueeze(-1)
 
+    # The triangular system of README.md for the changes u of all chunks at once: solved for v and
+    # for k separately, as the state S before a chunk, in u = U - W S, is not known yet.
     A = (beta * (k @ k.mT) * between).tril(-1)
     I = torch.eye(C, dtype=dtype, device=k.device)
     right = torch.cat([beta * parts.v, beta * since * k], dim=-1)
@@ -66,6 +70,7 @@ def delta_chunk(
     keys = (until * k).mT.unbind()
     wholes = whole.unbind()
 
+    # one chunk after another, each from the state that the one before it leaves
     state = operands.S0
     outputs: list[Tensor] = []
     for i in range(len(U)):

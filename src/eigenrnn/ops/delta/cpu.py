@@ -73,6 +73,7 @@ def _backward(
 ) -> dict[str, Tensor]:
     read = _flat({**operands._asdict(), "saved": kept["saved"]})
     of_results = _flat({f"d{name}": gradient for name, gradient in grads.items()})
+    # only for its check: all gradients must have the dtype of the operands
     number_type(*read.values(), *of_results.values())
     gradients = {
         name: empty_buffer(tensor, *tensor.shape)

@@ -22,7 +22,8 @@ __all__ = [
     "state_dtype",
 ]
 
-NORM_SLACK = 0.01  # the norm of a unit key of hundreds of numbers in bfloat16 is off by less
+# rounding a unit key of hundreds of numbers to bfloat16 changes its norm by less
+NORM_SLACK = 0.01
 
 
 class DeltaOperands(NamedTuple):

@@ -52,6 +52,8 @@ def bias_gradient(
     phases, complex ones may be so large that rounding destroys these components.
     """
     if h.device.type == "cpu":
+        # blocks of half a megabyte in float32: seven times as fast as all steps at once, see
+        # README.md
         steps = max(1, 2**17 // max(1, h[0].numel()))
     else:  # where each block would cost several launches
         steps = len(h)

@@ -35,6 +35,7 @@ from eigenrnn.ops.time_steps import (
 
 __all__ = ["ElmanLoop", "elman_loop"]
 
+# `F.layer_norm` would allocate at every step, and does not return the moments
 _norm = torch.ops.aten.native_layer_norm.out
 _norm_backward = torch.ops.aten.native_layer_norm_backward
 
@@ -122,6 +123,7 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
         saved["z"] = z
     if save and mixes:
         saved["candidates"] = candidates
+    # empty without currents: `run` then takes the last states from h
     last = saved.pop("last")
     if currents is not None:
         saved["currents"] = currents
@@ -201,7 +203,8 @@ def _backward(
     candidates = h
     if mixes:
         candidates = kept["candidates"]
-    values = candidates  # of f
+    # the values of f, from which its derivative follows
+    values = candidates
     if v0 is not None:
         values = h
     # the gradients of the states; in place, each step makes them those of the pre-activations

@@ -39,6 +39,7 @@ def elman_shapes(operands: ElmanOperands) -> dict[str, Shape]:
     V = operands.V
     if V is None and operands.d is not None:
         raise ValueError("expected d to go with V, got d alone")
+    # without a V, or for one that `check_shapes` rejects, any K will do
     K = V.shape[0] if V is not None and V.dim() else 1
     return {
         "x": (T, B, M),

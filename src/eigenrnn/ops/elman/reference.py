@@ -92,6 +92,7 @@ def _modrelu_of_parts(
         return z
     real, imaginary = z.chunk(2, dim=-1)
     modulus = (real * real + imaginary * imaginary).sqrt()
+    # where the modulus is zero both parts are zero, whatever divides them, but 0 / 0 would be NaN
     scale = torch.relu(modulus + bias) / torch.where(modulus > 0, modulus, 1)
     return torch.cat([scale * real, scale * imaginary], dim=-1)
 

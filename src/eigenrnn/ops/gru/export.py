@@ -37,6 +37,7 @@ def export_gru(
         attributes["linear_before_reset"] = int(options.reset_after)
         weights = _onnx_weights(operands, U, options.update_keeps)
         return onnx_operator("GRU", x, weights, lengths, h0, options.reverse, **attributes)
+    # a step gets these from the states and the mapped inputs
     constant = operands._replace(**dict.fromkeys(("x", "h0", "U", "c", "mask")))
     h, last = scan_steps(
         partial(gru_step, options=options),

@@ -29,6 +29,7 @@ from eigenrnn.ops.time_steps import (
 
 __all__ = ["GRULoop", "gru_loop"]
 
+# in place, because the loop allocates nothing
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
 
@@ -237,9 +238,11 @@ def _through_update(
     """Write the gradients of u and c, and add the rest of dh to those of the states before."""
     h_before, u, c = mixed
     if keeps:
+        # h = u h_before + (1 - u) c
         torch.sub(h_before, c, out=du).mul_(dh)
         torch.addcmul(dh, dh, u, value=-1, out=dc)
     else:
+        # h = (1 - u) h_before + u c
         torch.sub(c, h_before, out=du).mul_(dh)
         torch.mul(dh, u, out=dc)
         dh.sub_(dc)

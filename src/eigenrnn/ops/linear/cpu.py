@@ -67,6 +67,7 @@ def _backward(
     grads: Named,
     kept: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
+    # only for its check: all gradients must have the dtype of the operands
     number_type(operands.x, *grads.values(), *kept.values(), takes_complex=True)
     gradients = _allocate_gradients(operands, needed, kept["h"])
     backward_into(gradients, grads, kept["h"], operands, options)

@@ -41,6 +41,7 @@ def _step_of_parts(
     """Apply `linear_step` to real and imaginary parts."""
     real, imaginary = states["h0"].chunk(2, dim=1)
     a, b = now["decay"].chunk(2, dim=1)
+    # (a + b i)(real + imaginary i), as ONNX has no complex numbers
     product = torch.cat([a * real - b * imaginary, b * real + a * imaginary], dim=1)
     return {"h0": product + now["x"]}
 

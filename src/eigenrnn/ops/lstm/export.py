@@ -23,7 +23,7 @@ def export_lstm(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     operands = exported_operands(operands)
-
+    # a step gets these from the states and the mapped inputs
     constant = operands._replace(**dict.fromkeys(("x", "h0", "c0", "U", "c")))
     h, last = scan_steps(
         lstm_step,

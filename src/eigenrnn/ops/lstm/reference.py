@@ -45,6 +45,7 @@ def lstm_step(
     operands: LSTMOperands,
 ) -> dict[str, Tensor]:  # (B, N), (B, N)
     """Return the state and the cell after one time step of mapped inputs."""
+    # in the order of `torch.nn.LSTM`
     i, f, g, o = (now["x"] + states["h0"] @ operands.W.T).chunk(4, dim=1)
     cell = torch.sigmoid(f) * states["c0"] + torch.sigmoid(i) * torch.tanh(g)
     return {"h0": torch.sigmoid(o) * torch.tanh(cell), "c0": cell}
