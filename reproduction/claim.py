@@ -482,7 +482,7 @@ class AtMost(Check):
         return numbers[0] <= self.bound
 
     def say_not(self) -> str:
-        return f"{self.network.row} is above the bound"
+        return f"{self.network.row} is above the bound of {self.bound:g}"
 
 
 @dataclass(frozen=True)
@@ -503,7 +503,7 @@ class AtLeast(Check):
         return numbers[0] >= self.bound
 
     def say_not(self) -> str:
-        return f"{self.network.row} is below the bound"
+        return f"{self.network.row} is below the bound of {self.bound:g}"
 
 
 # Claims

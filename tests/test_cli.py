@@ -335,6 +335,16 @@ def test_the_constraint_of_a_gate_can_be_named(eigenrnn, tmp_path, gate):
     assert "Exponential" in modules(config(tmp_path / "here")["network"])
 
 
+@pytest.mark.parametrize("gate", ["input", "forget", "cell", "output"])
+def test_the_constraint_of_a_gate_of_an_lstm_can_be_named(eigenrnn, tmp_path, gate):
+    eigenrnn(f"train {SMALL} --layer lstm --layer.{gate} exponential --out here")
+    assert "Exponential" in modules(config(tmp_path / "here")["network"])
+
+
+def test_the_output_of_a_complex_layer_is_a_word(eigenrnn):
+    assert eigenrnn(f"train {SMALL} --layer scurnn --layer.output real --out here").status == 0
+
+
 def test_pixels_are_read_from_data_root(eigenrnn, data_root, monkeypatch, tmp_path):
     monkeypatch.setenv("EIGENRNN_DATA", str(tmp_path / "elsewhere"))
     done = eigenrnn(

@@ -114,7 +114,7 @@ def test_a_claim_stands_with_its_verdict_and_evidence(archive, reproduced, bound
     page = page_of(archive, claims=[claim(bound, note="A note.")])
     values = [max(journal(reproduced, "test_accuracy", seed)) for seed in SEEDS]
     said = f"scoRNN 6 reaches {sum(values) / 2:.3g}. 2 seeds, the paper's length."
-    not_so = " Not so: scoRNN 6 is above the bound." if verdict == "fails" else ""
+    not_so = f" Not so: scoRNN 6 is above the bound of {bound:g}." if verdict == "fails" else ""
     (cells,) = lines(page, "The claims")
     assert cells == {
         "claim": "[scoRNN](#scornn): It is low.",

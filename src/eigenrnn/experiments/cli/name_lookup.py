@@ -26,14 +26,26 @@ PRESET_ARGUMENTS = frozenset(
 )
 """Arguments of layers that the command line sets itself, or that its models do not accept."""
 
+_OPTIONS_THAT_NAME_CONSTRAINTS = (
+    "constraint",
+    # the gates of a GRU
+    "reset",
+    "update",
+    "candidate",
+    # the gates of an LSTM
+    "input",
+    "forget",
+    "cell",
+    "output",
+)
 _KINDS: dict[str, tuple[str, Mapping[str, type]]] = {
     "task": ("task", TASKS),
     "layer": ("layer", LAYERS),
-    "layer.constraint": ("constraint", CONSTRAINTS),
-    "layer.reset": ("constraint", CONSTRAINTS),
-    "layer.update": ("constraint", CONSTRAINTS),
-    "layer.candidate": ("constraint", CONSTRAINTS),
+    **{
+        f"layer.{option}": ("constraint", CONSTRAINTS) for option in _OPTIONS_THAT_NAME_CONSTRAINTS
+    },
 }
+_ALSO_A_WORD = "layer.output"  # of an RNN with complex states it is a word, such as "real"
 _LISTED = ("constraint", "layer", "task", "recipe")
 
 
@@ -156,6 +168,8 @@ def _path(kind: str, name: str) -> str:
     if "." in name or name.startswith("{"):
         return name
     if name not in known:
+        if kind == _ALSO_A_WORD:
+            return name
         raise ValueError(unknown_name(noun, name, known))
     return class_path(known[name])
 

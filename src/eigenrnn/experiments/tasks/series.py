@@ -343,7 +343,7 @@ class Series(Task):
                     "expected neither test nor dataset with folds, whose test split is a part of "
                     f"train, got test={self.test!r} and dataset={self.dataset!r}"
                 )
-            check_installed("estimators", "a task with folds", "sklearn")
+            check_installed("estimators", "a division by groups or into folds", "sklearn")
         if self.class_weights == "balanced" and self.answer != "class":
             raise ValueError(
                 f"expected class_weights only with answer='class', got {self.answer!r}"
@@ -604,6 +604,7 @@ def _divide(
         ValueError: If there are fewer sequences of a class, or fewer groups, than folds, or all
             sequences of a class are in one fold.
     """
+    check_installed("estimators", "a division by groups or into folds", "sklearn")
     from sklearn import model_selection
 
     targets = part.targets.numpy()
