@@ -459,3 +459,14 @@ def test_a_run_of_an_own_network_says_how_to_load_it(eigenrnn, tmp_path):
 def test_a_missing_run_argument_is_an_error(eigenrnn):
     error = eigenrnn("analyse", status=2).err
     assert error == "error: expected the folder of a run or a checkpoint, got none\n"
+
+
+def test_the_results_print_a_line_for_each_analysis():
+    results = analyse(torch.nn.GRU(2, 4), torch.randn(10, 3, 2))
+    lines = repr(results).splitlines()
+    assert (
+        lines[0] == f"AnalysisResults: {len(results.results)} done, {len(results.skipped)} skipped"
+    )
+    assert len(lines) == 1 + len(results.results)
+    what, number = next(iter(results.results["lyapunov_l0"].headline().items()))
+    assert f"\n  lyapunov_l0: {what} {number:.4g}, " in repr(results)

@@ -187,6 +187,16 @@ def test_bad_arguments_are_refused(make, error, message):
         make()
 
 
+def test_a_name_or_a_matrix_in_place_of_a_set_is_told_what_to_pass():
+    with pytest.raises(TypeError, match=r"got the string 'Dale': pass a class of eigenrnn\.const"):
+        RNN(2, 4, constraint="Dale")
+    message = (
+        r"got the matrix Dale\(.*\): pass the class Dale, or functools\.partial\(Dale, \.\.\.\)"
+    )
+    with pytest.raises(TypeError, match=message):
+        RNN(2, 4, constraint=Dale(4))
+
+
 @pytest.mark.parametrize(
     "given",
     [nn.Linear(4, 4), lambda W: W.triu(), torch.eye],

@@ -392,3 +392,10 @@ def test_frozen_parameters_are_in_no_group():
 def test_wrong_arguments_of_parameter_groups_raise(model, options, message):
     with pytest.raises(ValueError, match=message):
         parameter_groups(model, **{"lr": 0.1, **options})
+
+
+def test_several_modules_in_a_list_are_told_how_to_be_one():
+    with pytest.raises(
+        TypeError, match=r"expected a module, got list: put several into torch\.nn"
+    ):
+        parameter_groups([torch.nn.Linear(2, 2)], lr=0.1)

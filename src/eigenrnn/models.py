@@ -458,6 +458,7 @@ def parameter_groups(
     Returns:
         Groups with `params`, `lr` and `weight_decay`. An empty group is left out.
     Raises:
+        TypeError: If `model` is not a module.
         ValueError: If a number is negative or not finite, `lr_recurrent` is given for a model
             without a constrained matrix, or the model has no trainable parameters.
     Example:
@@ -467,6 +468,10 @@ def parameter_groups(
         [(0.0001, 0.0), (0.001, 0.01)]
         >>> optimiser = torch.optim.AdamW(groups)
     """
+    if not isinstance(cast("object", model), nn.Module):
+        raise TypeError(
+            f"expected a module, got {type(model).__name__}: put several into torch.nn.ModuleList"
+        )
     numbers = {"lr": lr, "lr_recurrent": lr_recurrent, "weight_decay": weight_decay}
     for name, number in numbers.items():
         if number is not None and not 0 <= number < math.inf:

@@ -67,7 +67,7 @@ Jobs = Iterator[tuple[str, Job | str]]
 """Names of analyses, each with the call that does it or the reason to skip it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AnalysisResults:
     """The results of all analyses of a network.
 
@@ -80,6 +80,14 @@ class AnalysisResults:
     results: dict[str, Analysis]
     skipped: dict[str, str]
     notes: dict[str, str]
+
+    def __repr__(self) -> str:
+        """Return a line for each analysis with its headline, instead of all its numbers."""
+        lines = [f"{type(self).__name__}: {len(self.results)} done, {len(self.skipped)} skipped"]
+        for name, analysis in self.results.items():
+            numbers = [f"{what} {number:.4g}" for what, number in analysis.headline().items()]
+            lines.append(f"  {name}: {', '.join(numbers)}")
+        return "\n".join(lines)
 
     def save(self, folder: str | Path) -> dict[str, str]:
         """Write the figure and the table of each analysis; existing files are replaced.

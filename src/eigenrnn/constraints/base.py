@@ -347,7 +347,17 @@ def make_constraint(factory: Callable[[int], object], size: int) -> Constraint:
         ValueError: If it returns a constraint of another size.
     """
     expected = "expected a function from the size to a Constraint, such as ScaledCayley"
-    if isinstance(factory, Constraint) or not callable(factory):
+    if isinstance(factory, Constraint):
+        kind = type(factory).__name__
+        raise TypeError(
+            f"{expected}, got the matrix {factory}: pass the class {kind}, or "
+            f"functools.partial({kind}, ...) with its options"
+        )
+    if isinstance(factory, str):
+        raise TypeError(
+            f"{expected}, got the string {factory!r}: pass a class of eigenrnn.constraints itself"
+        )
+    if not callable(factory):
         raise TypeError(f"{expected}, got {factory!r}")
     if isinstance(factory, nn.Module):
         raise TypeError(f"{expected}, got the module {type(factory).__name__}; {_OWN_SET}")
