@@ -973,12 +973,12 @@ INVALID_OPTIONS = {
     "constraint instance": (
         {"constraint": ScaledCayley(N)},
         TypeError,
-        r".* such as ScaledCayley, got ScaledCayley\(8, negative=4\)",
+        r".* such as ScaledCayley, got the matrix ScaledCayley\(8, negative=4\): pass the class ",
     ),
     "constraint name": (
         {"constraint": "ScaledCayley"},
         TypeError,
-        ".* such as ScaledCayley, got 'ScaledCayley'",
+        ".* such as ScaledCayley, got the string 'ScaledCayley': pass a class of ",
     ),
     "constraint size": (
         {"constraint": lambda n: ScaledCayley(n + 1)},
