@@ -146,3 +146,11 @@ WRONG = {
 def test_wrong_data_in_memory_is_explained(make, kind, message):
     with pytest.raises(kind, match=message):
         make()
+
+
+def test_an_ignored_column_is_no_channel_and_has_to_exist():
+    table = pandas.DataFrame({"unit": [7, 7, 9], "index": [0, 1, 2], "x": [0.1, 0.2, 0.3]})
+    found = from_table(table, sequence="unit", ignored=["index"])
+    assert list(found.channels) == ["x"]
+    with pytest.raises(ValueError, match="expected a column 'note' in the table"):
+        from_table(table, sequence="unit", ignored=["note"])

@@ -158,6 +158,7 @@ def from_table(
     target: str | None = None,
     channels: Sequence[str] | None = None,
     group: str | None = None,
+    ignored: Sequence[str] = (),
     allow_missing: bool = False,
 ) -> Sequences:
     """Return the sequences in a table of pandas or polars, with one row for each time step.
@@ -172,6 +173,7 @@ def from_table(
             all columns that no other argument names.
         group: The column with the group of the sequence, such as a patient, which folds do not
             divide.
+        ignored: The columns that are no channels, such as an index.
         allow_missing: Whether channels may have missing values, for a task with `missing="mask"`
             or "forward".
 
@@ -188,8 +190,9 @@ def from_table(
     roles = {SEQUENCE: sequence, TIME: time, LABEL: label, TARGET: target, GROUP: group}
     named = {role: name for role, name in roles.items() if name is not None}
     if channels is None:
-        channels = [name for name in available if name not in named.values()]
-    for name in (*named.values(), *channels):
+        others = {*named.values(), *ignored}
+        channels = [name for name in available if name not in others]
+    for name in (*named.values(), *channels, *ignored):
         if name not in available:
             raise ValueError(
                 f"expected a column {name!r} in the table, got {', '.join(available)}"
