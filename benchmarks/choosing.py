@@ -82,7 +82,7 @@ class Problem:
         task: The task.
         metric: The metric to compare.
         steps: The number of optimiser steps.
-        seeds: The seeds, of which the first selects the learning rate.
+        seeds: The seeds. The runs of the first one select the learning rate.
     """
 
     task: Task

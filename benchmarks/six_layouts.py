@@ -216,7 +216,9 @@ def walk_file(
     files = {split: folder / f"{split}{layout.suffix}" for split in parts}
     for split, part in parts.items():
         layout.write(part, files[split])
-    walk, run, out = Walk(name), folder / "run", folder / "classes.csv"
+    walk = Walk(name)
+    run = folder / "run"
+    out = folder / "classes.csv"
     walk.timed(
         "train",
         lambda: eigenrnn(
@@ -231,7 +233,9 @@ def walk_file(
     truth = part.labels
     if not layout.suffix:  # files are read in the order of their names, class by class
         order = np.lexsort((np.arange(len(truth)), truth))
-        part = Part([part.arrays[k] for k in order], [truth[k] for k in order])
+        arrays = [part.arrays[k] for k in order]
+        labels = [truth[k] for k in order]
+        part = Part(arrays, labels)
     finish(walk, part, run, folder)
     return walk
 
@@ -240,7 +244,8 @@ def walk_memory(
     name: str, kind: str, parts: Mapping[str, Part], folder: Path, epochs: int
 ) -> Walk:
     """Take the way from Python."""
-    walk, run = Walk(name), folder / "run"
+    walk = Walk(name)
+    run = folder / "run"
     classifier = SequenceClassifier(
         GRU, 32, epochs=epochs, batch_size=32, lr=1e-2, random_state=0, directory=run
     )
@@ -266,7 +271,8 @@ def finish(walk: Walk, part: Part, run: Path, folder: Path) -> None:
     """
     model = folder / "model.onnx"
     walk.timed("export", lambda: eigenrnn(f"export {run} {model}"))
-    arrays, answers = folder / "test-arrays.npz", folder / "answers.json"
+    arrays = folder / "test-arrays.npz"
+    answers = folder / "answers.json"
     np.savez(arrays, **{str(number): array for number, array in enumerate(part.arrays)})
     command = [sys.executable, "-c", WITHOUT_TORCH, str(model), str(arrays), str(answers)]
     walk.timed("onnxruntime", lambda: subprocess.run(command, check=True))
@@ -286,7 +292,8 @@ def stream(arrays: Arrays, run: Path) -> list[str]:
     loaded = load(run)
     loaded.model.layer.freeze()
     fitted: Any = loaded.preprocessing
-    steps, of_stream = fitted.steps(), Stream(loaded.model)
+    steps = fitted.steps()
+    of_stream = Stream(loaded.model)
     found: list[str] = []
     for array in arrays:
         steps.reset()

@@ -407,7 +407,13 @@ class Less(Check):
         return self.factor * numbers[0] + self.margin < numbers[1]
 
     def say_not(self) -> str:
-        sentence = f"{self.smaller.row} is not below {self.larger.row}"
+        return self.say_not_below([self.larger.row])
+
+    def say_not_below(self, larger: Sequence[str]) -> str:
+        """Say that the network is not below several others, by their labels."""
+        *first, last = larger
+        others = f"{', '.join(first)} or {last}" if first else last
+        sentence = f"{self.smaller.row} is not below {others}"
         if self.factor != 1:
             sentence += f" by a factor of {self.factor:g}"
         return sentence

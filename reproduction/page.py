@@ -23,7 +23,7 @@ from reproduction.archive import (
     rows_by_name,
     runs_by_row,
 )
-from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number
+from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number, Runs
 from reproduction.evidence import ArchivedEvidence, paper_of, row_of, share_of_full
 
 __all__ = [
@@ -219,23 +219,18 @@ def evidence(judgement: Judgement) -> str:
 def _not_true(judgement: Judgement) -> list[str]:
     """Say which comparisons are not true, those of one network with others in one clause."""
     clauses: list[str] = []
-    below: dict[tuple[str, float], list[str]] = {}
+    below: dict[tuple[Runs, float], list[Less]] = {}
     for check, result in zip(judgement.claim.test, judgement.results, strict=True):
         if result.is_true:
             continue
         if isinstance(check, Less):
-            below.setdefault((check.smaller.row, check.factor), []).append(check.larger.row)
+            below.setdefault((check.smaller, check.factor), []).append(check)
         else:
             clauses.append(check.say_not())
-    for (smaller, factor), larger in below.items():
-        times = "" if factor == 1 else f" by a factor of {factor:g}"
-        clauses.append(f"{smaller} is not below {_either(larger)}{times}")
+    for checks in below.values():
+        larger = [check.larger.row for check in checks]
+        clauses.append(checks[0].say_not_below(larger))
     return clauses
-
-
-def _either(labels: Sequence[str]) -> str:
-    *first, last = labels
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _what_is_missing(judgement: Judgement) -> str:

@@ -48,13 +48,18 @@ SOLVED = 500
 SPECTRA = Path(__file__).parent / "state_tracking.json"
 """What `benchmarks.trained_spectra` measured of the trained networks."""
 
-_ARMS = {
-    "sets": "constraints",
-    "radius": "what bounds the radius",
-    "delta": "delta rule",
-    "reflections": "delta rule, started at reflections",
+_COMPARED = {
+    "state_tracking/s3-sets": "constraints",
+    "state_tracking/a5-sets": "constraints",
+    "state_tracking/a5-radius": "what bounds the radius",
+    "state_tracking/s3-delta": "delta rule",
+    "state_tracking/a5-delta": "delta rule",
+    "state_tracking/s5-delta": "delta rule",
+    "state_tracking/s3-reflections": "delta rule, started at reflections",
+    "state_tracking/a5-reflections": "delta rule, started at reflections",
+    "state_tracking/s5-reflections": "delta rule, started at reflections",
 }
-"""What the recipes of a group compare, by the second part of their names; layers without one."""
+"""What a recipe compares; those that are left out compare layers."""
 
 _LENGTHS = (40, 100, 500, 2_000)  # that the tables show, if all networks were tested there
 
@@ -90,8 +95,10 @@ class TrackedRow:
     @property
     def title(self) -> str:
         """The group, and what the recipe compares on it."""
-        _, _, arm = self.recipe.name.partition("-")
-        return f"{self._group}: {_ARMS[arm]}" if arm else self._group
+        compared = _COMPARED.get(self.recipe.name)
+        if compared is None:
+            return self._group
+        return f"{self._group}: {compared}"
 
     @property
     def name(self) -> str:

@@ -2,13 +2,14 @@
 
 import csv
 import io
+from types import SimpleNamespace
 
 import pytest
 
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.cli.compare import _fit
 from eigenrnn.experiments.report.table_formats import to_csv, to_latex, to_markdown
-from eigenrnn.experiments.report.tables import NumberCell, Table
+from eigenrnn.experiments.report.tables import NumberCell, Table, further_metrics
 from reported_runs import train_all
 
 HOSTILE = "=HYPERLINK(1)|a_b & 50% \\ *c* <i>~^$#{}"
@@ -57,11 +58,18 @@ def test_a_narrow_terminal_gets_the_losses_and_the_selecting_metric():
     row = {"network": "gru", **{name: NumberCell(0.5, "0.5000") for name in names}, "seeds": "0"}
     table = Table.of([row])
     width = sum(len(name) + 2 for name in ["network", *names, "seeds"])
-    assert _fit(table, width, "validation accuracy") == (table, [])
-    fitting, left_out = _fit(table, width - 1, "validation accuracy")
+    best = {"validation": {"loss": 0.5, "accuracy": 0.5}, "test": {"accuracy": 0.5, "auc": 0.5}}
+
+    def further(best_by):
+        result = SimpleNamespace(best=best, best_by=best_by)
+        runs = [SimpleNamespace(result=result), SimpleNamespace(result=None)]
+        return further_metrics([SimpleNamespace(runs=runs)])
+
+    assert _fit(table, width, further("validation accuracy")) == (table, [])
+    fitting, left_out = _fit(table, width - 1, further("validation accuracy"))
     assert left_out == ["test auc"]
     assert fitting.headings == ["network", *names[:3], "seeds"]
-    _, left_out = _fit(table, width - 1, "validation loss")
+    _, left_out = _fit(table, width - 1, further("validation loss"))
     assert left_out == names[1:]
 
 

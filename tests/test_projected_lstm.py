@@ -14,8 +14,8 @@ from eigenrnn.constraints import ScaledCayley
 from eigenrnn.experiments.export import export_model
 from eigenrnn.init import recurrent_
 from eigenrnn.layers import weight_drop
-from eigenrnn.ops.compiled import kernels
 from eigenrnn.ops.lstm import BACKENDS
+from kernel_testing import needs_kernels
 
 T, B, M, N, P = 7, 3, 2, 5, 3
 LENGTHS = torch.tensor([7, 4, 1])
@@ -118,7 +118,7 @@ def test_steps_and_streams_give_the_sequence(frozen):
     torch.testing.assert_close(y_t, stream.model.head(expected[-1]))
 
 
-@pytest.mark.skipif(kernels is None, reason="the kernels are not compiled")
+@needs_kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("batch_size", [None, 1, 13])
@@ -150,7 +150,7 @@ def test_streams_of_frozen_layers_run_in_the_kernels(sizes, batch_size, bias, dt
     assert all(map(torch.equal, state, stream.state))
 
 
-@pytest.mark.skipif(kernels is None, reason="the kernels are not compiled")
+@needs_kernels
 @pytest.mark.parametrize("name", ["weight_ih", "projected_hh", "weight_hr", "input_bias"])
 def test_a_stream_notices_a_change_of_any_weight(name):
     layer = LSTM(M, N, proj_size=P, dtype=torch.float64).freeze()
@@ -166,7 +166,7 @@ def test_a_stream_notices_a_change_of_any_weight(name):
     torch.testing.assert_close(outputs, expected)
 
 
-@pytest.mark.skipif(kernels is None, reason="the kernels are not compiled")
+@needs_kernels
 def test_threads_share_the_sequences_of_a_step():
     layer = LSTM(64, 128, proj_size=100).freeze()
     x = torch.randn(50, 64)

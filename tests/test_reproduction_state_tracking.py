@@ -200,5 +200,6 @@ def test_the_figures_of_the_archive_can_be_drawn():
     rows = tracked_rows(Archive(), RECIPES)
     titles = {row.title for row in rows}
     assert {"S3", "A5: constraints", "S3: delta rule, started at reflections"} <= titles
+    assert len(titles) == len({row.recipe.name for row in rows})
     for figure in (length_figure(rows), eigenvalue_figure(rows)):
         assert figure.plot().axes

@@ -314,8 +314,9 @@ def test_two_processes_have_the_metrics_of_one_on_series(tmp_path, eval_batch_si
         )
         rows.append(read_metrics(folder)[-1])
     names = [f"test_{name}" for name in ClassificationMetrics.metric_names]
-    one, two = ([float(row[name]) for name in names] for row in rows)
-    assert two == pytest.approx(one, rel=1e-5)
+    for name in names:
+        one, two = (float(row[name]) for row in rows)
+        assert two == pytest.approx(one, rel=1e-5)
 
 
 def test_a_batch_that_processes_cannot_share_raises(tmp_path):

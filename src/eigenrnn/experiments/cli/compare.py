@@ -14,12 +14,10 @@ from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.report.learning_curves import averaged_over, group
 from eigenrnn.experiments.report.records import read_records
 from eigenrnn.experiments.report.table_formats import FORMATS
-from eigenrnn.experiments.report.tables import Table, chosen_by, runs_of_all_tasks
+from eigenrnn.experiments.report.tables import Table, chosen_by, further_metrics, runs_of_all_tasks
 from eigenrnn.experiments.training.progress import plain_console
 
 __all__ = ["compare"]
-
-_SPLITS = ("validation", "test")
 
 
 def compare(options: Namespace, console: Console) -> int:
@@ -56,7 +54,7 @@ def compare(options: Namespace, console: Console) -> int:
         write_atomically(out, write(table).encode())
         notes.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
     elif options.format is None and console.is_terminal:
-        fitting, left_out = _fit(table, console.width, best_by)
+        fitting, left_out = _fit(table, console.width, further_metrics(groups))
         _show(fitting, console)
         if left_out:
             notes.print(
@@ -70,23 +68,15 @@ def compare(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _fit(table: Table, width: int, best_by: str) -> tuple[Table, list[str]]:
-    """Leave out further metrics if a table is wider than the terminal; return their names.
-
-    The losses and the metrics that selected the models stay.
-    """
+def _fit(table: Table, width: int, further: set[str]) -> tuple[Table, list[str]]:
+    """Leave out further columns if a table is wider than the terminal; return their headings."""
     columns = zip(table.headings, *table.rows, strict=True)
     # one blank on either side of a cell, as rich prints it
     needed = sum(max(map(len, column)) + 2 for column in columns)
     if needed <= width:
         return table, []
-    selecting = {name.partition(" ")[2] for name in best_by.split(", ")} | {"loss"}
-    left_out: list[str] = []
-    for heading in table.headings:
-        split, _, metric = heading.partition(" ")
-        if split in _SPLITS and metric not in selecting:
-            left_out.append(heading)
-    kept = [heading for heading in table.headings if heading not in left_out]
+    left_out = [heading for heading in table.headings if heading in further]
+    kept = [heading for heading in table.headings if heading not in further]
     return replace(table, headings=kept), left_out
 
 

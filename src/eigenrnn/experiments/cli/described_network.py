@@ -80,7 +80,11 @@ def build_network(
 
 def largest_size(weights: Mapping[str, Tensor]) -> int:
     """Return the largest dimension of all weights; no size of their network is larger."""
-    return max((size for weight in weights.values() for size in weight.shape), default=0)
+    largest = 0
+    for weight in weights.values():
+        for size in weight.shape:
+            largest = max(largest, size)
+    return largest
 
 
 def build_task(content: Mapping[str, Any], data: Mapping[str, Sequences]) -> Task:

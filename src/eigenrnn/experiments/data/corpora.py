@@ -44,7 +44,7 @@ END_OF_LINE = "<eos>"
 _NEWLINE = ord("\n")
 _CHUNK = 2**16  # characters at once: indexing copies them, and a text may be a mapped file
 _CODES = 0x110000  # of Unicode
-_GZIP = b"\x1f\x8b"  # how such a file begins, whatever its name is
+_GZIP = b"\x1f\x8b"  # the first bytes of such a file
 _PEAK = 20  # bytes of memory per byte of text while it is indexed
 _SMALLER = "train on a part of it"
 

@@ -32,6 +32,7 @@ __all__ = [
     "Recipe",
     "Reported",
     "Row",
+    "grid_points",
     "point_name",
     "stack_model",
 ]
@@ -116,6 +117,13 @@ class Axis:
         return cls(name, values, with_value)
 
 
+def grid_points(grid: Sequence[Axis]) -> list[dict[str, float]]:
+    """Return the hyperparameters of each point of a grid, by the names of its axes."""
+    names = [axis.name for axis in grid]
+    combinations = itertools.product(*(axis.values for axis in grid))
+    return [dict(zip(names, values, strict=True)) for values in combinations]
+
+
 def point_name(hyperparameters: Mapping[str, float]) -> str:
     """Return the name of a point of a grid, such as ``"lr=0.01 units=4"``."""
     return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
@@ -184,12 +192,10 @@ class Row:
     def points(self) -> dict[str, "Row"]:
         """Return one row for each point of the grid, by the name of the point."""
         points: dict[str, Row] = {}
-        for values in itertools.product(*(axis.values for axis in self.grid)):
+        for hyperparameters in grid_points(self.grid):
             row = replace(self, grid=())
-            hyperparameters: dict[str, float] = {}
-            for axis, value in zip(self.grid, values, strict=True):
-                row = axis.with_value(row, value)
-                hyperparameters[axis.name] = value
+            for axis in self.grid:
+                row = axis.with_value(row, hyperparameters[axis.name])
             points[point_name(hyperparameters)] = row
         return points
 

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import draw_panels
-from eigenrnn.experiments.recipes.recipe import Recipe, Row, point_name
+from eigenrnn.experiments.recipes.recipe import Recipe, Row, grid_points, point_name
 from eigenrnn.experiments.recipes.results_files import write_results
 from eigenrnn.experiments.recipes.runs import Run, row_of
 from eigenrnn.experiments.sweep import Trial, TrialSource
@@ -56,11 +55,7 @@ class RecipeSweep(TrialSource):
             grid = row.grid
             if self.quick:
                 grid = row.quick().grid
-            for values in product(*(axis.values for axis in grid)):
-                point: dict[str, Any] = {_ROW: row.label}
-                for axis, value in zip(grid, values, strict=True):
-                    point[axis.name] = value
-                points.append(point)
+            points += [{_ROW: row.label, **point} for point in grid_points(grid)]
         return points
 
     def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:

@@ -25,6 +25,7 @@ __all__ = [
     "configuration",
     "evaluations",
     "format_reported",
+    "further_metrics",
     "machines",
     "paper_and_ours",
     "run_label",
@@ -143,6 +144,23 @@ def chosen_by(groups: Sequence[Group]) -> str:
             if run.result is not None and run.result.best_by:
                 quantities.add(run.result.best_by)
     return ", ".join(sorted(quantities))
+
+
+def further_metrics(groups: Sequence[Group]) -> set[str]:
+    """Return the headings of metrics that are no losses and selected no model, on any split."""
+    metrics: dict[str, str] = {}  # by heading
+    essential = {"loss"}
+    for each in groups:
+        for run in each.runs:
+            if run.result is None:
+                continue
+            for split, numbers in run.result.best.items():
+                for metric in numbers:
+                    heading = f"{split} {metric}"
+                    metrics[heading] = metric
+                    if heading == run.result.best_by:
+                        essential.add(metric)
+    return {heading for heading, metric in metrics.items() if metric not in essential}
 
 
 def configuration(groups: Sequence[Group]) -> tuple[Table, Table]:

@@ -630,7 +630,7 @@ def _divide(
     else:
         kind = model_selection.KFold
     divided = kind(folds, shuffle=True, random_state=seed).split(
-        # in place of the features, of which scikit-learn only counts the rows
+        # scikit-learn only counts the rows of the features
         np.zeros(len(targets)),
         targets,
         file.groups,
