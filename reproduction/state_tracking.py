@@ -14,6 +14,7 @@ from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
 from eigenrnn.experiments.recipes import Recipe, Row
 from eigenrnn.experiments.tasks import StateTracking
+from eigenrnn.experiments.training.result import Metrics
 from reproduction.archive import (
     Archive,
     ArchivedRun,
@@ -34,6 +35,7 @@ __all__ = [
     "TrackedRow",
     "eigenvalue_figure",
     "length_figure",
+    "radius_columns",
     "reflection_figure",
     "table_columns",
     "tracked_rows",
@@ -41,6 +43,9 @@ __all__ = [
 
 REFLECTIONS = "state_tracking/s3-reflections"
 """The recipe whose networks show what they do with the letters of S3."""
+
+RADIUS = "state_tracking/a5-radius"
+"""The recipe whose runs measured the spectral radius and the spectral norm while they trained."""
 
 SOLVED = 500
 """A network has solved a problem if its accuracy exceeds 0.9 up to this length."""
@@ -51,7 +56,7 @@ SPECTRA = Path(__file__).parent / "state_tracking.json"
 _COMPARED = {
     "state_tracking/s3-sets": "constraints",
     "state_tracking/a5-sets": "constraints",
-    "state_tracking/a5-radius": "what bounds the radius",
+    RADIUS: "what bounds the radius",
     "state_tracking/s3-delta": "delta rule",
     "state_tracking/a5-delta": "delta rule",
     "state_tracking/s5-delta": "delta rule",
@@ -68,15 +73,14 @@ Complexes = NDArray[np.complex128]
 
 @dataclass(frozen=True)
 class TrackedRow:
-    """A network of a recipe on state tracking, with its archived runs at the best rate.
+    """A network of a recipe on state tracking, with its archived runs.
 
     Args:
         recipe: The recipe.
         row: The network.
         point: The point of the grid with the highest mean validation accuracy; if several have it,
             the one with the lowest mean validation loss of these.
-        runs: Its runs, one for each seed.
-        runs_in_all: The number of archived runs of all points.
+        runs_of_points: Its runs at each point, one for each seed.
         exponents: The largest Lyapunov exponent of each run, where it was measured.
         eigenvalues: Those of the recurrent matrix of the first run, if it has a single one.
         reflections: What the first run that solved its problem does with the letters of S3, if
@@ -86,8 +90,7 @@ class TrackedRow:
     recipe: Recipe
     row: Row
     point: str
-    runs: Sequence[ArchivedRun]
-    runs_in_all: int
+    runs_of_points: Mapping[str, Sequence[ArchivedRun]]
     exponents: Sequence[float]
     eigenvalues: Complexes | None
     reflections: Reflections | None
@@ -110,14 +113,19 @@ class TrackedRow:
         return cast("StateTracking", self.row.task).group
 
     @property
+    def runs(self) -> Sequence[ArchivedRun]:
+        """The runs at the best point."""
+        return self.runs_of_points[self.point]
+
+    @property
     def longest(self) -> list[int]:
-        """The longest length above 0.9 of each run, on the test set."""
-        return [int(run.best["test"]["longest"]) for run in self.runs]
+        """The longest length above 0.9 of each run at the best point, on the test set."""
+        return [_longest(run.best) for run in self.runs]
 
     @property
     def longest_of_last(self) -> list[int]:
         """The same of the last checkpoint instead of the selected one."""
-        return [int(run.last["test"]["longest"]) for run in self.runs]
+        return [_longest(run.last) for run in self.runs]
 
     def accuracies(self) -> dict[int, float]:
         """Return the median test accuracy over the runs at each length."""
@@ -148,6 +156,10 @@ def tracked_rows(
             if its and isinstance(row, Row) and isinstance(row.task, StateTracking):
                 found.append(_tracked(recipe, row, its, measured))
     return found
+
+
+def _longest(metrics: Metrics) -> int:
+    return int(metrics["test"]["longest"])
 
 
 def _measurements(file: Path) -> dict[tuple[str, str, str, int], dict[str, Any]]:
@@ -192,8 +204,7 @@ def _tracked(
         recipe=recipe,
         row=row,
         point=point,
-        runs=best,
-        runs_in_all=len(runs),
+        runs_of_points=runs_of,
         exponents=exponents,
         eigenvalues=eigenvalues,
         reflections=_reflections(best, measured),
@@ -233,9 +244,41 @@ def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
         cells["largest exponent"] = ""
         if row.exponents:
             cells["largest exponent"] = f"{statistics.median(row.exponents):.3f}"
-        cells["runs"] = str(row.runs_in_all)
+        cells["runs"] = str(sum(map(len, row.runs_of_points.values())))
         for name, cell in cells.items():
             columns.setdefault(name, []).append(cell)
+    return columns
+
+
+_SIZES = {
+    "radius of T": "radius_raw",
+    "norm of T": "norm_raw",
+    "radius of W": "radius",
+    "norm of W": "norm",
+}
+
+
+def radius_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
+    """Return a table of every rate of the networks of `RADIUS`: lengths, and the sizes of T and W.
+
+    The sizes are medians over the seeds, after training.
+    """
+    columns: dict[str, list[str]] = {}
+    for row in rows:
+        if row.recipe.name != RADIUS:
+            continue
+        for point, runs in row.runs_of_points.items():
+            cells = {
+                "network": row.name,
+                "rate": point.removeprefix("lr="),
+                "longest, by seed": ", ".join(str(_longest(run.best)) for run in runs),
+                "last": ", ".join(str(_longest(run.last)) for run in runs),
+            }
+            for heading, name in _SIZES.items():
+                sizes = [run.evaluated[name][-1] for run in runs]
+                cells[heading] = f"{statistics.median(cast('list[float]', sizes)):.2f}"
+            for heading, cell in cells.items():
+                columns.setdefault(heading, []).append(cell)
     return columns
 
 

@@ -10,9 +10,11 @@ import torch
 from reproduction.archive import Archive, ArchivedRun
 from reproduction.reflections import EVEN, LETTERS, ODD, Reflections, measure_reflections
 from reproduction.state_tracking import (
+    RADIUS,
     REFLECTIONS,
     eigenvalue_figure,
     length_figure,
+    radius_columns,
     reflection_figure,
     table_columns,
     tracked_rows,
@@ -56,7 +58,11 @@ def rows(tmp_path):
 
 def test_a_row_shows_the_runs_of_the_rate_that_the_validation_set_prefers(rows):
     (row,) = rows
-    assert (row.point, row.longest, row.runs_in_all) == ("lr=0.01", [40, 41], 4)
+    assert (row.point, row.longest) == ("lr=0.01", [40, 41])
+    assert {point: len(runs) for point, runs in row.runs_of_points.items()} == {
+        "lr=0.003": 2,
+        "lr=0.01": 2,
+    }
     assert set(row.accuracies().values()) == {0.625}
     assert row.exponents == [-0.25]
     assert np.array_equal(row.eigenvalues, [1j, -1 + 0.5j])
@@ -75,6 +81,37 @@ def test_the_table_has_one_line_for_each_network(rows):
     assert [column[0] for column in columns.values()] == [
         *(LABEL, "4,843", "0.01", "40, 41", "30, 31", "62.5 %", "62.5 %", "62.5 %", "-0.250", "4")
     ]
+
+
+def test_the_table_of_the_radius_has_the_median_sizes_after_training_at_every_rate(tmp_path, rows):
+    recipe = RECIPES[RADIUS]
+    row = recipe.rows[0]
+    archive = Archive(tmp_path / "radius")
+    for rate in ("lr=0.001", "lr=0.01"):
+        for seed, size in enumerate((1.0, 2.0, 9.0)):
+            best = {"longest": 40.0 + seed}
+            best |= {f"accuracy_{n}": 0.5 for n in row.task.test_lengths}
+            sizes = {
+                "radius_raw": size,
+                "norm_raw": size + 1,
+                "radius": size / 2,
+                "norm": size / 4,
+            }
+            archive.add(
+                ArchivedRun(
+                    *(recipe.name, row.label, rate, seed, "ended"),
+                    **row.points()[rate].with_seed(seed).describe(),
+                    best={"test": best, "validation": {"accuracy": 0.5, "loss": 1.0}},
+                    last={"test": {"longest": 20.0 + seed}},
+                    evaluated={name: [0.0, size] for name, size in sizes.items()},
+                )
+            )
+    columns = radius_columns([*rows, *tracked_rows(archive, RECIPES)])
+    lengths, last = "40, 41, 42", "20, 21, 22"
+    line = ["free, orthogonal start 72", "0.001", lengths, last, "2.00", "3.00", "1.00", "0.50"]
+    assert [column[0] for column in columns.values()] == line
+    assert [column[1] for column in columns.values()] == [line[0], "0.01", *line[2:]]
+    assert all(len(column) == 2 for column in columns.values())
 
 
 def test_the_table_shows_longer_words_where_all_networks_read_them(tmp_path):

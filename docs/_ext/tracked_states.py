@@ -11,6 +11,7 @@ from reproduction.state_tracking import (
     SPECTRA,
     eigenvalue_figure,
     length_figure,
+    radius_columns,
     reflection_figure,
     table_columns,
     tracked_rows,
@@ -29,7 +30,7 @@ FIGURES = {
 
 
 class TrackedStates(SphinxDirective):
-    """The argument is `tables` or one of `FIGURES`; the content is the caption."""
+    """The argument is `tables`, `radius` or one of `FIGURES`; the content is the caption."""
 
     required_arguments = 1
     has_content = True
@@ -41,6 +42,8 @@ class TrackedStates(SphinxDirective):
         rows = tracked_rows(Archive(), RECIPES)
         if self.arguments[0] == "tables":
             return self._tables(rows)
+        if self.arguments[0] == "radius":
+            return self._nodes(_lines(radius_columns(rows)))
         figure = FIGURES[self.arguments[0]](rows).plot()
         caption = " ".join(self.content)
         name = f"state-tracking-{self.arguments[0]}"
@@ -50,12 +53,18 @@ class TrackedStates(SphinxDirective):
         lines: list[str] = []
         for recipe in dict.fromkeys(row.recipe.name for row in rows):
             its = [row for row in rows if row.recipe.name == recipe]
-            table = markdown_table(pd.DataFrame(table_columns(its)))
-            lines += [its[0].recipe.summary, "", *table.splitlines(), ""]
+            lines += [its[0].recipe.summary, "", *_lines(table_columns(its)), ""]
+        return self._nodes(lines)
+
+    def _nodes(self, lines: list[str]) -> list[nodes.Node]:
         holder = nodes.container()
         text = StringList(lines, source="archive")
         self.state.nested_parse(text, self.content_offset, holder)
         return holder.children
+
+
+def _lines(columns: dict[str, list[str]]) -> list[str]:
+    return markdown_table(pd.DataFrame(columns)).splitlines()
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
