@@ -115,6 +115,7 @@ def test_all_sizes_and_layers_are_timed(measured):
     assert all(len(t.times_ms) == 2 for t in measured.timings[SMALL].values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "matrices"), [(REFERENCE, 1), ("torch.nn.GRU", 3), ("torch.nn.LSTM", 4)]
 )
@@ -134,6 +135,7 @@ def test_a_matrix_product_counts_two_operations_per_multiplication():
     assert product_gflops(lambda: next(ticks), n=10) == pytest.approx(2e3 / 1e9)
 
 
+@pytest.mark.long
 def test_the_record_survives_json(measured):
     record = json.loads(json.dumps(measured.to_json()))
     assert record["timings"]["5,3,4"][REFERENCE]["times_ms"] == list(
@@ -167,6 +169,7 @@ def test_memory_is_measured_in_a_separate_process():
         assert 0.9 < found.peak["RNN(modReLU), compiled"] < 3.5
 
 
+@pytest.mark.long
 def test_a_table_in_a_file_is_not_truncated(measured, tmp_path):
     with (tmp_path / "table").open("w") as file:
         bench.show(measured, SMALL, Console(file=file, width=40))

@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from crossing import some
 from eigenrnn import LRU, MinGRU, ResidualStack, Stream
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.data.in_memory import from_arrays, from_table
@@ -268,7 +269,7 @@ def test_a_regressor_takes_missing_values():
 
 # torch's exporter asks torch's pytree a question that torch has deprecated
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
-@each_missing
+@pytest.mark.parametrize("missing", some(["mask", "forward"], ["mask"]))
 def test_missing_values_in_an_exported_network_and_a_stream(missing, tmp_path):
     X, y = with_gaps()
     fitted = classifier(missing=missing, directory=tmp_path / "run").fit(X, y)

@@ -9,6 +9,7 @@ import pandas
 import pytest
 import torch
 
+from crossing import some
 from eigenrnn import Stream
 from eigenrnn.experiments import load
 from eigenrnn.experiments.cli import main
@@ -140,7 +141,7 @@ def test_every_format_may_have_missing_values(tmp_path, ending):
         read_series(path)
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=some(KINDS, ["mask"]))
 def run(request, tmp_path_factory):
     """A run on a table with missing values, and the table."""
     folder = tmp_path_factory.mktemp(request.param)

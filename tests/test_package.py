@@ -101,6 +101,7 @@ print(eigenrnn.__version__, tuple(h.shape), eigenrnn.__file__)
 """
 
 
+@pytest.mark.long
 def test_the_package_works_from_a_source_tree_that_was_never_installed():
     # without `site` no installed copy is found, and no metadata; torch is on the path all the same
     done = python("-S", "-c", FROM_SOURCE, sysconfig.get_path("purelib"), PYTHONPATH="")

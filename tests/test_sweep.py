@@ -219,6 +219,7 @@ def pickle_by_value():
 
 
 @pytest.mark.usefixtures("pickle_by_value")
+@pytest.mark.long
 def test_a_trial_whose_workers_die_too_often_is_lost_and_can_be_resumed(tmp_path, machines):
     content = TINY | {"steps": 8, "eval_every": 4, "seeds": [0, 1]}
     sweep = read_sweep(write_yaml(tmp_path / "sweep.yaml", content))

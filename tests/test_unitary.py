@@ -121,6 +121,7 @@ def test_gradient_descent_reduces_the_loss(make):
 
 # torch's own compiler still scripts some of its modules
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")
+@pytest.mark.long
 @few("draw", {"initialised": initialised, "perturbed": perturbed}, ["perturbed"])
 @each_of_ours
 def test_a_compiled_set_agrees_without_a_break_in_its_graph(make, draw):
@@ -485,6 +486,7 @@ def test_a_forward_pass_does_not_move_the_base(make):
 
 
 @each_moving_cayley
+@pytest.mark.long
 def test_long_training_does_not_drift(make):
     constraint = initialised(make, 8)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(1000))

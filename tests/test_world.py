@@ -87,6 +87,7 @@ def test_drives_do_not_depend_on_the_number_of_processes_or_steps(recorded, tmp_
         assert np.array_equal(shorter.read(number), recorded.read(number)[:6])
 
 
+@pytest.mark.long
 def test_recorded_drives_are_kept_and_missing_ones_recorded(copied):
     before = contents(copied)
     copied.path(1).unlink()
