@@ -136,6 +136,16 @@ def test_packed_numbers_that_are_not_finite_are_rejected():
         analyse(RNN(2, 4), packed)
 
 
+def test_a_note_explains_exponents_of_minus_infinity(everything):
+    layer = plain(nonlinearity="relu")
+    with torch.no_grad():
+        layer.bias_hh_l0[:3] = -100.0  # units that are always off
+        layer.bias_hh_l0[3] = 100.0  # and one that is always on
+    note = analyse(layer, X).notes["lyapunov_l0"]
+    assert note.startswith("3 of 4 exponents are -inf: the state forgets")
+    assert "lyapunov_l0" not in everything.notes
+
+
 class Reader(torch.nn.Module):
     """Outputs the last state of each sequence, and gets lengths or packed sequences."""
 

@@ -6,12 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from eigenrnn.analysis.arguments import NumberArray, spectral_radius
 from eigenrnn.analysis.base import Analysis
-from eigenrnn.analysis.dynamics import effective_rank, fixed_points, lyapunov, participation_ratio
+from eigenrnn.analysis.dynamics import (
+    Lyapunov,
+    effective_rank,
+    fixed_points,
+    lyapunov,
+    participation_ratio,
+)
 from eigenrnn.analysis.forward_pass import (
     bare_initial_states,
     is_cell,
@@ -166,7 +173,8 @@ def analyse(
             results[name] = job()
         except _ERRORS as error:  # the analysis does not apply; the message says why
             skipped[name] = str(error)
-    return AnalysisResults(results, skipped, _memory_notes(matrices, results))
+    notes = _memory_notes(matrices, results) | _lyapunov_notes(results)
+    return AnalysisResults(results, skipped, notes)
 
 
 def _matrices(model: Network) -> dict[str, NumberArray]:
@@ -370,4 +378,19 @@ def _memory_notes(
                 f"without bound: that of the last {MEMORY_STEPS} steps counts"
             )
         notes[f"fisher_memory_{name}"] = note
+    return notes
+
+
+def _lyapunov_notes(results: dict[str, Analysis]) -> dict[str, str]:
+    """Explain exponents of minus infinity."""
+    notes: dict[str, str] = {}
+    for name, analysis in results.items():
+        if not isinstance(analysis, Lyapunov):
+            continue
+        lost = int(np.isneginf(analysis.exponents).sum())
+        if lost:
+            notes[name] = (
+                f"{lost} of {len(analysis.exponents)} exponents are -inf: the state forgets as "
+                "many directions entirely in one step, such as those of units whose ReLU is off"
+            )
     return notes
