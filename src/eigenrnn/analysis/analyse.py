@@ -305,9 +305,9 @@ def _trajectory_jobs(
             yield f"{function}_{name}", x
         return
     batch_first = has_batch_first(layer)
-    T, B = x.shape[:2]
-    if batch_first:
-        B, T = x.shape[:2]
+    time_dim = 1 if batch_first else 0
+    T = x.shape[time_dim]
+    B = x.shape[1 - time_dim]
     sorted_lengths(lengths, T, B)  # checks them
     ends = [T] * B
     if lengths is not None:
