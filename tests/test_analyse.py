@@ -136,6 +136,59 @@ def test_packed_numbers_that_are_not_finite_are_rejected():
         analyse(RNN(2, 4), packed)
 
 
+def test_a_note_explains_exponents_of_minus_infinity(everything):
+    layer = plain(nonlinearity="relu")
+    with torch.no_grad():
+        layer.bias_hh_l0[:3] = -100.0  # units that are always off
+        layer.bias_hh_l0[3] = 100.0  # and one that is always on
+    note = analyse(layer, X).notes["lyapunov_l0"]
+    assert note.startswith("3 of 4 exponents are -inf: the state forgets")
+    assert "lyapunov_l0" not in everything.notes
+
+
+class Reader(torch.nn.Module):
+    """Outputs the last state of each sequence, and gets lengths or packed sequences."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, lengths):
+        if isinstance(self.layer, RNN):
+            return self.layer(x, lengths=lengths)[1]
+        return self.layer(pack_padded_sequence(x, lengths, enforce_sorted=False))[1]
+
+
+@pytest.mark.parametrize("make", [RNN, torch.nn.RNN])
+def test_no_analysis_sees_the_padding_of_shorter_sequences(make):
+    model = Reader(make(2, 4, bidirectional=True))
+    lengths = torch.tensor([5, 12, 9])
+    padding = torch.arange(12).unsqueeze(1) >= lengths
+    done = [
+        analyse(model, x, lambda h: h.square().sum(), lengths=lengths)
+        for x in (X, X.masked_fill(padding.unsqueeze(2), 7.0))
+    ]
+    assert done[0].skipped == {}
+    assert repr(done[0]) == repr(done[1])
+    expected = lyapunov(model.layer, X[:5, :1], which="l0_reverse").exponents
+    found = done[0].results["lyapunov_l0_reverse"].exponents
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_a_bare_layer_of_torch_is_analysed_with_lengths(batch_first):
+    x = X.transpose(0, 1) if batch_first else X
+    layer = plain(batch_first=batch_first)
+    found = analyse(layer, x, lambda h: h[-1].sum(), lengths=[5, 12, 9])
+    assert found.skipped == {}
+    assert len(found.results["gradient_map_l0"].by_input["whole"]) == 5
+
+
+def test_lengths_beyond_the_sequences_are_rejected():
+    with pytest.raises(ValueError, match="expected 1 <= lengths <= T = 12, got 5 to 13"):
+        analyse(plain(), X, lengths=[5, 13, 9])
+
+
 def test_layers_of_a_language_model_have_distinct_names():
     model = LanguageModel(5, 3, [RNN(3, 4), RNN(4, 4)])
     found = analyse(model, torch.randint(5, (6, 2))).results

@@ -108,17 +108,27 @@ def test_a_matrix_outside_the_set_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("theirs", "message"),
+    ("theirs", "name"),
     [
-        (nn.RNN(M, N, num_layers=2), "expected the weights weight_ih_l0, .* got .*weight_ih_l1"),
-        (nn.RNN(M, N, bias=False), "expected the weights weight_ih_l0, weight_hh_l0, bias_ih_l0"),
-        (nn.RNN(M, N + 1), r"expected weight_ih_l0 of shape \(5, 3\), got \(6, 3\)"),
+        (nn.RNN(M, N, num_layers=2, bidirectional=True), "RNN(3, 5, 2, bidirectional=True)"),
+        (nn.RNN(M, N, bias=False), "RNN(3, 5, bias=False)"),
+        (nn.RNN(M, N + 1), "RNN(3, 6)"),
+        (nn.GRU(M, N), "GRU(3, 5)"),
+        (nn.LSTM(M, N, proj_size=2), "LSTM(3, 5, proj_size=2)"),
     ],
-    ids=["layers", "bias", "size"],
+    ids=["layers", "bias", "size", "gru", "projected"],
 )
-def test_a_state_of_another_layer_is_refused(theirs, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_state_of_another_layer_is_refused_with_the_call_of_that_layer(theirs, name):
+    message = f"expected the weights of torch.nn.RNN(3, 5), got those of torch.nn.{name}: load"
+    with pytest.raises(ValueError, match=re.escape(message)):
         RNN(M, N, nonlinearity="tanh", **FREE).load_state_dict(theirs.state_dict())
+
+
+def test_a_state_with_a_part_of_the_weights_is_refused_with_their_shapes():
+    state = nn.RNN(M, N).state_dict()
+    del state["bias_hh_l0"]
+    with pytest.raises(ValueError, match=r"'bias_hh_l0': \(5,\)}, got those of {'weight_ih_l0'"):
+        RNN(M, N, nonlinearity="tanh", **FREE).load_state_dict(state)
 
 
 def test_what_torch_lacks_is_reported_as_missing():

@@ -6,12 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from eigenrnn.analysis.arguments import NumberArray, spectral_radius
 from eigenrnn.analysis.base import Analysis
-from eigenrnn.analysis.dynamics import effective_rank, fixed_points, lyapunov, participation_ratio
+from eigenrnn.analysis.dynamics import (
+    Lyapunov,
+    effective_rank,
+    fixed_points,
+    lyapunov,
+    participation_ratio,
+)
 from eigenrnn.analysis.forward_pass import (
     bare_initial_states,
     is_cell,
@@ -44,6 +51,7 @@ from eigenrnn.analysis.trajectory import InitialState, state_size, trajectory
 from eigenrnn.analysis.transition_spectra import transition_spectra
 from eigenrnn.constraints import Schur
 from eigenrnn.layers import DeltaNet
+from eigenrnn.layers.sequences import Lengths, sorted_lengths
 
 __all__ = ["AnalysisResults", "analyse"]
 
@@ -112,6 +120,7 @@ def analyse(
     inputs: Any = None,
     loss: Callable[[Tensor], Tensor] | None = None,
     *,
+    lengths: Lengths = None,
     h0: InitialState = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> AnalysisResults:
@@ -127,14 +136,17 @@ def analyse(
             analyses of a matrix.
         inputs: A batch, in the form that the model takes, for the analyses that need inputs.
         loss: A function of the model's output for these inputs, for the gradients of a loss.
+        lengths: The number of time steps of each sequence of a padded batch; by default all. No
+            analysis then sees padding. A model gets them as its argument `lengths`.
         h0: The initial states of a bare layer, cell or step function; by default its own. With
             `h0`, Lyapunov exponents have no burn-in.
         progress: Called with the name of each analysis before it runs.
     Returns:
         The results, and the reason for each analysis that was skipped.
     Raises:
-        ValueError: If the model has no recurrent layer or rejects the inputs, or `h0` does not
-            fit or comes with a model around a layer.
+        ValueError: If the model has no recurrent layer or rejects the inputs, `h0` does not fit or
+            comes with a model around a layer, or a length is below 1 or above T.
+        TypeError: If the lengths are not integers.
     Example:
         >>> results = analyse(torch.nn.RNN(2, 8), torch.zeros(20, 1, 2)).results
         >>> "kreiss_hh_l0" in results, "lyapunov_l0" in results
@@ -148,11 +160,11 @@ def analyse(
     if inputs is not None:
         if h0 is not None:
             first = bare_initial_states(model, model_inputs(inputs), h0)
-        inputs_by_layer = layer_inputs(model, inputs)
+        inputs_by_layer = layer_inputs(model, inputs, lengths=lengths)
     matrices = _matrices(model)
     results: dict[str, Analysis] = {}
     skipped: dict[str, str] = {}
-    for name, job in _all_jobs(model, inputs, loss, first, inputs_by_layer):
+    for name, job in _all_jobs(model, inputs, loss, lengths, first, inputs_by_layer):
         if isinstance(job, str):
             skipped[name] = job
             continue
@@ -161,7 +173,8 @@ def analyse(
             results[name] = job()
         except _ERRORS as error:  # the analysis does not apply; the message says why
             skipped[name] = str(error)
-    return AnalysisResults(results, skipped, _memory_notes(matrices, results))
+    notes = _memory_notes(matrices, results) | _lyapunov_notes(results)
+    return AnalysisResults(results, skipped, notes)
 
 
 def _matrices(model: Network) -> dict[str, NumberArray]:
@@ -176,6 +189,7 @@ def _all_jobs(
     model: Network,
     inputs: Any,
     loss: Callable[[Tensor], Tensor] | None,
+    lengths: Lengths,
     h0: Tensor | None,  # (D, B, S)
     inputs_by_layer: dict[str, Tensor | str],
 ) -> Jobs:
@@ -194,11 +208,11 @@ def _all_jobs(
         for state_map in state_maps(layer):
             x = inputs_by_layer.get(path, "it needs inputs: analyse(model, inputs)")
             yield from _layer_jobs(prefix, layer, state_map)
-            yield from _trajectory_jobs(prefix, layer, state_map, x, h0)
+            yield from _trajectory_jobs(prefix, layer, state_map, x, lengths, h0)
     if inputs is None or loss is None:
         yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
     else:
-        job = partial(gradient_norms, model, inputs, loss, h0=h0)
+        job = partial(gradient_norms, model, inputs, loss, h0=h0, lengths=lengths)
         steps = 0  # of the longest sequence that a layer gets
         for path, x in inputs_by_layer.items():
             if isinstance(x, Tensor):
@@ -267,7 +281,12 @@ def _layer_jobs(prefix: str, layer: Network, state_map: StateMap) -> Jobs:
 
 
 def _trajectory_jobs(
-    prefix: str, layer: Network, state_map: StateMap, x: Tensor | str, h0: Tensor | None
+    prefix: str,
+    layer: Network,
+    state_map: StateMap,
+    x: Tensor | str,
+    lengths: Lengths,
+    h0: Tensor | None,  # (D, B, S)
 ) -> Jobs:
     """Yield the analyses of a layer under its inputs; `x` may be the reason why it has none."""
     which = state_map.name
@@ -286,38 +305,52 @@ def _trajectory_jobs(
             yield f"{function}_{name}", x
         return
     batch_first = has_batch_first(layer)
+    time_dim = 1 if batch_first else 0
+    T = x.shape[time_dim]
+    B = x.shape[1 - time_dim]
+    sorted_lengths(lengths, T, B)  # checks them
+    ends = [T] * B
+    if lengths is not None:
+        ends = torch.as_tensor(lengths).tolist()
 
-    def first(steps: int, sequences: int) -> Tensor:
+    def begin(sequence: int, max_steps: int) -> Tensor:
+        """Return the first steps of a sequence, as a batch of one."""
+        rows = slice(sequence, sequence + 1)
+        steps = min(max_steps, ends[sequence])
         if batch_first:
-            return x[:sequences, :steps]
-        return x[:steps, :sequences]
+            return x[rows, :steps]
+        return x[:steps, rows]
 
-    def first_states(sequences: int) -> Tensor | None:
-        return None if h0 is None else h0[:, :sequences]
+    def initial(sequence: int) -> Tensor | None:
+        return None if h0 is None else h0[:, sequence : sequence + 1]
 
-    def states() -> Tensor:
-        sequences = _DIMENSION_SEQUENCES
-        x = first(_DIMENSION_STEPS, sequences)
-        initial = first_states(sequences)
-        return trajectory(layer, x, which, initial).states[1:]
+    def states() -> Tensor:  # (T, B, S), or (n, S) with lengths
+        found: list[Tensor] = []
+        for b in range(min(B, _DIMENSION_SEQUENCES)):
+            x_b = begin(b, _DIMENSION_STEPS)
+            found.append(trajectory(layer, x_b, which, initial(b)).states[1:])
+        if lengths is None:
+            # the participation ratio states its error for sequences of one length
+            return torch.cat(found, dim=1)
+        return torch.cat(found).squeeze(1)
 
-    options = {"which": which, "h0": first_states(1)}
+    options = {"which": which, "h0": initial(0)}
     exponents = min(S, _EXPONENTS)
     jobs: list[tuple[str, int, Job]] = [
-        ("gradient_map", 200, partial(gradient_map, layer, first(_MAP_STEPS, 1), **options)),
+        ("gradient_map", 200, partial(gradient_map, layer, begin(0, _MAP_STEPS), **options)),
         (
             "lyapunov",
             400,
-            partial(lyapunov, layer, first(_STEPS, 1), exponents=exponents, **options),
+            partial(lyapunov, layer, begin(0, _STEPS), exponents=exponents, **options),
         ),
         ("participation_ratio", 2_000, lambda: participation_ratio(states())),
         ("effective_rank", 2_000, lambda: effective_rank(states())),
     ]
     if of_delta is not None:
-        spectra = partial(transition_spectra, of_delta, first(_STEPS, 1), which=which)
+        spectra = partial(transition_spectra, of_delta, begin(0, _STEPS), which=which)
         jobs.append(("transition_spectra", 20_000, spectra))
     if is_gru:
-        bound = partial(jacobian_bound, layer, first(_MAP_STEPS, 1), **options)
+        bound = partial(jacobian_bound, layer, begin(0, _MAP_STEPS), **options)
         jobs.append(("jacobian_bound", 400, bound))
     for function, max_size, job in jobs:
         call = f"{function}(layer, x, which={which!r})"
@@ -345,4 +378,19 @@ def _memory_notes(
                 f"without bound: that of the last {MEMORY_STEPS} steps counts"
             )
         notes[f"fisher_memory_{name}"] = note
+    return notes
+
+
+def _lyapunov_notes(results: dict[str, Analysis]) -> dict[str, str]:
+    """Explain exponents of minus infinity."""
+    notes: dict[str, str] = {}
+    for name, analysis in results.items():
+        if not isinstance(analysis, Lyapunov):
+            continue
+        lost = int(np.isneginf(analysis.exponents).sum())
+        if lost:
+            notes[name] = (
+                f"{lost} of {len(analysis.exponents)} exponents are -inf: the state forgets as "
+                "many directions entirely in one step, such as those of units whose ReLU is off"
+            )
     return notes

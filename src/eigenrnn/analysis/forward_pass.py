@@ -36,7 +36,9 @@ __all__ = [
 ]
 
 
-def layer_inputs(model: Network, inputs: Any, h0: InitialState = None) -> dict[str, Tensor | str]:
+def layer_inputs(
+    model: Network, inputs: Any, h0: InitialState = None, lengths: Lengths = None
+) -> dict[str, Tensor | str]:
     """Run a model, and return the input of each of its recurrent layers and cells.
 
     Args:
@@ -44,6 +46,7 @@ def layer_inputs(model: Network, inputs: Any, h0: InitialState = None) -> dict[s
             changed.
         inputs: A batch, in the form that the model takes; sequences for a cell or step function.
         h0: An initial state, from which the size of the states of a step function is known.
+        lengths: The time steps of each sequence; passed to the model, unless None.
     Returns:
         By the name of the layer, its input in double precision, or the reason why it has none.
         The inputs of the calls of a cell are joined to one sequence.
@@ -73,8 +76,10 @@ def layer_inputs(model: Network, inputs: Any, h0: InitialState = None) -> dict[s
 
     def record(path: str, layer: Any, arguments: tuple[Any, ...]) -> None:
         x = arguments[0] if arguments else None
+        if isinstance(x, PackedSequence) and lengths is not None:
+            x, _ = pad_packed_sequence(x, batch_first=layer.batch_first)
         if x is None or isinstance(x, PackedSequence):
-            recorded[path] = "its input is not a batch of padded sequences"
+            recorded[path] = "its input is not a batch of padded sequences with lengths="
             return
         check_layer_input(layer, x)
         x = x.detach()
@@ -86,8 +91,12 @@ def layer_inputs(model: Network, inputs: Any, h0: InitialState = None) -> dict[s
         layer = double.get_submodule(path)
         recorder = record_cell if is_cell(layer) else record
         layer.register_forward_pre_hook(partial(recorder, path))
+    options = {}
+    # torch's layers take no lengths, and get the inputs as they are
+    if lengths is not None and not isinstance(model, nn.RNNBase):
+        options["lengths"] = lengths
     with torch.no_grad():
-        run_model(double, inputs, {})
+        run_model(double, inputs, options)
     for path, inputs_of_calls in calls.items():
         recorded[path] = torch.stack(inputs_of_calls)
     return recorded

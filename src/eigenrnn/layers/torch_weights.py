@@ -152,15 +152,17 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
     if layer.torch_kind is None or not found:
         return
     shapes = {name: getattr(layer, name).shape for name in _all_names(layer)}
-    if found.keys() != shapes.keys():
+    found_shapes = {name: value.shape for name, value in found.items()}
+    if found_shapes != shapes:
+        expected = _described(shapes)
+        got = _described(found_shapes)
+        if expected == got:  # some weights are missing, or do not belong to the others
+            expected = str({name: tuple(shape) for name, shape in shapes.items()})
+            got = str({name: tuple(shape) for name, shape in found_shapes.items()})
         raise ValueError(
-            f"expected the weights {', '.join(shapes)} of a torch.nn.{layer.torch_kind.__name__}, "
-            f"got {', '.join(found)}"
+            f"expected the weights of {expected}, got those of {got}: load them into a layer of "
+            "the same kind, sizes and biases"
         )
-    for name, shape in shapes.items():
-        if found[name].shape != shape:
-            got = tuple(found[name].shape)
-            raise ValueError(f"expected {name} of shape {tuple(shape)}, got {got}")
     # into a copy: the layer itself changes only when torch loads the state
     loaded = copy.deepcopy(layer)
     load_weights(loaded.all_directions(), _suffixes(layer), found)
@@ -170,6 +172,34 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
         # a torch layer has none of these, so torch reports them as missing
         if not name.endswith(_ONLY_OURS):
             state[prefix + name] = value
+
+
+_KINDS = {1: "RNN", 3: "GRU", 4: "LSTM"}  # by the number of their gates
+
+
+def _described(shapes: Mapping[str, torch.Size]) -> str:
+    """Return the call of the layer of torch whose weights have these shapes."""
+    weights = [shape for name, shape in shapes.items() if name.startswith("weight")]
+    are_matrices = all(len(shape) == 2 and all(shape) for shape in weights)
+    if not are_matrices or not {"weight_ih_l0", "weight_hh_l0"} <= shapes.keys():
+        return str({name: tuple(shape) for name, shape in shapes.items()})
+    rows, hidden_size = shapes["weight_hh_l0"]
+    if "weight_hr_l0" in shapes:
+        hidden_size = shapes["weight_hr_l0"][1]
+    options = ""
+    num_layers = sum(name.startswith("weight_hh") for name in shapes)
+    if "weight_hh_l0_reverse" in shapes:
+        num_layers //= 2
+    if num_layers > 1:
+        options += f", {num_layers}"
+    if "bias_ih_l0" not in shapes:
+        options += ", bias=False"
+    if "weight_hh_l0_reverse" in shapes:
+        options += ", bidirectional=True"
+    if "weight_hr_l0" in shapes:
+        options += f", proj_size={shapes['weight_hr_l0'][0]}"
+    kind = _KINDS.get(rows // hidden_size, "RNNBase")
+    return f"torch.nn.{kind}({shapes['weight_ih_l0'][1]}, {hidden_size}{options})"
 
 
 _SHARED_OPTIONS = ("input_size", "hidden_size", "num_layers", "bidirectional")
