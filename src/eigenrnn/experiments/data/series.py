@@ -50,7 +50,7 @@ __all__ = [
 
 _OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
 _BLOCK = 2**16  # rows of a table that Python reads at once
-_ARROW_BLOCK = 2**22  # bytes of a file that Arrow reads at once
+_ARROW_BLOCK = 2**20  # bytes of a file that Arrow reads at once
 _DEFAULT = ReadOptions()
 
 
