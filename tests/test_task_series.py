@@ -306,7 +306,8 @@ def test_missing_targets_are_ignored():
 
 
 @pytest.mark.parametrize(
-    ("answer", "weights"), [("class", "none"), ("class", "balanced"), ("next", "none")]
+    ("answer", "weights"),
+    [("class", "none"), ("class", "balanced"), ("class", {"b": 3.0}), ("next", "none")],
 )
 def test_the_baseline_is_the_loss_of_the_best_constant(tmp_path, answer, weights):
     lengths = torch.arange(2, 32).numpy()
@@ -559,12 +560,19 @@ def test_the_free_memory_is_read_from_the_system():
             {"train": "a.ts", "answer": "next", "class_weights": "balanced"},
             r"only with answer='class'",
         ),
+        ({"train": "a.ts", "class_weights": {"a": 0}}, r"weight of the class 'a' > 0, got 0"),
         ({"dataset": "ACSF1", "test": "a.ts"}, r"expected no test .* with dataset"),
     ],
 )
 def test_invalid_options_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Series(**options)
+
+
+def test_weights_of_unknown_classes_are_rejected():
+    task = Series(dataset="JapaneseVowels", class_weights={"10": 2.0})
+    with pytest.raises(ValueError, match=r"class_weights of the classes 1, .*, 9, got '10'"):
+        _ = task.preprocessing
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -272,7 +272,12 @@ def _matrix(array: ArrayLike, number: int) -> Any:
     """
     matrix = np.asarray(array)
     if matrix.dtype.kind not in "fiub":
-        raise TypeError(f"expected numbers in the array with index {number}, got {matrix.dtype}")
+        remedy = ""
+        if matrix.dtype == object:
+            remedy = ": pass an array of numbers, for example array.astype(float)"
+        raise TypeError(
+            f"expected numbers in the array with index {number}, got {matrix.dtype}{remedy}"
+        )
     if matrix.ndim == 1:
         return matrix[:, None]
     if matrix.ndim != 2:
