@@ -343,6 +343,8 @@ class LSTM(Gated[LSTMDirection]):
         h: tuple[Tensor, Tensor] | None = None,  # (L, B, N) or (L, N)
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Process one time step, as `Stacked.step`; the states are (h, c)."""
+        if isinstance(h, Tensor):  # the kernel of a frozen layer would read a cell at address 0
+            check_pair(h, (), self.weight_dtype)
         if isinstance(h, tuple) and len(h) == 2:
             result = self._snapshot.step(self, x_t, h)
             if result is not None:
