@@ -484,7 +484,7 @@ def test_bad_files_are_rejected_with_the_position(tmp_path, name, content, messa
         ({"x": np.zeros((2, 3, 1)), "label": np.array(["a"])}, r"expected 2 of label in .*a.npz"),
         (
             {"x": np.zeros((2, 3, 1))},
-            r"a label of each sequence in .*, got neither label nor targ",
+            r"a label of each sequence in .*, got neither label nor targ.*add the array label, or",
         ),
         (
             {"x": np.zeros((2, 3, 1)), "label": np.array(["a", "b"]), "target": np.zeros(2)},
@@ -573,6 +573,20 @@ def test_weights_of_unknown_classes_are_rejected():
     task = Series(dataset="JapaneseVowels", class_weights={"10": 2.0})
     with pytest.raises(ValueError, match=r"class_weights of the classes 1, .*, 9, got '10'"):
         _ = task.preprocessing
+
+
+def test_a_file_without_answers_says_where_its_format_has_them(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((4, 3, 1)))
+    put(tmp_path, "a.csv", "sequence,x\na,1\nb,2\n")
+    in_memory = from_arrays([np.zeros((3, 1))] * 4)
+    remedies = [
+        (tmp_path / "a.npy", r"write an .npz file with the arrays x and label, or for classes"),
+        (tmp_path / "a.csv", r"name its column in columns.label"),
+        (in_memory, r"pass labels= to the function for arrays, or label= to from_table"),
+    ]
+    for train, remedy in remedies:
+        with pytest.raises(ValueError, match=rf"got neither label nor target: .*{remedy}"):
+            _ = Series(train=train).preprocessing
 
 
 def test_a_missing_file_is_named(tmp_path):
