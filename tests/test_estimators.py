@@ -213,6 +213,8 @@ def test_channels_and_options_are_checked_early():
     table = pandas.DataFrame(X[0])
     with pytest.raises(TypeError, match=r"got a table, DataFrame: .*from_table"):
         classifier().fit(table, y)
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        SequenceRegressor().fit(X, np.zeros((40, 2)))
     with pytest.raises(ValueError, match="one of labels for each of the 40"):
         classifier().fit(X, y[:-1])
     assert isinstance(classifier().set_params(layer=LRU).fit(X, y).model_.layer, LRU)

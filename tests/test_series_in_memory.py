@@ -138,12 +138,30 @@ WRONG = {
         ValueError,
         "expected channels other than 'unit'",
     ),
+    "no table": (lambda: from_table({"sequence": [1]}), TypeError, "pandas or polars, got dict"),
+    "same names": (
+        lambda: from_table(pandas.DataFrame([[1, 2, 3]], columns=["sequence", "x", "x"])),
+        ValueError,
+        "different names of columns, got sequence, x, x",
+    ),
+    "index": (
+        lambda: from_table(as_table(draw()).set_index(["unit", "ms"]), sequence="unit"),
+        ValueError,
+        "an index of this name: pass table.reset_index",
+    ),
     "label": (
         lambda: from_table(UNKNOWN, sequence="unit", label="state"),
         ValueError,
         "expected a value in each row of 'state'",
     ),
 }
+
+
+def test_a_table_may_have_names_of_any_type():
+    table = pandas.DataFrame({"unit": [7, 7, 9], 0: [0.1, 0.2, 0.3], 1: [4, 5, 6]})
+    found = from_table(table, sequence="unit")
+    assert found.channels == ("0", "1")
+    np.testing.assert_array_equal(found.values[:, 1], [4, 5, 6])
 
 
 @pytest.mark.parametrize(("make", "kind", "message"), WRONG.values(), ids=WRONG)

@@ -25,7 +25,7 @@ from eigenrnn.experiments.training.progress import plain_console
 check_installed("estimators", "eigenrnn.experiments.estimators", "sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402
-from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils import check_random_state, column_or_1d  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
 __all__ = ["Layout", "SequenceClassifier", "SequenceRegressor"]
@@ -344,7 +344,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         Raises:
             ValueError: If a shape, an option or the number of labels is wrong.
         """
-        labels = None if y is None else list(np.asarray(y))
+        labels = None if y is None else list(column_or_1d(y))
         sequences = self._sequences(X, self.missing, labels=labels)
         given = sequences.labels if y is None else y
         if given is None:
@@ -446,7 +446,7 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
         Raises:
             ValueError: If a shape, an option or the number of targets is wrong.
         """
-        targets = None if y is None else [float(number) for number in np.asarray(y)]
+        targets = None if y is None else [float(number) for number in column_or_1d(y)]
         sequences = self._sequences(X, self.missing, targets=targets)
         if sequences.targets is None:
             raise ValueError("expected a number of each sequence, got y=None and no targets")

@@ -182,6 +182,7 @@ def from_table(
 
     Raises:
         ValueError: If a column is missing or not numeric, or values are missing.
+        TypeError: If it is no table.
         RowNumbersError: If a channel that the caller did not list holds row numbers; see
             `eigenrnn.experiments.data.tables.RowNumbersError` for the rule.
 
@@ -191,7 +192,15 @@ def from_table(
         >>> from_table(table, sequence="unit", label="ok")
         <Sequences in the table: 2 with 1 channels, of 1 to 2 steps>
     """
-    available = [str(name) for name in table.columns]
+    if not hasattr(table, "columns"):
+        raise TypeError(f"expected a table of pandas or polars, got {type(table).__name__}")
+    # pandas has names of any type
+    by_name = {str(name): name for name in table.columns}
+    available = list(by_name)
+    if len(available) < len(table.columns):
+        raise ValueError(
+            f"expected different names of columns, got {', '.join(map(str, table.columns))}"
+        )
     roles = {SEQUENCE: sequence, TIME: time, LABEL: label, TARGET: target, GROUP: group}
     named = {role: name for role, name in roles.items() if name is not None}
     if isinstance(ignored, str):
@@ -204,8 +213,13 @@ def from_table(
         suspects = possible_row_numbers(available, channels)
     for name in (*named.values(), *channels, *ignored):
         if name not in available:
+            hint = ""
+            if name in getattr(getattr(table, "index", None), "names", ()):
+                hint = ", and an index of this name: pass table.reset_index()"
+            elif name == SEQUENCE:
+                hint = ": name the column that tells the sequence of a row with sequence="
             raise ValueError(
-                f"expected a column {name!r} in the table, got {', '.join(available)}"
+                f"expected a column {name!r} in the table, got {', '.join(available)}{hint}"
             )
     taken = sorted(set(channels) & {*roles, *named.values()})
     if taken:
@@ -216,7 +230,7 @@ def from_table(
         )
     if label is not None and target is not None:
         raise ValueError("expected label (classes) or target (numbers), got both")
-    block = {name: np.asarray(table[name]) for name in (*named.values(), *channels)}
+    block = {name: np.asarray(table[by_name[name]]) for name in (*named.values(), *channels)}
     for role in (SEQUENCE, LABEL, GROUP):
         if role in named:
             block[named[role]] = _words(block[named[role]], named[role])
