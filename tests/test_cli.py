@@ -524,6 +524,9 @@ REFUSED = {
         "expected optimiser among rmsprop, rmsprop_tf1, adam, adamw, sgd; got 'adamm' "
         "(did you mean adam or adamw?)"
     ),
+    "train --task series --task.train a.csv --task.class_weights some": "expected "
+    "task.class_weights among none, balanced, or a number of each name such as {a: 2, b: 0.5}; "
+    "got 'some'",
     f"train {TINY} --task.recall before": "expected task.recall among after, at; got 'before'",
     f"train {TINY} --layer.negative 300": (
         "expected 0 <= negative <= 128, got 300; it counts entries of D"

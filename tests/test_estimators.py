@@ -15,12 +15,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from crossing import some
-from eigenrnn import LRU, MinGRU, ResidualStack, Stream
+from eigenrnn import GRU, LRU, MinGRU, ResidualStack, ScoRNN, Stream
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.data.in_memory import from_arrays, from_table
 from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.estimators import SequenceClassifier, SequenceRegressor
 from eigenrnn.experiments.prediction import predict_series
+from eigenrnn.layers import TorchLSTM
 
 CLASSES = np.array(["left", "right"])
 
@@ -82,7 +83,7 @@ def test_equal_seeds_give_equal_networks_and_the_global_generator_is_left_alone(
 
 def test_clones_copies_and_parameters():
     X, y = draw()
-    fitted = classifier(class_weights="balanced").fit(X, y)
+    fitted = classifier(class_weight="balanced").fit(X, y)
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
     cloned = clone(fitted)
@@ -114,6 +115,49 @@ def test_arrays_of_three_dimensions_need_a_layout(layout):
     np.testing.assert_array_equal(fitted.predict_proba(array), expected)
 
 
+def test_an_array_of_objects_is_a_list():
+    X, y = draw()
+    expected = classifier().fit(X, y).predict_proba(X)
+    objects = np.empty(len(X), dtype=object)
+    objects[:] = X
+    np.testing.assert_array_equal(classifier().fit(objects, y).predict_proba(objects), expected)
+    search = GridSearchCV(classifier(), {"epochs": [1]}, cv=2).fit(objects, y)
+    assert search.best_estimator_.n_features_in_ == 2
+    with pytest.raises(TypeError, match=r"index 0, got object: .* array.astype\(float\)"):
+        classifier().fit([x.astype(object) for x in X], y)
+
+
+def test_an_array_of_two_dimensions_has_one_channel():
+    X, y = draw()
+    array = np.stack([x[:8, 0] for x in X])  # (count, steps)
+    expected = classifier().fit([x[:8, :1] for x in X], y).predict_proba(array)
+    for layout in (None, "channels_first", "steps_first"):
+        fitted = classifier(layout=layout).fit(array, y)
+        np.testing.assert_array_equal(fitted.predict_proba(array), expected)
+
+
+def test_a_dictionary_has_the_weights_of_classes():
+    X, _ = draw(60)
+    y = np.array([10, 9, 2] * 20)
+    fitted = classifier(class_weight={9: 5.0, 10.0: 2}).fit(X, y)
+    often = fitted.predict_proba(X).mean(0)
+    without = classifier().fit(X, y).predict_proba(X).mean(0)
+    assert often[fitted.classes_.tolist().index(9)] > without[1] + 0.2
+    balanced = classifier(class_weight="balanced").fit(X, y).predict_proba(X)
+    ones = classifier(class_weight={2: 1, 9: 1.0}).fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(balanced, ones, rtol=0, atol=1e-5)  # classes of equal size
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("gru", GRU), ("scornn", ScoRNN), ("torchlstm", TorchLSTM)]
+)
+def test_a_layer_has_the_name_of_the_command_line(name, kind):
+    X, y = draw()
+    named = classifier().set_params(layer=name, epochs=1).fit(X, y)
+    assert type(named.model_.layer) is kind
+    assert clone(named).layer == name
+
+
 def test_sequences_bring_their_own_labels():
     X, y = draw()
     labelled = from_arrays(X, labels=y)
@@ -142,8 +186,10 @@ def test_the_run_stays_in_its_folder_and_the_model_streams(tmp_path):
     fitted = classifier(directory=tmp_path / "run").fit(X, y)
     assert (tmp_path / "run" / "result.json").is_file()
     fitted.fit(X, y)  # replaces the run
-    with pytest.raises(RunExistsError):
-        clone(fitted).fit(X, y)
+    for other in (clone(fitted), classifier().fit(X, y).set_params(directory=tmp_path / "run")):
+        with pytest.raises(RunExistsError, match="delete that folder, name another one") as caught:
+            other.fit(X, y)
+        assert "resume" not in str(caught.value)
     model = fitted.model_
     scaled, lengths = next(fitted.preprocessing_.batches(from_arrays(X[:1]), 1))
     stream = Stream(model)
@@ -159,8 +205,17 @@ def test_channels_and_options_are_checked_early():
         fitted.predict([x[:, :1] for x in X])
     with pytest.raises(TypeError, match="such as the class"):
         classifier().set_params(layer=LRU(2, 8)).fit(X, y)
-    with pytest.raises(ValueError, match="class_weights"):
-        classifier(class_weights="some").fit(X, y)
+    with pytest.raises(ValueError, match="class_weight to be None, 'balanced' or a dictionary"):
+        classifier(class_weight="some").fit(X, y)
+    with pytest.raises(ValueError, match="class_weight of the classes left, right, got 'up'"):
+        classifier(class_weight={"up": 2}).fit(X, y)
+    with pytest.raises(ValueError, match=r"expected layer to be 'auto', .*scornn.*, got 'gur'"):
+        classifier().set_params(layer="gur").fit(X, y)
+    table = pandas.DataFrame(X[0])
+    with pytest.raises(TypeError, match=r"got a table, DataFrame: .*from_table"):
+        classifier().fit(table, y)
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        SequenceRegressor().fit(X, np.zeros((40, 2)))
     with pytest.raises(ValueError, match="one of labels for each of the 40"):
         classifier().fit(X, y[:-1])
     assert isinstance(classifier().set_params(layer=LRU).fit(X, y).model_.layer, LRU)

@@ -202,6 +202,14 @@ def test_wrong_initial_states_raise_an_error_that_says_what_was_expected(hx, err
         LSTM(M, N)(normal(T, B, M, dtype=torch.float32), hx)
 
 
+@torch.no_grad()
+def test_a_frozen_step_refuses_the_state_of_another_layer():
+    layer = LSTM(M, N).freeze()
+    for h in (torch.zeros(1, B, N), torch.zeros(1, B, 2 * N)):
+        with pytest.raises(TypeError, match="got Tensor: an LSTM has both, where an RNN or a GRU"):
+            layer.step(torch.zeros(B, M), h)
+
+
 @pytest.mark.long
 # torch's compiler triggers these warnings itself
 @pytest.mark.filterwarnings(

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,9 +12,11 @@ from eigenrnn import RNN, SequenceModel
 from eigenrnn.experiments.bench.layers import benchmarked_layers
 from eigenrnn.experiments.cli.main import main
 from eigenrnn.experiments.data.audio import resample
+from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.export import export_model
 from eigenrnn.experiments.report import write_report
+from eigenrnn.experiments.tasks import Series
 from eigenrnn.experiments.tasks.speech import pesq, stoi
 from eigenrnn.experiments.world import Collection
 
@@ -30,6 +33,8 @@ PACKAGES = {
 }
 SOUND = torch.zeros(8_000)
 MODEL = SequenceModel(RNN(2, 3), 1).eval()
+ARRAYS = from_arrays([np.zeros((3, 1))] * 8, labels=[0, 1] * 4, groups=range(8))
+GROUPED = Series(train=ARRAYS, validation=0.5)
 FILES = {
     "mine.parquet": "PAR1",
     "sweep.yaml": "{task: {name: copying, delay: 3}, steps: 2, grid: {lr: [0.1, 0.2]}}",
@@ -41,6 +46,8 @@ FUNCTIONS = {
     "pesq": ("pesq", "speech", partial(pesq, SOUND, SOUND)),
     "read_series": ("pyarrow", "series", partial(read_series, "mine.parquet")),
     "benchmarked_layers": ("geotorch", "dev", partial(benchmarked_layers, 4, slow=True)),
+    "groups": ("sklearn", "estimators", lambda: GROUPED.preprocessing),
+    "folds": ("sklearn", "estimators", partial(Series, train=ARRAYS, folds=2)),
     **{
         f"write_report {name}": (name, "report", partial(write_report, ["."], "page.html"))
         for name in PACKAGES["report"]

@@ -1,13 +1,17 @@
 """Series in memory: arrays, aeon's layout and tables; stored with a run, which resumes."""
 
+from functools import partial
+
 import numpy as np
 import pandas
 import pytest
 import torch
 from torch import nn
 
+from eigenrnn.experiments.data import series
 from eigenrnn.experiments.data.in_memory import from_arrays, from_channels_first, from_table
 from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.data.tables import Columns, ReadOptions, RowNumbersError
 from eigenrnn.experiments.tasks import Series
 from eigenrnn.experiments.training import RunFolder, Settings, fit
 from eigenrnn.models import SequenceModel
@@ -134,12 +138,30 @@ WRONG = {
         ValueError,
         "expected channels other than 'unit'",
     ),
+    "no table": (lambda: from_table({"sequence": [1]}), TypeError, "pandas or polars, got dict"),
+    "same names": (
+        lambda: from_table(pandas.DataFrame([[1, 2, 3]], columns=["sequence", "x", "x"])),
+        ValueError,
+        "different names of columns, got sequence, x, x",
+    ),
+    "index": (
+        lambda: from_table(as_table(draw()).set_index(["unit", "ms"]), sequence="unit"),
+        ValueError,
+        "an index of this name: pass table.reset_index",
+    ),
     "label": (
         lambda: from_table(UNKNOWN, sequence="unit", label="state"),
         ValueError,
         "expected a value in each row of 'state'",
     ),
 }
+
+
+def test_a_table_may_have_names_of_any_type():
+    table = pandas.DataFrame({"unit": [7, 7, 9], 0: [0.1, 0.2, 0.3], 1: [4, 5, 6]})
+    found = from_table(table, sequence="unit")
+    assert found.channels == ("0", "1")
+    np.testing.assert_array_equal(found.values[:, 1], [4, 5, 6])
 
 
 @pytest.mark.parametrize(("make", "kind", "message"), WRONG.values(), ids=WRONG)
@@ -150,7 +172,87 @@ def test_wrong_data_in_memory_is_explained(make, kind, message):
 
 def test_an_ignored_column_is_no_channel_and_has_to_exist():
     table = pandas.DataFrame({"unit": [7, 7, 9], "index": [0, 1, 2], "x": [0.1, 0.2, 0.3]})
-    found = from_table(table, sequence="unit", ignored=["index"])
-    assert list(found.channels) == ["x"]
+    for ignored in (["index"], "index"):
+        assert list(from_table(table, sequence="unit", ignored=ignored).channels) == ["x"]
     with pytest.raises(ValueError, match="expected a column 'note' in the table"):
         from_table(table, sequence="unit", ignored=["note"])
+
+
+def with_column(name, values, place=0):
+    """A table of two sequences in the order of the rows, with one more column."""
+    table = pandas.DataFrame({"sequence": [7, 7, 9, 9], "x": [0.5, 0.1, 0.2, 0.3]})
+    table.insert(place, name, values)
+    return table
+
+
+def read_each_way(table, folder, monkeypatch, **options):
+    """Read a table in memory, and as a file with both readers of CSV; yield functions."""
+    yield partial(from_table, table, **options)
+    table.to_csv(folder / "a.csv", index=False)
+    read = partial(read_series, folder / "a.csv", ReadOptions(Columns(**options)))
+    yield read
+    with monkeypatch.context() as without_arrow:
+        without_arrow.setattr(series, "find_spec", lambda _: None)
+        yield read
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "place"),
+    [
+        ("index", [0, 1, 2, 3], 2),
+        ("index", [0, 3, 4, 9], 0),  # of a table that was filtered
+        ("level_0", [0, 1, 2, 3], 1),
+        ("Unnamed: 0", [5, 2, 8, 1], 0),
+        ("nr", [1, 2, 3, 4], 0),
+    ],
+    ids=["reset", "filtered", "reset twice", "written", "counted from one"],
+)
+def test_row_numbers_are_no_channel_by_chance(name, values, place, tmp_path, monkeypatch):
+    table = with_column(name, values, place)
+    for read in read_each_way(table, tmp_path, monkeypatch):
+        with pytest.raises(RowNumbersError, match=f"{name!r}.* ignored={name!r}"):
+            read()
+    for read in read_each_way(table, tmp_path, monkeypatch, ignored=name):
+        assert read().channels == ("x",)
+    for read in read_each_way(table, tmp_path, monkeypatch, channels=[name, "x"]):
+        assert read().channels == (name, "x")
+    for read in read_each_way(table, tmp_path, monkeypatch, sequence=name, ignored="sequence"):
+        assert read().channels == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "place"),
+    [
+        ("index", [0.0, 0.5, 1.0, 1.5], 0),
+        ("index", [0, 1, 0, 1], 0),
+        ("nr", [0, 1, 2, 4], 0),
+        ("nr", [2, 3, 4, 5], 0),
+        ("nr", [0, 1, 2, 3], 1),
+    ],
+    ids=["no whole numbers", "of each sequence", "a gap", "from two", "not first"],
+)
+def test_other_columns_stay_channels(name, values, place, tmp_path, monkeypatch):
+    for read in read_each_way(with_column(name, values, place), tmp_path, monkeypatch):
+        assert name in read().channels
+
+
+def test_row_numbers_are_counted_over_the_blocks_of_a_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(series, "_ARROW_BLOCK", 2**9)
+    monkeypatch.setattr(series, "_BLOCK", 16)
+    table = pandas.DataFrame({"nr": np.arange(200), "sequence": np.arange(200) // 20})
+    table["x"] = 0.5
+    for read in read_each_way(table, tmp_path, monkeypatch):
+        with pytest.raises(RowNumbersError, match="'nr'"):
+            read()
+    table["nr"] = [*range(199), 1000]
+    for read in read_each_way(table, tmp_path, monkeypatch):
+        assert read().channels == ("nr", "x")
+
+
+def test_the_first_channel_of_a_single_sequence_may_rise_by_one(tmp_path):
+    table = pandas.DataFrame({"steps": np.arange(9), "sequence": "a", "x": 0.5})
+    assert from_table(table).channels == ("steps", "x")
+    # a file to predict has the channels of the training file, whatever their values
+    with_column("nr", [0, 1, 2, 3]).to_csv(tmp_path / "a.csv", index=False)
+    options = ReadOptions(is_strict=False)
+    assert read_series(tmp_path / "a.csv", options).channels == ("nr", "x")

@@ -306,7 +306,8 @@ def test_missing_targets_are_ignored():
 
 
 @pytest.mark.parametrize(
-    ("answer", "weights"), [("class", "none"), ("class", "balanced"), ("next", "none")]
+    ("answer", "weights"),
+    [("class", "none"), ("class", "balanced"), ("class", {"b": 3.0}), ("next", "none")],
 )
 def test_the_baseline_is_the_loss_of_the_best_constant(tmp_path, answer, weights):
     lengths = torch.arange(2, 32).numpy()
@@ -483,7 +484,7 @@ def test_bad_files_are_rejected_with_the_position(tmp_path, name, content, messa
         ({"x": np.zeros((2, 3, 1)), "label": np.array(["a"])}, r"expected 2 of label in .*a.npz"),
         (
             {"x": np.zeros((2, 3, 1))},
-            r"a label of each sequence in .*, got neither label nor targ",
+            r"a label of each sequence in .*, got neither label nor targ.*add the array label, or",
         ),
         (
             {"x": np.zeros((2, 3, 1)), "label": np.array(["a", "b"]), "target": np.zeros(2)},
@@ -559,12 +560,33 @@ def test_the_free_memory_is_read_from_the_system():
             {"train": "a.ts", "answer": "next", "class_weights": "balanced"},
             r"only with answer='class'",
         ),
+        ({"train": "a.ts", "class_weights": {"a": 0}}, r"weight of the class 'a' > 0, got 0"),
         ({"dataset": "ACSF1", "test": "a.ts"}, r"expected no test .* with dataset"),
     ],
 )
 def test_invalid_options_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Series(**options)
+
+
+def test_weights_of_unknown_classes_are_rejected():
+    task = Series(dataset="JapaneseVowels", class_weights={"10": 2.0})
+    with pytest.raises(ValueError, match=r"class_weights of the classes 1, .*, 9, got '10'"):
+        _ = task.preprocessing
+
+
+def test_a_file_without_answers_says_where_its_format_has_them(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((4, 3, 1)))
+    put(tmp_path, "a.csv", "sequence,x\na,1\nb,2\n")
+    in_memory = from_arrays([np.zeros((3, 1))] * 4)
+    remedies = [
+        (tmp_path / "a.npy", r"write an .npz file with the arrays x and label, or for classes"),
+        (tmp_path / "a.csv", r"name its column in columns.label"),
+        (in_memory, r"pass labels= to the function for arrays, or label= to from_table"),
+    ]
+    for train, remedy in remedies:
+        with pytest.raises(ValueError, match=rf"got neither label nor target: .*{remedy}"):
+            _ = Series(train=train).preprocessing
 
 
 def test_a_missing_file_is_named(tmp_path):

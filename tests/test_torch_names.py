@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
-from eigenrnn import GRU, LRU, LSTM, RNN, ScoRNN, SequenceModel
+from eigenrnn import GRU, LRU, LSTM, RNN, DeltaNet, MinGRU, ScoRNN, SequenceModel
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
 
@@ -165,6 +165,33 @@ def test_a_layer_without_a_twin_in_torch_has_no_such_names():
         getattr(LRU(M, N), "weight_hh_l0")  # noqa: B009
 
 
+@pytest.mark.parametrize("kind", [LRU, MinGRU, DeltaNet])
+@pytest.mark.parametrize("method", ["to_torch", "load_torch"])
+def test_a_layer_without_a_twin_in_torch_says_which_have_one(kind, method):
+    layer = kind(M, N)
+    assert not hasattr(layer, method)
+    message = f"{kind.__name__} has no {method}: .* only those of RNN, GRU and LSTM"
+    with pytest.raises(AttributeError, match=message):
+        getattr(layer, method)
+
+
+@pytest.mark.parametrize("kind", [RNN, ScoRNN, GRU])
+def test_only_an_lstm_projects_its_states(kind):
+    with pytest.raises(ValueError, match="expected proj_size=0, got 2: only an LSTM"):
+        kind(M, N, proj_size=2)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_the_first_bias_of_torch_holds_the_sum_and_the_second_what_is_left(kind):
+    theirs = getattr(nn, kind.__name__)(M, N)
+    layer = kind(M, N).load_torch(theirs)
+    added = theirs.bias_ih_l0 + theirs.bias_hh_l0
+    kept = 2 * N if kind is GRU else 4 * N
+    torch.testing.assert_close(layer.bias_ih_l0[:kept], added[:kept])
+    assert not layer.bias_hh_l0[:kept].any()
+    torch.testing.assert_close(layer.bias_hh_l0[kept:], theirs.bias_hh_l0[kept:])
+
+
 class Double(nn.Module):
     def forward(self, W):
         return 2 * W
@@ -203,8 +230,9 @@ def test_replacing_a_weight_by_its_name_in_torch_names_what_holds_it(make, name,
     layer = make()
     expected = set(layer.state_dict())
     message = f"expected {name} to be read only.*{re.escape(holder)}.*layer.to_torch"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as error:
         replace(layer, name)
+    assert "another constraint" not in str(error.value)
     assert set(layer.state_dict()) == expected
     for path in re.findall(r"layer\.([\w.\[\]]+?)(?= and | instead)", holder + " instead"):
         assert isinstance(eval(f"layer.{path}", {"layer": layer}), nn.Parameter)
@@ -228,9 +256,13 @@ def test_a_raw_parameter_is_pruned_and_parametrised():
     "make", [torch.jit.script, lambda m: torch.jit.trace(m, torch.ones(2, 1, M))]
 )
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_torchscript_is_refused_with_what_to_use(make):
-    with pytest.raises(ValueError, match=r"expected torch.export.export .* got torch.jit"):
-        make(RNN(M, N))
+@pytest.mark.parametrize("kind", [RNN, LRU])
+def test_torchscript_is_refused_with_what_to_use(kind, make):
+    with pytest.raises(
+        ValueError, match=r"expected torch.export.export .* got torch.jit"
+    ) as error:
+        make(kind(M, N))
+    assert "constraint" not in str(error.value)
 
 
 def test_a_layer_is_pickled_and_copied_with_its_names():

@@ -1,10 +1,10 @@
 """Recurrent networks as estimators of scikit-learn, for sequences of unequal lengths."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from eigenrnn import GRU, LRU, ResidualStack, SequenceModel
 from eigenrnn.errors import check_installed
 from eigenrnn.experiments.data.in_memory import from_arrays, from_channels_first
 from eigenrnn.experiments.data.sequences import Sequences, check_sequences
+from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.prediction import SeriesPredictions, predict_series
 from eigenrnn.experiments.tasks import Series
 from eigenrnn.experiments.tasks.preprocessing import Missing, SeriesPreprocessing
@@ -24,7 +25,7 @@ from eigenrnn.experiments.training.progress import plain_console
 check_installed("estimators", "eigenrnn.experiments.estimators", "sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402
-from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils import check_random_state, column_or_1d  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
 __all__ = ["Layout", "SequenceClassifier", "SequenceRegressor"]
@@ -32,6 +33,7 @@ __all__ = ["Layout", "SequenceClassifier", "SequenceRegressor"]
 Layout = Literal["channels_first", "steps_first"]
 MakeLayer = Callable[[int, int], Any]
 Inputs = Sequences | Sequence[ArrayLike] | NDArray[Any]
+ClassWeight = Literal["balanced"] | Mapping[Any, float]
 
 _LONG = 200  # steps; "hundreds" on the page about choosing a layer
 _SEEDS = 2**31 - 1
@@ -43,7 +45,7 @@ class _SequenceEstimator(BaseEstimator):
     # scikit-learn reads the names and the defaults of the options here, and stores no others
     def __init__(
         self,
-        layer: Literal["auto"] | MakeLayer = "auto",
+        layer: str | MakeLayer = "auto",
         hidden_size: int = 64,
         *,
         epochs: int = 50,
@@ -87,7 +89,11 @@ class _SequenceEstimator(BaseEstimator):
         return tags
 
     def _fit(self, task_of: Callable[..., Series], sequences: Sequences) -> None:
-        """Train a network on sequences that have their answers."""
+        """Train a network on sequences that have their answers.
+
+        Raises:
+            RunExistsError: If the folder holds the run of something else.
+        """
         seed = int(check_random_state(self.random_state).randint(_SEEDS))
         task = task_of(
             train=sequences,
@@ -112,8 +118,19 @@ class _SequenceEstimator(BaseEstimator):
         with tempfile.TemporaryDirectory() as temporary:
             directory = Path(temporary) / "run" if self.directory is None else self.directory
             console = plain_console(stderr=True, quiet=not self.verbose)
-            is_own = hasattr(self, "result_")  # the run of another estimator is not replaced
-            self.result_ = fit(model, task, settings, directory, overwrite=is_own, console=console)
+            # the run of another estimator is not replaced
+            is_own = hasattr(self, "result_") and self.result_.directory == Path(directory)
+            try:
+                self.result_ = fit(
+                    model, task, settings, directory, overwrite=is_own, console=console
+                )
+            except RunExistsError:
+                raise RunExistsError(
+                    f"expected directory={str(directory)!r} without a run, got one that this "
+                    "estimator has not trained: delete that folder, name another one, or leave "
+                    "directory out. A clone, as in searches and folds, has not trained the run of "
+                    "its original"
+                ) from None
             weights, _ = RunFolder(directory).read_weights()
         model.load_state_dict(weights)
         self.model_ = model.eval()
@@ -124,15 +141,25 @@ class _SequenceEstimator(BaseEstimator):
         """Return the function that makes the layer.
 
         Raises:
-            TypeError: If `layer` is neither a function nor ``"auto"``.
+            TypeError: If `layer` is neither a name nor a function.
+            ValueError: If there is no layer of this name.
         """
         if callable(self.layer) and not isinstance(self.layer, nn.Module):
             return self.layer
-        if self.layer != "auto":
+        if not isinstance(self.layer, str):
             raise TypeError(
-                "expected layer to be 'auto' or a function of the numbers of inputs and units, "
-                f"such as the class eigenrnn.GRU, got {self.layer!r}"
+                "expected layer to be 'auto', the name of a layer, or a function of the numbers "
+                f"of inputs and units, such as the class eigenrnn.GRU, got {self.layer!r}"
             )
+        if self.layer != "auto":
+            from eigenrnn.experiments.registry import LAYERS  # it imports all recipes
+
+            if self.layer not in LAYERS:
+                raise ValueError(
+                    f"expected layer to be 'auto', {', '.join(LAYERS)}, or a class such as "
+                    f"eigenrnn.GRU, got {self.layer!r}"
+                )
+            return LAYERS[self.layer]
         if np.median(sequences.lengths) < _LONG:
             return GRU
         return _stack_of_lru
@@ -150,6 +177,7 @@ class _SequenceEstimator(BaseEstimator):
         Raises:
             ValueError: If an array of three dimensions comes without a layout, or values are
                 missing without the option.
+            TypeError: If X is a table.
         """
         allow_missing = missing != "error"
         from_list = partial(
@@ -162,16 +190,26 @@ class _SequenceEstimator(BaseEstimator):
                     "targets where you make them, and no y"
                 )
             return check_sequences(X, allow_missing=allow_missing)
+        if isinstance(X, torch.Tensor):  # of which a list would have no layout
+            array = X.numpy(force=True)
+            return self._sequences(array, missing, labels=labels, targets=targets)
+        if hasattr(X, "columns"):
+            raise TypeError(
+                f"expected sequences, got a table, {type(X).__name__}: make sequences of it with "
+                "eigenrnn.experiments.data.in_memory.from_table(table, sequence=..., label=...)"
+            )
         if not isinstance(X, np.ndarray):
             return from_list(list(X))
-        if X.ndim == 2 and self.layout is None:  # one channel
+        if X.dtype == object and X.ndim == 1:  # sequences of unequal lengths
+            return from_list(list(X))
+        if X.ndim == 2:  # as in aeon: one channel
             return from_list(list(X))
         if X.ndim != 3 or self.layout not in ("channels_first", "steps_first"):
             raise ValueError(
-                "expected a list of arrays of shape (steps, channels), or an array of shape "
-                "(count, channels, steps) with layout='channels_first' or of shape (count, steps, "
-                f"channels) with layout='steps_first', got one of shape {X.shape} with "
-                f"layout={self.layout!r}"
+                "expected a list of arrays of shape (steps, channels), an array of shape (count, "
+                "steps) for a single channel, or an array of shape (count, channels, steps) with "
+                "layout='channels_first' or of shape (count, steps, channels) with "
+                f"layout='steps_first', got one of shape {X.shape} with layout={self.layout!r}"
             )
         if self.layout == "channels_first":
             return from_channels_first(
@@ -186,7 +224,8 @@ class _SequenceEstimator(BaseEstimator):
         found = len(sequences.channels)
         if found != self.n_features_in_:
             raise ValueError(
-                f"expected the {self.n_features_in_} channels of the training data, got {found}"
+                f"expected the {self.n_features_in_} channels of the training data, got {found}: "
+                "each sequence has the shape (steps, channels), and a list of one is [x]"
             )
         return predict_series(self.model_, self.preprocessing_, sequences)
 
@@ -200,16 +239,19 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
     `eigenrnn.experiments.fit`: the best epoch on the validation part is kept.
 
     Args:
-        layer: A function of the numbers of inputs and of units that makes a recurrent layer, such
-            as the class `eigenrnn.ScoRNN` or `torch.nn.LSTM`. ``"auto"`` takes a `GRU` if half of
-            the sequences have fewer than 200 steps, else a `ResidualStack` of two `LRU`.
+        layer: A name that ``eigenrnn list layers`` prints, such as ``"gru"``; or a function of the
+            numbers of inputs and of units that makes a recurrent layer, such as the class
+            `eigenrnn.ScoRNN` or `torch.nn.LSTM`. ``"auto"`` takes a `GRU` if half of the sequences
+            have fewer than 200 steps, else a `ResidualStack` of two `LRU`.
         hidden_size: The number N of units.
         epochs: The largest number of passes over the training data.
         batch_size: The number of sequences in a step.
         lr: The learning rate; that of constrained matrices is a tenth of it.
         optimiser: One of those of `Settings`.
         clip_norm: The largest norm of a gradient; None for any.
-        class_weights: ``"balanced"`` gives each class the same weight, ``"none"`` each sequence.
+        class_weight: The weights of classes in the loss, as in scikit-learn: None gives each
+            sequence the same weight, ``"balanced"`` each class, and a dictionary has the weight of
+            a sequence of each class, which is one for a class that it leaves out.
         scaling: ``"z_score"`` scales each channel to mean 0 and variance 1, ``"none"`` does not.
         validation: The fraction of each class that is held out to choose the best epoch.
         patience: Training ends after this number of epochs without improvement; None for never.
@@ -248,7 +290,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
 
     def __init__(
         self,
-        layer: Literal["auto"] | MakeLayer = "auto",
+        layer: str | MakeLayer = "auto",
         hidden_size: int = 64,
         *,
         epochs: int = 50,
@@ -256,7 +298,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         lr: float = 1e-3,
         optimiser: str = "adam",
         clip_norm: float | None = 1.0,
-        class_weights: Literal["none", "balanced"] = "none",
+        class_weight: ClassWeight | None = None,
         scaling: str = "z_score",
         validation: float = 0.2,
         patience: int | None = 10,
@@ -283,7 +325,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             directory=directory,
             verbose=verbose,
         )
-        self.class_weights: Literal["none", "balanced"] = class_weights
+        self.class_weight: ClassWeight | None = class_weight
 
     classes_: NDArray[Any]
 
@@ -291,8 +333,9 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         """Train a network.
 
         Args:
-            X: A list of arrays, an array of three dimensions, or `Sequences`, for example those
-                that `from_table` makes of a table.
+            X: A list of arrays, or an array of objects that holds them; an array of three
+                dimensions; an array of two, (count, steps), whose sequences have one channel, as
+                in aeon; or `Sequences`, for example those that `from_table` makes of a table.
             y: The class of each sequence; None if `Sequences` have labels.
 
         Shape:
@@ -301,14 +344,42 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         Raises:
             ValueError: If a shape, an option or the number of labels is wrong.
         """
-        labels = None if y is None else list(np.asarray(y))
+        labels = None if y is None else list(column_or_1d(y))
         sequences = self._sequences(X, self.missing, labels=labels)
         given = sequences.labels if y is None else y
         if given is None:
             raise ValueError("expected a class of each sequence, got y=None and no labels")
         self.classes_ = np.unique(np.asarray(given))
-        self._fit(partial(Series, class_weights=self.class_weights), sequences)
+        self._fit(partial(Series, class_weights=self._weights_by_name()), sequences)
         return self
+
+    def _weights_by_name(self) -> Any:
+        """Return `class_weight` as the task has it, whose classes are texts.
+
+        Raises:
+            ValueError: If it is of another kind, or names a class that does not occur.
+        """
+        weights = cast("object", self.class_weight)
+        if weights is None:
+            return "none"
+        if isinstance(weights, str) and weights == "balanced":
+            return weights
+        if not isinstance(weights, Mapping):
+            raise ValueError(
+                "expected class_weight to be None, 'balanced' or a dictionary of the weight of "
+                f"each class, got {weights!r}"
+            )
+        classes = self.classes_.tolist()
+        by_name: dict[str, Any] = {}
+        for label, weight in cast("Mapping[Any, Any]", weights).items():
+            if label not in classes:
+                raise ValueError(
+                    f"expected class_weight of the classes {', '.join(map(str, classes))}, got "
+                    f"{label!r}"
+                )
+            # 1 and 1.0 are the same class, but different texts
+            by_name[str(classes[classes.index(label)])] = weight
+        return by_name
 
     def predict_proba(self, X: Inputs) -> NDArray[np.float64]:
         """Return the probability of each class, in the order of `classes_`.
@@ -366,7 +437,7 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
         """Train a network.
 
         Args:
-            X: A list of arrays, an array of three dimensions, or `Sequences`.
+            X: As for `SequenceClassifier.fit`.
             y: The number of each sequence; None if `Sequences` have targets.
 
         Shape:
@@ -375,7 +446,7 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
         Raises:
             ValueError: If a shape, an option or the number of targets is wrong.
         """
-        targets = None if y is None else [float(number) for number in np.asarray(y)]
+        targets = None if y is None else [float(number) for number in column_or_1d(y)]
         sequences = self._sequences(X, self.missing, targets=targets)
         if sequences.targets is None:
             raise ValueError("expected a number of each sequence, got y=None and no targets")

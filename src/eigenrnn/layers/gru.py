@@ -14,6 +14,7 @@ from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import DirectionConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
+from eigenrnn.layers.validation import check_no_projection
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 from eigenrnn.ops.gru import BACKENDS
@@ -165,7 +166,8 @@ class GRU(Gated[GatedDirection]):
         hidden_size: The number N of hidden units in each layer and direction.
         num_layers: The number of stacked layers.
         bias: Whether the layer has biases. With modReLU, the bias inside f replaces :math:`b_c`
-            and b; without it, modReLU is the identity.
+            and b; without it, modReLU is the identity. Under torch's names ``bias_ih_l0`` holds
+            :math:`b_r, b_u, b_c`, and ``bias_hh_l0`` zero for both gates, then b.
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
         dropout: The dropout probability between two layers while training.
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
@@ -200,6 +202,7 @@ class GRU(Gated[GatedDirection]):
         backend: The name of the implementation of the recurrence; the fastest available by
             default.
         generator: The generator that draws the weights; torch's global one by default.
+        proj_size: Always 0, because only an `LSTM` projects its states, as in torch.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
@@ -259,7 +262,9 @@ class GRU(Gated[GatedDirection]):
         locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
+        proj_size: int = 0,
     ) -> None:
+        check_no_projection(proj_size)
         f = look_up(nonlinearity)
         gate_init = input_init or fan_uniform_
         initializers: dict[str, Sequence[Initializer]] = {

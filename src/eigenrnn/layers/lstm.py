@@ -218,7 +218,8 @@ class LSTM(Gated[LSTMDirection]):
         input_size: The number M of input features.
         hidden_size: The number N of hidden units in each layer and direction.
         num_layers: The number of stacked layers.
-        bias: Whether there are biases.
+        bias: Whether there are biases. Under torch's names ``bias_ih_l0`` holds them, and
+            ``bias_hh_l0`` is zero.
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
         dropout: The dropout probability between two layers while training.
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
@@ -343,6 +344,8 @@ class LSTM(Gated[LSTMDirection]):
         h: tuple[Tensor, Tensor] | None = None,  # (L, B, N) or (L, N)
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Process one time step, as `Stacked.step`; the states are (h, c)."""
+        if isinstance(h, Tensor):  # the kernel of a frozen layer would read a cell at address 0
+            check_pair(h, (), self.weight_dtype)
         if isinstance(h, tuple) and len(h) == 2:
             result = self._snapshot.step(self, x_t, h)
             if result is not None:

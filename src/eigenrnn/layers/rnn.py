@@ -15,6 +15,7 @@ from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
 from eigenrnn.layers.leak import Leak, LeakOptions, LeakValues
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
+from eigenrnn.layers.validation import check_no_projection
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
@@ -247,7 +248,8 @@ class RNN(Stacked[Direction]):
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu, leaky_relu_0.1,
             softplus, retanh (the tanh of the positive part) or identity.
         bias: Whether the layer has a bias: inside f if f is modReLU, and c otherwise. modReLU
-            without a bias is the identity.
+            without a bias is the identity. Under torch's names c is ``bias_ih_l0``, and
+            ``bias_hh_l0`` is zero.
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
         dropout: The dropout probability between two layers while training.
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
@@ -284,6 +286,7 @@ class RNN(Stacked[Direction]):
         backend: The name of the implementation of the recurrence; the fastest available by
             default.
         generator: The generator that draws the weights; torch's global one by default.
+        proj_size: Always 0, because only an `LSTM` projects its states, as in torch.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
@@ -344,7 +347,9 @@ class RNN(Stacked[Direction]):
         locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
+        proj_size: int = 0,
     ) -> None:
+        check_no_projection(proj_size)
         f = look_up(nonlinearity)
         check_positive_integer("hidden_size", hidden_size)
         leaks = LeakOptions.checked(

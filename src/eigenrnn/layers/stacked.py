@@ -184,6 +184,8 @@ class Stacked(nn.Module, Generic[_D]):
         # the first test is fast, and all attributes of a module pass here
         if name.startswith(("weight_", "bias_")) and torch_weights.is_torch_name(name):
             return torch_weights.read(self, name)
+        if name in ("to_torch", "load_torch"):  # methods of the layers that torch has too
+            raise AttributeError(torch_weights.no_conversion(self, name))
         return super().__getattr__(name)
 
     def __prepare_scriptable__(self) -> Never:

@@ -19,6 +19,7 @@ __all__ = [
     "is_torch_name",
     "load_weights",
     "names_by_direction",
+    "no_conversion",
     "own_names",
     "read",
     "remedy",
@@ -27,6 +28,7 @@ __all__ = [
 
 # ends of the names of weights that no layer of torch has
 _ONLY_OURS = (".h0", ".gain", ".shift", ".leak.raw", ".leak.values")
+_NO_TWIN = "torch has no such layer, only those of RNN, GRU and LSTM"
 _NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?|weight_hr_l(\d+)(_reverse)?")
 
 
@@ -70,13 +72,12 @@ def remedy(own: Mapping[str, str], name: str) -> str:
     if name not in own:
         known = ", ".join(own) or "none of torch's names"
         return f"expected the name of a weight of this layer, got {name!r}; it has {known}"
-    cause = "its value is that of a parameter of another name"
+    cause = f"its numbers are those of {own[name]}"
     if name.startswith("weight_hh"):
-        cause = "a constraint computes the recurrent matrix"
+        cause = f"it is computed from {own[name]}"
     return (
-        f"expected {name} to be read only, because {cause}. Prune or parametrise {own[name]} "
-        "instead, or choose another constraint: layer.to_torch() returns a layer of torch, whose "
-        "weights are parameters"
+        f"expected {name} to be read only, because {cause}. Prune or parametrise that instead, or "
+        "the layer of torch that layer.to_torch() returns, whose weights are parameters"
     )
 
 
@@ -87,15 +88,18 @@ def names_by_direction(layer: Any) -> list[list[str]]:
         AttributeError: If torch has no layer with this recurrence.
     """
     if layer.torch_kind is None:
-        raise AttributeError(
-            f"{type(layer).__name__} has no weights of torch's names: torch has no such layer"
-        )
+        raise AttributeError(f"{type(layer).__name__} has no weights of torch's names: {_NO_TWIN}")
     kinds = ["weight_ih", "weight_hh"]
     if layer.all_directions()[0].torch_biases() is not None:
         kinds += ["bias_ih", "bias_hh"]
     if layer.proj_size:
         kinds.append("weight_hr")
     return [_names_of(kinds, suffix) for suffix in _suffixes(layer)]
+
+
+def no_conversion(layer: object, method: str) -> str:
+    """Return the message for a method that converts from or to a layer that torch lacks."""
+    return f"{type(layer).__name__} has no {method}: {_NO_TWIN}"
 
 
 def _names_of(kinds: Sequence[str], suffix: str) -> list[str]:

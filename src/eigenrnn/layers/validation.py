@@ -120,7 +120,8 @@ def no_torchscript(function: str) -> str:
     """Return the message for a function of torch that makes TorchScript of a layer."""
     return (
         f"expected torch.export.export or torch.onnx.export(..., dynamo=True), got {function}: "
-        "TorchScript cannot evaluate constraints"
+        "TorchScript cannot record the recurrences of eigenrnn; a layer that torch has too may be "
+        "converted first, with layer.to_torch()"
     )
 
 
@@ -174,6 +175,19 @@ def check_step(x_t: object) -> None:
         raise ValueError(f"expected x_t of shape (B, M) or (M,), got {tuple(x_t.shape)}")
 
 
+def check_no_projection(proj_size: int) -> None:
+    """Check the size of projected states of a layer that has none.
+
+    Raises:
+        ValueError: If it is not 0.
+    """
+    if proj_size:
+        raise ValueError(
+            f"expected proj_size=0, got {proj_size!r}: only an LSTM projects its states, as in "
+            "torch"
+        )
+
+
 def check_pair(
     states: object, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
@@ -184,7 +198,10 @@ def check_pair(
         TypeError: If they are not a pair of tensors, or their dtype is not that of the weights.
     """
     if not isinstance(states, tuple) or len(cast("tuple[object, ...]", states)) != 2:
-        raise TypeError(f"expected the pair (h0, c0) of states, got {type(states).__name__}")
+        raise TypeError(
+            f"expected the pair (h0, c0) of states, got {type(states).__name__}: an LSTM has "
+            "both, where an RNN or a GRU has h0 alone"
+        )
     h0, c0 = cast("tuple[Tensor, Tensor]", states)
     for state, shape in zip((h0, c0), shapes, strict=True):
         check_h0(state, shape, dtype)

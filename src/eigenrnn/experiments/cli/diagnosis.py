@@ -30,6 +30,7 @@ _TYPE_NAMES: dict[Any, str] = {
     bool: "true or false",
     str: "a string",
     types.NoneType: "null",
+    dict[str, float]: "a number of each name such as {a: 2, b: 0.5}",
 }
 _KINDS = {"task": TASKS, "layer": LAYERS}
 _HELP = ".help"
@@ -184,7 +185,8 @@ def _wrong_value(name: str, value: Any, given: _Given, parser: Parser) -> str | 
         return None
     if choices:
         hint = did_you_mean(str(value), choices)
-        return f"expected {name} among {', '.join(choices)}; got {value!r}{hint}"
+        others = [f", or {_TYPE_NAMES[kind]}" for kind in plain if kind is not types.NoneType]
+        return f"expected {name} among {', '.join(choices)}{''.join(others)}; got {value!r}{hint}"
     allowed = " or ".join(_TYPE_NAMES[kind] for kind in plain)
     return f"expected {name} to be {allowed}, got {value!r}"
 

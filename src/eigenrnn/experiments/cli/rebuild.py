@@ -343,6 +343,8 @@ def _value(owner: str, name: str, value: Any, annotation: object = None) -> Any:
         content = cast("dict[str, Any]", value)
         if annotation is Columns:
             return _columns(content)
+        if dict[str, float] in get_args(annotation):
+            return _numbers(owner, name, content)
         return _object(owner, name, content)
     if isinstance(value, str) and not _accepts_text(annotation):
         return _lookup(owner, name, value)
@@ -365,6 +367,18 @@ def _columns(content: dict[str, Any]) -> Columns:
         if not all(isinstance(each, str | None) for each in names):
             raise ValueError(f"expected the names of columns as {role}, got {value!r}")
     return Columns(**content)
+
+
+def _numbers(owner: str, name: str, content: dict[str, Any]) -> dict[str, float]:
+    """Return numbers by their names, such as the weights of classes.
+
+    Raises:
+        ValueError: If one is no number.
+    """
+    for value in content.values():
+        if not isinstance(value, int | float):
+            raise ValueError(f"expected numbers as {owner}.{name}, got {value!r}")
+    return content
 
 
 def _object(owner: str, name: str, content: dict[str, Any]) -> Any:

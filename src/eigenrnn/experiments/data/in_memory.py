@@ -18,6 +18,8 @@ from eigenrnn.experiments.data.tables import (
     TIME,
     TableBuilder,
     TableColumns,
+    check_channel_names,
+    possible_row_numbers,
 )
 
 __all__ = [
@@ -158,7 +160,7 @@ def from_table(
     target: str | None = None,
     channels: Sequence[str] | None = None,
     group: str | None = None,
-    ignored: Sequence[str] = (),
+    ignored: Sequence[str] | str = (),
     allow_missing: bool = False,
 ) -> Sequences:
     """Return the sequences in a table of pandas or polars, with one row for each time step.
@@ -170,15 +172,19 @@ def from_table(
         label: The column with the class of the sequence, the same in all its rows.
         target: The column with the number of the sequence, in place of a class.
         channels: The columns of the channels; all others are ignored. By default, the channels are
-            all columns that no other argument names.
+            all columns that no other argument names; one that seems to hold row numbers, such as
+            the `index` that `reset_index` of pandas makes, is an error.
         group: The column with the group of the sequence, such as a patient, which folds do not
             divide.
-        ignored: The columns that are no channels, such as an index.
+        ignored: The columns that are no channels, such as an index, or a single one.
         allow_missing: Whether channels may have missing values, for a task with `missing="mask"`
             or "forward".
 
     Raises:
         ValueError: If a column is missing or not numeric, or values are missing.
+        TypeError: If it is no table.
+        RowNumbersError: If a channel that the caller did not list holds row numbers; see
+            `eigenrnn.experiments.data.tables.RowNumbersError` for the rule.
 
     Example:
         >>> import pandas
@@ -186,16 +192,34 @@ def from_table(
         >>> from_table(table, sequence="unit", label="ok")
         <Sequences in the table: 2 with 1 channels, of 1 to 2 steps>
     """
-    available = [str(name) for name in table.columns]
+    if not hasattr(table, "columns"):
+        raise TypeError(f"expected a table of pandas or polars, got {type(table).__name__}")
+    # pandas has names of any type
+    by_name = {str(name): name for name in table.columns}
+    available = list(by_name)
+    if len(available) < len(table.columns):
+        raise ValueError(
+            f"expected different names of columns, got {', '.join(map(str, table.columns))}"
+        )
     roles = {SEQUENCE: sequence, TIME: time, LABEL: label, TARGET: target, GROUP: group}
     named = {role: name for role, name in roles.items() if name is not None}
+    if isinstance(ignored, str):
+        ignored = (ignored,)
+    suspects = ()
     if channels is None:
         others = {*named.values(), *ignored}
         channels = [name for name in available if name not in others]
+        check_channel_names(available, channels, _TABLE)
+        suspects = possible_row_numbers(available, channels)
     for name in (*named.values(), *channels, *ignored):
         if name not in available:
+            hint = ""
+            if name in getattr(getattr(table, "index", None), "names", ()):
+                hint = ", and an index of this name: pass table.reset_index()"
+            elif name == SEQUENCE:
+                hint = ": name the column that tells the sequence of a row with sequence="
             raise ValueError(
-                f"expected a column {name!r} in the table, got {', '.join(available)}"
+                f"expected a column {name!r} in the table, got {', '.join(available)}{hint}"
             )
     taken = sorted(set(channels) & {*roles, *named.values()})
     if taken:
@@ -206,11 +230,11 @@ def from_table(
         )
     if label is not None and target is not None:
         raise ValueError("expected label (classes) or target (numbers), got both")
-    block = {name: np.asarray(table[name]) for name in (*named.values(), *channels)}
+    block = {name: np.asarray(table[by_name[name]]) for name in (*named.values(), *channels)}
     for role in (SEQUENCE, LABEL, GROUP):
         if role in named:
             block[named[role]] = _words(block[named[role]], named[role])
-    columns = TableColumns(named, tuple(channels))
+    columns = TableColumns(named, tuple(channels), suspects)
     builder = TableBuilder(columns, _TABLE, _row, allow_missing=allow_missing)
     if len(table):
         builder.add(block)
@@ -262,7 +286,12 @@ def _matrix(array: ArrayLike, number: int) -> Any:
     """
     matrix = np.asarray(array)
     if matrix.dtype.kind not in "fiub":
-        raise TypeError(f"expected numbers in the array with index {number}, got {matrix.dtype}")
+        remedy = ""
+        if matrix.dtype == object:
+            remedy = ": pass an array of numbers, for example array.astype(float)"
+        raise TypeError(
+            f"expected numbers in the array with index {number}, got {matrix.dtype}{remedy}"
+        )
     if matrix.ndim == 1:
         return matrix[:, None]
     if matrix.ndim != 2:

@@ -30,6 +30,7 @@ from eigenrnn.experiments.data.tables import (
     TIME,
     Coded,
     ReadOptions,
+    RowNumbersError,
     TableBuilder,
     TableColumns,
     resolve_columns,
@@ -49,7 +50,7 @@ __all__ = [
 
 _OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
 _BLOCK = 2**16  # rows of a table that Python reads at once
-_ARROW_BLOCK = 2**22  # bytes of a file that Arrow reads at once
+_ARROW_BLOCK = 2**20  # bytes of a file that Arrow reads at once
 _DEFAULT = ReadOptions()
 
 
@@ -98,7 +99,11 @@ def _open(path: Path) -> AbstractContextManager[BinaryIO]:
 def _read_with_arrow(
     path: Path, options: ReadOptions, *, is_one_sequence: bool
 ) -> Sequences | None:
-    """Read a table in CSV with Arrow; return None if anything is wrong or unusual."""
+    """Read a table in CSV with Arrow; return None if anything is wrong or unusual.
+
+    Raises:
+        RowNumbersError: If a channel holds row numbers.
+    """
     try:
         with _open(path) as lines:
             reader = csv.reader(
@@ -121,6 +126,8 @@ def _read_with_arrow(
             except importlib.import_module("pyarrow").ArrowInvalid:
                 continue
             return builder.build()
+    except RowNumbersError:  # it names no line
+        raise
     except (ValueError, OSError, EOFError, StopIteration, IndexError, csv.Error):
         pass
     return None

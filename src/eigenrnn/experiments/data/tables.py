@@ -5,6 +5,7 @@ large file is never in memory as a whole.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +32,11 @@ __all__ = [
     "Coded",
     "Columns",
     "ReadOptions",
+    "RowNumbersError",
     "TableBuilder",
     "TableColumns",
+    "check_channel_names",
+    "possible_row_numbers",
     "resolve_columns",
 ]
 
@@ -50,9 +54,26 @@ MISSING_WORDS = ("", "-", "?", "na", "n/a", "nan", "null", "none")
 _ROW_NUMBERS = re.compile(r"Unnamed: \d+|__index_level_\d+__")
 """The names that pandas gives a column of row numbers, besides none."""
 
+_INDEX_NAMES = ("index", "level_0")
+"""The names that `reset_index` of pandas gives row numbers; polars has the first one too."""
+
+_FEWEST_ROWS = 3
+"""In a shorter table, a channel may equal the row numbers by chance."""
+
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _SHOWN = 40  # characters of a text that is not a number
 _TAB = "tab"  # easier to type on a command line than a tab itself
+
+
+class RowNumbersError(ValueError):
+    """A channel holds the row numbers of the table.
+
+    A column counts as row numbers if pandas named it so (no name in the first column, or
+    `Unnamed: 0` or `__index_level_0__` in any); if it is called `index` or `level_0` and its
+    values are whole numbers that increase from row to row; or if it is the first column and counts
+    all rows of a table of several sequences from 0 or 1. It may still be what the user means, so
+    it is never dropped: the user ignores it, or lists it among the channels.
+    """
 
 
 @dataclass(frozen=True)
@@ -69,7 +90,8 @@ class Columns:
         group: The group of the sequence, such as a patient. Folds and the validation part never
             divide a group.
         channels: The channels, one or a list; all other columns are then ignored. By default,
-            every column without another meaning is a channel.
+            every column without another meaning is a channel; one that seems to hold row numbers
+            is an error, see `RowNumbersError`.
         ignored: A column that is not read, or a list of them.
 
     Raises:
@@ -150,10 +172,12 @@ class TableColumns:
     Args:
         roles: The name of the column of each role that the table has.
         channels: The names of the columns of the channels.
+        possible_row_numbers: Those channels whose values decide whether they are row numbers.
     """
 
     roles: Mapping[str, str]
     channels: tuple[str, ...]
+    possible_row_numbers: tuple[str, ...] = ()
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -186,12 +210,16 @@ def resolve_columns(
         is_one_sequence: Whether the file holds a single sequence, and needs no column for it.
 
     Raises:
-        ValueError: If a name is missing or occurs twice, a column holds the row numbers of pandas,
-            or there is no such column, no channel, or both a label and a target.
+        ValueError: If a name is missing or occurs twice, or there is no such column, no channel,
+            or both a label and a target.
+        RowNumbersError: If a column that pandas names so would be a channel.
     """
     columns = options.columns
     present = [name for name in names if name not in columns.ignored]
-    _check_names(present, path)
+    if len(set(present)) < len(present):
+        raise ValueError(
+            f"expected different names of columns in {path}, got {', '.join(present)}"
+        )
     roles = {role: name for role, name in columns.roles().items() if name in present}
     available = ", ".join(names)
     if options.is_strict:
@@ -209,6 +237,7 @@ def resolve_columns(
     if columns.channels is None:
         others = {*columns.roles().values(), *columns.ignored}
         channels = tuple(name for name in names if name not in others)
+        check_channel_names(names, channels, path)
     else:
         channels = tuple(columns.channels)
         absent = [name for name in channels if name not in names]
@@ -242,29 +271,59 @@ def resolve_columns(
                 f"{name!r}, which would be a channel: rename or remove it, or name it in "
                 f"columns.{role} or columns.ignored"
             )
-    return TableColumns(roles, channels)
+    # a file to predict must have the channels of the training file, so their values do not matter
+    suspects = ()
+    if options.is_strict and columns.channels is None:
+        suspects = possible_row_numbers(names, channels)
+    return TableColumns(roles, channels, suspects)
 
 
-def _check_names(names: Sequence[str], path: Path) -> None:
-    """Check that every column has a name of its own.
+def possible_row_numbers(names: Sequence[str], channels: Sequence[str]) -> tuple[str, ...]:
+    """Return the channels that are row numbers if their values count rows.
+
+    Args:
+        names: The names of all columns, in order.
+        channels: Those of the channels, which the user did not list.
+    """
+    suspects = (*names[:1], *_INDEX_NAMES)
+    return tuple(name for name in channels if name in suspects)
+
+
+def check_channel_names(names: Sequence[str], channels: Sequence[str], path: Path) -> None:
+    """Check the names of channels that the user did not list.
+
+    Args:
+        names: The names of all columns, in order.
+        channels: Those of the channels.
+        path: The file.
 
     Raises:
-        ValueError: If one has none, two have the same, or one holds the row numbers of pandas.
+        ValueError: If one has no name.
+        RowNumbersError: If pandas names row numbers so.
     """
-    for number, name in enumerate(names, start=1):
-        if _ROW_NUMBERS.fullmatch(name) or (number == 1 and not name.strip()):
-            raise ValueError(
+    for name in channels:
+        number = names.index(name) + 1
+        is_unnamed_index = number == 1 and not name.strip()
+        if is_unnamed_index or _ROW_NUMBERS.fullmatch(name):
+            raise RowNumbersError(
                 f"expected a name for each column of {path}, got {name!r} for column {number}, "
                 "which seems to hold the row numbers that pandas writes: write the table with "
-                "index=False, or ignore the column (columns.ignored)"
+                f"index=False, or {_remedy(name)}"
             )
         if not name.strip():
             raise ValueError(
                 f"expected a name for each column of {path}, got {name!r} for column {number}: "
                 "name the column or remove it"
             )
-    if len(set(names)) < len(names):
-        raise ValueError(f"expected different names of columns in {path}, got {', '.join(names)}")
+
+
+def _remedy(name: str) -> str:
+    """Return how to ignore a column, or to keep it as a channel."""
+    return (
+        f"ignore the column (--task.columns.ignored {shlex.quote(name)}, or ignored={name!r} of "
+        "from_table) or list it among the channels (--task.columns.channels, or channels= of "
+        "from_table)"
+    )
 
 
 class _Texts:
@@ -272,7 +331,7 @@ class _Texts:
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
-        self.blocks: list[np.ndarray] = []
+        self.rows = _Rows()
 
     def add(self, values: Any) -> None:
         """Add the values of a block of rows."""
@@ -285,7 +344,7 @@ class _Texts:
             code = int(values.codes[row])
             text = str(values.texts[code])
             table[code] = self.numbers.setdefault(text, len(self.numbers))
-        self.blocks.append(table[values.codes])
+        self.rows.add(table[values.codes])
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -294,7 +353,7 @@ class _Texts:
 
     def codes(self) -> np.ndarray:
         """Return the number of each row."""
-        return np.concatenate(self.blocks)
+        return self.rows.join()
 
 
 def _coded(values: np.ndarray) -> Coded:
@@ -336,10 +395,12 @@ class TableBuilder:
         self._row_location = row_location
         self._allow_missing = allow_missing
         self._rows = 0
-        self._values = _Rows(len(columns.channels))
-        self._times: list[np.ndarray] = []
-        self._targets: list[np.ndarray] = []
+        self._values = _Rows()
+        self._times = _Rows()
+        self._targets = _Rows()
         self._texts = {role: _Texts() for role in columns.roles if role in _TEXTS}
+        # the last value of each channel that has counted the rows so far; None before the first
+        self._counts: dict[str, float | None] = dict.fromkeys(columns.possible_row_numbers)
 
     def add(self, block: Mapping[str, Any]) -> None:
         """Add a block of rows.
@@ -355,18 +416,53 @@ class TableBuilder:
         values = np.empty((count, len(self._columns.channels)), np.float32)
         check_memory(2 * values.nbytes, f"the table {self._path}", "cut it into smaller ones")
         for number, name in enumerate(self._columns.channels):
-            values[:, number] = as_float32(
-                self._numbers(block[name], name, allow_missing=self._allow_missing)
-            )
+            numbers = self._numbers(block[name], name, allow_missing=self._allow_missing)
+            values[:, number] = as_float32(numbers)
+            if name in self._counts and len(numbers):
+                self._follow_count(name, numbers)
         self._values.add(values)
         for role, texts in self._texts.items():
             texts.add(block[roles[role]])
         if TIME in roles:
-            self._times.append(_decoded(block[roles[TIME]]))
+            self._times.add(_decoded(block[roles[TIME]]))
         if TARGET in roles:
             name = roles[TARGET]
-            self._targets.append(self._numbers(block[name], name, allow_missing=False))
+            self._targets.add(self._numbers(block[name], name, allow_missing=False))
         self._rows += count
+
+    def _follow_count(self, name: str, numbers: np.ndarray) -> None:
+        """Forget a channel that does not count the rows."""
+        last = self._counts[name]
+        is_first = last is None
+        if name in _INDEX_NAMES:
+            # rows that were filtered out leave gaps
+            is_whole = (numbers == np.floor(numbers)).all()
+            is_count = is_whole and (np.diff(numbers) > 0).all()
+            is_count = is_count and (is_first or numbers[0] > last)
+        else:
+            start = numbers[0] if is_first else last + 1
+            is_count = start in (0, 1) or not is_first
+            is_count = is_count and (numbers == start + np.arange(len(numbers))).all()
+        if is_count:
+            self._counts[name] = float(numbers[-1])
+        else:
+            del self._counts[name]
+
+    def _check_row_numbers(self, sequence_count: int) -> None:
+        """Check that no channel still counts the rows.
+
+        Raises:
+            RowNumbersError: If one does.
+        """
+        for name in self._counts:
+            # in a single sequence, a channel may well rise by one from step to step
+            is_likely = name in _INDEX_NAMES or sequence_count > 1
+            if is_likely and self._rows >= _FEWEST_ROWS:
+                raise RowNumbersError(
+                    f"expected channels without row numbers in {self._path}, got the column "
+                    f"{name!r}, whose values number the rows: {_remedy(name)}, or name it as the "
+                    "column of times (--task.columns.time, or time= of from_table)"
+                )
 
     def build(self) -> Sequences:
         """Return the sequences.
@@ -374,6 +470,7 @@ class TableBuilder:
         Raises:
             ValueError: If there is no row, a time is missing or occurs twice in a sequence, or
                 the label, the target or the group differs between the rows of a sequence.
+            RowNumbersError: If a channel that the user did not list numbers the rows.
         """
         if not self._rows:
             raise ValueError(f"expected at least one row in {self._path}, got none")
@@ -385,17 +482,23 @@ class TableBuilder:
         if SEQUENCE in self._texts:
             which = self._texts[SEQUENCE].codes()
             names = self._texts[SEQUENCE].texts
+        self._check_row_numbers(len(names))
         order = self._order(which)
         values = self._values.join()
+        del self._values
         if order is not None:
             values = values[order]
         # sequences are numbered in the order of their first rows
-        first = np.flatnonzero(np.diff(np.maximum.accumulate(which), prepend=np.int32(-1)))
+        is_first = np.ones(self._rows, bool)
+        highest = np.maximum.accumulate(which)
+        is_first[1:] = highest[1:] > highest[:-1]
+        del highest
+        first = np.flatnonzero(is_first)
         labels = self._constant_texts(LABEL, which, first)
         groups = self._constant_texts(GROUP, which, first)
         targets = None
         if TARGET in roles:
-            numbers = np.concatenate(self._targets)
+            numbers = self._targets.join()
             self._check_constant(numbers, which, first, TARGET, numbers)
             targets = as_float32(numbers[first])
         is_whole_file = SEQUENCE not in roles
@@ -403,7 +506,7 @@ class TableBuilder:
             Sequences(
                 path=self._path,
                 values=values,
-                lengths=np.bincount(which, minlength=len(names)),
+                lengths=_counts(which, len(names)),
                 names=names,
                 channels=self._columns.channels,
                 labels=labels,
@@ -489,13 +592,14 @@ class TableBuilder:
         Raises:
             ValueError: If a time is missing or occurs twice in a sequence.
         """
+        # comparisons of neighbours take an eighth of the memory of their differences
+        is_grouped = (which[1:] >= which[:-1]).all()
         if TIME not in self._columns.roles:
-            if (np.diff(which) >= 0).all():
+            if is_grouped:
                 return None
             return np.argsort(which, kind="stable")
         times = self._ranked_times()
-        within = np.diff(which) == 0
-        if (np.diff(which) >= 0).all() and (times[1:] > times[:-1])[within].all():
+        if is_grouped and ((times[1:] > times[:-1]) | (which[1:] > which[:-1])).all():
             return None
         order = np.lexsort((times, which))
         sorted_times = times[order]
@@ -518,7 +622,7 @@ class TableBuilder:
         Raises:
             ValueError: If one is missing.
         """
-        times = np.concatenate(self._times)
+        times = self._times.join()
         if times.dtype.kind in "OU":  # numbers, or dates, which are sorted as text
             try:
                 times = times.astype(np.float64)
@@ -570,6 +674,14 @@ class TableBuilder:
             )
 
 
+def _counts(which: np.ndarray, size: int) -> np.ndarray:
+    """Return how often each number below `size` occurs."""
+    counts = np.zeros(size, np.int64)
+    for start in range(0, len(which), _BLOCK):  # numpy makes a copy of eight bytes a number
+        counts += np.bincount(which[start : start + _BLOCK], minlength=size)
+    return counts
+
+
 def _decoded(column: Any) -> np.ndarray:
     """Return a column as an array."""
     if isinstance(column, Coded):
@@ -578,6 +690,7 @@ def _decoded(column: Any) -> np.ndarray:
 
 
 _BUFFER = 2**26  # bytes
+_BLOCK = 2**20  # rows
 
 
 class _Rows:
@@ -587,35 +700,39 @@ class _Rows:
     not. The rows are therefore in memory once, also while they are joined.
     """
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    def __init__(self) -> None:
         self._buffers: list[np.ndarray] = []
         self._used = 0  # rows of the last buffer
 
     def add(self, rows: np.ndarray) -> None:
         """Add a block of rows."""
-        if not self._buffers or self._used + len(rows) > len(self._buffers[-1]):
+        # integers that are missing in one block of Parquet make it one of floating numbers
+        is_same_type = bool(self._buffers) and self._buffers[-1].dtype == rows.dtype
+        if not is_same_type or self._used + len(rows) > len(self._buffers[-1]):
             self._trim()
             capacity = len(rows)
             if self._buffers:  # a small table is a single block, which needs no room for more
-                capacity = max(capacity, _BUFFER // (4 * self._width))
-            self._buffers.append(np.empty((capacity, self._width), np.float32))
+                capacity = max(capacity, _BUFFER * len(rows) // max(1, rows.nbytes))
+            self._buffers.append(np.empty((capacity, *rows.shape[1:]), rows.dtype))
             self._used = 0
         self._buffers[-1][self._used : self._used + len(rows)] = rows
         self._used += len(rows)
 
     def join(self) -> np.ndarray:
-        """Return all rows, and forget them."""
+        """Return all rows, which are then in a single buffer."""
         self._trim()
-        if len(self._buffers) == 1:
-            return self._buffers.pop()
-        joined = np.empty((sum(map(len, self._buffers)), self._width), np.float32)
-        end = len(joined)
-        while self._buffers:
-            buffer = self._buffers.pop()
-            joined[end - len(buffer) : end] = buffer
-            end -= len(buffer)
-        return joined
+        if len(self._buffers) > 1:
+            count = sum(map(len, self._buffers))
+            kind = np.result_type(*self._buffers)
+            joined = np.empty((count, *self._buffers[0].shape[1:]), kind)
+            end = count
+            while self._buffers:
+                buffer = self._buffers.pop()
+                joined[end - len(buffer) : end] = buffer
+                end -= len(buffer)
+            self._buffers.append(joined)
+            self._used = count
+        return self._buffers[0]
 
     def _trim(self) -> None:
         if self._buffers:

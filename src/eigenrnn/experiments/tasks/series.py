@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigenrnn.errors import check_installed
+from eigenrnn.errors import check_installed, check_positive
 from eigenrnn.experiments.data.files import locate, missing_file
 from eigenrnn.experiments.data.in_memory import to_arrays
 from eigenrnn.experiments.data.sequences import Sequences, check_sequences
@@ -265,7 +265,8 @@ class Series(Task):
             each class. One of them is the test split. No group is divided.
         fold: The part that is the test split, from 0.
         class_weights: Whether each sequence (`none`) or each class (`balanced`) has the same
-            weight in the loss.
+            weight in the loss, or the weight of a sequence of each class; it is one for a class
+            that is not named.
         scaling: Whether channels and numbers are scaled to mean 0 and variance 1 (`z_score`).
         shuffle: Whether every epoch has a new order.
         split_seed: The seed of the held-out sequences.
@@ -304,14 +305,19 @@ class Series(Task):
     missing: Missing = "error"
     folds: int | None = None
     fold: int = 0
-    class_weights: Weights = "none"
+    class_weights: Weights | dict[str, float] = "none"
     scaling: Scaling = "z_score"
     shuffle: bool = True
     split_seed: int = 0
     data_root: str | Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        check_choices(self, answer=Answer, missing=Missing, class_weights=Weights, scaling=Scaling)
+        check_choices(self, answer=Answer, missing=Missing, scaling=Scaling)
+        if isinstance(self.class_weights, dict):
+            for name, weight in self.class_weights.items():
+                check_positive(f"weight of the class {name!r}", weight)
+        else:
+            check_choices(self, class_weights=Weights)
         check_at_least(self, 0, "split_seed", "fold")
         check_at_least(self, 2, "folds")
         # reading them checks the separator and the decimal
@@ -344,7 +350,7 @@ class Series(Task):
                     f"train, got test={self.test!r} and dataset={self.dataset!r}"
                 )
             check_installed("estimators", "a division by groups or into folds", "sklearn")
-        if self.class_weights == "balanced" and self.answer != "class":
+        if self.class_weights != "none" and self.answer != "class":
             raise ValueError(
                 f"expected class_weights only with answer='class', got {self.answer!r}"
             )
@@ -508,6 +514,11 @@ class Series(Task):
                 deviation = fitted.deviation
             return RegressionMetrics(torch.tensor(deviation))
         count = len(self.class_names)
+        if isinstance(self.class_weights, dict):
+            named = self.class_weights
+            return ClassificationMetrics(
+                torch.tensor([float(named.get(name, 1)) for name in self.class_names])
+            )
         if self.class_weights == "none":
             return ClassificationMetrics(torch.ones(count))
         # of mean one over the training sequences
@@ -563,6 +574,7 @@ def _make_splits(files: dict[str, Sequences], task: Series) -> _Data:
         _check_answers(file, task)
     if task.answer == "class":
         names = _class_names(files)
+        _check_weights(task.class_weights, names)
     parts = {split: _part(file, names) for split, file in files.items()}
     train = files["train"]
     whole = parts["train"]
@@ -656,6 +668,17 @@ def _check_channels(files: dict[str, Sequences]) -> None:
         )
 
 
+# Other files are tables, with a column of answers.
+_ANSWER_REMEDIES = {
+    ".npy": (
+        "a single array has no room for it, so write an .npz file with the arrays x and {needed}, "
+        "or for classes a folder with a folder of .npy files for each"
+    ),
+    ".npz": "add the array {needed}",
+    ".ts": "state it in the header (@classLabel for classes, @targetLabel for numbers)",
+}
+
+
 def _check_answers(file: Sequences, task: Series) -> None:
     answer = task.answer
     found = {"label": file.labels, "target": file.targets}
@@ -665,10 +688,17 @@ def _check_answers(file: Sequences, task: Series) -> None:
         for name, values in found.items():
             if values is not None:
                 got = f"a {name}"
+        remedy = _ANSWER_REMEDIES.get(file.path.suffix)
+        if file is task.train or file is task.test:  # in memory, without a file
+            remedy = "pass {needed}s= to the function for arrays, or {needed}= to from_table"
+        elif remedy is None:
+            remedy = (
+                f"name its column in columns.{needed} (on the command line: "
+                f"--task.columns.{needed} NAME)"
+            )
         raise ValueError(
             f"expected a {needed} of each sequence in {file.path} for answer={answer!r}, got "
-            f"{got}: name its column in columns.{needed} (on the command line: "
-            f"--task.columns.{needed} NAME), or choose another answer"
+            f"{got}: {remedy.format(needed=needed)}, or choose another answer"
         )
     short = (file.lengths < 2).nonzero()[0]
     if answer == "next" and len(short):
@@ -701,6 +731,21 @@ def _class_names(files: dict[str, Sequences]) -> tuple[str, ...]:
             "divide the sequences so that each class is in both files"
         )
     return names
+
+
+def _check_weights(weights: Weights | dict[str, float], names: Sequence[str]) -> None:
+    """Check that weights are those of classes that occur.
+
+    Raises:
+        ValueError: If they name another one.
+    """
+    if not isinstance(weights, dict):
+        return
+    unknown = [name for name in weights if name not in names]
+    if unknown:
+        raise ValueError(
+            f"expected class_weights of the classes {', '.join(names)}, got {unknown[0]!r}"
+        )
 
 
 def _part(file: Sequences, names: Sequence[str]) -> _Split:
