@@ -143,7 +143,7 @@ def with_options(names, **options):
     return Each(*(WITH_OPTIONS[name](**options) for name in names)).eval()
 
 
-@few_with_options("URNN")
+@few_with_options("GRU")
 def test_stacked_and_bidirectional_layers_with_the_batch_first_run_in_onnxruntime(names):
     options = {"num_layers": 2, "bidirectional": True, "batch_first": True, "trainable_h0": True}
     module = with_options(names, **options)
@@ -166,7 +166,8 @@ class Ragged(nn.Module):
         return flatten(calls)
 
 
-@few_with_options("LRU")
+@pytest.mark.long
+@few_with_options("URNN", "LRU")
 def test_sequences_of_different_lengths_run_in_onnxruntime(names):
     module = Ragged(with_options(names, bidirectional=True)).eval()
     lengths = torch.tensor([2, 5, 1, 4])

@@ -739,7 +739,7 @@ def analysis_call(rng: random.Random) -> Call:
     return Call(f"{name}({described({'first': first} | options)})", lambda: run(first, **options))
 
 
-FEW, MANY = 4_000, 20_000
+FEW, MANY = 3_000, 20_000
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:The PyTorch API of nested")

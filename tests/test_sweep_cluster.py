@@ -111,6 +111,7 @@ def test_our_handler_is_installed_where_signals_cannot_be_blocked(monkeypatch):
     assert signals.number == signal.SIGTERM
 
 
+@pytest.mark.long
 def test_only_the_folders_of_killed_sweeps_are_removed(tmp_path):
     # a process that cannot remove its own folder, as after kill -9
     code = (
