@@ -575,7 +575,7 @@ def test_weights_of_unknown_classes_are_rejected():
         _ = task.preprocessing
 
 
-def test_the_name_of_a_class_may_be_a_number_in_yaml():
+def test_the_name_of_a_class_may_be_a_number():
     task = Series(dataset="JapaneseVowels", class_weights={3: 2.0})
     assert task.class_weights == {"3": 2.0}
 

@@ -314,7 +314,7 @@ class Series(Task):
     def __post_init__(self) -> None:
         check_choices(self, answer=Answer, missing=Missing, scaling=Scaling)
         if isinstance(self.class_weights, dict):
-            # a command line and YAML read the class 1 as a number
+            # the classes of data in memory may be numbers
             weights = {str(name): weight for name, weight in self.class_weights.items()}
             for name, weight in weights.items():
                 check_positive(f"weight of the class {name!r}", weight)
