@@ -79,7 +79,10 @@ def layer_inputs(
         if isinstance(x, PackedSequence) and lengths is not None:
             x, _ = pad_packed_sequence(x, batch_first=layer.batch_first)
         if x is None or isinstance(x, PackedSequence):
-            recorded[path] = "its input is not a batch of padded sequences with lengths="
+            recorded[path] = (
+                "its input is not a batch of padded sequences: analyse(model, padded, "
+                "lengths=lengths)"
+            )
             return
         check_layer_input(layer, x)
         x = x.detach()

@@ -540,7 +540,7 @@ class TableBuilder:
             Sequences(
                 path=self._path,
                 values=values,
-                lengths=_counts(which, len(names)),
+                lengths=_occurrences(which, len(names)),
                 names=names,
                 channels=self._columns.channels,
                 labels=labels,
@@ -712,7 +712,7 @@ class TableBuilder:
             )
 
 
-def _counts(which: np.ndarray, size: int) -> np.ndarray:
+def _occurrences(which: np.ndarray, size: int) -> np.ndarray:
     """Return how often each number below `size` occurs."""
     counts = np.zeros(size, np.int64)
     for start in range(0, len(which), _BLOCK):  # numpy makes a copy of eight bytes a number
