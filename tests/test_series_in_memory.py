@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 import torch
 from torch import nn
@@ -144,6 +145,11 @@ WRONG = {
         "pass allow_missing=True for a task with",
     ),
     "no table": (lambda: from_table({"sequence": [1]}), TypeError, "pandas or polars, got dict"),
+    "table of Arrow": (
+        lambda: from_table(pyarrow.table({"sequence": [1], "x": [0.5]})),
+        TypeError,
+        "pandas or polars, got Table",
+    ),
     "same names": (
         lambda: from_table(pandas.DataFrame([[1, 2, 3]], columns=["sequence", "x", "x"])),
         ValueError,

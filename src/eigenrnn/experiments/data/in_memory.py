@@ -192,7 +192,8 @@ def from_table(
         >>> from_table(table, sequence="unit", label="ok")
         <Sequences in the table: 2 with 1 channels, of 1 to 2 steps>
     """
-    if not hasattr(table, "columns"):
+    # tables of Arrow and lazy ones of polars have columns too, but no `to_dict`
+    if not hasattr(table, "to_dict") or not hasattr(table, "columns"):
         raise TypeError(f"expected a table of pandas or polars, got {type(table).__name__}")
     # pandas has names of any type
     by_name = {str(name): name for name in table.columns}
