@@ -55,10 +55,11 @@ def main() -> None:
     """Print a table for each number of threads."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processor", action="store_true")
+    clock = time.perf_counter
+    threads = (1, 2)
     if parser.parse_args().processor:
-        clock, threads = time.process_time, (1,)
-    else:
-        clock, threads = time.perf_counter, (1, 2)
+        clock = time.process_time
+        threads = (1,)
     table = Table("threads", "B, T, N", "layer", "ms", "relative to torch.nn.LSTM")
     for count in threads:
         torch.set_num_threads(count)

@@ -184,6 +184,28 @@ def test_a_bare_layer_of_torch_is_analysed_with_lengths(batch_first):
     assert len(found.results["gradient_map_l0"].by_input["whole"]) == 5
 
 
+class EveryOther(torch.nn.Module):
+    """Reads every other step, so its layer has half of the lengths."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, lengths):
+        x = x[::2]
+        half = (lengths + 1) // 2
+        if isinstance(self.layer, RNN):
+            return self.layer(x, None, half)[0]
+        return self.layer(pack_padded_sequence(x, half, enforce_sorted=False))[1]
+
+
+@pytest.mark.parametrize("make", [RNN, torch.nn.RNN])
+def test_a_layer_with_lengths_of_its_own_says_how_to_analyse_it(make):
+    model = EveryOther(make(2, 4))
+    found = analyse(model, X, lengths=torch.tensor([5, 6, 4]))
+    assert "it gets sequences of other lengths" in found.skipped["lyapunov_l0"]
+
+
 def test_lengths_beyond_the_sequences_are_rejected():
     with pytest.raises(ValueError, match="expected 1 <= lengths <= T = 12, got 5 to 13"):
         analyse(plain(), X, lengths=[5, 13, 9])

@@ -525,7 +525,7 @@ REFUSED = {
         "(did you mean adam or adamw?)"
     ),
     "train --task series --task.train a.csv --task.class_weights some": "expected "
-    "task.class_weights among none, balanced, or a number of each name such as {a: 2, b: 0.5}; "
+    "task.class_weights among none, balanced, or a number for each name, such as {a: 2, b: 0.5}; "
     "got 'some'",
     f"train {TINY} --task.recall before": "expected task.recall among after, at; got 'before'",
     f"train {TINY} --layer.negative 300": (

@@ -146,6 +146,17 @@ def test_a_dictionary_has_the_weights_of_classes():
     balanced = classifier(class_weight="balanced").fit(X, y).predict_proba(X)
     ones = classifier(class_weight={2: 1, 9: 1.0}).fit(X, y).predict_proba(X)
     np.testing.assert_allclose(balanced, ones, rtol=0, atol=1e-5)  # classes of equal size
+    # as in scikit-learn, a class may be absent from a fold, if all others have weights
+    more = classifier(class_weight={2: 1, 9: 1, 10: 1, 11: 4}).fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(more, ones)
+
+
+def test_nullable_classes_of_pandas_keep_their_type():
+    X, _ = draw()
+    y = pandas.Series([0, 1] * 20, dtype="Int64")
+    fitted = classifier(class_weight={1: 2.0}).fit(X, y)
+    assert fitted.classes_.tolist() == [0, 1]
+    assert fitted.predict(X).dtype == np.int64
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_a_complex_constraint_raises_and_suggests_rnn(gate):
 state = torch.zeros(1, B, N)
 WRONG_STATES = {
     "one tensor": (state, TypeError, r"the pair \(h0, c0\) of states, got Tensor"),
-    "one state": ((state,), TypeError, r"the pair \(h0, c0\) of states, got tuple"),
+    "one state": ((state,), TypeError, r"the pair \(h0, c0\) of states, got tuple of 1"),
     "no cell": ((state, None), TypeError, "the initial states to be a tensor, got NoneType"),
     "size": (
         (state, state[:, :2]),

@@ -289,6 +289,7 @@ WRONG = {
     ),
     "negative": (lambda: LSTM(M, N, proj_size=-1), "0 <= proj_size < hidden_size=5, got -1"),
     "no number": (lambda: LSTM(M, N, proj_size=2.0), "0 <= proj_size < hidden_size=5, got 2.0"),
+    "a flag": (lambda: LSTM(M, N, proj_size=True), "0 <= proj_size < hidden_size=5, got True"),
     "a set": (
         lambda: LSTM(M, N, proj_size=P, cell=ScaledCayley),
         r"no constraint with proj_size=3, .* have the shape \(5, 3\), got one",

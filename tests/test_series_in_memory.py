@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 import torch
 from torch import nn
@@ -138,7 +139,17 @@ WRONG = {
         ValueError,
         "expected channels other than 'unit'",
     ),
+    "missing value": (
+        lambda: from_table(pandas.DataFrame({"sequence": [1], "x": [np.nan]})),
+        ValueError,
+        "pass allow_missing=True for a task with",
+    ),
     "no table": (lambda: from_table({"sequence": [1]}), TypeError, "pandas or polars, got dict"),
+    "table of Arrow": (
+        lambda: from_table(pyarrow.table({"sequence": [1], "x": [0.5]})),
+        TypeError,
+        "pandas or polars, got Table",
+    ),
     "same names": (
         lambda: from_table(pandas.DataFrame([[1, 2, 3]], columns=["sequence", "x", "x"])),
         ValueError,
@@ -162,6 +173,8 @@ def test_a_table_may_have_names_of_any_type():
     found = from_table(table, sequence="unit")
     assert found.channels == ("0", "1")
     np.testing.assert_array_equal(found.values[:, 1], [4, 5, 6])
+    assert from_table(table, sequence="unit", channels=[1]).channels == ("1",)
+    assert from_table(table, sequence="unit", ignored=[1]).channels == ("0",)
 
 
 @pytest.mark.parametrize(("make", "kind", "message"), WRONG.values(), ids=WRONG)
@@ -201,16 +214,20 @@ def read_each_way(table, folder, monkeypatch, **options):
     [
         ("index", [0, 1, 2, 3], 2),
         ("index", [0, 3, 4, 9], 0),  # of a table that was filtered
+        ("index", [0, 2, 1, 3], 0),  # of one that was sorted by sequence
         ("level_0", [0, 1, 2, 3], 1),
         ("Unnamed: 0", [5, 2, 8, 1], 0),
         ("nr", [1, 2, 3, 4], 0),
     ],
-    ids=["reset", "filtered", "reset twice", "written", "counted from one"],
+    ids=["reset", "filtered", "sorted", "reset twice", "written", "counted from one"],
 )
 def test_row_numbers_are_no_channel_by_chance(name, values, place, tmp_path, monkeypatch):
     table = with_column(name, values, place)
-    for read in read_each_way(table, tmp_path, monkeypatch):
-        with pytest.raises(RowNumbersError, match=f"{name!r}.* ignored={name!r}"):
+    ways = read_each_way(table, tmp_path, monkeypatch)
+    with pytest.raises(RowNumbersError, match=rf"\(ignored={name!r}\), .*\(channels=\)"):
+        next(ways)()
+    for read in ways:
+        with pytest.raises(RowNumbersError, match=rf"--task.columns.ignored '?{name}'?\)"):
             read()
     for read in read_each_way(table, tmp_path, monkeypatch, ignored=name):
         assert read().channels == ("x",)
@@ -225,11 +242,12 @@ def test_row_numbers_are_no_channel_by_chance(name, values, place, tmp_path, mon
     [
         ("index", [0.0, 0.5, 1.0, 1.5], 0),
         ("index", [0, 1, 0, 1], 0),
+        ("index", [3, 8, 5, 3], 0),
         ("nr", [0, 1, 2, 4], 0),
         ("nr", [2, 3, 4, 5], 0),
         ("nr", [0, 1, 2, 3], 1),
     ],
-    ids=["no whole numbers", "of each sequence", "a gap", "from two", "not first"],
+    ids=["no whole numbers", "of each sequence", "twice", "a gap", "from two", "not first"],
 )
 def test_other_columns_stay_channels(name, values, place, tmp_path, monkeypatch):
     for read in read_each_way(with_column(name, values, place), tmp_path, monkeypatch):
@@ -256,3 +274,5 @@ def test_the_first_channel_of_a_single_sequence_may_rise_by_one(tmp_path):
     with_column("nr", [0, 1, 2, 3]).to_csv(tmp_path / "a.csv", index=False)
     options = ReadOptions(is_strict=False)
     assert read_series(tmp_path / "a.csv", options).channels == ("nr", "x")
+    with_column("Unnamed: 0", [0, 1, 2, 3]).to_csv(tmp_path / "a.csv", index=False)
+    assert read_series(tmp_path / "a.csv", options).channels == ("Unnamed: 0", "x")

@@ -74,7 +74,7 @@ INVALID = {
         "search to map names to ranges or choices, got None",
     ),
     "an empty grid": (TINY | {"grid": None}, "grid to map names to lists of values, got None"),
-    "a number as a name": (TINY | {"grid": {3: [1]}}, "grid to map names to lists of values"),
+    "a number as a name": (TINY | {"grid": {3: [1]}}, "train takes no key '3'"),
     "a step as a string": (
         TINY | {"search": {"lr": {"low": 1, "high": 2, "step": "a"}}},
         "lr: expected step to be a number, got 'a'",

@@ -575,13 +575,21 @@ def test_weights_of_unknown_classes_are_rejected():
         _ = task.preprocessing
 
 
+def test_the_name_of_a_class_may_be_a_number():
+    task = Series(dataset="JapaneseVowels", class_weights={3: 2.0})
+    assert task.class_weights == {"3": 2.0}
+
+
 def test_a_file_without_answers_says_where_its_format_has_them(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((4, 3, 1)))
+    (tmp_path / "folder").mkdir()
+    np.save(tmp_path / "folder" / "a.npy", np.zeros((3, 1)))
     put(tmp_path, "a.csv", "sequence,x\na,1\nb,2\n")
     in_memory = from_arrays([np.zeros((3, 1))] * 4)
     remedies = [
         (tmp_path / "a.npy", r"write an .npz file with the arrays x and label, or for classes"),
         (tmp_path / "a.csv", r"name its column in columns.label"),
+        (tmp_path / "folder", r"put the files of each class in a folder of its name, name its"),
         (in_memory, r"pass labels= to the function for arrays, or label= to from_table"),
     ]
     for train, remedy in remedies:

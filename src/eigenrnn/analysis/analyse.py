@@ -137,7 +137,8 @@ def analyse(
         inputs: A batch, in the form that the model takes, for the analyses that need inputs.
         loss: A function of the model's output for these inputs, for the gradients of a loss.
         lengths: The number of time steps of each sequence of a padded batch; by default all. No
-            analysis then sees padding. A model gets them as its argument `lengths`.
+            analysis then sees padding. A model gets them as its argument `lengths`; of a layer
+            that it gives other lengths, the analyses that need inputs are skipped.
         h0: The initial states of a bare layer, cell or step function; by default its own. With
             `h0`, Lyapunov exponents have no burn-in.
         progress: Called with the name of each analysis before it runs.

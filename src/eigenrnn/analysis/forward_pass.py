@@ -68,18 +68,32 @@ def layer_inputs(
     recorded: dict[str, Tensor | str] = {}
     calls: dict[str, list[Tensor]] = {}
 
-    def record_cell(path: str, _: Any, arguments: tuple[Any, ...]) -> None:
+    def record_cell(path: str, _: Any, arguments: tuple[Any, ...], __: Any) -> None:
         x: Tensor = arguments[0].detach()
         if x.dim() == 1:
             x = x.unsqueeze(0)
         calls.setdefault(path, []).append(x)
 
-    def record(path: str, layer: Any, arguments: tuple[Any, ...]) -> None:
+    def record(
+        path: str, layer: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+    ) -> None:
         x = arguments[0] if arguments else None
+        own_lengths = keywords.get("lengths", lengths)
+        if len(arguments) > 2:  # those of a layer of ours are input, hx and lengths
+            own_lengths = arguments[2]
         if isinstance(x, PackedSequence) and lengths is not None:
-            x, _ = pad_packed_sequence(x, batch_first=layer.batch_first)
+            x, own_lengths = pad_packed_sequence(x, batch_first=layer.batch_first)
+        if not _are_equal(own_lengths, lengths):
+            recorded[path] = (
+                "it gets sequences of other lengths than the model: pass its own inputs and "
+                "lengths, analyse(layer, x, lengths=lengths)"
+            )
+            return
         if x is None or isinstance(x, PackedSequence):
-            recorded[path] = "its input is not a batch of padded sequences with lengths="
+            recorded[path] = (
+                "its input is not a batch of padded sequences: analyse(model, padded, "
+                "lengths=lengths)"
+            )
             return
         check_layer_input(layer, x)
         x = x.detach()
@@ -90,7 +104,7 @@ def layer_inputs(
     for path in layers:
         layer = double.get_submodule(path)
         recorder = record_cell if is_cell(layer) else record
-        layer.register_forward_pre_hook(partial(recorder, path))
+        layer.register_forward_pre_hook(partial(recorder, path), with_kwargs=True)
     options = {}
     # torch's layers take no lengths, and get the inputs as they are
     if lengths is not None and not isinstance(model, nn.RNNBase):
@@ -100,6 +114,13 @@ def layer_inputs(
     for path, inputs_of_calls in calls.items():
         recorded[path] = torch.stack(inputs_of_calls)
     return recorded
+
+
+def _are_equal(lengths: Lengths, others: Lengths) -> bool:
+    """Whether lengths are equal; None may be any."""
+    if lengths is None or others is None:
+        return True
+    return torch.as_tensor(lengths).tolist() == torch.as_tensor(others).tolist()
 
 
 def _in_double_precision(model: Any) -> nn.Module:

@@ -251,7 +251,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         clip_norm: The largest norm of a gradient; None for any.
         class_weight: The weights of classes in the loss, as in scikit-learn: None gives each
             sequence the same weight, ``"balanced"`` each class, and a dictionary has the weight of
-            a sequence of each class, which is one for a class that it leaves out.
+            a sequence of each class, above zero, which is one for a class that it leaves out.
         scaling: ``"z_score"`` scales each channel to mean 0 and variance 1, ``"none"`` does not.
         validation: The fraction of each class that is held out to choose the best epoch.
         patience: Training ends after this number of epochs without improvement; None for never.
@@ -344,12 +344,16 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         Raises:
             ValueError: If a shape, an option or the number of labels is wrong.
         """
-        labels = None if y is None else list(column_or_1d(y))
-        sequences = self._sequences(X, self.missing, labels=labels)
-        given = sequences.labels if y is None else y
-        if given is None:
-            raise ValueError("expected a class of each sequence, got y=None and no labels")
-        self.classes_ = np.unique(np.asarray(given))
+        if y is None:
+            sequences = self._sequences(X, self.missing)
+            if sequences.labels is None:
+                raise ValueError("expected a class of each sequence, got y=None and no labels")
+            classes = np.asarray(sequences.labels)
+        else:
+            # an array first: scikit-learn turns the nullable integers of pandas into floats
+            classes = column_or_1d(np.asarray(y))
+            sequences = self._sequences(X, self.missing, labels=list(classes))
+        self.classes_ = np.unique(classes)
         self._fit(partial(Series, class_weights=self._weights_by_name()), sequences)
         return self
 
@@ -357,7 +361,8 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         """Return `class_weight` as the task has it, whose classes are texts.
 
         Raises:
-            ValueError: If it is of another kind, or names a class that does not occur.
+            ValueError: If it is of another kind, or names a class that does not occur and leaves
+                another one out.
         """
         weights = cast("object", self.class_weight)
         if weights is None:
@@ -371,14 +376,19 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             )
         classes = self.classes_.tolist()
         by_name: dict[str, Any] = {}
+        unknown: list[Any] = []
         for label, weight in cast("Mapping[Any, Any]", weights).items():
-            if label not in classes:
-                raise ValueError(
-                    f"expected class_weight of the classes {', '.join(map(str, classes))}, got "
-                    f"{label!r}"
-                )
-            # 1 and 1.0 are the same class, but different texts
-            by_name[str(classes[classes.index(label)])] = weight
+            if label in classes:
+                # 1 and 1.0 are the same class, but different texts
+                by_name[str(classes[classes.index(label)])] = weight
+            else:
+                unknown.append(label)
+        # as in scikit-learn: a class may be absent from a fold, if all others have weights
+        if unknown and len(by_name) < len(classes):
+            raise ValueError(
+                f"expected class_weight of the classes {', '.join(map(str, classes))}, got "
+                f"{unknown[0]!r}"
+            )
         return by_name
 
     def predict_proba(self, X: Inputs) -> NDArray[np.float64]:

@@ -409,7 +409,9 @@ def check_projection(
     Raises:
         ValueError: If it is not between 0 and the number of units, or there is a constraint.
     """
-    if not isinstance(proj_size, int) or not 0 < proj_size < hidden_size:
+    # True would be a size of 1, which torch refuses later
+    is_flag = isinstance(proj_size, bool)
+    if is_flag or not isinstance(proj_size, int) or not 0 < proj_size < hidden_size:
         raise ValueError(f"expected 0 <= proj_size < hidden_size={hidden_size}, got {proj_size!r}")
     if any(constraint is not None for constraint in constraints):
         raise ValueError(

@@ -197,11 +197,14 @@ def check_pair(
         ValueError: If a shape is wrong.
         TypeError: If they are not a pair of tensors, or their dtype is not that of the weights.
     """
-    if not isinstance(states, tuple) or len(cast("tuple[object, ...]", states)) != 2:
+    if not isinstance(states, tuple):
         raise TypeError(
             f"expected the pair (h0, c0) of states, got {type(states).__name__}: an LSTM has "
             "both, where an RNN or a GRU has h0 alone"
         )
+    count = len(cast("tuple[object, ...]", states))
+    if count != 2:
+        raise TypeError(f"expected the pair (h0, c0) of states, got tuple of {count}")
     h0, c0 = cast("tuple[Tensor, Tensor]", states)
     for state, shape in zip((h0, c0), shapes, strict=True):
         check_h0(state, shape, dtype)

@@ -30,7 +30,7 @@ _TYPE_NAMES: dict[Any, str] = {
     bool: "true or false",
     str: "a string",
     types.NoneType: "null",
-    dict[str, float]: "a number of each name such as {a: 2, b: 0.5}",
+    dict[str, float]: "a number for each name, such as {a: 2, b: 0.5}",
 }
 _KINDS = {"task": TASKS, "layer": LAYERS}
 _HELP = ".help"

@@ -174,6 +174,17 @@ def _path(kind: str, name: str) -> str:
     return class_path(known[name])
 
 
+class _LoaderWithNames(yaml.SafeLoader):
+    """Reads the keys of mappings as texts."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                key.tag = self.DEFAULT_SCALAR_TAG
+        return super().construct_mapping(node, deep)
+
+
+_MERGE = "tag:yaml.org,2002:merge"  # of the key <<, which YAML defines
 _MAX_NODES = 10_000
 _TOO_DEEP = "is nested too deeply"
 
@@ -182,13 +193,13 @@ def load_yaml(text: str) -> Any:
     """Load a YAML document of limited size.
 
     Each use of an alias counts, because a few lines of nested aliases can expand to billions of
-    values.
+    values. Keys are texts: 1 and yes name classes as they are written.
 
     Raises:
         YAMLError: If the text is not YAML, has more than 10,000 values, refers to itself or is
             nested too deeply.
     """
-    loader = yaml.SafeLoader(text)
+    loader = _LoaderWithNames(text)
     try:
         node = loader.get_single_node()
         if node is None:

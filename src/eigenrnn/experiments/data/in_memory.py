@@ -158,7 +158,7 @@ def from_table(
     time: str | None = None,
     label: str | None = None,
     target: str | None = None,
-    channels: Sequence[str] | None = None,
+    channels: Sequence[str] | str | None = None,
     group: str | None = None,
     ignored: Sequence[str] | str = (),
     allow_missing: bool = False,
@@ -171,9 +171,9 @@ def from_table(
         time: The column that orders the rows of a sequence; by default they are in order.
         label: The column with the class of the sequence, the same in all its rows.
         target: The column with the number of the sequence, in place of a class.
-        channels: The columns of the channels; all others are ignored. By default, the channels are
-            all columns that no other argument names; one that seems to hold row numbers, such as
-            the `index` that `reset_index` of pandas makes, is an error.
+        channels: The columns of the channels, or a single one; all others are ignored. By default,
+            the channels are all columns that no other argument names; one that seems to hold row
+            numbers, such as the `index` that `reset_index` of pandas makes, is an error.
         group: The column with the group of the sequence, such as a patient, which folds do not
             divide.
         ignored: The columns that are no channels, such as an index, or a single one.
@@ -192,7 +192,8 @@ def from_table(
         >>> from_table(table, sequence="unit", label="ok")
         <Sequences in the table: 2 with 1 channels, of 1 to 2 steps>
     """
-    if not hasattr(table, "columns"):
+    # tables of Arrow and lazy ones of polars have columns too, but no `to_dict`
+    if not hasattr(table, "to_dict") or not hasattr(table, "columns"):
         raise TypeError(f"expected a table of pandas or polars, got {type(table).__name__}")
     # pandas has names of any type
     by_name = {str(name): name for name in table.columns}
@@ -202,15 +203,16 @@ def from_table(
             f"expected different names of columns, got {', '.join(map(str, table.columns))}"
         )
     roles = {SEQUENCE: sequence, TIME: time, LABEL: label, TARGET: target, GROUP: group}
-    named = {role: name for role, name in roles.items() if name is not None}
-    if isinstance(ignored, str):
-        ignored = (ignored,)
+    named = {role: str(name) for role, name in roles.items() if name is not None}
+    ignored = _column_names(ignored)
     suspects = ()
     if channels is None:
         others = {*named.values(), *ignored}
         channels = [name for name in available if name not in others]
-        check_channel_names(available, channels, _TABLE)
+        check_channel_names(available, channels, _TABLE, in_memory=True)
         suspects = possible_row_numbers(available, channels)
+    else:
+        channels = _column_names(channels)
     for name in (*named.values(), *channels, *ignored):
         if name not in available:
             hint = ""
@@ -235,10 +237,17 @@ def from_table(
         if role in named:
             block[named[role]] = _words(block[named[role]], named[role])
     columns = TableColumns(named, tuple(channels), suspects)
-    builder = TableBuilder(columns, _TABLE, _row, allow_missing=allow_missing)
+    builder = TableBuilder(columns, _TABLE, _row, allow_missing=allow_missing, in_memory=True)
     if len(table):
         builder.add(block)
     return builder.build()
+
+
+def _column_names(names: Sequence[Any] | str) -> list[str]:
+    """Return the texts of one or several names, which pandas has of any type."""
+    if isinstance(names, str):
+        return [names]
+    return [str(name) for name in names]
 
 
 def to_arrays(sequences: Sequences) -> dict[str, Any]:

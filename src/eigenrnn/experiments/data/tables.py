@@ -69,10 +69,10 @@ class RowNumbersError(ValueError):
     """A channel holds the row numbers of the table.
 
     A column counts as row numbers if pandas named it so (no name in the first column, or
-    `Unnamed: 0` or `__index_level_0__` in any); if it is called `index` or `level_0` and its
-    values are whole numbers that increase from row to row; or if it is the first column and counts
-    all rows of a table of several sequences from 0 or 1. It may still be what the user means, so
-    it is never dropped: the user ignores it, or lists it among the channels.
+    `Unnamed: 0` or `__index_level_0__` in any); if it is called `index` or `level_0` and holds
+    another whole number in each row; or if it is the first column and counts all rows of a table
+    of several sequences from 0 or 1. It may still be what the user means, so it is never dropped:
+    the user ignores it, or lists it among the channels.
     """
 
 
@@ -237,7 +237,8 @@ def resolve_columns(
     if columns.channels is None:
         others = {*columns.roles().values(), *columns.ignored}
         channels = tuple(name for name in names if name not in others)
-        check_channel_names(names, channels, path)
+        if options.is_strict:
+            check_channel_names(names, channels, path)
     else:
         channels = tuple(columns.channels)
         absent = [name for name in channels if name not in names]
@@ -271,7 +272,7 @@ def resolve_columns(
                 f"{name!r}, which would be a channel: rename or remove it, or name it in "
                 f"columns.{role} or columns.ignored"
             )
-    # a file to predict must have the channels of the training file, so their values do not matter
+    # a file to predict must have the channels of the training file, whatever they hold
     suspects = ()
     if options.is_strict and columns.channels is None:
         suspects = possible_row_numbers(names, channels)
@@ -289,13 +290,16 @@ def possible_row_numbers(names: Sequence[str], channels: Sequence[str]) -> tuple
     return tuple(name for name in channels if name in suspects)
 
 
-def check_channel_names(names: Sequence[str], channels: Sequence[str], path: Path) -> None:
+def check_channel_names(
+    names: Sequence[str], channels: Sequence[str], path: Path, *, in_memory: bool = False
+) -> None:
     """Check the names of channels that the user did not list.
 
     Args:
         names: The names of all columns, in order.
         channels: Those of the channels.
         path: The file.
+        in_memory: Whether the table is no file, but in memory.
 
     Raises:
         ValueError: If one has no name.
@@ -308,7 +312,7 @@ def check_channel_names(names: Sequence[str], channels: Sequence[str], path: Pat
             raise RowNumbersError(
                 f"expected a name for each column of {path}, got {name!r} for column {number}, "
                 "which seems to hold the row numbers that pandas writes: write the table with "
-                f"index=False, or {_remedy(name)}"
+                f"index=False, {_row_numbers_remedy(name, in_memory=in_memory)}"
             )
         if not name.strip():
             raise ValueError(
@@ -317,13 +321,20 @@ def check_channel_names(names: Sequence[str], channels: Sequence[str], path: Pat
             )
 
 
-def _remedy(name: str) -> str:
+def _row_numbers_remedy(name: str, *, in_memory: bool) -> str:
     """Return how to ignore a column, or to keep it as a channel."""
-    return (
-        f"ignore the column (--task.columns.ignored {shlex.quote(name)}, or ignored={name!r} of "
-        "from_table) or list it among the channels (--task.columns.channels, or channels= of "
-        "from_table)"
-    )
+    how = f"columns.ignored, on the command line --task.columns.ignored {shlex.quote(name)}"
+    if in_memory:
+        how = f"ignored={name!r}"
+    listed = _option("channels", in_memory=in_memory)
+    return f"ignore the column ({how}), or list it among the channels ({listed})"
+
+
+def _option(name: str, *, in_memory: bool) -> str:
+    """Return an option of the columns as the user writes it: for a file, or for `from_table`."""
+    if in_memory:
+        return f"{name}="
+    return f"columns.{name}"
 
 
 class _Texts:
@@ -377,6 +388,8 @@ class TableBuilder:
         path: The file.
         row_location: Describes the location of a row in the file, for error messages.
         allow_missing: Whether channels may have missing values, which become NaN.
+        in_memory: Whether the table is no file, but in memory: errors then name the arguments of
+            `from_table`.
 
     Raises:
         ValueError: If a value is not a number or missing, or the columns are inconsistent.
@@ -389,18 +402,27 @@ class TableBuilder:
         row_location: Callable[[int], str],
         *,
         allow_missing: bool = False,
+        in_memory: bool = False,
     ) -> None:
         self._columns = columns
         self._path = path
         self._row_location = row_location
         self._allow_missing = allow_missing
+        self._in_memory = in_memory
         self._rows = 0
         self._values = _Rows()
         self._times = _Rows()
         self._targets = _Rows()
         self._texts = {role: _Texts() for role in columns.roles if role in _TEXTS}
         # the last value of each channel that has counted the rows so far; None before the first
-        self._counts: dict[str, float | None] = dict.fromkeys(columns.possible_row_numbers)
+        self._counts: dict[str, float | None] = {}
+        # the values of each channel that has held different whole numbers so far
+        self._indices: dict[str, _Rows] = {}
+        for name in columns.possible_row_numbers:
+            if name in _INDEX_NAMES:
+                self._indices[name] = _Rows()
+            else:
+                self._counts[name] = None
 
     def add(self, block: Mapping[str, Any]) -> None:
         """Add a block of rows.
@@ -420,6 +442,8 @@ class TableBuilder:
             values[:, number] = as_float32(numbers)
             if name in self._counts and len(numbers):
                 self._follow_count(name, numbers)
+            if name in self._indices:
+                self._follow_index(name, numbers)
         self._values.add(values)
         for role, texts in self._texts.items():
             texts.add(block[roles[role]])
@@ -433,36 +457,46 @@ class TableBuilder:
     def _follow_count(self, name: str, numbers: np.ndarray) -> None:
         """Forget a channel that does not count the rows."""
         last = self._counts[name]
-        is_first = last is None
-        if name in _INDEX_NAMES:
-            # rows that were filtered out leave gaps
-            is_whole = (numbers == np.floor(numbers)).all()
-            is_count = is_whole and (np.diff(numbers) > 0).all()
-            is_count = is_count and (is_first or numbers[0] > last)
+        if last is None:
+            start = numbers[0]
+            is_count = start in (0, 1)
         else:
-            start = numbers[0] if is_first else last + 1
-            is_count = start in (0, 1) or not is_first
-            is_count = is_count and (numbers == start + np.arange(len(numbers))).all()
-        if is_count:
+            start = last + 1
+            is_count = True
+        if is_count and (numbers == start + np.arange(len(numbers))).all():
             self._counts[name] = float(numbers[-1])
         else:
             del self._counts[name]
 
+    def _follow_index(self, name: str, numbers: np.ndarray) -> None:
+        """Forget a channel that does not hold different whole numbers."""
+        # sorted rows change their order, and filtered ones leave gaps
+        is_whole = (numbers == np.floor(numbers)).all()
+        if is_whole and _all_differ(numbers):
+            self._indices[name].add(numbers)
+        else:
+            del self._indices[name]
+
     def _check_row_numbers(self, sequence_count: int) -> None:
-        """Check that no channel still counts the rows.
+        """Check that no channel holds row numbers.
 
         Raises:
             RowNumbersError: If one does.
         """
-        for name in self._counts:
-            # in a single sequence, a channel may well rise by one from step to step
-            is_likely = name in _INDEX_NAMES or sequence_count > 1
-            if is_likely and self._rows >= _FEWEST_ROWS:
-                raise RowNumbersError(
-                    f"expected channels without row numbers in {self._path}, got the column "
-                    f"{name!r}, whose values number the rows: {_remedy(name)}, or name it as the "
-                    "column of times (--task.columns.time, or time= of from_table)"
-                )
+        if self._rows < _FEWEST_ROWS:
+            return
+        found = [name for name, rows in self._indices.items() if _all_differ(rows.join())]
+        # in a single sequence, a channel may well rise by one from step to step
+        if sequence_count > 1:
+            found.extend(self._counts)
+        if found:
+            remedy = _row_numbers_remedy(found[0], in_memory=self._in_memory)
+            time = _option(TIME, in_memory=self._in_memory)
+            raise RowNumbersError(
+                f"expected channels without row numbers in {self._path}, got the column "
+                f"{found[0]!r}, whose values number the rows: {remedy}, or name it as the column "
+                f"of times ({time})"
+            )
 
     def build(self) -> Sequences:
         """Return the sequences.
@@ -506,7 +540,7 @@ class TableBuilder:
             Sequences(
                 path=self._path,
                 values=values,
-                lengths=_counts(which, len(names)),
+                lengths=_occurrences(which, len(names)),
                 names=names,
                 channels=self._columns.channels,
                 labels=labels,
@@ -529,7 +563,8 @@ class TableBuilder:
         if values.dtype.kind in "Mm":
             raise ValueError(
                 f"expected numbers in the column {name!r} of {self._path}, got {values.dtype}; "
-                "name it in columns.time or columns.ignored"
+                f"name it in {_option(TIME, in_memory=self._in_memory)} or "
+                f"{_option('ignored', in_memory=self._in_memory)}"
             )
         try:
             # texts, and numbers that are objects, too
@@ -554,22 +589,25 @@ class TableBuilder:
         location = self._row_location(self._rows + row)
         place = f"the column {name!r} in {location} of {self._path}"
         if _DECIMAL_COMMA.fullmatch(word.strip()):
-            raise ValueError(
-                f"expected a number in {place}, got the text {word!r}: write numbers with a "
-                "decimal point, or set decimal=',' and a separator"
-            )
+            remedy = "write numbers with a decimal point"
+            if not self._in_memory:
+                remedy += ", or set decimal=',' and a separator"
+            raise ValueError(f"expected a number in {place}, got the text {word!r}: {remedy}")
         if _is_missing(value):
+            remedy = "set missing='mask' or 'forward' (on the command line: --task.missing mask)"
+            if self._in_memory:
+                remedy = "pass allow_missing=True for a task with missing='mask' or 'forward'"
             raise ValueError(
                 f"expected a finite number in {place}, got {word!r}; fill in or remove missing "
-                "values, or set missing='mask' or 'forward' (on the command line: "
-                "--task.missing mask)"
+                f"values, or {remedy}"
             )
         if is_number(word):
             raise ValueError(f"expected a finite number in {place}, got {word!r}")
         raise ValueError(
             f"expected a number in {place}, got the text {word[:_SHOWN]!r}: remove or ignore the "
-            f"column (columns.ignored), write its values as numbers, or name it {LABEL!r} if it "
-            "is the class of the sequence"
+            f"column ({_option('ignored', in_memory=self._in_memory)}), write its values as "
+            f"numbers, or name it in {_option(LABEL, in_memory=self._in_memory)} if it is the "
+            "class of the sequence"
         )
 
     def _check_texts(self, texts: _Texts, name: str) -> None:
@@ -674,7 +712,7 @@ class TableBuilder:
             )
 
 
-def _counts(which: np.ndarray, size: int) -> np.ndarray:
+def _occurrences(which: np.ndarray, size: int) -> np.ndarray:
     """Return how often each number below `size` occurs."""
     counts = np.zeros(size, np.int64)
     for start in range(0, len(which), _BLOCK):  # numpy makes a copy of eight bytes a number
@@ -737,6 +775,10 @@ class _Rows:
     def _trim(self) -> None:
         if self._buffers:
             self._buffers[-1] = self._buffers[-1][: self._used]
+
+
+def _all_differ(numbers: np.ndarray) -> bool:
+    return len(np.unique(numbers)) == len(numbers)
 
 
 def _is_missing(value: Any) -> bool:

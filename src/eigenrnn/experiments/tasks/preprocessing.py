@@ -149,10 +149,11 @@ class SeriesPreprocessing:
         )
         file = read_series(path, options)
         if sorted(file.channels) != sorted(self.channels):
+            found = ", ".join(map(repr, file.channels))  # one may have no name
             raise ValueError(
                 f"expected the {len(self.channels)} channels {', '.join(self.channels)} in "
-                f"{file.path}, got {len(file.channels)}: {', '.join(file.channels)}; give the "
-                "columns the names that they have in the training file"
+                f"{file.path}, got {len(file.channels)}: {found}; give the columns the names that "
+                "they have in the training file, and remove others"
             )
         order = [file.channels.index(name) for name in self.channels]
         return replace(file, channels=self.channels, values=file.values[:, order])

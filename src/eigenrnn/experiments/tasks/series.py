@@ -314,8 +314,11 @@ class Series(Task):
     def __post_init__(self) -> None:
         check_choices(self, answer=Answer, missing=Missing, scaling=Scaling)
         if isinstance(self.class_weights, dict):
-            for name, weight in self.class_weights.items():
+            # the classes of data in memory may be numbers
+            weights = {str(name): weight for name, weight in self.class_weights.items()}
+            for name, weight in weights.items():
                 check_positive(f"weight of the class {name!r}", weight)
+            object.__setattr__(self, "class_weights", weights)
         else:
             check_choices(self, class_weights=Weights)
         check_at_least(self, 0, "split_seed", "fold")
@@ -674,7 +677,7 @@ _ANSWER_REMEDIES = {
         "a single array has no room for it, so write an .npz file with the arrays x and {needed}, "
         "or for classes a folder with a folder of .npy files for each"
     ),
-    ".npz": "add the array {needed}",
+    ".npz": "add the array {needed}, or y beside the X of aeon",
     ".ts": "state it in the header (@classLabel for classes, @targetLabel for numbers)",
 }
 
@@ -696,6 +699,8 @@ def _check_answers(file: Sequences, task: Series) -> None:
                 f"name its column in columns.{needed} (on the command line: "
                 f"--task.columns.{needed} NAME)"
             )
+            if needed == "label" and file.path.is_dir():
+                remedy = f"put the files of each class in a folder of its name, {remedy}"
         raise ValueError(
             f"expected a {needed} of each sequence in {file.path} for answer={answer!r}, got "
             f"{got}: {remedy.format(needed=needed)}, or choose another answer"
