@@ -87,9 +87,8 @@ def run_without(package, code):
     )
 
 
-IMPORTED = [
-    (extra, package) for extra in ("analysis", "experiments") for package in PACKAGES[extra]
-]
+IMPORTED = [("analysis", package) for package in PACKAGES["analysis"]]
+IMPORTED += [("experiments", package) for package in PACKAGES["experiments"]]
 
 
 @pytest.mark.parametrize(

@@ -314,44 +314,43 @@ def _trajectory_jobs(
     if lengths is not None:
         ends = torch.as_tensor(lengths).tolist()
 
-    def begin(sequence: int, max_steps: int) -> Tensor:
-        """Return the first steps of a sequence, as a batch of one."""
-        rows = slice(sequence, sequence + 1)
-        steps = min(max_steps, ends[sequence])
+    def begin(sequences: slice, max_steps: int) -> Tensor:
+        """Return the first steps of some sequences, at most those that the first of them has."""
+        steps = min(max_steps, ends[sequences.start])
         if batch_first:
-            return x[rows, :steps]
-        return x[:steps, rows]
+            return x[sequences, :steps]
+        return x[:steps, sequences]
 
-    def initial(sequence: int) -> Tensor | None:
-        return None if h0 is None else h0[:, sequence : sequence + 1]
+    def states_of(sequences: slice) -> Tensor:  # (T, B, S)
+        initial = None if h0 is None else h0[:, sequences]
+        x_b = begin(sequences, _DIMENSION_STEPS)
+        return trajectory(layer, x_b, which, initial).states[1:]
 
     def states() -> Tensor:  # (T, B, S), or (n, S) with lengths
-        found: list[Tensor] = []
-        for b in range(min(B, _DIMENSION_SEQUENCES)):
-            x_b = begin(b, _DIMENSION_STEPS)
-            found.append(trajectory(layer, x_b, which, initial(b)).states[1:])
         if lengths is None:
-            # the participation ratio states its error for sequences of one length
-            return torch.cat(found, dim=1)
+            return states_of(slice(0, _DIMENSION_SEQUENCES))
+        count = min(B, _DIMENSION_SEQUENCES)
+        found = [states_of(slice(b, b + 1)) for b in range(count)]
         return torch.cat(found).squeeze(1)
 
-    options = {"which": which, "h0": initial(0)}
+    first = slice(0, 1)
+    options = {"which": which, "h0": None if h0 is None else h0[:, first]}
     exponents = min(S, _EXPONENTS)
     jobs: list[tuple[str, int, Job]] = [
-        ("gradient_map", 200, partial(gradient_map, layer, begin(0, _MAP_STEPS), **options)),
+        ("gradient_map", 200, partial(gradient_map, layer, begin(first, _MAP_STEPS), **options)),
         (
             "lyapunov",
             400,
-            partial(lyapunov, layer, begin(0, _STEPS), exponents=exponents, **options),
+            partial(lyapunov, layer, begin(first, _STEPS), exponents=exponents, **options),
         ),
         ("participation_ratio", 2_000, lambda: participation_ratio(states())),
         ("effective_rank", 2_000, lambda: effective_rank(states())),
     ]
     if of_delta is not None:
-        spectra = partial(transition_spectra, of_delta, begin(0, _STEPS), which=which)
+        spectra = partial(transition_spectra, of_delta, begin(first, _STEPS), which=which)
         jobs.append(("transition_spectra", 20_000, spectra))
     if is_gru:
-        bound = partial(jacobian_bound, layer, begin(0, _MAP_STEPS), **options)
+        bound = partial(jacobian_bound, layer, begin(first, _MAP_STEPS), **options)
         jobs.append(("jacobian_bound", 400, bound))
     for function, max_size, job in jobs:
         call = f"{function}(layer, x, which={which!r})"

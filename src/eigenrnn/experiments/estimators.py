@@ -190,7 +190,7 @@ class _SequenceEstimator(BaseEstimator):
                     "targets where you make them, and no y"
                 )
             return check_sequences(X, allow_missing=allow_missing)
-        if isinstance(X, torch.Tensor):  # of which a list would have no layout
+        if isinstance(X, torch.Tensor):  # as an array, it keeps its shape for the layout
             array = X.numpy(force=True)
             return self._sequences(array, missing, labels=labels, targets=targets)
         if hasattr(X, "columns"):
