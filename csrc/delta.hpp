@@ -108,7 +108,7 @@ void multiply(const Term<T> (&terms)[count], isize rows, isize all, T* out, isiz
         factor.b += v * LANES<T> + begin * factor.deep;
         factor.depth -= begin;
       }
-      BLOCKS<T>.table[R][C](factors, count, out + r * stride + v * LANES<T>, stride, add);
+      Blocks<T>::all.table[R][C](factors, count, out + r * stride + v * LANES<T>, stride, add);
     }
 }
 

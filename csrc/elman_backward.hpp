@@ -56,13 +56,15 @@ struct ElmanBackward {
   template <class F>
   void run() {
     const NormZoneout& options = call.norm_zoneout;
-    if (options.has_norm() || options.has_zoneout()) run<F, false>();
-    else run<F, true>();
+    if (options.has_norm() || options.has_zoneout()) run(&ElmanBackward::pull<F, false>);
+    else run(&ElmanBackward::pull<F, true>);
   }
 
  private:
-  template <class F, bool plain>
-  void run() {
+  // Find the deltas of some rows of a step. Nothing else depends on f, so all nonlinearities share one loop.
+  using Pull = void (ElmanBackward::*)(isize s, isize from, isize to, const T* later, T* delta);
+
+  void run(Pull pull_rows) {
     const isize mine = share.last - share.first;
     if (mine == 0) return;
     int pasts = 0, steps = 0;
@@ -77,8 +79,8 @@ struct ElmanBackward {
         pasts = steps = 0;
       });
       const isize on = smaller(now, ring.after);
-      pull<F, plain>(s, 0, on, ring.later(), delta);
-      pull<F, plain>(s, on, now, nullptr, delta);
+      (this->*pull_rows)(s, 0, on, ring.later(), delta);
+      (this->*pull_rows)(s, on, now, nullptr, delta);
       pasts = remember(s, now, delta, pasts);
       readout.hold(s, now, ring.held);
       if (call.M > 0) {

@@ -27,17 +27,19 @@ struct ElmanForward {
   template <class F>
   void run() {
     const NormZoneout& options = call.norm_zoneout;
-    if (options.has_norm() || options.has_zoneout()) run<F, false>();
-    else run<F, true>();
+    if (options.has_norm() || options.has_zoneout()) run(&ElmanForward::advance<F, false>);
+    else run(&ElmanForward::advance<F, true>);
   }
 
  private:
-  // `plain`: without LayerNorm and zoneout, whose tests would cost a small network a tenth of its time.
-  template <class F, bool plain>
-  void run() {
+  // Compute some rows of a step. Nothing else depends on f, so all nonlinearities share one loop.
+  using Advance = void (ElmanForward::*)(isize s, isize from, isize to, const T* before,
+                                         isize before_stride) const;
+
+  void run(Advance advance_rows) {
     for (isize s = 0; s < call.steps.T; ++s) {
       const isize now = share.running(call.steps, s);
-      states.advance(s, now, call.h0, [&](auto... rows) { advance<F, plain>(rows...); });
+      states.advance(s, now, call.h0, [&](auto... rows) { (this->*advance_rows)(rows...); });
       share.meet();
       if (share.left) return;
       if (!share.leads()) continue;
@@ -45,7 +47,7 @@ struct ElmanForward {
       const T* h = states.after(s, stride);
       readout.write(s, now, h, stride);
       states.finish(s, now);
-      if (!plain && call.mixes_arguments()) arguments.finish(s, now);
+      if (call.mixes_arguments()) arguments.finish(s, now);
       if (call.moduli.data != nullptr)
         clear<T>(call.moduli, call.N / 2, call.steps.time(s), share.first + now, share.last);
     }
@@ -67,6 +69,7 @@ struct ElmanForward {
     isize v_stride;
   };
 
+  // `plain`: without LayerNorm and zoneout, whose tests would cost a small network a tenth of its time.
   template <class F, bool plain>
   void advance(isize s, isize from, isize to, const T* before, isize before_stride) const {
     const isize N = call.N, t = call.steps.time(s), first = share.first + from;

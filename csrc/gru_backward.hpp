@@ -41,6 +41,13 @@ struct GruBackward {
 
   template <class F>
   void run() {
+    run(call.reset_after ? &GruBackward::pull<F, true> : &GruBackward::pull<F, false>);
+  }
+
+  // Find the deltas of some rows of a step. Nothing else depends on f, so all nonlinearities share one loop.
+  using Pull = void (GruBackward::*)(const Rows& rows);
+
+  void run(Pull pull_rows) {
     const isize mine = share.last - share.first;
     if (mine == 0) return;
     int pasts = 0, steps = 0;
@@ -54,7 +61,7 @@ struct GruBackward {
         flush(pasts, steps);
         pasts = steps = 0, counted = ring.after;
       });
-      pull_all<F>(s, now, smaller(now, ring.after), ring.later(), delta);
+      pull_all(pull_rows, s, now, smaller(now, ring.after), ring.later(), delta);
       pasts = remember(s, now, delta, pasts);
       if (call.M > 0) {
         steps = append_inputs(inputs, steps, call, share, s, now,
@@ -68,8 +75,7 @@ struct GruBackward {
 
   // Split the rows: those that continue after step s or end with it, and those that began before
   // step s or begin with it.
-  template <class F>
-  void pull_all(isize s, isize now, isize on, const T* later, T* delta) {
+  void pull_all(Pull pull_rows, isize s, isize now, isize on, const T* later, T* delta) {
     const isize old = smaller(now, share.running(call.steps, s - 1));
     const isize ends[4] = {0, smaller(on, old), larger(on, old), now};
     for (int i = 0; i < 3; ++i) {
@@ -84,12 +90,8 @@ struct GruBackward {
       } else {
         rows.before = at<T>(call.h0, share.first, 0), rows.before_stride = call.h0.first;
       }
-      if (call.reset_after) {
-        pull<F, true>(rows);
-      } else {
-        pull<F, false>(rows);
-        pull_reset(rows);
-      }
+      (this->*pull_rows)(rows);
+      if (!call.reset_after) pull_reset(rows);
     }
   }
 

@@ -46,24 +46,26 @@ struct GruForward {
 
   template <class F>
   void run() {
+    run(call.reset_after ? &GruForward::reset_after<F> : &GruForward::reset_before<F>);
+  }
+
+  // Compute some rows of a step. Nothing else depends on f, so all nonlinearities share one loop.
+  using Advance = void (GruForward::*)(const Rows& rows);
+
+  void run(Advance advance_rows) {
     for (isize s = 0; s < call.steps.T; ++s) {
       const isize now = share.running(call.steps, s);
-      states.advance(s, now, call.h0, [&](auto... rows) { advance<F>(rows...); });
+      states.advance(s, now, call.h0, [&](isize, isize from, isize to, const T* before, isize before_stride) {
+        const isize t = call.steps.time(s), first = share.first + from;
+        isize stride;
+        T* h = states.after(s, stride) + from * stride;
+        (this->*advance_rows)({to - from, before, before_stride, at<T>(call.x, t, first), h, stride,
+                               Kept<T>(call).at(t, first), {call.norm_zoneout, t, first}});
+      });
       share.meet();
       if (share.left) return;
       if (share.leads()) states.finish(s, now);
     }
-  }
-
-  template <class F>
-  void advance(isize s, isize from, isize to, const T* before, isize before_stride) {
-    const isize t = call.steps.time(s), first = share.first + from;
-    isize stride;
-    T* h = states.after(s, stride) + from * stride;
-    const Rows rows{to - from, before, before_stride, at<T>(call.x, t, first),
-                    h,         stride, Kept<T>(call).at(t, first), {call.norm_zoneout, t, first}};
-    if (call.reset_after) reset_after<F>(rows);
-    else reset_before<F>(rows);
   }
 
   // The inputs of row r, mapped already, for n units of a gate from unit j on.
@@ -89,7 +91,7 @@ struct GruForward {
 
   // The states of some rows of a step, in gru_reset_after.hpp and gru_reset_before.hpp.
   template <class F>
-  void reset_after(const Rows& rows) const;
+  void reset_after(const Rows& rows);
   template <class F>
   void reset_before(const Rows& rows);
   void gates_before(const Rows& rows) const;

@@ -7,7 +7,7 @@ namespace eigenrnn::EIGENRNN_ISA {
 // One block gives r, u and h W_c^T, and c and h follow at once.
 template <class T>
 template <class F>
-void GruForward<T>::reset_after(const Rows& rows) const {
+void GruForward<T>::reset_after(const Rows& rows) {
   const isize N = call.N;
   const T slope = static_cast<T>(call.slope);
   const Kept<T> layout(call);
@@ -20,7 +20,7 @@ void GruForward<T>::reset_after(const Rows& rows) const {
                 [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
     if (mapped) {
       const Factor<T> one = factor(inputs, r0, v0);
-      BLOCKS<T>.table[R][C](&one, 1, more, row, false);
+      Blocks<T>::all.table[R][C](&one, 1, more, row, false);
     }
     for (isize g = 0; g < C; g += GATES) {
       const isize v = (v0 + g) / GATES, j = v * LANES<T>, n = smaller(LANES<T>, N - j);

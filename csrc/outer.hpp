@@ -57,7 +57,7 @@ void add_rows(Factor<T>* factors, int count, isize rows, isize all, T* into, isi
     const isize C = smaller(wide, all - v);
     for (isize k = 0, R; k < rows; k += R) {
       R = next_rows(rows - k);
-      BLOCKS<T>.table[R][C](factors, count, into + k * stride + v * LANES<T>, stride, true);
+      Blocks<T>::all.table[R][C](factors, count, into + k * stride + v * LANES<T>, stride, true);
       for (int i = 0; i < count; ++i) factors[i].a += R * factors[i].row;
     }
     for (int i = 0; i < count; ++i)
@@ -93,7 +93,7 @@ void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into,
       for (isize r = R; r < smaller(2 * R, rows - k); ++r)  // of the next block
         for (isize c = 0; c < C; ++c) __builtin_prefetch(to + r * stride + c * LANES<T>, 1);
       const Factor<T> one{a + k * depth, 1, R, b, C * LANES<T>, LANES<T>, depth};
-      BLOCKS<T>.table[R][C](&one, 1, to, stride, true);
+      Blocks<T>::all.table[R][C](&one, 1, to, stride, true);
     }
   }
 }

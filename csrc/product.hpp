@@ -46,61 +46,16 @@ struct Factor {
 // out (R rows of C vectors, rows `stride` apart, padded) = [out] + sum over factors of a b. Each
 // element is one chain of fused multiply-adds in the order of k, for every R and C. So results do
 // not depend on the division of rows among blocks and threads.
-template <class T, int R, int C>
-__attribute__((noinline)) void block(const Factor<T>* factors, int count, T* out, isize stride,
-                                     bool add) {
-  vec<T> sums[R][C];
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int c = 0; c < C; ++c)
-      sums[r][c] = add ? load<T>(out + r * stride + c * LANES<T>) : vec<T>{};
-  for (int f = 0; f < count; ++f) {
-    const Factor<T> factor = factors[f];
-    const T* a = factor.a;
-    const T* b = factor.b;
-    for (isize k = 0; k < factor.depth; ++k, a += factor.step, b += factor.deep) {
-      vec<T> columns_[C];
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) columns_[c] = load<T>(b + c * factor.wide);
-#pragma GCC unroll 12
-      for (int r = 0; r < R; ++r) {
-        const vec<T> element = splat<T>(a[r * factor.row]);
-#pragma GCC unroll 8
-        for (int c = 0; c < C; ++c) sums[r][c] += element * columns_[c];
-      }
-    }
-  }
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) store<T>(out + r * stride + c * LANES<T>, sums[r][c]);
-}
-
 template <class T>
-using Block = void (*)(const Factor<T>*, int, T*, isize, bool);
+using Block = void (*)(const Factor<T>* factors, int count, T* out, isize stride, bool add);
 
-// The block of `rows` rows and at most columns(rows) vectors.
+// Blocks<T>::all.table[R][C] computes R rows and C vectors; C is at most columns(R). product.cpp defines
+// it: to compile these functions takes seconds, and all recurrences call the same ones.
 template <class T>
-struct Blocks {
-  static constexpr int most(int rows) {
-    const int one = columns(rows), three = rows > most_rows(3) ? 0 : columns(rows, 3);
-    return one > three ? one : three;
-  }
+struct __attribute__((visibility("hidden"))) Blocks {
   Block<T> table[MOST_ROWS + 1][MOST_COLUMNS + 1] = {};
-  template <int R, int C>
-  constexpr void fill() {
-    if constexpr (C > 0) {
-      table[R][C] = block<T, R, C>;
-      fill<R, C - 1>();
-    } else if constexpr (R > 1) {
-      fill<R - 1, most(R - 1)>();
-    }
-  }
-  constexpr Blocks() { fill<MOST_ROWS, most(MOST_ROWS)>(); }
+  static const Blocks all;
 };
-template <class T>
-constexpr Blocks<T> BLOCKS{};
 
 // A matrix packed for `block`: one panel of `rows` vectors for each vector of columns. A panel is
 // an odd number of cache lines long: panels of 2^k lines would compete for the same lines.

@@ -166,7 +166,7 @@ EIGENRNN_INLINE void through(const Operand<T>* operands, int how_many, isize cou
       for (isize c = 0, some; c < C; c += some) {
         some = smaller(C - c, at_once(static_cast<int>(R), together));
         for (int i = 0; i < how_many; ++i) factors[i] = factor(operands[i], r, v + c);
-        BLOCKS<T>.table[R][some](factors, how_many, z + c * LANES<T>, C * LANES<T>, false);
+        Blocks<T>::all.table[R][some](factors, how_many, z + c * LANES<T>, C * LANES<T>, false);
       }
       use(z, C * LANES<T>, r, R, v, C);
     }
