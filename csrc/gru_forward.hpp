@@ -59,8 +59,9 @@ struct GruForward {
         const isize t = call.steps.time(s), first = share.first + from;
         isize stride;
         T* h = states.after(s, stride) + from * stride;
-        (this->*advance_rows)({to - from, before, before_stride, at<T>(call.x, t, first), h, stride,
-                               Kept<T>(call).at(t, first), {call.norm_zoneout, t, first}});
+        const Rows rows{to - from, before, before_stride, at<T>(call.x, t, first),
+                        h,         stride, Kept<T>(call).at(t, first), {call.norm_zoneout, t, first}};
+        (this->*advance_rows)(rows);
       });
       share.meet();
       if (share.left) return;
