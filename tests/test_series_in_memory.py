@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pandas
+import polars
 import pyarrow
 import pytest
 import torch
@@ -65,6 +66,25 @@ def test_a_table_equals_the_list_of_its_sequences():
         values = got.values[start : start + length]
         np.testing.assert_array_equal(values, arrays[number][:, ::-1].astype(np.float32))
         assert label == str(LABELS[number])
+
+
+def test_a_table_of_polars_equals_the_same_table_of_pandas():
+    table = as_table(draw())
+    columns = {name: table[name].to_list() for name in table.columns}
+    options = {"sequence": "unit", "time": "ms", "label": "state", "ignored": "index"}
+    given = from_table(table, **options)
+    got = from_table(polars.DataFrame(columns), **options)
+    assert got.names == given.names
+    assert got.channels == ("left", "right")
+    assert got.labels == given.labels
+    np.testing.assert_array_equal(got.lengths, given.lengths)
+    np.testing.assert_array_equal(got.values, given.values)
+
+
+def test_a_lazy_table_of_polars_is_no_table():
+    lazy = polars.LazyFrame({"unit": [1], "left": [0.5]})
+    with pytest.raises(TypeError, match="pandas or polars, got LazyFrame"):
+        from_table(lazy, sequence="unit")
 
 
 def test_aeons_layout_has_channels_before_time():
