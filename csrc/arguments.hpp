@@ -281,7 +281,7 @@ struct DeltaNet {
   std::ptrdiff_t convolution = 0;  // the width of the filters, 0: none
   bool silu = false;
   double low = 0, high = 0;  // the ends of the free eigenvalues
-  double shortest = 0;       // the norm below which q and k are scaled by its inverse
+  double shortest = 0;       // q and k of this norm or a smaller one become zero
   double epsilon = 0;        // of RMSNorm
   View weight_ih;            // (D, M): q, k, v, strengths, decays if there is A_log, gate if there is norm_weight
   View convolution_weight;   // ((1 + 2 R) N, convolution)

@@ -95,7 +95,8 @@ class DeltaStepper final : public Stepper {
     for (isize i = 0; i < H * (1 + R); ++i) {  // the queries, then the keys
       T* vector = projected + i * K;
       const T norm = std::sqrt(sum_of_squares<T>(vector, K));
-      const T factor = (i < H ? scale : T(1)) / larger_of(norm, static_cast<T>(layer_.shortest));
+      const bool has_direction = norm > static_cast<T>(layer_.shortest);
+      const T factor = has_direction ? (i < H ? scale : T(1)) / norm : T(0);
       each_vector<T>(vector, K, vector, [&](vec<T> u, isize, isize) { return splat<T>(factor) * u; });
     }
     const T low = static_cast<T>(layer_.low), high = static_cast<T>(layer_.high);
@@ -139,8 +140,6 @@ class DeltaStepper final : public Stepper {
       });
     }
   }
-
-  static T larger_of(T a, T b) { return a > b ? a : b; }
 
   DeltaNet layer_;
   PackedMap<T> in_, out_;

@@ -384,6 +384,47 @@ def test_half_precision_keeps_the_states_apart(name):
     torch.testing.assert_close(output.float(), expected, rtol=0, atol=0.1)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_reflections_keep_the_norm_of_a_state_in_every_precision(dtype):
+    torch.manual_seed(1)
+    layer = eigenrnn.DeltaNet(3, 16).to(dtype)
+    (direction,) = layer.all_directions()
+    with torch.no_grad():
+        mixed, strength, *_ = direction.weight_ih.split(direction.widths)
+        mixed[2 * 16 :] = 0  # no values
+        strength += 100  # eigenvalues of -1
+    letters = torch.randint(3, (2000, 1), generator=generator())
+    x = torch.nn.functional.one_hot(letters, 3).to(dtype)
+    state = inputs(1, 1, direction.state_size, dtype=dtype)
+    with torch.no_grad():
+        _, last = layer(x, state)
+    growth = last.float().norm() / state.float().norm()
+    assert float(growth) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_an_input_of_zero_gets_no_large_gradient(dtype):
+    layer = eigenrnn.DeltaNet(M, N, 2, heads=2, generator=generator()).to(dtype)
+    x = inputs(dtype=dtype)
+    x[2] = 0  # in the second layer too, whose inputs have no bias yet
+    x.requires_grad_()
+    output, _ = layer(x)
+    gradients = torch.autograd.grad((output - 1).square().sum(), [x, *layer.parameters()])
+    assert max(float(gradient.abs().max()) for gradient in gradients) < 100
+
+
+@each_layer
+def test_a_stream_of_zeros_equals_the_sequence(make):
+    layer = make(M, N, generator=generator()).freeze()
+    x = inputs(T, M, dtype=torch.float32)
+    x[:2] = 0
+    x[4] = 0
+    expected, _ = layer(x)
+    stream = eigenrnn.Stream(layer)
+    got = torch.stack([stream(x_t) for x_t in x])
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
+
+
 REJECTED = {
     "reflections": ({"reflections": 0}, "expected reflections to be a positive integer, got 0"),
     "heads": ({"heads": 3}, "expected hidden_size to be a multiple of heads, got hidden_size=8"),

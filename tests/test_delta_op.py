@@ -614,6 +614,8 @@ REJECTED = {
         r"S0 of shape \(3, 2, 5, 7\), got \(3, 2, 7, 5\)",
     ),
     "no keys": ((q, None, v, beta), TypeError, "k to be a tensor, got NoneType"),
+    "a list": ((q.tolist(), k, v, beta), TypeError, "q to be a tensor, got list"),
+    "an array": ((q.numpy(), k, v, beta), TypeError, "q to be a tensor, got ndarray"),
     "integers": ((q.long(), k, v, beta), TypeError, "q of one of the types .*, got .*int64"),
     "double keys": ((q, k.double(), v, beta), TypeError, "k of torch.float32 to go with q"),
     "rounded state": (
@@ -623,6 +625,13 @@ REJECTED = {
     ),
     "long keys": ((q, 3 * k, v, beta), ValueError, "unit keys, got a key of norm 3 at the first"),
     "large strength": ((q, k, v, beta + 1), ValueError, "strengths beta between 0 and 2"),
+    "no strength": ((q, k, v, beta * torch.nan), ValueError, "strengths beta between 0 and 2"),
+    "no decay": (
+        (q, k, v, beta, log_decay * torch.nan),
+        ValueError,
+        "finite logarithms log_decay <= 0",
+    ),
+    "no key": ((q, k * torch.nan, v, beta), ValueError, "unit keys, got a key of norm nan"),
     "negative strength": ((q, k, v, -beta), ValueError, "strengths beta between 0 and 2"),
     "growth": ((q, k, v, beta, -log_decay), ValueError, "finite logarithms log_decay <= 0"),
     "no state": (

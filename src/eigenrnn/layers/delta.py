@@ -26,7 +26,7 @@ from eigenrnn.tracing import check_memory_of
 
 __all__ = ["DeltaNet", "DeltaNetDirection", "DeltaNetOptions"]
 
-_SHORTEST_NORM = 1e-6  # queries and keys below it are scaled by its inverse
+_SHORTEST_NORM = 1e-6  # a shorter query or key has no direction
 # as in the GatedDeltaNet of flash-linear-attention
 _RMS_EPSILON = 1e-5
 _RATES = (0.0, 16.0)  # exp(A_log) at first
@@ -47,7 +47,10 @@ class DeltaNetOptions:
 
 
 class _Terms(NamedTuple):
-    """What the input chooses at each step."""
+    """What the input chooses at each step, in the dtype of the states except for the gate.
+
+    Keys rounded to 16 bits are no unit vectors, and reflections with them expand the state.
+    """
 
     q: Tensor  # (T, B, H, K)
     k: Tensor  # (T, B, H, R, K)
@@ -126,11 +129,14 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         x = without_padding(x, batch_sizes)
         S0, past = self._parts(h0)
         terms, past = self._terms(x, past, batch_sizes, reverse)
+        dtype = state_dtype(x)
+        if backend == "fla":  # its kernels take 16 bits only
+            dtype = x.dtype
         o, S = delta(
-            terms.q,
-            terms.k,
-            terms.v,
-            terms.beta,
+            terms.q.to(dtype),
+            terms.k.to(dtype),
+            terms.v.to(dtype),
+            terms.beta.to(dtype),
             terms.log_decay,
             # a state comes in the dtype of the weights, as `_state` returns it
             S0.to(state_dtype(x)),
@@ -142,7 +148,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         last = self._state(S, past)
         if last_only:  # nobody reads the outputs
             return o, last
-        y = self._output(o, terms.gate)
+        y = self._output(o.to(x.dtype), terms.gate)
         if batch_sizes is not None:
             y = torch.where(running(batch_sizes, y), y, 0.0)  # without the bias in the padding
         return y, last
@@ -158,11 +164,10 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         if terms.log_decay is not None:
             matrices = terms.log_decay[0, ..., None, None].exp() * matrices
         for j in range(self.options.reflections):
-            k = terms.k[0, :, :, j].to(matrices.dtype)
-            v = terms.v[0, :, :, j].to(matrices.dtype)
-            beta = terms.beta[0, :, :, j].to(matrices.dtype)
-            matrices = reflect(matrices, k, v, beta)
-        o = output(matrices, terms.q[0].to(matrices.dtype)).to(x.dtype)
+            k = terms.k[0, :, :, j]
+            v = terms.v[0, :, :, j]
+            matrices = reflect(matrices, k, v, terms.beta[0, :, :, j])
+        o = output(matrices, terms.q[0]).to(x.dtype)
         y = self._output(o.unsqueeze(0), terms.gate).squeeze(0)
         return y, self._state(matrices, past)
 
@@ -175,7 +180,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             # front keeps c of them; the convolution of a single step does not read it.
             past = F.pad(past[:-1], (0, 0, 0, 0, 1, 0))
         terms, _ = self._terms(x.reshape(1, -1, x.shape[-1]), past)
-        o = output(S.to(state_dtype(x)), terms.q[0].to(state_dtype(x))).to(x.dtype)
+        o = output(S.to(state_dtype(x)), terms.q[0]).to(x.dtype)
         return self._output(o.unsqueeze(0), terms.gate).reshape(*batch, self.output_size)
 
     def stepper(self) -> Any:
@@ -219,7 +224,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         """
         _, past = self._parts(h0)
         terms, _ = self._terms(x, past)
-        identity = torch.eye(self.head_size, dtype=x.dtype, device=x.device)
+        identity = torch.eye(self.head_size, dtype=terms.k.dtype, device=x.device)
         product = identity.expand(*terms.q.shape, -1).flatten(0, 1)
         k = terms.k.flatten(0, 1)
         beta = terms.beta.flatten(0, 1)
@@ -228,9 +233,9 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             no_value = torch.zeros_like(k[:, :, j])
             product = reflect(product, k[:, :, j], no_value, beta[:, :, j])
         product = product.unflatten(0, x.shape[:2])
-        if terms.log_decay is None:
-            return product
-        return terms.log_decay.exp()[..., None, None].to(x.dtype) * product
+        if terms.log_decay is not None:
+            product = terms.log_decay.exp()[..., None, None] * product
+        return product.to(x.dtype)
 
     def decay_weight(self) -> Tensor:  # (N, M)
         """Return the input weights of the decay of each key's entry, zero without decays."""
@@ -282,10 +287,10 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             mixed, past = self._convolved(mixed, past, batch_sizes, reverse)
         if options.silu:
             mixed = F.silu(mixed)
-        q, k, v = mixed.split([N, R * N, R * N], dim=-1)
+        q, k, v = mixed.to(state_dtype(x)).split([N, R * N, R * N], dim=-1)
         low, high = options.eigenvalues
         # the eigenvalue 1 - beta is then between low and high
-        beta = (1 - high) + (high - low) * torch.sigmoid(strength)
+        beta = (1 - high) + (high - low) * torch.sigmoid(strength.to(state_dtype(x)))
         log_decay: Tensor | None = None
         if options.gated:
             log_decay = self._log_decay(rate)
@@ -607,8 +612,12 @@ def _segment(eigenvalues: object) -> tuple[float, float]:
 
 
 def _unit(v: Tensor) -> Tensor:
-    """Return vectors of length one, without an epsilon that would shorten them."""
-    return F.normalize(v, dim=-1, eps=_SHORTEST_NORM)
+    """Return vectors of length one; those without a direction become zero and get no gradient.
+
+    With an epsilon in place of their norm, a zero vector would multiply gradients by its inverse.
+    """
+    norm = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    return v / norm.where(norm > _SHORTEST_NORM, torch.inf)
 
 
 @torch.no_grad()

@@ -58,7 +58,8 @@ def delta(
 
     Args:
         q: The queries.
-        k: The keys, unit vectors; shorter ones, also zero, are allowed.
+        k: The keys, unit vectors; shorter ones, also zero, are allowed. Keys rounded to 16 bits
+            may be longer, and reflections with them then expand the state.
         v: The values.
         beta: The strengths :math:`\beta`, between 0 and 2.
         log_decay: The logarithms of the decays a, finite and at most 0; no decay by default.
@@ -101,6 +102,7 @@ def delta(
     """
     check_flags(reverse=reverse, last_only=last_only)
     operands = DeltaOperands(q, k, v, beta, log_decay, cast("Tensor", S0))
+    check_operands(operands)
     if not autocasts(q.device.type):
         return _run(operands, DeltaOptions(batch_sizes, reverse, last_only), backend)
     with torch.autocast(q.device.type, enabled=False):
@@ -110,8 +112,7 @@ def delta(
 def _run(
     operands: DeltaOperands, options: DeltaOptions, backend: str | None
 ) -> tuple[Tensor, Tensor]:  # (T, B, H, V), (B, H, K, V)
-    """Check all arguments and run a backend."""
-    check_operands(operands)
+    """Check shapes and values, and run a backend."""
     DELTA.check_shapes(operands)
     q = operands.q
     T, B, H, K = q.shape

@@ -141,7 +141,7 @@ def check_values(operands: DeltaOperands, batch_sizes: Sequence[int] | None) -> 
     least = float(beta.min())
     most = float(beta.max())
     slack = tol(beta.dtype, 1)
-    if least < -slack or most > 2 + slack:
+    if not (least >= -slack and most <= 2 + slack):  # nan lies nowhere
         raise ValueError(
             "expected strengths beta between 0 and 2, so that no transition expands a state, "
             f"got values from {least:.6g} to {most:.6g}"
@@ -150,13 +150,13 @@ def check_values(operands: DeltaOperands, batch_sizes: Sequence[int] | None) -> 
         log_decay = without_padding(operands.log_decay.detach(), batch_sizes)
         least = float(log_decay.min())
         most = float(log_decay.max())
-        if most > 0 or least == -torch.inf:
+        if not (most <= 0 and least > -torch.inf):
             raise ValueError(
                 "expected finite logarithms log_decay <= 0 of decays in (0, 1], "
                 f"got values from {least:.6g} to {most:.6g}"
             )
     longest = float(torch.linalg.vector_norm(operands.k[0].detach(), dim=-1).max())
-    if longest > 1 + NORM_SLACK:
+    if not longest <= 1 + NORM_SLACK:
         raise ValueError(
             f"expected unit keys, got a key of norm {longest:.6g} at the first step: "
             "divide k by its norm, as torch.nn.functional.normalize(k, dim=-1) does"
