@@ -1,5 +1,6 @@
 """RESULTS.md: what our runs say about the papers' claims, and the numbers."""
 
+import math
 import statistics
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -82,13 +83,12 @@ class PageRow:
         return agreement(self.outcome)
 
     @property
-    def kind(self) -> Literal["computed", "bound", "printed"]:
-        """Whether the paper's number is of no training, a bound, or a trained network's."""
+    def kind(self) -> Literal["computed", "computed bound", "bound", "printed"]:
+        """Whether the paper's number is of no training or a trained network's, or a bound."""
+        is_bound = self.row.reported.at_most is not None
         if isinstance(self.row, Computed):
-            return "computed"
-        if self.row.reported.at_most is not None:
-            return "bound"
-        return "printed"
+            return "computed bound" if is_bound else "computed"
+        return "bound" if is_bound else "printed"
 
     @property
     def has_own_runs(self) -> bool:
@@ -283,7 +283,8 @@ def _what_we_see(judgement: Judgement) -> str:
 
 def _amounts(number: Number, medians: Mapping[str, float]) -> str:
     """State the number of each network."""
-    (first, amount), *others = medians.items()
+    # after a first "never" the sentence would not read
+    (first, amount), *others = sorted(medians.items(), key=lambda pair: math.isinf(pair[1]))
     parts = [f"{first} {number.verb} {number.say(amount)}"]
     parts += [f"{label} {number.say(each)}" for label, each in others]
     return f"{', '.join(parts)}."
@@ -326,8 +327,10 @@ def _how_much(judgement: Judgement) -> str:
     if counts[-1] == 1:
         noun = "seed"
     length = "the paper's length"
-    if judgement.longest != 1:
-        length = f"{judgement.longest:.0%} of {length}"
+    shares = [each.longest for each in judgement.progress.values() if each.is_trained]
+    if min(shares) < 1:
+        ends = sorted({f"{min(shares):.0%}", f"{max(shares):.0%}"}, key=lambda end: float(end[:-1]))
+        length = f"{' to '.join(ends)} of {length}"
     return f"{seeds} {noun}, {length}."
 
 
@@ -417,7 +420,9 @@ def _work(trained: Sequence[ArchivedRun]) -> dict[str, Any]:
 def _agreements(rows: Sequence[PageRow]) -> pd.DataFrame:
     """Count our numbers beside the papers', by kind and agreement."""
     compared = [row for row in rows if row.agreement and paper_of(row.recipe.name) in PAPERS]
-    kinds = pd.Categorical([row.kind for row in compared], ["computed", "bound", "printed"])
+    kinds = pd.Categorical(
+        [row.kind for row in compared], ["computed", "computed bound", "bound", "printed"]
+    )
     found = pd.Categorical(
         [row.agreement for row in compared],
         ["agrees", "differs", "both at the chance level", "cannot be judged"],
