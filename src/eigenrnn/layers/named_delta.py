@@ -77,7 +77,8 @@ class DeltaProduct(DeltaNet):
         options: Further keyword arguments of `DeltaNet`; ``gated=False`` removes the decay.
     Source:
         Siems et al., NeurIPS 2025, section 4. https://arxiv.org/abs/2502.10297 (departures: keys
-        are divided by their norm, with no epsilon under the root).
+        and values have the same size N / H; keys are divided by their norm, with no epsilon under
+        the root).
     Example:
         >>> layer = DeltaProduct(2, 8, heads=2, reflections=3)
         >>> layer.gated, layer.initial_state(5).shape  # two matrices, then inputs

@@ -26,7 +26,21 @@ class _Chunks(NamedTuple):
     k: Tensor  # (chunks, B, H, C, K)
     v: Tensor  # (chunks, B, H, C, V)
     beta: Tensor  # (chunks, B, H, C)
-    log_decay: Tensor  # (chunks, B, H, n)
+    log_decay: Tensor | None  # (chunks, B, H, n)
+
+
+class _Decays(NamedTuple):
+    """Products of decays within each chunk, in the symbols of README.md.
+
+    Their shapes broadcast against those of the chunks.
+    """
+
+    between: Tensor  # (chunks, B, H, C, C), gamma_ts from reflection to reflection
+    to_output: Tensor  # (chunks, B, H, n, C), gamma_ts from reflection to step
+    since: Tensor  # (chunks, B, H, C, 1), gamma_t of a reflection
+    until: Tensor  # (chunks, B, H, C, 1), gamma_Ct
+    whole: Tensor  # (chunks, B, H, 1, 1), gamma_C
+    query: Tensor  # (chunks, B, H, n, 1), gamma_t of a step
 
 
 def delta_chunk(
@@ -40,35 +54,24 @@ def delta_chunk(
     k = parts.k
     beta = parts.beta.unsqueeze(-1)
     C = k.shape[3]
-
-    # between[t, s] is the product of the decays after reflection s up to reflection t. It comes
-    # from differences of logarithms in double precision: all are <= 0, and large ones do not
-    # round off small ones.
-    total = parts.log_decay.double().cumsum(-1)  # of each step since the chunk began
-    by_reflection = total.repeat_interleave(R, dim=-1)
-    # In the symbols of README.md: gamma_ts (between, to_output), gamma_t (since, query_decay),
-    # gamma_Ct (until) and gamma_C (whole).
-    dtype = k.dtype
-    between = _ratios(by_reflection, by_reflection, 1, dtype)
-    to_output = _ratios(total, by_reflection, R, dtype)
-    since = by_reflection.exp().to(dtype).unsqueeze(-1)
-    until = (by_reflection[..., -1:] - by_reflection).exp().to(dtype).unsqueeze(-1)
-    whole = total[..., -1].exp().to(dtype)[..., None, None]
-    query_decay = total.exp().to(dtype).unsqueeze(-1)
+    if parts.log_decay is None:
+        decays = _no_decays(k, steps, R)
+    else:
+        decays = _decays(parts.log_decay, R, k.dtype)
 
     # The triangular system of README.md for the changes u of all chunks at once: solved for v and
     # for k separately, as the state S before a chunk, in u = U - W S, is not known yet.
-    A = (beta * (k @ k.mT) * between).tril(-1)
-    I = torch.eye(C, dtype=dtype, device=k.device)
-    right = torch.cat([beta * parts.v, beta * since * k], dim=-1)
+    A = (beta * (k @ k.mT) * decays.between).tril(-1)
+    I = torch.eye(C, dtype=k.dtype, device=k.device)
+    right = torch.cat([beta * parts.v, beta * decays.since * k], dim=-1)
     solved = torch.linalg.solve_triangular(I + A, right, upper=False, unitriangular=True)
     V = parts.v.shape[-1]
     U = solved[..., :V].unbind()
     W = solved[..., V:].unbind()
-    scores = ((parts.q @ k.mT) * to_output).unbind()
-    queries = (query_decay * parts.q).unbind()
-    keys = (until * k).mT.unbind()
-    wholes = whole.unbind()
+    scores = ((parts.q @ k.mT) * decays.to_output).unbind()
+    queries = (decays.query * parts.q).unbind()
+    keys = (decays.until * k).mT.unbind()
+    wholes = decays.whole.unbind()
 
     # one chunk after another, each from the state that the one before it leaves
     state = operands.S0
@@ -86,18 +89,61 @@ def delta_chunk(
 
 def _in_chunks(operands: DeltaOperands, options: DeltaOptions, steps: int) -> _Chunks:
     """Return the operands in chunks, in the order of the recurrence; the last is filled up."""
-    T, B, H = operands.beta.shape[:3]
-    q, k, v, beta, log_decay, _ = in_order(operands, options)
-    if log_decay is None:
-        log_decay = beta.new_zeros(T, B, H)
-    chunks: list[Tensor] = []
-    for tensor in (q, k, v, beta, log_decay):
+    T = operands.beta.shape[0]
+
+    def parted(tensor: Tensor) -> Tensor:
+        """Return (T, B, H, ...) as (chunks, B, H, steps, ...)."""
         rows = F.pad(tensor.flatten(2), (0, 0, 0, 0, 0, -T % steps))
-        parted = rows.unflatten(0, (-1, steps)).unflatten(-1, tensor.shape[2:])
-        # (chunks, steps, B, H, ...) to (chunks, B, H, steps, ...)
-        chunks.append(parted.movedim(1, 3))
-    q, k, v, beta, log_decay = chunks
-    return _Chunks(q, k.flatten(3, 4), v.flatten(3, 4), beta.flatten(3, 4), log_decay)
+        chunks = rows.unflatten(0, (-1, steps)).unflatten(-1, tensor.shape[2:])
+        return chunks.movedim(1, 3)
+
+    q, k, v, beta, log_decay, _ = in_order(operands, options)
+    return _Chunks(
+        parted(q),
+        parted(k).flatten(3, 4),
+        parted(v).flatten(3, 4),
+        parted(beta).flatten(3, 4),
+        None if log_decay is None else parted(log_decay),
+    )
+
+
+def _decays(
+    log_decay: Tensor,  # (chunks, B, H, n)
+    R: int,
+    dtype: torch.dtype,
+) -> _Decays:
+    # Products come from differences of logarithms in double precision: all are <= 0, and large
+    # ones do not round off small ones.
+    total = log_decay.double().cumsum(-1)  # of each step since the chunk began
+    by_reflection = total.repeat_interleave(R, dim=-1)
+    return _Decays(
+        between=_ratios(by_reflection, by_reflection, 1, dtype),
+        to_output=_ratios(total, by_reflection, R, dtype),
+        since=by_reflection.exp().to(dtype).unsqueeze(-1),
+        until=(by_reflection[..., -1:] - by_reflection).exp().to(dtype).unsqueeze(-1),
+        whole=total[..., -1].exp().to(dtype)[..., None, None],
+        query=total.exp().to(dtype).unsqueeze(-1),
+    )
+
+
+def _no_decays(
+    k: Tensor,  # (chunks, B, H, C, K)
+    steps: int,
+    R: int,
+) -> _Decays:
+    """Return products of decays of one, without the work that others take."""
+    C = k.shape[3]
+    rows = torch.arange(steps, device=k.device)
+    columns = torch.arange(C, device=k.device)
+    one = k.new_ones(k.shape[0], 1, 1, 1, 1)
+    return _Decays(
+        between=k.new_ones(C, C).tril(),
+        to_output=(columns < R * (rows.unsqueeze(1) + 1)).to(k.dtype),
+        since=one,
+        until=one,
+        whole=one,
+        query=one,
+    )
 
 
 def _ratios(
