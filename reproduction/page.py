@@ -329,8 +329,10 @@ def _how_much(judgement: Judgement) -> str:
     length = "the paper's length"
     shares = [each.longest for each in judgement.progress.values() if each.is_trained]
     if min(shares) < 1:
-        ends = sorted({f"{min(shares):.0%}", f"{max(shares):.0%}"}, key=lambda end: float(end[:-1]))
-        length = f"{' to '.join(ends)} of {length}"
+        share = f"{min(shares):.0%}"
+        if max(shares) > min(shares):
+            share += f" to {max(shares):.0%}"
+        length = f"{share} of {length}"
     return f"{seeds} {noun}, {length}."
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ from eigenrnn.analysis import (
     local_spectra,
     lyapunov,
     recurrent_layers,
+    state_maps,
     transition_spectra,
 )
 from eigenrnn.linalg import tol
@@ -237,6 +239,36 @@ def test_exponents_sum_to_the_volumes_of_the_transitions():
     columns = 2  # each is multiplied by the same matrix
     expected = columns * float(volumes.sum(-1).mean())
     assert result.exponents.sum() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gated", "all"])
+def test_exponents_from_transitions_are_those_of_the_jacobians(name):
+    layer = LAYERS[name](M, 4, generator=generator())
+    x = inputs(150, 2, M)
+    (state_map,) = state_maps(layer)
+    options = {"burn_in": 7, "discard": 50}
+    found = lyapunov(layer, x, **options).exponents
+    expected = lyapunov(replace(state_map, transitions=None), x, **options).exponents
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    first = lyapunov(layer, x, exponents=3, **options).exponents
+    np.testing.assert_array_equal(first, found[:3])
+
+
+def test_a_later_layer_has_exponents_of_its_own():
+    layer = LAYERS["all"](M, 4, 2, generator=generator())
+    x = inputs(40, 1, M)
+    first, second = (lyapunov(layer, x, which=which).exponents for which in ("l0", "l1"))
+    # 2 heads of 2 x 2 numbers, and 3 past inputs of (1 + 2 * 2) * 4 channels
+    assert first.shape == second.shape == (8 + 60,)
+    assert np.isneginf(second).sum() == 60
+    assert np.abs(first[:8] - second[:8]).max() > 0.01
+
+
+def test_an_analysis_measures_the_exponents_of_a_wide_layer():
+    layer = eigenrnn.DeltaNet(M, 60, heads=4, generator=generator())
+    found = analyse(layer, inputs(20, 1, M, dtype=torch.float32))
+    assert found.results["lyapunov_l0"].exponents.shape == (20,)
+    assert "each step has its own" in found.skipped["fisher_memory_decay_l0"]
 
 
 @pytest.mark.parametrize("name", ["reflections", "all", "GatedDeltaNet"])

@@ -102,8 +102,9 @@ CLAIMS = (
         note="An orthogonal matrix has an index of Henrici of 0; the paper prints 2.7 after "
         "successful training. The test asks for 0.5, of runs whose loss falls below half of the "
         "chance level and that do not diverge. A matrix that is kept in the orthogonal set stays "
-        "at 0 whatever it learns. The index is that of the end of training. On adding, one seed of "
-        "three diverged, one has returned to the chance level by then, and one is at 46 % of it.",
+        "at 0 whatever it learns. The index is that of the end of training. On adding, one seed "
+        "of three diverged, one has returned to the chance level by then, and one is at 46 % of "
+        "it.",
     ),
     Claim(
         id="chain-memory",

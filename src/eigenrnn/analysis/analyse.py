@@ -254,7 +254,10 @@ def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
         yield f"fisher_memory_{name}", f"a step function has no input weights; call {call}"
         return
     if not is_ungated(name):
-        yield f"fisher_memory_{name}", "the matrix of one gate is no linear network by itself"
+        reason = "the matrix of one gate is no linear network by itself"
+        if name.split(".")[-1].startswith("decay_"):
+            reason = "these are the decays at the input zero; each step has its own"
+        yield f"fisher_memory_{name}", reason
         return
     call = f"fisher_memory(recurrent_matrices(model)[{name!r}], source, {MEMORY_STEPS})"
     job = partial(network_memory, W, weights)
@@ -336,6 +339,8 @@ def _trajectory_jobs(
     first = slice(0, 1)
     options = {"which": which, "h0": None if h0 is None else h0[:, first]}
     exponents = min(S, _EXPONENTS)
+    # of a delta rule, the matrices of a step are as small as a head
+    size_of_jacobians = S if state_map.transitions is None else state_map.hidden_size
     jobs: list[tuple[str, int, Job]] = [
         ("gradient_map", 200, partial(gradient_map, layer, begin(first, _MAP_STEPS), **options)),
         (
@@ -354,7 +359,8 @@ def _trajectory_jobs(
         jobs.append(("jacobian_bound", 400, bound))
     for function, max_size, job in jobs:
         call = f"{function}(layer, x, which={which!r})"
-        yield f"{function}_{name}", _job_unless_slow(call, S, max_size, job)
+        size = size_of_jacobians if function == "lyapunov" else S
+        yield f"{function}_{name}", _job_unless_slow(call, size, max_size, job)
 
 
 def _job_unless_slow(call: str, size: int, max_size: int, job: Job) -> Job | str:

@@ -1,6 +1,7 @@
 """Dynamics of the states: fixed points, Lyapunov exponents, and effective dimension."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,11 +24,18 @@ from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import (
     Network,
     StateMap,
+    Step,
     is_network,
     network_state_maps,
     select_state_map,
 )
-from eigenrnn.analysis.trajectory import InitialState, as_state, state_size, trajectory
+from eigenrnn.analysis.trajectory import (
+    InitialState,
+    Trajectory,
+    as_state,
+    state_size,
+    trajectory,
+)
 from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.linalg import check_finite
 
@@ -563,6 +571,9 @@ def lyapunov(
     depend on the initial Q, which is random but the same in every call. This dependence decays
     over the steps; `discard` leaves the first ones out of the mean.
 
+    Of a `DeltaNet`, the transitions take the place of the Jacobians, and each exponent of a head
+    counts once for each of its columns. Past inputs of a convolution have minus infinity.
+
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
             `state_maps`.
@@ -607,21 +618,15 @@ def lyapunov(
         raise ValueError(f"expected 1 <= exponents <= {S}, the size of the state, got {count}")
     if not 0 <= discard < T:
         raise ValueError(f"expected 0 <= discard < {T}, the number of steps, got {discard}")
-    basis = _random_basis(S)[:, :count].expand(B, S, count)
-    logs: list[Tensor] = []
-    for t, (J, _) in enumerate(path.jacobians()):
-        # Orthonormalised at every step. Otherwise all columns would turn to the fastest direction.
-        image = J @ basis
-        basis, R = torch.linalg.qr(image)
-        if t >= discard:
-            # LAPACK leaves the signs of the diagonal open
-            sizes = R.diagonal(dim1=1, dim2=2).abs()
-            rounding = S * _EPSILON * torch.linalg.matrix_norm(image)
-            logs.append(sizes.where(sizes > rounding[:, None], 0).log())
-    local = torch.stack(logs)  # (T - d, B, k)
+    if path.state_map.transitions is None:
+        basis = _random_basis(S)[:, :count].expand(B, S, count)
+        local = _growth((J for J, _ in path.jacobians()), basis)[discard:]
+    else:
+        local = _growth_of_heads(path)[discard:]  # (T - d, B, S)
     # a finite run need not order the exponents as the columns of Q
     mean, order = local.mean(0).sort(dim=1, descending=True)
-    per_sequence = mean.numpy()
+    order = order[:, :count]
+    per_sequence = mean[:, :count].numpy()
     with np.errstate(invalid="ignore"):
         spread = per_sequence.std(axis=0)  # NaN for infinite exponents
     return Lyapunov(
@@ -629,8 +634,40 @@ def lyapunov(
         spread=spread,
         state_size=S,
         burn_in=burn_in,
-        errors=_error_of_mean(local.gather(2, order.expand_as(local))),
+        errors=_error_of_mean(local.gather(2, order.expand(len(local), B, count))),
     )
+
+
+def _growth(
+    matrices: Iterable[Tensor],  # (..., n, n) of each step
+    basis: Tensor,  # (..., n, k)
+) -> Tensor:  # (T, ..., k)
+    """Return the logarithms of what each step multiplies the axes of a moving basis by."""
+    logs: list[Tensor] = []
+    for J in matrices:
+        # Orthonormalised at every step. Otherwise all columns would turn to the fastest direction.
+        image = J @ basis
+        basis, R = torch.linalg.qr(image)
+        # LAPACK leaves the signs of the diagonal open
+        sizes = R.diagonal(dim1=-2, dim2=-1).abs()
+        rounding = J.shape[-1] * _EPSILON * torch.linalg.matrix_norm(image)
+        logs.append(sizes.where(sizes > rounding.unsqueeze(-1), 0).log())
+    return torch.stack(logs)
+
+
+def _growth_of_heads(path: Trajectory) -> Tensor:  # (T, B, S)
+    """Return the same of a delta rule, whose transitions act on all columns of a state alike.
+
+    A head with K columns has each of its exponents K times. The past inputs in the state leave it
+    after some steps, whatever they are.
+    """
+    transitions = cast("Step", path.state_map.transitions)(path.x, path.states[0])
+    K = transitions.shape[-1]
+    basis = _random_basis(K).expand(*transitions.shape[1:3], K, K)
+    of_heads = _growth(transitions, basis)  # (T, B, H, K)
+    of_columns = of_heads.flatten(2).repeat_interleave(K, dim=2)
+    past = path.states.shape[2] - of_columns.shape[2]
+    return torch.nn.functional.pad(of_columns, (0, past), value=-torch.inf)
 
 
 def _error_of_mean(

@@ -75,12 +75,16 @@ class StateMap:
         begin: Returns the initial state of B sequences.
         output: Maps an input and the state after it to the output of the layer.
         blocks: The named parts of a state.
+        transitions: For a delta rule, maps a sequence and the state before it to the matrices that
+            multiply the columns of each head's state. All other numbers of the state are past
+            inputs.
         vectorised: Whether `torch.func.vmap` can differentiate `step`. If not, `jacobians` runs
             one backward pass for each entry of a state.
     Shape:
         matrices: :math:`(N, N)` each.
         step: :math:`(B, M)` and :math:`(B, S)` to :math:`(B, S)`.
         output: :math:`(\dots, M)` and :math:`(\dots, S)` to :math:`(\dots, K)`.
+        transitions: :math:`(T, B, M)` and :math:`(B, S)` to :math:`(T, B, H, K, K)`.
     """
 
     name: str
@@ -92,6 +96,7 @@ class StateMap:
     begin: Callable[[int], Tensor]
     output: Step
     blocks: Mapping[str, slice] = field(default_factory=dict[str, slice])
+    transitions: Step | None = None
     vectorised: bool = True
 
     @classmethod
@@ -749,6 +754,7 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
         begin=lambda batch: direction.initial_state(batch).detach(),
         output=direction.output_at,
         blocks=_state_blocks(direction),
+        transitions=direction.transition if isinstance(direction, DeltaNetDirection) else None,
     )
 
 

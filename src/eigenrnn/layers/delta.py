@@ -394,8 +394,8 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
     With negative eigenvalues a factor comes close to a reflection, and a product of R = 2 of them
     to any rotation in a plane. Several reflections a step track groups that diagonal recurrences
     cannot. With `gated`, the input also chooses a decay for each head,
-    :math:`a = \exp(-e^A \operatorname{softplus}(W_a x + d))`; else a is one, and the state may grow
-    over the thousands of steps of a text that carries it on.
+    :math:`a = \exp(-e^A \operatorname{softplus}(W_a x + d))`; else a is one, and a state that is
+    carried on through a text may grow.
 
     `recurrent_matrices` and `spectrum` return the transition of the input zero, which has no key:
     the decays. `transitions` returns those of the steps of a sequence.
