@@ -54,6 +54,7 @@ KERNEL_TESTS = [
     "test_*cpu.py",
     "test_cpu_functions.py",
     "test_*_op.py",
+    "test_delta_layers.py",
     "test_elman.py",
     "test_leak.py",
 ]
