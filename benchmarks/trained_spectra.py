@@ -76,8 +76,8 @@ def main() -> None:
                 print(*key, f"not measured: {error}", flush=True)
             else:
                 print(*key, known[key]["lyapunov"], flush=True)
-    lines = ",\n".join(json.dumps(known[key]) for key in sorted(known))
-    SPECTRA.write_text(f"[\n{lines}\n]\n")
+                lines = ",\n".join(json.dumps(known[each]) for each in sorted(known))
+                SPECTRA.write_text(f"[\n{lines}\n]\n")  # so that an interrupted command keeps it
 
 
 if __name__ == "__main__":
