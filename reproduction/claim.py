@@ -605,9 +605,10 @@ class Judgement:
         return min(each.share for each in self.progress.values())
 
     @property
-    def longest(self) -> float:
-        """The length of the shortest-trained network as a share of the paper's length."""
-        return min(each.longest for each in self.progress.values())
+    def lengths(self) -> tuple[float, float]:
+        """The shares of the paper's length of the shortest- and the longest-trained network."""
+        shares = [each.longest for each in self.progress.values()]
+        return min(shares), max(shares)
 
     @property
     def seeds(self) -> int:

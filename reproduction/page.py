@@ -87,8 +87,12 @@ class PageRow:
         """Whether the paper's number is of no training or a trained network's, or a bound."""
         is_bound = self.row.reported.at_most is not None
         if isinstance(self.row, Computed):
-            return "computed bound" if is_bound else "computed"
-        return "bound" if is_bound else "printed"
+            if is_bound:
+                return "computed bound"
+            return "computed"
+        if is_bound:
+            return "bound"
+        return "printed"
 
     @property
     def has_own_runs(self) -> bool:
@@ -327,11 +331,11 @@ def _how_much(judgement: Judgement) -> str:
     if counts[-1] == 1:
         noun = "seed"
     length = "the paper's length"
-    shares = [each.longest for each in judgement.progress.values() if each.is_trained]
-    if min(shares) < 1:
-        share = f"{min(shares):.0%}"
-        if max(shares) > min(shares):
-            share += f" to {max(shares):.0%}"
+    shortest, longest = judgement.lengths
+    if shortest < 1:
+        share = f"{shortest:.0%}"
+        if longest > shortest:
+            share += f" to {longest:.0%}"
         length = f"{share} of {length}"
     return f"{seeds} {noun}, {length}."
 

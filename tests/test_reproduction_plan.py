@@ -149,7 +149,7 @@ def test_a_run_of_the_least_length_decides(reduced_folder, tmp_path):
     forget_chance(tmp_path)
     claims = claim(AtLeast(Runs(NAME, SMALL, least=ONE_EPOCH), 0.0))
     (judgement,) = evidence(tmp_path).judge(claims)
-    assert (judgement.verdict, judgement.share, judgement.longest) == ("holds", 1.0, 1 / 3)
+    assert (judgement.verdict, judgement.share, judgement.lengths[0]) == ("holds", 1.0, 1 / 3)
     assert missing(claims, tmp_path) == []
 
 

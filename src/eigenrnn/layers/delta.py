@@ -287,10 +287,11 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             mixed, past = self._convolved(mixed, past, batch_sizes, reverse)
         if options.silu:
             mixed = F.silu(mixed)
-        q, k, v = mixed.to(state_dtype(x)).split([N, R * N, R * N], dim=-1)
+        wide = state_dtype(x)
+        q, k, v = mixed.to(wide).split([N, R * N, R * N], dim=-1)
         low, high = options.eigenvalues
         # the eigenvalue 1 - beta is then between low and high
-        beta = (1 - high) + (high - low) * torch.sigmoid(strength.to(state_dtype(x)))
+        beta = (1 - high) + (high - low) * torch.sigmoid(strength.to(wide))
         log_decay: Tensor | None = None
         if options.gated:
             log_decay = self._log_decay(rate)

@@ -112,6 +112,7 @@ def _decays(
     R: int,
     dtype: torch.dtype,
 ) -> _Decays:
+    """Return the products of the decays of every chunk."""
     # Products come from differences of logarithms in double precision: all are <= 0, and large
     # ones do not round off small ones.
     total = log_decay.double().cumsum(-1)  # of each step since the chunk began
@@ -133,12 +134,10 @@ def _no_decays(
 ) -> _Decays:
     """Return products of decays of one, without the work that others take."""
     C = k.shape[3]
-    rows = torch.arange(steps, device=k.device)
-    columns = torch.arange(C, device=k.device)
     one = k.new_ones(k.shape[0], 1, 1, 1, 1)
     return _Decays(
-        between=k.new_ones(C, C).tril(),
-        to_output=(columns < R * (rows.unsqueeze(1) + 1)).to(k.dtype),
+        between=(~_before(C, C, 1, k.device)).to(k.dtype),
+        to_output=(~_before(steps, C, R, k.device)).to(k.dtype),
         since=one,
         until=one,
         whole=one,
@@ -153,11 +152,20 @@ def _ratios(
     dtype: torch.dtype,
 ) -> Tensor:  # (chunks, B, H, m, C)
     """Return the product of decays from each reflection to each row of R; zero before it."""
-    rows = torch.arange(later.shape[-1], device=later.device)
-    columns = torch.arange(earlier.shape[-1], device=earlier.device)
-    before = columns >= R * (rows.unsqueeze(1) + 1)
+    before = _before(later.shape[-1], earlier.shape[-1], R, later.device)
     differences = later.unsqueeze(-1) - earlier.unsqueeze(-2)
     return differences.masked_fill(before, -torch.inf).exp().to(dtype)
+
+
+def _before(
+    rows: int,
+    reflections: int,
+    R: int,
+    device: torch.device,
+) -> Tensor:  # (rows, reflections)
+    """Return whether each row, which ends after R reflections more than the last, comes first."""
+    ends = R * torch.arange(1, rows + 1, device=device)
+    return ends.unsqueeze(1) <= torch.arange(reflections, device=device)
 
 
 class DeltaChunk(Backend):
