@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from eigenrnn.experiments.recipes import Quoted, Row
-from eigenrnn.experiments.recipes.nc_gru import RECIPES
+from eigenrnn.experiments.recipes import Computed, Quoted, Row
+from eigenrnn.experiments.recipes.nc_gru import RECIPES, penn_treebank
 from eigenrnn.experiments.recipes.nc_gru.ablations import NeumannNormCallback
 from eigenrnn.experiments.recipes.nc_gru.paper import TensorFlowGRU
 from eigenrnn.experiments.recipes.nc_gru.released import ReleasedNCGRU
@@ -271,6 +271,20 @@ def test_the_inverse_is_compared_with_three_orders(place):
     trained = [row for row in PLACES[place].rows if isinstance(row, Row)]
     orders = [row.options["order"] for row in trained if "as released" not in row.label]
     assert orders == [None, 1, 2, 3]
+
+
+def test_the_times_of_a_step_are_medians_and_the_share_is_one_of_pairs(monkeypatch):
+    inverse, _, series, *_ = PLACES["fig6"].rows
+    seconds = {inverse.label: [5.0, 3.0, 4.0, 9.0], series.label: [4.0, 1.0, 5.0, 8.0]}
+    monkeypatch.setattr(penn_treebank, "_step_seconds", lambda: seconds)
+    computed = {
+        row.label: row.compute() for row in PLACES["fig6"].rows if isinstance(row, Computed)
+    }
+    assert computed == {
+        "NC-GRU(U_c) 435, time of a step with the inverse": 4.5,
+        "NC-GRU(U_c) 435, time of a step with Neumann 2": 4.5,
+        "NC-GRU(U_c) 435, Neumann 2 beside the inverse": 0.75,
+    }
 
 
 def test_figure_7_has_one_two_and_three_orthogonal_matrices():
