@@ -2,9 +2,11 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from decimal import Decimal
+from hashlib import sha256
 from itertools import chain, product
 from statistics import fmean, median
 from typing import Literal, Protocol
@@ -82,21 +84,30 @@ class Number:
         name: What it is.
         of: Returns it; None if the run does not have it.
         verb: What the network does in a sentence, such as `ends`.
-        amount: The number in that sentence, such as `at {} of chance`.
+        what: The words after the verb, such as `a total memory`.
+        preposition: The word before the number, such as `at`.
+        after: The words after the number, such as `of the chance level`.
         diverged: The number of a run that diverged.
         unit: How it is written: as a plain number, a percentage, or a number of updates.
+        higher_is_better: Whether the best of several networks has the highest number.
         grows: Whether it depends on how long the network was trained, so that two networks have
             to be compared at equal lengths.
+        is_first_update: Whether it is the update at which something first happens, which is
+            unknown of a run that ended before.
         counts: Whether it is read from a run at all; other runs are left out.
     """
 
     name: str
     of: Callable[[ArchivedRun], float | None]
     verb: str = "reaches"
-    amount: str = "{}"
+    what: str = ""
+    preposition: str = ""
+    after: str = ""
     diverged: float = math.inf
     unit: Literal["number", "percent", "updates"] = "number"
+    higher_is_better: bool = False
     grows: bool = True
+    is_first_update: bool = False
     counts: Callable[[ArchivedRun], bool] = always
 
     def read(self, run: ArchivedRun) -> float | None:
@@ -106,40 +117,60 @@ class Number:
         return self.of(run)
 
     def say(self, number: float) -> str:
-        """Return the amount as it stands in a sentence."""
-        if self.unit == "updates" and math.isinf(number):
-            return "never"
+        """Return the amount as it stands in a sentence, without the words around it."""
+        if not math.isinf(number):
+            return f"{self.preposition} {self.write(number)}".strip()
         if self.unit == "updates":
-            return self.amount.format(f"{number:,.0f} updates")
-        if math.isinf(number):
-            return "diverges"
-        if self.unit == "percent":
-            percent = 100 * number
-            digits = 2
-            if percent >= 1:
-                digits = 1
-            return self.amount.format(f"{percent:.{digits}f} %")
-        return self.amount.format(f"{number:.3g}")
+            return "never"
+        return "diverges"
+
+    def write(self, number: float) -> str:
+        """Write a finite amount."""
+        if self.unit == "updates":
+            return f"{number:,.0f} updates"
+        if self.unit == "number":
+            return _three_digits(number)
+        percent = 100 * number
+        if percent >= 1:
+            return f"{percent:.1f}".removesuffix(".0") + " %"
+        if percent >= 0.01:
+            return f"{percent:.2g} %"
+        return "less than 0.01 %"
+
+
+def _three_digits(number: float) -> str:
+    """Round to three significant digits, without an exponent."""
+    return format(Decimal(f"{number:.3g}"), "f")
 
 
 value = Number("number by the paper's rule", lambda run: run.value)
 """The number that the recipe compares with the paper's; lower is better."""
 
-accuracy = Number("accuracy on the test set", lambda run: run.value, diverged=0.0, unit="percent")
+accuracy = Number(
+    "accuracy on the test set",
+    lambda run: run.value,
+    what="an accuracy",
+    preposition="of",
+    diverged=0.0,
+    unit="percent",
+    higher_is_better=True,
+)
 """The accuracy that the recipe compares with the paper's."""
 
 success = Number(
     "share of successful runs",
     lambda run: run.value,
     verb="succeeds",
-    amount="in {} of its runs",
+    preposition="in",
+    after="of its runs",
     diverged=0.0,
     unit="percent",
+    higher_is_better=True,
 )
 """1 for a run that succeeds by the paper's rule, 0 for one that fails."""
 
 
-def last(column: str, amount: str = "at a loss of {}") -> Number:
+def last(column: str, what: str = "at a loss") -> Number:
     """Return the last number of a curve, such as ``"test_loss"``."""
 
     def of(run: ArchivedRun) -> float | None:
@@ -148,10 +179,10 @@ def last(column: str, amount: str = "at a loss of {}") -> Number:
                 return number
         return None
 
-    return Number(f"last {column.replace('_', ' ')}", of, "ends", amount)
+    return Number(f"last {column.replace('_', ' ')}", of, "ends", what, "of")
 
 
-def of_baseline(number: Number) -> Number:
+def of_baseline(number: Number, verb: str = "ends", preposition: str = "at") -> Number:
     """Return a loss as a share of the chance-level loss of its task."""
 
     def of(run: ArchivedRun) -> float | None:
@@ -161,11 +192,12 @@ def of_baseline(number: Number) -> Number:
         return found / run.baseline
 
     name = f"{number.name} as a share of the chance level"
-    return Number(name, of, "ends", "at {} of the chance level", unit="percent")
+    after = "of the chance level"
+    return Number(name, of, verb, preposition=preposition, after=after, unit="percent")
 
 
 def steps_below(fraction: float, column: str = "test_loss") -> Number:
-    """Return the first step at which a curve is below a fraction of the chance-level loss.
+    """Return the first update at which a curve is below a fraction of the chance-level loss.
 
     It is infinite if the curve never falls below.
     """
@@ -173,8 +205,16 @@ def steps_below(fraction: float, column: str = "test_loss") -> Number:
     def of(run: ArchivedRun) -> float | None:
         return _first_below(run, column, fraction)
 
-    verb = f"falls below {100 * fraction:g} % of the chance level"
-    return Number(verb, of, verb, "after {}", unit="updates", grows=False)
+    level = f"{100 * fraction:g} % of the chance level"
+    return Number(
+        f"first update with a {column.replace('_', ' ')} below {level}",
+        of,
+        f"falls below {level}",
+        preposition="after",
+        unit="updates",
+        grows=False,
+        is_first_update=True,
+    )
 
 
 def steps_between(high: float, low: float, column: str = "test_loss") -> Number:
@@ -189,14 +229,21 @@ def steps_between(high: float, low: float, column: str = "test_loss") -> Number:
             return math.inf
         return end - start
 
-    verb = f"falls from {100 * high:g} to {100 * low:g} % of the chance level"
-    return Number(verb, of, verb, "in {}", unit="updates", grows=False)
+    fall = f"from {100 * high:g} to {100 * low:g} % of the chance level"
+    return Number(
+        f"updates in which the {column.replace('_', ' ')} falls {fall}",
+        of,
+        f"falls {fall}",
+        preposition="in",
+        unit="updates",
+        grows=False,
+    )
 
 
 def score(name: str) -> Number:
     """Return a further score of the best model of a run."""
     words = name.replace("_", " ")
-    return Number(words, lambda run: run.scores.get(name), "has", f"a {words} of {{}}")
+    return Number(words, lambda run: run.scores.get(name), "has", f"a {words}", "of")
 
 
 def of_success(number: Number, fraction: float = 0.5) -> Number:
@@ -206,7 +253,8 @@ def of_success(number: Number, fraction: float = 0.5) -> Number:
         below = _first_below(run, "test_loss", fraction)
         return run.state == "ended" and below is not None and below < math.inf
 
-    return replace(number, counts=succeeded)
+    name = f"{number.name} of runs that fall below {fraction:g} of the chance level"
+    return replace(number, name=name, counts=succeeded)
 
 
 def _first_below(run: ArchivedRun, column: str, fraction: float) -> float | None:
@@ -240,6 +288,7 @@ class Runs:
         seeds: The seeds to train; runs of further seeds count as well.
         points: The points of the row's grid.
         least: The shortest length that decides; None for the paper's full length.
+        name: How a sentence calls the network; empty for its label.
     """
 
     recipe: str
@@ -247,6 +296,12 @@ class Runs:
     seeds: tuple[int, ...] = (0,)
     points: tuple[str, ...] = ("",)
     least: Length | None = None
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """How a sentence calls the network."""
+        return self.name or self.row
 
     @property
     def count(self) -> int:
@@ -291,88 +346,109 @@ class CheckResult:
     """The result of one comparison.
 
     Args:
-        share: The share of runs, or of pairs of runs, in which it is true; None if a number is
+        outcomes: Whether it is true, of each run or pair of runs. It is empty if a number is
             missing, or if all pairs are of networks at the chance level, which have no order.
-        numbers: The median number of each network, in the order of the comparison.
-        runs: The runs that were compared.
-        at_chance: Whether all compared networks are at the chance level.
+        medians: The median number of each network.
+        runs: The runs of each network that were compared.
     """
 
-    share: float | None
-    numbers: tuple[float, ...] = ()
-    runs: tuple[ArchivedRun, ...] = ()
-    at_chance: bool = False
+    outcomes: tuple[bool, ...] = ()
+    medians: Mapping[Runs, float] = field(default_factory=dict)
+    runs: Mapping[Runs, Sequence[ArchivedRun]] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float | None:
+        """The share of the outcomes that are true; None if there are none."""
+        if not self.outcomes:
+            return None
+        return fmean(self.outcomes)
 
     @property
     def is_true(self) -> bool:
         """Whether the comparison is true in at least `AGREEING_SHARE` of the runs or pairs."""
         return self.share is not None and self.share >= AGREEING_SHARE
 
+    @property
+    def is_at_chance(self) -> bool:
+        """Whether all compared networks are at the chance level."""
+        return bool(self.runs) and all(map(is_at_chance, chain(*self.runs.values())))
+
 
 class Check(ABC):
-    """A comparison of a number of one or two networks; a subclass holds their runs as fields."""
+    """A comparison of a number of one or two networks."""
 
     number: Number
 
     @property
+    @abstractmethod
     def networks(self) -> tuple[Runs, ...]:
         """The networks that it compares."""
-        return tuple(each for each in vars(self).values() if isinstance(each, Runs))
 
     @abstractmethod
     def holds(self, *numbers: float) -> bool:
-        """Whether it is true of the numbers of one run of each network."""
+        """Whether it is true of the numbers of one run of each network, in the same order."""
 
     @abstractmethod
-    def say_not(self) -> str:
+    def say_not(self, result: CheckResult) -> str:
         """Say that it is not true."""
+
+    def describe(self) -> str:
+        """Return what it compares and how, without the words of sentences."""
+        parts = [type(self).__name__]
+        for name, its in vars(self).items():
+            words = repr(its)
+            if isinstance(its, Runs):
+                words = repr(replace(its, name=""))
+            elif isinstance(its, Number):
+                words = its.name
+            parts.append(f"{name}={words}")
+        return ", ".join(parts)
 
     def check(self, evidence: Evidence) -> CheckResult:
         """Compare all combinations of one run of each network."""
-        found = [list(filter(self.number.counts, runs)) for runs in self._comparable(evidence)]
-        numbers: list[list[float]] = []  # of each network, those of its runs
-        for runs in found:
-            known: list[float] = []
-            for run in runs:
-                number = self.number.read(run)
-                if number is None:
-                    return CheckResult(None)
-                known.append(float(number))
-            if not known:
-                return CheckResult(None)
-            numbers.append(known)
-        medians = tuple(map(median, numbers))
-        compared = tuple(chain.from_iterable(found))
-        share = self._share(found, numbers)
-        return CheckResult(share, medians, compared, all(map(is_at_chance, compared)))
+        runs: dict[Runs, list[ArchivedRun]] = {}
+        medians: dict[Runs, float] = {}
+        for network, its in self._comparable(evidence).items():
+            runs[network] = list(filter(self.number.counts, its))
+            numbers = [self.number.read(run) for run in runs[network]]
+            known = [float(number) for number in numbers if number is not None]
+            if not known or len(known) < len(numbers):
+                return CheckResult()
+            medians[network] = median(known)
+        return CheckResult(self._outcomes(list(runs.values())), medians, runs)
 
-    def _comparable(self, evidence: Evidence) -> list[list[ArchivedRun]]:
+    def _comparable(self, evidence: Evidence) -> dict[Runs, list[ArchivedRun]]:
         """Return the runs of each network; of one length, if the number depends on it."""
-        by_length = [evidence.runs(network) for network in self.networks]
+        by_length = {network: evidence.runs(network) for network in self.networks}
         if not self.number.grows or len(by_length) < 2:
-            return [_longest_of_each_seed(its) for its in by_length]
-        chosen: list[list[ArchivedRun]] = [[] for _ in by_length]
+            return {network: _longest_of_each_seed(its) for network, its in by_length.items()}
+        chosen: dict[Runs, list[ArchivedRun]] = {network: [] for network in by_length}
         most = 0
         # the length with the most seeds, of these the longest, which comes first
-        for length in by_length[0]:
-            runs = [its.get(length, []) for its in by_length]
-            fewest = min(map(len, runs))
+        for length in by_length[self.networks[0]]:
+            runs = {network: its.get(length, []) for network, its in by_length.items()}
+            fewest = min(map(len, runs.values()))
             if fewest > most:
                 chosen = runs
                 most = fewest
         return chosen
 
-    def _share(
-        self, runs: Sequence[Sequence[ArchivedRun]], numbers: Sequence[Sequence[float]]
-    ) -> float | None:
+    def _outcomes(self, runs: Sequence[Sequence[ArchivedRun]]) -> tuple[bool, ...]:
+        """Compare each run of one network with each of the other; pairs without an order fall out.
+
+        Two networks have none if both have learnt nothing, or if what is awaited happens in
+        neither before the shorter of their trainings ends.
+        """
         outcomes: list[bool] = []
-        for its, pair in zip(product(*runs), product(*numbers), strict=True):
-            # networks that have both learnt nothing have no order
-            if len(its) < 2 or not all(map(is_at_chance, its)):
-                outcomes.append(self.holds(*pair))
-        if not outcomes:
-            return None
-        return fmean(outcomes)
+        for its in product(*runs):
+            numbers = [float(self.number.read(run) or 0.0) for run in its]
+            if self.number.is_first_update:
+                end = min(run.steps for run in its)
+                numbers = [number if number <= end else math.inf for number in numbers]
+            if len(its) > 1 and (all(map(is_at_chance, its)) or all(map(math.isinf, numbers))):
+                continue
+            outcomes.append(self.holds(*numbers))
+        return tuple(outcomes)
 
 
 def _longest_of_each_seed(
@@ -403,20 +479,36 @@ class Less(Check):
     margin: float = 0.0
     number: Number = value
 
+    @property
+    def networks(self) -> tuple[Runs, ...]:
+        return self.smaller, self.larger
+
     def holds(self, *numbers: float) -> bool:
-        return self.factor * numbers[0] + self.margin < numbers[1]
+        smaller, larger = numbers
+        return self.factor * smaller + self.margin < larger
 
-    def say_not(self) -> str:
-        return self.say_not_below([self.larger.row])
+    def say_not(self, result: CheckResult) -> str:
+        return f"{self.smaller.title} {self.is_not} {self.name_larger(result)}{self.by_factor}"
 
-    def say_not_below(self, larger: Sequence[str]) -> str:
-        """Say that the network is not below several others, by their labels."""
-        *first, last = larger
-        others = f"{', '.join(first)} or {last}" if first else last
-        sentence = f"{self.smaller.row} is not below {others}"
-        if self.factor != 1:
-            sentence += f" by a factor of {self.factor:g}"
-        return sentence
+    @property
+    def is_not(self) -> str:
+        """The words between both networks of a sentence that denies it."""
+        if self.number.unit == "updates":
+            return "is not faster than"
+        return "is not below"
+
+    @property
+    def by_factor(self) -> str:
+        """The words that state the factor; empty if it is 1."""
+        if self.factor == 1:
+            return ""
+        return f" by a factor of {self.factor:g}"
+
+    def name_larger(self, result: CheckResult) -> str:
+        """Name the larger network, with the pairs of seeds in which it is the larger one."""
+        if len(result.outcomes) < 2:
+            return self.larger.title
+        return f"{self.larger.title} (in {sum(result.outcomes)} of {len(result.outcomes)} pairs)"
 
 
 @dataclass(frozen=True)
@@ -433,18 +525,20 @@ class MoreOften(Check):
     rarer: Runs
     number: Number = success
 
+    @property
+    def networks(self) -> tuple[Runs, ...]:
+        return self.more, self.rarer
+
     def holds(self, *numbers: float) -> bool:
-        return numbers[0] > numbers[1]
+        more, rarer = numbers
+        return more > rarer
 
-    def say_not(self) -> str:
-        return f"{self.more.row} does not succeed more often than {self.rarer.row}"
+    def say_not(self, result: CheckResult) -> str:  # noqa: ARG002
+        return f"{self.more.title} does not succeed more often than {self.rarer.title}"
 
-    def _share(
-        self,
-        runs: Sequence[Sequence[ArchivedRun]],  # noqa: ARG002
-        numbers: Sequence[Sequence[float]],
-    ) -> float | None:
-        return float(self.holds(*map(fmean, numbers)))
+    def _outcomes(self, runs: Sequence[Sequence[ArchivedRun]]) -> tuple[bool, ...]:
+        shares = [fmean(float(self.number.read(run) or 0.0) for run in its) for its in runs]
+        return (self.holds(*shares),)
 
 
 @dataclass(frozen=True)
@@ -463,16 +557,22 @@ class Close(Check):
     within: float
     number: Number = value
 
-    def holds(self, *numbers: float) -> bool:
-        return abs(numbers[0] - numbers[1]) <= self.within
+    @property
+    def networks(self) -> tuple[Runs, ...]:
+        return self.one, self.other
 
-    def say_not(self) -> str:
-        return f"{self.one.row} and {self.other.row} differ by more than {self.within:g}"
+    def holds(self, *numbers: float) -> bool:
+        one, other = numbers
+        return abs(one - other) <= self.within
+
+    def say_not(self, result: CheckResult) -> str:  # noqa: ARG002
+        within = self.number.write(self.within)
+        return f"{self.one.title} and {self.other.title} differ by more than {within}"
 
 
 @dataclass(frozen=True)
-class AtMost(Check):
-    """A number of a network is at most a bound.
+class Bound(Check):
+    """A bound on a number of a network.
 
     Args:
         network: The network.
@@ -484,32 +584,43 @@ class AtMost(Check):
     bound: float
     number: Number = value
 
-    def holds(self, *numbers: float) -> bool:
-        return numbers[0] <= self.bound
+    @property
+    def networks(self) -> tuple[Runs, ...]:
+        return (self.network,)
 
-    def say_not(self) -> str:
-        return f"{self.network.row} is above the bound of {self.bound:g}"
+    def say_beyond(self, where: str, result: CheckResult) -> str:
+        """Say on which side of the bound it is, and in how many runs, if there are several."""
+        words = f"{self.network.title} is {where} {self.number.write(self.bound)}"
+        if self.number.after:
+            words += f" {self.number.after}"
+        if len(result.outcomes) > 1:
+            beyond = len(result.outcomes) - sum(result.outcomes)
+            words += f" (in {beyond} of {len(result.outcomes)} runs)"
+        return words
 
 
 @dataclass(frozen=True)
-class AtLeast(Check):
-    """A number of a network is at least a bound.
-
-    Args:
-        network: The network.
-        bound: The bound.
-        number: The number to compare.
-    """
-
-    network: Runs
-    bound: float
-    number: Number = value
+class AtMost(Bound):
+    """A number of a network is at most a bound."""
 
     def holds(self, *numbers: float) -> bool:
-        return numbers[0] >= self.bound
+        (number,) = numbers
+        return number <= self.bound
 
-    def say_not(self) -> str:
-        return f"{self.network.row} is below the bound of {self.bound:g}"
+    def say_not(self, result: CheckResult) -> str:
+        return self.say_beyond("above", result)
+
+
+@dataclass(frozen=True)
+class AtLeast(Bound):
+    """A number of a network is at least a bound."""
+
+    def holds(self, *numbers: float) -> bool:
+        (number,) = numbers
+        return number >= self.bound
+
+    def say_not(self, result: CheckResult) -> str:
+        return self.say_beyond("below", result)
 
 
 # Claims
@@ -530,7 +641,8 @@ class Claim:
         sentence: What the paper claims, in one sentence.
         place: Where the paper claims it.
         decisive: The comparisons without which nothing of it is left.
-        changed: When the comparisons were last changed, in ISO 8601.
+        changed: When the comparisons were last changed, in ISO 8601. A test pins them by their
+            `digest`, so that none changes without this.
         further: The other comparisons.
         seeds: The number of seeds below which it is not decided.
         note: How the test differs from the claim; empty if it does not.
@@ -556,6 +668,15 @@ class Claim:
         """The networks that it compares, each once."""
         return tuple(dict.fromkeys(network for check in self.test for network in check.networks))
 
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the comparisons and of the number of seeds."""
+        parts = [f"{self.seeds} seeds"]
+        for check in self.test:
+            kind = "decisive" if check in self.decisive else "further"
+            parts.append(f"{kind}: {check.describe()}")
+        return sha256("\n".join(parts).encode()).hexdigest()[:12]
+
     def judge(self, evidence: Evidence) -> "Judgement":
         """Decide the claim by the archived runs."""
         progress = {network: evidence.progress(network) for network in self.networks}
@@ -568,7 +689,7 @@ class Claim:
                 return "not decided yet"
         if any(result.share is None for result in results):
             return "not decided yet"
-        if all(result.at_chance for result in results):
+        if all(result.is_at_chance for result in results):
             return "not decided yet"
         if all(result.is_true for result in results):
             return "holds"
@@ -616,16 +737,31 @@ class Judgement:
         return min((each.seeds for each in self.progress.values() if each.is_trained), default=0)
 
     @property
+    def lacks_a_run(self) -> bool:
+        """Whether one of its networks has no run at all."""
+        return any(each.share == 0 for each in self.progress.values())
+
+    @property
     def is_computed(self) -> bool:
         """Whether no network is trained for it."""
         return not any(each.is_trained for each in self.progress.values())
+
+    @property
+    def seeds_compared(self) -> tuple[int, int]:
+        """The fewest and the most seeds that a comparison has of a trained network."""
+        counts: set[int] = set()
+        for result in self.results:
+            for network, runs in result.runs.items():
+                if self.progress[network].is_trained:
+                    counts.add(len({run.seed for run in runs}))
+        return min(counts, default=0), max(counts, default=0)
 
     @property
     def runs(self) -> list[ArchivedRun]:
         """The runs that were compared, each once."""
         found: dict[RunName, ArchivedRun] = {}  # several checks may compare one run
         for result in self.results:
-            for run in result.runs:
+            for run in chain(*result.runs.values()):
                 found[run.name] = run
         return list(found.values())
 

@@ -24,7 +24,7 @@ from reproduction.archive import (
     rows_by_name,
     runs_by_row,
 )
-from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number, Runs
+from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number
 from reproduction.evidence import ArchivedEvidence, paper_of, row_of, share_of_full
 
 __all__ = [
@@ -137,6 +137,7 @@ def to_markdown(
         of_paper = [each for each in judgements if each.claim.paper == name]
         text = texts_of_papers.get(folder, "")
         papers.append({"folder": folder, "name": name, "text": text, "tests": _tests(of_paper)})
+    agreements = _agreements(own_rows)
     environment = Environment(
         loader=FileSystemLoader(HERE),
         undefined=StrictUndefined,
@@ -150,9 +151,12 @@ def to_markdown(
         claims=_claims(judgements),
         verdicts=pd.Series([each.verdict for each in judgements]).value_counts(),
         decided=[each for each in judgements if each.is_decided],
+        computed=sum(each.verdict == "holds" and each.is_computed for each in judgements),
+        untrained=sum(not each.is_decided and each.lacks_a_run for each in judgements),
         judgements=judgements,
         work=_work(trained),
-        agreements=_agreements(own_rows),
+        agreements=agreements,
+        printed=agreements.loc["printed"] if agreements.to_numpy().sum() else None,
         papers=papers,
         numbers=_numbers_by_paper(own_rows),
         shorter=_shorter(trained, recipes),
@@ -169,17 +173,17 @@ def _claims(judgements: Sequence[Judgement]) -> pd.DataFrame:
     """Return one line per claim, those that are decided first."""
     return pd.DataFrame(
         {
-            "claim": f"{_link(judgement.claim.paper)}: {judgement.claim.sentence}",
+            "claim": f"{judgement.claim.paper}: {judgement.claim.sentence}",
             "verdict": _verdict(judgement),
-            "evidence": evidence(judgement),
+            "evidence": f"{evidence(judgement)} {_link(judgement.claim.paper)}",
         }
         for judgement in sorted(judgements, key=lambda each: not each.is_decided)
     )
 
 
 def _link(paper: str) -> str:
-    """Link to the section of a paper."""
-    return f"[{paper}](#{paper.lower().replace(' ', '-')})"
+    """Link to the numbers of a paper."""
+    return f"[Numbers](#numbers-of-{paper.lower().replace(' ', '-')})"
 
 
 def _tests(judgements: Sequence[Judgement]) -> list[str]:
@@ -192,7 +196,8 @@ def _tests(judgements: Sequence[Judgement]) -> list[str]:
         before = judgement.runs_before_test
         if judgement.is_decided and before:
             count = sum(run.state != "computed" for run in judgement.runs)
-            of = f"{before} of the {count}"
+            # a copied run looks as if it had ended when it was copied
+            of = f"at least {before} of the {count}"
             if before == count:
                 of = f"all {count}"
             sentences.append(f"The test was last changed after {of} runs had ended.")
@@ -223,18 +228,26 @@ def evidence(judgement: Judgement) -> str:
 def _not_true(judgement: Judgement) -> list[str]:
     """Say which comparisons are not true, those of one network with others in one clause."""
     clauses: list[str] = []
-    below: dict[tuple[Runs, float], list[Less]] = {}
+    below: dict[tuple[str, str], list[str]] = {}  # by the words around the larger networks
     for check, result in zip(judgement.claim.test, judgement.results, strict=True):
         if result.is_true:
             continue
         if isinstance(check, Less):
-            below.setdefault((check.smaller, check.factor), []).append(check)
+            words = (f"{check.smaller.title} {check.is_not}", check.by_factor)
+            below.setdefault(words, []).append(check.name_larger(result))
         else:
-            clauses.append(check.say_not())
-    for checks in below.values():
-        larger = [check.larger.row for check in checks]
-        clauses.append(checks[0].say_not_below(larger))
+            clauses.append(check.say_not(result))
+    for (is_not, by_factor), larger in below.items():
+        clauses.append(f"{is_not} {join(larger, 'or')}{by_factor}")
     return clauses
+
+
+def join(words: Sequence[str], conjunction: str) -> str:
+    """Return `a, b or c`."""
+    *first, last = words
+    if not first:
+        return last
+    return f"{', '.join(first)} {conjunction} {last}"
 
 
 def _what_is_missing(judgement: Judgement) -> str:
@@ -251,7 +264,7 @@ def _what_is_missing(judgement: Judgement) -> str:
         )
     if judgement.seeds < judgement.claim.seeds and not judgement.is_computed:
         return f"The least length, {judgement.seeds} of {judgement.claim.seeds} seeds."
-    if any(result.at_chance for result in judgement.results):
+    if any(result.is_at_chance for result in judgement.results):
         return "Networks that are to be compared are both at the chance level."
     return "A number that the test needs is missing."
 
@@ -261,22 +274,18 @@ def _what_we_see(judgement: Judgement) -> str:
 
     Of many networks that one network is compared with, only the best is named.
     """
-    labels = _short_labels([network.row for network in judgement.claim.networks])
     compared: dict[str, list[tuple[Check, CheckResult]]] = {}
     for check, result in zip(judgement.claim.test, judgement.results, strict=True):
         compared.setdefault(check.number.name, []).append((check, result))
     sentences: list[str] = []
     for pairs in compared.values():
         medians: dict[str, float] = {}
-        rivals: dict[str, dict[str, float]] = {}
+        rivals: dict[str, dict[str, float]] = {}  # by the network that is compared with them
         for check, result in pairs:
-            numbers = {
-                labels[network.row]: number
-                for network, number in zip(check.networks, result.numbers, strict=True)
-            }
-            medians |= numbers
-            leader, *_ = numbers
-            rivals.setdefault(leader, {}).update(numbers)
+            for network, number in result.medians.items():
+                medians[network.title] = number
+                if isinstance(check, Less):
+                    rivals.setdefault(check.smaller.title, {})[network.title] = number
         number = pairs[0][0].number
         if len(medians) <= NAMED or not all(isinstance(check, Less) for check, _ in pairs):
             sentences.append(_amounts(number, medians))
@@ -289,47 +298,50 @@ def _amounts(number: Number, medians: Mapping[str, float]) -> str:
     """State the number of each network."""
     # after a first "never" the sentence would not read
     (first, amount), *others = sorted(medians.items(), key=lambda pair: math.isinf(pair[1]))
-    parts = [f"{first} {number.verb} {number.say(amount)}"]
-    parts += [f"{label} {number.say(each)}" for label, each in others]
-    return f"{', '.join(parts)}."
+    parts = [_amount(number, first, amount)]
+    parts += [f"{name} {number.say(each)}" for name, each in others]
+    return _sentence(f"{join(parts, 'and')} {number.after}")
+
+
+def _amount(number: Number, name: str, amount: float) -> str:
+    """State the number of one network, with its verb."""
+    if math.isinf(amount) and number.unit != "updates":
+        return f"{name} diverges"
+    words = (name, number.verb, number.what, number.say(amount))
+    return " ".join(filter(None, words))
 
 
 def _beside_the_best(number: Number, leader: str, medians: Mapping[str, float]) -> str:
-    """State the number of one network, and the lowest of the others."""
-    others = {label: amount for label, amount in medians.items() if label != leader}
+    """State the number of one network, and the best of the others."""
+    others = {name: amount for name, amount in medians.items() if name != leader}
     if len(others) == 1:
         return _amounts(number, medians)
-    best = min(others, key=lambda label: others[label])
-    return (
-        f"{leader} {number.verb} {number.say(medians[leader])}; "
-        f"the best of {len(others)} others, {best}, {number.say(others[best])}."
+    choose = max if number.higher_is_better else min
+    best = choose(others, key=lambda name: others[name])
+    return _sentence(
+        f"{_amount(number, leader, medians[leader])}, and the best of {len(others)} others, "
+        f"{best}, {number.say(others[best])} {number.after}"
     )
 
 
-def _short_labels(labels: Sequence[str]) -> dict[str, str]:
-    """Drop the words at the end that all labels share, such as `T=1000`."""
-    words = [label.split() for label in labels]
-    shared = 0
-    for at_end in zip(*map(reversed, words), strict=False):
-        # at least one word of the first label stays
-        if len(set(at_end)) > 1 or shared == len(words[0]) - 1:
-            break
-        shared += 1
-    kept = [" ".join(each[: len(each) - shared]) for each in words]
-    if len(labels) < 2 or len(set(kept)) < len(set(labels)):
-        kept = labels
-    return dict(zip(labels, kept, strict=True))
+def _sentence(words: str) -> str:
+    """Begin and end a sentence; the name of a network keeps its first letter."""
+    article, rest = words.strip().split(" ", 1)
+    if article in ("a", "an", "the", "one"):
+        article = article.capitalize()
+    return f"{article} {rest}."
 
 
 def _how_much(judgement: Judgement) -> str:
     """State the seeds and the length of the runs."""
     if judgement.is_computed:
         return "Computed, without training."
-    counts = sorted({each.seeds for each in judgement.progress.values() if each.is_trained})
-    seeds = " to ".join(map(str, sorted({counts[0], counts[-1]})))
-    noun = "seeds"
-    if counts[-1] == 1:
-        noun = "seed"
+    fewest, most = judgement.seeds_compared
+    seeds = f"{fewest} to {most} seeds"
+    if fewest == most == 1:
+        seeds = "1 seed"
+    elif fewest == most:
+        seeds = f"{most} seeds"
     length = "the paper's length"
     shortest, longest = judgement.lengths
     if shortest < 1:
@@ -337,7 +349,7 @@ def _how_much(judgement: Judgement) -> str:
         if longest > shortest:
             share += f" to {longest:.0%}"
         length = f"{share} of {length}"
-    return f"{seeds} {noun}, {length}."
+    return f"{seeds}, {length}."
 
 
 def describe_judgement(judgement: Judgement, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
@@ -350,7 +362,8 @@ def describe_judgement(judgement: Judgement, recipes: Mapping[str, Recipe]) -> d
                 "kind": type(check).__name__,
                 "number": check.number.name,
                 "share": result.share,
-                "ours": list(map(_json_number, result.numbers)),
+                "ours": [_json_number(number) for number in result.medians.values()],
+                "outcomes": len(result.outcomes),
                 "decisive": check in claim.decisive,
             }
         )

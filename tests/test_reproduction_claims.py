@@ -32,6 +32,36 @@ from eigenrnn.experiments.recipes import Computed, Row
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.training.run_key import Length
 
+# when the test of each claim was last changed, and its fingerprint
+PINNED = {
+    "scornn-copy-1000": ("2026-11-24T00:09:34+00:00", "cf2ba2bacd23"),
+    "scornn-copy-2000": ("2026-11-26T05:25:40+00:00", "4cfdfafb816b"),
+    "scornn-adding": ("2026-11-24T00:09:34+00:00", "462dc1dcd4fb"),
+    "scornn-psmnist": ("2026-11-24T00:09:34+00:00", "5f8dd7b5e1e3"),
+    "scornn-smnist": ("2026-11-24T00:09:34+00:00", "846cd713c593"),
+    "enrnn-adding": ("2026-11-24T00:09:34+00:00", "00484538e138"),
+    "enrnn-copy": ("2026-11-24T00:09:34+00:00", "40d80fb36071"),
+    "enrnn-both": ("2026-11-24T00:09:34+00:00", "4e9190cab2e5"),
+    "enrnn-speech": ("2026-11-24T00:09:34+00:00", "df1d40c292f7"),
+    "enrnn-ptb": ("2026-11-24T00:09:34+00:00", "0066002b97c4"),
+    "nnrnn-copy": ("2026-11-24T00:09:34+00:00", "9829614fbefd"),
+    "nnrnn-ptb": ("2026-11-24T00:09:34+00:00", "e96a4215476c"),
+    "nnrnn-psmnist": ("2026-11-24T00:09:34+00:00", "6370227dea83"),
+    "nnrnn-theta": ("2026-11-24T00:09:34+00:00", "c2bb0e504434"),
+    "nnrnn-fisher": ("2026-11-24T00:09:34+00:00", "7bc820c9bf51"),
+    "ncgru-parenthesis": ("2026-11-24T00:09:34+00:00", "dab936b2ca00"),
+    "ncgru-denoise": ("2026-11-24T00:09:34+00:00", "4a5cb093ff8b"),
+    "ncgru-adding": ("2026-11-24T00:09:34+00:00", "5989dd044d5f"),
+    "ncgru-copy": ("2026-11-24T00:09:34+00:00", "0b68bcfe2232"),
+    "ncgru-ptb": ("2026-11-24T00:09:34+00:00", "a31d378357f9"),
+    "ncgru-neumann": ("2026-11-26T05:25:40+00:00", "b0a266b29df9"),
+    "chain-copy": ("2026-11-24T00:09:34+00:00", "61051fa1eebb"),
+    "chain-others": ("2026-11-24T00:09:34+00:00", "e3af70991567"),
+    "chain-words": ("2026-11-24T00:09:34+00:00", "d51602844ba8"),
+    "chain-henrici": ("2026-11-25T17:50:51+00:00", "c96704abb401"),
+    "chain-memory": ("2026-11-24T00:09:34+00:00", "a6019be6b9f9"),
+}
+
 OURS, THEIRS = Runs("paper/table1", "ours"), Runs("paper/table1", "theirs")
 SHORT = Length("epochs", 3)
 
@@ -74,6 +104,11 @@ def claim(*decisive, **changes):
     return Claim(**{**known, "decisive": decisive, "changed": changed, **changes})
 
 
+def medians(result):
+    """Return the medians of a comparison, in the order of its networks."""
+    return list(result.medians.values())
+
+
 # data
 
 
@@ -92,6 +127,12 @@ def test_the_runs_of_all_claims_exist():
         assert set(network.points) <= set(row.points())
         if network.least is not None:
             assert network.least.number < getattr(row.settings, network.least.unit)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_test_does_not_change_without_its_date(name):
+    """Where this fails, set `changed` to the time of the change, and then both values here."""
+    assert (CLAIMS[name].changed, CLAIMS[name].digest) == PINNED[name]
 
 
 def test_a_claim_is_one_sentence_with_its_place_and_enough_seeds():
@@ -125,7 +166,7 @@ def test_less_compares_all_pairs_of_runs(ours, theirs, changes, share):
 
 def test_close_compares_all_pairs_of_runs():
     check = Close(OURS, THEIRS, within=0.5).check(numbers([1.0, 2.0], [1.5, 3.0]))
-    assert (check.share, check.numbers) == (0.5, (1.5, 2.25))
+    assert (check.share, medians(check)) == (0.5, [1.5, 2.25])
 
 
 def test_more_often_compares_shares_of_successes():
@@ -149,7 +190,7 @@ def test_a_number_of_successes_leaves_other_runs_out():
     )
     diverged = replace(success, state="diverged")
     check = AtLeast(OURS, 2.0, of_success(value))
-    assert check.check(Known({OURS: {None: [success, failure, diverged]}})).numbers == (3.0,)
+    assert medians(check.check(Known({OURS: {None: [success, failure, diverged]}}))) == [3.0]
     assert check.check(Known({OURS: {None: [failure, diverged]}})).share is None
 
 
@@ -160,17 +201,17 @@ def test_numbers_that_grow_are_compared_at_one_length():
             THEIRS: {SHORT: [run(2.0)]},
         }
     )
-    assert Less(OURS, THEIRS).check(evidence).numbers == (3.0, 2.0)
+    assert medians(Less(OURS, THEIRS).check(evidence)) == [3.0, 2.0]
 
 
 def test_of_lengths_with_equally_many_seeds_the_longest_is_compared():
     evidence = Known({each: {None: [run(1.0)], SHORT: [run(3.0)]} for each in (OURS, THEIRS)})
-    assert Less(OURS, THEIRS).check(evidence).numbers == (1.0, 1.0)
+    assert medians(Less(OURS, THEIRS).check(evidence)) == [1.0, 1.0]
 
 
 def test_a_length_with_more_seeds_is_preferred():
     its = {None: [run(1.0)], SHORT: [run(3.0), run(5.0, 1)]}
-    assert Less(OURS, THEIRS).check(Known({OURS: its, THEIRS: its})).numbers == (4.0, 4.0)
+    assert medians(Less(OURS, THEIRS).check(Known({OURS: its, THEIRS: its}))) == [4.0, 4.0]
 
 
 def test_without_a_common_length_nothing_is_compared():
@@ -180,7 +221,31 @@ def test_without_a_common_length_nothing_is_compared():
 
 def test_the_longest_run_of_each_seed_counts_for_a_bound():
     evidence = Known({OURS: {None: [run(1.0)], SHORT: [run(3.0), run(5.0, 1)]}})
-    assert AtMost(OURS, 9.0).check(evidence).numbers == (3.0,)  # the median of 1 and 5
+    assert medians(AtMost(OURS, 9.0).check(evidence)) == [3.0]  # the median of 1 and 5
+
+
+def until(steps, *losses):
+    """Return a run that is evaluated at each update and ends after so many."""
+    curve = {"step": list(range(1, len(losses) + 1)), "test_loss": list(losses)}
+    return run(steps=steps, evaluated=curve)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "outcomes"),
+    [
+        (until(3, 1.0, 1.0, 1.0), (True,)),
+        (until(3, 0.1, 0.1, 0.1), (False,)),
+        (until(2, 0.1, 0.1), (False,)),
+        # whether it falls at the third update is unknown, and ours has not fallen by the second
+        (until(2, 1.0, 1.0), ()),
+    ],
+)
+def test_a_first_update_is_compared_up_to_the_end_of_the_shorter_run(theirs, outcomes):
+    ours = until(4, 1.0, 1.0, 0.1, 0.1)
+    if len(theirs.evaluated["step"]) == 3:
+        ours = until(4, 1.0, 0.1, 0.1, 0.1)
+    evidence = Known({OURS: {None: [ours]}, THEIRS: {SHORT: [theirs]}})
+    assert Less(OURS, THEIRS, number=steps_below(0.5)).check(evidence).outcomes == outcomes
 
 
 # the chance level
@@ -240,12 +305,17 @@ def test_numbers_are_read_from_the_record_and_its_curves():
     ("number", "amount", "said"),
     [
         (value, 0.00031415, "0.000314"),
-        (accuracy, 0.9432, "94.3 %"),
-        (of_baseline(value), 0.004, "at 0.40 % of the chance level"),
+        (accuracy, 0.9432, "of 94.3 %"),
+        (value, 1.31e-5, "0.0000131"),
+        (value, 1.0, "1"),
+        (of_baseline(value), 0.004, "at 0.4 %"),
+        (of_baseline(value), 0.00012, "at 0.012 %"),
+        (of_baseline(value), 0.00009, "at less than 0.01 %"),
+        (of_baseline(value), 1.0, "at 100 %"),
         (steps_below(0.5), 3100, "after 3,100 updates"),
         (steps_below(0.5), math.inf, "never"),
         (last("test_loss"), math.inf, "diverges"),
-        (last("test_loss"), 0.02, "at a loss of 0.02"),
+        (last("test_loss"), 0.02, "of 0.02"),
     ],
 )
 def test_a_number_is_said_in_words(number, amount, said):
@@ -298,6 +368,31 @@ def test_a_number_without_training_needs_no_seeds():
     evidence = Known({OURS: {None: [run(0.5, None, state="computed")]}}, {OURS: computed})
     judged = claim(AtMost(OURS, 1.0), seeds=3).judge(evidence)
     assert (judged.verdict, judged.is_computed) == ("holds", True)
+
+
+def test_only_seeds_that_were_compared_are_counted():
+    curves = {"step": [1], "test_loss": [0.1]}
+    runs = [run(1.0, 0, evaluated=curves), run(1.0, 1, evaluated={**curves, "test_loss": [0.9]})]
+    check = AtMost(OURS, 2.0, of_success(value))
+    evidence = Known({OURS: {None: runs}, THEIRS: {None: runs}})
+    assert claim(check).judge(evidence).seeds_compared == (1, 1)
+    assert claim(check, AtMost(THEIRS, 2.0)).judge(evidence).seeds_compared == (1, 2)
+
+
+def test_the_digest_is_that_of_the_test_and_not_of_its_words():
+    known = claim(Less(OURS, THEIRS))
+    named = replace(OURS, name="a name")
+    assert claim(Less(named, THEIRS), note="A note.").digest == known.digest
+    others = [
+        claim(Less(THEIRS, OURS)),
+        claim(Less(OURS, THEIRS, factor=2.0)),
+        claim(Less(OURS, THEIRS, number=accuracy)),
+        claim(Less(OURS, THEIRS), seeds=2),
+        claim(Less(replace(OURS, seeds=(0, 1)), THEIRS)),
+        claim(Less(replace(OURS, least=SHORT), THEIRS)),
+        claim(further=(Less(OURS, THEIRS),)),
+    ]
+    assert known.digest not in {each.digest for each in others}
 
 
 def test_the_runs_that_ended_before_the_test_was_changed_are_counted():

@@ -3,8 +3,20 @@
 from dataclasses import replace
 
 import pytest
-from reproduction.archive import Archive
-from reproduction.claim import AtMost, CheckResult, Claim, Judgement, Less, Progress, Runs
+from reproduction.archive import Archive, ArchivedRun
+from reproduction.claim import (
+    AtMost,
+    CheckResult,
+    Claim,
+    Judgement,
+    Less,
+    Progress,
+    Runs,
+    accuracy,
+    of_baseline,
+    steps_below,
+    value,
+)
 from reproduction.page import describe_quantity, evidence, to_markdown
 
 from eigenrnn.experiments.recipes import Reported
@@ -49,7 +61,7 @@ def section(page, heading):
     return page.split(f"# {heading}\n")[1].split("\n#")[0]
 
 
-def lines(page, heading="tiny"):
+def lines(page, heading="Numbers of tiny"):
     """Return the cells of the lines of a table, each by column."""
     table = [text for text in section(page, heading).splitlines() if text.startswith("|")]
     head, _, *cells = [[cell.strip() for cell in text.split("|")[1:-1]] for text in table]
@@ -102,9 +114,9 @@ def test_the_page_counts_the_runs_of_the_papers_and_our_own(archive, reproduced)
 
 def test_an_empty_archive_has_a_page(archive):
     page = page_of(archive, claims=[claim(0.5)])
-    assert "**We state 1 claims of the five papers, and our runs decide 0 of them:" in page
+    assert "**We state 1 claim of the five papers. Our runs decide 0 of them.**" in page
     assert "No network has been trained yet." in page
-    assert "### tiny" not in page
+    assert "Numbers of tiny" not in page
 
 
 @pytest.mark.parametrize(("bound", "verdict"), [(-1.0, "fails"), (2.0, "holds")])
@@ -114,26 +126,59 @@ def test_a_claim_stands_with_its_verdict_and_evidence(archive, reproduced, bound
     page = page_of(archive, claims=[claim(bound, note="A note.")])
     values = [max(journal(reproduced, "test_accuracy", seed)) for seed in SEEDS]
     said = f"scoRNN 6 reaches {sum(values) / 2:.3g}. 2 seeds, the paper's length."
-    not_so = f" Not so: scoRNN 6 is above the bound of {bound:g}." if verdict == "fails" else ""
+    not_so = ""
+    if verdict == "fails":
+        not_so = f" Not so: scoRNN 6 is above {bound:g} (in 2 of 2 runs)."
     (cells,) = lines(page, "The claims")
     assert cells == {
-        "claim": "[scoRNN](#scornn): It is low.",
+        "claim": "scoRNN: It is low.",
         "verdict": f"**{verdict}**",
-        "evidence": said + not_so,
+        "evidence": f"{said}{not_so} [Numbers](#numbers-of-scornn)",
     }
     assert "- *low* (section 1): A note." in section(page, "scoRNN")
 
 
+def judged(number, *pairs):
+    """Return a judgement on comparisons of numbers, each of some pairs of runs."""
+    ours = Runs(TABLE, "LSTM 6", name="the LSTM")
+    test, results = [], []
+    for name, theirs, outcomes in pairs:
+        other = Runs(TABLE, f"{name} 6", name=name)
+        runs = {
+            network: [ArchivedRun(TABLE, network.row, "", 0, "ended")] for network in (ours, other)
+        }
+        test.append(Less(ours, other, number=number))
+        results.append(CheckResult(outcomes, {ours: 2.0, other: theirs}, runs))
+    known = claim(0.0)
+    progress = {
+        network: Progress(share=1.0, seeds=3, longest=1.0)
+        for check in test
+        for network in check.networks
+    }
+    return Judgement(replace(known, decisive=tuple(test)), "fails", tuple(results), progress)
+
+
 def test_of_many_networks_the_evidence_names_the_best():
-    networks = [Runs(TABLE, label) for label in ("ours", "first", "second", "third")]
-    ours, *others = networks
-    test = tuple(Less(ours, other) for other in others)
-    results = [CheckResult(float(number > 2.0), (2.0, number)) for number in (3.0, 1.0, 0.5)]
-    progress = {each: Progress(share=1.0, seeds=3, longest=1.0) for each in networks}
-    judged = Judgement(replace(claim(0.0), decisive=test), "fails", results, progress)
-    assert evidence(judged) == (
-        "ours reaches 2; the best of 3 others, third, 0.5. 3 seeds, the paper's length. "
-        "Not so: ours is not below second or third."
+    rivals = (("first", 3.0, (True,)), ("second", 1.0, (False,)), ("third", 0.5, (False,)))
+    assert evidence(judged(value, *rivals)) == (
+        "The LSTM reaches 2, and the best of 3 others, third, 0.5. 1 seed, the paper's length. "
+        "Not so: the LSTM is not below second or third."
+    )
+    assert "the best of 3 others, first, of 300 %." in evidence(judged(accuracy, *rivals))
+
+
+def test_the_evidence_states_the_words_around_numbers_once():
+    of_chance = of_baseline(value)
+    assert evidence(judged(of_chance, ("GORU", 0.5, (True,)), ("GRU", 0.25, (True,)))) == (
+        "The LSTM ends at 200 %, GORU at 50 % and GRU at 25 % of the chance level. "
+        "1 seed, the paper's length."
+    )
+
+
+def test_the_evidence_states_in_how_many_pairs_a_comparison_is_true():
+    pairs = (True, False, False, False)
+    assert "Not so: the LSTM is not faster than GORU (in 1 of 4 pairs)." in evidence(
+        judged(steps_below(0.5), ("GORU", 10.0, pairs))
     )
 
 
@@ -151,7 +196,7 @@ def test_a_claim_that_is_not_decided_says_what_is_missing(archive, reproduced):
     (cells,) = lines(page, "The claims")
     assert (cells["verdict"], cells["evidence"]) == (
         "not decided yet",
-        "The least length, 2 of 3 seeds.",
+        "The least length, 2 of 3 seeds. [Numbers](#numbers-of-scornn)",
     )
 
 
@@ -170,7 +215,7 @@ def test_shorter_runs_stand_apart_with_their_share(archive):
         "0.33",
         "0.2500 (1)",
     )
-    assert "### tiny" not in page
+    assert "Numbers of tiny" not in page
 
 
 def test_a_number_that_differs_needs_a_remark(archive, reproduced):
@@ -228,8 +273,8 @@ def test_the_page_shows_a_bound_and_the_runs_above_it(archive):
     known[TABLE] = changed(
         known[TABLE], "scoRNN 6", reported=Reported(None, "figure 2", at_most=0.02)
     )
-    for seed, value in zip(SEEDS, (0.01, 0.05), strict=True):
-        archive.add(replace(of_figure(known[TABLE], seed, [4.0, 2.0, 1.0]), value=value))
+    for seed, number in zip(SEEDS, (0.01, 0.05), strict=True):
+        archive.add(replace(of_figure(known[TABLE], seed, [4.0, 2.0, 1.0]), value=number))
     cells = line(page_of(archive, known), "scoRNN 6")
     assert cells["paper"] == "at most 0.02"
     assert cells["ours"] == "0.03000 ± 0.0200 (2, 1 above)"

@@ -23,27 +23,27 @@ FALLS = steps_between(0.9, 0.1)
 HALVES = steps_below(0.5)
 
 
-def copying(label: str, delay: int, least: Length | None = None) -> Runs:
+def copying(name: str, label: str, delay: int, least: Length | None = None) -> Runs:
     """Return the runs of a network on copying."""
-    return Runs("scornn/fig1", f"{label} T={delay}", THREE_SEEDS, least=least)
+    return Runs("scornn/fig1", f"{label} T={delay}", THREE_SEEDS, least=least, name=name)
 
 
-def adding(label: str, length: int) -> Runs:
+def adding(name: str, label: str, length: int) -> Runs:
     """Return the runs of a network on adding."""
-    return Runs("scornn/fig2", f"{label} T={length}")
+    return Runs("scornn/fig2", f"{label} T={length}", name=f"{name} over {length} steps")
 
 
-def pixels(label: str, table: str) -> Runs:
+def pixels(name: str, label: str, table: str) -> Runs:
     """Return the runs of a network on MNIST pixel by pixel."""
-    return Runs(f"scornn/{table}", label, least=Length("epochs", 20))
+    return Runs(f"scornn/{table}", label, least=Length("epochs", 20), name=name)
 
 
 SHORT = Length("steps", 2_500)
-SCORNN_1000 = copying("scoRNN 190", 1000, SHORT)
-URNN_1000 = copying("full-capacity uRNN 128", 1000, SHORT)
-LSTM_1000 = copying("LSTM 68", 1000, SHORT)
-SCORNN_2000 = copying("scoRNN 190", 2000)
-URNN_2000 = copying("full-capacity uRNN 128", 2000)
+SCORNN_1000 = copying("scoRNN", "scoRNN 190", 1000, SHORT)
+URNN_1000 = copying("the full-capacity uRNN", "full-capacity uRNN 128", 1000, SHORT)
+LSTM_1000 = copying("the LSTM", "LSTM 68", 1000, SHORT)
+SCORNN_2000 = copying("scoRNN", "scoRNN 190", 2000)
+URNN_2000 = copying("the full-capacity uRNN", "full-capacity uRNN 128", 2000)
 
 CLAIMS = (
     Claim(
@@ -54,7 +54,7 @@ CLAIMS = (
         place="section 5.1, figure 1",
         decisive=(AtMost(SCORNN_1000, 0.05, LOSS), AtLeast(LSTM_1000, 0.95, LOSS)),
         further=(AtMost(URNN_1000, 0.05, LOSS),),
-        changed="2026-11-23T23:45:00+00:00",
+        changed="2026-11-24T00:09:34+00:00",
         seeds=3,
         note="The paper says the same of the restricted-capacity uRNN as of the LSTM; we have not "
         "trained that network.",
@@ -68,14 +68,14 @@ CLAIMS = (
         decisive=(
             Less(SCORNN_2000, URNN_2000, number=LEAVES_CHANCE),
             AtLeast(URNN_2000, 2_000, LEAVES_CHANCE),
-        ),
-        further=(
             AtMost(URNN_2000, 0.9, LOSS),
-            Less(URNN_2000, SCORNN_2000, number=FALLS),
         ),
-        changed="2026-11-23T23:45:00+00:00",
+        further=(Less(URNN_2000, SCORNN_2000, number=FALLS),),
+        changed="2026-11-26T05:25:40+00:00",
         seeds=3,
-        note="Gradually means that scoRNN takes more updates from 90 to 10 % of the chance level.",
+        note="Gradually means that scoRNN takes more updates from 90 to 10 % of the chance level. "
+        "The test first asked for the fall of the uRNN without making it decisive, so that a "
+        "network that learns nothing earned a *partly*.",
     ),
     Claim(
         id="scornn-adding",
@@ -84,14 +84,14 @@ CLAIMS = (
         "level, in this order.",
         place="section 5.2, figure 2",
         decisive=tuple(
-            Less(adding(first, length), adding(second, length), number=HALVES)
+            Less(adding(*first, length), adding(*second, length), number=HALVES)
             for length in (200, 400, 750)
             for first, second in (
-                ("LSTM 60", "full-capacity uRNN 120"),
-                ("full-capacity uRNN 120", "scoRNN 170"),
+                (("the LSTM", "LSTM 60"), ("the full-capacity uRNN", "full-capacity uRNN 120")),
+                (("the full-capacity uRNN", "full-capacity uRNN 120"), ("scoRNN", "scoRNN 170")),
             )
         ),
-        changed="2026-11-22T11:25:21+00:00",
+        changed="2026-11-24T00:09:34+00:00",
         note="A network falls below the chance level where its test loss is first below half "
         "of it.",
     ),
@@ -102,9 +102,13 @@ CLAIMS = (
         "units, which has about as many parameters.",
         place="section 5.3, table 2",
         decisive=(
-            Less(pixels("LSTM 128", "table2"), pixels("scoRNN 360", "table2"), number=accuracy),
+            Less(
+                pixels("the LSTM", "LSTM 128", "table2"),
+                pixels("scoRNN", "scoRNN 360", "table2"),
+                number=accuracy,
+            ),
         ),
-        changed="2026-11-22T11:25:21+00:00",
+        changed="2026-11-24T00:09:34+00:00",
     ),
     Claim(
         id="scornn-smnist",
@@ -112,9 +116,13 @@ CLAIMS = (
         sentence="MNIST pixel by pixel, in order: the LSTM is the most accurate network.",
         place="section 5.3, table 1",
         decisive=(
-            Less(pixels("scoRNN 360", "table1"), pixels("LSTM 128", "table1"), number=accuracy),
+            Less(
+                pixels("scoRNN", "scoRNN 360", "table1"),
+                pixels("the LSTM", "LSTM 128", "table1"),
+                number=accuracy,
+            ),
         ),
-        changed="2026-11-22T11:25:21+00:00",
+        changed="2026-11-24T00:09:34+00:00",
     ),
 )
 """In the order of the paper."""
