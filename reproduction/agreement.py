@@ -6,12 +6,14 @@ from typing import Literal
 
 from eigenrnn.experiments.recipes import Outcome
 
-__all__ = ["Agreement", "agreement", "margin"]
+__all__ = ["AT_CHANCE", "Agreement", "agreement", "margin"]
 
 Agreement = Literal["agrees", "differs", "both at the chance level", "cannot be judged"]
 
+AT_CHANCE = 0.95
+"""The share of the chance-level loss from which a network counts as being at the chance level."""
+
 _ZERO = 5e-4  # for a curve that reaches zero in the figure
-_OURS_AT_CHANCE = 0.95  # of the chance-level loss, or more
 _PAPERS_AT_CHANCE = 0.1  # the largest distance from the chance-level loss, as a share of it
 
 
@@ -60,7 +62,7 @@ def _both_at_chance(outcome: Outcome) -> bool:
     chance = outcome.baseline
     if mean is None or theirs is None or chance is None:
         return False
-    ours_is = math.isfinite(mean) and mean >= _OURS_AT_CHANCE * chance
+    ours_is = math.isfinite(mean) and mean >= AT_CHANCE * chance
     return ours_is and abs(theirs - chance) <= _PAPERS_AT_CHANCE * chance
 
 

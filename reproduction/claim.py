@@ -12,11 +12,11 @@ from statistics import fmean, median
 from typing import Literal, Protocol
 
 from eigenrnn.experiments.training.run_key import Length
+from reproduction.agreement import AT_CHANCE
 from reproduction.archive import ArchivedRun, RunName
 
 __all__ = [
     "AGREEING_SHARE",
-    "CHANCE",
     "AtLeast",
     "AtMost",
     "Check",
@@ -37,6 +37,7 @@ __all__ = [
     "last",
     "of_baseline",
     "of_success",
+    "plain",
     "score",
     "steps_below",
     "steps_between",
@@ -51,21 +52,20 @@ Verdict = Literal["holds", "partly", "fails", "not decided yet"]
 AGREEING_SHARE = 0.75
 """The share of runs, or of pairs of runs, in which a comparison must be true."""
 
-CHANCE = 0.95
-"""The share of the chance-level loss from which a network counts as being at the chance level."""
-
 
 def is_at_chance(run: ArchivedRun) -> bool:
     """Whether a network never got more than 5 % below the chance-level loss of its task.
 
-    The loss is that of the best evaluation, on the test set if there is one. A run without a
-    chance-level loss is not at chance.
+    The loss is that of the best evaluation, on the test set if there is one. A run that diverged
+    has learnt nothing either. A run without a chance-level loss is not at chance.
     """
     measured = run.best.get("test") or run.best.get("validation") or {}
     loss = measured.get("loss")
     if run.state == "diverged":
         return True
-    return bool(run.baseline) and loss is not None and loss >= CHANCE * (run.baseline or 0.0)
+    if loss is None or not run.baseline:
+        return False
+    return loss >= AT_CHANCE * run.baseline
 
 
 # Numbers of a run
@@ -129,7 +129,7 @@ class Number:
         if self.unit == "updates":
             return f"{number:,.0f} updates"
         if self.unit == "number":
-            return _three_digits(number)
+            return plain(number)
         percent = 100 * number
         if percent >= 1:
             return f"{percent:.1f}".removesuffix(".0") + " %"
@@ -138,7 +138,7 @@ class Number:
         return "less than 0.01 %"
 
 
-def _three_digits(number: float) -> str:
+def plain(number: float) -> str:
     """Round to three significant digits, without an exponent."""
     return format(Decimal(f"{number:.3g}"), "f")
 

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.tasks import StateTracking
-from reproduction.agreement import Agreement, agreement, margin
+from reproduction.agreement import Agreement, agreement
 from reproduction.archive import (
     Archive,
     ArchivedRun,
@@ -24,7 +24,7 @@ from reproduction.archive import (
     rows_by_name,
     runs_by_row,
 )
-from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number
+from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number, plain
 from reproduction.evidence import ArchivedEvidence, paper_of, row_of, share_of_full
 
 __all__ = [
@@ -567,7 +567,7 @@ def _shorter(trained: Sequence[ArchivedRun], recipes: Mapping[str, Recipe]) -> p
     for (recipe, label, point, length), its in groups.items():
         row = rows[recipe, label]
         values = [run.value for run in its if run.value is not None]
-        ours = "no number"
+        ours = "no successful run"
         if values:
             ours = f"{statistics.fmean(values):#.4g} ({len(values)})"
         diverged = sum(run.state == "diverged" for run in its)
@@ -659,8 +659,9 @@ def _differences(
         its: list[PageRow] = []
         for label in remark.rows:
             explained.add((remark.recipe, label))
-            if (remark.recipe, label) in shown:
-                its.append(shown[remark.recipe, label])
+            row = shown.get((remark.recipe, label))
+            if row is not None and row.agreement in ("differs", "cannot be judged"):
+                its.append(row)
         if its or remark.claim in decided:
             paragraphs[remark.kind].append(f"{_subject(remark, its)}: {remark.text}")
     for name, row in shown.items():
@@ -689,7 +690,11 @@ def _difference(row: PageRow) -> str:
         seed = ", from one seed"
     if outcome.at_most is not None:
         return f" (above the bound of the paper's curve{seed})"
-    return f" (more than {margin(outcome):.3g} from the paper's number{seed})"
+    distance = (outcome.mean or 0.0) - (outcome.reported or 0.0)
+    if not math.isfinite(distance):
+        return f" (not finite{seed})"
+    side = "above" if distance > 0 else "below"
+    return f" ({plain(abs(distance))} {side} the paper's number{seed})"
 
 
 # How it was run

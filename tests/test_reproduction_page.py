@@ -221,7 +221,7 @@ def test_shorter_runs_stand_apart_with_their_share(archive):
 def test_a_number_that_differs_needs_a_remark(archive, reproduced):
     archived(archive, reproduced)
     page = page_of(archive)
-    said = f"{TABLE}, **exact** (more than 0.005 from the paper's number): not explained yet."
+    said = f"{TABLE}, **exact** (0.03 below the paper's number): not explained yet."
     assert said in section(page, "Open")
     assert line(page, "exact")["ours"] == "**3.000**"
 
@@ -239,7 +239,7 @@ def test_a_remark_stands_under_its_kind(archive, reproduced, kind):
     archived(archive, reproduced)
     remark(archive, kind, ["exact"], "It is\nthree.")
     page = page_of(archive)
-    assert "from the paper's number): It is three.\n" in section(page, kind.capitalize())
+    assert "below the paper's number): It is three.\n" in section(page, kind.capitalize())
     assert page.count("**exact** (") == 1
 
 
@@ -250,7 +250,7 @@ def test_a_remark_on_several_rows_appears_once(archive):
         of_row = of_figure(replace(known[TABLE], rows=(each,)), 0, [4.0, 2.0, 1.0])
         archive.add(replace(of_row, value=0.9))
     remark(archive, "open", ["scoRNN 6", "GRU 6"], "Too high.")
-    by = "(more than 0.05 from the paper's number, from one seed)"
+    by = "(0.4 above the paper's number, from one seed)"
     assert (
         f"{TABLE}, **scoRNN 6** {by}, **GRU 6** {by}: Too high.\n\n"
         f"{TABLE}, **LSTM 6** {by}: not explained yet.\n" in page_of(archive, known)
