@@ -158,6 +158,11 @@ def tracked_rows(
     return found
 
 
+def _rate(runs: Sequence[ArchivedRun]) -> str:
+    """Write the learning rate that the runs of a point share."""
+    return f"{runs[0].settings['lr']:g}"
+
+
 def _longest(metrics: Metrics) -> int:
     return int(metrics["test"]["longest"])
 
@@ -233,7 +238,7 @@ def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
         cells = {
             "network": row.row.label,
             "parameters": f"{row.row.parameters:,}",
-            "rate": row.point.removeprefix("lr="),
+            "rate": _rate(row.runs),
             "longest, by seed": ", ".join(map(str, row.longest)),
             "last": ", ".join(map(str, row.longest_of_last)),
         }
@@ -267,10 +272,10 @@ def radius_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
     for row in rows:
         if row.recipe.name != RADIUS:
             continue
-        for point, runs in row.runs_of_points.items():
+        for runs in row.runs_of_points.values():
             cells = {
                 "network": row.name,
-                "rate": point.removeprefix("lr="),
+                "rate": _rate(runs),
                 "longest, by seed": ", ".join(str(_longest(run.best)) for run in runs),
                 "last": ", ".join(str(_longest(run.last)) for run in runs),
             }
