@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -18,7 +19,7 @@ from eigenrnn.experiments.recipes.runs import folder_name
 from eigenrnn.experiments.registry import RECIPES
 from reproduction.archive import ARCHIVE, Archive, current_runs
 from reproduction.archive_runs import archive_runs
-from reproduction.claim import Claim
+from reproduction.claim import Claim, Judgement
 from reproduction.claims import CLAIMS
 from reproduction.evidence import ArchivedEvidence, Job, missing_jobs
 from reproduction.page import describe_judgement, duration, evidence, to_markdown
@@ -84,14 +85,18 @@ def _list(
     if options.json:
         content = [describe_judgement(judgement, recipes) for judgement in judgements]
         print(json.dumps(content, indent=2))
-        return 0
+    else:
+        console.print(_verdicts(judgements))
+    return 0
+
+
+def _verdicts(judgements: Sequence[Judgement]) -> Table:
     table = Table(box=SIMPLE_HEAD)
     for name in ("claim", "verdict", "evidence"):
         table.add_column(name, no_wrap=name == "claim")
     for judgement in judgements:
         table.add_row(judgement.claim.id, judgement.verdict, evidence(judgement))
-    console.print(table)
-    return 0
+    return table
 
 
 def _plan(
@@ -137,14 +142,14 @@ def _run(
     claims: Mapping[str, Claim],
 ) -> int:
     """Train and archive the missing runs, one network after another."""
-    tried: set[tuple[str, str, tuple[str, ...], tuple[int, ...]]] = set()
+    tried: set[JobName] = set()
     while True:
         # a run that has just been archived may serve other rows too, so the plan is made anew
         jobs = [job for job in _missing(options, recipes, claims) if _name(job) not in tried]
         if not jobs:
-            return _list(
-                argparse.Namespace(archive=options.archive, json=False), console, recipes, claims
-            )
+            judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
+            console.print(_verdicts(judgements))
+            return 0
         job = jobs[0]
         tried.add(_name(job))
         if job.missing_data is not None:
@@ -166,8 +171,19 @@ def _run(
                 return 128 + outcome.signal  # the exit status of a program ended by a signal
 
 
-def _name(job: Job) -> tuple[str, str, tuple[str, ...], tuple[int, ...]]:
-    return str(job.recipe.reduced_to), f"{job.recipe.name}: {job.row.label}", job.points, job.seeds
+class JobName(NamedTuple):
+    """What tells one job from another."""
+
+    recipe: str
+    length: str
+    row: str
+    points: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+
+def _name(job: Job) -> JobName:
+    length = str(job.recipe.reduced_to)
+    return JobName(job.recipe.name, length, job.row.label, job.points, job.seeds)
 
 
 def _missing(
