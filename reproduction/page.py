@@ -691,8 +691,6 @@ def _difference(row: PageRow) -> str:
     if outcome.at_most is not None:
         return f" (above the bound of the paper's curve{seed})"
     distance = (outcome.mean or 0.0) - (outcome.reported or 0.0)
-    if not math.isfinite(distance):
-        return f" (not finite{seed})"
     side = "above" if distance > 0 else "below"
     return f" ({plain(abs(distance))} {side} the paper's number{seed})"
 

@@ -1,5 +1,6 @@
 """RESULTS.md, written from the archive of runs."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -112,6 +113,27 @@ def test_the_page_counts_the_runs_of_the_papers_and_our_own(archive, reproduced)
     assert " 1 networks of comparisons of our own in 2 runs" in page_of(archive)
 
 
+def test_the_headline_counts_what_is_computed_and_what_was_never_trained(archive, reproduced):
+    known = archived(archive, reproduced)
+    above_chance(archive, known.values())
+    computed = (AtMost(Runs(TABLE, "exact"), 4.0),)
+    claims = [
+        replace(claim(2.0), id="trained"),
+        replace(claim(2.0), id="computed", decisive=computed),
+        replace(claim(2.0), id="short", seeds=3),
+        replace(claim(2.0), id="absent", decisive=(AtMost(Runs(TABLE, "LSTM 6", SEEDS), 1.0),)),
+    ]
+    known = recipes()
+    known[TABLE] = replace(known[TABLE], rows=(*known[TABLE].rows, row("LSTM 6")))
+    page = page_of(archive, known, claims)
+    assert (
+        "**We state 4 claims of the five papers. Our runs decide 2 of them: 2 hold, of which 1 is "
+        "computed without training, 0 hold partly, 0 fail.**\n"
+        "The other 2 are not decided yet: 1 has networks that we have not trained, and the rest "
+        "trained for too short a time or from too few seeds.\n" in page
+    )
+
+
 def test_an_empty_archive_has_a_page(archive):
     page = page_of(archive, claims=[claim(0.5)])
     assert "**We state 1 claim of the five papers. Our runs decide 0 of them.**" in page
@@ -173,6 +195,16 @@ def test_the_evidence_states_the_words_around_numbers_once():
         "The LSTM ends at 200 %, GORU at 50 % and GRU at 25 % of the chance level. "
         "1 seed, the paper's length."
     )
+
+
+def test_a_network_that_diverges_does_nothing_else():
+    said = evidence(judged(value, ("GORU", math.inf, (True,)), ("GRU", 0.5, (True,))))
+    assert said.startswith("The LSTM reaches 2, GRU 0.5 and GORU diverges. ")
+    alone = judged(replace(value, verb="ends"), ("GORU", 1.0, (True,)))
+    (result,) = alone.results
+    medians = dict.fromkeys(result.medians, math.inf)
+    said = evidence(replace(alone, results=(replace(result, medians=medians),)))
+    assert said.startswith("The LSTM diverges and GORU diverges. ")
 
 
 def test_the_evidence_states_in_how_many_pairs_a_comparison_is_true():
@@ -255,6 +287,18 @@ def test_a_remark_on_several_rows_appears_once(archive):
         f"{TABLE}, **scoRNN 6** {by}, **GRU 6** {by}: Too high.\n\n"
         f"{TABLE}, **LSTM 6** {by}: not explained yet.\n" in page_of(archive, known)
     )
+
+
+def test_a_remark_names_only_rows_that_differ(archive):
+    known = recipes()
+    known[TABLE] = replace(known[TABLE], rows=(row(), row("LSTM 6")))
+    for each, number in zip(known[TABLE].rows, (0.5, 0.9), strict=True):
+        of_row = of_figure(replace(known[TABLE], rows=(each,)), 0, [4.0, 2.0, 1.0])
+        archive.add(replace(of_row, value=number))
+    remark(archive, "open", ["scoRNN 6", "LSTM 6"], "Too high.")
+    page = page_of(archive, known)
+    said = f"{TABLE}, **LSTM 6** (0.4 above the paper's number, from one seed): Too high."
+    assert section(page, "Open").strip() == said
 
 
 def test_a_remark_on_a_claim_stands_once_the_claim_is_decided(archive, reproduced):
