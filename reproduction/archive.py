@@ -26,6 +26,7 @@ __all__ = [
     "changes_since_run",
     "current_runs",
     "outcome_of",
+    "paper_of",
     "rows_by_name",
     "runs_by_row",
 ]
@@ -256,7 +257,12 @@ class Archive:
 
     def _file(self, recipe: str) -> Path:
         """Return the file of the paper that a recipe belongs to."""
-        return self.folder / f"{recipe.partition('/')[0]}.jsonl"
+        return self.folder / f"{paper_of(recipe)}.jsonl"
+
+
+def paper_of(recipe: str) -> str:
+    """Return the folder of the paper that a recipe belongs to."""
+    return recipe.partition("/")[0]
 
 
 def _order(run: ArchivedRun) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from eigenrnn.experiments.training.run_key import Length
 from reproduction.archive import Archive, ArchivedRun, RunName, current_runs
 from reproduction.claim import Claim, Judgement, Progress, Runs
 
-__all__ = ["ArchivedEvidence", "Job", "missing_jobs", "paper_of", "row_of"]
+__all__ = ["ArchivedEvidence", "Job", "missing_jobs", "row_of"]
 
 
 def row_of(recipes: Mapping[str, Recipe], network: Runs) -> Entry:
@@ -246,8 +246,3 @@ def _job(claim: str, recipes: Mapping[str, Recipe], network: Runs) -> Job:
         if seconds is not None:
             seconds *= network.count
     return Job(claim, recipe, row, network.points, network.seeds, seconds, missing_data)
-
-
-def paper_of(recipe: str) -> str:
-    """Return the folder of the paper that a recipe belongs to."""
-    return recipe.partition("/")[0]

@@ -21,11 +21,12 @@ from reproduction.archive import (
     ArchivedRun,
     current_runs,
     outcome_of,
+    paper_of,
     rows_by_name,
     runs_by_row,
 )
 from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number, plain
-from reproduction.evidence import ArchivedEvidence, paper_of, row_of, share_of_full
+from reproduction.evidence import ArchivedEvidence, row_of, share_of_full
 
 __all__ = [
     "PAPERS",
