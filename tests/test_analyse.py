@@ -14,7 +14,15 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from crossing import some
 from eigenrnn import GRU, RNN, AsRNN, LanguageModel, SequenceModel
-from eigenrnn.analysis import analyse, henrici, lyapunov, recurrent_matrices, spectrum
+from eigenrnn.analysis import (
+    analyse,
+    fisher_memory,
+    henrici,
+    lyapunov,
+    recurrent_matrices,
+    spectrum,
+    state_maps,
+)
 from eigenrnn.analysis.analyse import AnalysisResults
 from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.constraints import Schur, Unconstrained, constrain
@@ -321,6 +329,32 @@ def test_arrays_and_a_single_sequence_are_accepted(batch_first):
     np.testing.assert_array_equal(found["lyapunov_l0"].exponents, expected)
 
 
+# leak
+
+
+@pytest.mark.parametrize("leak", [0.1, (0.2, 0.4, 0.6, 0.8)])
+@pytest.mark.parametrize("state", ["rate", "current"])
+def test_the_memory_of_a_leaky_network_is_that_of_its_linear_step(leak, state):
+    layer = RNN(2, 4, nonlinearity="tanh", leak=leak, state=state, bias=False)
+    (state_map,) = state_maps(layer)
+    zero = torch.zeros(1, 6, dtype=torch.float64)
+    by_state, by_input = state_map.jacobians(zero[:, :2], zero[:, 2:])
+    source = by_input[0, :, 0] / by_input[0, :, 0].norm()
+    expected = fisher_memory(by_state[0], source, 200)
+    found = analyse(layer)
+    curve = found.results["fisher_memory_hh_l0"].curve
+    np.testing.assert_allclose(curve, expected.curve, rtol=1e-6)
+    assert "of (1 - a) I + a W" in found.notes["fisher_memory_hh_l0"]
+    assert "are of W" in found.notes["spectrum_hh_l0"]
+
+
+def test_a_network_with_noise_alone_has_no_leak():
+    layer = RNN(2, 4, nonlinearity="tanh", noise=0.1)
+    (used,) = recurrent_weights(layer).values()
+    assert used.leak is None
+    assert "spectrum_hh_l0" not in analyse(layer).notes
+
+
 # matrices in use
 
 
@@ -542,6 +576,6 @@ def test_the_results_print_a_line_for_each_analysis():
     assert (
         lines[0] == f"AnalysisResults: {len(results.results)} done, {len(results.skipped)} skipped"
     )
-    assert len(lines) == 1 + len(results.results)
+    assert len(lines) == 1 + len(results.results) + len(results.notes) + len(results.skipped)
     what, number = next(iter(results.results["lyapunov_l0"].headline().items()))
     assert f"\n  lyapunov_l0: {what} {number:.4g}, " in repr(results)

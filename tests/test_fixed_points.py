@@ -1,6 +1,7 @@
 """Fixed points and their stability against roots of scalar equations."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,17 @@ import torch
 from scipy.optimize import brentq
 from torch import nn
 
-from eigenrnn.analysis import fixed_points, state_maps, state_space
+import eigenrnn
+from eigenrnn.analysis import (
+    analyse,
+    fixed_points,
+    slow_points,
+    state_maps,
+    state_space,
+    trajectory,
+)
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.layers import NCGRU, RNN, URNN, ScoRNN, TorchLSTM
+from eigenrnn.layers import GRU, NCGRU, RNN, URNN, ScoRNN, TorchLSTM
 
 
 @pytest.fixture(autouse=True)
@@ -250,3 +259,125 @@ def test_points_of_another_size_raise():
 def test_invalid_argument_raises(options, message):
     with pytest.raises(ValueError, match=message):
         fixed_points(tanh([[2.0]]), **options)
+
+
+# where the search begins, and where it stays
+
+
+def three_way_flip_flop():
+    """Return a network of rank three, with an attractor at both ends of each axis."""
+    rnn = nn.RNN(3, 32, bias=False).double()
+    axes = torch.linalg.qr(torch.randn(32, 3, generator=seeded()))[0].double()
+    rnn.weight_hh_l0.data = 1.5 * axes @ axes.T
+    return rnn
+
+
+def attractors(rnn, count=200):
+    """Return the distinct states in which the network ends from random ones."""
+    h = torch.randn(1, count, 32, generator=seeded(5)).double()
+    last = rnn(torch.zeros(3_000, count, 3).double(), h)[1][0]
+    return {tuple(state) for state in last.detach().numpy().round(3) + 0.0}
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_all_attractors_are_found_from_drawn_states(number):
+    rnn = three_way_flip_flop()
+    result = fixed_points(rnn, generator=seeded(number))
+    stable = [kind == "stable" for kind in result.kinds]
+    assert {tuple(point) for point in result.points[stable].round(3) + 0.0} == attractors(rnn)
+
+
+@pytest.mark.parametrize("x", [None, 0.1 * torch.ones(50, 4, 3, dtype=torch.float64)])
+def test_all_attractors_are_found_by_analyse(x):
+    rnn = three_way_flip_flop()
+    found = analyse(rnn, x)
+    assert found.results["fixed_points_l0"].headline()["stable"] == len(attractors(rnn))
+    assert "there may be more points" in found.notes["fixed_points_l0"]
+
+
+def saturated_gru(cls=nn.GRU):
+    """Return a GRU whose update gates keep a large state nearly as it is."""
+    gru = cls(1, 16)
+    with torch.no_grad():
+        gru.weight_hh_l0[16:32] *= 6
+    return gru
+
+
+def test_a_search_stays_in_the_range_of_the_states():
+    options = {"initial_states": 64, "generator": seeded()}
+    slow = slow_points(saturated_gru(), **options)
+    assert np.abs(slow.points).max(initial=0) <= 1
+    # the same step without a known range, as of a function, leaves it
+    (known,) = state_maps(saturated_gru())
+    free = slow_points(replace(known, bounds=None), **options)
+    assert np.abs(free.points).max() > 1
+
+
+@pytest.mark.parametrize(
+    ("layer", "bounds"),
+    [
+        (nn.RNN(1, 2), [1, 1]),
+        (nn.RNN(1, 2, nonlinearity="relu"), None),
+        (nn.GRU(1, 2), [1, 1]),
+        (nn.LSTMCell(1, 2), [1, 1, math.inf, math.inf]),
+        (RNN(1, 2, nonlinearity="tanh", leak=0.5), [1, 1]),
+        (RNN(1, 2, nonlinearity="tanh", leak=0.5, state="current"), None),
+        (ScoRNN(1, 2), None),
+        (TorchLSTM(1, 2), [1, 1, math.inf, math.inf]),
+        (GRU(1, 2), [1, 1]),
+        (GRU(1, 2, nonlinearity="relu"), None),
+        (eigenrnn.LSTM(1, 2), [1, 1, math.inf, math.inf]),
+    ],
+)
+def test_states_keep_to_the_bounds(layer, bounds):
+    (state_map,) = state_maps(layer)
+    if bounds is None:
+        assert state_map.bounds is None
+        return
+    assert state_map.bounds.tolist() == bounds
+    size = state_map.state_size
+    h = 2 * torch.rand(500, size, generator=seeded()).double() - 1
+    after = state_map.step(9 * torch.randn(500, 1, generator=seeded()).double(), h)
+    assert bool((after.abs() <= state_map.bounds).all())
+
+
+def test_states_of_a_trajectory_begin_a_search():
+    lstm = nn.LSTM(2, 3)
+    x = torch.randn(20, 4, 2, generator=seeded())
+    states = trajectory(lstm, x).states
+    whole, c = lstm(x)[0].double(), states[-1, :, 3:]
+    torch.testing.assert_close(states[1:, :, :3], whole, rtol=1e-5, atol=1e-5)
+    assert states.shape == (21, 4, 6)
+    torch.testing.assert_close(c, lstm(x)[1][1][0].double(), rtol=1e-5, atol=1e-5)
+    assert fixed_points(lstm, initial_states=states).searches == 84
+    assert slow_points(lstm, initial_states=states[:2]).searches == 8
+
+
+def test_a_sample_of_a_trajectory_is_of_its_states():
+    path = trajectory(nn.RNN(2, 3), torch.randn(20, 4, 2, generator=seeded()))
+    states = {tuple(state) for state in path.states.flatten(0, 1).tolist()}
+    drawn = path.sample(50, generator=seeded())
+    assert drawn.shape == (50, 3)
+    assert {tuple(state) for state in drawn.tolist()} <= states
+    assert len({tuple(state) for state in drawn.tolist()}) > 20
+    noisy = path.sample(20_000, noise=0.5, generator=seeded())
+    spread = (noisy.var(0) - path.states.flatten(0, 1).var(0)).sqrt()
+    torch.testing.assert_close(spread, torch.full((3,), 0.5).double(), rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"count": 0}, "expected count to be a positive integer, got 0"),
+        ({"count": 2, "noise": -1.0}, "expected noise to be finite and not negative"),
+    ],
+)
+def test_a_sample_that_cannot_be_drawn_raises(options, message):
+    path = trajectory(nn.RNN(2, 3), torch.zeros(4, 1, 2))
+    with pytest.raises(ValueError, match=message):
+        path.sample(**options)
+
+
+def test_several_inputs_raise():
+    with pytest.raises(ValueError, match=r"one input of shape \(3,\), got \(4, 3\); slow_points"):
+        fixed_points(nn.RNN(3, 2), input=torch.zeros(4, 3))

@@ -156,7 +156,7 @@ def test_figure_and_table_are_written(tmp_path):
     picture, table = result.save(tmp_path / "curve")
     assert picture.stat().st_size > 0
     assert [line.split(",")[0] for line in table.read_text().splitlines()] == ["delay", "3", "1"]
-    assert result.headline() == {"mean R squared": result.r_squared.mean()}
+    assert result.headline() == {"mean R squared": result.r_squared.mean(), "memory capacity": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -186,3 +186,11 @@ def test_figure_and_table_are_written(tmp_path):
 def test_invalid_argument_raises(options, message):
     with pytest.raises(ValueError, match=message):
         linear_decodability(**{"network_or_W": CHAIN, "delays": 2, "generator": rng(), **options})
+
+
+def test_the_capacity_of_a_chain_is_its_length():
+    chain = np.diag(np.ones(4), -1)
+    headline = linear_decodability(chain, 12).headline()
+    assert headline["memory capacity"] == pytest.approx(5, abs=0.02)
+    # a delay that cannot be decoded counts zero, and not less
+    assert headline["mean R squared"] < headline["memory capacity"] / 12

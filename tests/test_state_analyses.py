@@ -9,6 +9,7 @@ from torch import nn
 
 from eigenrnn import RNN
 from eigenrnn.analysis import (
+    StateMap,
     condition_space,
     fixed_points,
     inactivate,
@@ -405,6 +406,34 @@ class OwnNetwork(nn.Module):
 
     def forward(self, text):
         raise NotImplementedError
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_a_layer_of_torch_is_reduced_like_ours(batch_first):
+    theirs = torch.nn.RNN(2, 6, nonlinearity="relu", batch_first=batch_first)
+    x = torch.randn(7, 3, 2)
+    ours = RNN(
+        2, 6, nonlinearity="relu", constraint=Unconstrained, batch_first=batch_first
+    ).load_torch(theirs)
+    found = reduced_model(theirs, x, 2)
+    np.testing.assert_allclose(found.reduced_states, reduced_model(ours, x, 2).reduced_states)
+    np.testing.assert_allclose(
+        found.singular_values[:2],
+        np.linalg.svd(theirs.weight_hh_l0.detach().numpy())[1][:2],
+        rtol=1e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("network", "name"),
+    [
+        (torch.nn.GRU(2, 3), "GRU"),
+        (StateMap.from_step(lambda x, h: h + 0 * x.sum(), 2, 3), "StateMap"),
+    ],
+)
+def test_what_has_no_single_matrix_is_not_reduced(network, name):
+    with pytest.raises(TypeError, match=rf"an eigenrnn.RNN, a torch.nn.RNN or .*, got {name}"):
+        reduced_model(network, torch.zeros(4, 1, 2), 1)
 
 
 def test_a_module_with_a_step_is_taken_as_it_is():

@@ -18,11 +18,12 @@ from eigenrnn.analysis import (
     linear_decodability,
     lyapunov,
     recurrent_matrices,
+    spectrum,
     state_maps,
+    trajectory,
 )
 from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.analysis.state_map import recurrent_weights
-from eigenrnn.analysis.trajectory import trajectory
 from eigenrnn.constraints import ScaledCayley, constrain
 
 M, N, T, B = 2, 5, 6, 3
@@ -385,7 +386,7 @@ def test_all_analyses_of_a_step_are_those_that_need_no_matrix():
     assert {"fixed_points_l0", "lyapunov_l0", "gradient_map_l0", "gradient_norms"} <= set(
         found.results
     )
-    assert "pass matrices to StateMap.from_step" in found.skipped["spectrum"]
+    assert "analyse(model, matrices={'hh': W})" in found.skipped["spectrum"]
     known = StateMap.from_step(step, M, N, matrices={"hh": W})
     found = analyse(known, inputs(20, 1, M))
     assert {"spectrum_hh_l0", "hidden_chain_l0", "lyapunov_l0"} <= set(found.results)
@@ -405,6 +406,58 @@ BAD_STEPS = {
     "detached": (lambda _, h: h.detach() + 1, "got a result without gradient"),
     "array": (lambda _, h: h.detach().numpy(), "expected a state that is a tensor, got ndarray"),
 }
+
+
+class Leaky(nn.Module):
+    """A module of a user: a step, and a forward pass over time."""
+
+    def __init__(self):
+        super().__init__()
+        self.input_size = M
+        self.hidden_size = N
+        self.W = nn.Parameter(torch.randn(N, N) / N**0.5)
+
+    def step(self, x, h):
+        return 0.8 * h + 0.2 * torch.tanh(h @ self.W.T + x.sum(1, keepdim=True))
+
+    def forward(self, x):
+        h = x.new_zeros(x.shape[1], N)
+        for x_t in x:
+            h = self.step(x_t, h)
+        return h
+
+
+def test_the_matrices_of_a_module_of_the_user_are_analysed():
+    module = Leaky()
+    found = analyse(module, inputs(20, 1, M), matrices={"hh": module.W})
+    expected = spectrum(module.W).radius
+    assert found.results["spectrum_hh_l0"].radius == pytest.approx(expected)
+    assert {"hidden_chain_l0", "lyapunov_l0", "fixed_points_l0"} <= set(found.results)
+    assert module.W.dtype == torch.float32
+
+
+def test_matrices_of_a_layer_or_of_another_size_raise():
+    with pytest.raises(ValueError, match="a step function or a module of your own, got GRU"):
+        analyse(nn.GRU(M, N), matrices={"hh": torch.eye(N)})
+    with pytest.raises(ValueError, match=rf"matrices\['hh'\] of shape \({N}, {N}\)"):
+        analyse(Leaky(), matrices={"hh": torch.eye(N + 1)})
+
+
+def test_a_method_of_a_module_is_copied_in_double_precision():
+    module = Leaky()
+    state_map = StateMap.from_step(module.step, M, N)
+    h = torch.randn(3, N)
+    x = torch.randn(3, M)
+    expected = module.step(x, h).double()
+    found = state_map.step(x.double(), h.double())
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert module.W.dtype == torch.float32
+
+
+def test_the_part_of_a_model_that_has_a_step_is_named():
+    model = nn.Sequential(Leaky(), nn.Linear(N, 2))
+    with pytest.raises(ValueError, match="its part 0, which has a step, to all others"):
+        analyse(model, inputs(20, 1, M))
 
 
 @pytest.mark.parametrize(("step", "message"), BAD_STEPS.values(), ids=BAD_STEPS)

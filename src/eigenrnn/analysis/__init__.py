@@ -66,6 +66,7 @@ from eigenrnn.analysis.state_map import (
     recurrent_matrices,
     state_maps,
 )
+from eigenrnn.analysis.trajectory import Trajectory, trajectory
 from eigenrnn.analysis.transition_spectra import TransitionSpectra, transition_spectra
 
 __all__ = [  # noqa: RUF022, in the order of the reference
@@ -103,6 +104,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "state_space",
     "subspace_overlap",
     "targeted_projection",
+    "trajectory",
     "transient_growth",
     "transition_spectra",
     "AnalysisResults",
@@ -135,6 +137,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "StateSpace",
     "SubspaceOverlap",
     "TargetedProjection",
+    "Trajectory",
     "TransientGrowth",
     "TransitionSpectra",
     "Analysis",

@@ -1,6 +1,6 @@
 """All analyses that apply to a network, one after the other."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,16 +8,20 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from eigenrnn.analysis.arguments import NumberArray, spectral_radius
 from eigenrnn.analysis.base import Analysis
 from eigenrnn.analysis.dynamics import (
+    FixedPoints,
     Lyapunov,
+    drawn_states,
     effective_rank,
     fixed_points,
     lyapunov,
     participation_ratio,
+    settled_states,
 )
 from eigenrnn.analysis.forward_pass import (
     bare_initial_states,
@@ -30,6 +34,7 @@ from eigenrnn.analysis.hidden_chain import hidden_chain
 from eigenrnn.analysis.memory import (
     MEMORY_STEPS,
     is_ungated,
+    linear_step,
     network_memory,
     noise_accumulates,
 )
@@ -61,7 +66,11 @@ _POWERS = 200  # of a matrix
 _MAP_STEPS = 48  # of maps, whose time grows with the square of the steps
 _STEPS = 200
 _GRADIENT_STEPS = 10_000  # of a sequence that is differentiated as a whole
-_INITIAL_STATES = 4  # of the search for fixed points; the first is zero
+# initial states of the search for fixed points; that from a settled state is short
+_RANDOM_STATES = 32  # of which a few begin a search, and all settle
+_VISITED_STATES = 32  # likewise
+_UNSETTLED_STATES = 10  # of either kind
+_VISITED_SEQUENCES = 16
 _EXPONENTS = 20
 # steps and sequences of the states whose dimension is measured
 _DIMENSION_STEPS = 1_000
@@ -95,6 +104,9 @@ class AnalysisResults:
         for name, analysis in self.results.items():
             numbers = [f"{what} {number:.4g}" for what, number in analysis.headline().items()]
             lines.append(f"  {name}: {', '.join(numbers)}")
+            if name in self.notes:
+                lines.append(f"    {self.notes[name]}")
+        lines += [f"  {name} skipped: {reason}" for name, reason in self.skipped.items()]
         return "\n".join(lines)
 
     def save(self, folder: str | Path) -> dict[str, str]:
@@ -122,13 +134,16 @@ def analyse(
     *,
     lengths: Lengths = None,
     h0: InitialState = None,
+    matrices: Mapping[str, Tensor | ArrayLike] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> AnalysisResults:
     """Run every analysis that applies to a network and takes a few seconds.
 
     Each analysis has a fixed budget: powers up to 200, gradient maps of the first 48 steps of one
-    sequence, Lyapunov exponents over 200 steps, fixed points from four initial states at zero
-    input. An analysis that would take much longer is skipped; the reason names the call to run it.
+    sequence, Lyapunov exponents over 200 steps of it, dimensions over 1,000 steps of four. Fixed
+    points are searched at zero input, from random states and from states that the network visits,
+    ten each, and from where 32 of each are 200 steps later. An analysis that would take much
+    longer is skipped; the reason names the call to run it. The state of an LSTM is (h, c).
 
     Args:
         model: A recurrent layer or cell, a model with at least one, or a step function; see
@@ -141,12 +156,15 @@ def analyse(
             that it gives other lengths, the analyses that need inputs are skipped.
         h0: The initial states of a bare layer, cell or step function; by default its own. With
             `h0`, Lyapunov exponents have no burn-in.
+        matrices: The recurrent matrices of a step function or of a module of your own, by name,
+            such as ``{"hh": module.W}``. A layer has its own.
         progress: Called with the name of each analysis before it runs.
     Returns:
         The results, and the reason for each analysis that was skipped.
     Raises:
         ValueError: If the model has no recurrent layer or rejects the inputs, `h0` does not fit or
-            comes with a model around a layer, or a length is below 1 or above T.
+            comes with a model around a layer, a length is below 1 or above T, or `matrices` come
+            with a layer that has its own or are not (N, N).
         TypeError: If the lengths are not integers.
     Example:
         >>> results = analyse(torch.nn.RNN(2, 8), torch.zeros(20, 1, 2)).results
@@ -154,7 +172,14 @@ def analyse(
         (True, True)
     """
     bare = bare_state_map(model, state_size(h0), inputs)
-    if bare is not None and not isinstance(model, nn.Module):
+    if matrices is not None:
+        if bare is None or bare.matrices:
+            raise ValueError(
+                "expected matrices with a step function or a module of your own, got "
+                f"{type(model).__name__}, which has its own"
+            )
+        model = bare.with_matrices(matrices)
+    elif bare is not None and not isinstance(model, nn.Module):
         model = bare  # its sizes are known
     first: Tensor | None = None
     inputs_by_layer: dict[str, Tensor | str] = {}
@@ -162,7 +187,6 @@ def analyse(
         if h0 is not None:
             first = bare_initial_states(model, model_inputs(inputs), h0)
         inputs_by_layer = layer_inputs(model, inputs, lengths=lengths)
-    matrices = _matrices(model)
     results: dict[str, Analysis] = {}
     skipped: dict[str, str] = {}
     for name, job in _all_jobs(model, inputs, loss, lengths, first, inputs_by_layer):
@@ -174,7 +198,9 @@ def analyse(
             results[name] = job()
         except _ERRORS as error:  # the analysis does not apply; the message says why
             skipped[name] = str(error)
-    notes = _memory_notes(matrices, results) | _lyapunov_notes(results)
+    notes = _matrix_notes(_matrices(model), _weights(model), results)
+    for name, note in (_fixed_point_notes(results) | _lyapunov_notes(results)).items():
+        notes[name] = note
     return AnalysisResults(results, skipped, notes)
 
 
@@ -184,6 +210,13 @@ def _matrices(model: Network) -> dict[str, NumberArray]:
     if bare is not None and not bare.matrices:
         return {}
     return recurrent_matrices(model)
+
+
+def _weights(model: Network) -> dict[str, RecurrentWeights]:
+    """Return the weights around each recurrent matrix; a step function has none."""
+    if bare_state_map(model, None, None) is not None and not is_cell(model):
+        return {}
+    return recurrent_weights(cast("nn.Module", model))
 
 
 def _all_jobs(
@@ -197,9 +230,9 @@ def _all_jobs(
     """Yield every analysis of a network."""
     is_step = bare_state_map(model, None, None) is not None and not is_cell(model)
     matrices = _matrices(model)
-    weights = {} if is_step else recurrent_weights(cast("nn.Module", model))
+    weights = _weights(model)
     if not matrices:
-        yield "spectrum", "a step function has no matrix: pass matrices to StateMap.from_step"
+        yield "spectrum", "a step function has no matrix: analyse(model, matrices={'hh': W})"
     for name, W in matrices.items():
         yield from _matrix_jobs(name, W, weights.get(name))
         yield from _memory_jobs(name, W, weights.get(name))
@@ -268,20 +301,36 @@ def _layer_jobs(prefix: str, layer: Network, state_map: StateMap) -> Jobs:
     """Yield the analyses of a layer that need no input."""
     which = state_map.name
     S = state_map.state_size
-    initial = state_map.begin(1).new_zeros(1, S)
-    # a seed of its own: two analyses of one network must agree
-    random = torch.randn(_INITIAL_STATES - 1, S, generator=torch.Generator().manual_seed(0))
-    initial = torch.cat([initial, random.to(initial)])
-    points = partial(fixed_points, layer, initial_states=initial, steps=30, which=which)
     chain = partial(hidden_chain, layer, which=which)
     yield (
         f"hidden_chain_{prefix}{which}",
         _job_unless_slow(f"hidden_chain(layer, which={which!r})", S, 1200, chain),
     )
-    yield (
-        f"fixed_points_{prefix}{which}",
-        _job_unless_slow(f"fixed_points(layer, which={which!r})", S, 200, points),
-    )
+
+
+def _search_fixed_points(
+    layer: Network,
+    state_map: StateMap,
+    visited: Tensor | None,  # (P, S)
+) -> FixedPoints:
+    """Search at zero input, from random states and from some that a network visits."""
+    # a seed of its own: two analyses of one network must agree
+    generator = torch.Generator().manual_seed(0)
+    random = drawn_states(_RANDOM_STATES, state_map.state_size, generator)
+    if visited is None:
+        visited = random[:0]
+    chosen = _evenly(visited, _VISITED_STATES)
+    everywhere = torch.cat([random, chosen])
+    settled = settled_states(state_map, random.new_zeros(state_map.input_size), everywhere)
+    few = torch.cat([random[:_UNSETTLED_STATES], _evenly(chosen, _UNSETTLED_STATES)])
+    initial = torch.cat([few, settled])
+    return fixed_points(layer, initial_states=initial, steps=30, which=state_map.name)
+
+
+def _evenly(states: Tensor, count: int) -> Tensor:
+    """Return at most so many states, from the first to the last."""
+    places = torch.linspace(0, len(states) - 1, min(len(states), count))
+    return states[places.long()]
 
 
 def _trajectory_jobs(
@@ -300,6 +349,9 @@ def _trajectory_jobs(
     is_gru = "reset" in state_map.matrices and not isinstance(layer, StateMap)
     of_delta = layer if isinstance(layer, DeltaNet) and not layer.bidirectional else None
     if isinstance(x, str):
+        points = partial(_search_fixed_points, layer, state_map, None)
+        call = f"fixed_points(layer, which={which!r})"
+        yield f"fixed_points_{name}", _job_unless_slow(call, S, 200, points)
         functions = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
         if of_delta is not None:
             functions.append("transition_spectra")
@@ -336,12 +388,23 @@ def _trajectory_jobs(
         found = [states_of(slice(b, b + 1)) for b in range(count)]
         return torch.cat(found).squeeze(1)
 
+    def visited() -> Tensor:  # (P, S)
+        if lengths is None:
+            x_b = begin(slice(0, _VISITED_SEQUENCES), _STEPS)
+            initial = None if h0 is None else h0[:, :_VISITED_SEQUENCES]
+            return trajectory(layer, x_b, which, initial).states[1:].flatten(0, 1)
+        return states()
+
+    def points_near_visited() -> FixedPoints:
+        return _search_fixed_points(layer, state_map, visited())
+
     first = slice(0, 1)
     options = {"which": which, "h0": None if h0 is None else h0[:, first]}
     exponents = min(S, _EXPONENTS)
     # of a delta rule, the matrices of a step are as small as a head
     size_of_jacobians = S if state_map.transitions is None else state_map.hidden_size
     jobs: list[tuple[str, int, Job]] = [
+        ("fixed_points", 200, points_near_visited),
         ("gradient_map", 200, partial(gradient_map, layer, begin(first, _MAP_STEPS), **options)),
         (
             "lyapunov",
@@ -359,6 +422,8 @@ def _trajectory_jobs(
         jobs.append(("jacobian_bound", 400, bound))
     for function, max_size, job in jobs:
         call = f"{function}(layer, x, which={which!r})"
+        if function == "fixed_points":
+            call = f"fixed_points(layer, which={which!r})"
         size = size_of_jacobians if function == "lyapunov" else S
         yield f"{function}_{name}", _job_unless_slow(call, size, max_size, job)
 
@@ -369,21 +434,45 @@ def _job_unless_slow(call: str, size: int, max_size: int, job: Job) -> Job | str
     return f"it is slow at this size ({size} > {max_size}); call eigenrnn.analysis.{call}"
 
 
-def _memory_notes(
-    matrices: dict[str, NumberArray], results: dict[str, Analysis]
+def _matrix_notes(
+    matrices: dict[str, NumberArray],
+    weights: dict[str, RecurrentWeights],
+    results: dict[str, Analysis],
 ) -> dict[str, str]:
-    """Describe the source and the noise that each Fisher memory assumes."""
+    """Describe what the analyses of each matrix assume."""
     notes: dict[str, str] = {}
     for name, W in matrices.items():
+        if name not in weights:
+            continue
+        if weights[name].leak is not None and f"spectrum_{name}" in results:
+            notes[f"spectrum_{name}"] = (
+                "this and all analyses of a matrix are of W; with the leak a, a step without "
+                "nonlinearity multiplies the state by (1 - a) I + a W"
+            )
         if f"fisher_memory_{name}" not in results:
             continue
+        matrix = linear_step(W, weights[name])
         note = "its source is the first input's column of weights, scaled to norm 1"
-        if noise_accumulates(W):
+        if weights[name].leak is not None:
+            note = f"of (1 - a) I + a W, with the leak a; {note}"
+        if noise_accumulates(matrix):
             note += (
-                f"; its spectral radius is {spectral_radius(W):.6g}, so noise would accumulate "
-                f"without bound: that of the last {MEMORY_STEPS} steps counts"
+                f"; its spectral radius is {spectral_radius(matrix):.6g}, so noise would "
+                f"accumulate without bound: that of the last {MEMORY_STEPS} steps counts"
             )
         notes[f"fisher_memory_{name}"] = note
+    return notes
+
+
+def _fixed_point_notes(results: dict[str, Analysis]) -> dict[str, str]:
+    """Say that the number of fixed points is a lower bound."""
+    notes: dict[str, str] = {}
+    for name, analysis in results.items():
+        if isinstance(analysis, FixedPoints):
+            notes[name] = (
+                f"at zero input, from {analysis.searches} searches; there may be more points, "
+                "which fixed_points finds from more initial_states"
+            )
     return notes
 
 

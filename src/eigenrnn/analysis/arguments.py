@@ -86,8 +86,11 @@ def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
             numbers = array.astype(np.complex128)
         else:
             numbers = array.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{expected}, got {type(values).__name__}: {error}") from error
+    except (TypeError, ValueError, RuntimeError) as error:
+        kind = type(values).__name__
+        if isinstance(values, tuple) and any(isinstance(each, Tensor) for each in values):
+            kind = "a tuple of tensors, of which one has to be chosen, such as output[0]"
+        raise ValueError(f"{expected}, got {kind}: {error}") from error
     # NumPy converts strings such as "1.5" to numbers without an error
     if array.dtype.kind not in "biufcO":
         raise ValueError(f"{expected}, got {array.dtype}")

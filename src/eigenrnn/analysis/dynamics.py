@@ -54,10 +54,12 @@ __all__ = [
     "lyapunov",
     "minimise_speed",
     "participation_ratio",
+    "settled_states",
     "state_space",
 ]
 
 # of FixedPoints
+_SETTLING_STEPS = 200
 _MIN_DAMPING = 1e-12  # from here a few failed steps lead back to a damping that matters
 _MAX_DAMPING = 1e6  # a search whose steps are this short has stalled, and ends
 _KINDS = ("stable", "marginal", "saddle", "unstable")
@@ -146,22 +148,26 @@ def fixed_points(
     The Levenberg-Marquardt method minimises q from all initial states at once. Its damping shrinks
     after a step that reduces q, and grows after any other. A state within the tolerance is a
     fixed point; of points closer than the square root of the tolerance only the best is kept. The
-    search may miss fixed points. Of a line of fixed points, it returns only some.
+    search may miss fixed points, so their number is a lower bound: states of trajectories find
+    more attractors than random ones. Of a line of fixed points, it returns only some. Entries that
+    the layer keeps between -1 and 1, such as those of a tanh network, a GRU and the h of an LSTM,
+    stay there during the search.
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
             `state_maps`.
         input: The input of the layer or direction at every step; zero by default.
         initial_states: The initial states of the search, or how many to draw from the normal
-            distribution; the first of these is zero. A tuple holds the parts of states, as
-            (h, c).
+            distribution. The first of these is zero, and the second half has run for 200 steps
+            under the input, which leads to attractors. A tuple holds the parts of states, as
+            (h, c). `Trajectory.sample` draws states that the network visits.
         tolerance: The largest :math:`\|F(h) - h\|_2` of a fixed point, relative to
             :math:`1 + \|h\|_2`.
         steps: The largest number of iterations of the search.
         generator: Torch's generator of initial states; its global generator by default.
         which: The layer and direction.
     Shape:
-        input: :math:`(M,)`; initial_states: :math:`(P, S)`.
+        input: :math:`(M,)`; initial_states: :math:`(P, S)` or :math:`(T, B, S)`.
     Raises:
         ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
             finite, the sizes of a step function are unknown, or `initial_states`, `steps` or
@@ -192,7 +198,14 @@ def fixed_points(
     if input is None:
         input = np.zeros(M)
     x = _finite_tensor(input, "input", (M,))
+    if x.dim() != 1:
+        raise ValueError(
+            f"expected one input of shape ({M},), got {tuple(x.shape)}; slow_points takes several"
+        )
     h = drawn_states(initial_states, S, generator)
+    if isinstance(initial_states, int | np.integer):
+        half = (len(h) + 1) // 2
+        h[half:] = settled_states(state_map, x, h[half:])
     searches = len(h)
     # beyond the tolerance: the last steps are cheap and separate nearby points
     h, residual = minimise_speed(state_map, x.expand(len(h), M), h, steps, 1e-3 * tolerance)
@@ -221,6 +234,18 @@ def fixed_points(
     )
 
 
+def settled_states(
+    state_map: StateMap,
+    x: Tensor,  # (M,)
+    h: Tensor,  # (P, S)
+) -> Tensor:  # (P, S)
+    """Return states after some steps under a constant input; one that overflows stays."""
+    last = h
+    for _ in range(_SETTLING_STEPS if len(h) else 0):
+        last = state_map.step(x.expand(len(h), -1), last)
+    return torch.where(last.isfinite().all(1, keepdim=True), last, h)
+
+
 def minimise_speed(
     state_map: StateMap,
     x: Tensor,  # (P, M)
@@ -231,6 +256,11 @@ def minimise_speed(
     """Minimise q from every state, down to a residual; return the final states and residuals."""
     I = torch.eye(h.shape[1], dtype=h.dtype)
     damping = h.new_ones(len(h))
+    # Beyond the range of its states a GRU has points where q vanishes with its update gate.
+    bounds = state_map.bounds
+    if bounds is None:
+        bounds = h.new_full((h.shape[1],), torch.inf)
+    h = h.clamp(-bounds, bounds)
     r = state_map.step(x, h) - h
     for _ in range(steps):
         # searches that have arrived or stalled cost no more Jacobians
@@ -244,7 +274,7 @@ def minimise_speed(
         normal = G.mT @ G + damping[active, None, None] * I
         # not `solve`, which raises an error for the whole batch if rounding makes one singular
         step = torch.linalg.lstsq(normal, -(G.mT @ r[active, :, None])).solution.squeeze(2)
-        proposal = h[active] + step
+        proposal = (h[active] + step).clamp(-bounds, bounds)
         proposal_residual = state_map.step(x[active], proposal) - proposal
         # false also where the proposal is NaN, so the search goes on from where it was
         better = proposal_residual.norm(dim=1) < r[active].norm(dim=1)
@@ -286,6 +316,8 @@ def drawn_states(
     else:
         joined = as_state(initial_states, "initial_states")
         h = _finite_tensor(joined, "initial_states", (size,))
+        if h.dim() == 3:  # of a trajectory
+            h = h.flatten(0, 1)
     if not len(h) or h.dim() != 2:
         raise ValueError(
             f"expected initial_states to contain at least one state, (P, {size}), "
@@ -505,7 +537,11 @@ class Lyapunov(Analysis):
         number = np.arange(1, len(self.exponents) + 1)
         finite = np.where(np.isfinite(self.exponents), self.exponents, np.nan)
         curves = {"exponents": finite}
-        plot.lines(axes, number, curves, bands={"exponents": self.spread}, marker="o")
+        bands = self.spread
+        if self.errors is not None and not self.spread.any():  # of one sequence
+            bands = self.errors
+        plot.lines(axes, number, curves, bands={"exponents": bands}, marker="o")
+        axes.axhline(0, color="0.6", linewidth=0.8)
         lost = int(np.isneginf(self.exponents).sum())
         titles: list[str] = []
         if lost:

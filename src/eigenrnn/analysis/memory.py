@@ -42,6 +42,7 @@ __all__ = [
     "fisher_memory",
     "is_ungated",
     "linear_decodability",
+    "linear_step",
     "network_memory",
     "noise_accumulates",
 ]
@@ -161,13 +162,32 @@ def network_memory(
 
     Args:
         W: The recurrent matrix in double precision.
-        weights: The same matrix with its input weights, in the precision of the run.
+        weights: The same matrix with its input weights and leak, in the precision of the run.
     Raises:
         ValueError: If powers of W leave double precision.
     """
-    source = weights.U[:, 0] / weights.U[:, 0].norm()
-    noise_steps = MEMORY_STEPS if noise_accumulates(W) else None
-    return fisher_memory(W, source, MEMORY_STEPS, noise_steps=noise_steps)
+    matrix = linear_step(W, weights)
+    source = weights.U[:, 0]
+    if weights.leak is not None:
+        source = weights.leak * source
+    noise_steps = MEMORY_STEPS if noise_accumulates(matrix) else None
+    return fisher_memory(matrix, source / source.norm(), MEMORY_STEPS, noise_steps=noise_steps)
+
+
+def linear_step(
+    W: NumberArray,  # (N, N)
+    weights: RecurrentWeights,
+) -> NumberArray:  # (N, N)
+    r"""Return the matrix by which a step without nonlinearity multiplies the state.
+
+    .. math:: (I - \operatorname{diag} \alpha) + \operatorname{diag}(\alpha)\, W
+
+    This is W if the layer has no leak.
+    """
+    if weights.leak is None:
+        return W
+    alpha = weights.leak.double().numpy()
+    return np.diag(1 - alpha) + alpha[:, None] * W
 
 
 def noise_accumulates(W: NumberArray) -> bool:
@@ -383,7 +403,12 @@ def _chain_weight(W: NumberArray) -> float:
 
 @dataclass(frozen=True)
 class LinearDecodability(Analysis):
-    """The share of the variance of past inputs that a linear decoder of the state explains.
+    r"""The share of the variance of past inputs that a linear decoder of the state explains.
+
+    Its sum over the delays is the memory capacity of Jaeger (2001), if they reach as far back as
+    the network remembers:
+
+    .. math:: \sum_k \max(R^2(k), 0)
 
     Args:
         delays: The age of the input in steps; 0 is the input of the last step.
@@ -413,7 +438,8 @@ class LinearDecodability(Analysis):
         return {"delay": self.delays, "r_squared": self.r_squared}
 
     def headline(self) -> dict[str, float]:
-        return {"mean R squared": float(self.r_squared.mean())}
+        capacity = float(self.r_squared.clip(min=0).sum())
+        return {"mean R squared": float(self.r_squared.mean()), "memory capacity": capacity}
 
 
 @dataclass(frozen=True)
@@ -435,7 +461,7 @@ def linear_decodability(
     noise: float = 0.0,
     source: Tensor | ArrayLike | None = None,
     samples: int | None = None,
-    generator: np.random.Generator,
+    generator: np.random.Generator | None = None,
 ) -> LinearDecodability:
     r"""Drive a network with a random signal, and decode its past values from the last state.
 
@@ -460,7 +486,8 @@ def linear_decodability(
         samples: The number n of sequences; None takes 40 per feature, but at least 4000. With 40,
             overfitting increases the unexplained variance by about a twentieth. Between draws the
             standard deviation of :math:`R^2` is at most :math:`1.1 / \sqrt n`, 0.017 for 4000.
-        generator: NumPy's generator of the signal and the noise.
+        generator: NumPy's generator of the signal and the noise; by default a new one, with a
+            seed of its own.
     Shape:
         network_or_W: :math:`(N, N)`; source: :math:`(N,)`.
     Raises:
@@ -478,7 +505,9 @@ def linear_decodability(
         >>> result.r_squared.round(6)[:4]
         array([1., 1., 1., 1.])
     """
-    check_numpy_generator(generator, optional=False)
+    check_numpy_generator(generator, optional=True)
+    if generator is None:
+        generator = np.random.default_rng()
     lags = _as_delays(delays)
     if not (np.isfinite(noise) and noise >= 0):
         raise ValueError(f"expected a finite noise >= 0, got {noise}")

@@ -142,7 +142,8 @@ def _set_range(axes: "Axes", *, log: bool) -> None:
         if high < 2 * low:  # so little that it may be rounding
             low = low / 2
             high = high * 2
-        axes.set_ylim(max(low, high * _MIN_SHARE), high)
+        # a curve that grows from one is shown from its beginning
+        axes.set_ylim(max(low, min(high, 1.0) * _MIN_SHARE), high)
         return
     low, high = axes.get_ylim()
     if high - low < _ROUNDING * max(abs(low), abs(high)):

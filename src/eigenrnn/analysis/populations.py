@@ -77,6 +77,8 @@ class ConditionSpace(Analysis):
         plot.label(axes, names[0], names[1])
         if D == 3:
             space.set_zlabel(names[2])
+            space.set_box_aspect(None, zoom=0.85)  # else the labels are cut off
+            space.locator_params(nbins=4)
         space.legend(fontsize="small", frameon=False)
         return figure
 

@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import single_layer, state_maps
 from eigenrnn.analysis.trajectory import InitialState, trajectory
+from eigenrnn.constraints import Unconstrained
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.rnn import RNN
 
@@ -98,7 +99,8 @@ def reduced_model(
     which often has a low rank. A small error says that R variables explain the dynamics.
 
     Args:
-        network: An `RNN`, or a model with one: one layer of one direction with real states.
+        network: An `RNN` or a `torch.nn.RNN`, or a model with one: one layer of one direction
+            with real states.
         x: The sequences, in the layout that the layer takes.
         rank: The rank R.
         plus: The matrix P, such as W before training; zero by default.
@@ -108,7 +110,7 @@ def reduced_model(
     Raises:
         ValueError: If the layer has several layers, directions or complex states, a shape is
             wrong, or the rank exceeds N.
-        TypeError: If the network is not an `RNN`.
+        TypeError: If the network is neither an `RNN` nor a `torch.nn.RNN`.
     Source:
         Schuessler et al., NeurIPS 2020. https://arxiv.org/abs/2006.11036; Mastrogiuseppe and
         Ostojic, Neuron 99, 2018. https://doi.org/10.1016/j.neuron.2018.07.003 (departures: none).
@@ -117,9 +119,19 @@ def reduced_model(
         >>> reduced_model(layer, torch.randn(9, 3, 2), rank=1).error < 1e-6
         True
     """
+    if not isinstance(cast("object", network), nn.Module):
+        raise TypeError(
+            f"expected an eigenrnn.RNN, a torch.nn.RNN or a model with one, got "
+            f"{type(network).__name__}"
+        )
     layer: Any = single_layer(network)
+    if isinstance(layer, nn.RNN):
+        layer = _ours(layer)
     if not isinstance(layer, RNN):
-        raise TypeError(f"expected an RNN or a model with one, got {type(layer).__name__}")
+        raise TypeError(
+            f"expected an eigenrnn.RNN, a torch.nn.RNN or a model with one, got "
+            f"{type(layer).__name__}"
+        )
     directions = layer.all_directions()
     if len(directions) > 1 or directions[0].constraint.is_complex:
         raise ValueError("expected one layer of one direction with real states")
@@ -154,6 +166,21 @@ def reduced_model(
         latents=(rates @ n / N).numpy(),
         error=float((changed - states).norm() / states.norm().clamp(min=1e-300)),
     )
+
+
+def _ours(layer: nn.RNN) -> RNN:
+    """Return the same layer as one of ours, whose matrix may be of any kind."""
+    same = RNN(
+        layer.input_size,
+        layer.hidden_size,
+        layer.num_layers,
+        constraint=Unconstrained,
+        nonlinearity=layer.nonlinearity,
+        bias=layer.bias,
+        batch_first=layer.batch_first,
+        bidirectional=layer.bidirectional,
+    )
+    return same.load_torch(layer)
 
 
 def _time_first(layer: RNN, x: Tensor | ArrayLike) -> Tensor:

@@ -133,14 +133,16 @@ def slow_points(
             `state_maps`.
         inputs: The inputs that are held, one for each condition; zero by default.
         initial_states: The initial states of the search under each input, or how many to draw
-            from the normal distribution. States of trajectories are better.
+            from the normal distribution. States of trajectories are better: `Trajectory.sample`
+            draws some.
         threshold: The largest speed q of a slow point.
         distance: Points closer than this, relative to :math:`1 + \|h\|`, are merged.
         steps: The largest number of iterations of a search.
         generator: Torch's generator of initial states; its global generator by default.
         which: The layer and direction.
     Shape:
-        inputs: :math:`(C, M)` or :math:`(M,)`; initial_states: :math:`(P, S)`.
+        inputs: :math:`(C, M)` or :math:`(M,)`; initial_states: :math:`(P, S)` or
+        :math:`(T, B, S)`.
     Units:
         Time constants in steps.
     Raises:

@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MethodType
 from typing import Any, NamedTuple, Self, TypeGuard
 
 import numpy as np
@@ -19,8 +20,11 @@ from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.delta import DeltaNetDirection
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.gated import AbstractGatedDirection
+from eigenrnn.layers.gru import GatedDirection
+from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
 from eigenrnn.layers.lstm import LSTMDirection
+from eigenrnn.layers.rnn import Direction
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import double_precision
 from eigenrnn.residual_stack import ResidualStack
@@ -78,6 +82,8 @@ class StateMap:
         transitions: For a delta rule, maps a sequence and the state before it to the matrices that
             multiply the columns of each head's state. All other numbers of the state are past
             inputs.
+        bounds: The modulus that no entry of a state exceeds once it is below, such as 1 for a
+            tanh network; infinity where there is none. None if none has one.
         vectorised: Whether `torch.func.vmap` can differentiate `step`. If not, `jacobians` runs
             one backward pass for each entry of a state.
     Shape:
@@ -85,6 +91,7 @@ class StateMap:
         step: :math:`(B, M)` and :math:`(B, S)` to :math:`(B, S)`.
         output: :math:`(\dots, M)` and :math:`(\dots, S)` to :math:`(\dots, K)`.
         transitions: :math:`(T, B, M)` and :math:`(B, S)` to :math:`(T, B, H, K, K)`.
+        bounds: :math:`(S,)`.
     """
 
     name: str
@@ -97,6 +104,7 @@ class StateMap:
     output: Step
     blocks: Mapping[str, slice] = field(default_factory=dict[str, slice])
     transitions: Step | None = None
+    bounds: Tensor | None = None
     vectorised: bool = True
 
     @classmethod
@@ -112,8 +120,9 @@ class StateMap:
 
         The function may return the next state, or a pair of an output and the next state. A state
         is one tensor, or a tuple such as :math:`(h, c)` of an LSTM, which is analysed as one
-        vector. A module is copied in double precision and evaluation mode. Any other function is
-        called as it is, with numbers in double precision; call ``.double()`` on modules inside.
+        vector. A module, or the one whose method the step is, is copied in double precision and
+        evaluation mode. Any other function is called as it is, with numbers in double precision;
+        call ``.double()`` on modules inside.
 
         Args:
             step: The function, or a module with such a `forward`, such as a cell. It must treat
@@ -147,9 +156,9 @@ class StateMap:
         blocks: dict[str, slice] = {}
         if is_tuple:
             blocks = _blocks_of_parts(sizes)
-        return cls(
+        state_map = cls(
             name="l0",
-            matrices={name: _square(W, name, sizes[0]) for name, W in (matrices or {}).items()},
+            matrices={},
             input_size=input_size,
             hidden_size=sizes[0],
             state_size=sum(sizes),
@@ -159,6 +168,16 @@ class StateMap:
             blocks=blocks,
             vectorised=vectorised,
         )
+        return state_map.with_matrices(matrices or {})
+
+    def with_matrices(self, matrices: Mapping[str, Tensor | ArrayLike]) -> Self:
+        """Return the same map with these recurrent matrices, by name.
+
+        Raises:
+            ValueError: If one is not (N, N).
+        """
+        known = {name: _square(W, name, self.hidden_size) for name, W in matrices.items()}
+        return replace(self, matrices=known)
 
     @property
     def reverse(self) -> bool:
@@ -266,11 +285,12 @@ def network_state_maps(
         # torch's names of the sizes, and those of ncps
         own_inputs = _size(network, "input_size", "sensory_size")
         own_units = _size(network, "hidden_size", "state_size")
-        if callable(getattr(network, "step", None)):
+        step: Any = getattr(network, "step", None)
+        if callable(step):
             inputs = own_inputs if input_size is None else input_size
             states = own_units if state_size is None else state_size
             if inputs is not None and states is not None:
-                return [StateMap.from_step(_step_method(network), inputs, states)]
+                return [StateMap.from_step(step, inputs, states)]
         if own_inputs is not None and own_units is not None:
             return [_cell_state_map(network, own_inputs, own_units)]
     check_network(network)
@@ -370,10 +390,18 @@ def recurrent_layers(module: Network) -> dict[str, nn.Module]:
         raise ValueError(
             f"expected a recurrent layer or cell, eigenrnn's or torch.nn's, or a model with one, "
             f"got {_kind(module)}, which has no recurrent matrix that eigenrnn knows; pass a "
-            "matrix to analyses of a matrix, and "
-            "StateMap.from_step(step, input_size, state_size, matrices=...) to all others"
+            f"matrix to analyses of a matrix, and {_instead(module)} to all others"
         )
     return layers
+
+
+def _instead(module: object) -> str:
+    """Name what to pass in place of a module: one inside it with a step, if there is one."""
+    if isinstance(module, nn.Module):
+        for name, each in module.named_modules():
+            if name and callable(getattr(each, "step", None)):
+                return f"its part {name}, which has a step,"
+    return "StateMap.from_step(step, input_size, state_size, matrices=...)"
 
 
 def _residual_stack(module: nn.Module) -> ResidualStack | None:
@@ -469,13 +497,15 @@ class RecurrentWeights(NamedTuple):
         W: The recurrent matrix.
         U: The input weights of the same gate.
         constraint: The constraint that produces W, if it has one.
+        leak: The leak of each unit, if the layer has one.
     Shape:
-        W: :math:`(N, N)`; U: :math:`(N, M)`; both complex or both real.
+        W: :math:`(N, N)`; U: :math:`(N, M)`; both complex or both real. leak: :math:`(N,)`.
     """
 
     W: Tensor
     U: Tensor
     constraint: Constraint | None
+    leak: Tensor | None = None
 
 
 @torch.no_grad()
@@ -578,7 +608,8 @@ def _check_step(step: Step, input_size: int, state_size: int) -> bool:
     if not torch.allclose(first, after[:1], rtol=_ROUNDING, atol=_ROUNDING):
         raise ValueError(
             f"{expected} that treats each sequence separately and is the same in every call, got "
-            "another result for the first sequence alone"
+            "another result for the first sequence alone; if its forward runs over time, give the "
+            "module a method step(x, h)"
         )
     if not after.requires_grad:
         raise ValueError(f"{expected} that can be differentiated, got a result without gradient")
@@ -624,9 +655,11 @@ def _rows_one_by_one(step: Step, x: Tensor, state: Tensor) -> tuple[Tensor, Tens
 
 def _in_double_precision(step: StepFunction) -> StepFunction:
     """Copy a module in double precision; it gets an elapsed time of 1 if it requires one."""
+    if inspect.ismethod(step) and isinstance(step.__self__, nn.Module):
+        return MethodType(step.__func__, _double_copy(step.__self__))
     if not isinstance(step, nn.Module):
         return step
-    module = copy.deepcopy(step).to("cpu", torch.float64).eval().requires_grad_(False)
+    module = _double_copy(step)
     required: list[str] = []
     for name, parameter in inspect.signature(module.forward).parameters.items():
         is_positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
@@ -638,9 +671,9 @@ def _in_double_precision(step: StepFunction) -> StepFunction:
     return module
 
 
-def _step_method(module: Any) -> StepFunction:
-    """Return the method `step` of a copy of a module in double precision."""
-    return copy.deepcopy(module).to("cpu", torch.float64).eval().requires_grad_(False).step
+def _double_copy(module: nn.Module) -> nn.Module:
+    """Return a copy of a module on the CPU, in double precision and evaluation mode."""
+    return copy.deepcopy(module).to("cpu", torch.float64).eval().requires_grad_(False)
 
 
 def _cell_state_map(cell: nn.Module, input_size: int, hidden_size: int) -> StateMap:
@@ -755,7 +788,28 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
         output=direction.output_at,
         blocks=_state_blocks(direction),
         transitions=direction.transition if isinstance(direction, DeltaNetDirection) else None,
+        bounds=_bounds(direction),
     )
+
+
+def _bounds(direction: AbstractDirection) -> Tensor | None:  # (S,)
+    """Return the modulus that no entry of a state exceeds once it is below, if there is one."""
+    N = direction.hidden_size
+    if isinstance(direction, LSTMDirection):
+        return _bounds_of_lstm(N)
+    if isinstance(direction, Direction):
+        leak = direction.leak
+        has_current = leak is not None and leak.options.state == "current"
+        if direction.nonlinearity == "tanh" and not has_current:
+            return torch.ones(N, dtype=torch.float64)
+    if isinstance(direction, GatedDirection) and direction.nonlinearity == "tanh":
+        return torch.ones(N, dtype=torch.float64)
+    return None
+
+
+def _bounds_of_lstm(N: int) -> Tensor:  # (2N,)
+    """Return the bounds of (h, c): h = o tanh(c), while c can grow at every step."""
+    return torch.cat([torch.ones(N), torch.full((N,), torch.inf)]).double()
 
 
 def _state_blocks(direction: AbstractDirection) -> dict[str, slice]:
@@ -779,7 +833,9 @@ def _torch_state_map(name: str, layer: Any) -> StateMap:
     N = layer.hidden_size
     size = N
     blocks: dict[str, slice] = {}
+    bounds: Tensor | None = torch.ones(N, dtype=torch.float64)
     if isinstance(layer, nn.LSTM | nn.LSTMCell):
+        bounds = _bounds_of_lstm(N)
         step = _lstm_step(weights)
         gates = ("input", "forget", "cell", "output")
         size = 2 * N
@@ -790,6 +846,8 @@ def _torch_state_map(name: str, layer: Any) -> StateMap:
     else:
         step = _rnn_step(weights, layer.nonlinearity)
         gates = ("hh",)
+        if layer.nonlinearity != "tanh":
+            bounds = None
     return StateMap(
         name=name,
         matrices=dict(zip(gates, weights.W.split(N), strict=True)),
@@ -800,6 +858,7 @@ def _torch_state_map(name: str, layer: Any) -> StateMap:
         begin=lambda batch: torch.zeros(batch, size, dtype=torch.float64),
         output=lambda _, state: state[..., :N],
         blocks=blocks,
+        bounds=bounds,
     )
 
 
@@ -851,7 +910,12 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
             inputs = _input_weights(direction, gates)
             if matrices[0].is_complex():  # real parts, then imaginary ones
                 inputs = [torch.complex(*parts.chunk(2)) for parts in inputs]
-            yield from map(RecurrentWeights, matrices, inputs, constraints)
+            leak: Leak | None = getattr(direction, "leak", None)
+            alpha: Tensor | None = None
+            if leak is not None and leak.options.has_leak:
+                alpha = leak.alpha().detach()
+            for k, constraint in enumerate(constraints):
+                yield RecurrentWeights(matrices[k], inputs[k], constraint, alpha)
         return
     for name in _direction_names(module):
         weights = TorchWeights.of(module, name)

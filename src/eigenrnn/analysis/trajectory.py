@@ -7,7 +7,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from eigenrnn.analysis.arguments import as_real_tensor, check_sequence_shape
+from eigenrnn.analysis.arguments import (
+    as_real_tensor,
+    check_sequence_shape,
+    check_torch_generator,
+)
 from eigenrnn.analysis.state_map import (
     Network,
     StateMap,
@@ -15,6 +19,7 @@ from eigenrnn.analysis.state_map import (
     network_state_maps,
     select_state_map,
 )
+from eigenrnn.errors import check_not_negative, check_positive_integer
 
 __all__ = ["InitialState", "Trajectory", "as_state", "initial_states", "state_size", "trajectory"]
 
@@ -31,7 +36,7 @@ class Trajectory:
     Args:
         state_map: The layer and direction.
         x: Its input.
-        states: The initial state and the state after each step.
+        states: The initial state and the state after each step; of an LSTM (h, c), joined.
     Shape:
         x: :math:`(T, B, M)`; states: :math:`(T + 1, B, S)`.
     """
@@ -39,6 +44,30 @@ class Trajectory:
     state_map: StateMap
     x: Tensor
     states: Tensor
+
+    def sample(
+        self, count: int, *, noise: float = 0.0, generator: torch.Generator | None = None
+    ) -> Tensor:  # (P, S)
+        """Draw states of all steps and sequences at random, such as to search for fixed points.
+
+        Args:
+            count: The number P of states.
+            noise: The standard deviation of normal noise that is added to each entry.
+            generator: Torch's generator; its global generator by default.
+        Raises:
+            ValueError: If the number is not positive, or the noise is negative.
+            TypeError: If the generator is not torch's.
+        Example:
+            >>> trajectory(torch.nn.LSTM(2, 3), torch.zeros(5, 1, 2)).sample(4).shape
+            torch.Size([4, 6])
+        """
+        check_positive_integer("count", count)
+        check_not_negative("noise", noise)
+        check_torch_generator(generator)
+        states = self.states.flatten(0, 1)
+        chosen = torch.randint(len(states), (count,), generator=generator)
+        shape = (count, states.shape[1])
+        return states[chosen] + noise * torch.randn(shape, generator=generator).to(states)
 
     def jacobians(self) -> Iterator[tuple[Tensor, Tensor]]:  # (B, S, S), (B, S, M), T times
         """Yield the derivatives of each step with respect to the previous state and the input.
@@ -65,15 +94,18 @@ class Trajectory:
             )
 
 
+@torch.no_grad()
 def trajectory(
     network: Network,
     x: Tensor | ArrayLike,
-    which: str,
+    which: str = "l0",
     h0: InitialState = None,
     burn_in: int = 0,
     nudge: float = 0.0,
 ) -> Trajectory:
-    """Run a network over a batch of sequences, up to one of its layers and directions.
+    """Run a network over a batch of sequences, and keep the states of one layer and direction.
+
+    It runs in double precision and evaluation mode, up to this layer.
 
     Args:
         network: A recurrent layer, a model with one, a cell, a state map or a step function.
@@ -84,9 +116,14 @@ def trajectory(
             of them has the last input.
         nudge: With a burn-in, the length of a random vector that is added to each initial state,
             to leave an unstable fixed point. It is the same in every call.
+    Returns:
+        The states, the input of the layer, and the layer itself.
     Raises:
         ValueError: If the layer or direction does not exist, or the input or the initial states
             do not fit.
+    Example:
+        >>> trajectory(torch.nn.LSTM(2, 3), torch.zeros(5, 1, 2)).states.shape
+        torch.Size([6, 1, 6])
     """
     inputs = as_real_tensor(x)
     # a single number has no shape to read; `_time_first` names what is wrong
