@@ -381,3 +381,15 @@ def test_a_sample_that_cannot_be_drawn_raises(options, message):
 def test_several_inputs_raise():
     with pytest.raises(ValueError, match=r"one input of shape \(3,\), got \(4, 3\); slow_points"):
         fixed_points(nn.RNN(3, 2), input=torch.zeros(4, 3))
+
+
+def test_a_search_begins_in_the_range_of_the_states():
+    found = slow_points(saturated_gru(), initial_states=torch.full((4, 16), 9.0))
+    assert np.abs(found.points).max(initial=0) <= 1
+
+
+def test_states_that_grow_without_bound_do_not_settle():
+    # a thousandfold at each step, 1e600 after 200
+    found = fixed_points(linear([[1e3]]), initial_states=6, generator=seeded())
+    np.testing.assert_allclose(found.points, [[0]], atol=1e-9)
+    assert found.failed == 0

@@ -439,6 +439,9 @@ def test_the_matrices_of_a_module_of_the_user_are_analysed():
 def test_matrices_of_a_layer_or_of_another_size_raise():
     with pytest.raises(ValueError, match="a step function or a module of your own, got GRU"):
         analyse(nn.GRU(M, N), matrices={"hh": torch.eye(N)})
+    known = StateMap.from_step(Leaky().step, M, N, matrices={"hh": torch.eye(N)})
+    with pytest.raises(ValueError, match="got StateMap, which has its own"):
+        analyse(known, matrices={"hh": torch.eye(N)})
     with pytest.raises(ValueError, match=rf"matrices\['hh'\] of shape \({N}, {N}\)"):
         analyse(Leaky(), matrices={"hh": torch.eye(N + 1)})
 
