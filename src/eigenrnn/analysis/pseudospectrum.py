@@ -435,6 +435,8 @@ class Kreiss(Analysis):
         if not is_wide:
             axes.set_ylim(0, 1.1 * self.curve.max())
         title = f"Kreiss constant {self.constant:.4g}"
+        if np.isinf(self.constant):
+            title = "infinite Kreiss constant: the powers of W grow without bound"
         plot.label(
             axes,
             r"$\log_{10}(|z| - 1)$",
