@@ -89,6 +89,7 @@ class Number:
         after: The words after the number, such as `of the chance level`.
         diverged: The number of a run that diverged.
         unit: How it is written: as a plain number, a percentage, or a number of updates.
+        relation: The words for a smaller number, such as `faster than`.
         higher_is_better: Whether the best of several networks has the highest number.
         grows: Whether it depends on how long the network was trained, so that two networks have
             to be compared at equal lengths.
@@ -105,6 +106,7 @@ class Number:
     after: str = ""
     diverged: float = math.inf
     unit: Literal["number", "percent", "updates"] = "number"
+    relation: str = "below"
     higher_is_better: bool = False
     grows: bool = True
     is_first_update: bool = False
@@ -212,6 +214,7 @@ def steps_below(fraction: float, column: str = "test_loss") -> Number:
         f"falls below {level}",
         preposition="after",
         unit="updates",
+        relation="faster than",
         grows=False,
         is_first_update=True,
     )
@@ -236,6 +239,7 @@ def steps_between(high: float, low: float, column: str = "test_loss") -> Number:
         f"falls {fall}",
         preposition="in",
         unit="updates",
+        relation="steeper than",
         grows=False,
     )
 
@@ -400,7 +404,8 @@ class Check(ABC):
             if isinstance(its, Runs):
                 words = repr(replace(its, name=""))
             elif isinstance(its, Number):
-                words = its.name
+                rules = (its.diverged, its.grows, its.is_first_update)
+                words = f"{its.name} {rules}"
             parts.append(f"{name}={words}")
         return ", ".join(parts)
 
@@ -488,27 +493,21 @@ class Less(Check):
         return self.factor * smaller + self.margin < larger
 
     def say_not(self, result: CheckResult) -> str:
-        return f"{self.smaller.title} {self.is_not} {self.name_larger(result)}{self.by_factor}"
+        return f"{self.smaller.title} is {self.say_larger(result)}"
 
-    @property
-    def is_not(self) -> str:
-        """The words between both networks of a sentence that denies it."""
-        if self.number.unit == "updates":
-            return "is not faster than"
-        return "is not below"
-
-    @property
-    def by_factor(self) -> str:
-        """The words that state the factor; empty if it is 1."""
-        if self.factor == 1:
-            return ""
-        return f" by a factor of {self.factor:g}"
-
-    def name_larger(self, result: CheckResult) -> str:
-        """Name the larger network, with the pairs of seeds in which it is the larger one."""
+    def say_larger(self, result: CheckResult) -> str:
+        """Name the larger network, and in how many pairs of runs it is the larger one."""
+        relation = f"{self.number.relation} {self.larger.title}"
+        if self.factor != 1:
+            relation += f" by a factor of {self.factor:g}"
         if len(result.outcomes) < 2:
-            return self.larger.title
-        return f"{self.larger.title} (in {sum(result.outcomes)} of {len(result.outcomes)} pairs)"
+            if result.medians[self.smaller] > result.medians[self.larger]:
+                return f"above {self.larger.title}"
+            return f"not {relation}"
+        count = sum(result.outcomes)
+        if not count:
+            return f"{relation} in none of {len(result.outcomes)} pairs"
+        return f"{relation} in only {count} of {len(result.outcomes)} pairs"
 
 
 @dataclass(frozen=True)
@@ -595,7 +594,7 @@ class Bound(Check):
             words += f" {self.number.after}"
         if len(result.outcomes) > 1:
             beyond = len(result.outcomes) - sum(result.outcomes)
-            words += f" (in {beyond} of {len(result.outcomes)} runs)"
+            words += f" in {beyond} of {len(result.outcomes)} runs"
         return words
 
 
@@ -671,7 +670,7 @@ class Claim:
     @property
     def digest(self) -> str:
         """A fingerprint of the comparisons and of the number of seeds."""
-        parts = [f"{self.seeds} seeds"]
+        parts = [f"{self.seeds} seeds, {AGREEING_SHARE} of the pairs, chance from {AT_CHANCE}"]
         for check in self.test:
             kind = "decisive" if check in self.decisive else "further"
             parts.append(f"{kind}: {check.describe()}")

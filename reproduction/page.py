@@ -25,7 +25,7 @@ from reproduction.archive import (
     rows_by_name,
     runs_by_row,
 )
-from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number, plain
+from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number, Runs, plain
 from reproduction.evidence import ArchivedEvidence, row_of, share_of_full
 
 __all__ = [
@@ -222,24 +222,23 @@ def evidence(judgement: Judgement) -> str:
     sentences = [_what_we_see(judgement), _how_much(judgement)]
     not_true = _not_true(judgement)
     if not_true:
-        sentences.append(f"Not so: {'; '.join(not_true)}.")
+        sentences.append(f"But {'; '.join(not_true)}.")
     return " ".join(sentences)
 
 
 def _not_true(judgement: Judgement) -> list[str]:
     """Say which comparisons are not true, those of one network with others in one clause."""
     clauses: list[str] = []
-    below: dict[tuple[str, str], list[str]] = {}  # by the words around the larger networks
+    larger: dict[Runs, list[str]] = {}  # by the network that is compared with them
     for check, result in zip(judgement.claim.test, judgement.results, strict=True):
         if result.is_true:
             continue
         if isinstance(check, Less):
-            words = (f"{check.smaller.title} {check.is_not}", check.by_factor)
-            below.setdefault(words, []).append(check.name_larger(result))
+            larger.setdefault(check.smaller, []).append(check.say_larger(result))
         else:
             clauses.append(check.say_not(result))
-    for (is_not, by_factor), larger in below.items():
-        clauses.append(f"{is_not} {join(larger, 'or')}{by_factor}")
+    for smaller, relations in larger.items():
+        clauses.append(f"{smaller.title} is {join(relations, 'and')}")
     return clauses
 
 
@@ -260,7 +259,7 @@ def _what_is_missing(judgement: Judgement) -> str:
         if judgement.claim.seeds == 1:
             noun = "seed"
         return (
-            f"{judgement.share:.0%} of the least length, {judgement.seeds} of "
+            f"{_percent(judgement.share)} of the least length, {judgement.seeds} of "
             f"{judgement.claim.seeds} {noun}."
         )
     if judgement.seeds < judgement.claim.seeds and not judgement.is_computed:
@@ -280,48 +279,47 @@ def _what_we_see(judgement: Judgement) -> str:
         compared.setdefault(check.number.name, []).append((check, result))
     sentences: list[str] = []
     for pairs in compared.values():
-        medians: dict[str, float] = {}
-        rivals: dict[str, dict[str, float]] = {}  # by the network that is compared with them
+        medians: dict[Runs, float] = {}
+        rivals: dict[Runs, dict[Runs, float]] = {}  # by the network that is compared with them
         for check, result in pairs:
-            for network, number in result.medians.items():
-                medians[network.title] = number
-                if isinstance(check, Less):
-                    rivals.setdefault(check.smaller.title, {})[network.title] = number
+            medians |= result.medians
+            if isinstance(check, Less):
+                rivals.setdefault(check.smaller, {}).update(result.medians)
         number = pairs[0][0].number
         if len(medians) <= NAMED or not all(isinstance(check, Less) for check, _ in pairs):
             sentences.append(_amounts(number, medians))
         else:
-            sentences += [_beside_the_best(number, name, each) for name, each in rivals.items()]
+            sentences += [_beside_the_best(number, leader, its) for leader, its in rivals.items()]
     return " ".join(sentences)
 
 
-def _amounts(number: Number, medians: Mapping[str, float]) -> str:
+def _amounts(number: Number, medians: Mapping[Runs, float]) -> str:
     """State the number of each network."""
     # after a first "never" the sentence would not read
     (first, amount), *others = sorted(medians.items(), key=lambda pair: math.isinf(pair[1]))
     parts = [_amount(number, first, amount)]
-    parts += [f"{name} {number.say(each)}" for name, each in others]
+    parts += [f"{network.title} {number.say(each)}" for network, each in others]
     return _sentence(f"{join(parts, 'and')} {number.after}")
 
 
-def _amount(number: Number, name: str, amount: float) -> str:
+def _amount(number: Number, network: Runs, amount: float) -> str:
     """State the number of one network, with its verb."""
     if math.isinf(amount) and number.unit != "updates":
-        return f"{name} diverges"
-    words = (name, number.verb, number.what, number.say(amount))
+        return f"{network.title} diverges"
+    words = (network.title, number.verb, number.what, number.say(amount))
     return " ".join(filter(None, words))
 
 
-def _beside_the_best(number: Number, leader: str, medians: Mapping[str, float]) -> str:
+def _beside_the_best(number: Number, leader: Runs, medians: Mapping[Runs, float]) -> str:
     """State the number of one network, and the best of the others."""
-    others = {name: amount for name, amount in medians.items() if name != leader}
+    others = {network: amount for network, amount in medians.items() if network != leader}
     if len(others) == 1:
         return _amounts(number, medians)
     choose = max if number.higher_is_better else min
-    best = choose(others, key=lambda name: others[name])
+    best = choose(others, key=lambda network: others[network])
     return _sentence(
         f"{_amount(number, leader, medians[leader])}, and the best of {len(others)} others, "
-        f"{best}, {number.say(others[best])} {number.after}"
+        f"{best.title}, {number.say(others[best])} {number.after}"
     )
 
 
@@ -331,6 +329,10 @@ def _sentence(words: str) -> str:
     if article in ("a", "an", "the", "one"):
         article = article.capitalize()
     return f"{article} {rest}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _how_much(judgement: Judgement) -> str:
@@ -346,9 +348,9 @@ def _how_much(judgement: Judgement) -> str:
     length = "the paper's length"
     shortest, longest = judgement.lengths
     if shortest < 1:
-        share = f"{shortest:.0%}"
+        share = _percent(shortest)
         if longest > shortest:
-            share += f" to {longest:.0%}"
+            share += f" to {_percent(longest)}"
         length = f"{share} of {length}"
     return f"{seeds}, {length}."
 

@@ -150,7 +150,7 @@ def test_a_claim_stands_with_its_verdict_and_evidence(archive, reproduced, bound
     said = f"scoRNN 6 reaches {sum(values) / 2:.3g}. 2 seeds, the paper's length."
     not_so = ""
     if verdict == "fails":
-        not_so = f" Not so: scoRNN 6 is above {bound:g} (in 2 of 2 runs)."
+        not_so = f" But scoRNN 6 is above {bound:g} in 2 of 2 runs."
     (cells,) = lines(page, "The claims")
     assert cells == {
         "claim": "scoRNN: It is low.",
@@ -184,7 +184,7 @@ def test_of_many_networks_the_evidence_names_the_best():
     rivals = (("first", 3.0, (True,)), ("second", 1.0, (False,)), ("third", 0.5, (False,)))
     assert evidence(judged(value, *rivals)) == (
         "The LSTM reaches 2, and the best of 3 others, third, 0.5. 1 seed, the paper's length. "
-        "Not so: the LSTM is not below second or third."
+        "But the LSTM is above second and above third."
     )
     assert "the best of 3 others, first, of 300 %." in evidence(judged(accuracy, *rivals))
 
@@ -209,9 +209,18 @@ def test_a_network_that_diverges_does_nothing_else():
 
 def test_the_evidence_states_in_how_many_pairs_a_comparison_is_true():
     pairs = (True, False, False, False)
-    assert "Not so: the LSTM is not faster than GORU (in 1 of 4 pairs)." in evidence(
-        judged(steps_below(0.5), ("GORU", 10.0, pairs))
-    )
+    rivals = (("GORU", 10.0, pairs), ("GRU", 10.0, (False, False)))
+    assert (
+        "But the LSTM is faster than GORU in only 1 of 4 pairs and faster than GRU in none of 2 "
+        "pairs."
+    ) in evidence(judged(steps_below(0.5), *rivals))
+
+
+def test_the_evidence_says_by_which_factor_a_network_is_not_below():
+    said = judged(value, ("GORU", 3.0, (False,)))
+    test = tuple(replace(check, factor=2.0) for check in said.claim.test)
+    by_half = replace(said, claim=replace(said.claim, decisive=test))
+    assert evidence(by_half).endswith("But the LSTM is not below GORU by a factor of 2.")
 
 
 def test_a_claim_whose_test_is_newer_than_its_runs_says_so(archive, reproduced):

@@ -91,7 +91,7 @@ CLAIMS = (
                 (("the full-capacity uRNN", "full-capacity uRNN 120"), ("scoRNN", "scoRNN 170")),
             )
         ),
-        changed="2026-11-24T00:09:34+00:00",
+        changed="2026-11-26T05:30:02+00:00",
         note="A network falls below the chance level where its test loss is first below half "
         "of it.",
     ),
