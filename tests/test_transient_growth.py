@@ -137,3 +137,9 @@ def test_figure_and_table_include_an_ensemble_if_present():
 def test_invalid_argument_raises(W, options, message):
     with pytest.raises(ValueError, match=message):
         transient_growth(W, **{"steps": 5, **options})
+
+
+def test_a_curve_that_grows_is_drawn_from_its_beginning():
+    (axes,) = transient_growth(2 * np.eye(3), 200).plot().axes
+    low, high = axes.get_ylim()
+    assert low <= 1 < 2.0**199 <= high

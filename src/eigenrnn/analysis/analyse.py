@@ -67,9 +67,9 @@ _MAP_STEPS = 48  # of maps, whose time grows with the square of the steps
 _STEPS = 200
 _GRADIENT_STEPS = 10_000  # of a sequence that is differentiated as a whole
 # initial states of the search for fixed points; that from a settled state is short
-_RANDOM_STATES = 32  # of which a few begin a search, and all settle
+_RANDOM_STATES = 32  # a search begins where each of them settles
 _VISITED_STATES = 32  # likewise
-_UNSETTLED_STATES = 10  # of either kind
+_UNSETTLED_STATES = 10  # so many of either kind begin a search themselves
 _VISITED_SEQUENCES = 16
 _EXPONENTS = 20
 # steps and sequences of the states whose dimension is measured
@@ -141,9 +141,10 @@ def analyse(
 
     Each analysis has a fixed budget: powers up to 200, gradient maps of the first 48 steps of one
     sequence, Lyapunov exponents over 200 steps of it, dimensions over 1,000 steps of four. Fixed
-    points are searched at zero input, from random states and from states that the network visits,
-    ten each, and from where 32 of each are 200 steps later. An analysis that would take much
-    longer is skipped; the reason names the call to run it. The state of an LSTM is (h, c).
+    points are those at zero input. Ten searches begin at random states, ten at states that the
+    network visits, and up to 64 where such states are after 200 more steps. An analysis that
+    would take much longer is skipped; the reason names the call to run it. The state of an LSTM is
+    (h, c).
 
     Args:
         model: A recurrent layer or cell, a model with at least one, or a step function; see
@@ -187,9 +188,12 @@ def analyse(
         if h0 is not None:
             first = bare_initial_states(model, model_inputs(inputs), h0)
         inputs_by_layer = layer_inputs(model, inputs, lengths=lengths)
+    known = _matrices(model)
+    weights = _weights(model)
     results: dict[str, Analysis] = {}
     skipped: dict[str, str] = {}
-    for name, job in _all_jobs(model, inputs, loss, lengths, first, inputs_by_layer):
+    jobs = _all_jobs(model, known, weights, inputs, loss, lengths, first, inputs_by_layer)
+    for name, job in jobs:
         if isinstance(job, str):
             skipped[name] = job
             continue
@@ -198,9 +202,8 @@ def analyse(
             results[name] = job()
         except _ERRORS as error:  # the analysis does not apply; the message says why
             skipped[name] = str(error)
-    notes = _matrix_notes(_matrices(model), _weights(model), results)
-    for name, note in (_fixed_point_notes(results) | _lyapunov_notes(results)).items():
-        notes[name] = note
+    notes = _matrix_notes(known, weights, results)
+    notes |= _fixed_point_notes(results) | _lyapunov_notes(results)
     return AnalysisResults(results, skipped, notes)
 
 
@@ -221,6 +224,8 @@ def _weights(model: Network) -> dict[str, RecurrentWeights]:
 
 def _all_jobs(
     model: Network,
+    matrices: dict[str, NumberArray],
+    weights: dict[str, RecurrentWeights],
     inputs: Any,
     loss: Callable[[Tensor], Tensor] | None,
     lengths: Lengths,
@@ -229,8 +234,6 @@ def _all_jobs(
 ) -> Jobs:
     """Yield every analysis of a network."""
     is_step = bare_state_map(model, None, None) is not None and not is_cell(model)
-    matrices = _matrices(model)
-    weights = _weights(model)
     if not matrices:
         yield "spectrum", "a step function has no matrix: analyse(model, matrices={'hh': W})"
     for name, W in matrices.items():
@@ -308,23 +311,27 @@ def _layer_jobs(prefix: str, layer: Network, state_map: StateMap) -> Jobs:
     )
 
 
-def _search_fixed_points(
+def _fixed_points_job(
     layer: Network,
     state_map: StateMap,
-    visited: Tensor | None,  # (P, S)
-) -> FixedPoints:
-    """Search at zero input, from random states and from some that a network visits."""
-    # a seed of its own: two analyses of one network must agree
-    generator = torch.Generator().manual_seed(0)
-    random = drawn_states(_RANDOM_STATES, state_map.state_size, generator)
-    if visited is None:
-        visited = random[:0]
-    chosen = _evenly(visited, _VISITED_STATES)
-    everywhere = torch.cat([random, chosen])
-    settled = settled_states(state_map, random.new_zeros(state_map.input_size), everywhere)
-    few = torch.cat([random[:_UNSETTLED_STATES], _evenly(chosen, _UNSETTLED_STATES)])
-    initial = torch.cat([few, settled])
-    return fixed_points(layer, initial_states=initial, steps=30, which=state_map.name)
+    visited: Callable[[], Tensor | None],  # (P, S)
+) -> Job | str:
+    """Return the search at zero input, from random states and from some that a network visits."""
+
+    def search() -> FixedPoints:
+        # a seed of its own: two analyses of one network must agree
+        generator = torch.Generator().manual_seed(0)
+        random = drawn_states(_RANDOM_STATES, state_map.state_size, generator)
+        states = visited()
+        chosen = random[:0] if states is None else _evenly(states, _VISITED_STATES)
+        everywhere = torch.cat([random, chosen])
+        settled = settled_states(state_map, random.new_zeros(state_map.input_size), everywhere)
+        few = torch.cat([random[:_UNSETTLED_STATES], _evenly(chosen, _UNSETTLED_STATES)])
+        initial = torch.cat([few, settled])
+        return fixed_points(layer, initial_states=initial, steps=30, which=state_map.name)
+
+    call = f"fixed_points(layer, which={state_map.name!r})"
+    return _job_unless_slow(call, state_map.state_size, 200, search)
 
 
 def _evenly(states: Tensor, count: int) -> Tensor:
@@ -349,9 +356,7 @@ def _trajectory_jobs(
     is_gru = "reset" in state_map.matrices and not isinstance(layer, StateMap)
     of_delta = layer if isinstance(layer, DeltaNet) and not layer.bidirectional else None
     if isinstance(x, str):
-        points = partial(_search_fixed_points, layer, state_map, None)
-        call = f"fixed_points(layer, which={which!r})"
-        yield f"fixed_points_{name}", _job_unless_slow(call, S, 200, points)
+        yield f"fixed_points_{name}", _fixed_points_job(layer, state_map, lambda: None)
         functions = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
         if of_delta is not None:
             functions.append("transition_spectra")
@@ -395,16 +400,13 @@ def _trajectory_jobs(
             return trajectory(layer, x_b, which, initial).states[1:].flatten(0, 1)
         return states()
 
-    def points_near_visited() -> FixedPoints:
-        return _search_fixed_points(layer, state_map, visited())
-
+    yield f"fixed_points_{name}", _fixed_points_job(layer, state_map, visited)
     first = slice(0, 1)
     options = {"which": which, "h0": None if h0 is None else h0[:, first]}
     exponents = min(S, _EXPONENTS)
     # of a delta rule, the matrices of a step are as small as a head
     size_of_jacobians = S if state_map.transitions is None else state_map.hidden_size
     jobs: list[tuple[str, int, Job]] = [
-        ("fixed_points", 200, points_near_visited),
         ("gradient_map", 200, partial(gradient_map, layer, begin(first, _MAP_STEPS), **options)),
         (
             "lyapunov",
@@ -422,8 +424,6 @@ def _trajectory_jobs(
         jobs.append(("jacobian_bound", 400, bound))
     for function, max_size, job in jobs:
         call = f"{function}(layer, x, which={which!r})"
-        if function == "fixed_points":
-            call = f"fixed_points(layer, which={which!r})"
         size = size_of_jacobians if function == "lyapunov" else S
         yield f"{function}_{name}", _job_unless_slow(call, size, max_size, job)
 

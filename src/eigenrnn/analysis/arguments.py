@@ -89,7 +89,7 @@ def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
     except (TypeError, ValueError, RuntimeError) as error:
         kind = type(values).__name__
         if isinstance(values, tuple) and any(isinstance(each, Tensor) for each in values):
-            kind = "a tuple of tensors, of which one has to be chosen, such as output[0]"
+            kind = "a tuple of tensors; pass one of them, such as output[0]"
         raise ValueError(f"{expected}, got {kind}: {error}") from error
     # NumPy converts strings such as "1.5" to numbers without an error
     if array.dtype.kind not in "biufcO":

@@ -240,9 +240,10 @@ def settled_states(
     h: Tensor,  # (P, S)
 ) -> Tensor:  # (P, S)
     """Return states after some steps under a constant input; one that overflows stays."""
-    last = h
-    for _ in range(_SETTLING_STEPS if len(h) else 0):
-        last = state_map.step(x.expand(len(h), -1), last)
+    if not len(h):  # a step of the user need not accept an empty batch
+        return h
+    held = x.expand(_SETTLING_STEPS, len(h), -1)
+    last = state_map.states(held, h, discard=_SETTLING_STEPS)[-1]
     return torch.where(last.isfinite().all(1, keepdim=True), last, h)
 
 

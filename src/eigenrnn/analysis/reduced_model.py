@@ -170,6 +170,7 @@ def reduced_model(
 
 def _ours(layer: nn.RNN) -> RNN:
     """Return the same layer as one of ours, whose matrix may be of any kind."""
+    weight: Any = layer.weight_hh_l0
     same = RNN(
         layer.input_size,
         layer.hidden_size,
@@ -179,6 +180,8 @@ def _ours(layer: nn.RNN) -> RNN:
         bias=layer.bias,
         batch_first=layer.batch_first,
         bidirectional=layer.bidirectional,
+        device=weight.device,
+        dtype=weight.dtype,
     )
     return same.load_torch(layer)
 

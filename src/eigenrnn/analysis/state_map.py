@@ -82,8 +82,8 @@ class StateMap:
         transitions: For a delta rule, maps a sequence and the state before it to the matrices that
             multiply the columns of each head's state. All other numbers of the state are past
             inputs.
-        bounds: The modulus that no entry of a state exceeds once it is below, such as 1 for a
-            tanh network; infinity where there is none. None if none has one.
+        bounds: The range of the states: an entry between -bound and bound stays there. It is 1 in
+            a tanh network, and infinite for an entry without a range; None if no entry has one.
         vectorised: Whether `torch.func.vmap` can differentiate `step`. If not, `jacobians` runs
             one backward pass for each entry of a state.
     Shape:
@@ -793,7 +793,7 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
 
 
 def _bounds(direction: AbstractDirection) -> Tensor | None:  # (S,)
-    """Return the modulus that no entry of a state exceeds once it is below, if there is one."""
+    """Return the range of the states, if an entry has one."""
     N = direction.hidden_size
     if isinstance(direction, LSTMDirection):
         return _bounds_of_lstm(N)
@@ -808,7 +808,7 @@ def _bounds(direction: AbstractDirection) -> Tensor | None:  # (S,)
 
 
 def _bounds_of_lstm(N: int) -> Tensor:  # (2N,)
-    """Return the bounds of (h, c): h = o tanh(c), while c can grow at every step."""
+    """Return the range of (h, c): h = o tanh(c), while c can grow at every step."""
     return torch.cat([torch.ones(N), torch.full((N,), torch.inf)]).double()
 
 

@@ -116,6 +116,9 @@ def trajectory(
             of them has the last input.
         nudge: With a burn-in, the length of a random vector that is added to each initial state,
             to leave an unstable fixed point. It is the same in every call.
+    Shape:
+        x: :math:`(T, B, M)`, :math:`(B, T, M)` if the layer has the batch first, or
+        :math:`(T, M)`; h0: as the layer takes it.
     Returns:
         The states, the input of the layer, and the layer itself.
     Raises:

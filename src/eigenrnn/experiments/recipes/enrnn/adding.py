@@ -48,7 +48,7 @@ _SPECTRAL_RNN = Network(
     departures=(
         "table 1 says about 15k parameters, which no number of reflections gives; the 16 of "
         "section 5.1 give 1,981",
-        "a learning rate of 1e-3; with the 1e-2 of table 1 this network stays at the chance level",
+        "a learning rate of 1e-3; with the 1e-2 of table 1 this network ends at the chance level",
     ),
 )
 _SCORNN = Network(
