@@ -412,15 +412,16 @@ class Check(ABC):
     def check(self, evidence: Evidence) -> CheckResult:
         """Compare all combinations of one run of each network."""
         runs: dict[Runs, list[ArchivedRun]] = {}
-        medians: dict[Runs, float] = {}
+        numbers: dict[Runs, list[float]] = {}
         for network, its in self._comparable(evidence).items():
             runs[network] = list(filter(self.number.counts, its))
-            numbers = [self.number.read(run) for run in runs[network]]
-            known = [float(number) for number in numbers if number is not None]
-            if not known or len(known) < len(numbers):
+            read = [self.number.read(run) for run in runs[network]]
+            numbers[network] = [float(number) for number in read if number is not None]
+            if not read or len(numbers[network]) < len(read):
                 return CheckResult()
-            medians[network] = median(known)
-        return CheckResult(self._outcomes(list(runs.values())), medians, runs)
+        medians = {network: median(its) for network, its in numbers.items()}
+        outcomes = self._outcomes(list(runs.values()), list(numbers.values()))
+        return CheckResult(outcomes, medians, runs)
 
     def _comparable(self, evidence: Evidence) -> dict[Runs, list[ArchivedRun]]:
         """Return the runs of each network; of one length, if the number depends on it."""
@@ -438,21 +439,24 @@ class Check(ABC):
                 most = fewest
         return chosen
 
-    def _outcomes(self, runs: Sequence[Sequence[ArchivedRun]]) -> tuple[bool, ...]:
+    def _outcomes(
+        self, runs: Sequence[Sequence[ArchivedRun]], numbers: Sequence[Sequence[float]]
+    ) -> tuple[bool, ...]:
         """Compare each run of one network with each of the other; pairs without an order fall out.
 
         Two networks have none if both have learnt nothing, or if what is awaited happens in
         neither before the shorter of their trainings ends.
         """
         outcomes: list[bool] = []
-        for its in product(*runs):
-            numbers = [float(self.number.read(run) or 0.0) for run in its]
+        for its, read in zip(product(*runs), product(*numbers), strict=True):
+            compared = read
             if self.number.is_first_update:
                 end = min(run.steps for run in its)
-                numbers = [number if number <= end else math.inf for number in numbers]
-            if len(its) > 1 and (all(map(is_at_chance, its)) or all(map(math.isinf, numbers))):
+                compared = tuple(each if each <= end else math.inf for each in read)
+            is_pair = len(its) > 1
+            if is_pair and (all(map(is_at_chance, its)) or all(map(math.isinf, compared))):
                 continue
-            outcomes.append(self.holds(*numbers))
+            outcomes.append(self.holds(*compared))
         return tuple(outcomes)
 
 
@@ -498,11 +502,10 @@ class Less(Check):
     def say_larger(self, result: CheckResult) -> str:
         """Name the larger network, and in how many pairs of runs it is the larger one."""
         relation = f"{self.number.relation} {self.larger.title}"
-        if self.factor != 1:
+        # a network that is not even below the other is not below it by a factor either
+        if self.factor != 1 and result.medians[self.smaller] < result.medians[self.larger]:
             relation += f" by a factor of {self.factor:g}"
         if len(result.outcomes) < 2:
-            if result.medians[self.smaller] > result.medians[self.larger]:
-                return f"above {self.larger.title}"
             return f"not {relation}"
         count = sum(result.outcomes)
         if not count:
@@ -535,9 +538,12 @@ class MoreOften(Check):
     def say_not(self, result: CheckResult) -> str:  # noqa: ARG002
         return f"{self.more.title} does not succeed more often than {self.rarer.title}"
 
-    def _outcomes(self, runs: Sequence[Sequence[ArchivedRun]]) -> tuple[bool, ...]:
-        shares = [fmean(float(self.number.read(run) or 0.0) for run in its) for its in runs]
-        return (self.holds(*shares),)
+    def _outcomes(
+        self,
+        runs: Sequence[Sequence[ArchivedRun]],  # noqa: ARG002
+        numbers: Sequence[Sequence[float]],
+    ) -> tuple[bool, ...]:
+        return (self.holds(*map(fmean, numbers)),)
 
 
 @dataclass(frozen=True)

@@ -127,8 +127,8 @@ def test_the_headline_counts_what_is_computed_and_what_was_never_trained(archive
     known[TABLE] = replace(known[TABLE], rows=(*known[TABLE].rows, row("LSTM 6")))
     page = page_of(archive, known, claims)
     assert (
-        "**We state 4 claims of the five papers. Our runs decide 2 of them: 2 hold, of which 1 is "
-        "computed without training, 0 hold partly, 0 fail.**\n"
+        "**We state 4 claims of the five papers. Our runs decide 2 of them: 2 hold (1 of them "
+        "computed, without training), 0 hold partly, 0 fail.**\n"
         "The other 2 are not decided yet: 1 has networks that we have not trained, and the rest "
         "trained for too short a time or from too few seeds.\n" in page
     )
@@ -184,7 +184,7 @@ def test_of_many_networks_the_evidence_names_the_best():
     rivals = (("first", 3.0, (True,)), ("second", 1.0, (False,)), ("third", 0.5, (False,)))
     assert evidence(judged(value, *rivals)) == (
         "The LSTM reaches 2, and the best of 3 others, third, 0.5. 1 seed, the paper's length. "
-        "But the LSTM is above second and above third."
+        "But the LSTM is not below second and not below third."
     )
     assert "the best of 3 others, first, of 300 %." in evidence(judged(accuracy, *rivals))
 

@@ -29,22 +29,18 @@ def points(rates: tuple[str, ...], gain: str, values: tuple[str, ...]) -> tuple[
     return tuple(f"lr={rate} {gain}={number}" for rate in rates for number in values)
 
 
-CHAIN = Runs(
-    "nonnormal/fig3",
-    "chain copying",
-    SIX_SEEDS,
-    points(RATES, "alpha", ("1.02", "1.04")),
-    name="a chain",
-)
-ORTHO = Runs(
-    "nonnormal/fig3",
-    "ortho copying",
-    SIX_SEEDS,
-    points(RATES, "lambda", ("1", "1.02")),
-    name="an orthogonal start",
-)
 KINDS = {"chain": "a chain", "ortho": "an orthogonal start"}
 TASKS = {"adding": "adding", "psMNIST": "permuted MNIST"}
+
+
+def copying(kind: str, gain: str, values: tuple[str, ...]) -> Runs:
+    """Return the runs of an initialisation on copying."""
+    chosen = points(RATES, gain, values)
+    return Runs("nonnormal/fig3", f"{kind} copying", SIX_SEEDS, chosen, name=KINDS[kind])
+
+
+CHAIN = copying("chain", "alpha", ("1.02", "1.04"))
+ORTHO = copying("ortho", "lambda", ("1", "1.02"))
 
 
 def toy(kind: str, task: str) -> Runs:
