@@ -350,8 +350,8 @@ class CheckResult:
     """The result of one comparison.
 
     Args:
-        outcomes: Whether it is true, of each run or pair of runs. It is empty if a number is
-            missing, or if all pairs are of networks at the chance level, which have no order.
+        outcomes: Whether it is true, of each run or pair of runs that has an order. It is empty if
+            a number is missing.
         medians: The median number of each network.
         runs: The runs of each network that were compared.
     """
