@@ -38,6 +38,49 @@ def test_the_fit_is_that_of_greatest_likelihood():
     assert abs(curve.bias[0] - 0.2) < 0.1
 
 
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("offset", [0.0, 1000.0, -1e6])
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+def test_the_fit_does_not_depend_on_the_offset_and_the_unit_of_stimuli(seed, offset, unit):
+    generator = np.random.default_rng(seed)
+    levels = np.linspace(-1, 1, generator.integers(5, 12))
+    s = generator.choice(levels, 400)
+    steepness = 10 ** generator.uniform(0, 0.9)
+    y = (generator.random(400) < 1 / (1 + np.exp(-steepness * (s - 0.1)))).astype(float)
+
+    def loss(weights):
+        odds = weights[0] + weights[1] * s
+        return np.sum(np.logaddexp(0, odds) - y * odds)
+
+    found = minimize(loss, [0.0, 1.0], method="BFGS", options={"gtol": 1e-9})
+    bias, slope = -found.x[0] / found.x[1], found.x[1]
+    curve = psychometric_curve(offset + unit * s, y)
+    assert curve.slope[0] * unit == pytest.approx(slope, rel=1e-4)
+    assert (curve.bias[0] - offset) / unit == pytest.approx(bias, abs=1e-4)
+
+
+def test_a_steep_curve_of_many_trials_converges():
+    s = np.concatenate([np.linspace(-1, 1, 2001), [-1e-5, 1e-5]])
+    y = np.concatenate([np.linspace(-1, 1, 2001) > 0, [True, False]])
+    curve = psychometric_curve(s, y)
+    odds = curve.slope[0] * (s - curve.bias[0])
+    p = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
+    # at the greatest likelihood the residuals are orthogonal to both columns
+    np.testing.assert_allclose([np.sum(y - p), np.sum((y - p) * s)], 0, atol=1e-9)
+
+
+def test_a_group_without_responses_stays_as_nan():
+    curve = psychometric_curve(
+        stimulus=[-1.0, 1.0, 1.0, -1.0, 2.0],
+        response=[0.0, 0.0, 1.0, 1.0, np.nan],
+        group=[0, 0, 0, 0, 7],
+    )
+    assert curve.groups.tolist() == [0, 7]
+    assert curve.counts.tolist() == [[2, 2, 0], [0, 0, 0]]
+    assert np.isnan(curve.responses[1]).all()
+    assert np.isnan([curve.bias[1], curve.slope[1]]).all()
+
+
 def test_groups_are_fitted_apart():
     left, right = drawn(bias=-0.3), drawn(bias=0.3, seed=1)
     s, choice = np.concatenate([left, right], axis=1)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PsychometricCurve", "psychometric_curve"]
 
-_STEPS = 100  # of Newton's method
+_STEPS = 1000  # of Newton's method; a steep curve takes up to a hundred
 _FLAT = 1e-9  # change of the log odds over all stimuli that counts as none
 
 
@@ -25,8 +25,9 @@ class PsychometricCurve(Analysis):
     """Responses by stimulus, for each group of trials.
 
     Args:
-        groups: The value of each group; a single zero without groups.
-        stimuli: The different stimuli, in rising order.
+        groups: The value of each group, also of one without responses; a single zero without
+            groups.
+        stimuli: The different stimuli, in rising order, also those without responses.
         responses: The mean response to each stimulus, NaN if a group has none of it.
         errors: The standard error of each mean.
         counts: The number of trials.
@@ -100,6 +101,7 @@ def psychometric_curve(
     Raises:
         ValueError: If the shapes differ, there is no trial with a response, a stimulus or a group
             is not finite, or a response is infinite.
+        RuntimeError: If the fit does not converge.
     Source:
         Wichmann and Hill, Perception and Psychophysics 63, 2001.
         https://doi.org/10.3758/BF03194544 (departures: a logistic function, no lapse rate).
@@ -124,10 +126,7 @@ def psychometric_curve(
     answered = ~np.isnan(r)
     if not answered.any() or np.isinf(r).any():
         raise ValueError("expected finite responses, or NaN for some that are missing")
-    s = s[answered]
-    r = r[answered]
-    g = g[answered]
-    values = set(np.unique(r))
+    values = set(np.unique(r[answered]))
     is_choice = values <= {-1.0, 1.0} or values <= {0.0, 1.0}
     upper = (r == 1.0).astype(np.float64)
     shown = upper if is_choice else r
@@ -141,13 +140,14 @@ def psychometric_curve(
     slope = np.full(len(groups), np.nan)
     for i, one in enumerate(groups):
         for j, level in enumerate(stimuli):
-            chosen = shown[(g == one) & (s == level)]
+            chosen = shown[answered & (g == one) & (s == level)]
             counts[i, j] = len(chosen)
             if len(chosen):
                 means[i, j] = chosen.mean()
                 errors[i, j] = chosen.std() / np.sqrt(len(chosen))
-        if is_choice:
-            bias[i], slope[i] = _logistic_fit(s[g == one], upper[g == one])
+        trials = answered & (g == one)
+        if is_choice and trials.any():
+            bias[i], slope[i] = _logistic_fit(s[trials], upper[trials])
     return PsychometricCurve(groups, stimuli, means, errors, counts, bias, slope)
 
 
@@ -163,23 +163,46 @@ def _logistic_fit(s: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float
         return float((lower.max() + upper.min()) / 2), np.inf
     if upper.max() <= lower.min():
         return float((upper.max() + lower.min()) / 2), -np.inf
-    X = np.stack([np.ones_like(s), s], axis=1)
-    weights = np.zeros(2)
-    # both columns of similar size, so that one bound on the step and one tolerance fit both
-    scale = np.abs(s).max()
-    X[:, 1] /= scale
-    for _ in range(_STEPS):
-        p = 1 / (1 + np.exp(-np.clip(X @ weights, -500, 500)))  # exp overflows beyond 709
-        gradient = X.T @ (y - p)
-        # 1e-12 keeps it regular where all p are close to 0 or 1
-        curvature = X.T @ (X * (p * (1 - p))[:, None]) + 1e-12 * np.eye(2)
-        step = np.linalg.solve(curvature, gradient)
-        step *= 5.0 / max(5.0, np.abs(step).max())  # far out Newton's method overshoots
-        weights += step
-        if np.abs(step).max() < 1e-12:
-            break
-    # w_0 + w_1 s / scale = k (s - b)
+    # both columns of similar size, whatever the offset and the unit of the stimuli
+    centre = s.mean()
+    scale = s.std()
+    X = np.stack([np.ones_like(s), (s - centre) / scale], axis=1)
+    weights = _maximum_likelihood(X, y)
+    # w_0 + w_1 (s - centre) / scale = k (s - b)
     slope = weights[1] / scale
     if abs(weights[1]) < _FLAT:
         return np.nan, float(slope)
-    return float(-weights[0] / slope), float(slope)
+    return float(centre - weights[0] / slope), float(slope)
+
+
+def _maximum_likelihood(
+    X: NDArray[np.float64],  # (n, 2)
+    y: NDArray[np.float64],  # (n,)
+) -> NDArray[np.float64]:  # (2,)
+    """Return the weights of the log odds by Newton's method, with a step that always improves.
+
+    Raises:
+        RuntimeError: If the steps do not converge.
+    """
+
+    def log_likelihood(weights: NDArray[np.float64]) -> float:
+        odds = X @ weights
+        return float(np.sum(y * odds - np.logaddexp(0, odds)))
+
+    weights = np.zeros(2)
+    for _ in range(_STEPS):
+        p = np.exp(-np.logaddexp(0, -X @ weights))
+        gradient = X.T @ (y - p)
+        curvature = X.T @ (X * (p * (1 - p))[:, None])
+        step = np.linalg.solve(curvature, gradient)
+        # the error is squared with each step, so the next one would change nothing
+        if np.abs(step).max() <= 1e-7 * (1 + np.abs(weights).max()):
+            return weights + step
+        # the likelihood is concave, so a step that is short enough increases it
+        now = log_likelihood(weights)
+        while log_likelihood(weights + step) < now:
+            step /= 2
+        weights += step
+    raise RuntimeError(
+        f"expected a logistic fit to converge within {_STEPS} steps, got weights {weights}"
+    )
