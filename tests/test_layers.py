@@ -57,6 +57,23 @@ def near(dtype, n=T * N):
     return {"rtol": 0, "atol": tol(dtype, n)}
 
 
+@each_named
+def test_a_gradient_penalty_is_finite_for_inputs_of_zero(make):
+    layer = make(M, N).double()
+    x = normal(T, B, M, dtype=torch.float64)
+    x[0] = 0  # before the first state that is not zero
+    x[3:, 1] = 0  # as padding is
+    x.requires_grad_()
+    h, _ = layer(x)
+    weights = list(layer.parameters())
+    first = torch.autograd.grad(
+        h.square().sum(), [x, *weights], create_graph=True, allow_unused=True
+    )
+    penalty = sum(gradient.square().sum() for gradient in first if gradient is not None)
+    second = torch.autograd.grad(penalty, [x, *weights], allow_unused=True)
+    assert all(gradient.isfinite().all() for gradient in second if gradient is not None)
+
+
 def state_of(layer):
     return {name: copy.deepcopy(value) for name, value in layer.state_dict().items()}
 

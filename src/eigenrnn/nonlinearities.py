@@ -54,7 +54,14 @@ def modrelu(
         Arjovsky, Shah and Bengio, ICML 2016, equation 8. https://arxiv.org/abs/1511.06464
         (departures: no epsilon under the modulus, as in Helfrich, Willmott and Ye, ICML 2018).
     """
-    return z if bias is None else z.sgn() * torch.relu(z.abs() + bias)
+    if bias is None:
+        return z
+    if not z.is_complex():
+        return z.sgn() * torch.relu(z.abs() + bias)
+    # |z| has no second derivative at zero, so another number takes its place
+    is_zero = z == 0
+    z = z.masked_fill(is_zero, 1)
+    return (z.sgn() * torch.relu(z.abs() + bias)).masked_fill(is_zero, 0)
 
 
 def _modrelu_backward(g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor | None) -> Tensor:

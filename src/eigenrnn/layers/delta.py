@@ -618,8 +618,12 @@ def _unit(v: Tensor) -> Tensor:
 
     With an epsilon in place of their norm, a zero vector would multiply gradients by its inverse.
     """
-    norm = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
-    return v / norm.where(norm > _SHORTEST_NORM, torch.inf)
+    norm = torch.linalg.vector_norm(v.detach(), dim=-1, keepdim=True)
+    is_short = norm <= _SHORTEST_NORM
+    # the norm has no second derivative at zero, so another vector takes the place of such a one
+    long = v.masked_fill(is_short, 1)
+    unit = long / torch.linalg.vector_norm(long, dim=-1, keepdim=True)
+    return unit.masked_fill(is_short, 0)
 
 
 @torch.no_grad()

@@ -79,8 +79,11 @@ def _modrelu_of_pairs(
     if bias is None:
         return z
     complex_z = pairs_to_complex(z)
+    is_zero = complex_z == 0
+    complex_z = complex_z.masked_fill(is_zero, 1)  # as in `modrelu`
     modulus = complex_z.abs().repeat_interleave(2, dim=-1)
-    return complex_to_pairs(complex_z.sgn()) * torch.relu(modulus + bias)
+    h = complex_to_pairs(complex_z.sgn()) * torch.relu(modulus + bias)
+    return h.masked_fill(is_zero.repeat_interleave(2, dim=-1), 0)
 
 
 def _modrelu_of_parts(
@@ -91,9 +94,11 @@ def _modrelu_of_parts(
     if bias is None:
         return z
     real, imaginary = z.chunk(2, dim=-1)
-    modulus = (real * real + imaginary * imaginary).sqrt()
-    # where the modulus is zero both parts are zero, whatever divides them, but 0 / 0 would be NaN
-    scale = torch.relu(modulus + bias) / torch.where(modulus > 0, modulus, 1)
+    square = real * real + imaginary * imaginary
+    is_zero = square == 0
+    # the root has no derivative at zero
+    modulus = square.masked_fill(is_zero, 1).sqrt()
+    scale = (torch.relu(modulus + bias) / modulus).masked_fill(is_zero, 0)
     return torch.cat([scale * real, scale * imaginary], dim=-1)
 
 
