@@ -137,6 +137,29 @@ def test_options_crossed_in_pairs_agree_with_the_reference(row):
     assert_near({"S_n": S_n}, {"S_n": expected}, tol(wide, row["T"]))
 
 
+@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("R", [1, 3])
+@pytest.mark.parametrize("huge", [-1e16, -3e38, -torch.inf])
+def test_decays_after_a_huge_one_are_kept(backend, R, huge):
+    tensors = operands(T=130, B=2, H=2, R=R, K=5, V=7, decay=-0.3, dtype=torch.float32)
+    log_decay = tensors.log_decay.clone()
+    log_decay[[0, 31, 70], 0] = huge
+    tensors = tensors._replace(log_decay=log_decay)
+    assert_equals_reference(tensors, backend, tol(torch.float32, 130))
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_a_decay_of_minus_infinity_resets_the_state(backend):
+    tensors = operands(T=9, B=1, H=1, R=2, K=4, V=3, decay=-0.3, dtype=torch.float64)
+    log_decay = tensors.log_decay.clone()
+    log_decay[4] = -torch.inf
+    o, S_n = delta(*tensors._replace(log_decay=log_decay), backend=backend)
+    after = [each[4:] for each in (tensors.q, tensors.k, tensors.v, tensors.beta)]
+    expected, expected_S_n = delta(*after, tensors.log_decay[4:], backend="reference")
+    torch.testing.assert_close(o[4:], expected, rtol=0, atol=tol(torch.float64, 9))
+    torch.testing.assert_close(S_n, expected_S_n, rtol=0, atol=tol(torch.float64, 9))
+
+
 # ------------------------------------------------------------------------ the reference itself
 
 
@@ -629,16 +652,11 @@ REJECTED = {
     "no decay": (
         (q, k, v, beta, log_decay * torch.nan),
         ValueError,
-        "finite logarithms log_decay <= 0",
+        "logarithms log_decay <= 0, got one of nan",
     ),
     "no key": ((q, k * torch.nan, v, beta), ValueError, "unit keys, got a key of norm nan"),
     "negative strength": ((q, k, v, -beta), ValueError, "strengths beta between 0 and 2"),
-    "growth": ((q, k, v, beta, -log_decay), ValueError, "finite logarithms log_decay <= 0"),
-    "no state": (
-        (q, k, v, beta, log_decay - torch.inf),
-        ValueError,
-        "finite logarithms log_decay <= 0",
-    ),
+    "growth": ((q, k, v, beta, -log_decay), ValueError, "logarithms log_decay <= 0"),
 }
 
 

@@ -35,7 +35,7 @@ class _Decays(NamedTuple):
     Their shapes broadcast against those of the chunks.
     """
 
-    between: Tensor  # (chunks, B, H, C, C), gamma_ts from reflection to reflection
+    between: Tensor  # (chunks, B, H, C, C), gamma_ts from an earlier reflection to a later one
     to_output: Tensor  # (chunks, B, H, n, C), gamma_ts from reflection to step
     since: Tensor  # (chunks, B, H, C, 1), gamma_t of a reflection
     until: Tensor  # (chunks, B, H, C, 1), gamma_Ct
@@ -113,17 +113,24 @@ def _decays(
     dtype: torch.dtype,
 ) -> _Decays:
     """Return the products of the decays of every chunk."""
-    # Products come from differences of logarithms in double precision: all are <= 0, and large
-    # ones do not round off small ones.
-    total = log_decay.double().cumsum(-1)  # of each step since the chunk began
-    by_reflection = total.repeat_interleave(R, dim=-1)
+    # The logarithm of a product is a sum over the steps between, in double precision. A difference
+    # of two sums since the chunk began would lose the decays after a huge one, and -inf.
+    n = log_decay.shape[-1]
+    wide = log_decay.double()
+    later = torch.ones(n, n, dtype=torch.bool, device=log_decay.device).tril(-1)
+    # (step, earlier step): the terms after the earlier step
+    terms = wide.unsqueeze(-1).where(later, 0)
+    products = terms.cumsum(-2).exp().tril().to(dtype)
+    to_output = products.repeat_interleave(R, dim=-1)
+    between = to_output.repeat_interleave(R, dim=-2)
+    query = wide.cumsum(-1).exp().to(dtype).unsqueeze(-1)
     return _Decays(
-        between=_ratios(by_reflection, by_reflection, 1, dtype),
-        to_output=_ratios(total, by_reflection, R, dtype),
-        since=by_reflection.exp().to(dtype).unsqueeze(-1),
-        until=(by_reflection[..., -1:] - by_reflection).exp().to(dtype).unsqueeze(-1),
-        whole=total[..., -1].exp().to(dtype)[..., None, None],
-        query=total.exp().to(dtype).unsqueeze(-1),
+        between=between,
+        to_output=to_output,
+        since=query.repeat_interleave(R, dim=-2),
+        until=between[..., -1, :].unsqueeze(-1),
+        whole=query[..., -1:, :],
+        query=query,
     )
 
 
@@ -133,39 +140,9 @@ def _no_decays(
     R: int,
 ) -> _Decays:
     """Return products of decays of one, without the work that others take."""
-    C = k.shape[3]
     one = k.new_ones(k.shape[0], 1, 1, 1, 1)
-    return _Decays(
-        between=(~_before(C, C, 1, k.device)).to(k.dtype),
-        to_output=(~_before(steps, C, R, k.device)).to(k.dtype),
-        since=one,
-        until=one,
-        whole=one,
-        query=one,
-    )
-
-
-def _ratios(
-    later: Tensor,  # (chunks, B, H, m), logarithms of products
-    earlier: Tensor,  # (chunks, B, H, C)
-    R: int,
-    dtype: torch.dtype,
-) -> Tensor:  # (chunks, B, H, m, C)
-    """Return the product of decays from each reflection to each row of R; zero before it."""
-    before = _before(later.shape[-1], earlier.shape[-1], R, later.device)
-    differences = later.unsqueeze(-1) - earlier.unsqueeze(-2)
-    return differences.masked_fill(before, -torch.inf).exp().to(dtype)
-
-
-def _before(
-    rows: int,
-    reflections: int,
-    R: int,
-    device: torch.device,
-) -> Tensor:  # (rows, reflections)
-    """Return whether each row, which ends after R reflections more than the last, comes first."""
-    ends = R * torch.arange(1, rows + 1, device=device)
-    return ends.unsqueeze(1) <= torch.arange(reflections, device=device)
+    to_output = k.new_ones(steps, steps).tril().repeat_interleave(R, dim=-1)
+    return _Decays(between=one, to_output=to_output, since=one, until=one, whole=one, query=one)
 
 
 class DeltaChunk(Backend):

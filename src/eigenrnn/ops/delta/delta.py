@@ -62,7 +62,8 @@ def delta(
             may be longer, and reflections with them then expand the state.
         v: The values.
         beta: The strengths :math:`\beta`, between 0 and 2.
-        log_decay: The logarithms of the decays a, finite and at most 0; no decay by default.
+        log_decay: The logarithms of the decays a, at most 0; -inf forgets the state. No decay by
+            default.
         S0: The initial state; zero by default.
         batch_sizes: The number of sequences at each step, sorted by descending length, as in
             `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. Outputs past the end

@@ -49,7 +49,8 @@ class DeltaFLA(Backend):
         beta = beta.permute(1, 0, 3, 2).flatten(1, 2)
         g: Tensor | None = None
         if log_decay is not None:
-            g = log_decay.transpose(0, 1).contiguous()
+            # the package takes differences of sums, in which -inf would give NaN
+            g = log_decay.transpose(0, 1).clamp(min=-100).contiguous()
         chunked = {"scale": 1.0, "initial_state": S0, "output_final_state": True}
         if R > 1:
             product: Any = import_module("fla.ops.gated_delta_product")
