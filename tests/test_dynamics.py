@@ -209,6 +209,40 @@ def test_the_callback_does_not_change_the_run(tmp_path):
     assert losses(tmp_path / "one") == losses(tmp_path / "other")
 
 
+def noisy_model():
+    layer = RNN(TASK.input_size, 6, leak=0.5, noise=0.5, noise_in_eval=True)
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.copy_(torch.linspace(-0.5, 0.5, weight.numel()).view(weight.shape))
+    return SequenceModel(layer, TASK.output_size)
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_noise_in_evaluation_does_not_depend_on_the_callback_and_on_earlier_draws(
+    tmp_path, earlier
+):
+    torch.manual_seed(0)
+    models = [noisy_model() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    small_fit(tmp_path / "plain", model=models[0])
+    torch.randn(earlier)  # the global generator of the caller
+    small_fit(tmp_path / "recorded", model=models[1], callbacks=[Dynamics(every=5)])
+    plain = [row["validation_loss"] for row in read_metrics(tmp_path / "plain")]
+    recorded = [row["validation_loss"] for row in read_metrics(tmp_path / "recorded")]
+    assert recorded == plain
+
+
+def test_records_of_a_network_with_noise_in_evaluation_are_seeded(tmp_path):
+    torch.manual_seed(0)
+    model = noisy_model()
+    initial = {name: value.clone() for name, value in model.state_dict().items()}
+    for name in ("first", "second"):
+        model.load_state_dict(initial)
+        small_fit(tmp_path / name, model=model, callbacks=[Dynamics(every=5)])
+        torch.randn(3)
+    assert read_records(tmp_path / "first") == read_records(tmp_path / "second")
+
+
 def test_a_run_without_the_callback_has_no_further_columns(tmp_path):
     small_fit(tmp_path, small_settings(2))
     assert list(read_metrics(tmp_path)[0])[-1] == "test_accuracy"

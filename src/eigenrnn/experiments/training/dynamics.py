@@ -127,7 +127,10 @@ class Dynamics(Callback):
             return task.loss(outputs, batch.targets)
 
         try:
-            found = gradient_norms(model, batch.inputs, loss)
+            # a network with noise in evaluation: the same at every step, and after a resumption
+            with torch.random.fork_rng([]):
+                torch.manual_seed(0)
+                found = gradient_norms(model, batch.inputs, loss)
         except ValueError:  # overflowing states, or a loss that does not depend on them
             return {}
         curves: dict[str, list[float | None]] = {}

@@ -127,6 +127,7 @@ class TrainStep:
             rank = 0
         sums: list[Tensor] = []
         rows: list[Tensor] = []
+        self._seed(0)  # all evaluations have the same noise, whatever was measured before
         self._objective.eval()
         for number, batch in enumerate(batches):
             if number % processes == rank:
@@ -213,9 +214,10 @@ class TrainStep:
         self.average.load_state_dict(state["average"])
 
     def _seed(self, step: int) -> None:
-        """Seed dropout by the seed of the run, the step and the process.
+        """Seed dropout and noise by the seed of the run, the step and the process.
 
-        A checkpoint then needs no random state, and an evaluation cannot change it.
+        A checkpoint then needs no random state, and an evaluation, which is step 0, cannot change
+        it.
         """
         key = (self._settings.seed, step, self.fabric.global_rank)
         seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
