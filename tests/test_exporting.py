@@ -316,6 +316,41 @@ def test_a_stack_with_lengths_is_exported_with_any_number_of_steps(layer, readou
     torch.testing.assert_close(run(*others), model(*others))
 
 
+MORE = {
+    "LSTM-projected": partial(LSTM, proj_size=4),
+    "LSTM-both": partial(LSTM, num_layers=2, bidirectional=True),
+    "GRU-both": partial(GRU, num_layers=2, bidirectional=True),
+    "stack": lambda M, N: SequenceModel(
+        ResidualStack(lambda w: LSTM(w, 4), N, 2, input_size=M), 2
+    ),
+    "model": lambda M, N: SequenceModel(GatedDeltaNet(M, N, convolution=4), 2, readout="last"),
+}
+
+
+@pytest.mark.parametrize("sequences", [1, 2])
+@pytest.mark.parametrize("make", (ALL_LAYERS | MORE).values(), ids=ALL_LAYERS | MORE)
+def test_every_layer_is_exported_at_fixed_sizes(make, sequences):
+    layer = make(M, N).eval()
+    x = batch(6, sequences)
+    run = torch.export.export(layer, (x,)).module()
+    assert_agree(lambda x: [each.detach() for each in flatten(run(x))], layer, x)
+
+
+@pytest.mark.parametrize("make", ALL_LAYERS.values(), ids=ALL_LAYERS)
+def test_every_layer_is_exported_for_one_sequence_without_a_batch(make):
+    layer = make(M, N).eval()
+    x = batch(6, 1).squeeze(1)
+    run = torch.export.export(layer, (x,)).module()
+    assert_agree(lambda x: [each.detach() for each in flatten(run(x))], layer, x)
+
+
+def test_a_delta_layer_with_any_number_of_sequences_wants_an_example_of_two():
+    layer = GatedDeltaNet(M, N, heads=2).eval()
+    with pytest.raises(torch.onnx.OnnxExporterError) as caught:
+        export_onnx(layer, (batch(6, 1),), (TIME_AND_BATCH,))
+    assert "an example of two sequences or more" in str(caught.value.__cause__)
+
+
 def test_gated_decays_are_exported_with_a_number_of_steps_that_may_be_that_of_units():
     layer = MinGRU(M, N).eval()
     shapes = {"inputs": ({0: Dim("T"), 1: Dim("B")},)}

@@ -75,7 +75,8 @@ def scan_steps(
         now = [each[0] for each in inputs.values()]
         *last, h = body(*states.values(), *now, *constant.values())
         return h.unsqueeze(0), dict(zip(states, last, strict=True))
-    contiguous = [each.contiguous() for each in states.values()]  # as the new states are
+    # with the strides of new states: `contiguous` keeps others where a size is one
+    first = [each.clone(memory_format=torch.contiguous_format) for each in states.values()]
     ordered = list(inputs.values())
     if reverse:
         ordered = [each.flip(0) for each in ordered]
@@ -84,7 +85,7 @@ def scan_steps(
     batch = x.shape[1]
     if isinstance(batch, torch.SymInt) and not is_exporting_to_onnx():
         others.append(batch)
-    *last, h = record_scan(body, contiguous, ordered, tuple(others))
+    *last, h = record_scan(body, first, ordered, tuple(others))
     if reverse:
         h = h.flip(0)
     return h, dict(zip(states, last, strict=True))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import map_tensors, to_float32
@@ -22,8 +23,17 @@ def export_delta(
         operands: The tensors of the call.
         options: Its options, without batch sizes.
         lengths: The number of time steps of each sequence, in any order; all by default.
+
+    Raises:
+        ValueError: If the number of sequences is free, and that of the example is one.
     """
     wide = to_float32(operands)
+    # torch's tracer takes a size of one for a constant in a product with a number, as in q and
+    # beta; the program would then fail for two sequences
+    if isinstance(wide.v.shape[1], torch.SymInt) and wide.beta.shape[1] == 1:
+        raise ValueError(
+            "expected an example of two sequences or more where their number is free, got one"
+        )
     if is_exporting_to_onnx():
         wide = map_tensors(Tensor.detach, wide)  # torch cannot decompose the backward pass
     H, R, K = wide.k.shape[2:]
