@@ -6,9 +6,20 @@ from typing import Literal
 
 from eigenrnn.experiments.recipes import Outcome
 
-__all__ = ["AT_CHANCE", "Agreement", "agreement", "margin"]
+__all__ = ["AT_CHANCE", "DIFFERENT", "Agreement", "agreement", "margin"]
 
-Agreement = Literal["agrees", "differs", "both at the chance level", "cannot be judged"]
+Agreement = Literal[
+    "agrees",
+    "better here",
+    "worse here",
+    "differs",
+    "both at the chance level",
+    "cannot be judged",
+]
+"""How our number stands beside the paper's; it *differs* if no side of the quantity is better."""
+
+DIFFERENT = ("better here", "worse here", "differs")
+"""The agreements of numbers that differ."""
 
 AT_CHANCE = 0.95
 """The share of the chance-level loss from which a network counts as being at the chance level."""
@@ -20,7 +31,7 @@ _PAPERS_AT_CHANCE = 0.1  # the largest distance from the chance-level loss, as a
 def agreement(outcome: Outcome) -> Agreement | None:
     """Compare our mean with the paper's number or bound; None if one of the two is missing.
 
-    It differs if it is not finite, or farther from the paper's number than the margin. A bound is
+    It is better or worse here if it is farther from the paper's number than the margin. A bound is
     exceeded if our mean is above it by more than the margin, or if most of our runs are above it
     by more than half a unit of its last digit or the accuracy of reading. The second rule does not
     loosen when the runs vary widely.
@@ -31,9 +42,14 @@ def agreement(outcome: Outcome) -> Agreement | None:
         return "cannot be judged"
     if _both_at_chance(outcome):
         return "both at the chance level"
-    if _differs(outcome):
+    if not _differs(outcome):
+        return "agrees"
+    if outcome.better is None:
         return "differs"
-    return "agrees"
+    is_higher = outcome.mean > (_theirs(outcome) or 0.0)
+    if math.isfinite(outcome.mean) and is_higher == (outcome.better == "higher"):
+        return "better here"
+    return "worse here"
 
 
 def margin(outcome: Outcome) -> float:

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from eigenrnn import ENRNN, NCGRU, NnRNN, ScoRNN
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.tasks import StateTracking
-from reproduction.agreement import Agreement, agreement
+from reproduction.agreement import DIFFERENT, Agreement, agreement
 from reproduction.archive import (
     Archive,
     ArchivedRun,
@@ -55,6 +56,9 @@ PAPERS = {
 }
 """The names of the papers by the folder of their recipes."""
 
+OWN_LAYERS = {"scornn": ScoRNN, "enrnn": ENRNN, "nnrnn": NnRNN, "nc_gru": NCGRU}
+"""The layer that a paper proposes; its other networks are baselines."""
+
 
 # Rows of the recipes with their runs
 
@@ -84,8 +88,11 @@ class PageRow:
         return agreement(self.outcome)
 
     @property
-    def kind(self) -> Literal["computed", "computed bound", "bound", "printed"]:
-        """Whether the paper's number is of no training or a trained network's, or a bound."""
+    def kind(self) -> Literal["computed", "computed bound", "bound", "own", "baseline"]:
+        """Whether the paper's number is of no training, a bound, or of a trained network.
+
+        A trained network is the paper's own, or a baseline.
+        """
         is_bound = self.row.reported.at_most is not None
         if isinstance(self.row, Computed):
             if is_bound:
@@ -93,7 +100,9 @@ class PageRow:
             return "computed"
         if is_bound:
             return "bound"
-        return "printed"
+        if isinstance(self.row, Row) and is_own_network(self.row, paper_of(self.recipe.name)):
+            return "own"
+        return "baseline"
 
     @property
     def has_own_runs(self) -> bool:
@@ -104,6 +113,14 @@ class PageRow:
     def is_state_tracking(self) -> bool:
         """Whether it is a word problem of a group, which has a page of its own."""
         return isinstance(self.row, Row) and isinstance(self.row.task, StateTracking)
+
+
+def is_own_network(row: Row, paper: str) -> bool:
+    """Whether a row is of the network that its paper proposes, and not of a baseline."""
+    if paper == "nonnormal":  # which proposes initialisers
+        return row.options.get("kind") in ("chain", "feedback chain")
+    own = OWN_LAYERS.get(paper)
+    return own is not None and isinstance(row.layer, type) and issubclass(row.layer, own)
 
 
 def to_markdown(
@@ -157,7 +174,7 @@ def to_markdown(
         judgements=judgements,
         work=_work(trained),
         agreements=agreements,
-        printed=agreements.loc["printed"] if agreements.to_numpy().sum() else None,
+        printed=agreements.loc[["own", "baseline"]].sum() if agreements.to_numpy().sum() else None,
         papers=papers,
         numbers=_numbers_by_paper(own_rows),
         shorter=_shorter(trained, recipes),
@@ -443,11 +460,11 @@ def _agreements(rows: Sequence[PageRow]) -> pd.DataFrame:
     """Count our numbers beside the papers', by kind and agreement."""
     compared = [row for row in rows if row.agreement and paper_of(row.recipe.name) in PAPERS]
     kinds = pd.Categorical(
-        [row.kind for row in compared], ["computed", "computed bound", "bound", "printed"]
+        [row.kind for row in compared], ["own", "baseline", "bound", "computed", "computed bound"]
     )
     found = pd.Categorical(
         [row.agreement for row in compared],
-        ["agrees", "differs", "both at the chance level", "cannot be judged"],
+        list(get_args(Agreement)),
     )
     return pd.crosstab(kinds, found, dropna=False)
 
@@ -497,13 +514,19 @@ def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
 
 
 def _ours(row: PageRow, cell: str) -> str:
-    """Write our number, in bold if it differs from the paper's, or why there is none."""
+    """Write our number, or why there is none.
+
+    It is in bold if it is worse than the paper's, and in italics if it is better or differs in a
+    quantity of which no side is better.
+    """
     parts: list[str] = []
     unfinished = [run for run in row.runs if run.state == "unfinished"]
     if row.outcome.values:
         number = cell
-        if row.agreement == "differs":
+        if row.agreement == "worse here":
             number = f"**{cell}**"
+        elif row.agreement in DIFFERENT:
+            number = f"*{cell}*"
         parts.append(number + _run_count(row))
     elif not unfinished:
         parts.append("no valid run")
@@ -663,12 +686,12 @@ def _differences(
         for label in remark.rows:
             explained.add((remark.recipe, label))
             row = shown.get((remark.recipe, label))
-            if row is not None and row.agreement in ("differs", "cannot be judged"):
+            if row is not None and row.agreement in (*DIFFERENT, "cannot be judged"):
                 its.append(row)
         if its or remark.claim in decided:
             paragraphs[remark.kind].append(f"{_subject(remark, its)}: {remark.text}")
     for name, row in shown.items():
-        if row.agreement != "differs" or name in explained:
+        if row.agreement not in DIFFERENT or name in explained:
             continue
         subject = f"{row.recipe.name}, **{row.row.label}**{_difference(row)}"
         paragraphs["open"].append(f"{subject}: not explained yet.")
@@ -686,7 +709,7 @@ def _subject(remark: Remark, rows: Sequence[PageRow]) -> str:
 def _difference(row: PageRow) -> str:
     """Describe how a number differs from the paper's; empty if it agrees."""
     outcome = row.outcome
-    if row.agreement != "differs":
+    if row.agreement not in DIFFERENT:
         return ""
     seed = ""
     if outcome.seeds and len(outcome.counted_values) == 1:

@@ -5,13 +5,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reproduction.agreement import agreement, margin
-from reproduction.archive import Archive, ArchivedRun, current_runs, outcome_of, runs_by_row
+from reproduction.agreement import DIFFERENT, agreement, margin
+from reproduction.archive import (
+    Archive,
+    ArchivedRun,
+    current_runs,
+    outcome_of,
+    paper_of,
+    runs_by_row,
+)
 from reproduction.claims import CLAIMS
 from reproduction.figures import BARS, CURVES, curve_figures, longest_runs, paper_figures
-from reproduction.page import PAPERS, TEXTS, duration, read_texts
+from reproduction.page import PAPERS, TEXTS, duration, is_own_network, read_texts
 
 from eigenrnn.experiments.recipes import Reported
+from eigenrnn.experiments.recipes.recipe import BETTER
 from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.training.run_key import Length
@@ -63,7 +71,7 @@ def test_every_number_of_ours_that_differs_has_a_remark():
         for (name, label), runs in of_rows.items()
         for known in RECIPES[name].rows
         if known.label == label
-        and agreement(outcome_of(known, runs)) == "differs"
+        and agreement(outcome_of(known, runs)) in DIFFERENT
         and any(run.trained_for is None for run in runs)
         and (name, label) not in remarked
     ]
@@ -140,11 +148,40 @@ def test_an_error_printed_as_zero_leaves_half_a_digit():
 
 
 @pytest.mark.parametrize(
-    ("ours", "differs"), [(0.9735, False), (0.9725, False), (0.9736, True), (0.97, True)]
+    ("ours", "expected"),
+    [(0.9735, "agrees"), (0.9725, "agrees"), (0.9736, "better here"), (0.97, "worse here")],
 )
-def test_a_number_beyond_the_margin_differs(ours, differs):
-    found = agreement(reported(0.973, runs=(ours, ours)))
-    assert found == ("differs" if differs else "agrees")
+def test_a_number_beyond_the_margin_is_better_or_worse(ours, expected):
+    assert agreement(reported(0.973, runs=(ours, ours))) == expected
+
+
+@pytest.mark.parametrize(
+    ("quantity", "expected"),
+    [("loss", "worse here"), ("accuracy", "better here"), ("henrici", "differs")],
+)
+def test_which_side_is_better_depends_on_the_quantity(quantity, expected):
+    assert agreement(reported(0.5, runs=(0.7,), quantity=quantity)) == expected
+
+
+@pytest.mark.parametrize(
+    ("recipe", "label", "is_own"),
+    [
+        ("scornn/table1", "scoRNN 170", True),
+        ("scornn/table1", "LSTM 128", False),
+        ("nc_gru/table1", "scoRNN 110 T=100", False),
+        ("nc_gru/table1", "NC-GRU(U_c) 56 as released T=100", True),
+        ("nonnormal/table1", "feedback chain words", True),
+        ("nonnormal/table1", "ortho words", False),
+    ],
+)
+def test_the_network_that_a_paper_proposes_is_no_baseline(recipe, label, is_own):
+    (row,) = [row for row in RECIPES[recipe].rows if row.label == label]
+    assert is_own_network(row, paper_of(recipe)) == is_own
+
+
+def test_every_reported_quantity_says_which_side_is_better():
+    quantities = {row.reported.quantity for recipe in RECIPES.values() for row in recipe.rows}
+    assert quantities <= BETTER.keys()
 
 
 def test_a_number_read_off_a_figure_has_the_accuracy_of_reading():
@@ -178,10 +215,10 @@ def test_four_totals_of_table_6_cannot_be_judged():
     [
         (0.095, 0.0951, "loss", "both at the chance level"),
         (0.095, 0.3, "loss", "both at the chance level"),  # ours is above it
-        (0.095, 0.0891, "loss", "differs"),  # 6 % below
-        (0.084, 0.0951, "loss", "differs"),  # the paper's is 12 % below
-        (0.095, math.inf, "loss", "differs"),
-        (0.095, math.nan, "loss", "differs"),
+        (0.095, 0.0891, "loss", "better here"),  # 6 % below
+        (0.084, 0.0951, "loss", "worse here"),  # the paper's is 12 % below
+        (0.095, math.inf, "loss", "worse here"),
+        (0.095, math.nan, "loss", "worse here"),
         (0.095, 0.0951, "loss_mean", "both at the chance level"),
         (0.095, 0.0951, "accuracy", "agrees"),
     ],
@@ -197,7 +234,7 @@ def test_a_loss_without_a_known_chance_level_is_compared():
 
 def bounded(at_most, runs):
     """Return the outcome of a row whose paper gives only a bound."""
-    known = row(reported=Reported(None, "figure 2", at_most=at_most))
+    known = row(reported=Reported(None, "figure 2", quantity="loss", at_most=at_most))
     ended = [
         ArchivedRun(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
         for seed, value in enumerate(runs)
@@ -219,7 +256,7 @@ def bounded(at_most, runs):
     ],
 )
 def test_a_number_above_the_bound_of_a_curve_differs(runs, differs):
-    expected = "differs" if differs else "agrees"
+    expected = "worse here" if differs else "agrees"
     assert agreement(bounded(0.02, runs)) == (expected if runs else None)
 
 

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from eigenrnn.experiments.recipes.recipe import Entry, Quoted, Reported, Row
 from eigenrnn.experiments.training import Result
@@ -15,7 +15,6 @@ __all__ = ["Outcome", "numbers_by_rule", "standard_error"]
 
 _NO_LAYER = "not run: this version has no such layer"
 _QUOTED = "not run: quoted from another paper"
-_HIGHER_IS_BETTER = {"accuracy", "auc", "f1", "r2", "segsnr_db", "stoi", "pesq"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,7 @@ class Outcome:
         decimals: The number of printed decimals, needed where the last ones are zero.
         reading: How far a number that was read off a figure may be from the true one.
         unjudged: Why no number of ours can be compared with it; empty if ours can.
+        better: Whether a higher or a lower number is better; None if neither is.
         baseline: The chance-level loss, if the quantity is a loss of archived runs; else None.
         signal: The number of the signal that ended a run early; None if none came.
     Units:
@@ -69,6 +69,7 @@ class Outcome:
     decimals: int | None = None
     reading: float | None = None
     unjudged: str = ""
+    better: Literal["higher", "lower"] | None = None
     baseline: float | None = None
     signal: int | None = None
 
@@ -96,6 +97,7 @@ class Outcome:
             decimals=reported.decimals,
             reading=reported.reading,
             unjudged=reported.unjudged,
+            better=reported.better,
             pooled=reported.pooled or reported.quantity == "success",
         )
 
@@ -257,6 +259,6 @@ def _by_rule(reported: Reported, result: Result) -> float:
     _, values = RunFolder(result.directory).read_column(column)
     if reported.rule == "last":
         return values[-1]
-    if reported.quantity in _HIGHER_IS_BETTER:
+    if reported.better == "higher":
         return max(values)
     return min(values)

@@ -40,6 +40,31 @@ __all__ = [
 _QUICK_BATCH_SIZE = 20
 
 
+BETTER: dict[str, Literal["higher", "lower"] | None] = {
+    "accuracy": "higher",
+    "auc": "higher",
+    "f1": "higher",
+    "longest": "higher",
+    "pesq": "higher",
+    "r2": "higher",
+    "segsnr_db": "higher",
+    "stoi": "higher",
+    "success": "higher",
+    "bits": "lower",
+    "epoch_seconds": "lower",
+    "loss": "lower",
+    "loss_mean": "lower",
+    "padded_mse": "lower",
+    "perplexity": "lower",
+    "processor_seconds": "lower",
+    "henrici": None,
+    "share of pairs": None,
+    "sum of the shares": None,
+    "total Fisher memory": None,
+}
+"""Whether a higher or a lower number of each reported quantity is better; None if neither is."""
+
+
 @dataclass(frozen=True)
 class Reported:
     """A number that a paper reports, and the rule by which a run of ours is compared with it.
@@ -91,6 +116,11 @@ class Reported:
             raise ValueError(
                 f"expected value or at_most, got both, {self.value} and {self.at_most}"
             )
+
+    @property
+    def better(self) -> Literal["higher", "lower"] | None:
+        """Whether a higher or a lower number is better; None if neither is."""
+        return BETTER.get(self.quantity)
 
 
 @dataclass(frozen=True)
