@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from eigenrnn import ENRNN, NCGRU, NnRNN, ScoRNN
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
+from eigenrnn.experiments.recipes.nc_gru.released import ReleasedNCGRU
 from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.tasks import StateTracking
 from reproduction.agreement import DIFFERENT, Agreement, agreement
@@ -56,8 +57,13 @@ PAPERS = {
 }
 """The names of the papers by the folder of their recipes."""
 
-OWN_LAYERS = {"scornn": ScoRNN, "enrnn": ENRNN, "nnrnn": NnRNN, "nc_gru": NCGRU}
-"""The layer that a paper proposes; its other networks are baselines."""
+OWN_LAYERS = {
+    "scornn": (ScoRNN,),
+    "enrnn": (ENRNN,),
+    "nnrnn": (NnRNN,),
+    "nc_gru": (NCGRU, ReleasedNCGRU),
+}
+"""The layers that a paper proposes; its other networks are baselines."""
 
 
 # Rows of the recipes with their runs
@@ -118,9 +124,8 @@ class PageRow:
 def is_own_network(row: Row, paper: str) -> bool:
     """Whether a row is of the network that its paper proposes, and not of a baseline."""
     if paper == "nonnormal":  # which proposes initialisers
-        return row.options.get("kind") in ("chain", "feedback chain")
-    own = OWN_LAYERS.get(paper)
-    return own is not None and isinstance(row.layer, type) and issubclass(row.layer, own)
+        return row.options.get("kind") in ("chain", "feedback_chain")
+    return row.layer in OWN_LAYERS.get(paper, ())
 
 
 def to_markdown(
