@@ -50,6 +50,14 @@ def take_steps(constraint, optimiser, steps):
         optimiser.step()
 
 
+def to_empty(module):
+    """Move a module off the meta device; its memory holds NaN, and the largest integers."""
+    torch.use_deterministic_algorithms(True)
+    module.to_empty(device="cpu")
+    torch.use_deterministic_algorithms(False)
+    return module
+
+
 def state_of(constraint):
     return {name: copy.deepcopy(value) for name, value in constraint.state_dict().items()}
 

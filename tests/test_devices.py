@@ -1,13 +1,16 @@
-"""Every constraint in a compiled layer, on the meta device and on a GPU."""
+"""Constraints and layers on the meta device, in inference mode, compiled and on a GPU."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 
-from cases import ALL
+from cases import ALL, CELLS, LAYERS, NAMED
 from crossing import few
-from eigenrnn.layers import RNN
+from eigenrnn import LanguageModel, ResidualStack, SequenceModel, constrain
+from eigenrnn.constraints import Exponential, LowRank, Masked, ScaledCayley, Schur, Unconstrained
+from eigenrnn.layers import GRU, LRU, RNN, ScoRNN
 from eigenrnn.linalg import tol
 from random_constraints import (
     assert_same_state,
@@ -17,6 +20,7 @@ from random_constraints import (
     state_of,
     stream,
     take_steps,
+    to_empty,
 )
 
 DOUBLE = torch.float64
@@ -60,15 +64,244 @@ def test_a_compiled_layer_trains_as_in_eager_mode_without_graph_breaks(case):
         torch.testing.assert_close(other, one, rtol=0, atol=100 * tol(DOUBLE, 8))
 
 
-@each_case
-def test_a_constraint_moved_from_the_meta_device_and_reset_is_initialised_normally(case):
-    n = case.near(8)
+def built_there(make, *arguments):
     with torch.device("meta"):
-        constraint = case(n)
-    constraint.to_empty(device="cpu").reset(stream())
+        return make(*arguments)
+
+
+def moved_there(make, *arguments):
+    return make(*arguments).to("meta")
+
+
+def load(module, state):
+    to_empty(module).load_state_dict(state)
+
+
+def assign(module, state):
+    module.load_state_dict(copy.deepcopy(state), assign=True)
+
+
+each_way_there = pytest.mark.parametrize("construct", [built_there, moved_there])
+each_way_back = pytest.mark.parametrize("restore", [load, assign])
+
+
+@each_way_there
+@each_case
+def test_a_constraint_moved_from_the_meta_device_and_reset_is_initialised_normally(
+    case, construct
+):
+    n = case.near(8)
+    constraint = to_empty(construct(case, n))
+    constraint.reset(stream())
     expected = initialised(case, n)
     assert_same_state(state_of(constraint), state_of(expected))
     assert torch.equal(constraint(), expected())
+
+
+@each_way_back
+@each_way_there
+@each_case
+def test_a_constraint_loaded_on_the_meta_device_trains_like_its_original(case, construct, restore):
+    original = perturbed(case, case.near(8))
+    constraint = construct(case, case.near(8))
+    restore(constraint, original.state_dict())
+    assert torch.equal(constraint(), original())
+    for each in (original, constraint):
+        take_steps(each, torch.optim.SGD(each.parameters(), lr=0.01), range(5))
+    assert_same_state(state_of(constraint), state_of(original))
+    assert torch.equal(constraint(), original())
+
+
+def built_by_option(make, *sizes):
+    return make(*sizes, device="meta")
+
+
+ALL_LAYERS = LAYERS | NAMED
+each_layer = pytest.mark.parametrize("make", ALL_LAYERS.values(), ids=ALL_LAYERS)
+
+
+def trained(layer):
+    """Take three steps, and return the states after each."""
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.01)
+    outputs = []
+    for k in range(3):
+        optimiser.zero_grad()
+        output, _ = layer(torch.randn(5, 2, 3, generator=stream(k)))
+        output.square().mean().backward()
+        optimiser.step()
+        outputs.append(output.detach())
+    return torch.stack(outputs)
+
+
+@each_way_back
+@pytest.mark.parametrize("construct", [built_by_option, built_there])
+@each_layer
+def test_a_layer_loaded_on_the_meta_device_trains_like_its_original(make, construct, restore):
+    original = make(3, 8)
+    layer = construct(make, 3, 8)
+    restore(layer, original.state_dict())
+    assert torch.equal(trained(layer), trained(original))
+
+
+@pytest.mark.parametrize("construct", [built_by_option, built_there])
+@each_layer
+def test_a_layer_moved_from_the_meta_device_and_reset_trains_like_a_new_one(make, construct):
+    new = make(3, 8)
+    layer = to_empty(construct(make, 3, 8))
+    for each in (new, layer):
+        torch.manual_seed(1)
+        each.reset_parameters()
+    assert torch.equal(trained(layer), trained(new))
+
+
+@pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
+def test_a_cell_loaded_on_the_meta_device_equals_its_original(make):
+    original = make(3, 8, constraint=ScaledCayley)
+    cell = to_empty(make(3, 8, constraint=ScaledCayley, device="meta"))
+    cell.load_state_dict(original.state_dict())
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(cell(x), original(x), rtol=0, atol=0)
+
+
+MODELS = {
+    "stack": lambda: ResidualStack(lambda n: LRU(n, n), 8, 2, mixer="glu"),
+    "stack, cayley": lambda: ResidualStack(lambda n: ScoRNN(n, n), 8, 2, norm="rms", mixer="mlp"),
+    "sequences": lambda: SequenceModel(RNN(8, 8, nonlinearity="tanh", leak=0.2), 2),
+    "text": lambda: LanguageModel(5, 4, [RNN(4, 8), GRU(8, 8, candidate=ScaledCayley)]),
+    "gate of torch": lambda: constrain(torch.nn.GRU(8, 8), "weight_hh_l0", ScaledCayley, rows="z"),
+    "square": lambda: constrain(torch.nn.Linear(8, 8), "weight", ScaledCayley),
+}
+
+
+@each_way_back
+@each_way_there
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_a_model_loaded_on_the_meta_device_equals_its_original(make, construct, restore):
+    original = make()
+    model = construct(make)
+    restore(model, original.state_dict())
+    assert_same_state(state_of(model), state_of(original))
+    x = torch.randn(6, 2, 8)
+    if isinstance(model, LanguageModel):
+        x = torch.randint(5, (6, 2))
+    torch.testing.assert_close(model(x), original(x), rtol=0, atol=0)
+
+
+def test_parameters_may_be_copied_one_by_one_after_skip_init():
+    original = RNN(3, 8, leak=0.2)
+    torch.use_deterministic_algorithms(True)  # memory without values then holds NaN
+    layer = torch.nn.utils.skip_init(RNN, 3, 8, leak=0.2)
+    torch.use_deterministic_algorithms(False)
+    with torch.no_grad():
+        for own, value in zip(layer.parameters(), original.parameters(), strict=True):
+            own.copy_(value)
+    assert torch.equal(trained(layer), trained(original))
+
+
+@pytest.mark.parametrize("plus", [torch.eye(8), torch.eye], ids=["tensor", "function"])
+def test_a_fixed_matrix_survives_the_meta_device_without_a_load(plus):
+    low_rank = to_empty(built_there(partial(LowRank, plus=plus), 8))
+    assert torch.equal(low_rank.plus, torch.eye(8))
+
+
+def test_a_loaded_mask_replaces_the_own_one_and_survives_the_meta_device():
+    loaded = Masked(8, seed=1)
+    constraint = Masked(8, seed=2)
+    assert not torch.equal(constraint.mask, loaded.mask)
+    constraint.load_state_dict(loaded.state_dict())
+    assert torch.equal(to_empty(constraint.to("meta")).mask, loaded.mask)
+
+
+def torch_state():
+    """The state of a layer of torch with an orthogonal matrix of determinant one."""
+    theirs = torch.nn.RNN(3, 8)
+    constraint = ScaledCayley(8)
+    theirs.weight_hh_l0.data.copy_(constraint())
+    return theirs.state_dict()
+
+
+each_from_torch = pytest.mark.parametrize(
+    "constraint", [Unconstrained, ScaledCayley, Exponential, Schur]
+)
+
+
+@each_case
+def test_a_constraint_loaded_in_inference_mode_trains_afterwards(case):
+    original = perturbed(case, case.near(8))
+    constraint = initialised(case, case.near(8), seed=3)
+    state = state_of(original)
+    with torch.inference_mode():
+        constraint.load_state_dict(state)
+    for each in (original, constraint):
+        take_steps(each, torch.optim.SGD(each.parameters(), lr=0.01), range(5))
+    assert_same_state(state_of(constraint), state_of(original))
+
+
+@pytest.mark.parametrize("assign", [False, True])
+@each_layer
+def test_a_layer_loaded_in_inference_mode_trains_afterwards(make, assign):
+    original = make(3, 8)
+    layer = make(3, 8)
+    state = state_of(original)
+    with torch.inference_mode():
+        layer.load_state_dict(state, assign=assign)
+    assert torch.equal(trained(layer), trained(original))
+
+
+@pytest.mark.parametrize("assign", [False, True])
+@each_from_torch
+def test_weights_of_torch_loaded_in_inference_mode_train_afterwards(constraint, assign):
+    state = torch_state()
+    layer = RNN(3, 8, nonlinearity="tanh", constraint=constraint)
+    expected = copy.deepcopy(layer)
+    expected.load_state_dict(state)
+    with torch.inference_mode():
+        layer.load_state_dict(state, assign=assign)
+    assert torch.equal(trained(layer), trained(expected))
+
+
+@each_from_torch
+def test_weights_of_torch_are_assigned_to_a_layer_on_the_meta_device(constraint):
+    state = torch_state()
+    layer = RNN(3, 8, nonlinearity="tanh", constraint=constraint, device="meta")
+    layer.load_state_dict(state, assign=True)
+    assert distance(layer.weight_hh_l0, state["weight_hh_l0"]) <= tol(torch.float32, 8)
+    assert not any(tensor.is_meta for tensor in layer.state_dict().values())
+    trained(layer)
+
+
+@pytest.mark.parametrize("method", ["reset", "freeze"])
+@each_case
+def test_a_layer_changed_in_inference_mode_trains_afterwards(case, method):
+    layer = layer_of(case)
+    with torch.inference_mode():
+        getattr(layer, method)()
+    before = layer.recurrent_matrices()[0].detach().clone()
+    train(layer, layer.train())
+    assert not torch.equal(layer.recurrent_matrices()[0], before)
+
+
+CONSTANTS = {
+    "low-rank": (partial(LowRank, plus=torch.full((4, 4), 0.1, dtype=DOUBLE)), "plus", 0.1),
+    "schur": (partial(Schur, gamma="clamped", gamma_value=0.958), "gamma", 0.958),
+}
+
+
+@pytest.mark.parametrize(("make", "name", "value"), CONSTANTS.values(), ids=CONSTANTS)
+def test_a_constant_is_exact_in_double_precision(make, name, value):
+    constraint = make(4).double()
+    assert (getattr(constraint, name) == value).all()
+    constraint.load_state_dict(make(4).state_dict())  # a checkpoint in single precision
+    assert (getattr(constraint, name) == value).all()
+
+
+def test_a_frozen_matrix_follows_a_move_to_double_precision():
+    layer = RNN(3, 8)
+    twin = copy.deepcopy(layer)
+    layer.freeze().double()
+    twin.double().freeze()
+    x = torch.randn(5, 2, 3, dtype=DOUBLE)
+    assert torch.equal(layer(x)[0], twin(x)[0])
 
 
 @pytest.mark.gpu

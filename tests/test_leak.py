@@ -386,3 +386,32 @@ def test_noise_of_a_generator_cannot_be_exported():
     layer = leaky(**options).eval()
     with pytest.raises(ValueError, match="expected no noise_generator while exporting"):
         torch.export.export(layer, (inputs(),))
+
+
+def test_a_fixed_leak_is_exact_in_double_precision():
+    layer = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained, leak=0.2).double()
+    (direction,) = layer.all_directions()
+    x = inputs()
+    h = torch.zeros(B, N, dtype=torch.float64)
+    for x_t in x:
+        argument = x_t @ direction.weight_ih.T + direction.input_bias + h @ layer.weight_hh_l0.T
+        h = 0.8 * h + 0.2 * torch.tanh(argument)
+    assert_detached_near([layer(x)[1][0]], [h])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_checkpoint_of_lower_precision_does_not_round_a_leak(dtype):
+    layer = RNN(M, N, nonlinearity="tanh", leak=0.2, dtype=torch.float64)
+    layer.load_state_dict(RNN(M, N, nonlinearity="tanh", leak=0.2, dtype=dtype).state_dict())
+    assert (layer.directions[0].leak.alpha() == 0.2).all()
+
+
+def test_a_loaded_leak_is_kept_until_a_reset():
+    other = torch.full((N,), 0.3, dtype=torch.float64)
+    layer = RNN(M, N, nonlinearity="tanh", leak=0.2, dtype=torch.float64)
+    leak = layer.directions[0].leak
+    leak.load_state_dict({"values": other})
+    layer.float().double()
+    assert torch.equal(leak.alpha(), other)
+    layer.reset()
+    assert (leak.alpha() == 0.2).all()

@@ -30,7 +30,7 @@ from eigenrnn.tracing import (
     real_tensors,
 )
 
-__all__ = ["Constraint", "make_constraint", "real_type"]
+__all__ = ["ConstantBuffers", "Constraint", "make_constraint", "real_type"]
 
 _OWN_SET = """a set of your own is a class with these methods, here the upper triangular matrices:
 
@@ -45,7 +45,73 @@ class Triangular(eigenrnn.constraints.Constraint):
 _UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
 
 
-class Constraint(nn.Module, ABC):
+class ConstantBuffers(nn.Module):
+    """A module some of whose buffers are constants, written again after every move and load.
+
+    They thus survive the meta device, and stay exact if the module moves to double precision.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._constants: dict[str, Tensor] = {}  # on the CPU, in double precision
+        self.register_load_state_dict_post_hook(_after_load)
+
+    # also in inference mode: its tensors could not take part in a later backward pass
+    @torch.inference_mode(False)
+    def register_constant(
+        self, name: str, value: Tensor, like: Tensor, *, persistent: bool = False
+    ) -> None:
+        """Register a buffer that is never trained.
+
+        Args:
+            name: The name of the buffer.
+            value: Its numbers or truth values.
+            like: The tensor whose device and, for numbers, dtype the buffer gets.
+            persistent: Whether it is saved. A loaded value then replaces it.
+        """
+        exact = value.detach().to("cpu", copy=True)
+        if exact.is_floating_point():
+            exact = exact.double()
+        self._constants[name] = exact
+        self.register_buffer(name, _cast(exact, like), persistent)
+
+    @torch.inference_mode(False)
+    def restore_constants(self) -> None:
+        """Write all constants again, with the device and dtype of the parameters, if any."""
+        for name, exact in self._constants.items():
+            like = next(self.parameters(), getattr(self, name))
+            setattr(self, name, _cast(exact, like))
+
+    @torch.inference_mode(False)
+    def adopt_loaded_constants(self) -> None:
+        """Keep loaded constants, unless they are ours, rounded to the dtype of a checkpoint."""
+        for name, exact in self._constants.items():
+            loaded: Tensor = getattr(self, name)
+            if loaded.is_meta:  # nothing was loaded
+                continue
+            loaded = loaded.detach().to("cpu", exact.dtype, copy=True)
+            dtypes = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+            if not any(torch.equal(loaded, exact.to(dtype).to(exact)) for dtype in dtypes):
+                self._constants[name] = loaded
+        self.restore_constants()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self.restore_constants()
+        return self
+
+
+def _cast(exact: Tensor, like: Tensor) -> Tensor:
+    """Return a copy on the device and, for numbers, in the dtype of a tensor."""
+    dtype = like.dtype if exact.is_floating_point() else exact.dtype
+    return exact.to(like.device, dtype, copy=True)
+
+
+def _after_load(module: ConstantBuffers, _keys: object) -> None:
+    module.adopt_loaded_constants()
+
+
+class Constraint(ConstantBuffers, ABC):
     r"""A set of N x N matrices and a smooth map onto it from free parameters.
 
     .. math:: W = \phi(\text{raw}) \in \mathcal S \quad \text{for every value of raw}

@@ -68,14 +68,17 @@ class ConstrainedRows(nn.Module):
         self,
         weight: Tensor,  # (R, N)
     ) -> Tensor:  # (F, N)
-        free = torch.ones(weight.shape[0], dtype=torch.bool, device=weight.device)
+        pieces: list[Tensor] = []
+        filled = 0
         for row, constraint in self.blocks():
-            block = weight[row : row + constraint.size]
+            pieces.append(weight[filled:row])
+            filled = row + constraint.size
+            block = weight[row:filled]
             # many raw parameters may give one matrix: an unchanged block keeps its own
-            if not torch.equal(block, constraint().to(block)):
+            if not (block.is_meta or torch.equal(block, constraint().to(block))):
                 constraint.assign(block)
-            free[row : row + constraint.size] = False
-        return weight[free]
+        pieces.append(weight[filled:])
+        return torch.cat(pieces)
 
 
 def constrain(

@@ -78,7 +78,7 @@ class FourierProduct(Constraint):
         return self.permutation.clone()
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.permutation = state.clone()
+        self.permutation.copy_(state)
 
     def residual(self, W: Tensor) -> float:
         return orthogonality_error(W)

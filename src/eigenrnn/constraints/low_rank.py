@@ -1,7 +1,6 @@
 """Matrices of low rank, alone or added to a fixed matrix."""
 
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from torch import Generator, Tensor
@@ -67,14 +66,13 @@ class LowRank(Constraint):
         self.std = float(std)
         self.m = Parameter(torch.empty(size, rank))
         self.n = Parameter(torch.empty(size, rank))
-        fixed = plus(self.size) if callable(plus) else plus
+        with torch.device("cpu"):  # on the meta device the fixed matrix would have no values
+            fixed = plus(self.size) if callable(plus) else plus
+            if fixed is not None:
+                _check_plus(fixed, self.size)
         self.register_buffer("plus", None)
         if fixed is not None:
-            self.plus = self._checked(fixed)
-        self._plus_function = None
-        if callable(plus) and fixed is not None and fixed.is_meta:
-            # on the meta device the values are lost: `reset` computes them again on another one
-            self._plus_function = plus
+            self.register_constant("plus", fixed, self.m, persistent=True)
         self.reset()
 
     @property
@@ -86,9 +84,6 @@ class LowRank(Constraint):
     def reset(self, generator: Generator | None = None) -> None:
         self.m.normal_(0, self.std, generator=generator)
         self.n.normal_(0, self.std, generator=generator)
-        if self._plus_function is not None and not self.m.is_meta:
-            self.plus = self._checked(self._plus_function(self.size))
-            self._plus_function = None
 
     def residual(self, W: Tensor) -> float:
         check_finite(W)
@@ -114,21 +109,27 @@ class LowRank(Constraint):
             return W
         return W - self.plus.to(W)
 
-    def _checked(self, plus: Tensor) -> Tensor:
-        if not isinstance(cast("object", plus), Tensor):
-            raise TypeError(f"expected plus to be a tensor, got {type(plus).__name__}")
-        expected = self.size, self.size
-        if plus.shape != expected or not plus.is_floating_point():
-            raise ValueError(
-                f"expected plus to be real and of shape {expected}, got {plus.dtype} of shape "
-                f"{tuple(plus.shape)}"
-            )
-        if not plus.is_meta:
-            check_finite(plus)
-        return plus.detach().to(self.m.device, self.m.dtype).clone()
-
     def extra_repr(self) -> str:
         options = f"{self.size}, rank={self.rank}"
         if self.plus is not None:
             options += f", plus={self.size} x {self.size}"
         return options
+
+
+def _check_plus(plus: object, size: int) -> None:
+    """Check the fixed matrix.
+
+    Raises:
+        TypeError: If it is not a tensor.
+        ValueError: If it has another shape, is complex or not finite, or has no values.
+    """
+    if not isinstance(plus, Tensor):
+        raise TypeError(f"expected plus to be a tensor, got {type(plus).__name__}")
+    if plus.shape != (size, size) or not plus.is_floating_point():
+        raise ValueError(
+            f"expected plus to be real and of shape {(size, size)}, got {plus.dtype} of shape "
+            f"{tuple(plus.shape)}"
+        )
+    if plus.is_meta:
+        raise ValueError("expected plus with values, got one on the meta device")
+    check_finite(plus)

@@ -88,9 +88,7 @@ class Masked(Constraint):
         # hidden from torch: its own parameters are not trained, it only says how W is made
         self._inner = (made,)
         self.raw = Parameter(torch.empty(count))
-        self.register_buffer("mask", allowed.to(self.raw.device))
-        # the meta device loses the mask: `reset` writes it again on another one
-        self._lost_mask = allowed if self.raw.is_meta else None
+        self.register_constant("mask", allowed, self.raw, persistent=True)
         self.reset()
 
     @property
@@ -102,9 +100,6 @@ class Masked(Constraint):
     def reset(self, generator: Generator | None = None) -> None:
         if self.raw.is_meta:
             return
-        if self._lost_mask is not None:
-            self.mask.copy_(self._lost_mask)
-            self._lost_mask = None
         inner = self.inner
         W = inner.sample(generator).to(self.raw) * self.mask
         if isinstance(inner, Dale):

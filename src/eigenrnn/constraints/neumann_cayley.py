@@ -132,7 +132,8 @@ class NeumannCayley(Constraint):
 
     def set_extra_state(self, state: Tensor) -> None:
         self._steps_here = int(state)
-        self.known_copy = self.known.clone()
+        with torch.inference_mode(False):  # a later backward pass could not save it otherwise
+            self.known_copy = self.known.clone()
 
     def residual(self, W: Tensor) -> float:
         return orthogonality_error(W)

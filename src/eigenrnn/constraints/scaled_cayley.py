@@ -103,7 +103,10 @@ class ScaledCayley(Constraint):
                 raise ValueError(
                     f"expected 0 <= negative <= {size}, got {negative}; it counts entries of D"
                 )
-            self.register_buffer("signs", torch.ones(size, dtype=real), persistent=False)
+            # not saved, so that loading other ones raises an error instead
+            signs = torch.ones(size, device="cpu")
+            signs[size - negative :] = -1
+            self.register_constant("signs", signs, self.raw)
         self.reset()
 
     @torch.no_grad()
@@ -118,12 +121,8 @@ class ScaledCayley(Constraint):
         if self.is_complex:
             self.imaginary.zero_()
             self.theta.uniform_(0, 2 * math.pi, generator=generator)
-        else:
-            self.signs.fill_(1)
-            self.signs[self.size - self.negative :] = -1
 
     def get_extra_state(self) -> Tensor:
-        # the signs are not saved, so that loading other ones raises an error instead
         return torch.tensor(-1 if self.is_complex else self.negative)
 
     def set_extra_state(self, state: Tensor) -> None:

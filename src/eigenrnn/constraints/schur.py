@@ -144,7 +144,13 @@ class Schur(Constraint):
     def reset(self, generator: Generator | None = None) -> None:
         self.P.reset(generator)
         self.theta.uniform_(0, 2 * math.pi, generator=generator)
-        self.gamma.fill_(self.gamma_value)
+        if self.trained:
+            self.gamma.fill_(self.gamma_value)
+        else:
+            exact = torch.full(
+                self.gamma.shape, self.gamma_value, dtype=torch.float64, device="cpu"
+            )
+            self.register_constant("gamma", exact, self.theta, persistent=True)
         self.triangle.zero_()
         if self.is_complex:
             self.imaginary.zero_()

@@ -182,7 +182,8 @@ class SpectralRadius(Constraint):
 
 
 def _restore_seen_copy(constraint: SpectralRadius, _keys: object) -> None:
-    constraint.seen_copy = constraint.seen.clone()
+    with torch.inference_mode(False):  # a later backward pass could not save it otherwise
+        constraint.seen_copy = constraint.seen.clone()
 
 
 @torch.library.custom_op("eigenrnn::spectral_radius_factors", mutates_args=())

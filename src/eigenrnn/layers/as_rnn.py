@@ -81,6 +81,8 @@ class AsDirection(AbstractDirection):
     @torch.no_grad()
     def _reset_matrices(self, generator: Generator | None) -> None:
         self.constraint.reset(generator)
+        if self.mixing.device.type == "meta":  # no values to assign
+            return
         I = torch.eye(self.hidden_size, dtype=self.mixing.dtype, device=self.mixing.device)
         try:
             self.mixing.assign(I)

@@ -119,6 +119,13 @@ class AbstractDirection(nn.Module, ABC):
             self.frozen = None
         return super().train(mode)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        dtype = self.weight_ih.dtype
+        super()._apply(fn, recurse)
+        if self.frozen is not None and self.weight_ih.dtype != dtype:
+            self.freeze()  # the entries still have the old precision
+        return self
+
     @property
     def weight_hh(self) -> Tensor:  # (R N, N)
         """The recurrent matrices of a forward pass: the frozen ones, or those of the constraints.

@@ -8,9 +8,10 @@ from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.nn import Parameter
 
+from eigenrnn.constraints.base import ConstantBuffers
 from eigenrnn.errors import check_flag, check_generator
 from eigenrnn.tracing import autocasts, is_exporting
 
@@ -122,7 +123,7 @@ def _as_tensor(leak: LeakValues, N: int) -> Tensor:  # () or (N,)
     return values
 
 
-class Leak(nn.Module):
+class Leak(ConstantBuffers):
     r"""The leak and the noise of one layer in one direction.
 
     .. math:: \alpha = \operatorname{sigmoid}(a), \qquad
@@ -151,7 +152,6 @@ class Leak(nn.Module):
         self.raw: Parameter | None = None
         if options.trainable:
             self.raw = Parameter(empty)
-        # a buffer, so that fixed values move with the layer and are saved with it
         self.register_buffer("values", None if options.trainable else empty)
         self.reset()
 
@@ -163,7 +163,8 @@ class Leak(nn.Module):
             # the inverse of the sigmoid in `alpha`
             self.raw.copy_(initial.logit().expand_as(self.raw))
         elif self.values is not None:
-            self.values.copy_(initial.expand_as(self.values))
+            initial = initial.expand_as(self.values)
+            self.register_constant("values", initial, self.values, persistent=True)
 
     def alpha(self) -> Tensor:  # (N,)
         """Return the leak of each unit."""

@@ -319,7 +319,8 @@ class Stacked(nn.Module, Generic[_D]):
         """Store the recurrent matrices as plain tensors for inference, and call `eval()`.
 
         The stored matrices get no gradient and do not follow later changes of the constraints.
-        `train()`, `reset()` and loading weights discard them.
+        `train()`, `reset()` and loading weights discard them; a change of the dtype evaluates the
+        constraints again.
         """
         self.eval()
         for direction in self.all_directions():

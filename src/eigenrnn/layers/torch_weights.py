@@ -139,6 +139,8 @@ def read(layer: Any, name: str) -> Tensor:
     raise AttributeError(f"{type(layer).__name__} has no {name!r}; it has {known}")
 
 
+# also in inference mode: `assign=True` keeps the tensors, and those of that mode cannot be trained
+@torch.inference_mode(False)
 def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: object) -> None:
     """Replace the weights of a torch layer in a state by those of ours, if it holds any.
 
@@ -169,6 +171,9 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
         )
     # into a copy: the layer itself changes only when torch loads the state
     loaded = copy.deepcopy(layer)
+    if loaded.all_directions()[0].weight_ih.is_meta:  # a matrix cannot be assigned there
+        with torch.random.fork_rng(devices=()):
+            loaded.to_empty(device=found[next(iter(found))].device).reset()
     load_weights(loaded.all_directions(), _suffixes(layer), found)
     for name in found:
         del state[prefix + name]
