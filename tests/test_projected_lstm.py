@@ -1,6 +1,7 @@
 """Projected states of the LSTM beside those of torch.nn.LSTM."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import onnxruntime
@@ -11,9 +12,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from crossing import some
 from eigenrnn import LSTM, SequenceModel, Stream
-from eigenrnn.constraints import ScaledCayley
+from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.experiments.export import export_model
-from eigenrnn.init import recurrent_
+from eigenrnn.init import haar_, recurrent_
 from eigenrnn.layers import weight_drop
 from eigenrnn.ops.lstm import BACKENDS
 from kernel_testing import needs_kernels
@@ -292,7 +293,11 @@ WRONG = {
     "a flag": (lambda: LSTM(M, N, proj_size=True), "0 <= proj_size < hidden_size=5, got True"),
     "a set": (
         lambda: LSTM(M, N, proj_size=P, cell=ScaledCayley),
-        r"no constraint with proj_size=3, .* have the shape \(5, 3\), got one",
+        r"with proj_size=3, .* have the shape \(5, 3\), got ScaledCayley\(5",
+    ),
+    "an initialiser of the set": (
+        lambda: LSTM(M, N, proj_size=P, cell=partial(Unconstrained, init=haar_)),
+        r"with proj_size=3, .* got Unconstrained\(5",
     ),
     "another size": (
         lambda: LSTM(M, N, proj_size=P).load_torch(nn.LSTM(M, N, proj_size=2)),
@@ -307,6 +312,13 @@ WRONG = {
     "an initialisation": (lambda: recurrent_(LSTM(M, N, proj_size=P)), "real recurrent matrices"),
     "dropout of weights": (lambda: weight_drop(LSTM(M, N, proj_size=P), 0.5), "matrix|matrices"),
 }
+
+
+def test_a_set_that_constrains_nothing_is_accepted():
+    generators = [torch.Generator().manual_seed(1) for _ in range(2)]
+    plain = LSTM(M, N, proj_size=P, generator=generators[0])
+    other = LSTM(M, N, proj_size=P, constraint=Unconstrained, generator=generators[1])
+    torch.testing.assert_close(other.state_dict(), plain.state_dict(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("make", "message"), WRONG.values(), ids=WRONG)

@@ -10,7 +10,19 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
-from eigenrnn import GRU, LRU, LSTM, RNN, DeltaNet, MinGRU, ScoRNN, SequenceModel
+from eigenrnn import (
+    GRU,
+    LRU,
+    LSTM,
+    RNN,
+    DeltaNet,
+    GRUCell,
+    LSTMCell,
+    MinGRU,
+    RNNCell,
+    ScoRNN,
+    SequenceModel,
+)
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
 
@@ -152,6 +164,99 @@ def test_a_layer_that_torch_lacks_is_not_converted(layer, message):
         layer.to_torch()
 
 
+CELLS = {
+    "RNNCell": (RNNCell, nn.RNNCell, {"nonlinearity": "relu"}, FREE),
+    "RNNCell, no bias": (RNNCell, nn.RNNCell, {"nonlinearity": "tanh", "bias": False}, FREE),
+    "GRUCell": (GRUCell, nn.GRUCell, {}, {}),
+    "LSTMCell": (LSTMCell, nn.LSTMCell, {}, {}),
+}
+each_cell = pytest.mark.parametrize("name", CELLS)
+
+
+def cells(name):
+    """A cell of ours and one of torch's, with weights of their own."""
+    ours, theirs, options, own = CELLS[name]
+    double = {"dtype": torch.float64}
+    return ours(M, N, **double, **options, **own), theirs(M, N, **double, **options)
+
+
+@each_cell
+def test_a_cell_has_the_names_and_shapes_of_torch(name):
+    ours, theirs = cells(name)
+    shapes = {key: value.shape for key, value in theirs.state_dict().items()}
+    assert {key: getattr(ours, key).shape for key in shapes} == shapes
+    assert hasattr(ours, "bias_ih") == theirs.bias
+    for option in ("input_size", "hidden_size", "bias"):
+        assert getattr(ours, option) == getattr(theirs, option)
+
+
+@each_cell
+@pytest.mark.parametrize("way", ["load_state_dict", "load_torch", "inside a module"])
+def test_a_cell_takes_the_weights_of_a_torch_cell_and_gives_them_back(name, way):
+    ours, theirs = cells(name)
+    if way == "load_torch":
+        assert ours.load_torch(theirs) is ours
+    elif way == "load_state_dict":
+        assert ours.load_state_dict(theirs.state_dict()).missing_keys == []
+    else:
+        nn.ModuleList([ours]).load_state_dict(nn.ModuleList([theirs]).state_dict())
+    x = torch.randn(4, M, dtype=torch.float64)
+    torch.testing.assert_close(ours(x), theirs(x))
+    converted = ours.eval().to_torch()
+    assert type(converted) is type(theirs)
+    assert not converted.training
+    torch.testing.assert_close(converted(x), theirs(x))
+    torch.testing.assert_close(converted.weight_hh, theirs.weight_hh)
+
+
+def test_the_state_of_another_cell_is_refused_with_the_call_of_that_cell():
+    message = "weights of torch.nn.GRUCell(3, 5), got those of torch.nn.RNNCell(3, 5, bias=False)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        GRUCell(M, N).load_state_dict(nn.RNNCell(M, N, bias=False).state_dict())
+
+
+def test_the_cell_of_another_set_is_refused_and_changes_nothing():
+    ours = RNNCell(M, N, nonlinearity="tanh")
+    before = copy.deepcopy(ours.state_dict())
+    for load in (ours.load_torch, lambda cell: ours.load_state_dict(cell.state_dict())):
+        with pytest.raises(NotInSetError):
+            load(nn.RNNCell(M, N))
+    torch.testing.assert_close(ours.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (lambda: RNNCell(M, N).load_torch(nn.RNNCell(M, N)), "nonlinearity='modrelu', got 'tanh'"),
+        (lambda: GRUCell(M, N).load_torch(nn.GRUCell(M, 4)), "GRUCell with hidden_size=5, got 4"),
+        (lambda: LSTMCell(M, N).load_torch(nn.LSTMCell(M, N, False)), "LSTMCell with bias=True"),
+        (lambda: GRUCell(M, N, reset_after=False).load_torch(nn.GRUCell(M, N)), "reset_after"),
+        (lambda: RNNCell(M, N).to_torch(), "got 'modrelu'"),
+    ],
+    ids=["nonlinearity", "size", "bias", "form", "modrelu"],
+)
+def test_a_cell_names_the_option_that_differs(load, message):
+    with pytest.raises(ValueError, match=message):
+        load()
+
+
+def test_a_cell_takes_no_layer_and_no_other_cell():
+    for other in (nn.GRU(M, N), nn.LSTMCell(M, N)):
+        with pytest.raises(TypeError, match=f"torch.nn.GRUCell, got a {type(other).__name__}"):
+            GRUCell(M, N).load_torch(other)
+
+
+def test_a_weight_that_a_cell_lacks_is_named():
+    with pytest.raises(AttributeError, match=r"'bias_ih'; it has weight_ih, weight_hh$"):
+        getattr(GRUCell(M, N, bias=False), "bias_ih")  # noqa: B009
+
+
+def test_a_cell_is_pickled_and_copied_with_its_names():
+    cell = GRUCell(M, N)
+    for other in (pickle.loads(pickle.dumps(cell)), copy.deepcopy(cell)):
+        torch.testing.assert_close(other.weight_hh, cell.weight_hh)
+
+
 @pytest.mark.parametrize("name", ["weight_hh_l1", "bias_ih_l0", "weight_hh_l0_reverse"])
 def test_a_weight_that_is_not_there_is_named(name):
     layer = ScoRNN(M, N)
@@ -215,6 +320,12 @@ HOLDERS = {
         "weight_hh_l0_reverse",
         "layer.directions[1].reset_gate.raw and layer.directions[1].update_gate.raw and ",
     ),
+    "cell": (lambda: RNNCell(M, N), "weight_hh", "cell.layer.directions[0].constraint.raw"),
+    "inputs of a cell": (
+        lambda: LSTMCell(M, N),
+        "weight_ih",
+        "cell.layer.directions[0].weight_ih",
+    ),
     "projection": (
         lambda: LSTM(M, N, proj_size=2),
         "weight_hh_l0",
@@ -229,12 +340,13 @@ HOLDERS = {
 def test_replacing_a_weight_by_its_name_in_torch_names_what_holds_it(make, name, holder, replace):
     layer = make()
     expected = set(layer.state_dict())
-    message = f"expected {name} to be read only.*{re.escape(holder)}.*layer.to_torch"
+    kind, _, _ = holder.partition(".")
+    message = f"expected {name} to be read only.*{re.escape(holder)}.*{kind}.to_torch"
     with pytest.raises(ValueError, match=message) as error:
         replace(layer, name)
     assert "another constraint" not in str(error.value)
     assert set(layer.state_dict()) == expected
-    for path in re.findall(r"layer\.([\w.\[\]]+?)(?= and | instead)", holder + " instead"):
+    for path in re.findall(rf"{kind}\.([\w.\[\]]+?)(?= and | instead)", holder + " instead"):
         assert isinstance(eval(f"layer.{path}", {"layer": layer}), nn.Parameter)
 
 

@@ -19,7 +19,13 @@ from eigenrnn.linalg import at_least_float32
 from eigenrnn.torch_internals import direct_parameters, hooks_of_call
 from eigenrnn.tracing import autocasts, check_memory_of
 
-__all__ = ["AbstractDirection", "DirectionConfig", "head_kwargs", "without_autocast"]
+__all__ = [
+    "AbstractDirection",
+    "DirectionConfig",
+    "construct_constraint",
+    "head_kwargs",
+    "without_autocast",
+]
 
 _Result = TypeVar("_Result")
 
@@ -74,7 +80,7 @@ class AbstractDirection(nn.Module, ABC):
         self.initializers = config.initializers
         self.matrix_names = tuple(config.constraints)
         for name, factory in config.constraints.items():
-            self.add_module(name, _construct_constraint(factory, N))
+            self.add_module(name, construct_constraint(factory, N))
         is_complex = any(constraint.is_complex for constraint in self.constraints())
         self.state_size = 2 * N if is_complex else N
         self.output_size = self.state_size
@@ -280,7 +286,7 @@ def without_autocast(method: Callable[..., _Result]) -> Callable[..., _Result]:
     return decorated
 
 
-def _construct_constraint(factory: Callable[[int], object], size: int) -> Constraint:
+def construct_constraint(factory: Callable[[int], object], size: int) -> Constraint:
     """Construct a constraint without using up random numbers: `reset` draws its parameters."""
     with torch.random.fork_rng(devices=()):
         return make_constraint(factory, size)

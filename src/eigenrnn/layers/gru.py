@@ -320,7 +320,7 @@ class GRU(Gated[GatedDirection]):
             TypeError: If `torch_rnn` is not a `torch.nn.GRU`.
         """
         check_same_options(self, torch_rnn, nn.GRU)
-        self._check_torch_form()
+        self.check_torch_form()
         copy_torch_weights(self.all_directions(), torch_rnn)
         return self
 
@@ -331,10 +331,10 @@ class GRU(Gated[GatedDirection]):
             ValueError: If torch's layer cannot compute this one: another form of the GRU,
                 LayerNorm, zoneout, locked dropout or trained initial states.
         """
-        self._check_torch_form()
+        self.check_torch_form()
         return torch_weights.convert(self)
 
-    def _check_torch_form(self) -> None:
+    def check_torch_form(self) -> None:
         """Check that the options of the recurrence are those of torch.
 
         Raises:

@@ -10,11 +10,15 @@ from torch import Generator, Tensor, nn
 from torch.nn import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
-from eigenrnn.constraints import Constraint
+from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import DirectionConfig, without_autocast
+from eigenrnn.layers.direction import (
+    DirectionConfig,
+    construct_constraint,
+    without_autocast,
+)
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
 from eigenrnn.layers.sequences import Lengths
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
@@ -223,8 +227,8 @@ class LSTM(Gated[LSTMDirection]):
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
         dropout: The dropout probability between two layers while training.
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
-        proj_size: The size P of projected states; 0 for none. It excludes constraints, because the
-            recurrent matrices are then not square.
+        proj_size: The size P of projected states; 0 for none. It excludes constraints other than
+            `Unconstrained`, because the recurrent matrices are then not square.
         device: The device of the weights.
         dtype: The dtype of the weights; constraints stay in float32 or better.
         constraint: A function of N that returns the constraint of a gate's matrix, for all gates
@@ -248,7 +252,8 @@ class LSTM(Gated[LSTMDirection]):
         h_n, c_n: as h0 and c0. With projected states, h0, h_n and output have P in place of N.
     Raises:
         ValueError: If a size, a probability or a shape is invalid, a constraint is complex, or
-            `proj_size` comes with a constraint or is not below `hidden_size`.
+            `proj_size` comes with a constraint other than `Unconstrained` or is not below
+            `hidden_size`.
         TypeError: If a function does not return a `Constraint`, or dtypes differ.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
@@ -407,14 +412,20 @@ def check_projection(
     """Check the size of projected states.
 
     Raises:
-        ValueError: If it is not between 0 and the number of units, or there is a constraint.
+        ValueError: If it is not between 0 and the number of units, or there is a constraint other
+            than `Unconstrained`, or one with an initialiser.
     """
     # True would be a size of 1, which torch refuses later
     is_flag = isinstance(proj_size, bool)
     if is_flag or not isinstance(proj_size, int) or not 0 < proj_size < hidden_size:
         raise ValueError(f"expected 0 <= proj_size < hidden_size={hidden_size}, got {proj_size!r}")
-    if any(constraint is not None for constraint in constraints):
-        raise ValueError(
-            f"expected no constraint with proj_size={proj_size}, because the recurrent matrices "
-            f"of projected states have the shape ({hidden_size}, {proj_size}), got one"
-        )
+    for constraint in constraints:
+        if constraint is None:
+            continue
+        made = construct_constraint(constraint, hidden_size)
+        if not isinstance(made, Unconstrained) or made.init is not fan_uniform_:
+            raise ValueError(
+                f"expected no constraint or initialiser with proj_size={proj_size}, because the "
+                f"recurrent matrices of projected states have the shape ({hidden_size}, "
+                f"{proj_size}), got {made}"
+            )

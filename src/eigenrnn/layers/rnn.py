@@ -406,11 +406,7 @@ class RNN(Stacked[Direction]):
             TypeError: If `torch_rnn` is not a `torch.nn.RNN`.
         """
         check_same_options(self, torch_rnn, nn.RNN, ("nonlinearity",))
-        if not self._leak_options.is_default:
-            raise ValueError(
-                "expected a layer without leak and noise, as torch.nn.RNN has neither; load into "
-                "such a layer, and load its state_dict into this one with strict=False"
-            )
+        self.check_torch_form()
         copy_torch_weights(self.all_directions(), torch_rnn)
         return self
 
@@ -422,16 +418,26 @@ class RNN(Stacked[Direction]):
                 and relu, complex states, LayerNorm, zoneout, a leak, noise, locked dropout or
                 trained initial states.
         """
-        if not self._leak_options.is_default:
-            raise ValueError(
-                "expected a layer without leak and noise, as torch.nn.RNN has neither"
-            )
+        self.check_torch_form()
         if self.nonlinearity not in ("tanh", "relu"):
             raise ValueError(
                 "expected nonlinearity 'tanh' or 'relu', the only ones of torch.nn.RNN, got "
                 f"{self.nonlinearity!r}"
             )
         return torch_weights.convert(self, nonlinearity=self.nonlinearity)
+
+    def check_torch_form(self) -> None:
+        """Check that there is nothing that torch's recurrence lacks.
+
+        Raises:
+            ValueError: If there is a leak or noise.
+        """
+        if not self._leak_options.is_default:
+            raise ValueError(
+                "expected a layer without leak and noise, as torch.nn.RNN has neither; to load its "
+                "weights, load them into such a layer, and that state_dict into this one "
+                "with strict=False"
+            )
 
     def _features(self) -> list[str]:
         features = super()._features()

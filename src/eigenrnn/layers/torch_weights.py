@@ -1,10 +1,10 @@
-"""The weights of `RNN`, `GRU` and `LSTM` under the names and in the layout of torch's layers."""
+"""The weights of `RNN`, `GRU`, `LSTM` and their cells under torch's names, in torch's layout."""
 
 import copy
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +13,13 @@ from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.regularisation import NORM_ZONEOUT_DEFAULTS, non_default_options
 
 __all__ = [
+    "CELL_NAMES",
+    "cell_names",
     "check_same_options",
     "convert",
+    "convert_cell",
     "copy_torch_weights",
+    "is_cell_name",
     "is_torch_name",
     "load_weights",
     "names_by_direction",
@@ -24,6 +28,7 @@ __all__ = [
     "read",
     "remedy",
     "translate",
+    "translate_cell",
 ]
 
 # ends of the names of weights that no layer of torch has
@@ -37,14 +42,33 @@ def is_torch_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def own_names(layer: Any) -> dict[str, str]:
-    """Return what holds each of torch's weights in our layer, as an expression."""
+CELL_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+"""The names of the weights of torch's cells, which are those of its layers without an end."""
+
+
+def is_cell_name(name: str) -> bool:
+    """Whether torch's cells have weights of such a name."""
+    return name in CELL_NAMES
+
+
+def cell_names(layer: Any) -> list[str]:
+    """Return the names that torch's cell has for the weights of the layer in a cell of ours."""
+    return [name.removesuffix("_l0") for name in _all_names(layer)]
+
+
+def own_names(layer: Any, path: str = "layer") -> dict[str, str]:
+    """Return what holds each of torch's weights in our layer, as an expression.
+
+    Args:
+        layer: The layer.
+        path: The expression of the layer itself.
+    """
     if layer.torch_kind is None:
         return {}
     found: dict[str, str] = {}
     directions = zip(layer.all_directions(), names_by_direction(layer), strict=True)
     for index, (direction, names) in enumerate(directions):
-        owner = f"layer.directions[{index}]"
+        owner = f"{path}.directions[{index}]"
         biases = [name for name, _ in direction.named_parameters(recurse=False) if "bias" in name]
         for name in names:
             if name.startswith("weight_hh"):
@@ -61,23 +85,24 @@ def own_names(layer: Any) -> dict[str, str]:
     return found
 
 
-def remedy(own: Mapping[str, str], name: str) -> str:
+def remedy(own: Mapping[str, str], name: str, kind: str = "layer") -> str:
     """Return the message for code that wants to replace a weight by its name in torch.
 
     Args:
         own: The result of `own_names`.
         name: The name in torch, perhaps with the ending that `torch.nn.utils.prune` adds.
+        kind: ``"layer"`` or ``"cell"``.
     """
     name = name.removesuffix("_orig")
     if name not in own:
         known = ", ".join(own) or "none of torch's names"
-        return f"expected the name of a weight of this layer, got {name!r}; it has {known}"
+        return f"expected the name of a weight of this {kind}, got {name!r}; it has {known}"
     cause = f"its numbers are those of {own[name]}"
     if name.startswith("weight_hh"):
         cause = f"it is computed from {own[name]}"
     return (
         f"expected {name} to be read only, because {cause}. Prune or parametrise that instead, or "
-        "the layer of torch that layer.to_torch() returns, whose weights are parameters"
+        f"the {kind} of torch that {kind}.to_torch() returns, whose weights are parameters"
     )
 
 
@@ -157,18 +182,7 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
             found[own] = value
     if layer.torch_kind is None or not found:
         return
-    shapes = {name: getattr(layer, name).shape for name in _all_names(layer)}
-    found_shapes = {name: value.shape for name, value in found.items()}
-    if found_shapes != shapes:
-        expected = _described(shapes)
-        got = _described(found_shapes)
-        if expected == got:  # some weights are missing, or do not belong to the others
-            expected = str({name: tuple(shape) for name, shape in shapes.items()})
-            got = str({name: tuple(shape) for name, shape in found_shapes.items()})
-        raise ValueError(
-            f"expected the weights of {expected}, got those of {got}: load them into a layer of "
-            "the same kind, sizes and biases"
-        )
+    _check_shapes({name: getattr(layer, name) for name in _all_names(layer)}, found)
     # into a copy: the layer itself changes only when torch loads the state
     loaded = copy.deepcopy(layer)
     if loaded.all_directions()[0].weight_ih.is_meta:  # a matrix cannot be assigned there
@@ -183,16 +197,52 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
             state[prefix + name] = value
 
 
+def translate_cell(cell: Any, state: dict[str, Any], prefix: str, *_arguments: object) -> None:
+    """Give the weights of a torch cell in a state the names of a layer, which translates them.
+
+    Raises:
+        ValueError: If names or shapes differ from those of a torch cell of this size.
+    """
+    found = {name: state[prefix + name] for name in CELL_NAMES if prefix + name in state}
+    if not found:
+        return
+    _check_shapes({name: getattr(cell, name) for name in cell_names(cell.layer)}, found)
+    for name in found:
+        state[f"{prefix}layer.{name}_l0"] = state.pop(prefix + name)
+
+
+def _check_shapes(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    """Check that loaded weights have the names and shapes of our own.
+
+    Raises:
+        ValueError: If they differ.
+    """
+    shapes = {name: value.shape for name, value in own.items()}
+    found_shapes = {name: value.shape for name, value in found.items()}
+    if found_shapes == shapes:
+        return
+    expected = _described(shapes)
+    got = _described(found_shapes)
+    if expected == got:  # some weights are missing, or do not belong to the others
+        expected = str({name: tuple(shape) for name, shape in shapes.items()})
+        got = str({name: tuple(shape) for name, shape in found_shapes.items()})
+    raise ValueError(
+        f"expected the weights of {expected}, got those of {got}: load them into a layer or cell "
+        "of the same kind, sizes and biases"
+    )
+
+
 _KINDS = {1: "RNN", 3: "GRU", 4: "LSTM"}  # by the number of their gates
 
 
 def _described(shapes: Mapping[str, torch.Size]) -> str:
-    """Return the call of the layer of torch whose weights have these shapes."""
+    """Return the call of the layer or cell of torch whose weights have these shapes."""
+    end = "" if "weight_hh" in shapes else "_l0"
     weights = [shape for name, shape in shapes.items() if name.startswith("weight")]
     are_matrices = all(len(shape) == 2 and all(shape) for shape in weights)
-    if not are_matrices or not {"weight_ih_l0", "weight_hh_l0"} <= shapes.keys():
+    if not are_matrices or not {f"weight_ih{end}", f"weight_hh{end}"} <= shapes.keys():
         return str({name: tuple(shape) for name, shape in shapes.items()})
-    rows, hidden_size = shapes["weight_hh_l0"]
+    rows, hidden_size = shapes[f"weight_hh{end}"]
     if "weight_hr_l0" in shapes:
         hidden_size = shapes["weight_hr_l0"][1]
     options = ""
@@ -201,23 +251,30 @@ def _described(shapes: Mapping[str, torch.Size]) -> str:
         num_layers //= 2
     if num_layers > 1:
         options += f", {num_layers}"
-    if "bias_ih_l0" not in shapes:
+    if f"bias_ih{end}" not in shapes:
         options += ", bias=False"
     if "weight_hh_l0_reverse" in shapes:
         options += ", bidirectional=True"
     if "weight_hr_l0" in shapes:
         options += f", proj_size={shapes['weight_hr_l0'][0]}"
     kind = _KINDS.get(rows // hidden_size, "RNNBase")
-    return f"torch.nn.{kind}({shapes['weight_ih_l0'][1]}, {hidden_size}{options})"
+    if not end:
+        kind += "Cell"
+    return f"torch.nn.{kind}({shapes[f'weight_ih{end}'][1]}, {hidden_size}{options})"
 
 
 _SHARED_OPTIONS = ("input_size", "hidden_size", "num_layers", "bidirectional")
+_CELL_OPTIONS = ("input_size", "hidden_size")
+_TorchModule: TypeAlias = nn.RNNBase | nn.RNNCellBase
 
 
 def check_same_options(
-    layer: nn.Module, torch_rnn: nn.RNNBase, kind: type[nn.RNNBase], options: Sequence[str] = ()
+    layer: nn.Module,
+    torch_rnn: _TorchModule,
+    kind: type[_TorchModule],
+    options: Sequence[str] = (),
 ) -> None:
-    """Check that a torch layer computes the same function as ours.
+    """Check that a torch layer, or a cell, computes the same function as our layer.
 
     Raises:
         TypeError: If `torch_rnn` is not a `kind`.
@@ -227,7 +284,8 @@ def check_same_options(
     expected_kind = f"torch.nn.{kind.__name__}"
     if not isinstance(torch_rnn, kind):
         raise TypeError(f"expected a {expected_kind}, got a {type(torch_rnn).__name__}")
-    for name in (*_SHARED_OPTIONS, *options):
+    shared = _SHARED_OPTIONS if isinstance(torch_rnn, nn.RNNBase) else _CELL_OPTIONS
+    for name in (*shared, *options):
         expected = getattr(layer, name)
         got = getattr(torch_rnn, name)
         if expected != got:
@@ -242,8 +300,8 @@ def check_same_options(
 
 
 @torch.no_grad()
-def copy_torch_weights(directions: Sequence[AbstractDirection], torch_rnn: nn.RNNBase) -> None:
-    """Copy all weights of a torch layer; change nothing if one of them does not fit.
+def copy_torch_weights(directions: Sequence[AbstractDirection], torch_rnn: _TorchModule) -> None:
+    """Copy all weights of a torch layer or cell; change nothing if one of them does not fit.
 
     Raises:
         ValueError: If only one of the two has biases.
@@ -251,10 +309,16 @@ def copy_torch_weights(directions: Sequence[AbstractDirection], torch_rnn: nn.RN
     """
     has_bias = directions[0].input_bias is not None
     if has_bias != torch_rnn.bias:
-        kinds = (nn.RNN, nn.GRU, nn.LSTM)  # it may be a subclass, such as `TorchLSTM`
+        # it may be a subclass, such as `TorchLSTM`
+        kinds = (nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell)
         kind = next(each.__name__ for each in kinds if isinstance(torch_rnn, each))
         raise ValueError(f"expected a torch.nn.{kind} with bias={has_bias}, got {torch_rnn.bias}")
-    load_weights(directions, _suffixes(torch_rnn), torch_rnn.state_dict())
+    weights = torch_rnn.state_dict()
+    if isinstance(torch_rnn, nn.RNNBase):
+        load_weights(directions, _suffixes(torch_rnn), weights)
+    else:
+        named = {f"{name}_l0": weight for name, weight in weights.items()}
+        load_weights(directions, ["l0"], named)
 
 
 @torch.no_grad()
@@ -328,4 +392,30 @@ def convert(layer: Any, **options: Any) -> Any:
     for names in names_by_direction(layer):
         for weight in names:
             getattr(made, weight).copy_(getattr(layer, weight))
+    return made.train(layer.training)
+
+
+@torch.no_grad()
+def convert_cell(layer: Any, kind: type[nn.RNNCellBase], **options: Any) -> Any:
+    """Return a torch cell with the evaluated weights of a layer of ours, in the same mode.
+
+    Args:
+        layer: A layer that `convert` accepts, with one layer and direction.
+        kind: The class of the cell.
+        options: Further arguments of the torch cell.
+    Raises:
+        ValueError: If the layer has an option that torch's layer lacks.
+    """
+    whole = layer.to_torch()
+    weights = {name.removesuffix("_l0"): value for name, value in whole.state_dict().items()}
+    like = weights["weight_ih"]
+    made = cast("type[Any]", kind)(
+        layer.input_size,
+        layer.hidden_size,
+        bias="bias_ih" in weights,
+        device=like.device,
+        dtype=like.dtype,
+        **options,
+    )
+    made.load_state_dict(weights)
     return made.train(layer.training)
