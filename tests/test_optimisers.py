@@ -1,12 +1,27 @@
 """RMSprop of TensorFlow 1, and the optimisers of a run."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import Parameter
 
-from eigenrnn import RNN, NnRNN, RNNOrth, ScoRNN, SequenceModel, constrain, parameter_groups
-from eigenrnn.constraints import ScaledCayley
+from cases import NAMED, OURS
+from eigenrnn import (
+    GRU,
+    LRU,
+    RNN,
+    DeltaNet,
+    GatedDeltaNet,
+    NnRNN,
+    RNNOrth,
+    ScoRNN,
+    SequenceModel,
+    constrain,
+    parameter_groups,
+)
+from eigenrnn.constraints import Constraint, ScaledCayley, Unconstrained
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training.optimisers import (
     RMSpropTF1,
@@ -344,6 +359,66 @@ def test_trained_leaks_do_not_decay():
             each.step()
         for direction in layer.all_directions():
             torch.testing.assert_close(direction.leak.alpha(), torch.full((8,), 0.1))
+
+
+GATED_DELTA = partial(DeltaNet, heads=2, gated=True)
+
+
+def rates_of(layer):
+    """The decay rates of a gated delta layer at an input of zero, or the scales of an LRU."""
+    direction = layer.directions[0]
+    if isinstance(layer, LRU):
+        return direction.gamma_log.exp()
+    return direction.A_log.exp() * torch.nn.functional.softplus(direction.dt_bias)
+
+
+@pytest.mark.parametrize("make", [GATED_DELTA, GatedDeltaNet, LRU])
+def test_rates_do_not_decay(make):
+    layer = make(2, 16)
+    before = rates_of(layer).detach()
+    optimiser = torch.optim.AdamW(parameter_groups(layer, lr=0.01, weight_decay=0.1))
+    for parameter in layer.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    for _ in range(100):
+        optimiser.step()
+    assert torch.equal(rates_of(layer), before)
+
+
+# weights, biases, gains and initial states; a new name is a decision
+DECAYING = {
+    *("weight_ih", "weight_out", "weight_skip", "convolution_weight", "s"),
+    *("bias", "input_bias", "gate_bias", "recurrent_bias", "output_bias"),
+    *("gain", "shift", "norm_weight", "h0"),
+    "raw",  # of `Unconstrained`
+}
+OPTIONS = {"trainable_h0": True, "layer_norm": True}
+MORE = {
+    "leak": partial(RNN, nonlinearity="tanh", leak=0.5, trainable_leak=True, **OPTIONS),
+    "gru": partial(GRU, candidate=ScaledCayley, **OPTIONS),
+    "delta": partial(GATED_DELTA, convolution=2, output_gate=True, trainable_h0=True),
+}
+
+
+@pytest.mark.parametrize("make", [*OURS.values(), *NAMED.values(), *MORE.values()])
+def test_only_weights_biases_and_gains_decay(make):
+    layer = make(2, 16)
+    named = {id(parameter): name for name, parameter in layer.named_parameters()}
+    for group in parameter_groups(layer, lr=0.1, weight_decay=0.5):
+        for parameter in group["params"]:
+            path, _, name = named[id(parameter)].rpartition(".")
+            decays = name in DECAYING
+            if name == "raw":
+                decays = isinstance(layer.get_submodule(path), Unconstrained)
+            elif isinstance(layer.get_submodule(path), Constraint):
+                decays = False
+            assert bool(group["weight_decay"]) == decays, named[id(parameter)]
+
+
+def test_in_a_run_rates_decay_as_in_the_archived_ones():
+    layer = GATED_DELTA(2, 16)
+    settings = Settings(steps=1, optimiser="adamw", lr=0.1, weight_decay=0.5)
+    decays = rates_and_decays(layer, build_optimisers(layer, settings))
+    assert all(decay == 0.5 for _, decay in decays.values())
 
 
 def test_parameter_groups_keep_w_where_gradients_are_zero():

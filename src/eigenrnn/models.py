@@ -15,6 +15,7 @@ from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.errors import check_generator, check_positive_integer
 from eigenrnn.free_memory import check_memory
 from eigenrnn.init import Initializer, uniform_, zeros_
+from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
@@ -447,14 +448,16 @@ def parameter_groups(
 
     The constrained matrices get a learning rate of their own. Weight decay leaves the raw
     parameters of constraints alone: it would not shrink W, but pull it to the matrix whose raw
-    parameters are zero. Likewise it leaves trained leaks alone, and would pull them to one half.
+    parameters are zero. Likewise it leaves trained leaks alone, which it would pull to one half,
+    and the rates of gated delta layers and of an `LRU`: `A_log`, `dt_bias` and `gamma_log`.
     A matrix that is `Unconstrained` decays like any other weight, and so do biases.
 
     Args:
         model: Any module, also one with `constrain` on a matrix of a torch layer.
         lr: The learning rate of all but the constrained matrices.
         lr_recurrent: The learning rate of the constrained matrices; a tenth of `lr` by default.
-        weight_decay: The weight decay of all but the raw parameters of constraints and leaks.
+        weight_decay: The weight decay of all but the raw parameters of constraints, leaks and
+            rates.
     Returns:
         Groups with `params`, `lr` and `weight_decay`. An empty group is left out.
     Raises:
@@ -477,7 +480,7 @@ def parameter_groups(
         if number is not None and not 0 <= number < math.inf:
             raise ValueError(f"expected a finite {name} >= 0, got {number}")
     recurrent = {id(p) for p in constrained_parameters(model)}
-    raw = {id(p) for p in raw_parameters(model)}
+    raw = {id(p) for p in (*raw_parameters(model), *_rates(model))}
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise ValueError("expected a model with trainable parameters, got none")
@@ -498,6 +501,16 @@ def parameter_groups(
         {"params": weights, "lr": lr, "weight_decay": weight_decay},
     ]
     return [group for group in groups if group["params"]]
+
+
+def _rates(model: nn.Module) -> Iterator[Parameter]:
+    """Yield the rates and logarithms of directions, those that a direction has."""
+    for module in model.modules():
+        if isinstance(module, AbstractDirection):
+            for name in module.rates:
+                parameter = getattr(module, name)
+                if parameter is not None:
+                    yield parameter
 
 
 def count_parameters(model: nn.Module) -> int:

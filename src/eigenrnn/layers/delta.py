@@ -84,6 +84,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
 
     input_bias = None
     outputs_states = False
+    rates = ("A_log", "dt_bias")
 
     def __init__(self, config: DirectionConfig, options: DeltaNetOptions) -> None:
         super().__init__(config)

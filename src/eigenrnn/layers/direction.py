@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -71,6 +71,9 @@ class AbstractDirection(nn.Module, ABC):
 
     input_bias: Parameter | None
     outputs_states = True  # whether the outputs are the states, or real parts of them
+    rates: ClassVar[tuple[str, ...]] = ()
+    """Names of rates and logarithms, which weight decay would pull to an arbitrary value."""
+
     has_matrix = True  # whether a matrix multiplies the state; else numbers scale its entries
 
     def __init__(self, config: DirectionConfig) -> None:

@@ -81,6 +81,7 @@ class LRUDirection(AbstractDiagonalDirection):
 
     input_bias = None
     outputs_states = False
+    rates = ("gamma_log",)
 
     def __init__(self, config: DirectionConfig) -> None:
         super().__init__(config)

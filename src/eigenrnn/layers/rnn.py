@@ -434,7 +434,7 @@ class RNN(Stacked[Direction]):
         """
         if not self._leak_options.is_default:
             raise ValueError(
-                "expected a layer without leak and noise, as torch.nn.RNN has neither; to load its "
+                "expected a layer without leak and noise, as torch.nn.RNN has neither; load its "
                 "weights, load them into such a layer, and that state_dict into this one "
                 "with strict=False"
             )
