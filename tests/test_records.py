@@ -4,7 +4,9 @@ import itertools
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
+from eigenrnn import ops
 from eigenrnn.ops import compiled
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands
@@ -24,6 +26,8 @@ from eigenrnn.ops.lstm import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.cpu import lstm_cpu
 from eigenrnn.ops.lstm.reference import LSTM
 from kernel_testing import SpiedKernels, needs_kernels
+from recurrence_cases import FORMS, draw
+from test_delta_op import operands as draw_delta
 
 T, B, M, N, K = 4, 3, 2, 6, 3
 SIZES = [3, 2, 2, 1]
@@ -252,3 +256,57 @@ def test_the_backward_pass_reads_every_saved_part(record, operands, options):
         )
         gradients = operator.call_backward(*arguments)
         assert any(gradient.isnan().any() for gradient in gradients), part
+
+
+def counted(call, tensors, fixed, **options):
+    """The operations that torch counts in a forward pass, and with its backward pass."""
+    leaves = {name: v.detach().requires_grad_(name != fixed) for name, v in tensors.items()}
+    with FlopCounterMode(display=False) as counter:
+        results = call(**leaves, **options)
+        forward = counter.get_total_flops()
+        sum(result.sum() for result in results).backward()
+    return forward, counter.get_total_flops()
+
+
+HEAD = {"V": normal(2, 5).double(), "d": normal(2).double()}
+MAPPED = {
+    "elman": (ops.elman, draw(ELMAN, (7, 3, 5), M=2), {}),
+    "elman, head": (ops.elman, draw(ELMAN, (7, 3, 5), M=2) | HEAD, {}),
+    **{
+        f"gru, {name}": (
+            ops.gru,
+            draw(GRU, (7, 3, 5), M=2),
+            {"reset_after": reset_after, "update_keeps": update_keeps},
+        )
+        for name, (reset_after, update_keeps) in FORMS.items()
+    },
+    "lstm": (ops.lstm, draw(LSTM, (7, 3, 5), M=2), {}),
+}
+PLAIN = {
+    "elman": (ops.elman, draw(ELMAN, (7, 3, 5)), {"batch_sizes": [3, 3, 2, 2, 2, 1, 1]}),
+    "linear": (ops.linear, draw(LINEAR, (7, 3, 5)), {}),
+    "delta": (ops.delta, draw_delta(7, R=2)._asdict(), {"batch_sizes": [3, 3, 2, 2, 2, 1, 1]}),
+}
+
+
+def assert_counted_as_in_the_definition(call, tensors, fixed, options):
+    expected = counted(call, tensors, fixed, backend="reference", **options)
+    faster = {"delta": ["cpu"], "lstm": ["cpu"], "linear": ["cpu", "scan"]}
+    for backend in faster.get(call.__name__, ["cpu", "loop"]):
+        assert counted(call, tensors, fixed, backend=backend, **options) == expected
+
+
+@needs_kernels
+@pytest.mark.parametrize("fixed", [None, "x", "h0", "W", "U"])
+@pytest.mark.parametrize("name", MAPPED)
+def test_operations_of_a_recurrence_with_matrices_are_those_of_its_definition(name, fixed):
+    call, tensors, options = MAPPED[name]
+    assert_counted_as_in_the_definition(call, tensors, fixed, options)
+
+
+@needs_kernels
+@pytest.mark.parametrize("fixed", [None, "x", "h0", "S0", "k", "q"])
+@pytest.mark.parametrize("name", PLAIN)
+def test_operations_of_states_alone_are_those_of_the_definition(name, fixed):
+    call, tensors, options = PLAIN[name]
+    assert_counted_as_in_the_definition(call, tensors, fixed, options)

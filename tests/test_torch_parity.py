@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
 
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
@@ -15,6 +16,7 @@ from eigenrnn.linalg import tol
 from eigenrnn.ops.elman import BACKENDS as ELMAN_BACKENDS
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
+from kernel_testing import needs_kernels
 
 T, B, M, N = 6, 3, 4, 5
 LENGTHS = [4, 6, 1]
@@ -455,3 +457,32 @@ def test_a_layer_is_unchanged_if_one_matrix_does_not_fit(W):
     with pytest.raises(NotInSetError):
         ours.load_torch(torch_rnn_with_second_matrix(W))
     assert all(torch.equal(value, before[name]) for name, value in ours.state_dict().items())
+
+
+def counted(layer, x):
+    """The operations that torch counts in a forward pass, and with its backward pass."""
+    with FlopCounterMode(display=False) as counter:
+        output, _ = layer(x)
+        forward = counter.get_total_flops()
+        if isinstance(output, PackedSequence):
+            output = output.data
+        output.sum().backward()
+    return forward, counter.get_total_flops()
+
+
+@pytest.mark.parametrize("input_has_gradient", [False, True])
+@each_option
+def test_torch_counts_as_many_operations_of_our_layer_as_of_its_own(options, input_has_gradient):
+    theirs, ours = both(**options)
+    x = normal(T, B, M).requires_grad_(input_has_gradient)
+    expected = counted(theirs, x)
+    assert counted(ours, x) == expected
+    assert 0 < expected[0] < expected[1]
+
+
+@needs_kernels
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_torch_counts_as_many_operations_of_packed_sequences(kind):
+    theirs, ours = both(kind)
+    packed = pack_padded_sequence(normal(T, B, M), LENGTHS, enforce_sorted=False)
+    assert counted(ours, packed) == counted(theirs, packed)

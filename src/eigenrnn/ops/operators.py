@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import register_flop_formula
 
 from eigenrnn.ops.arguments import map_tensors, needs_gradient, schema
 from eigenrnn.ops.recurrence import Recurrence
@@ -127,6 +128,10 @@ class Operator:
         )
         self._backward_operator.register_fake(self._fake_backward)
         self._operator.register_autograd(self._backward_pass, setup_context=self._setup_context)
+        operators = torch.ops.eigenrnn
+        register_flop_formula(getattr(operators, name), get_raw=True)(self._forward_flops)
+        backward_packet = getattr(operators, f"{name}_backward")
+        register_flop_formula(backward_packet, get_raw=True)(self._backward_flops)
         # called in place of the operators, which would only pass the call on to these
         self._overload: Any = getattr(torch.ops.eigenrnn, name).default
         self._backward_overload: Any = getattr(torch.ops.eigenrnn, f"{name}_backward").default
@@ -213,6 +218,27 @@ class Operator:
         found = self._allocate_gradients(operands, needed, kept[self.recurrence.all_states])
         return [found[name] for name in needed]
 
+    def _forward_flops(self, *arguments: Any, out_val: Any) -> int:  # noqa: ARG002, torch's name
+        """Count two operations for each multiplication of a product, as torch does."""
+        operands, options = self._records(iter(arguments))
+        steps = _count_steps(operands, options)
+        return sum(2 * steps * each.size for each in self.recurrence.products(operands, options))
+
+    def _backward_flops(self, *arguments: Any, out_val: Any) -> int:  # noqa: ARG002
+        """Count the gradients of both factors of each product, if they are needed."""
+        operands, options, needed, grads, _ = self._given_backward(arguments)
+        steps = _count_steps(operands, options)
+        reaches_initial = not _INITIAL.isdisjoint(needed)
+        flops = 0
+        for operand, factor, size, initial in self.recurrence.products(operands, options):
+            if factor in grads and grads[factor] is None:
+                continue
+            flops += 2 * steps * size * (operand in needed)
+            flops += 2 * steps * size * (factor != "x" or "x" in needed)
+            if not reaches_initial:  # the initial state has no gradient
+                flops -= 2 * _batch_size(operands) * initial
+        return flops
+
     def _setup_context(
         self, ctx: Any, inputs: tuple[Any, ...], output: Tensor | tuple[Tensor, ...]
     ) -> None:
@@ -250,6 +276,21 @@ class Operator:
                 found = dict(zip(needed, self._backward_overload(*arguments), strict=True))
         without_gradients = (None,) * (len(ctx.needs_input_grad) - len(self.operands))
         return *(found.get(name) for name in self.operands), *without_gradients
+
+
+# the operands through which gradients reach the state before the first product
+_INITIAL = frozenset({"h0", "v0", "S0", "log_decay"})
+
+
+def _batch_size(operands: Any) -> int:
+    return operands[0].shape[1]
+
+
+def _count_steps(operands: Any, options: Any) -> int:
+    """Return the number of steps of all sequences together."""
+    if options.batch_sizes is not None:
+        return sum(options.batch_sizes)
+    return operands[0].shape[0] * _batch_size(operands)
 
 
 def differentiable_gradients(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Recurrence", "Shape", "Sizes", "sizes_of"]
+__all__ = ["Product", "Recurrence", "Shape", "Sizes", "products_of_matrices", "sizes_of"]
 
 Shape = tuple[int, ...]
 
@@ -25,6 +25,34 @@ class Sizes(NamedTuple):
     B: int
     M: int
     N: int
+
+
+class Product(NamedTuple):
+    """A product with an operand that each step of a sequence computes, for counts of operations.
+
+    Args:
+        operand: The name of the operand.
+        factor: The other factor: ``"x"``, ``"state"``, or the result that the product with a
+            new state gives.
+        size: The number of multiplications.
+        initial: Those of them that multiply the initial state at the first step.
+    """
+
+    operand: str
+    factor: str
+    size: int
+    initial: int = 0
+
+
+def products_of_matrices(operands: Any, _options: Any) -> list[Product]:
+    """Return the products of a recurrence whose matrices are W, U and V."""
+    products = [Product("W", "state", operands.W.numel(), operands.W.numel())]
+    if operands.U is not None:
+        products.append(Product("U", "x", operands.U.numel()))
+    head: Tensor | None = getattr(operands, "V", None)
+    if head is not None:
+        products.append(Product("V", "y", head.numel()))
+    return products
 
 
 def _no_parts(_operands: Any, _options: Any) -> Sequence[str]:
@@ -51,6 +79,7 @@ class Recurrence:
         gates: The number G of matrices that are stacked in W.
         saved_parts: Returns what the kernels save of each unit and step for a backward pass, in
             their order.
+        products: Returns the products that each step computes, beside which all else is small.
     """
 
     name: str
@@ -62,6 +91,7 @@ class Recurrence:
     definition: Callable[[Any, Any], tuple[Tensor | None, ...]]
     gates: int = 1
     saved_parts: Callable[[Any, Any], Sequence[str]] = _no_parts
+    products: Callable[[Any, Any], Sequence[Product]] = products_of_matrices
 
     @property
     def all_states(self) -> str:

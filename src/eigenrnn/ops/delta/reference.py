@@ -8,7 +8,7 @@ from torch import Tensor
 from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions, delta_shapes
 from eigenrnn.ops.dispatch import REAL, Backend
-from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.ops.recurrence import Product, Recurrence
 from eigenrnn.ops.time_steps import sizes_of_steps, steps_in_order
 
 __all__ = ["DELTA", "DeltaReference", "delta_reference", "output", "reflect"]
@@ -72,6 +72,13 @@ def output(
     return (q.unsqueeze(2) @ S).squeeze(2)
 
 
+def _products(operands: DeltaOperands, _options: DeltaOptions) -> list[Product]:
+    """Return those of the states with keys and queries."""
+    _, _, H, R, K = operands.k.shape
+    size = H * K * operands.v.shape[4]
+    return [Product("k", "state", R * size, initial=size), Product("q", "o", size)]
+
+
 DELTA = Recurrence(
     "delta",
     operands=DeltaOperands,
@@ -80,6 +87,7 @@ DELTA = Recurrence(
     results=("o", "S_n"),
     shapes=delta_shapes,
     definition=delta_reference,
+    products=_products,
 )
 """The delta rule with R reflections a step."""
 

@@ -17,7 +17,7 @@ from eigenrnn.ops.gru.operands import (
     gru_shapes,
 )
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
-from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.ops.recurrence import Product, Recurrence, products_of_matrices
 from eigenrnn.ops.time_steps import run_steps, without_padding
 
 __all__ = ["GRU", "GRUReference", "gru_reference", "gru_step"]
@@ -82,6 +82,15 @@ def gru_step(
     return {"h0": apply_zoneout(h_new, h, now.get("mask"), options.rate)}
 
 
+def _products(operands: GRUOperands, options: GRUOptions) -> list[Product]:
+    """Return those of the matrices; the reset gate may stand between a state and W of f."""
+    of_states, *others = products_of_matrices(operands, options)
+    if not options.reset_after:
+        # a first state without gradient leaves that of the product with the gate
+        of_states = of_states._replace(initial=of_states.size * 2 // 3)
+    return [of_states, *others]
+
+
 GRU = Recurrence(
     "gru",
     operands=GRUOperands,
@@ -92,6 +101,7 @@ GRU = Recurrence(
     definition=gru_reference,
     gates=3,
     saved_parts=gru_saved_parts,
+    products=_products,
 )
 """The gated recurrence, in all its forms."""
 

@@ -60,6 +60,7 @@ LINEAR = Recurrence(
     results=("h", "last"),
     shapes=linear_shapes,
     definition=linear_reference,
+    products=lambda _operands, _options: [],  # each unit scales its own state
 )
 """The linear recurrence of independent units."""
 
