@@ -19,6 +19,7 @@ from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.tables import Columns, ReadOptions
 from eigenrnn.experiments.data.ts import ARCHIVE
+from eigenrnn.experiments.evaluation import evaluate_series
 from eigenrnn.experiments.tasks import Series
 from eigenrnn.experiments.tasks.sampling import generator_for
 from eigenrnn.experiments.tasks.series import ClassificationMetrics, RegressionMetrics
@@ -232,6 +233,7 @@ def test_targets_are_scaled_and_mse_is_in_their_own_units(tmp_path):
     assert task.baseline() == pytest.approx(1, rel=1e-5)
     prediction = torch.full_like(batch.targets, 0.5)
     figures = task.metrics_from_sums(task.metric_sums(prediction, batch.targets).double())
+    figures |= task.metrics_from_rows(task.metric_rows(prediction, batch.targets))
     scale = (y.std() / batch.targets.std()).item()
     error = prediction * scale - batch.targets * scale
     assert figures["mse"] == pytest.approx(error.square().mean().item(), rel=1e-5)
@@ -290,6 +292,42 @@ def test_one_class_alone_has_no_area_and_diverged_outputs_have_no_number():
     outputs[3, 1] = math.inf
     diverged = metrics_in_parts(metrics, outputs, torch.arange(100) % 3)
     assert all(math.isnan(diverged[name]) for name in metrics.metric_names[2:])
+
+
+def test_a_probability_of_one_is_in_the_last_tenth():
+    # a margin of 40: the softmax is 1 in double precision, too
+    outputs = torch.tensor([[40.0, 0.0]] * 20 + [[3.0, 0.0]] * 20)
+    targets = torch.tensor([0, 1] * 10 + [0] * 20)
+    metrics = ClassificationMetrics(torch.ones(2))
+    found = metrics_in_parts(metrics, outputs, targets)["calibration_error"]
+    # all are in the last tenth, and 30 of 40 are right
+    certain = 1 / (1 + math.exp(-3.0))
+    assert found == pytest.approx((20 + 20 * certain) / 40 - 30 / 40)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e6])
+def test_the_coefficient_of_determination_is_that_of_scikit_learn(mean):
+    from sklearn.metrics import r2_score
+
+    generator = generator_for(0)
+    targets = mean + torch.randn(100, 4, generator=generator, dtype=torch.float64)
+    outputs = mean + torch.randn(100, 4, generator=generator, dtype=torch.float64)
+    targets[:, 2:] = 0.1 + mean  # two channels are stuck
+    outputs[:, 3] = 0.1 + mean  # one of them is exact
+    expected = [r2_score(targets[:, k], outputs[:, k]) for k in range(2)]
+    found = metrics_in_parts(RegressionMetrics(torch.ones(4)), outputs, targets)["r2"]
+    assert found == pytest.approx(sum([*expected, 0.0, 1.0]) / 4, rel=1e-9)
+
+
+def test_a_stuck_channel_gives_a_finite_score_in_training_and_evaluation(tmp_path):
+    generator = np.random.default_rng(0)
+    arrays = [np.stack([generator.normal(size=8), np.full(8, 5.1)], 1) for _ in range(12)]
+    task = Series(train=from_arrays(arrays), answer="next", scaling="none", validation=0.25)
+    model = SequenceModel(nn.GRU(2, 4), 2, "all")
+    result = fit(model, task, Settings(steps=2), tmp_path / "run")
+    found = evaluate_series(model.eval(), task.preprocessing, from_arrays(arrays))
+    assert -50 < result.best["validation"]["r2"] < 1
+    assert -50 < found.metrics["R2"] < 1
 
 
 def test_missing_targets_are_ignored():

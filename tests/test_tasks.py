@@ -170,6 +170,21 @@ def test_metric_sums_of_parts_add_up_to_the_metrics_of_the_whole(task):
     assert figures[task.metric_name] == pytest.approx(metric.item(), rel=1e-5)
 
 
+def test_half_precision_rounds_no_count_and_no_class(task):
+    batch = task.batch(5, generator_for(0))
+    # 305 sequences, a number that bfloat16 would round
+    targets = torch.cat([batch.targets] * 61, batch.targets_batch_dim)
+    shape = perfect_outputs(targets, task).shape
+    outputs = 0.2 * torch.randn(shape, generator=generator_for(0, "outputs"))
+    outputs = outputs.bfloat16()
+    sums = task.metric_sums(outputs, targets)
+    expected = task.metric_sums(outputs.double(), targets)
+    torch.testing.assert_close(sums.double(), expected.double(), rtol=1e-5, atol=1e-5)
+    rows = task.metric_rows(outputs, targets)
+    if rows is not None:
+        assert torch.equal(rows.double(), task.metric_rows(outputs.double(), targets))
+
+
 def test_loss_and_metric_are_means_over_the_batch(task):
     batch = task.batch(6, generator_for(0))
     outputs = outputs_for(batch, task)

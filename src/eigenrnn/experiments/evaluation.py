@@ -13,7 +13,7 @@ from eigenrnn.errors import check_installed
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.prediction import predict_series, series_outputs
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
-from eigenrnn.experiments.tasks.series import CALIBRATION_BINS
+from eigenrnn.experiments.tasks.series import calibration_curve, calibration_error, r2_score
 
 __all__ = ["Calibration", "Evaluation", "evaluate_series"]
 
@@ -130,8 +130,7 @@ def _evaluate_classes(
     Raises:
         ValueError: If the file has no classes, or one that the network does not know.
     """
-    from sklearn import calibration, metrics
-    from torchmetrics.functional import calibration_error
+    from sklearn import metrics
 
     if sequences.labels is None:
         raise ValueError(_no_answer(sequences, "label", preprocessing))
@@ -160,20 +159,9 @@ def _evaluate_classes(
     if len(present) > 1:  # without another class there is no curve
         areas = [metrics.roc_auc_score(truth == k, p[:, k]) for k in present]
         found["AUC"] = float(np.mean(areas))
-    found["calibration error"] = calibration_error(
-        probabilities,
-        torch.from_numpy(truth),
-        task="multiclass",
-        num_classes=len(names),
-        n_bins=CALIBRATION_BINS,
-    )
-    confidence = p.max(1)
-    correct, probability = calibration.calibration_curve(
-        predicted == truth, confidence, n_bins=CALIBRATION_BINS
-    )
-    # as scikit-learn divides them
-    edges = np.linspace(0.0, 1.0, CALIBRATION_BINS + 1)
-    count = np.bincount(np.searchsorted(edges[1:-1], confidence), minlength=CALIBRATION_BINS)
+    targets = torch.from_numpy(truth)
+    found["calibration error"] = calibration_error(probabilities, targets)
+    count, probability, correct = calibration_curve(probabilities, targets)
     confusion = metrics.confusion_matrix(truth, predicted, labels=range(len(names)))
     return Evaluation(
         str(sequences.path),
@@ -184,7 +172,7 @@ def _evaluate_classes(
         Calibration(
             tuple(probability.tolist()),
             tuple(correct.tolist()),
-            tuple(count[count > 0].tolist()),
+            tuple(count.tolist()),
         ),
     )
 
@@ -213,18 +201,13 @@ def _errors(
     from sklearn import metrics
 
     known = ~np.isnan(truth)
-    columns = [
-        (predicted[rows, k], truth[rows, k])
-        for k, rows in enumerate(known.T)
-        if rows.sum() > 1  # R^2 needs two
-    ]
     found = {
         "mean squared error": metrics.mean_squared_error(truth[known], predicted[known]),
         "mean absolute error": metrics.mean_absolute_error(truth[known], predicted[known]),
     }
-    if columns:
-        scores = [metrics.r2_score(true, guess) for guess, true in columns]
-        found["R2"] = float(np.mean(scores))
+    score = r2_score(torch.from_numpy(predicted), torch.from_numpy(truth))
+    if score is not None:
+        found["R2"] = score
     return {name: float(value) for name, value in found.items()}
 
 

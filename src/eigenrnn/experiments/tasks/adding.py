@@ -8,7 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, check_at_least, check_choices
+from eigenrnn.experiments.tasks.base import (
+    Batch,
+    check_at_least,
+    check_choices,
+    with_exact_counts,
+)
 from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic
 
 __all__ = ["Adding", "splitmix_uniforms"]
@@ -149,7 +154,7 @@ class Adding(Synthetic):
         return self.loss(outputs, targets)
 
     def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (3,)
-        errors = outputs - targets
+        errors = with_exact_counts(outputs) - targets
         counts = errors.square(), errors.abs() < _CLOSE, torch.ones_like(errors)
         return torch.stack([each.sum() for each in counts])
 

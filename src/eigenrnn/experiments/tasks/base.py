@@ -21,6 +21,7 @@ __all__ = [
     "check_choices",
     "check_model_memory",
     "model_for",
+    "with_exact_counts",
 ]
 
 
@@ -191,6 +192,7 @@ class Task(ABC):
         A task overrides this, `metrics_from_sums` and `metric_names` if the number of targets
         differs between batches, or if a metric is not a mean over them (explained variance).
         """
+        outputs = with_exact_counts(outputs)
         numbers = torch.stack([self.loss(outputs, targets), self.metric(outputs, targets)])
         return torch.cat([numbers, numbers.new_ones(1)]) * targets.numel()
 
@@ -258,6 +260,11 @@ class Task(ABC):
         if needed > _UNCHECKED:
             what = f"a batch of {size} sequences of {steps} steps"
             check_memory(needed, what, "take shorter sequences or a smaller batch")
+
+
+def with_exact_counts(outputs: Tensor) -> Tensor:
+    """Return outputs in at least single precision: bfloat16 has no odd number above 256."""
+    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
 
 def model_for(

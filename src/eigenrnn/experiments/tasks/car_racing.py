@@ -21,7 +21,12 @@ from eigenrnn.experiments.data.car_racing import (
     split_slices,
 )
 from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least
+from eigenrnn.experiments.tasks.base import (
+    Batch,
+    Task,
+    check_at_least,
+    with_exact_counts,
+)
 from eigenrnn.experiments.tasks.sampling import generator_for, sequential_slices
 
 __all__ = ["CarRacing"]
@@ -152,7 +157,7 @@ class CarRacing(Task):
         return self.loss(outputs, targets)
 
     def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (2,)
-        loss = self.loss(outputs, targets).double()
+        loss = self.loss(with_exact_counts(outputs), targets).double()
         return torch.stack([loss, torch.ones_like(loss)]) * targets.numel()
 
     def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:

@@ -21,16 +21,26 @@ from eigenrnn.experiments.data.sequences import Sequences, check_sequences
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.tables import Columns, ReadOptions
 from eigenrnn.experiments.data.ts import ARCHIVE
-from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.base import (
+    Batch,
+    Task,
+    check_at_least,
+    check_choices,
+    with_exact_counts,
+)
 from eigenrnn.experiments.tasks.preprocessing import Answer, Missing, SeriesPreprocessing
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
 from eigenrnn.free_memory import check_memory
 
-__all__ = ["CALIBRATION_BINS", "ClassificationMetrics", "RegressionMetrics", "Series"]
-
-CALIBRATION_BINS = 10
-"""The number of equal parts of [0, 1] into which probabilities are divided."""
+__all__ = [
+    "ClassificationMetrics",
+    "RegressionMetrics",
+    "Series",
+    "calibration_curve",
+    "calibration_error",
+    "r2_score",
+]
 
 Weights = Literal["none", "balanced"]
 Scaling = Literal["z_score", "none"]
@@ -96,7 +106,8 @@ class ClassificationMetrics(_Metrics):
     `f1` is the macro F1, over the classes that occur among the targets or the predictions. `auc`
     is the area under the ROC curve of each class against all others, averaged over the classes
     that occur; there is none if only one does. `log_loss` is the cross-entropy without weights.
-    `calibration_error` is that of the predicted class, over tenths of its probability.
+    `calibration_error` is that of the predicted class, over tenths of its probability, see
+    `calibration_curve`.
 
     Args:
         weights: The weight of each class in the loss.
@@ -131,6 +142,7 @@ class ClassificationMetrics(_Metrics):
         return (outputs.argmax(-1) == targets).float().mean()
 
     def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (4,)
+        outputs = with_exact_counts(outputs)
         weights = self.weights.to(outputs)
         loss = F.cross_entropy(outputs, targets, weights, reduction="sum")
         correct = (outputs.argmax(-1) == targets).sum()
@@ -142,6 +154,7 @@ class ClassificationMetrics(_Metrics):
         return {"loss": loss / weight, "accuracy": correct / count}
 
     def metric_rows(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (B, K + 1)
+        outputs = with_exact_counts(outputs)
         return torch.cat([outputs, targets.unsqueeze(1).to(outputs)], 1)
 
     def metrics_from_rows(self, rows: Tensor) -> dict[str, float]:
@@ -157,9 +170,7 @@ class ClassificationMetrics(_Metrics):
         found = {
             "f1": classification.multiclass_f1_score(p, targets, size, average="macro"),
             "log_loss": F.cross_entropy(outputs, targets),
-            "calibration_error": classification.multiclass_calibration_error(
-                p, targets, size, n_bins=CALIBRATION_BINS
-            ),
+            "calibration_error": calibration_error(p, targets),
         }
         present = targets.unique().tolist()
         if len(present) > 1:  # without another class there is no curve
@@ -174,8 +185,9 @@ class RegressionMetrics(_Metrics):
 
     .. math:: R^2 = 1 - \sum (\hat y - y)^2 / \sum (y - \bar y)^2
 
-    is averaged over the channels, with the mean :math:`\bar y` of the evaluated split. The loss is
-    that of the scaled numbers; `mse` is in the units of the data. NaN targets do not count.
+    is averaged over the channels, with the mean :math:`\bar y` of the evaluated split; see
+    `r2_score`. The loss is that of the scaled numbers; `mse` is in the units of the data. NaN
+    targets do not count.
 
     Args:
         scale: The number by which the targets of each channel were divided.
@@ -203,30 +215,94 @@ class RegressionMetrics(_Metrics):
         scale = self.scale.to(outputs)
         return self.loss(outputs * scale, targets * scale)
 
-    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (4 K,)
-        # in double precision: the variance is a difference of two large sums
-        y = targets.double().flatten(0, -2)
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (2 K,)
         errors = squared_errors(outputs.double(), targets.double()).flatten(0, -2)
-        known = ~y.isnan()
-        y = y.masked_fill(~known, 0.0)
-        return torch.cat([errors.sum(0), y.sum(0), y.square().sum(0), known.sum(0)])
+        known = ~targets.flatten(0, -2).isnan()
+        return torch.cat([errors.sum(0), known.sum(0)])
 
     def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
-        errors, y, squares, count = sums.view(4, self.output_size)
+        errors, count = sums.view(2, self.output_size)
         scale = self.scale.to(sums)
-        spread = squares - y.square() / count
         return {
             "loss": (errors.sum() / count.sum()).item(),
             "mse": ((errors * scale.square()).sum() / count.sum()).item(),
-            "r2": (1 - errors / spread).mean().item(),
         }
 
-    def metric_rows(self, outputs: Tensor, targets: Tensor) -> None:
-        del outputs, targets
+    def metric_rows(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (S, 2 K)
+        rows = torch.cat([outputs, targets], -1).flatten(0, -2)
+        return rows[~targets.flatten(0, -2).isnan().all(1)]
 
     def metrics_from_rows(self, rows: Tensor) -> dict[str, float]:
-        del rows
-        return {}
+        score = r2_score(*rows.chunk(2, 1))
+        if score is None:
+            return {}
+        return {"r2": score}
+
+
+def r2_score(
+    outputs: Tensor,  # (S, K)
+    targets: Tensor,  # (S, K)
+) -> float | None:
+    r"""Return the coefficient of determination, averaged over the channels.
+
+    .. math:: R^2 = 1 - \sum (\hat y - y)^2 / \sum (y - \bar y)^2
+
+    As in scikit-learn, a channel whose targets are all equal counts 1 if its outputs are exact and
+    else 0. NaN targets do not count.
+
+    Returns:
+        The mean over the channels with at least two targets; None if there are none.
+    """
+    scores: list[float] = []
+    for guess, truth in zip(outputs.unbind(1), targets.unbind(1), strict=True):
+        known = ~truth.isnan()
+        y = truth[known].double()
+        if len(y) < 2:
+            continue
+        errors = (guess[known].double() - y).square().sum()
+        shifted = y - y[0]  # exactly zero if all are equal; the mean of y may be rounded
+        spread = (shifted - shifted.mean()).square().sum()
+        if spread > 0:
+            scores.append(float(1 - errors / spread))
+        else:
+            scores.append(float(errors == 0))
+    if not scores:
+        return None
+    return sum(scores) / len(scores)
+
+
+def calibration_curve(
+    probabilities: Tensor,  # (B, K)
+    targets: Tensor,  # (B,)
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return how often predictions of about the same probability are right.
+
+    Tenths of the probability include their upper end, so that 1 belongs to the last one.
+
+    Returns:
+        For each tenth that occurs: the number of predictions, their mean probability, and the
+        share of them that are right.
+    """
+    confidence, guess = probabilities.double().max(1)
+    edges = torch.linspace(0, 1, 11, dtype=torch.float64)
+    tenth = torch.bucketize(confidence, edges[1:-1])
+    count = tenth.bincount()
+    occurs = count > 0
+    probability = tenth.bincount(confidence)[occurs] / count[occurs]
+    correct = tenth.bincount((guess == targets).double())[occurs] / count[occurs]
+    return count[occurs], probability, correct
+
+
+def calibration_error(
+    probabilities: Tensor,  # (B, K)
+    targets: Tensor,  # (B,)
+) -> float:
+    r"""Return the mean distance of the `calibration_curve` from the diagonal.
+
+    .. math:: \sum_b \frac{n_b}{n} \left| \text{correct}_b - \text{probability}_b \right|
+    """
+    count, probability, correct = calibration_curve(probabilities, targets)
+    return float((count * (correct - probability).abs()).sum() / len(targets))
 
 
 @dataclass(frozen=True)

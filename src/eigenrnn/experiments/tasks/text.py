@@ -30,7 +30,13 @@ from eigenrnn.experiments.data.corpora import (
     split_text,
 )
 from eigenrnn.experiments.data.files import missing_file
-from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.base import (
+    Batch,
+    Task,
+    check_at_least,
+    check_choices,
+    with_exact_counts,
+)
 from eigenrnn.experiments.tasks.preprocessing import TextPreprocessing, Unit
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
 
@@ -149,6 +155,7 @@ class NextSymbol(Task):
         return self.loss(outputs, targets) / math.log(2)
 
     def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (5,)
+        outputs = with_exact_counts(outputs)
         is_target = targets != _NO_TARGET
         nats = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
         nats = nats.view_as(targets)
