@@ -20,6 +20,7 @@ from crossing import few, some
 from eigenrnn import __version__
 from eigenrnn.experiments import registry
 from eigenrnn.experiments.cli.main import COMMANDS, main
+from eigenrnn.experiments.cli.name_lookup import load_yaml
 from eigenrnn.experiments.cli.parser import PARSERS
 from eigenrnn.experiments.cli.rebuild import load
 from eigenrnn.experiments.cli.train_options import build_training, default_name, parse_options
@@ -401,6 +402,16 @@ def test_options_in_a_file_reach_the_task_and_the_layer(eigenrnn, tmp_path):
     )
 
 
+def test_a_number_in_a_file_is_decimal_and_a_merged_key_is_no_repetition(eigenrnn, tmp_path):
+    text = (
+        "task: {name: copying, delay: 5}\nhidden_size: 6\nsteps: 010\naccelerator: cpu\nlr: 1e-3\n"
+    )
+    eigenrnn(f"train --config {write(tmp_path / 'run.yaml', text)} --out here")
+    settings = config(tmp_path / "here")["settings"]
+    assert (settings["steps"], settings["lr"]) == (10, 1e-3)
+    assert load_yaml("a: &a {k: 1}\nb: {<<: *a, k: 2}") == {"a": {"k": 1}, "b": {"k": 2}}
+
+
 def test_flags_override_the_file(eigenrnn, tmp_path):
     text = "task: {name: copying, delay: 5, symbols: 3}\nlayer: lstm\nhidden_size: 6\nsteps: 9\n"
     file = write(tmp_path / "run.yaml", text)
@@ -597,6 +608,16 @@ WRONG_FILES = {
     "an unknown option of the task": ("task: {name: copying, dely: 3}\n", "(did you mean delay?)"),
     "no YAML": ("task: [\n", "but found '<stream end>'"),
     "no mapping": ("- task\n", "expected options such as task in"),
+    "a key twice": ("task: adding\ntask: copying\n", "the key 'task' once, got it in the lines 1"),
+    "a nested key twice": (
+        "task:\n  name: copying\n  delay: 3\n  delay: 4\n",
+        "the key 'delay' once, got it in the lines 3 and 4",
+    ),
+    "a number of base 60": ("task: copying\nseed: 1:30\n", "got 1:30 in line 2"),
+    "a decay at no": (
+        "task: copying\nlr_decay_at: no\n",
+        "lr_decay_at among epoch, plateau, or a list of whole numbers; got 'no'",
+    ),
 }
 
 

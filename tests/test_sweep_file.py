@@ -108,6 +108,10 @@ INVALID = {
     ),
     "invalid YAML": ("a: [", "expected YAML in"),
     "nested aliases": (ALIASES, "expected YAML in .*, got: expected at most 10,000 values"),
+    "a key of a grid twice": (
+        "task: copying\nsteps: 1\ngrid:\n  lr: [0.1, 0.2]\n  lr: [0.3]\n",
+        "expected YAML in .* the key 'lr' once, got it in the lines 4 and 5",
+    ),
     "a list instead of a mapping": (
         "- a",
         "expected keys such as task, layer and grid, or recipe",

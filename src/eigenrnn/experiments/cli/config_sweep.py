@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
-import yaml
 from jsonargparse import Namespace
 
-from eigenrnn.experiments.cli.name_lookup import load_named_yaml
+from eigenrnn.experiments.cli.name_lookup import resolve_names
 from eigenrnn.experiments.cli.train_options import build_training, default_name, parse_options
 from eigenrnn.experiments.sweep import Trial, TrialSource
 from eigenrnn.experiments.sweep.trial import format_value
@@ -85,7 +84,7 @@ class ConfigSweep(TrialSource):
         for name, value in trial.parameters.items():
             _set(content, name.split("."), value)
         content["seed"] = trial.seed
-        return parse_options(load_named_yaml(yaml.safe_dump(content)))
+        return parse_options(resolve_names(content))
 
 
 def _set(content: dict[str, Any], path: list[str], value: Any) -> None:

@@ -30,6 +30,8 @@ _TYPE_NAMES: dict[Any, str] = {
     bool: "true or false",
     str: "a string",
     types.NoneType: "null",
+    tuple[int, ...]: "a list of whole numbers",
+    tuple[str, ...]: "a list of strings",
     dict[str, float]: "a number for each name, such as {a: 2, b: 0.5}",
 }
 _KINDS = {"task": TASKS, "layer": LAYERS}
@@ -105,7 +107,7 @@ def _is_value(argument: str) -> bool:
 def _from_file(path: str) -> dict[str, Any] | str:
     """Return the options in a configuration file, or why there are none."""
     try:
-        content = load_named_yaml(Path(path).read_text())
+        content = load_named_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValueError, yaml.YAMLError) as error:
         return f"expected a YAML file of options, got {path}: {error}"
     if not isinstance(content, dict):
@@ -201,7 +203,7 @@ def _wrong_class(name: str, path: Any) -> str | None:
 
 def _accepts(annotation: Any, value: Any) -> bool:
     """Whether the parser accepts a value for an option of this type."""
-    parser = ArgumentParser(exit_on_error=False)
+    parser = ArgumentParser(exit_on_error=False, parser_mode="eigenrnn")
     parser.add_argument("--value", type=annotation)
     try:
         if isinstance(value, str):

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = [
     "load_named_yaml",
     "load_yaml",
     "resolve_arguments",
+    "resolve_names",
     "unknown_name",
 ]
 
@@ -133,10 +135,11 @@ def load_named_yaml(text: str) -> Any:
     content = load_yaml(text)
     if not isinstance(content, dict):
         return content
-    return _in_mapping(content)
+    return resolve_names(content)
 
 
-def _in_mapping(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def resolve_names(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Replace the names under ``task`` and ``layer`` of some options by class paths, in place."""
     for kind in _KINDS:
         key = kind.removeprefix(prefix)
         if key in content:
@@ -153,7 +156,7 @@ def _entry(kind: str, value: Any) -> Any:
         options = {key: option for key, option in value.items() if key != "name"}
         value = {"class_path": _path(kind, str(value["name"])), "init_args": options}
     if isinstance(value.get("init_args"), dict):
-        _in_mapping(value["init_args"], f"{kind}.")
+        resolve_names(value["init_args"], f"{kind}.")
     return value
 
 
@@ -174,17 +177,63 @@ def _path(kind: str, name: str) -> str:
     return class_path(known[name])
 
 
-class _LoaderWithNames(yaml.SafeLoader):
-    """Reads the keys of mappings as texts."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
-                key.tag = self.DEFAULT_SCALAR_TAG
-        return super().construct_mapping(node, deep)
-
-
 _MERGE = "tag:yaml.org,2002:merge"  # of the key <<, which YAML defines
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads the keys of mappings as texts, each once, and values by the rules of YAML 1.2.
+
+    By those of YAML 1.1, which PyYAML follows, 010 is eight, 1:30 is ninety and no is false. Here
+    010 is ten, 1:30 is an error and no is a text.
+    """
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012, as PyYAML declares it
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.tag != _MERGE:
+                key.tag = self.DEFAULT_SCALAR_TAG
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                raise yaml.YAMLError(
+                    f"expected the key {key.value!r} once, got it in the lines "
+                    f"{lines[key.value]} and {line}: delete one"
+                )
+            lines[key.value] = line
+        return node
+
+
+def _refuse_base60(_loader: _Loader, node: yaml.ScalarNode) -> None:
+    raise yaml.YAMLError(
+        f"expected a decimal number, or a text in quotes, got {node.value} in line "
+        f"{node.start_mark.line + 1}"
+    )
+
+
+for _tag, _pattern, _first in (
+    ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", "[-+]?[0-9]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    # a text of YAML 1.2, which jsonargparse would read by YAML 1.1 for an option of numbers
+    ("base60", r"[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?", "-+0123456789"),
+    ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("merge", "<<", "<"),
+):
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_pattern})$"), list(_first)
+    )
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
+_Loader.add_constructor("tag:yaml.org,2002:base60", _refuse_base60)
+
 _MAX_NODES = 10_000
 _TOO_DEEP = "is nested too deeply"
 
@@ -196,10 +245,10 @@ def load_yaml(text: str) -> Any:
     values. Keys are texts: 1 and yes name classes as they are written.
 
     Raises:
-        YAMLError: If the text is not YAML, has more than 10,000 values, refers to itself or is
-            nested too deeply.
+        YAMLError: If the text is not YAML, has a key twice or more than 10,000 values, refers to
+            itself or is nested too deeply.
     """
-    loader = _LoaderWithNames(text)
+    loader = _Loader(text)
     try:
         node = loader.get_single_node()
         if node is None:
