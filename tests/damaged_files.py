@@ -522,7 +522,7 @@ def prediction_readers() -> dict[str, Reader]:
     """Readers of the files that `predict` takes, and of what a run says about them."""
     channels = ("right", "left")  # in another order than in the files
     series = SeriesPreprocessing("class", channels, (0.0, 1.0), (2.0, 0.5), ("cat", "dog"))
-    text = TextPreprocessing((*sorted({*TEXT} - {"\n"}), "<eos>"), "characters")
+    text = TextPreprocessing((*sorted({*TEXT} - {"\n"}), "\n"), "characters")
     unlabelled = "".join(f"{line.rpartition(',')[0]}\n" for line in CSV.splitlines())
 
     def config(fitted: Any) -> bytes:

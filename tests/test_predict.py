@@ -14,7 +14,7 @@ import torch
 
 from eigenrnn.experiments import load
 from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.data.corpora import TINY_SHAKESPEARE, split_text
+from eigenrnn.experiments.data.corpora import TINY_SHAKESPEARE, split_text, split_words
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.prediction import (
     SeriesPredictions,
@@ -258,7 +258,7 @@ def characters(shakespeare, tmp_path_factory):
 def held_out(text, unit):
     corpus = split_text(text, unit, (0.05, 0.05))
     symbols = [corpus.symbols[k] for k in corpus.parts["test"].tolist()]
-    return (" " if unit == "words" else "").join(symbols).replace("<eos>", "\n")
+    return (" " if unit == "words" else "").join(symbols)
 
 
 def test_bits_per_character_are_those_of_the_run(characters, shakespeare, capsys):
@@ -284,7 +284,7 @@ def test_bits_of_words_and_lines_are_those_of_the_run(unit, options, shakespeare
     found = bits_per_symbol(loaded.model, loaded.preprocessing, text)
     assert found == pytest.approx(recorded(run)["bits"], rel=1e-5)
     continued = continue_text(loaded.model, loaded.preprocessing, text, 5)
-    assert len(continued.replace("\n", " <eos> ").split() if unit == "words" else continued) == 5
+    assert len(split_words(continued) if unit == "words" else continued) == 5
 
 
 def test_the_most_probable_symbols_are_those_of_a_plain_loop(characters):
@@ -316,16 +316,24 @@ def test_draws_have_the_predicted_frequencies(characters):
         for seed in range(400)
     ]
     for symbol, chance in zip(run.preprocessing.symbols, expected.tolist(), strict=True):
-        frequency = drawn.count(symbol.replace("<eos>", "\n")) / 400
+        frequency = drawn.count(symbol) / 400
         assert abs(frequency - chance) < 4 * math.sqrt(chance / 400) + 0.01
 
 
 @pytest.mark.parametrize("text", ["ab\nb a\n", "\n\na", "b"])
 @pytest.mark.parametrize("unit", ["characters", "words"])
 def test_decoding_inverts_encoding(text, unit):
-    found = TextPreprocessing(("a", "b", " ", "ab", "<eos>"), unit)
+    found = TextPreprocessing(("a", "b", " ", "ab", "\n"), unit)
     expected = "\n".join(line.strip() for line in text.split("\n")) if unit == "words" else text
     assert found.decode(found.encode(text)) == expected
+
+
+@pytest.mark.parametrize("text", ["x<eos>y <eos>\nz\n", "<eos>"])
+@pytest.mark.parametrize("unit", ["characters", "words"])
+def test_a_text_may_contain_any_name_of_a_line_end(text, unit):
+    symbols = split_text(text, unit, (0.1, 0.1)).symbols
+    found = TextPreprocessing(symbols, unit)
+    assert found.decode(found.encode(text)) == text
 
 
 def test_the_symbols_have_the_indices_of_training(characters, shakespeare):

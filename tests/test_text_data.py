@@ -132,6 +132,8 @@ def test_a_text_may_be_compressed_and_have_any_line_ends(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffdéjà\r\nvu 日本\n".encode())
     assert read_text(path) == "déjà\nvu 日本\n"
+    path.write_bytes(b"one\rtwo\r\n\rthree")
+    assert read_text(path) == "one\ntwo\n\nthree"
     path.write_bytes(gzip.compress(b"one\ntwo\n"))
     assert read_text(str(path)) == "one\ntwo\n"
 
@@ -150,6 +152,14 @@ def test_characters_are_indexed_by_code_and_line_ends_last():
     read = split_text("b日a\n" * 4, "characters", (0.25, 0.25))
     assert read.symbols == ("a", "b", "日", END_OF_LINE)
     assert read.parts["validation"].tolist() == [1, 2, 0, 3]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_text_in_utf16_is_rejected_with_the_command_that_converts_it(tmp_path, encoding):
+    path = tmp_path / "a.txt"
+    path.write_bytes("plain\ntext\n".encode(encoding))
+    with pytest.raises(ValueError, match=r"zero byte at offset \d.*iconv -f utf-16 -t utf-8"):
+        read_text(path)
 
 
 def test_a_text_not_in_utf8_is_rejected_with_byte_and_line(tmp_path):

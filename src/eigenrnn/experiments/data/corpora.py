@@ -36,10 +36,11 @@ __all__ = [
     "read_ptb_words",
     "read_text",
     "split_text",
+    "split_words",
 ]
 
-END_OF_LINE = "<eos>"
-"""The symbol of the end of a line."""
+END_OF_LINE = "\n"
+"""The symbol of the end of a line, which no word contains."""
 
 _NEWLINE = ord("\n")
 _CHUNK = 2**16  # characters at once: indexing copies them, and a text may be a mapped file
@@ -371,7 +372,7 @@ def _index_characters(
     for chunk in chain.from_iterable(map(_chunks, parts)):
         seen[chunk] = True
     has_lines = bool(seen[_NEWLINE])
-    seen[_NEWLINE] = False  # it comes last, under another name
+    seen[_NEWLINE] = False  # it comes last
     codes = np.flatnonzero(seen)
     symbols = [chr(code) for code in codes.tolist()]
     table = np.zeros(kinds, np.int64)
@@ -388,12 +389,21 @@ def _index_words(text: str) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     Returns:
         The symbols, and the text as symbol indices.
     """
-    words = text.replace("\n", f" {END_OF_LINE} ").split()
+    words = split_words(text)
     counted = Counter(words)
     del counted[END_OF_LINE]
     symbols = (*(word for word, _ in counted.most_common()), END_OF_LINE)
     numbers = {word: number for number, word in enumerate(symbols)}
     return symbols, np.fromiter((numbers[word] for word in words), np.int32, len(words))
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text and the ends of its lines."""
+    words: list[str] = []
+    for line in text.split(END_OF_LINE):
+        words += line.split()
+        words.append(END_OF_LINE)
+    return words[:-1]  # after the last end there is no further line
 
 
 def _chunks(codes: NDArray[Any]) -> Iterator[NDArray[Any]]:
@@ -404,8 +414,14 @@ def _decode(content: bytes, path: Path) -> str:
     """Decode UTF-8, with newlines as line ends.
 
     Raises:
-        ValueError: If the bytes are not UTF-8; the message names the file, the byte and its line.
+        ValueError: If the bytes are not UTF-8, or there is a zero among them, as in UTF-16; the
+            message names the file, the byte and its line.
     """
+    if b"\0" in content:
+        raise ValueError(
+            f"expected text in UTF-8 in {path}, got a zero byte at offset {content.index(0)}: if "
+            "the file is in UTF-16, convert it with iconv -f utf-16 -t utf-8"
+        )
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -415,4 +431,4 @@ def _decode(content: bytes, path: Path) -> str:
             f"offset {error.start}, in line {line} ({error.reason}); convert the file, for "
             "example with iconv -f latin1 -t utf-8, or correct that byte"
         ) from None
-    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigenrnn.experiments.data.corpora import END_OF_LINE, read_text
+from eigenrnn.experiments.data.corpora import END_OF_LINE, read_text, split_words
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.tables import Columns, ReadOptions
@@ -278,10 +278,10 @@ class SeriesSteps:
 
 @dataclass(frozen=True)
 class TextPreprocessing:
-    """The symbols of a text.
+    r"""The symbols of a text.
 
     Args:
-        symbols: The symbol of each index; the end of a line is `<eos>`.
+        symbols: The symbol of each index; the end of a line is a newline.
         unit: Whether the symbols are `characters`, or `words` separated by white space.
         lines: Whether each line is read by itself, from the initial state. The end of a line is
             then not a symbol.
@@ -290,7 +290,7 @@ class TextPreprocessing:
         ValueError: If the unit is unknown, a symbol occurs twice, or there is none.
 
     Example:
-        >>> TextPreprocessing(("a", "b", "<eos>"), "characters").encode("ab").tolist()
+        >>> TextPreprocessing(("a", "b", "\n"), "characters").encode("ab").tolist()
         [0, 1]
     """
 
@@ -359,18 +359,14 @@ class TextPreprocessing:
         """Return the text of some symbol indices."""
         symbols = [self.symbols[number] for number in numbers.tolist()]
         if self.unit == "characters":
-            # one by one: the characters of a text may spell the name of the line end
-            for k, symbol in enumerate(symbols):
-                if symbol == END_OF_LINE:
-                    symbols[k] = "\n"
             return "".join(symbols)
         lines = " ".join(symbols).split(END_OF_LINE)
         return "\n".join(line.strip(" ") for line in lines)
 
     def _split(self, text: str) -> list[str]:
         if self.unit == "words":
-            return text.replace("\n", f" {END_OF_LINE} ").split()
-        return [END_OF_LINE if character == "\n" else character for character in text]
+            return split_words(text)
+        return list(text)
 
     def _check_known(self, found: list[str], source: str, also: set[str]) -> None:
         """Check that all symbols are known.

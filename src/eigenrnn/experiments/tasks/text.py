@@ -387,8 +387,8 @@ class WordPTB(NextSymbol):
         batch 1, carry=False    input   no it was       input   he would not
                                 target  it was n't      target  would not say
 
-        batch 2, carry=True     input   n't black <eos>    input   say so <eos>
-                                target  black <eos> the    target  so <eos> in
+        batch 2, carry=True     input   n't black |    input   say so |
+                                target  black | the    target  so | in
 
     The chance-level baseline is the entropy of the frequencies of the words. See
     `NextSymbol` for the options.
