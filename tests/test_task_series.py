@@ -62,6 +62,18 @@ def parse_ts(path):
         yield [list(map(float, channel.split(","))) for channel in channels], label
 
 
+@pytest.mark.parametrize(("name", "text"), [("mine.csv", CSV), ("mine.ts", TS)])
+def test_a_file_may_have_any_line_ends_but_not_utf16(tmp_path, name, text):
+    expected = read_series(put(tmp_path, name, text))
+    for end in ("\r\n", "\r"):
+        found = read_series(put(tmp_path, name, text.replace("\n", end)))
+        assert np.array_equal(found.values, expected.values)
+        assert found.labels == expected.labels
+    for encoding in ("utf-16", "utf-16-le"):
+        with pytest.raises(ValueError, match=r"zero byte in line 1.*iconv -f utf-16"):
+            read_series(put(tmp_path, name, text.encode(encoding)))
+
+
 @pytest.mark.parametrize("name", ARCHIVE)
 def test_the_sets_of_the_archive_agree_with_a_second_parser(data_root, name):
     task = Series(dataset=name, validation=0, scaling="none", shuffle=False)

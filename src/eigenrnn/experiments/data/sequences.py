@@ -133,14 +133,22 @@ def numbered_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple
         stream: Read in place of the file.
 
     Raises:
-        ValueError: If a line is not UTF-8; the message names the line and the byte.
+        ValueError: If a line is not UTF-8, or has a zero byte, as UTF-16 has; the message names
+            the line.
     """
     with ExitStack() as stack:
         lines = stream
         if lines is None:
             lines = stack.enter_context(path.open("rb"))
         encoding = "utf-8-sig"  # without the byte order mark that some programs write first
-        for number, line in enumerate(lines, start=1):
+        number = 0
+        for line in lines:
+            number += 1
+            if b"\0" in line:
+                raise ValueError(
+                    f"expected text in UTF-8 in {path}, got a zero byte in line {number}: if the "
+                    "file is in UTF-16, convert it with iconv -f utf-16 -t utf-8"
+                )
             try:
                 text = line.decode(encoding)
             except UnicodeDecodeError as error:
@@ -149,7 +157,11 @@ def numbered_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple
                     f"at column {error.start + 1} of line {number} ({error.reason}); convert "
                     "the file, for example with iconv -f latin1 -t utf-8, or correct that byte"
                 ) from None
-            yield number, text.rstrip("\r\n")
+            first, *others = text.rstrip("\r\n").split("\r")  # alone it ends a line, too
+            yield number, first
+            for other in others:
+                number += 1
+                yield number, other
             encoding = "utf-8"
 
 
