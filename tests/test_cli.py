@@ -631,6 +631,27 @@ def test_a_missing_file_is_refused(error_of):
     assert "got nowhere.yaml: [Errno 2]" in error_of("train --config nowhere.yaml")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"train {SMALL}",
+        "reproduce nonnormal/fig1 --quick",
+        "collect car_racing",
+        "analyse here",
+        "sweep my.yaml",
+    ],
+)
+@pytest.mark.parametrize("below", ["", "/below"])
+def test_a_file_or_a_dangling_link_is_no_output_folder(eigenrnn, error_of, tmp_path, line, below):
+    write(tmp_path / "afile", "")
+    (tmp_path / "alink").symlink_to(tmp_path / "nothing")
+    write(tmp_path / "my.yaml", "task: copying\nsteps: 1\nseeds: [0]\n")
+    if line.startswith("analyse"):
+        eigenrnn(f"train {SMALL} --out here")
+    assert "got the file " in error_of(f"{line} --out afile{below}")
+    assert "got the link to nothing " in error_of(f"{line} --out alink{below}")
+
+
 def test_an_unknown_row_lists_the_labels(error_of):
     said = error_of("reproduce scornn/table2 --rows GRU")
     assert "scoRNN 170, scoRNN 360, LSTM 128" in said

@@ -20,7 +20,12 @@ from eigenrnn.experiments.cli.rebuild import TrainedModel, load
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.report import RebuildModel, read_records, write_report
 from eigenrnn.experiments.tasks import Batch
-from eigenrnn.experiments.training.files import check_types, read_json, write_json
+from eigenrnn.experiments.training.files import (
+    check_folder_path,
+    check_types,
+    read_json,
+    write_json,
+)
 from eigenrnn.experiments.training.progress import plain_console
 
 __all__ = ["analyse", "delete_earlier_files", "report"]
@@ -42,6 +47,7 @@ def analyse(options: Namespace, console: Console) -> int:
             f"expected {folder} to be a folder of the run, got a link to {folder.readlink()}: "
             "delete the link, or name a folder with --out"
         )
+    check_folder_path(folder)
     batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 

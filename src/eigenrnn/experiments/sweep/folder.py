@@ -9,7 +9,12 @@ from typing import Any
 
 from eigenrnn import __version__
 from eigenrnn.experiments.errors import RunExistsError
-from eigenrnn.experiments.training.files import check_types, read_json, write_json
+from eigenrnn.experiments.training.files import (
+    check_folder_path,
+    check_types,
+    read_json,
+    write_json,
+)
 
 __all__ = ["POINTS", "RESULTS", "check_folder", "check_shared", "open_folder"]
 
@@ -45,7 +50,7 @@ def check_folder(
     """
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
-    _check_is_folder(out)
+    check_folder_path(out)
     file = out / _SWEEP
     is_used = file.exists() or any(out.glob("**/config.json")) or (out / "results.json").exists()
     if is_used and not file.exists():
@@ -93,20 +98,6 @@ def _fingerprint(description: Mapping[str, Any]) -> str:
     fixed = {name: v for name, v in description.items() if name not in _MAY_CHANGE_ON_RESUME}
     text = json.dumps(fixed, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _check_is_folder(out: Path) -> None:
-    """Check that a path is a folder or can become one.
-
-    Raises:
-        ValueError: If the path or one of its parents is a file.
-    """
-    existing = next(path for path in (out, *out.parents) if path.exists())
-    if not existing.is_dir():
-        raise ValueError(
-            f"expected {out} to be a folder or not to exist, got the file {existing}: choose "
-            "another folder with --out"
-        )
 
 
 def _read_sweep(file: Path, *, overwrite: bool) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from eigenrnn.atomic import write_atomically
 
 __all__ = [
     "Columns",
+    "check_folder_path",
     "check_regular_file",
     "check_types",
     "check_utf8",
@@ -214,6 +215,26 @@ def spreadsheet_text(text: str) -> str:
     if not is_formula:
         return text
     return f"'{text}"
+
+
+def check_folder_path(out: Path) -> None:
+    """Check that a path is a folder or can become one.
+
+    Raises:
+        ValueError: If the path or one of its parents is a file, or a link to nothing.
+    """
+    for existing in (out, *out.parents):
+        if existing.is_dir():
+            return
+        found = "the file"
+        if not existing.exists():
+            if not existing.is_symlink():
+                continue
+            found = "the link to nothing"
+        raise ValueError(
+            f"expected {out} to be a folder or not to exist, got {found} {existing}: choose "
+            "another folder with --out"
+        )
 
 
 def check_regular_file(path: Path) -> None:

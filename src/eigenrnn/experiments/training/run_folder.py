@@ -30,6 +30,7 @@ from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.training.description import is_description
 from eigenrnn.experiments.training.files import (
     Columns,
+    check_folder_path,
     check_regular_file,
     check_types,
     check_utf8,
@@ -590,9 +591,11 @@ def locked(folder: Path, patience: float = 0.0) -> Generator[None]:
     Raises:
         FolderInUseError: If another process holds the lock; the message names it.
         OSError: If the folder cannot be locked; the message names the file.
-        ValueError: If the path of the folder is not valid UTF-8; nothing is created then.
+        ValueError: If the path of the folder is not valid UTF-8, or is a file; nothing is created
+            then.
     """
     check_utf8(folder)
+    check_folder_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / ".lock"
     holder = folder / ".lock.json"

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.experiments.data.car_racing import ENCODED, read_rollout, split_slices
-from eigenrnn.experiments.training.files import read_text, write_json
+from eigenrnn.experiments.training.files import check_folder_path, read_text, write_json
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.signals import DeferredSignals
 from eigenrnn.experiments.world.drive import record_drive, sample_actions
@@ -207,6 +207,7 @@ class Collection:
             ValueError: If it does not.
         """
         folder = Path(self.folder)
+        check_folder_path(folder)
         config = self._config()
         known = folder / "collection.json"
         if known.exists():
