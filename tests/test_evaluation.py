@@ -31,7 +31,6 @@ class Copy(nn.Module):
     def __init__(self, readout):
         super().__init__()
         self.readout = readout
-        self.unused = nn.Parameter(torch.zeros(1))
 
     def forward(self, inputs, lengths):
         if self.readout == "all":

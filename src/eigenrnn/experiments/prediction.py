@@ -106,7 +106,8 @@ def series_outputs(
     model: nn.Module, preprocessing: SeriesPreprocessing, sequences: Sequences
 ) -> Iterator[tuple[Tensor, Tensor]]:  # (B, K) or (T, B, K), (B, T)
     """Yield the outputs of a network for batches of sequences, and which steps are valid."""
-    dtype = next(model.parameters()).real.dtype
+    dtypes = (weight.real.dtype for weight in model.parameters())
+    dtype = next(dtypes, torch.get_default_dtype())  # a network may have no parameters
     for inputs, lengths in preprocessing.batches(sequences, _BATCH):
         is_valid = torch.arange(len(inputs)) < lengths.unsqueeze(1)
         yield model(inputs.to(dtype), lengths), is_valid
