@@ -363,6 +363,15 @@ def test_a_matrix_outside_the_set_is_rejected_with_residual_and_tolerance(case):
     assert type(constraint).__name__ in str(rejected.value)
 
 
+@pytest.mark.parametrize("case", [ALL[name] for name in ONE_OF_EACH], ids=ONE_OF_EACH)
+def test_the_residual_is_that_of_a_matrix_of_the_size_of_the_set(case):
+    constraint = initialised(case)
+    n = constraint.size
+    for shape in ((n, n // 2), (n // 2, n), (n - 1, n - 1), (n, n, 1), (n,)):
+        with pytest.raises(ValueError, match=re.escape(f"({n}, {n}), got {shape}")):
+            constraint.residual(torch.zeros(shape))
+
+
 @each_unitary
 def test_the_residual_of_three_times_the_identity_is_exact(case):
     constraint = initialised(case)

@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 import shutil
+import sys
 
 import numpy as np
 import onnxruntime
@@ -347,16 +348,47 @@ def test_the_symbols_have_the_indices_of_training(characters, shakespeare):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("sequence,1,2\na,0,0\n", "expected the 12 channels 1, 2, 3, .* got 2: '1', '2'; give"),
+        ("sequence,1,2\na,0,0\n", "expected a column '3' in .*, got the columns sequence, 1, 2"),
+        ("1,2\n0,0\n", "expected a column '3'"),
         ("", "expected a first line with the names of the columns in standard input"),
         (
-            "sequence,1\na,zero\n",
-            "expected a number in the column '1' in line 2 of .* text 'zero'",
+            f"sequence,{','.join(map(str, range(1, 13)))}\na,zero{',0' * 11}\n",
+            "expected a number in the column '1' in line 2 of .* text 'zero'$",
+        ),
+        (
+            f"sequence,{','.join(map(str, range(1, 13)))}\na,{',0' * 11}\n",
+            "missing values, or train on a file with some",
         ),
     ],
 )
 def test_invalid_series_are_named(vowels, predict, content, said):
     assert_matches(said, predict(f"{vowels} -", stdin=content, fails=True))
+
+
+def test_columns_that_are_no_channels_of_the_run_are_ignored(vowels, predict):
+    names = ["sequence", *map(str, range(1, 13))]
+    rows = [["a", *("0.5" for _ in range(12))] for _ in range(30)]
+
+    plain = "".join(f"{','.join(row)}\n" for row in [names, *rows])
+    numbered = "".join(
+        f"{number},{','.join(row)},text\n"
+        for number, row in zip(["Unnamed: 0", *range(30)], [names, *rows], strict=True)
+    )
+    expected = predict(f"{vowels} -", stdin=plain)
+    assert predict(f"{vowels} -", stdin=numbered) == expected
+
+
+def test_a_terminal_gets_no_commands_from_a_name(vowels, predict, monkeypatch):
+    names = ",".join(["sequence", *map(str, range(1, 13))])
+    content = f"{names}\na\x1b[31mb,{','.join(['0'] * 12)}\n"
+    assert "a\x1b[31mb" in predict(f"{vowels} -", stdin=content)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    printed = predict(f"{vowels} -", stdin=content)
+    assert "\x1b" not in printed
+    assert "a\\x1b[31mb" in printed
+    assert "\x1b" not in predict(
+        f"{vowels} -", stdin=content.replace("0\n", "\x1b[31m\n"), fails=True
+    )
 
 
 def assert_matches(pattern, text):

@@ -154,6 +154,11 @@ WRONG = {
     "channels": (lambda: from_arrays(draw(), channels=["a", "a"]), ValueError, "2 different"),
     "two dimensions": (lambda: from_channels_first(np.zeros((2, 3))), ValueError, "from_arrays"),
     "column": (lambda: from_table(as_table(draw())), ValueError, "'sequence' in the table, got"),
+    "no channel": (
+        lambda: from_table(as_table(draw()), sequence="unit", channels=()),
+        ValueError,
+        "expected at least one channel among unit, ",
+    ),
     "role": (
         lambda: from_table(as_table(draw()), sequence="unit", channels=["unit"]),
         ValueError,

@@ -444,6 +444,20 @@ def test_a_module_with_a_step_is_taken_as_it_is():
     np.testing.assert_allclose(found.jacobians[-1, 0], J.detach().numpy(), atol=1e-5)
 
 
+def test_a_number_is_the_input_of_a_network_with_one():
+    layer = network([[0.5]], "tanh", inputs=1)
+    found = slow_points(layer, 3.0, initial_states=6, generator=seeded())
+    expected = slow_points(layer, [[3.0]], initial_states=6, generator=seeded())
+    np.testing.assert_array_equal(found.points, expected.points)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16])
+def test_units_may_be_numbers_of_any_integer_type(dtype):
+    expected = inactivate(SMALL, X, [0, 2]).changed
+    for units in (np.array([0, 2], dtype), torch.tensor([0, 2]).to(torch.uint8)):
+        np.testing.assert_array_equal(inactivate(SMALL, X, units).changed, expected)
+
+
 SMALL = network(np.eye(3) / 2)
 X = torch.zeros(4, 2, 2)
 STATES = np.random.default_rng(0).normal(size=(4, 6, 3))
@@ -461,6 +475,12 @@ LABELS = [0, 0, 0, 1, 1, 1]
         (lambda: perturb(SMALL, X, np.ones(3), at=1.5), ValueError, "expected 0 <= at <= 4.*1.5"),
         (lambda: perturb(SMALL, X, np.ones(2)), ValueError, r"change of shape \(3,\) or \(2, 3\)"),
         (lambda: perturb(SMALL, X, [math.nan] * 3), ValueError, "finite numbers in change"),
+        (lambda: slow_points(SMALL, 1.0), ValueError, r"inputs of shape \(C, 2\), got \(1, 1\)"),
+        (
+            lambda: reduced_model(SMALL, X, 1, plus=np.full((3, 3), math.nan)),
+            ValueError,
+            "finite numbers in plus",
+        ),
         (lambda: inactivate(SMALL, X, [3]), ValueError, "expected units from 0 to 2, or 3 bool"),
         (lambda: inactivate(SMALL, X, [0.5]), ValueError, "expected units from 0 to 2"),
         (lambda: inactivate(SMALL, X, 1), ValueError, "expected units from 0 to 2.*got 1"),

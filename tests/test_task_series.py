@@ -226,6 +226,20 @@ def test_a_long_label_does_not_take_its_memory_for_every_row(tmp_path):
     assert peak < 20 * 2**20
 
 
+@pytest.mark.parametrize("shape", [(4, 0), (0,), (2, 0, 3)])
+def test_an_array_without_numbers_is_rejected(tmp_path, shape):
+    np.save(tmp_path / "a.npy", np.zeros(shape, np.float32))
+    with pytest.raises(ValueError, match=re.escape(f"float32 of the shape {shape}")):
+        read_series(tmp_path / "a.npy")
+
+
+def test_parts_of_groups_have_as_many_sequences_of_a_class():
+    data = from_arrays([*np.zeros((6, 3, 1))], labels=["a", "b"] * 3, groups=list(range(6)))
+    task = Series(train=data, folds=2, validation=1 / 3)
+    with pytest.raises(ValueError, match=r"at least 3 sequences of one class .* parts, got 2"):
+        _ = task.preprocessing
+
+
 def test_a_pickled_array_is_rejected(tmp_path):
     path = tmp_path / "mine.npz"
     np.savez(path, x=np.array([[1, "two"]], object), lengths=np.array([1]))

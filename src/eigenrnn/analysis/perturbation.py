@@ -211,6 +211,8 @@ def _mask_of_units(units: object, S: int) -> Tensor:  # (S,), bool
     if not (is_mask or is_list) or not chosen.size or chosen.min() < 0 or chosen.max() >= S:
         raise ValueError(f"expected units from 0 to {S - 1}, or {S} booleans, got {units}")
     held = torch.zeros(S, dtype=torch.bool)
+    if is_list:  # torch reads uint8 as booleans
+        chosen = chosen.astype(np.int64)
     held[torch.as_tensor(chosen)] = True
     return held
 

@@ -17,6 +17,7 @@ from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.rnn import RNN
+from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -142,6 +143,7 @@ def reduced_model(
     P = torch.zeros(N, N, dtype=torch.float64) if plus is None else as_real_tensor(plus, "plus")
     if P.shape != (N, N):
         raise ValueError(f"expected plus of shape ({N}, {N}), got {tuple(P.shape)}")
+    check_finite(P, "plus")
     (whole,) = state_maps(layer)
     left, sigma, right = torch.linalg.svd(whole.matrices["hh"] - P)
     # m n^T / N = left sigma right: both vectors get the root of sigma N

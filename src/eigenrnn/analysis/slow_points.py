@@ -163,6 +163,8 @@ def slow_points(
     input_size: int | None = None
     if inputs is not None:
         held = as_real_tensor(inputs, "inputs")
+        if held.dim() < 2:
+            held = held.view(1, -1)
         input_size = held.shape[-1]
     sizes: int | tuple[int, ...] | None = None
     if not isinstance(initial_states, int | np.integer):
@@ -175,10 +177,9 @@ def slow_points(
         check_positive(name, value)
     M = state_map.input_size
     S = state_map.state_size
-    if held is None:
-        x = torch.zeros(1, M, dtype=torch.float64)
-    else:
-        x = torch.atleast_2d(held)
+    x = torch.zeros(1, M, dtype=torch.float64)
+    if held is not None:
+        x = held
     if x.dim() != 2 or x.shape[1] != M or not len(x) or not bool(x.isfinite().all()):
         raise ValueError(f"expected finite inputs of shape (C, {M}), got {tuple(x.shape)}")
     first = drawn_states(initial_states, S, generator)

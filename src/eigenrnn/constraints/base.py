@@ -237,14 +237,17 @@ class Constraint(ConstantBuffers, ABC):
         if not is_real and not (self.is_complex and W.is_complex()):
             kind = "floating-point" if self.is_complex else "real floating-point"
             raise TypeError(f"expected a {kind} matrix, got dtype {W.dtype}")
-        if W.shape != (self.size, self.size):
-            expected = (self.size, self.size)
-            raise ValueError(f"expected a matrix of shape {expected}, got {tuple(W.shape)}")
+        self._check_shape(W)
         if not bool(torch.isfinite(W).all()):
             raise ValueError("expected finite entries, got NaN or infinity")
         residual = self.residual(W)
         if not residual <= self.tolerance:  # true also if it is NaN
             raise NotInSetError(type(self).__name__, residual, self.tolerance, self._hint())
+
+    def _check_shape(self, W: Tensor) -> None:
+        if W.shape != (self.size, self.size):
+            expected = (self.size, self.size)
+            raise ValueError(f"expected a matrix of shape {expected}, got {tuple(W.shape)}")
 
     @torch.no_grad()
     def sample(self, generator: Generator | None = None) -> Tensor:  # (N, N)
@@ -329,7 +332,11 @@ class Constraint(ConstantBuffers, ABC):
         self,
         W: Tensor,  # (N, N)
     ) -> float:
-        """Measure the distance of W from the set, in double precision; zero inside the set."""
+        """Measure the distance of W from the set, in double precision; zero inside the set.
+
+        Raises:
+            ValueError: If W has another shape.
+        """
 
     @abstractmethod
     def _matrix(self) -> Tensor: ...  # (N, N)

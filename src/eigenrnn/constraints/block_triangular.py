@@ -117,6 +117,7 @@ class BlockTriangular(Constraint):
         return self.long.penalty() + self.short.penalty()
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         q = self.long.size
         zero = W[q:, :q]
         if self.coupling is None:

@@ -97,6 +97,7 @@ class BoundedSVD(Constraint):
             normalise_(raw, self.vectors, self.size)
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         check_finite(W)
         distance = (torch.linalg.svdvals(W.detach().double()) - 1).abs()
         return float((distance - self.margin).relu().norm())

@@ -98,6 +98,7 @@ class Dale(Constraint):
         self.raw.copy_(W.abs()[allowed])
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         check_finite(W)
         wide = W.detach().to(self.device, torch.float64)
         wrong = (-wide * self.signs(wide)).relu()

@@ -29,6 +29,7 @@ class AbstractDiagonal(Constraint):
         """Return the entries of the diagonal, which are the eigenvalues, without building W."""
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         check_finite(W)
         wide = W.detach().to(double_precision(W.dtype))
         entries = wide.diagonal()

@@ -115,6 +115,7 @@ class Exponential(Constraint):
         self._steps_here = int(state)
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         return orthogonality_error(W)
 
     def _matrix(self) -> Tensor:

@@ -81,6 +81,7 @@ class FourierProduct(Constraint):
         self.permutation.copy_(state)
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         return orthogonality_error(W)
 
     def _matrix(self) -> Tensor:

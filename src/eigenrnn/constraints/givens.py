@@ -102,6 +102,7 @@ class Givens(Constraint):
             angles.uniform_(-math.pi, math.pi, generator=generator)
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         return orthogonality_error(W)
 
     def _index(self, pairs: list[tuple[Tensor, Tensor]]) -> None:

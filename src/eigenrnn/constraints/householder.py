@@ -89,6 +89,7 @@ class Householder(Constraint):
         normalise_(self.raw, self.vectors, self.size)  # leaves W as it is
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         error = orthogonality_error(W)
         if self.reflections == self.size:
             return error

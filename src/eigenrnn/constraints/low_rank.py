@@ -86,6 +86,7 @@ class LowRank(Constraint):
         self.n.normal_(0, self.std, generator=generator)
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         check_finite(W)
         # the nearest matrix of rank R keeps the R largest singular values (Eckart and Young)
         sigma = torch.linalg.svdvals(self._without_plus(W.detach().to(self.device).double()))

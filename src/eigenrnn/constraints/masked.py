@@ -109,6 +109,7 @@ class Masked(Constraint):
             self.raw.copy_(W[self.mask] * math.sqrt(self.mask.numel() / len(self.raw)))
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         check_finite(W)
         wide = W.detach().to(self.device, torch.float64)
         outside = float(torch.linalg.matrix_norm(wide * ~self.mask))

@@ -103,6 +103,7 @@ class MovingCayley(Constraint):
         self._assign(polar_step(self()))  # keeps rounding from accumulating
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         return orthogonality_error(W)
 
     def _base(self) -> Tensor:  # (N, N)

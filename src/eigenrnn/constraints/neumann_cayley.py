@@ -136,6 +136,7 @@ class NeumannCayley(Constraint):
             self.known_copy = self.known.clone()
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         return orthogonality_error(W)
 
     def _matrix(self) -> Tensor:

@@ -136,6 +136,7 @@ class ScaledCayley(Constraint):
             raise ValueError(f"expected the weights of negative={own}, got those of {int(state)}")
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         return orthogonality_error(W)
 
     def _matrix(self) -> Tensor:

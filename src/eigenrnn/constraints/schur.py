@@ -176,6 +176,7 @@ class Schur(Constraint):
         basis is sensitive too, so another W of the set may get a large residual. The module's own
         W never does.
         """
+        self._check_shape(W)
         if not self.constrained:
             return 0.0
         exact = self._exact(W)

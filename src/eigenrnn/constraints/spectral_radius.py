@@ -134,6 +134,7 @@ class SpectralRadius(Constraint):
         return iter(())  # the paper trains T with all the other weights
 
     def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
         check_finite(W)
         return max(0.0, float(torch.linalg.eigvals(W.detach().double()).abs().max()) - 1)
 

@@ -43,8 +43,9 @@ class Unconstrained(Constraint):
     def reset(self, generator: Generator | None = None) -> None:
         self.init(self.raw, generator=generator)
 
-    def residual(self, W: Tensor) -> float:  # noqa: ARG002, every matrix is inside
-        return 0.0
+    def residual(self, W: Tensor) -> float:
+        self._check_shape(W)
+        return 0.0  # every matrix is inside
 
     def _matrix(self) -> Tensor:
         return self.raw

@@ -31,7 +31,7 @@ from eigenrnn.experiments.training.callbacks import Callback
 from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.optimisers import check_recurrent_rate
 from eigenrnn.experiments.training.processes import check_accelerator, is_first_process
-from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn.experiments.training.progress import plain_console, printable
 from eigenrnn.experiments.training.run_key import Length
 from eigenrnn.models import count_parameters
 
@@ -72,7 +72,7 @@ def run(arguments: list[str]) -> int:
 
 def _print_error(message: str) -> None:
     # a text by itself, so that brackets in a message are no markup
-    line = Text.assemble(("error:", "bold red"), " ", message)
+    line = Text.assemble(("error:", "bold red"), " ", printable(message))
     plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)
 
 

@@ -15,7 +15,7 @@ from eigenrnn.experiments.report.learning_curves import averaged_over, group
 from eigenrnn.experiments.report.records import read_records
 from eigenrnn.experiments.report.table_formats import FORMATS
 from eigenrnn.experiments.report.tables import Table, chosen_by, further_metrics, runs_of_all_tasks
-from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn.experiments.training.progress import plain_console, printable
 
 __all__ = ["compare"]
 
@@ -64,7 +64,10 @@ def compare(options: Namespace, console: Console) -> int:
                 highlight=False,
             )
     else:
-        sys.stdout.write(write(table))
+        written = write(table)
+        if sys.stdout.isatty():
+            written = printable(written)
+        sys.stdout.write(written)
     return 0
 
 
@@ -85,5 +88,5 @@ def _show(table: Table, console: Console) -> None:
     for heading in table.headings:
         shown.add_column(Text(heading), justify="left" if heading in table.text else "right")
     for row in table.rows:
-        shown.add_row(*map(Text, row))
+        shown.add_row(*(Text(printable(cell)) for cell in row))
     console.print(shown)

@@ -10,6 +10,7 @@ from eigenrnn.experiments.cli.rebuild import load
 from eigenrnn.experiments.evaluation import evaluate_series
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
 from eigenrnn.experiments.training.files import write_json
+from eigenrnn.experiments.training.progress import printable
 from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = ["evaluate"]
@@ -35,6 +36,6 @@ def evaluate(options: Namespace, console: Console) -> int:
     sequences = trained.preprocessing.read(options.input)
     evaluation = evaluate_series(trained.model, trained.preprocessing, sequences)
     for line in [f"{evaluation.count} sequences", *evaluation.lines(), f"in {out}"]:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        console.print(printable(line), soft_wrap=True, highlight=False, markup=False)
     write_json(out, evaluation.to_json())
     return 0

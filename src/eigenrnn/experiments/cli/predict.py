@@ -11,7 +11,7 @@ from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.cli.rebuild import TrainedModel, load
 from eigenrnn.experiments.prediction import bits_per_symbol, continue_text, predict_series
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
-from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn.experiments.training.progress import plain_console, printable
 
 __all__ = ["check_output", "predict"]
 
@@ -42,6 +42,8 @@ def predict(options: Namespace, console: Console) -> int:
             f"{options.run}, a run of {type(trained.task).__name__}"
         )
     if out is None:
+        if sys.stdout.isatty():
+            predictions = printable(predictions)
         sys.stdout.write(predictions)
         return 0
     write_atomically(out, predictions.encode())

@@ -213,6 +213,8 @@ def from_table(
         suspects = possible_row_numbers(available, channels)
     else:
         channels = _column_names(channels)
+    if not channels:
+        raise ValueError(f"expected at least one channel among {', '.join(available)}, got none")
     for name in (*named.values(), *channels, *ignored):
         if name not in available:
             hint = ""

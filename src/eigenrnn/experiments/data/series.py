@@ -215,7 +215,13 @@ def _read_with_python(
         def row_location(row: int) -> str:
             return f"line {at[row]}"
 
-        builder = TableBuilder(columns, path, row_location, allow_missing=options.allow_missing)
+        builder = TableBuilder(
+            columns,
+            path,
+            row_location,
+            allow_missing=options.allow_missing,
+            is_strict=options.is_strict,
+        )
         rows: list[list[str]] = []
         for row in _parse_rows(reader, path):
             if not row:
@@ -329,7 +335,13 @@ def read_parquet(
             raise ValueError(
                 f"expected numbers, strings or times in the column {name!r} of {path}, got {kind}"
             )
-    builder = TableBuilder(columns, path, _unknown_row, allow_missing=options.allow_missing)
+    builder = TableBuilder(
+        columns,
+        path,
+        _unknown_row,
+        allow_missing=options.allow_missing,
+        is_strict=options.is_strict,
+    )
     batches = file.iter_batches(columns=list(columns.read))
     while True:
         with wrap_parser_errors("Parquet file", path):
@@ -437,7 +449,7 @@ def read_npy(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
     check_memory(2 * path.stat().st_size, f"the array {path}", "cut the file into smaller ones")
     with wrap_parser_errors(".npy file", path):
         x = read_array(path.read_bytes())
-    if x.ndim not in (1, 2, 3) or x.dtype.kind not in "fiub":
+    if x.ndim not in (1, 2, 3) or x.dtype.kind not in "fiub" or not x.size:
         raise ValueError(
             "expected numbers of the shape (steps), (steps, channels) or (count, steps, channels) "
             f"in {path}, got {x.dtype} of the shape {x.shape}"

@@ -248,7 +248,7 @@ def resolve_columns(
             )
     if (SEQUENCE not in roles and not is_one_sequence) or not channels:
         hint = ""
-        if SEQUENCE not in roles and columns.sequence == SEQUENCE:
+        if options.is_strict and SEQUENCE not in roles and columns.sequence == SEQUENCE:
             hint = (
                 ": name the column that tells the sequence of a row with columns.sequence "
                 "(on the command line: --task.columns.sequence NAME)"
@@ -390,6 +390,7 @@ class TableBuilder:
         allow_missing: Whether channels may have missing values, which become NaN.
         in_memory: Whether the table is no file, but in memory: errors then name the arguments of
             `from_table`.
+        is_strict: As of `ReadOptions`; without it, errors name no options of a training.
 
     Raises:
         ValueError: If a value is not a number or missing, or the columns are inconsistent.
@@ -403,8 +404,10 @@ class TableBuilder:
         *,
         allow_missing: bool = False,
         in_memory: bool = False,
+        is_strict: bool = True,
     ) -> None:
         self._columns = columns
+        self._is_strict = is_strict
         self._path = path
         self._row_location = row_location
         self._allow_missing = allow_missing
@@ -561,10 +564,15 @@ class TableBuilder:
         """
         values = _decoded(column)
         if values.dtype.kind in "Mm":
+            remedy = ""
+            if self._is_strict:
+                remedy = (
+                    f"; name it in {_option(TIME, in_memory=self._in_memory)} or "
+                    f"{_option('ignored', in_memory=self._in_memory)}"
+                )
             raise ValueError(
-                f"expected numbers in the column {name!r} of {self._path}, got {values.dtype}; "
-                f"name it in {_option(TIME, in_memory=self._in_memory)} or "
-                f"{_option('ignored', in_memory=self._in_memory)}"
+                f"expected numbers in the column {name!r} of {self._path}, got "
+                f"{values.dtype}{remedy}"
             )
         try:
             # texts, and numbers that are objects, too
@@ -590,12 +598,14 @@ class TableBuilder:
         place = f"the column {name!r} in {location} of {self._path}"
         if _DECIMAL_COMMA.fullmatch(word.strip()):
             remedy = "write numbers with a decimal point"
-            if not self._in_memory:
+            if self._is_strict and not self._in_memory:
                 remedy += ", or set decimal=',' and a separator"
             raise ValueError(f"expected a number in {place}, got the text {word!r}: {remedy}")
         if _is_missing(value):
             remedy = "set missing='mask' or 'forward' (on the command line: --task.missing mask)"
-            if self._in_memory:
+            if not self._is_strict:
+                remedy = "train on a file with some, too, and missing='mask' or 'forward'"
+            elif self._in_memory:
                 remedy = "pass allow_missing=True for a task with missing='mask' or 'forward'"
             raise ValueError(
                 f"expected a finite number in {place}, got {word!r}; fill in or remove missing "
@@ -603,6 +613,8 @@ class TableBuilder:
             )
         if is_number(word):
             raise ValueError(f"expected a finite number in {place}, got {word!r}")
+        if not self._is_strict:
+            raise ValueError(f"expected a number in {place}, got the text {word[:_SHOWN]!r}")
         raise ValueError(
             f"expected a number in {place}, got the text {word[:_SHOWN]!r}: remove or ignore the "
             f"column ({_option('ignored', in_memory=self._in_memory)}), write its values as "

@@ -141,7 +141,7 @@ class SeriesPreprocessing:
             ValueError: If the file is empty or damaged, or has other channels.
         """
         options = ReadOptions(
-            self.columns,
+            replace(self.columns, channels=self.channels),  # any other column is ignored
             self.separator,
             self.decimal,
             allow_missing=self.missing != "error",

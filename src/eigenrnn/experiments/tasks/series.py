@@ -706,7 +706,8 @@ def _divide(
         for name, count in zip(names, counts, strict=True):
             sizes[f"sequences of the class {name!r}"] = count
     if file.groups is not None:
-        sizes = {"groups": len(set(file.groups))}
+        # scikit-learn wants as many sequences of some class, too
+        sizes = {"groups": len(set(file.groups)), "sequences of one class": max(sizes.values())}
     for what, count in sizes.items():
         if count < folds:
             raise ValueError(

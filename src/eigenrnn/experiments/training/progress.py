@@ -16,12 +16,17 @@ from rich.progress import (
 from rich.progress import Task as Bar
 from rich.text import Text
 
-__all__ = ["RunProgress", "plain_console"]
+__all__ = ["RunProgress", "plain_console", "printable"]
 
 
 def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
     """Return a console that prints text literally, without markup or emoji."""
     return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False)
+
+
+def printable(text: str) -> str:
+    """Escape the characters that command a terminal, which names in a file may contain."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 class RunProgress:
