@@ -1,12 +1,13 @@
 """The leak and the noise of `RNN`, compared with NumPy and between backends."""
 
-import copy
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.utils.checkpoint import checkpoint
 
 from cases import NONLINEARITIES
 from eigenrnn import RNN, RNNCell, Stream
@@ -50,6 +51,13 @@ def operands(case, N=N, B=B, *, dtype=torch.float64, normed=False):
         made["gain"] = 1 + normal(generator, (N,), dtype) / 2
         made["shift"] = normal(generator, (N,), dtype)
     return made
+
+
+@contextmanager
+def seeded(seed):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 def run(tensors, case, **options):
@@ -263,11 +271,10 @@ def test_both_directions_and_ragged_sequences_run_each_sequence_alone(form, stat
 def test_the_noise_has_the_variance_of_its_formula(leak, state):
     # without input and W, a linear unit is an autoregression of order one
     sigma, steps = 0.5, 4000
-    generator = torch.Generator().manual_seed(3)
-    options = {"leak": leak, "noise": sigma, "state": state, "noise_generator": generator}
+    options = {"leak": leak, "noise": sigma, "state": state}
     layer = leaky(nonlinearity="identity", bias=False, **options)
     torch.nn.init.zeros_(layer.all_directions()[0].constraint.raw)
-    with torch.no_grad():
+    with torch.no_grad(), seeded(3):
         h, _ = layer(torch.zeros(steps, 50, M, dtype=torch.float64))
     h = h[200:]
     expected = 2 * sigma**2 / (2 - leak)
@@ -291,48 +298,42 @@ def test_noise_is_drawn_in_training_only_unless_it_is_wanted():
     assert not torch.equal(layer.freeze()(x)[0], layer(x)[0])
 
 
-def test_the_generator_alone_decides_the_noise():
-    x = inputs()
-
-    def outputs(seed):
-        generator = torch.Generator().manual_seed(seed)
-        layer = leaky(num_layers=2, leak=0.2, noise=0.5, noise_generator=generator)
-        return layer(x)[0]
-
-    before = torch.get_rng_state()
-    assert torch.equal(outputs(0), outputs(0))
-    assert not torch.equal(outputs(0), outputs(1))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_under_autocast_inputs_and_noise_keep_the_precision_of_the_weights():
     x = inputs().bfloat16()
+    layer = leaky(leak=0.2, noise=0.5).float()
 
     def outputs(x, autocast):
-        generator = torch.Generator().manual_seed(0)
-        layer = leaky(leak=0.2, noise=0.5, noise_generator=generator).float()
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        with seeded(0), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             return layer(x)[0]
 
     assert torch.equal(outputs(x, autocast=True), outputs(x.float(), autocast=False))
 
 
-def test_a_copy_of_a_noisy_layer_continues_with_the_same_noise():
-    x = inputs()
-    generator = torch.Generator().manual_seed(0)
-    layer = leaky(leak=0.2, noise=0.5, noise_generator=generator)
-    copied = copy.deepcopy(layer)
-    assert torch.equal(copied(x)[0], layer(x)[0])
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_a_forward_pass_that_is_computed_again_draws_the_same_noise(use_reentrant):
+    layer = leaky(num_layers=2, leak=0.2, noise=0.5)
+    x = inputs().requires_grad_()
+
+    def gradients(run):
+        layer.zero_grad()
+        x.grad = None
+        with seeded(0):
+            run(x)[0].square().sum().backward()
+        return [x.grad, *(parameter.grad for parameter in layer.parameters())]
+
+    recomputed = gradients(lambda x: checkpoint(layer, x, use_reentrant=use_reentrant))
+    for found, expected in zip(recomputed, gradients(layer), strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_the_noise_of_a_trained_leak_has_the_gradient_of_its_formula():
     x = inputs()
+    layer = leaky(leak=0.3, trainable_leak=True, noise=0.5)
 
     def loss(raw):
-        generator = torch.Generator().manual_seed(0)
-        layer = leaky(leak=0.3, trainable_leak=True, noise=0.5, noise_generator=generator)
         names = {"directions.0.leak.raw": raw}
-        return torch.func.functional_call(layer, names, x)[0].square().sum()
+        with seeded(0):
+            return torch.func.functional_call(layer, names, x)[0].square().sum()
 
     raw = torch.linspace(-1, 1, N, dtype=torch.float64, requires_grad=True)
     torch.autograd.gradcheck(loss, raw)
@@ -378,14 +379,6 @@ def test_the_repr_names_what_is_set():
     wanted = "leak=(5 values), trainable_leak=True, noise=0.1, state='current'"
     assert wanted in shown
     assert "leak" not in repr(leaky())
-
-
-def test_noise_of_a_generator_cannot_be_exported():
-    generator = torch.Generator().manual_seed(0)
-    options = {"noise": 0.1, "noise_in_eval": True, "noise_generator": generator}
-    layer = leaky(**options).eval()
-    with pytest.raises(ValueError, match="expected no noise_generator while exporting"):
-        torch.export.export(layer, (inputs(),))
 
 
 def test_a_fixed_leak_is_exact_in_double_precision():

@@ -8,12 +8,12 @@ from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import ConstantBuffers
-from eigenrnn.errors import check_flag, check_generator
-from eigenrnn.tracing import autocasts, is_exporting
+from eigenrnn.errors import check_flag
+from eigenrnn.tracing import autocasts
 
 __all__ = ["Leak", "LeakOptions", "LeakValues"]
 
@@ -31,7 +31,6 @@ class LeakOptions:
         noise: The standard deviation of the noise.
         noise_in_eval: Whether there is noise in evaluation too.
         state: Whether the state is the value of f or its argument.
-        generator: The generator of the noise; torch's global one by default.
         has_leak: Whether the recurrence takes a leak.
     Shape:
         leak: :math:`()` or :math:`(N,)`.
@@ -42,7 +41,6 @@ class LeakOptions:
     noise: float
     noise_in_eval: bool
     state: Literal["rate", "current"]
-    generator: Generator | None
     has_leak: bool
 
     @classmethod
@@ -53,7 +51,6 @@ class LeakOptions:
         noise: float,
         noise_in_eval: bool,
         state: Literal["rate", "current"],
-        generator: Generator | None,
         hidden_size: int,
     ) -> "LeakOptions":
         """Check the options of a layer of N units.
@@ -61,11 +58,10 @@ class LeakOptions:
         Raises:
             ValueError: If the leak is outside (0, 1], or outside (0, 1) where it is trained, its
                 shape or the state is wrong, or the noise is negative or not finite.
-            TypeError: If the leak or the noise is not a number, or the generator is not torch's.
+            TypeError: If the leak or the noise is not a number.
         """
         check_flag("trainable_leak", trainable)
         check_flag("noise_in_eval", noise_in_eval)
-        check_generator(generator)
         if state not in ("rate", "current"):
             raise ValueError(f"expected state to be 'rate' or 'current', got {state!r}")
         sigma = cast("object", noise)
@@ -90,7 +86,7 @@ class LeakOptions:
         # with a leak of one the rate is the value of f, as without a leak; a current is still the
         # argument of f
         has_leak = trainable or state == "current" or low < 1
-        return cls(values, trainable, float(noise), noise_in_eval, state, generator, has_leak)
+        return cls(values, trainable, float(noise), noise_in_eval, state, has_leak)
 
     @property
     def is_default(self) -> bool:
@@ -191,24 +187,14 @@ class Leak(ConstantBuffers):
     ) -> Tensor:  # (T, B, N)
         """Return the mapped inputs with the noise of all time steps.
 
-        Raises:
-            ValueError: If the call is exported, and a generator draws the noise.
+        Torch's global generator draws it, as it does dropout: so training that is resumed, and
+        `torch.utils.checkpoint`, which computes a forward pass twice, draw the same noise.
         """
-        if is_exporting() and self.options.generator is not None:
-            raise ValueError(
-                "expected no noise_generator while exporting, as a program cannot keep one; "
-                "export a layer in evaluation with noise_in_eval=False, or without a generator"
-            )
         if autocasts(x.device.type):  # the recurrence keeps the precision of its weights
             x = x.to(U.dtype)
         with torch.autocast(x.device.type, enabled=False):
             inputs = F.linear(x, U, c)
-        xi = torch.randn(
-            inputs.shape,
-            generator=self.options.generator,
-            dtype=inputs.dtype,
-            device=inputs.device,
-        )
+        xi = torch.randn_like(inputs)
         scale = self.options.noise * (2 / self.alpha()).sqrt()
         return torch.addcmul(inputs, scale.to(inputs.dtype), xi)
 

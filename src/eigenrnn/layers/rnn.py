@@ -276,11 +276,10 @@ class RNN(Stacked[Direction]):
             form is that of zoneout, so the two exclude each other.
         trainable_leak: Whether each unit's leak is trained, as the logistic function of a
             parameter that begins at `leak`.
-        noise: The standard deviation :math:`\sigma`; noise is drawn while training.
+        noise: The standard deviation :math:`\sigma`; noise is drawn while training, from torch's
+            global generator, as dropout is.
         noise_in_eval: Whether it is drawn in evaluation too.
         state: Whether the state is the value of f, ``"rate"``, or its argument, ``"current"``.
-        noise_generator: The generator of the noise, on the device of the layer; torch's global
-            one by default.
         locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
             a new mask at each.
         backend: The name of the implementation of the recurrence; the fastest available by
@@ -343,7 +342,6 @@ class RNN(Stacked[Direction]):
         noise: float = 0.0,
         noise_in_eval: bool = False,
         state: Literal["rate", "current"] = "rate",
-        noise_generator: Generator | None = None,
         locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
@@ -352,9 +350,7 @@ class RNN(Stacked[Direction]):
         check_no_projection(proj_size)
         f = look_up(nonlinearity)
         check_positive_integer("hidden_size", hidden_size)
-        leaks = LeakOptions.checked(
-            leak, trainable_leak, noise, noise_in_eval, state, noise_generator, hidden_size
-        )
+        leaks = LeakOptions.checked(leak, trainable_leak, noise, noise_in_eval, state, hidden_size)
         if leaks.has_leak and zoneout:
             raise ValueError(
                 "expected either a leak or zoneout, got both: in evaluation, zoneout is the leak "

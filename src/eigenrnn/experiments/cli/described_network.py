@@ -188,7 +188,7 @@ def _parameters(kind: type) -> set[str]:
         # a class that takes no ** passes no further options to its bases
         if not any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values()):
             break
-    return known - {"size", "generator", "noise_generator", "device", "dtype"}
+    return known - {"size", "generator", "device", "dtype"}
 
 
 def _plain(options: Mapping[str, Any], known: set[str]) -> dict[str, Any]:

@@ -23,9 +23,7 @@ __all__ = [
     "unknown_name",
 ]
 
-PRESET_ARGUMENTS = frozenset(
-    {"batch_first", "device", "dtype", "generator", "noise_generator", "proj_size"}
-)
+PRESET_ARGUMENTS = frozenset({"batch_first", "device", "dtype", "generator", "proj_size"})
 """Arguments of layers that the command line sets itself, or that its models do not accept."""
 
 _OPTIONS_THAT_NAME_CONSTRAINTS = (

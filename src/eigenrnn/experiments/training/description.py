@@ -133,7 +133,7 @@ def _signature_defaults(owner: Any) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters
     stated = {n: p.default for n, p in parameters.items() if p.default is not Parameter.empty}
     # what a layer passes on to its set has the default of the set, which is described itself
-    left_out = {"generator", "noise_generator", "device", *getattr(owner, "set_options", ())}
+    left_out = {"generator", "device", *getattr(owner, "set_options", ())}
     return {name: value for name, value in stated.items() if name not in left_out}
 
 
