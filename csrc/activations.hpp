@@ -113,13 +113,7 @@ struct ModReluPaired {
     integers<T> order;
     for (isize lane = 0; lane < LANES<T>; ++lane)
       order[lane] = static_cast<typename integer_of<T>::type>(lane ^ 1);
-#if defined(__clang__)
-    vec<T> out;
-    for (isize lane = 0; lane < LANES<T>; ++lane) out[lane] = v[order[lane]];
-    return out;
-#else
     return __builtin_shuffle(v, order);
-#endif
   }
   template <class T>
   static EIGENRNN_INLINE vec<T> root(vec<T> v) {

@@ -33,17 +33,10 @@ EIGENRNN_INLINE isize row_stride(isize columns) {
 template <class T, bool second>
 EIGENRNN_INLINE vec<T> interleave(vec<T> a, vec<T> b) {
   constexpr isize from = second ? LANES<T> / 2 : 0;
-#if defined(__clang__)
-  vec<T> mixed;
-  for (isize lane = 0; lane < LANES<T>; ++lane)
-    mixed[lane] = lane % 2 == 0 ? a[from + lane / 2] : b[from + lane / 2];
-  return mixed;
-#else
   integers<T> order;
   for (isize lane = 0; lane < LANES<T>; ++lane)
     order[lane] = static_cast<typename integer_of<T>::type>(from + lane / 2 + lane % 2 * LANES<T>);
   return __builtin_shuffle(a, b, order);
-#endif
 }
 
 // to (columns x rows) = the transpose of from (rows x columns); both sizes are multiples of the lanes.

@@ -14,9 +14,6 @@ EIGENRNN_DECLARE(avx512)
 #ifdef EIGENRNN_HAS_AVX2
 EIGENRNN_DECLARE(avx2)
 #endif
-#ifdef EIGENRNN_HAS_NEON
-EIGENRNN_DECLARE(neon)
-#endif
 #ifdef EIGENRNN_HAS_PORTABLE
 EIGENRNN_DECLARE(portable)
 #endif
@@ -43,9 +40,6 @@ std::vector<const Kernels*> possible() {
 #endif
 #ifdef EIGENRNN_HAS_AVX2
   if (has_avx2()) found.push_back(&avx2::KERNELS);
-#endif
-#ifdef EIGENRNN_HAS_NEON
-  found.push_back(&neon::KERNELS);
 #endif
 #ifdef EIGENRNN_HAS_PORTABLE
   found.push_back(&portable::KERNELS);

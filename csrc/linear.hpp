@@ -30,29 +30,17 @@ EIGENRNN_INLINE isize steps_ahead(isize width) {
 // A vector of complex numbers holds real and imaginary parts in turn.
 template <class T>
 EIGENRNN_INLINE vec<T> swap_parts(vec<T> v) {
-#if defined(__clang__)
-  vec<T> swapped;
-  for (isize lane = 0; lane < LANES<T>; ++lane) swapped[lane] = v[lane ^ 1];
-  return swapped;
-#else
   integers<T> order;
   for (isize lane = 0; lane < LANES<T>; ++lane)
     order[lane] = static_cast<typename integer_of<T>::type>(lane ^ 1);
   return __builtin_shuffle(v, order);
-#endif
 }
 template <class T>
 EIGENRNN_INLINE vec<T> real_parts(vec<T> v) {
-#if defined(__clang__)
-  vec<T> twice;
-  for (isize lane = 0; lane < LANES<T>; ++lane) twice[lane] = v[lane & ~isize{1}];
-  return twice;
-#else
   integers<T> order;
   for (isize lane = 0; lane < LANES<T>; ++lane)
     order[lane] = static_cast<typename integer_of<T>::type>(lane & ~isize{1});
   return __builtin_shuffle(v, order);
-#endif
 }
 template <class T>
 EIGENRNN_INLINE vec<T> imaginary_parts(vec<T> v) {

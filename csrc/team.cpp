@@ -1,15 +1,13 @@
 #include "team.hpp"
 
+#include <dlfcn.h>
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <system_error>
 #include <thread>
 #include <vector>
-
-#if defined(__unix__) || defined(__APPLE__)
-#include <dlfcn.h>
-#include <pthread.h>
-#endif
 
 namespace eigenrnn {
 namespace {
@@ -30,7 +28,6 @@ void play(void* data) {
 using Count = int (*)();
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 
-#if defined(__unix__) || defined(__APPLE__)
 std::atomic<bool> forked{false};
 
 Parallel pool() {
@@ -39,10 +36,6 @@ Parallel pool() {
   return forked ? nullptr : found;
 }
 Count count(const char* name) { return reinterpret_cast<Count>(dlsym(RTLD_DEFAULT, name)); }
-#else
-Parallel pool() { return nullptr; }
-Count count(const char*) { return nullptr; }
-#endif
 
 constexpr int SPINS = 4000;
 constexpr std::chrono::microseconds LATE{300};  // less than a time slice of the operating system
@@ -69,9 +62,7 @@ bool Meeting::wait(int members) {
 }
 
 void watch_forks() {
-#if defined(__unix__) || defined(__APPLE__)
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
-#endif
 }
 
 void as_partners(int most, void (*body)(void*, int, int), void* context) {
