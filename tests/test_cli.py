@@ -566,16 +566,6 @@ def test_refused_arguments_leave_no_files(eigenrnn, tmp_path, line):
 LEVELS = [f"a{level}: &a{level} [{', '.join(9 * [f'*a{level - 1}'])}]" for level in range(1, 9)]
 BOMB = "\n".join(["a0: &a0 [1]", *LEVELS, "task: *a8"])
 
-TOO_LARGE = {
-    f"train {TINY} --hidden_size 10000000": "weights of 1 layer of 10000000 units",
-    f"train {TINY} --layer lstm --hidden_size 3000000": "weights of 1 layer of 3000000 units",
-    f"train {TINY} --layer.num_layers 100000000": "weights of 100000000 layers of 128 units",
-    f"train {TINY} --hidden_size 1{60 * '0'}": f"weights of 1 layer of 1{60 * '0'} units",
-    f"train {TINY} --task.test_examples 1000000000000": "fixed sets of 1000000000200 examples",
-    f"train {TINY} --task.delay 1000000000000": "a batch of 20 sequences of 1000000000004 steps",
-    f"train {TINY} --batch_size 1000000000000": "a batch of 1000000000000 sequences",
-}
-
 
 def test_the_moduli_of_an_lru_are_options_of_the_command_line(eigenrnn, tmp_path):
     assert eigenrnn(f"train {SMALL} --layer lru --layer.r_min 0.99 --out run").status == 0
@@ -583,10 +573,8 @@ def test_the_moduli_of_an_lru_are_options_of_the_command_line(eigenrnn, tmp_path
     assert moduli.min() > 0.98
 
 
-@pytest.mark.parametrize(("line", "what"), TOO_LARGE.items(), ids=range(len(TOO_LARGE)))
-def test_oversized_models_and_data_are_refused_before_allocation(error_of, tmp_path, line, what):
-    said = error_of(line)
-    assert re.match(rf"expected (the )?{what}.* to fit into the [\d.]+ GiB of memory", said)
+def test_an_allocation_that_fails_ends_in_one_line(error_of, tmp_path):
+    assert "you tried to allocate" in error_of(f"train {TINY} --hidden_size 10000000")
     assert list(tmp_path.iterdir()) == []
 
 

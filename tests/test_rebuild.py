@@ -28,7 +28,6 @@ from eigenrnn import (
     ScoRNN,
     SequenceModel,
     __version__,
-    free_memory,
 )
 from eigenrnn.constraints import (
     BlockTriangular,
@@ -342,39 +341,6 @@ def test_registered_options_build_the_same_model_as_the_command_line(
 
 
 # memory
-
-
-def test_sequences_larger_than_memory_are_refused_before_they_are_drawn(trained, monkeypatch):
-    found = load(trained)
-    monkeypatch.setattr(free_memory, "free_memory", lambda: 2_000)
-    monkeypatch.setattr(Copying, "batches", pytest.fail)
-    said = f"the states of 4 sequences of 7 steps, as the task of {trained} has, .* to fit into"
-    with pytest.raises(ValueError, match=said):
-        found.batch(4)
-
-
-def test_sequences_whose_length_the_files_determine_are_checked_too(trained, monkeypatch):
-    found = load(trained)
-    monkeypatch.setattr(Copying, "longest_sequence", lambda *_: None)
-    monkeypatch.setattr(free_memory, "free_memory", lambda: 2_000)
-    with pytest.raises(ValueError, match="the states of 4 sequences of 7 steps"):
-        found.batch(4)
-
-
-def test_the_report_names_the_run_that_it_leaves_out(trained, tmp_path, monkeypatch, capsys):
-    long = edited(
-        shutil.copytree(trained, tmp_path / "long"),
-        lambda config: config["config"]["options"]["task"]["init_args"].update(delay=10**5),
-    )
-    monkeypatch.setattr(free_memory, "free_memory", lambda: 2**20)
-    page = tmp_path / "page.html"
-    assert main(["report", str(long), "-o", str(page)]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 2
-    assert said[0].startswith("not analysed: expected the states of 1 sequences of 100004 steps")
-    assert f"as the task of {long} has" in said[0]
-    assert said[1] == f"in {page}"
-    assert f"as the task of {long} has" in page.read_text()
 
 
 SIZES = {

@@ -27,7 +27,6 @@ from eigenrnn import (
     ScuRNN,
     SequenceModel,
     Stream,
-    free_memory,
 )
 from eigenrnn.linalg import tol
 from eigenrnn.ops import use_backend
@@ -749,16 +748,6 @@ def test_freed_storage_is_an_error(part):
     # in a process of its own, which a wrong read ends
     done = python("-W", "ignore", str(Path(__file__).with_name("freed_storage.py")), part)
     assert done.returncode == 0, f"the last case of: {done.stdout}\n{done.stderr}"
-
-
-def test_states_that_do_not_fit_into_memory_are_an_early_error(monkeypatch):
-    layer = LSTM(2, 8)  # 64 bytes of state a sequence, in three copies
-    needed = 3 * 64 * 1000
-    monkeypatch.setattr(free_memory, "free_memory", lambda: needed)
-    Stream(layer, batch_size=1000)
-    monkeypatch.setattr(free_memory, "free_memory", lambda: needed - 1)
-    with pytest.raises(ValueError, match="the states of 1000 sequences to fit"):
-        Stream(layer, batch_size=1000)
 
 
 @pytest.mark.parametrize("trained", [False, True])

@@ -12,7 +12,6 @@ import torch
 from scipy import signal
 from torch import nn
 
-from eigenrnn import free_memory
 from eigenrnn.experiments.data import speech as speech_data
 from eigenrnn.experiments.data.audio import read_recording, resample, wave_bytes
 from eigenrnn.experiments.data.spectrogram import decibels, istft, resynthesis, stft
@@ -436,12 +435,3 @@ def test_a_damaged_archive_is_rejected(tmp_path, set_):
         (tmp_path / name).write_bytes(b"PK half of it")
     with pytest.raises(ChecksumError, match=r"got none \(.*: File is not a zip file\)"):
         Speech(set_, data_root=tmp_path).batches("train", 2)
-
-
-@pytest.mark.usefixtures("data_root")
-def test_a_batch_larger_than_memory_is_rejected(monkeypatch):
-    monkeypatch.setattr(free_memory, "free_memory", lambda: 4_000_000)
-    task = Speech("timit_sample")
-    task.batches("test", 2)
-    with pytest.raises(ValueError, match=r"a batch of 16 recordings of the test split, of \d+ fr"):
-        task.batches("test", 100)

@@ -10,18 +10,14 @@ import torch
 import torch.nn.functional as F
 
 from cases import TASKS
-from eigenrnn import free_memory
 from eigenrnn.experiments.tasks import (
     Batch,
     CarRacing,
-    Denoise,
     Enwik8,
     NextSymbol,
-    Parenthesis,
     PixelMNIST,
     Series,
     Speech,
-    StateTracking,
     Synthetic,
 )
 from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for
@@ -307,34 +303,3 @@ def test_options_of_the_sets_that_are_out_of_range_are_rejected(task, option):
     least = LEAST[option]
     with pytest.raises(ValueError, match=f"expected {option} >= {least}, got {least - 1}"):
         task(**{option: least - 1})
-
-
-@pytest.mark.parametrize(
-    "task",
-    [Denoise(length=1, symbols=10**12), StateTracking(test_lengths=(40, 10**12))],
-    ids=lambda task: type(task).__name__,
-)
-@pytest.mark.parametrize("split", ["train", "validation"])
-def test_sequences_larger_than_memory_are_rejected_before_one_is_drawn(task, split):
-    with pytest.raises(
-        ValueError, match=r"expected a batch of \d+ sequences? of \d+ steps to fit"
-    ):
-        task.batches(split, 2)
-
-
-@pytest.mark.parametrize(
-    "task",
-    [Denoise(length=10**6), Parenthesis(length=10**6, pairs=5)],
-    ids=lambda task: type(task).__name__,
-)
-def test_the_numbers_that_a_set_is_drawn_from_count(task, monkeypatch):
-    monkeypatch.setattr(free_memory, "free_memory", lambda: 2**31)
-    with pytest.raises(ValueError, match="expected the fixed sets of 1200 examples to fit into"):
-        task.batches("train", 2)
-
-
-@pytest.mark.parametrize("task", SYNTHETIC)
-def test_sets_larger_than_memory_are_rejected_before_they_are_drawn(task):
-    task = task(test_examples=10**12)
-    with pytest.raises(ValueError, match=r"expected the fixed sets of 1\d+ examples to fit into"):
-        task.batches("train", 2)

@@ -10,7 +10,6 @@ import numpy as np
 import pooch
 import pytest
 
-from eigenrnn import free_memory
 from eigenrnn.experiments.data import DataFile, corpora
 from eigenrnn.experiments.data.corpora import (
     END_OF_LINE,
@@ -195,31 +194,6 @@ def test_empty_and_missing_texts_are_rejected(tmp_path):
         read_text(tmp_path / "a.txt")
     with pytest.raises(FileNotFoundError, match=r"expected a file of text, got .*b\.txt"):
         read_text(tmp_path / "b.txt")
-
-
-def test_a_compressed_text_larger_than_memory_is_rejected_during_decompression(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(free_memory, "free_memory", lambda: 2**25)
-    path = tmp_path / "a.txt"
-    path.write_bytes(gzip.compress(bytes(2**26), 1))
-    tracemalloc.start()
-    with pytest.raises(
-        ValueError, match=r"expected the text in .*a\.txt to fit into the 0\.03 GiB"
-    ):
-        read_text(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2**24
-
-
-def test_a_text_larger_than_memory_is_rejected_before_reading(tmp_path, monkeypatch):
-    monkeypatch.setattr(free_memory, "free_memory", lambda: 2**30)
-    path = tmp_path / "a.txt"
-    with path.open("wb") as file:
-        file.truncate(2**32)  # takes no place on the disk
-    with pytest.raises(ValueError, match=r"the text in .*a\.txt to fit into the 1\.00 GiB .*80"):
-        read_text(path)
 
 
 def test_enwik8_is_divided_into_nine_tenths_and_two_twentieths(tmp_path):

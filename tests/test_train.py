@@ -16,7 +16,6 @@ from rich.console import Console
 from torch import nn
 
 import training_run
-from eigenrnn import free_memory
 from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.experiments.errors import NonFiniteLossError, RunExistsError
 from eigenrnn.experiments.tasks import Copying
@@ -525,15 +524,6 @@ def test_settings_out_of_range_raise(options, message):
 def test_epochs_of_endless_data_raise(tmp_path):
     with pytest.raises(ValueError, match="expected steps, got epochs"):
         small_fit(tmp_path, small_settings(None, epochs=1))
-
-
-def test_a_model_too_large_for_memory_raises_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(free_memory, "free_memory", lambda: 4_000)
-    with pytest.raises(
-        ValueError, match=r"expected the states .* and the gradients of the weights"
-    ):
-        small_fit(tmp_path / "run", small_settings(2))
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"steps": 2}'])

@@ -13,7 +13,6 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.errors import check_generator, check_positive_integer
-from eigenrnn.free_memory import check_memory
 from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.leak import Leak
@@ -37,7 +36,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "Dropouts",
 ]
 
-_UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
 
 State = Tensor | tuple[Tensor, Tensor]
 
@@ -137,10 +135,6 @@ class LanguageModel(nn.Module):
         check_positive_integer("embedding_size", embedding_size)
         check_generator(generator)
         width = _check_layers(embedding_size, layers)
-        table_bytes = 4 * vocabulary * max(embedding_size, width)
-        if table_bytes > _UNCHECKED_BYTES:
-            what = f"the embedding of {vocabulary} symbols"
-            check_memory(table_bytes, what, "use fewer symbols or features")
         if tied and width != embedding_size:
             raise ValueError(
                 f"expected a last layer of {embedding_size} units, as many as the tied embedding "

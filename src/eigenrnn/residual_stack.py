@@ -9,7 +9,6 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.errors import check_generator, check_positive_integer
-from eigenrnn.free_memory import check_memory
 from eigenrnn.init import uniform_
 from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
@@ -33,9 +32,6 @@ _NORMS: dict[str | None, Callable[[int], nn.Module]] = {
     None: lambda _: nn.Identity(),
 }
 _MLP_FACTOR = 4
-
-_MODULE_BYTES = 10_000  # a lower bound on the Python objects of a block, without its weights
-_UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
 
 
 class _Block(nn.Module):
@@ -175,13 +171,7 @@ class ResidualStack(nn.Module):
         self.hidden_size = self.width
         self.output_size = self.width
         self.batch_first = batch_first
-        # one layer is small enough to measure; only then are the others constructed
-        first = _checked_layer(make_layer(width), width)
-        of_a_block = sum(weight.nbytes for weight in first.parameters()) + _MODULE_BYTES
-        if depth * of_a_block > _UNCHECKED_BYTES:
-            check_memory(depth * of_a_block, f"the weights of {depth} blocks", "use fewer blocks")
-        layers = [first]
-        layers.extend(_checked_layer(make_layer(width), width) for _ in range(depth - 1))
+        layers = [_checked_layer(make_layer(width), width) for _ in range(depth)]
         sizes_of_states = sorted({_state_sizes(layer) for layer in layers})
         if len(sizes_of_states) > 1:
             raise ValueError(
@@ -413,13 +403,9 @@ def new_linear(inputs: int, outputs: int, *, generator: Generator | None) -> nn.
     """Return torch's linear map with its usual initialisation, drawn from a generator.
 
     Raises:
-        ValueError: If its weights do not fit into memory.
         TypeError: If the generator is none of torch's.
     """
     check_generator(generator)
-    weight_bytes = 4 * inputs * outputs
-    if weight_bytes > _UNCHECKED_BYTES:
-        check_memory(weight_bytes, f"a map to {outputs} outputs", "use fewer outputs")
     # torch's constructor would draw from its global generator
     made = nn.Linear(inputs, outputs, device="meta")
     made.to_empty(device=torch.get_default_device())

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.free_memory import check_memory
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.stepping import Places, Snapshot, can_read, take_snapshot
 from eigenrnn.layers.validation import check_h0, check_pair, check_step
@@ -90,7 +89,6 @@ class Stream:
             raise ValueError("expected a layer of one direction, got a bidirectional one")
         if batch_size is not None:
             check_positive_integer("batch_size", batch_size)
-            _check_memory(layer.initial_state(), batch_size)
         self.model = model
         self.batch_size = batch_size
         self._layer: Stacked[Any] | ResidualStack = layer
@@ -239,17 +237,6 @@ class Stream:
     def __reduce__(self) -> tuple[Any, ...]:
         # without the packed weights and the addresses, which mean nothing elsewhere
         return _restore, (self.model, self.batch_size, self.state)
-
-
-def _check_memory(state: State, batch_size: int) -> None:
-    """Check that the states of all sequences fit into memory, given the state of one.
-
-    Raises:
-        ValueError: If they do not.
-    """
-    of_a_sequence = sum(each.nbytes for each in _parts(state))
-    needed = 3 * batch_size * of_a_sequence  # old, new and copied ones
-    check_memory(needed, f"the states of {batch_size} sequences", "take a smaller batch_size")
 
 
 def _parts(state: State) -> tuple[Tensor, ...]:

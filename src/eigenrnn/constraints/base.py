@@ -14,7 +14,6 @@ from torch.optim import swa_utils
 
 from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
-from eigenrnn.free_memory import check_memory
 from eigenrnn.linalg import at_least_float32, tol
 from eigenrnn.torch_internals import (
     direct_buffers,
@@ -41,8 +40,6 @@ class Triangular(eigenrnn.constraints.Constraint):
     def _matrix(self): return self.raw.triu()
     def _assign(self, W): self.raw.copy_(W)
 """
-
-_UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
 
 
 class ConstantBuffers(nn.Module):
@@ -125,7 +122,7 @@ class Constraint(ConstantBuffers, ABC):
     Args:
         size: The number N of rows and columns.
     Raises:
-        ValueError: If `size` is not a positive integer, or W does not fit into memory.
+        ValueError: If `size` is not a positive integer.
     """
 
     constrained = True
@@ -151,10 +148,6 @@ class Constraint(ConstantBuffers, ABC):
 
     def __init__(self, size: int) -> None:
         check_positive_integer("size", size)
-        # a diagonal is drawn in double precision, from several numbers an entry
-        needed = 64 * size if self.is_diagonal else 4 * size**2
-        if needed > _UNCHECKED_BYTES:
-            check_memory(needed, f"a matrix of {size} rows", "use fewer units")
         super().__init__()
         self._raw_shapes: dict[str, torch.Size] = {}
         self.size = int(size)

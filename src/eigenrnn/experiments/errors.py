@@ -1,5 +1,7 @@
 """The exceptions of the experiments."""
 
+import torch
+
 __all__ = [
     "CheckpointError",
     "ChecksumError",
@@ -7,6 +9,7 @@ __all__ = [
     "MissingDataError",
     "NonFiniteLossError",
     "RunExistsError",
+    "is_out_of_memory",
 ]
 
 
@@ -32,3 +35,11 @@ class FolderInUseError(BlockingIOError):
 
 class NonFiniteLossError(ArithmeticError):
     """The training loss is infinite or NaN."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the memory of the machine or of a device is exhausted."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    # torch's allocator on a CPU raises a plain RuntimeError
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)

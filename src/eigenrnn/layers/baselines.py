@@ -15,8 +15,6 @@ __all__ = ["TanhRNN", "TorchGRU", "TorchLSTM"]
 class _FromGenerator(nn.Module):
     """Constructs one of torch's recurrent layers, and draws its weights from a generator."""
 
-    gates = 1
-
     def __init__(
         self,
         input_size: int,
@@ -26,7 +24,7 @@ class _FromGenerator(nn.Module):
         generator: Generator | None = None,
         **options: Any,
     ) -> None:
-        check_sizes(input_size, hidden_size, num_layers, self.gates)
+        check_sizes(input_size, hidden_size, num_layers)
         # torch's constructor draws from the global generator, which a given one leaves alone
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
@@ -65,8 +63,6 @@ class TorchLSTM(_FromGenerator, nn.LSTM):
         >>> TorchLSTM(2, 8, forget_bias=1.0)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
     """
-
-    gates = 4
 
     def __init__(
         self,
@@ -115,8 +111,6 @@ class TorchGRU(_FromGenerator, nn.GRU):
         >>> TorchGRU(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
     """
-
-    gates = 3
 
 
 class TanhRNN(_FromGenerator, nn.RNN):

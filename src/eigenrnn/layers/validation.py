@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.free_memory import check_memory
 from eigenrnn.ops.arguments import check_dense
 from eigenrnn.tracing import autocasts, is_jit_tracing
 
@@ -25,9 +24,6 @@ __all__ = [
     "no_torchscript",
 ]
 
-_MODULE_BYTES = 10_000  # a lower bound on the Python objects of a layer, without its weights
-_UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
-
 _WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -41,8 +37,7 @@ def check_options(
     """Check the sizes and the dropout of a layer; warn if the dropout has no effect.
 
     Raises:
-        ValueError: If a size is not a positive integer, the weights do not fit into memory, or
-            `dropout` is not a probability.
+        ValueError: If a size is not a positive integer, or `dropout` is not a probability.
     """
     check_sizes(input_size, hidden_size, num_layers)
     value = cast("object", dropout)
@@ -57,30 +52,19 @@ def check_options(
         warnings.warn("locked_dropout=True has no effect with dropout=0.0", stacklevel=4)
 
 
-def check_sizes(input_size: int, hidden_size: int, num_layers: int, matrices: int = 1) -> None:
+def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
     """Check the sizes of a layer before any weight is allocated.
 
     Args:
         input_size: The number M of input features.
         hidden_size: The number N of hidden units.
         num_layers: The number of stacked layers.
-        matrices: The number of recurrent matrices of a layer, one for each gate.
     Raises:
-        ValueError: If a size is not a positive integer, or the weights do not fit into memory.
+        ValueError: If a size is not a positive integer.
     """
     sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
     for name, size in sizes.items():
         check_positive_integer(name, size)
-    if torch.get_default_device().type != "cpu":  # the weights are then allocated elsewhere
-        return
-    # of one direction, a lower bound: the input of an upper layer has the size of a state
-    upper_layers = 2 * (num_layers - 1) * hidden_size**2
-    weights = matrices * (hidden_size * (input_size + hidden_size) + upper_layers)
-    needed = torch.get_default_dtype().itemsize * weights + _MODULE_BYTES * (num_layers - 1)
-    if needed > _UNCHECKED_BYTES:
-        layers = "1 layer" if num_layers == 1 else f"{num_layers} layers"
-        purpose = f"the weights of {layers} of {hidden_size} units"
-        check_memory(needed, purpose, "use fewer units or layers")
 
 
 def check_dtype(dtype: torch.dtype | None) -> None:

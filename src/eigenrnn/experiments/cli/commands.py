@@ -21,7 +21,7 @@ from eigenrnn.experiments.cli.train_options import (
     default_name,
     recipe_with_data_root,
 )
-from eigenrnn.experiments.errors import NonFiniteLossError
+from eigenrnn.experiments.errors import NonFiniteLossError, is_out_of_memory
 from eigenrnn.experiments.recipes import Recipe, reproduce
 from eigenrnn.experiments.recipes.runs import folder_name
 from eigenrnn.experiments.registry import RECIPES
@@ -51,7 +51,11 @@ _INTERRUPTED = _SIGNALLED + SIGINT
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command named by the first argument; return the exit status."""
+    """Run the command named by the first argument; return the exit status.
+
+    Raises:
+        RuntimeError: If torch raises one, but for a lack of memory.
+    """
     command = ""
     if arguments:
         command = arguments[0]
@@ -63,8 +67,9 @@ def run(arguments: list[str]) -> int:
         return 2
     try:
         return _run(command, arguments[1:])
-    except _USER_ERRORS as error:
-        if os.environ.get("EIGENRNN_DEBUG"):
+    except (*_USER_ERRORS, RuntimeError) as error:
+        is_ours = isinstance(error, _USER_ERRORS) or is_out_of_memory(error)
+        if not is_ours or os.environ.get("EIGENRNN_DEBUG"):
             raise
         _print_error(" ".join(str(error).split()))
         return 2

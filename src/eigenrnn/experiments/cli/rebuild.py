@@ -25,7 +25,6 @@ from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes.runs import row_of
 from eigenrnn.experiments.registry import LAYERS, RECIPES, registered
 from eigenrnn.experiments.tasks import Batch, Task
-from eigenrnn.experiments.tasks.base import check_model_memory
 from eigenrnn.experiments.tasks.preprocessing import Preprocessing
 from eigenrnn.experiments.training import Settings
 from eigenrnn.experiments.training.dynamics import probe_batch
@@ -35,7 +34,6 @@ from eigenrnn.experiments.training.run_key import RunKey
 
 __all__ = ["TrainedModel", "load", "registered_options"]
 
-_DOUBLE = 8  # bytes
 _MAX_NAMED = 5
 _MAX_MISMATCHES = 500  # characters, because torch lists every mismatched weight
 
@@ -66,50 +64,14 @@ class TrainedModel:
     def batch(self, sequences: int) -> Batch:
         """Return a few sequences of the split that selected the model, or of the training data.
 
-        The options of the task are those of the run, which may be someone else's. The sequences
-        are therefore drawn only if they, and the states that an analysis computes of them in
-        double precision, fit into memory.
-
         Raises:
             MissingDataError: If the data is not on this machine; nothing is downloaded.
-            ValueError: If the sequences do not fit into memory.
         """
         missing = self.task.missing_data()
         if missing is not None:
             raise MissingDataError(f"there is no {missing}")
         split = selection_split(self.task) or "train"
-        steps = self.task.longest_sequence(split)
-        if steps is not None:
-            self._check_memory(steps, sequences, self.task.batch_bytes(steps, sequences))
-        batch = probe_batch(self.task, split, sequences)
-        steps, drawn = batch.inputs.shape[:2]
-        self._check_memory(steps, drawn, 0)
-        return batch
-
-    def _check_memory(self, steps: int, sequences: int, batch_bytes: int) -> None:
-        """Check the memory of an analysis.
-
-        Args:
-            steps: The number of steps of the sequences.
-            sequences: The number of sequences.
-            batch_bytes: The size of the sequences, if they are not drawn yet.
-
-        Raises:
-            ValueError: If less is free.
-        """
-        outputs = 1
-        if self.task.readout == "all":
-            outputs = steps
-        numbers = steps * self.task.input_size + outputs * self.task.output_size
-        check_model_memory(
-            self.model,
-            steps,
-            sequences,
-            number_bytes=_DOUBLE,
-            further_bytes=batch_bytes + _DOUBLE * sequences * numbers,
-            owner=f", as the task of {self.checkpoint.parent} has,",
-            remedy="analyse it on a machine with more memory",
-        )
+        return probe_batch(self.task, split, sequences)
 
 
 def load(

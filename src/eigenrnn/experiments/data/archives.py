@@ -11,12 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from eigenrnn.free_memory import check_memory
-
 __all__ = ["read_array", "read_arrays", "read_gzip", "read_members", "wrap_parser_errors"]
 
 _CANNOT_OPEN = (FileNotFoundError, IsADirectoryError, PermissionError)
-_PIECE = 2**20  # bytes read at once: a small file may unpack to more than the memory
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -43,35 +40,20 @@ def wrap_parser_errors(what: str, path: Path, remedy: str = "") -> Generator[Non
         raise ValueError(f"expected a complete {what} in {path}, got: {got}") from error
 
 
-def read_gzip(path: Path, what: str, peak: int, remedy: str) -> bytes:
-    """Decompress a file, after checking that the result of parsing it fits into memory.
-
-    Args:
-        path: The file.
-        what: The name of its content in error messages.
-        peak: The bytes of memory that parsing takes per uncompressed byte.
-        remedy: What the user can do if the content is too large.
+def read_gzip(path: Path) -> bytes:
+    """Decompress a file.
 
     Raises:
-        ValueError: If the file is truncated, damaged or too large.
+        ValueError: If the file is truncated or damaged.
     """
-    pieces: list[bytes] = []
-    size = 0
     with gzip.open(path) as stream:
-        while True:
-            try:
-                piece = stream.read(_PIECE)
-            except Exception as error:  # EOFError, zlib.error and OSError
-                raise ValueError(
-                    f"expected a complete gzip file, got {path} of {path.stat().st_size} bytes, "
-                    f"which is damaged after about {size} uncompressed bytes ({error}); copy or "
-                    "download it again"
-                ) from error
-            if not piece:
-                return b"".join(pieces)
-            size += len(piece)
-            check_memory(peak * size, f"{what} in {path}", remedy)
-            pieces.append(piece)
+        try:
+            return stream.read()
+        except Exception as error:  # EOFError, zlib.error and OSError
+            raise ValueError(
+                f"expected a complete gzip file, got {path} of {path.stat().st_size} bytes, "
+                f"which is damaged ({error}); copy or download it again"
+            ) from error
 
 
 def read_members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
@@ -80,13 +62,10 @@ def read_members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tup
     The checksum of each file is verified before it is yielded.
 
     Raises:
-        ValueError: If the archive is damaged, or a member does not fit into memory.
+        ValueError: If the archive is damaged.
     """
     with wrap_parser_errors("zip archive", path), zipfile.ZipFile(path) as archive:
         selected = [member for member in archive.infolist() if is_selected(member.filename)]
-    largest = max((member.file_size for member in selected), default=0)
-    check_memory(largest, f"each file in {path}", "download the archive again")
-    with wrap_parser_errors("zip archive", path), zipfile.ZipFile(path) as archive:
         size = path.stat().st_size
         for member in sorted(selected, key=lambda member: member.filename):
             # zipfile allocates as many bytes as the index states
@@ -95,20 +74,12 @@ def read_members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tup
             yield member.filename, archive.read(member)
 
 
-def read_arrays(path: Path, what: str, remedy: str) -> dict[str, Any]:
+def read_arrays(path: Path) -> dict[str, Any]:
     """Read the arrays of a `.npz` archive; pickled arrays are rejected.
 
-    Args:
-        path: The file.
-        what: The name of its content in error messages.
-        remedy: What the user can do if the content is too large.
-
     Raises:
-        ValueError: If the archive is damaged or too large, or an array is pickled.
+        ValueError: If the archive is damaged, or an array is pickled.
     """
-    with wrap_parser_errors(".npz archive", path), zipfile.ZipFile(path) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-    check_memory(2 * size, f"{what} of {path}", remedy)
     arrays: dict[str, Any] = {}
     for name, content in read_members(path, lambda name: name.endswith(".npy")):
         with wrap_parser_errors(f"array {name}", path):

@@ -147,7 +147,7 @@ def read_encoded(path: Path) -> Encoded:
         ValueError: If the file is damaged, has a newer format, or holds other arrays; the message
             names the file and the position.
     """
-    arrays = read_arrays(path, "the encoded rollouts", "encode fewer rollouts")
+    arrays = read_arrays(path)
     version = arrays.get("format")
     if version is None or version.shape or version.dtype.kind not in "iu":
         raise ValueError(f"expected encoded rollouts in {path}, got a file without format number")

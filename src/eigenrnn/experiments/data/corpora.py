@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from eigenrnn.experiments.data.archives import read_gzip
 from eigenrnn.experiments.data.files import DataFile, cache_folder, locate
 from eigenrnn.experiments.errors import ChecksumError, MissingDataError
-from eigenrnn.free_memory import check_memory
 
 __all__ = [
     "END_OF_LINE",
@@ -46,8 +45,6 @@ _NEWLINE = ord("\n")
 _CHUNK = 2**16  # characters at once: indexing copies them, and a text may be a mapped file
 _CODES = 0x110000  # of Unicode
 _GZIP = b"\x1f\x8b"  # the first bytes of such a file
-_PEAK = 20  # bytes of memory per byte of text while it is indexed
-_SMALLER = "train on a part of it"
 
 _RAW = "https://raw.githubusercontent.com"
 _CHAR_RNN = f"{_RAW}/karpathy/char-rnn"
@@ -177,7 +174,7 @@ def read_text(
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the file is empty, too large for the memory, not in UTF-8, or an incomplete
+        ValueError: If the file is empty, not in UTF-8, or an incomplete
             gzip file.
     """
     if str(path) == "-":
@@ -201,8 +198,7 @@ def _read_bytes(path: Path) -> bytes:
     with path.open("rb") as stream:
         packed = stream.read(len(_GZIP)) == _GZIP
     if packed:
-        return read_gzip(path, "the text", _PEAK, _SMALLER)
-    check_memory(_PEAK * path.stat().st_size, f"the text in {path}", _SMALLER)
+        return read_gzip(path)
     return path.read_bytes()
 
 

@@ -82,7 +82,7 @@ def read_idx(path: Path, rank: int) -> Tensor:
         ValueError: If the file is damaged, has another type or rank, or its length does not match
             its sizes.
     """
-    content = read_gzip(path, "the bytes", 2, "read a smaller file")
+    content = read_gzip(path)
     header_bytes = 4 * (1 + rank)
     if len(content) < header_bytes:
         raise ValueError(

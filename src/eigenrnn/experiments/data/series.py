@@ -36,7 +36,6 @@ from eigenrnn.experiments.data.tables import (
     resolve_columns,
 )
 from eigenrnn.experiments.data.ts import read_ts
-from eigenrnn.free_memory import check_memory
 
 __all__ = [
     "READERS",
@@ -322,10 +321,7 @@ def read_parquet(
     parquet: Any = importlib.import_module("pyarrow.parquet")
     with wrap_parser_errors("Parquet file", path):
         file = parquet.ParquetFile(path, page_checksum_verification=True)
-        groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
-        size = sum(group.total_byte_size for group in groups)
         schema = file.schema_arrow
-    check_memory(2 * size, f"the table {path}", "cut it into smaller ones")
     if not file.metadata.num_rows:
         raise ValueError(f"expected at least one row in {path}, got none")
     columns = resolve_columns(schema.names, path, options, is_one_sequence=is_one_sequence)
@@ -370,7 +366,7 @@ def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
     Raises:
         ValueError: If the file is truncated, or an array is missing or has another shape.
     """
-    arrays = read_arrays(path, "the arrays", "cut the file into smaller ones")
+    arrays = read_arrays(path)
     if "X" in arrays and "x" not in arrays:
         arrays = _from_aeon(arrays, path)
     elif LABEL in arrays and TARGET in arrays:
@@ -446,7 +442,6 @@ def read_npy(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
     Raises:
         ValueError: If the file is truncated, pickled, or the array has another shape.
     """
-    check_memory(2 * path.stat().st_size, f"the array {path}", "cut the file into smaller ones")
     with wrap_parser_errors(".npy file", path):
         x = read_array(path.read_bytes())
     if x.ndim not in (1, 2, 3) or x.dtype.kind not in "fiub" or not x.size:

@@ -19,7 +19,6 @@ from eigenrnn.experiments.data.sequences import (
     check_sequences,
     is_number,
 )
-from eigenrnn.free_memory import check_memory
 
 __all__ = [
     "GROUP",
@@ -439,7 +438,6 @@ class TableBuilder:
         roles = self._columns.roles
         count = len(_decoded(block[self._columns.channels[0]]))
         values = np.empty((count, len(self._columns.channels)), np.float32)
-        check_memory(2 * values.nbytes, f"the table {self._path}", "cut it into smaller ones")
         for number, name in enumerate(self._columns.channels):
             numbers = self._numbers(block[name], name, allow_missing=self._allow_missing)
             values[:, number] = as_float32(numbers)

@@ -15,7 +15,6 @@ from eigenrnn.experiments.data.sequences import (
     is_number,
     numbered_lines,
 )
-from eigenrnn.free_memory import check_memory
 
 __all__ = ["ARCHIVE", "read_ts"]
 
@@ -98,9 +97,6 @@ def read_ts(path: Path, *, allow_missing: bool = False) -> Sequences:
         Bagnall et al., 2018. https://arxiv.org/abs/1811.00075; the format is that of
         https://www.aeon-toolkit.org/en/stable/api_reference/data_format.html.
     """
-    # a value takes at least two characters, and four bytes, twice during concatenation
-    size = path.stat().st_size
-    check_memory(4 * size, f"the values of {path}", "cut the file into smaller ones")
     lines = numbered_lines(path)
     header = _read_header(lines, path)
     labelled = header.flag("classlabel")

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from eigenrnn.experiments.tasks.preprocessing import Preprocessing
-from eigenrnn.free_memory import check_memory
-from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import LanguageModel, SequenceModel
 
 __all__ = [
@@ -19,15 +17,9 @@ __all__ = [
     "Task",
     "check_at_least",
     "check_choices",
-    "check_model_memory",
     "model_for",
     "with_exact_counts",
 ]
-
-
-_FLOAT = 4  # bytes
-_STEP = 24  # bytes of a step besides its inputs: a symbol, its code and a target, each of 8
-_UNCHECKED = 2**28  # bytes; for less it is not worth reading how much memory is free
 
 
 @dataclass(frozen=True)
@@ -226,26 +218,11 @@ class Task(ABC):
     def steps_per_epoch(self, size: int) -> int | None:
         """The number of training steps in an epoch; `None` for endless data."""
 
-    def longest_sequence(self, split: str) -> int | None:
-        """The number T of steps of the longest sequence of a split; None if files determine it."""
-        del split
-        return None
-
-    def batch_bytes(self, steps: int, size: int) -> int:
-        """Estimate the memory of a batch while it is built.
-
-        Args:
-            steps: The number of steps of its sequences.
-            size: The number of its sequences.
-        """
-        return steps * size * (self.input_size * _FLOAT + _STEP)
-
     def check_request(self, split: str, size: int, start: int = 0) -> None:
         """Check the arguments of a request for batches.
 
         Raises:
-            ValueError: If the split does not exist, a number is out of range, or a batch of its
-                longest sequences does not fit into memory.
+            ValueError: If the split does not exist, or a number is out of range.
         """
         if split not in self.splits:
             raise ValueError(f"expected a split among {', '.join(self.splits)}, got {split!r}")
@@ -253,13 +230,6 @@ class Task(ABC):
             raise ValueError(f"expected a batch of size >= 1, got {size}")
         if start < 0:
             raise ValueError(f"expected start >= 0, got {start}")
-        steps = self.longest_sequence(split)
-        if steps is None:
-            return
-        needed = self.batch_bytes(steps, size)
-        if needed > _UNCHECKED:
-            what = f"a batch of {size} sequences of {steps} steps"
-            check_memory(needed, what, "take shorter sequences or a smaller batch")
 
 
 def with_exact_counts(outputs: Tensor) -> Tensor:
@@ -299,45 +269,6 @@ def model_for(
     layer = make_layer(width, hidden_size, generator=generator)
     tied = getattr(layer, "output_size", hidden_size) == width
     return LanguageModel(task.vocabulary, width, [layer], tied=tied, generator=generator)
-
-
-def check_model_memory(
-    model: nn.Module,
-    steps: int,
-    sequences: int,
-    *,
-    number_bytes: int = _FLOAT,
-    further_bytes: int = 0,
-    owner: str = "",
-    remedy: str = "use shorter sequences, a smaller batch or fewer units",
-) -> None:
-    """Check that the states of a batch, all gradients and the moments of an optimiser fit.
-
-    Args:
-        model: The model.
-        steps: The number of steps of the sequences.
-        sequences: The number of sequences.
-        number_bytes: The size of a number of a state; single precision by default, which is close
-            enough for an estimate of training.
-        further_bytes: What else is needed.
-        owner: Whose sequences they are; part of the message.
-        remedy: What the user can do; the end of the message.
-
-    Raises:
-        ValueError: If they do not fit into memory.
-    """
-    layers = [m for m in model.modules() if isinstance(m, Stacked | nn.RNNBase)]
-    units = sum(layer.hidden_size * layer.num_layers for layer in layers)
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    weight_bytes = sum(weight.numel() * weight.element_size() for weight in trained)
-    state_bytes = number_bytes * steps * sequences * units
-    check_memory(
-        # states and their gradients; gradients of the weights, and one moment of each
-        2 * state_bytes + 2 * weight_bytes + further_bytes,
-        f"the states of {sequences} sequences of {steps} steps{owner} and the gradients of the "
-        "weights",
-        remedy,
-    )
 
 
 def check_choices(task: Any, **kinds: Any) -> None:

@@ -128,16 +128,6 @@ class Denoise(Synthetic):
     def _steps(self) -> int:
         return self.length + 2 * self.symbols
 
-    def longest_sequence(self, split: str) -> int:
-        del split
-        return self._steps
-
-    def _example_bytes(self, split: str) -> int:
-        example = super()._example_bytes(split)
-        if self.collisions:
-            return example
-        return example + 4 * self.marker_index  # the random keys of all places, while it is drawn
-
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # both (count, K)
         shape = (count, self.symbols)
         end = self.alphabet + 1

@@ -177,12 +177,6 @@ class Parenthesis(Synthetic):
                 of_type[n, c] = math.comb(n, c) * q**c * (1 - q) ** max(n - c, 0)
         return is_open @ of_type.double()
 
-    def _example_bytes(self, split: str) -> int:
-        example = super()._example_bytes(split)
-        if self.pairs is None:
-            return example
-        return example + 4 * self.length  # the random keys of all places, while it is drawn
-
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count, T)
         def tokens(first: int, last: int, width: int) -> Tensor:  # (count, width)
             return torch.randint(

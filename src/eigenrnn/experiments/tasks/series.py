@@ -31,7 +31,6 @@ from eigenrnn.experiments.tasks.base import (
 from eigenrnn.experiments.tasks.preprocessing import Answer, Missing, SeriesPreprocessing
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
-from eigenrnn.free_memory import check_memory
 
 __all__ = [
     "ClassificationMetrics",
@@ -514,7 +513,6 @@ class Series(Task):
         self.check_request(split, size, start)
         data = self._splits[split]
         count = len(data.sequences)
-        self._check_memory(split, min(size, count))
         chosen = batch_indices(split, count, size, seed=seed, start=start, shuffle=self.shuffle)
         return (self._collate(data, rows) for rows in chosen)
 
@@ -622,18 +620,6 @@ class Series(Task):
             targets = targets.masked_fill(masks > 0, math.nan)
         inputs = data.sequences.padded(rows, steps)
         return Batch(inputs, targets, lengths - 1)
-
-    def _check_memory(self, split: str, size: int) -> None:
-        longest = int(self._splits[split].sequences.lengths.max())
-        copies = 1
-        if self.answer == "next":  # the targets are as large as the inputs
-            copies = 2
-        check_memory(
-            4 * copies * longest * size * self.input_size,
-            f"a batch of {size} sequences of the {split} split, of {longest} steps and "
-            f"{self.input_size} channels,",
-            "take a smaller batch_size, or cut the sequences",
-        )
 
 
 def _make_splits(files: dict[str, Sequences], task: Series) -> _Data:

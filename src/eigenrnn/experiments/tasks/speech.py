@@ -19,7 +19,6 @@ from eigenrnn.experiments.data.speech import SpeechCorpus, missing_speech, read_
 from eigenrnn.experiments.tasks.base import Batch, Task, check_choices
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
 from eigenrnn.experiments.tasks.sampling import batch_indices
-from eigenrnn.free_memory import check_memory
 
 __all__ = ["SCORES", "Speech", "pesq", "segmental_snr", "speech_activity", "stoi"]
 
@@ -125,12 +124,6 @@ class Speech(Task):
         frames = self._frames(split)
         count = len(frames)
         longest = int(frames.lengths.max())
-        check_memory(
-            # inputs and targets, in single precision
-            2 * 4 * BINS * longest * min(size, count),
-            f"a batch of {min(size, count)} recordings of the {split} split, of {longest} frames,",
-            "take a smaller batch_size",
-        )
         chosen = batch_indices(split, count, size, seed=seed, start=start, shuffle=self.shuffle)
         if split != "train":  # `padded_mse` is over recordings padded to the longest of the split
             return (_collate(frames, rows, longest) for rows in chosen)

@@ -13,11 +13,9 @@ from torch import Generator, Tensor
 
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
-from eigenrnn.free_memory import check_memory
 
 __all__ = ["Examples", "Synthetic", "recall_accuracy", "symbol_loss"]
 
-_UNCHECKED = 2**28  # bytes; for less it is not worth reading how much memory is free
 
 Examples = tuple[Tensor, ...]
 """Tensors with one row per example."""
@@ -98,11 +96,7 @@ class Synthetic(Task):
         return math.ceil(self.train_examples / size)
 
     def _fixed_examples(self, split: str) -> Examples | None:
-        """Return the examples of a split, drawn at first use; None if they are not fixed.
-
-        Raises:
-            ValueError: If the fixed sets do not fit into memory.
-        """
+        """Return the examples of a split, drawn at first use; None if they are not fixed."""
         size = self._set_sizes[split]
         if size is not None and split not in self._stored:
             generator = generator_for(self.data_seed, f"{split} set")
@@ -115,28 +109,15 @@ class Synthetic(Task):
 
     @cached_property
     def _set_sizes(self) -> dict[str, int | None]:
-        """The size of each fixed set, after checking that all fit into memory."""
+        """The size of each fixed set; None for one that is not fixed."""
         validation = self.validation_examples
         if validation is None:
             validation = min(self.test_examples, self.default_validation)
-        sizes = {
+        return {
             "train": self.train_examples,
             "validation": validation,
             "test": self.test_examples,
         }
-        fixed = {split: size for split, size in sizes.items() if size is not None}
-        for split in self.splits:
-            self.check_request(split, 1)  # before an example is drawn to measure it
-        count = sum(fixed.values())
-        needed = sum(size * self._example_bytes(split) for split, size in fixed.items())
-        if needed > _UNCHECKED:
-            check_memory(needed, f"the fixed sets of {count} examples", "take fewer examples")
-        return sizes
-
-    def _example_bytes(self, split: str) -> int:
-        """Return the memory that an example takes while its set is drawn."""
-        example = self._draw_fixed(split, 1, generator_for(self.data_seed, "size"))
-        return sum(part.numel() * part.element_size() for part in example)
 
 
 def _select(examples: Examples, rows: Tensor) -> Examples:

@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import nn
 
 from eigenrnn.experiments.errors import CheckpointError, NonFiniteLossError
-from eigenrnn.experiments.tasks.base import Task, check_model_memory
+from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.callbacks import Callback
 from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.fingerprint import (
@@ -80,9 +80,8 @@ def fit(
         MemoryError: If the memory of the machine or of the device is exhausted; the last
             checkpoint is intact.
         ValueError: If the run to resume differs or its result is damaged, if both `resume` and
-            `overwrite` are set, if the processes cannot share a batch evenly, if the states of a
-            batch do not fit into memory, if the model has no trainable parameters, or if
-            `max_minutes` is not positive.
+            `overwrite` are set, if the processes cannot share a batch evenly, if the model has
+            no trainable parameters, or if `max_minutes` is not positive.
         TypeError: If an option of the task, or `config`, cannot be stored as data, such as a
             lambda.
 
@@ -96,9 +95,8 @@ def fit(
         raise ValueError("expected resume or overwrite, got both")
     files = RunFolder(directory)
     steps = settings.total_steps(task)
-    # before anything is written: without data or memory no partial run should be left behind
-    shape = next(task.batches("train", settings.batch_size)).inputs.shape
-    check_model_memory(model, *shape[:2])
+    # before anything is written: without data no partial run should be left behind
+    next(task.batches("train", settings.batch_size))
     fingerprint = run_fingerprint(model, task, settings)
     fabric = launch(settings)
 

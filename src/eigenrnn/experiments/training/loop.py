@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.errors import NonFiniteLossError
+from eigenrnn.experiments.errors import NonFiniteLossError, is_out_of_memory
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.callbacks import Callback, Measurements
 from eigenrnn.experiments.training.deferred_metrics import DeferredMetrics, StepMetrics
@@ -31,7 +31,6 @@ from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.experiments.training.signals import DeferredSignals
 from eigenrnn.experiments.training.train_step import TrainStep
 from eigenrnn.experiments.training.training_state import BestModel, TrainingState
-from eigenrnn.free_memory import is_out_of_memory
 
 __all__ = ["TrainingLoop"]
 
