@@ -157,6 +157,9 @@ class ProjectedLSTMDirection(LSTMDirection):
             self.projected_hh, self.weight_ih, self.input_bias, self.weight_hr
         )
 
+    def matrix_parameters(self) -> list[Parameter]:
+        return [self.projected_hh]
+
     def load_weights(self, projected_hh: Tensor, weight_hr: Tensor) -> None:
         """Copy W and R of a torch layer."""
         self.projected_hh.copy_(projected_hh)

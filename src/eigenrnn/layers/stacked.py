@@ -321,6 +321,10 @@ class Stacked(nn.Module, Generic[_D]):
         The stored matrices get no gradient and do not follow later changes of the constraints.
         `train()`, `reset()` and loading weights discard them; a change of the dtype evaluates the
         constraints again.
+
+        Warns:
+            UserWarning: Once, by the next step of an optimiser that has trainable parameters of
+                these matrices.
         """
         self.eval()
         for direction in self.all_directions():
