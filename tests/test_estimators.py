@@ -50,6 +50,18 @@ def test_a_classifier_learns_and_names_the_classes_as_given():
     assert (fitted.predict(new) == CLASSES[p.argmax(1)]).all()
 
 
+def test_a_rare_class_is_trained_on_and_the_chosen_metric_selects():
+    X, y = draw()
+    y = np.array([*y[:-2], "rare", "rare"])
+    fitted = classifier(best_by="f1").fit(X, y)
+    assert fitted.classes_.tolist() == ["left", "rare", "right"]
+    assert fitted.result_.best_by == "validation f1"
+    grid = GridSearchCV(classifier(), {"hidden_size": [4, 8]}, cv=3, error_score="raise")
+    with pytest.warns(UserWarning, match="least populated class"):
+        grid.fit(X, y)
+    assert np.isfinite(grid.cv_results_["mean_test_score"]).all()
+
+
 def test_the_order_of_numeric_classes_is_theirs_and_not_that_of_their_texts():
     X, _ = draw(60)
     y = np.array([10, 9, 2] * 20)

@@ -19,7 +19,6 @@ from reproduction.figures import BARS, CURVES, curve_figures, longest_runs, pape
 from reproduction.page import PAPERS, TEXTS, duration, is_own_network, read_texts
 
 from eigenrnn.experiments.recipes import Reported
-from eigenrnn.experiments.recipes.recipe import BETTER
 from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.training.run_key import Length
@@ -177,11 +176,6 @@ def test_which_side_is_better_depends_on_the_quantity(quantity, expected):
 def test_the_network_that_a_paper_proposes_is_no_baseline(recipe, label, is_own):
     (row,) = [row for row in RECIPES[recipe].rows if row.label == label]
     assert is_own_network(row, paper_of(recipe)) == is_own
-
-
-def test_every_reported_quantity_says_which_side_is_better():
-    quantities = {row.reported.quantity for recipe in RECIPES.values() for row in recipe.rows}
-    assert quantities <= BETTER.keys()
 
 
 def test_a_number_read_off_a_figure_has_the_accuracy_of_reading():

@@ -232,6 +232,17 @@ def test_an_array_without_numbers_is_rejected(tmp_path, shape):
         read_series(tmp_path / "a.npy")
 
 
+@pytest.mark.parametrize(("rare", "held_out"), [(1, 0), (2, 1), (3, 1), (8, 2)])
+def test_a_sequence_of_each_class_with_two_is_held_out(rare, held_out):
+    labels = ["a"] * 20 + ["b"] * rare
+    data = from_arrays([np.full((2, 1), float(k)) for k in range(len(labels))], labels=labels)
+    task = Series(train=data)
+    (validation,) = task.batches("validation", 100)
+    (train,) = [next(task.batches("train", 100))]
+    assert validation.targets.bincount(minlength=2).tolist() == [4, held_out]
+    assert train.targets.bincount(minlength=2).tolist() == [16, rare - held_out]
+
+
 def test_parts_of_groups_have_as_many_sequences_of_a_class():
     data = from_arrays([*np.zeros((6, 3, 1))], labels=["a", "b"] * 3, groups=list(range(6)))
     task = Series(train=data, folds=2, validation=1 / 3)
@@ -434,8 +445,8 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
         ("a.ts", TS.replace(":dog", ":cat"), r"at least two classes in .*a.ts, got only cat"),
         (
             "a.ts",
-            TS.replace("7,8:9,10:cat", "7,8:9,10:dog"),
-            r"some of the 1 sequences of the class 'cat' in .*a.ts",
+            TS.replace("7,8:9,10:cat\n0,0:1,1:dog\n", ""),
+            r"two sequences of a class in .*a.ts, .* validation=0",
         ),
         ("a.csv", b"", r"expected series in .*a.csv, got an empty file"),
         (

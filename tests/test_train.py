@@ -17,13 +17,15 @@ from torch import nn
 
 import training_run
 from eigenrnn.constraints import FourierProduct, Unconstrained
+from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.errors import NonFiniteLossError, RunExistsError
-from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.tasks import Copying, Series
 from eigenrnn.experiments.tasks.base import Batch
 from eigenrnn.experiments.tasks.series import ClassificationMetrics
 from eigenrnn.experiments.training import Callback, Settings, checkpoint
 from eigenrnn.experiments.training.processes import launch
 from eigenrnn.experiments.training.train_step import Objective, TrainStep
+from eigenrnn.models import SequenceModel
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 
@@ -224,6 +226,26 @@ def test_a_torch_layer_can_be_trained(tmp_path):
             return self.head(self.layer(inputs)[0])
 
     assert small_fit(tmp_path, small_settings(2), model=Plain()).steps == 2
+
+
+@pytest.mark.parametrize(("best_by", "sign"), [("f1", 1), ("loss", -1), ("log_loss", -1)])
+def test_any_metric_of_the_task_may_choose_the_best_model(tmp_path, best_by, sign):
+    generator = np.random.default_rng(0)
+    arrays = [generator.normal(size=(4, 1)) for _ in range(60)]
+    data = from_arrays(arrays, labels=["rare" if k % 10 == 0 else "often" for k in range(60)])
+    task = Series(train=data, validation=0.5)
+    settings = small_settings(12, eval_every=1, lr=0.05, best_by=best_by)
+    model = SequenceModel(nn.GRU(1, 4), 2, "last")
+    result = small_fit(tmp_path / "run", settings, model=model, task=task)
+    rows = read_metrics(tmp_path / "run")
+    column = [row[f"validation_{best_by}"] for row in rows]
+    values = [sign * float(value) for value in column if value]
+    assert result.best_by == f"validation {best_by}"
+    assert sign * result.best["validation"][best_by] == max(values)
+    assert values[result.best_step - 1] == max(values)
+    with pytest.raises(ValueError, match=r"best_by among loss, accuracy, f1, .* got 'F1'"):
+        small_fit(tmp_path / "other", replace(settings, best_by="F1"), model=model, task=task)
+    assert not (tmp_path / "other").exists()
 
 
 def test_lengths_reach_the_model():

@@ -56,6 +56,7 @@ class _SequenceEstimator(BaseEstimator):
         scaling: str = "z_score",
         validation: float = 0.2,
         patience: int | None = 10,
+        best_by: str | None = None,
         layout: Layout | None = None,
         missing: Missing = "error",
         random_state: Any = None,
@@ -72,6 +73,7 @@ class _SequenceEstimator(BaseEstimator):
         self.scaling = scaling
         self.validation = validation
         self.patience = patience
+        self.best_by = best_by
         self.layout = layout
         self.missing: Missing = missing
         self.random_state = random_state
@@ -109,6 +111,7 @@ class _SequenceEstimator(BaseEstimator):
             lr=self.lr,
             clip_norm=self.clip_norm,
             patience=self.patience,
+            best_by=self.best_by,
             seed=seed,
         )
         with torch.random.fork_rng(devices=()):
@@ -253,8 +256,11 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             sequence the same weight, ``"balanced"`` each class, and a dictionary has the weight of
             a sequence of each class, above zero, which is one for a class that it leaves out.
         scaling: ``"z_score"`` scales each channel to mean 0 and variance 1, ``"none"`` does not.
-        validation: The fraction of each class that is held out to choose the best epoch.
+        validation: The fraction of each class that is held out to choose the best epoch, at least
+            one sequence of a class that has two.
         patience: Training ends after this number of epochs without improvement; None for never.
+        best_by: The metric of the validation part that chooses the best epoch: ``"accuracy"``, the
+            default, ``"f1"``, ``"auc"``, ``"log_loss"``, ``"calibration_error"`` or ``"loss"``.
         layout: What the axes of an array of three dimensions are: ``"channels_first"`` for (count,
             channels, steps), as in aeon, or ``"steps_first"`` for (count, steps, channels).
         missing: What happens to NaN among the values of X: an ``"error"``, or ``"mask"`` and
@@ -302,6 +308,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         scaling: str = "z_score",
         validation: float = 0.2,
         patience: int | None = 10,
+        best_by: str | None = None,
         layout: Layout | None = None,
         missing: Missing = "error",
         random_state: Any = None,
@@ -319,6 +326,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             scaling=scaling,
             validation=validation,
             patience=patience,
+            best_by=best_by,
             layout=layout,
             missing=missing,
             random_state=random_state,
@@ -426,6 +434,8 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
         scaling: ``"z_score"`` also scales the numbers, ``"none"`` does not.
         validation: The fraction of the sequences that is held out to choose the best epoch.
         patience: Training ends after this number of epochs without improvement; None for never.
+        best_by: The metric that chooses the best epoch: ``"mse"``, the default, ``"r2"`` or
+            ``"loss"``.
         layout: What the axes of an array of three dimensions are.
         missing: What happens to NaN among the values of X.
         random_state: The seed of weights, batches and the validation part.

@@ -70,6 +70,9 @@ class ConfigSweep(TrialSource):
     def task(self, trial: Trial) -> Task:
         return self._options(trial)[0].task
 
+    def best_by(self, trial: Trial) -> str | None:
+        return self._options(trial)[0].best_by
+
     def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
         chosen, entry = self._options(trial)
         model, task, settings = build_training(chosen, self.data_root)

@@ -12,6 +12,7 @@ from torch import nn
 from eigenrnn.analysis import Analysis
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.tasks import Task
+from eigenrnn.experiments.tasks.base import HIGHER_IS_BETTER
 from eigenrnn.experiments.training import Callback, Settings
 from eigenrnn.experiments.training.description import (
     describe,
@@ -40,29 +41,7 @@ __all__ = [
 _QUICK_BATCH_SIZE = 20
 
 
-BETTER: dict[str, Literal["higher", "lower"] | None] = {
-    "accuracy": "higher",
-    "auc": "higher",
-    "f1": "higher",
-    "longest": "higher",
-    "pesq": "higher",
-    "r2": "higher",
-    "segsnr_db": "higher",
-    "stoi": "higher",
-    "success": "higher",
-    "bits": "lower",
-    "epoch_seconds": "lower",
-    "loss": "lower",
-    "loss_mean": "lower",
-    "padded_mse": "lower",
-    "perplexity": "lower",
-    "processor_seconds": "lower",
-    "henrici": None,
-    "share of pairs": None,
-    "sum of the shares": None,
-    "total Fisher memory": None,
-}
-"""Whether a higher or a lower number of each reported quantity is better; None if neither is."""
+_NO_BETTER_SIDE = {"henrici", "share of pairs", "sum of the shares", "total Fisher memory"}
 
 
 @dataclass(frozen=True)
@@ -120,7 +99,11 @@ class Reported:
     @property
     def better(self) -> Literal["higher", "lower"] | None:
         """Whether a higher or a lower number is better; None if neither is."""
-        return BETTER.get(self.quantity)
+        if self.quantity in _NO_BETTER_SIDE:
+            return None
+        if self.quantity in HIGHER_IS_BETTER:
+            return "higher"
+        return "lower"
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,9 @@ class RecipeSweep(TrialSource):
     def task(self, trial: Trial) -> Task:
         return self.run(trial).row.task
 
+    def best_by(self, trial: Trial) -> str | None:
+        return self.run(trial).row.settings.best_by
+
     def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
         return self.run(trial, files).train(**options)
 

@@ -163,7 +163,8 @@ class Sweep:
             ValueError: If the search names an unknown metric, or one without a known mode.
         """
         # all points have one task, up to its options
-        task = self.source.task(self.source.trials(0, self.plan.examples[0])[0])
+        example = self.source.trials(0, self.plan.examples[0])[0]
+        task = self.source.task(example)
         metric: str | None = None
         mode: str | None = None
         if isinstance(self.plan, Search):
@@ -171,7 +172,7 @@ class Sweep:
             mode = self.plan.mode
         is_explicit = metric is not None
         if metric is None:
-            metric = selection_metric(task)
+            metric = selection_metric(task, self.source.best_by(example))
         if metric is None:
             return None
         return Criterion(metric, _mode(task, metric, mode), is_explicit)
@@ -226,10 +227,4 @@ def _mode(task: Task, metric: str, mode: str | None) -> str:
         raise ValueError(f"expected metric among {', '.join(known)}; got {metric!r}")
     if mode is not None:
         return mode
-    if name == task.metric_name and task.higher_is_better:
-        return "max"
-    if name == task.metric_name:
-        return "min"
-    if name != "loss":
-        raise ValueError(f"expected mode to be min or max for the metric {metric!r}, got none")
-    return "min"
+    return "max" if task.is_higher_better(name) else "min"

@@ -232,6 +232,10 @@ class TrialSource(ABC):
     def task(self, trial: Trial) -> Task:
         """Return the task of a trial."""
 
+    def best_by(self, trial: Trial) -> str | None:
+        """Return the setting of the metric that selects the best model of a trial."""
+        del trial
+
     def summarise(self, folder: Path, trials: Sequence[Trial], *, is_over: bool = False) -> None:
         """Write a summary of the finished trials beside the table of the sweep.
 

@@ -13,6 +13,7 @@ from eigenrnn.experiments.tasks.preprocessing import Preprocessing
 from eigenrnn.models import LanguageModel, SequenceModel
 
 __all__ = [
+    "HIGHER_IS_BETTER",
     "Batch",
     "Task",
     "check_at_least",
@@ -20,6 +21,12 @@ __all__ = [
     "model_for",
     "with_exact_counts",
 ]
+
+
+HIGHER_IS_BETTER = frozenset(
+    {"accuracy", "auc", "f1", "longest", "r2", "segsnr_db", "stoi", "success", "pesq"}
+)
+"""The metrics and scores of which a larger value is better; of all others a smaller one is."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +216,12 @@ class Task(ABC):
     def metric_names(self) -> tuple[str, ...]:
         """The names of the metrics of an evaluation, the loss first."""
         return "loss", self.metric_name
+
+    def is_higher_better(self, name: str) -> bool:
+        """Whether a larger value of one of `metric_names` is better."""
+        if name == self.metric_name:
+            return self.higher_is_better
+        return name in HIGHER_IS_BETTER or name.startswith("accuracy_")
 
     @abstractmethod
     def baseline(self) -> float:

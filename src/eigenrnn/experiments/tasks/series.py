@@ -328,7 +328,8 @@ class Series(Task):
         dataset: In place of both files, a data set of the archives: `ACSF1`, `BasicMotions`,
             `ItalyPowerDemand` or `JapaneseVowels`.
         answer: The `class` or the `number` of a sequence, or the `next` values of its channels.
-        validation: The fraction of the training file that is held out, the same for each class.
+        validation: The fraction of the training file that is held out, the same for each class
+            and at least one sequence of a class that has two.
         columns: The names of the columns of a table.
         separator: The character between the values of a line of CSV, or `tab`; None means a comma,
             and a tab in a file `.tsv`.
@@ -833,7 +834,7 @@ def _hold_out(
     """Divide some sequences into kept and held-out ones, with the same fraction of each class.
 
     Raises:
-        ValueError: If one of the two would be empty.
+        ValueError: If none could be held out.
     """
     generator = generator_for(task.split_seed, "validation")
     fraction = task.validation
@@ -843,21 +844,18 @@ def _hold_out(
         groups = [chosen[targets == number] for number in range(len(names))]
     kept: list[Tensor] = []
     held_out: list[Tensor] = []
-    for number, rows in enumerate(groups):
+    for rows in groups:
         # a half is rounded up, where `round` would take the even neighbour
         count = math.floor(fraction * len(rows) + 0.5)
-        if not 0 < count < len(rows):
-            of = ""
-            if names:
-                of = f"of the class {names[number]!r} "
-            raise ValueError(
-                f"expected validation={fraction} to leave some of the {len(rows)} sequences {of}"
-                f"in {path} on either side, got {count} held out; choose another fraction, "
-                "or 0 to hold out none"
-            )
+        count = min(max(count, 1), len(rows) - 1)
         shuffled = rows[torch.randperm(len(rows), generator=generator)]
         held_out.append(shuffled[:count])
         kept.append(shuffled[count:])
+    if not sum(map(len, held_out)):
+        raise ValueError(
+            f"expected two sequences of a class in {path}, one to train on and one to hold out, "
+            "got one of each: choose validation=0 to hold out none"
+        )
     # in the order of the file
     return torch.cat(kept).sort().values, torch.cat(held_out).sort().values
 

@@ -93,6 +93,7 @@ def fit(
     max_seconds = _seconds(max_minutes)
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
+    best_by = selection_metric(task, settings.best_by)
     files = RunFolder(directory)
     steps = settings.total_steps(task)
     # before anything is written: without data no partial run should be left behind
@@ -108,7 +109,7 @@ def fit(
             if finished is not None:  # else the run was killed before it wrote its result
                 return state, finished
         files.write_data(task.data_in_memory())
-        names = {"name": name, "best_by": selection_metric(task)}
+        names = {"name": name, "best_by": best_by}
         metadata = run_metadata(model, task, settings)
         files.write_config({**names, **metadata, "config": describe(config or {})})
         files.clear_end()  # of a finished run that is now extended

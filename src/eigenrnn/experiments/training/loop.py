@@ -24,6 +24,7 @@ from eigenrnn.experiments.training.result import (
     Result,
     is_better,
     selection_metric,
+    selection_score,
     selection_split,
 )
 from eigenrnn.experiments.training.run_folder import RunFolder
@@ -139,7 +140,7 @@ class TrainingLoop:
             last=state.last,
             best=best,
             best_step=best_step,
-            best_by=selection_metric(self.task),
+            best_by=selection_metric(self.task, self.settings.best_by),
             directory=self.files.path,
             interrupted=is_early or signal is not None,
             out_of_time=is_early and signal is None,
@@ -273,14 +274,14 @@ class TrainingLoop:
     def _select(self, metrics: Metrics, split: str) -> None:
         """Keep the model if it is the best so far on the given split."""
         state = self.state
-        name = self.task.metric_name
+        name = self.settings.best_by or self.task.metric_name
         state.last = metrics
-        shown = f"{split} {name} {metrics[split][name]:.4g}"
+        shown = f"{split} {name} {metrics[split].get(name, math.nan):.4g}"
         self.progress.show_evaluation(state.step, state.train_loss, shown)
         previous: dict[str, float] | None = None
         if self.best is not None:
             previous = self.best.metrics.get(split)
-        better = is_better(self.task, metrics[split], previous)
+        better = is_better(self.task, metrics[split], previous, self.settings.best_by)
         self._update_schedules(metrics[split], better=better)
         if not better:
             return
@@ -301,9 +302,7 @@ class TrainingLoop:
         has_waited = settings.patience is not None and state.waited >= settings.patience
         is_low = settings.stop_below is not None and metrics["loss"] < settings.stop_below
         state.ended = has_waited or is_low
-        metric = metrics[self.task.metric_name]
-        if not self.task.higher_is_better:
-            metric = -metric
+        metric = selection_score(self.task, settings.best_by, metrics)
         if settings.average_after is not None and not self.train_step.average.is_active:
             # as in NT-ASGD of AWD-LSTM: without the last evaluations, so that noise decides less
             earlier = state.deciding[: -settings.average_after]

@@ -67,6 +67,9 @@ class Settings:
             on W itself, whatever its raw parameters.
         clip_norm: The largest norm of the gradient of all parameters together; None disables it.
         clip_value: The largest absolute value of a gradient entry; None disables it.
+        best_by: The metric of the task that selects the best model, such as `f1`; None means the
+            main one of the task. It also decides what an improvement is for `plateau`, `patience`
+            and `average_after`.
         average_after: Starts averaging the parameters, as AWD-LSTM's averaged SGD does, once the
             validation metric is worse than its best value from more than this number of
             evaluations ago. From then on, the average is evaluated and saved. None disables it.
@@ -112,6 +115,7 @@ class Settings:
     weight_penalty: float = 0.0
     clip_norm: float | None = None
     clip_value: float | None = None
+    best_by: str | None = None
     average_after: int | None = None
     patience: int | None = None
     stop_below: float | None = None
