@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from eigenrnn import __version__
 from eigenrnn.experiments import registry
 from eigenrnn.experiments.cli.main import COMMANDS, main
 from eigenrnn.experiments.cli.name_lookup import load_yaml
-from eigenrnn.experiments.cli.parser import PARSERS
+from eigenrnn.experiments.cli.parser import PARSERS, default_layer
 from eigenrnn.experiments.cli.rebuild import load
 from eigenrnn.experiments.cli.train_options import build_training, default_name, parse_options
 from eigenrnn.experiments.data.mnist import FILES
@@ -353,7 +354,7 @@ def test_pixels_are_read_from_data_root(eigenrnn, data_root, monkeypatch, tmp_pa
         f"--eval_batch_size 5000 --accelerator cpu --data_root {data_root}"
     )
     assert done.status == 0
-    written = config(tmp_path / "runs" / "pixel_mnist-scornn-2")
+    written = config(tmp_path / "runs" / "pixel_mnist-lru-2")
     assert written["task"]["options"]["permuted"] is True
 
 
@@ -363,6 +364,26 @@ def test_a_run_is_named_after_task_and_layer(name):
     content = {"task": {"class_path": task}, "layer": {"class_path": layer}}
     model, task, _ = build_training(parse_options(content | {"hidden_size": 4, "steps": 1})[0])
     assert default_name(model, task) == f"{name}-scornn-4"
+
+
+@pytest.mark.parametrize("name", registry.TASKS)
+def test_the_default_layer_of_a_task_is_the_one_of_the_page_on_choosing(name):
+    page = (Path(__file__).parents[1] / "docs/choosing.md").read_text()
+    rows = [row for row in page.splitlines() if row.startswith("| ") and f"`{name}`" in row]
+    layer = rows[0].split("|")[2].strip(" `")
+    expected = class_path(registry.LAYERS[layer])
+    task = class_path(registry.TASKS[name])
+    assert default_layer(task) == expected
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+def test_train_takes_the_layer_of_the_task(eigenrnn, data_root, tmp_path, from_file):
+    line = "--task series --task.dataset BasicMotions"
+    if from_file:
+        text = "task: {name: series, dataset: BasicMotions}\n"
+        line = f"--config {write(tmp_path / 'run.yaml', text)}"
+    eigenrnn(f"train {line} --data_root {data_root} --hidden_size 4 --steps 1 --accelerator cpu")
+    assert config(tmp_path / "runs/series-gru-4")["network"]["modules"]["layer"]["class"] == "GRU"
 
 
 def test_the_seed_determines_the_initialisation(eigenrnn, tmp_path):

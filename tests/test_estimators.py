@@ -50,6 +50,23 @@ def test_a_classifier_learns_and_names_the_classes_as_given():
     assert (fitted.predict(new) == CLASSES[p.argmax(1)]).all()
 
 
+@pytest.mark.parametrize(
+    ("layer", "options", "expected"),
+    [
+        ("auto", {}, 1e-2),
+        (GRU, {}, 1e-2),
+        ("mingru", {}, 1e-3),
+        ("auto", {"lr": 0.5}, 0.5),
+    ],
+)
+def test_the_learning_rate_is_that_of_the_layer(tmp_path, layer, options, expected):
+    fitted = SequenceClassifier(layer, 4, epochs=1, directory=tmp_path / "run", **options)
+    fitted.fit(*draw())
+    stored = json.loads((tmp_path / "run/config.json").read_text())
+    assert stored["settings"]["lr"] == expected
+    assert fitted.get_params()["lr"] == options.get("lr")
+
+
 def test_a_rare_class_is_trained_on_and_the_chosen_metric_selects():
     X, y = draw()
     y = np.array([*y[:-2], "rare", "rare"])

@@ -50,7 +50,7 @@ class _SequenceEstimator(BaseEstimator):
         *,
         epochs: int = 50,
         batch_size: int = 16,
-        lr: float = 1e-3,
+        lr: float | None = 1e-3,
         optimiser: str = "adam",
         clip_norm: float | None = 1.0,
         scaling: str = "z_score",
@@ -104,11 +104,17 @@ class _SequenceEstimator(BaseEstimator):
             missing=self.missing,
             split_seed=seed,
         )
+        make_layer = self._make_layer(sequences)
+        lr = self.lr
+        if lr is None:
+            lr = 1e-3
+            if make_layer is GRU:
+                lr = 1e-2
         settings = Settings(
             epochs=self.epochs,
             batch_size=min(self.batch_size, len(sequences)),
             optimiser=self.optimiser,  # pyright: ignore[reportArgumentType], it is checked there
-            lr=self.lr,
+            lr=lr,
             clip_norm=self.clip_norm,
             patience=self.patience,
             best_by=self.best_by,
@@ -116,7 +122,7 @@ class _SequenceEstimator(BaseEstimator):
         )
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
-            layer = self._make_layer(sequences)(task.input_size, self.hidden_size)
+            layer = make_layer(task.input_size, self.hidden_size)
             model = SequenceModel(layer, task.output_size, task.readout)
         with tempfile.TemporaryDirectory() as temporary:
             directory = Path(temporary) / "run" if self.directory is None else self.directory
@@ -249,7 +255,8 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         hidden_size: The number N of units.
         epochs: The largest number of passes over the training data.
         batch_size: The number of sequences in a step.
-        lr: The learning rate; that of constrained matrices is a tenth of it.
+        lr: The learning rate; that of constrained matrices is a tenth of it. None takes 0.01 for a
+            `GRU` and 0.001 for any other layer, as the page on choosing a layer measures.
         optimiser: One of those of `Settings`.
         clip_norm: The largest norm of a gradient; None for any.
         class_weight: The weights of classes in the loss, as in scikit-learn: None gives each
@@ -301,7 +308,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         *,
         epochs: int = 50,
         batch_size: int = 16,
-        lr: float = 1e-3,
+        lr: float | None = None,
         optimiser: str = "adam",
         clip_norm: float | None = 1.0,
         class_weight: ClassWeight | None = None,

@@ -13,8 +13,8 @@ from torch import nn
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.cli import name_lookup, tables
-from eigenrnn.experiments.cli.diagnosis import diagnose
-from eigenrnn.experiments.cli.parser import PARSERS
+from eigenrnn.experiments.cli.diagnosis import diagnose, named_task
+from eigenrnn.experiments.cli.parser import PARSERS, default_layer
 from eigenrnn.experiments.cli.train_options import (
     build_training,
     config_entry,
@@ -91,6 +91,8 @@ def _run(command: str, arguments: list[str]) -> int:
     parser = PARSERS[command]()
     parser.prog = f"eigenrnn {command}"
     resolved = name_lookup.resolve_arguments(arguments)
+    if command == "train":
+        parser.set_defaults(layer=default_layer(named_task(resolved, parser)))
     try:
         chosen = parser.parse_args(resolved)
     except ArgumentError as error:

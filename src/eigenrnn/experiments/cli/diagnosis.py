@@ -19,10 +19,10 @@ from eigenrnn.experiments.cli.name_lookup import (
     listing_hint,
     load_named_yaml,
 )
-from eigenrnn.experiments.cli.parser import DEFAULT_LAYER, PARSERS, Parser, members
+from eigenrnn.experiments.cli.parser import PARSERS, Parser, default_layer, members
 from eigenrnn.experiments.registry import LAYERS, TASKS, registered
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "named_task"]
 
 _TYPE_NAMES: dict[Any, str] = {
     int: "a whole number",
@@ -83,6 +83,18 @@ def diagnose(arguments: Sequence[str], command: str) -> str | None:
     return None
 
 
+def named_task(arguments: Sequence[str], parser: Parser) -> Any:
+    """Return the task that the arguments of `train` or their file name, if they do."""
+    given = _read(arguments, parser)
+    task = given.value("task")
+    file = given.value("config")
+    if task is None and file is not None:
+        content = _from_file(file)
+        if isinstance(content, dict):
+            task = dict(_flattened(content)).get("task")
+    return task
+
+
 def _read(arguments: Sequence[str], parser: Parser) -> _Given:
     """Read flags and their values."""
     given = _Given()
@@ -135,7 +147,7 @@ def _owner(name: str, given: _Given) -> type | None:
         return None
     path = given.value(owner)
     if path is None and owner == "layer":
-        path = DEFAULT_LAYER
+        path = default_layer(given.value("task"))
     if isinstance(path, str):
         found = registered().get(path)
         if isinstance(found, type):

@@ -17,20 +17,39 @@ from eigenrnn.constraints import Constraint
 from eigenrnn.experiments.cli import name_lookup
 from eigenrnn.experiments.cli.name_lookup import annotations_of
 from eigenrnn.experiments.data.sequences import Sequences
-from eigenrnn.experiments.registry import LAYERS, TASKS
+from eigenrnn.experiments.registry import LAYERS, TASKS, class_path
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Settings
 from eigenrnn.experiments.training.settings import Accelerator
 from eigenrnn.layers import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.layers.stacked import Stacked
 
-__all__ = ["DEFAULT_LAYER", "PARSERS", "Parser", "members"]
+__all__ = ["PARSERS", "Parser", "default_layer", "members"]
 
 # the `parser_mode` of all parsers below: YAML in which names stand for class paths
 set_loader("eigenrnn", name_lookup.load_named_yaml, exceptions=(yaml.YAMLError,))
 
-DEFAULT_LAYER = "eigenrnn.layers.ScoRNN"
-"""The layer that `train` trains by default."""
+_DEFAULT_LAYERS = {
+    "copying": "scornn",
+    "denoise": "nnrnn",
+    "adding": "ncgru",
+    "pixel_mnist": "lru",
+    "char_ptb": "tanhrnn",
+    "enwik8": "tanhrnn",
+    "text": "tanhrnn",
+    "word_ptb": "tanhrnn",
+}
+
+
+def default_layer(task: object) -> str:
+    """Return the class path of the layer that `train` takes for a task, as the page on choosing.
+
+    Args:
+        task: The class path of the task; another value gives the layer for short series.
+    """
+    names = {class_path(kind): name for name, kind in TASKS.items()}
+    return class_path(LAYERS[_DEFAULT_LAYERS.get(names.get(str(task), ""), "gru")])
+
 
 _WIDTH = 98  # of help, also on wider terminals
 _MATH = re.compile(r":math:`([^`]*)`")
@@ -177,10 +196,10 @@ def _train() -> Parser:
     parser.add(
         "--layer",
         type=Callable[[int, int], Stacked[Any] | TorchLSTM | TorchGRU | TanhRNN],
-        default=DEFAULT_LAYER,
+        default=default_layer(None),
         help=f"{', '.join(LAYERS)}; set its options with --layer.OPTION, list them with "
         "--layer.help LAYER",
-        shown_default="scornn",
+        shown_default="depends on the task, such as scornn for copying and gru for series",
     )
     parser.add("--hidden_size", type=int, default=128, help="number of hidden units N")
     parser.add(

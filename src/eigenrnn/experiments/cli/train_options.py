@@ -1,14 +1,14 @@
 """Builds the model, the task and the settings from the options of a command."""
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 import yaml
 from jsonargparse import Namespace
 from torch import nn
 
-from eigenrnn.experiments.cli.parser import PARSERS
+from eigenrnn.experiments.cli.parser import PARSERS, default_layer
 from eigenrnn.experiments.recipes import Entry, Recipe, Row
 from eigenrnn.experiments.registry import task_name
 from eigenrnn.experiments.tasks import Task
@@ -78,6 +78,10 @@ def parse_options(content: dict[str, Any]) -> tuple[Namespace, dict[str, Any]]:
     Raises the errors of the command line.
     """
     parser = _parser()
+    task = content.get("task")
+    if isinstance(task, dict):
+        task = cast("dict[str, Any]", task).get("class_path")
+    parser.set_defaults(layer=default_layer(task))
     options = parser.parse_object(content)
     return parser.instantiate(options), config_entry(options)
 
