@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.cli.rebuild import load
 from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.report.records import read_records
+from eigenrnn.experiments.report.tables import paper_and_ours
 from eigenrnn.experiments.sweep import Criterion, Trial
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder
 from eigenrnn.experiments.sweep.progress import write_table
@@ -277,6 +280,31 @@ def test_a_point_with_a_diverged_trial_has_no_objective(tmp_path):
     criterion = Criterion("test accuracy", "max")
     assert criterion.objective([ended, replace(trial, state="diverged")]) is None
     assert criterion.objective([ended, ended]) == ended.result.best["test"]["accuracy"]
+
+
+def test_a_row_that_a_sweep_changes_is_not_compared_with_the_paper(tmp_path, capsys):
+    content = {"recipe": "nnrnn/fig2", "rows": ["LSTM 128 copying"], "seeds": [0], "quick": True}
+    (row,) = (r for r in RECIPES["nnrnn/fig2"].rows if r.label == "LSTM 128 copying")
+    grid = {"task.delay": [5], "steps": [2], "lr": [row.settings.lr]}  # the rate is the paper's
+    sweep = read_content(tmp_path, content | {"grid": grid})
+    open_folder(tmp_path / "out", sweep.description, overwrite=False)
+    trials = sweep.source.trials(0, sweep.plan.points[0])
+    with one_thread():
+        sweep.source.summarise(tmp_path / "out", train(sweep, trials, tmp_path))
+    changed = "task.delay=5, steps=2"
+    assert sweep.source.changes(trials) == {row.label: f"changed by the sweep: {changed}"}
+    (result,) = json.loads((tmp_path / "out/results.json").read_text())["rows"]
+    assert result["reported"] == row.reported.value
+    assert result["difference"] is None
+    assert changed in result["unjudged"]
+    page = (tmp_path / "out/results.md").read_text()
+    assert "| not comparable |" in page
+    assert f"- {row.label}: changed by the sweep: {changed}." in page
+    (found,) = read_records([tmp_path / "out"]).recipes
+    (cells,) = paper_and_ours(found).cells
+    assert cells["difference"] == "not comparable"
+    assert main(["compare", str(tmp_path / "out")]) == 0
+    assert "(not comparable with the paper)" in capsys.readouterr().out
 
 
 def test_a_sweep_of_a_recipe_has_the_summary_of_reproduce(tmp_path):

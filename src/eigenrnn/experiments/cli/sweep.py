@@ -49,6 +49,9 @@ def sweep(options: Namespace, console: Console) -> int:
     criterion = chosen.criterion()
     if criterion is not None:
         _show(criterion, trials, out, console)
+    if isinstance(chosen.source, RecipeSweep):
+        for label, text in chosen.source.changes(trials).items():
+            console.print(f"not comparable: {label}: {text}", soft_wrap=True, highlight=False)
     unfinished = Counter(trial.state for trial in trials if trial.state != "ended")
     retry = any(not trial.is_final for trial in trials)
     if unfinished:  # each has been reported already

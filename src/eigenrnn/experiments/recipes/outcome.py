@@ -135,8 +135,8 @@ class Outcome:
 
     @property
     def difference(self) -> float | None:
-        """Our mean minus the paper's number; None if either is missing."""
-        if self.mean is None or self.reported is None:
+        """Our mean minus the paper's number; None if either is missing or they do not compare."""
+        if self.mean is None or self.reported is None or self.unjudged:
             return None
         return self.mean - self.reported
 

@@ -223,6 +223,7 @@ def notes(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[Note]]:
     """Collect notes, scores, diverged runs, best points and departures, by heading."""
     departures_of = {row.label: row.departures for row in recipe.rows}
     noted: list[Note] = []
+    unjudged: list[Note] = []
     scores: list[Note] = []
     diverged: list[Note] = []
     best_points: list[Note] = []
@@ -231,6 +232,8 @@ def notes(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[Note]]:
         label = outcome.label
         if outcome.note:
             noted.append((f"{label}, {outcome.place}", outcome.note))
+        if outcome.unjudged:
+            unjudged.append((label, outcome.unjudged))
         if outcome.scores:
             scores.append((label, _mean_scores(outcome)))
         if outcome.failed:
@@ -243,6 +246,7 @@ def notes(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[Note]]:
             best_points.append((label, f"{outcome.best_point}, of {points} points"))
         departures += [(label, text) for text in departures_of[label]]
     sections = {
+        "Not comparable": unjudged,
         "Notes": noted,
         "Scores of the best models": scores,
         "Diverged": diverged,

@@ -1,7 +1,7 @@
 """A recipe as the trials of a sweep, whose results have the form of `reproduce`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,8 @@ class RecipeSweep(TrialSource):
     def summarise(self, folder: Path, trials: Sequence[Trial], *, is_over: bool = False) -> None:
         entries = (row for row in self.recipe.rows if row.label in self.labels)
         outcomes = {row.label: Outcome.not_run(row) for row in entries}
+        for label, text in self.changes(trials).items():
+            outcomes[label] = replace(outcomes[label], unjudged=text)
         for trial in trials:
             label = trial.parameters[_ROW]
             if trial.is_final:
@@ -103,11 +105,27 @@ class RecipeSweep(TrialSource):
             drawn = draw_panels(self.recipe, folder, quick=self.quick)
             write_results(folder, self.recipe, outcomes, quick=self.quick, drawn=drawn)
 
+    def changes(self, trials: Sequence[Trial]) -> dict[str, str]:
+        """Return what the sweep changes of the rows that it changes, by their labels."""
+        found: dict[str, dict[str, None]] = {}  # with sets that keep the order
+        for trial in trials:
+            label = trial.parameters[_ROW]
+            row = self.rows[label].with_changes({})
+            for name, value in self._varied(trial).items():
+                if row.with_changes({name: value}) != row:
+                    found.setdefault(label, {})[f"{name}={value}"] = None
+        return {
+            label: f"changed by the sweep: {', '.join(names)}" for label, names in found.items()
+        }
+
+    def _varied(self, trial: Trial) -> dict[str, Any]:
+        if not self.varied:
+            return {}
+        return {name: value for name, value in trial.parameters.items() if name != _ROW}
+
     def run(self, trial: Trial, files: RunFolder | None = None) -> Run:
         """Return the run of a trial, in a folder."""
         label = trial.parameters[_ROW]
-        varied: dict[str, Any] = {}
-        if self.varied:
-            varied = {name: value for name, value in trial.parameters.items() if name != _ROW}
+        varied = self._varied(trial)
         key = RunKey(self.recipe.name, label, trial.point, trial.seed, self.quick, varied=varied)
         return Run(self.recipe, row_of(key, self.recipe), key, files or RunFolder(key.path))

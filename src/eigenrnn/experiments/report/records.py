@@ -33,6 +33,7 @@ _ROW_OPTIONAL = {
     "error": float | None,
     "at_most": float | None,
     "decimals": int | None,
+    "unjudged": str,
 }
 # of the recurrent layer in our models, and in a Sequential or ModuleList of the user
 _LAYER_NAMES = ("layer", "layers", "0")

@@ -257,6 +257,9 @@ def comparison(row: Mapping[str, Any]) -> dict[str, str | NumberCell]:
     if values:
         ours = _with_error(values)
         counted = _count(len(values))
+    difference = _difference(values, reported)
+    if row.get("unjudged"):
+        difference = "not comparable"
     diverged: str | NumberCell = ""
     if row.get("failed"):
         diverged = _count(len(row["failed"]))
@@ -267,7 +270,7 @@ def comparison(row: Mapping[str, Any]) -> dict[str, str | NumberCell]:
         "where": row.get("place", ""),
         "paper": paper,
         "ours": ours,
-        "difference": _difference(values, reported),
+        "difference": difference,
         "runs": counted,
         "ours, selected on validation": _with_error(_point_values(row, "selected")),
         "diverged": diverged,

@@ -84,7 +84,10 @@ class RunKey:
     @property
     def name(self) -> str:
         """The name of the run on the console, without its seed."""
-        return ", ".join(part for part in (self.row, self.point) if part)
+        name = ", ".join(part for part in (self.row, self.point) if part)
+        if self.varied:
+            return f"{name} (not comparable with the paper)"
+        return name
 
     def to_config(self) -> dict[str, Any]:
         """Return the entries of `config.json` from which the key can be read back."""
