@@ -14,7 +14,7 @@ from eigenrnn.experiments.training.description import describe_defaults, differe
 from eigenrnn.experiments.training.files import read_text
 from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.experiments.training.run_key import Length, slug
-from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
+from eigenrnn.experiments.training.settings import FORMER_SETTINGS, IGNORED_SETTINGS
 
 __all__ = [
     "ARCHIVE",
@@ -331,7 +331,7 @@ def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
     if task.get("class") == type(row.task).__name__:
         task["options"] = describe_defaults(type(row.task)) | task["options"]
     settings = describe_defaults(Settings) | dict(recorded["settings"])
-    network = _with_later_settings(recorded["network"])
+    network = _with_settings_of_today(recorded["network"])
     then = {"task": task, "network": network, "settings": settings}
     now = row.describe()
     recorded_defaults = then["network"].get("defaults", {})
@@ -344,15 +344,18 @@ def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
     return differences(then, now)
 
 
-def _with_later_settings(description: Any) -> Any:
-    """Return a description whose `Settings` also have the options that were added since."""
+def _with_settings_of_today(description: Any) -> Any:
+    """Return a description whose `Settings` have the options of today, and no former ones."""
     if isinstance(description, list):
-        return [_with_later_settings(each) for each in description]
+        return [_with_settings_of_today(each) for each in description]
     if not isinstance(description, Mapping):
         return description
-    completed = {name: _with_later_settings(value) for name, value in description.items()}
+    completed = {name: _with_settings_of_today(value) for name, value in description.items()}
     if completed.get("class") == Settings.__name__:
-        completed["options"] = describe_defaults(Settings) | completed["options"]
+        options = describe_defaults(Settings) | completed["options"]
+        for name in FORMER_SETTINGS:
+            options.pop(name, None)
+        completed["options"] = options
     return completed
 
 

@@ -235,7 +235,6 @@ SHORTENED = {
         "[50, 95]": "[50]",
         "seeds: [0, 1, 2]": "seeds: [0]",
         "/shared/": "shared/",
-        "--devices 4\n": "--devices 2\n",
     },
     "docs/training.md": {
         "--steps 10000": "--steps 2",

@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-import training_run
 from crossing import some
 from eigenrnn import GRU, RNN, SequenceModel
 from eigenrnn.analysis import recurrent_matrices
@@ -307,14 +304,6 @@ def test_overwriting_a_run_deletes_its_records(tmp_path):
     recorded(tmp_path)
     small_fit(tmp_path, small_settings(2), overwrite=True)
     assert not (tmp_path / "dynamics.jsonl").exists()
-
-
-@pytest.mark.slow
-def test_only_the_first_process_writes(tmp_path):
-    command = [sys.executable, training_run.__file__, str(tmp_path / "two")]
-    options = ["--steps", "10", "--devices", "2", "--dropout", "0", "--dynamics_every", "5"]
-    subprocess.run([*command, *options], check=True, timeout=120, capture_output=True)
-    assert list(read_records(tmp_path / "two")) == [0, 5, 10]
 
 
 # errors

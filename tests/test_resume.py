@@ -355,7 +355,7 @@ def test_a_run_of_an_earlier_version_is_rejected_with_a_remedy(tmp_path):
 
 def test_logging_intervals_may_change(tmp_path):
     small_fit(tmp_path, small_settings(10))
-    options = {"log_every": 2, "eval_every": 3, "checkpoint_every": 4, "strategy": "auto"}
+    options = {"log_every": 2, "eval_every": 3, "checkpoint_every": 4}
     small_fit(tmp_path, small_settings(20, **options), resume=True)
     assert list(losses(tmp_path))[-3:] == [16, 18, 20]
 

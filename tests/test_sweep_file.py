@@ -163,7 +163,6 @@ INVALID_TRIALS = {
         TINY | {"search": {"layer.negative": {"low": 1, "high": 50}}},
         "negative <= 6, got 50",
     ),
-    "several processes": (TINY | SEEDS | {"devices": 2}, "expected devices=1 and num_nodes=1"),
     "an unknown metric": (
         TINY | {"search": {"lr": {"low": 0.1, "high": 1}}, "metric": "test los"},
         "expected metric among validation loss",

@@ -3,11 +3,8 @@
 import io
 import json
 import math
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,16 +12,13 @@ import torch
 from rich.console import Console
 from torch import nn
 
-import training_run
 from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.errors import NonFiniteLossError, RunExistsError
 from eigenrnn.experiments.tasks import Copying, Series
 from eigenrnn.experiments.tasks.base import Batch
-from eigenrnn.experiments.tasks.series import ClassificationMetrics
 from eigenrnn.experiments.training import Callback, Settings, checkpoint
-from eigenrnn.experiments.training.processes import launch
-from eigenrnn.experiments.training.train_step import Objective, TrainStep
+from eigenrnn.experiments.training.train_step import Objective, TrainStep, open_fabric
 from eigenrnn.models import SequenceModel
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
@@ -176,20 +170,17 @@ def test_dropout_depends_on_the_seed(tmp_path):
     assert losses(tmp_path / "a") == losses(tmp_path / "b") != losses(tmp_path / "c")
 
 
-def dropout_mask(step, seed=0, rank=0):
-    """Return the dropout mask of a step in a process."""
+def dropout_mask(step, seed=0):
+    """Return the dropout mask of a step."""
     settings = small_settings(seed=seed)
-    train_step = TrainStep(launch(settings), small_model(), TASK, settings)
-    train_step.fabric = SimpleNamespace(global_rank=rank, device=torch.device("cpu"))
+    train_step = TrainStep(open_fabric(settings), small_model(), TASK, settings)
     with torch.random.fork_rng(devices=()):
         train_step._seed(step)
         return nn.functional.dropout(torch.ones(100), 0.5)
 
 
-@pytest.mark.parametrize(
-    "other", [{"step": 2}, {"step": 1, "rank": 1}, {"step": 1, "seed": 1}], ids=str
-)
-def test_steps_processes_and_seeds_have_different_dropout_masks(other):
+@pytest.mark.parametrize("other", [{"step": 2}, {"step": 1, "seed": 1}], ids=str)
+def test_steps_and_seeds_have_different_dropout_masks(other):
     assert torch.equal(dropout_mask(1), dropout_mask(1))
     assert not torch.equal(dropout_mask(1), dropout_mask(**other))
 
@@ -289,7 +280,7 @@ def test_a_complex_network_trains_with_16_bit_weights(tmp_path, precision):
 def test_a_gradient_scaler_does_not_change_the_parameters():
     def train(scale):
         settings = small_settings(precision="bf16-mixed", clip_norm=0.05, optimiser="sgd", lr=0.1)
-        fabric, model = launch(settings), small_model(dropout=0)
+        fabric, model = open_fabric(settings), small_model(dropout=0)
         if scale is not None:  # as 16-mixed uses on a GPU; it grows every second step
             scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
             fabric.strategy.precision.scaler = scaler
@@ -300,49 +291,6 @@ def test_a_gradient_scaler_does_not_change_the_parameters():
         return torch.cat([p.detach().flatten() for p in model.parameters()])
 
     assert torch.equal(train(None), train(1024.0))
-
-
-@pytest.mark.long
-def test_two_processes_have_the_losses_of_one(tmp_path):
-    # Fabric starts the second process by running the same command again.
-    command = [sys.executable, training_run.__file__, str(tmp_path / "two")]
-    options = ["--steps", "12", "--devices", "2", "--dropout", "0"]
-    subprocess.run([*command, *options], check=True, timeout=120, capture_output=True)
-    small_fit(tmp_path / "one", small_settings(12), model=small_model(dropout=0))
-    one, two = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "two")
-    for name in ("train_loss", "train_grad_norm", "test_loss", "test_accuracy"):
-        expected = [float(row[name] or 0) for row in one]
-        assert [float(row[name] or 0) for row in two] == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("eval_batch_size", [7, 20])  # the second process has fewer or no rows
-def test_two_processes_have_the_metrics_of_one_on_series(tmp_path, eval_batch_size):
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=(20, 5, 2)) + np.arange(20).reshape(20, 1, 1) % 2
-    np.savez(tmp_path / "a.npz", x=x, label=np.arange(20) % 2)
-    line = (
-        f"train --task series --task.train {tmp_path / 'a.npz'} --task.test {tmp_path / 'a.npz'} "
-        "--layer gru --hidden_size 4 --task.validation 0 --batch_size 4 --steps 2 "
-        f"--eval_batch_size {eval_batch_size} --accelerator cpu --out"
-    )
-    rows = []
-    for count in (1, 2):
-        folder = tmp_path / str(count)
-        command = [sys.executable, "-m", "eigenrnn", *line.split(), str(folder)]
-        subprocess.run(
-            [*command, "--devices", str(count)], check=True, timeout=120, capture_output=True
-        )
-        rows.append(read_metrics(folder)[-1])
-    names = [f"test_{name}" for name in ClassificationMetrics.metric_names]
-    for name in names:
-        one, two = (float(row[name]) for row in rows)
-        assert two == pytest.approx(one, rel=1e-5)
-
-
-def test_a_batch_that_processes_cannot_share_raises(tmp_path):
-    with pytest.raises(ValueError, match=r"expected a batch_size that 2 processes .* got 3"):
-        small_fit(tmp_path, small_settings(batch_size=3, devices=2))
 
 
 # files
@@ -582,9 +530,3 @@ def test_a_missing_accelerator_raises_before_anything_is_written(
     with pytest.raises(ValueError, match=message):
         small_fit(tmp_path / "run", small_settings(2, accelerator=name))
     assert not (tmp_path / "run").exists()
-
-
-def test_more_devices_than_available_raise(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ValueError, match=r"expected devices of at most 1, .* got devices=2"):
-        launch(small_settings(2, accelerator="cuda", devices=2))

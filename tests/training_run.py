@@ -70,7 +70,6 @@ def main(arguments):
     parser.add_argument("directory")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--checkpoint_every", type=int, default=20)
-    parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--dropout", type=float, default=0.3)
     parser.add_argument("--dynamics_every", type=int)
     options = vars(parser.parse_args(arguments))

@@ -30,9 +30,9 @@ from eigenrnn.experiments.training import Dynamics, Result, fit
 from eigenrnn.experiments.training.callbacks import Callback
 from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.optimisers import check_recurrent_rate
-from eigenrnn.experiments.training.processes import check_accelerator, is_first_process
 from eigenrnn.experiments.training.progress import plain_console, printable
 from eigenrnn.experiments.training.run_key import Length
+from eigenrnn.experiments.training.train_step import check_accelerator
 from eigenrnn.models import count_parameters
 
 __all__ = ["run"]
@@ -148,9 +148,7 @@ def _status(*signals: int | None) -> int:
 
 
 def _print_result(result: Result, task: Task, model: nn.Module, console: Console) -> None:
-    """Print the result of a run, from the first of its processes only."""
-    if not is_first_process():
-        return
+    """Print the result of a run."""
     console.print(
         f"{count_parameters(model):,} parameters, {result.steps:,} steps in "
         f"{result.seconds:.0f} s; chance-level loss {task.baseline():.4g}"

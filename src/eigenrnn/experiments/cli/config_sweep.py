@@ -49,8 +49,6 @@ class ConfigSweep(TrialSource):
         for trial in trials:
             options, _ = self._options(trial)
             settings = Settings(**{name: options[name] for name in _SETTINGS})
-            if settings.devices != 1 or settings.num_nodes != 1:
-                raise ValueError("expected devices=1 and num_nodes=1 in a sweep, got more")
             settings.total_steps(options.task)
             # trials that differ in training settings only share a model: build it once
             shape = {n: v for n, v in trial.parameters.items() if n not in _SETTINGS}

@@ -16,7 +16,6 @@ from eigenrnn.experiments.recipes.recipe import Computed, Entry, Recipe, Row
 from eigenrnn.experiments.recipes.results_files import read_outcomes, write_computed, write_results
 from eigenrnn.experiments.recipes.runs import Run, download_data, runs_of
 from eigenrnn.experiments.training import Callback, Dynamics
-from eigenrnn.experiments.training.processes import is_first_process
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_folder import locked
 
@@ -84,8 +83,7 @@ def reproduce(
         "max_minutes": max_minutes,
     }
     with ExitStack() as stack:
-        if is_first_process():  # the other processes of a run share its lock
-            stack.enter_context(locked(folder))
+        stack.enter_context(locked(folder))
         labels = {row.label for row in chosen}
         others = tuple(row for row in recipe.rows if row.label not in labels)
         outcomes = read_outcomes(folder, replace(recipe, rows=others), quick=quick)

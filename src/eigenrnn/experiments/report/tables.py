@@ -436,7 +436,7 @@ def _options(run: RunFolder) -> dict[str, str]:
 def _machine(run: RunFolder) -> dict[str, str]:
     settings = run.config["settings"]
     machine = _versions(run.config["versions"])
-    for name in ("accelerator", "devices", "precision"):
+    for name in ("accelerator", "precision"):
         if name in settings:
             machine[name] = str(settings[name])
     return machine

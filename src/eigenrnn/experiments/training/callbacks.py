@@ -21,7 +21,7 @@ class Callback(Protocol):
     """Observes a run; a subclass overrides the methods that it needs.
 
     A callback that changes neither the model nor its gradients does not affect the run. Its own
-    state is not part of any checkpoint. With several processes, every process calls it.
+    state is not part of any checkpoint.
 
     Attributes:
         columns: The names of the numbers that it adds to `metrics.csv`, set by the end of `begin`.

@@ -3,15 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from eigenrnn.experiments.errors import NonFiniteLossError
-
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
 
 __all__ = ["DeferredMetrics", "StepMetrics"]
 
@@ -42,14 +38,12 @@ class DeferredMetrics:
     names the step whose loss was not finite, and the gradients of that step.
 
     Args:
-        fabric: The processes over which the loss is averaged.
         names: The names of the parameters.
         check_gradients: Whether gradients must be finite too. A gradient scaler skips steps with
             non-finite gradients by design, so they are then not checked.
     """
 
-    def __init__(self, fabric: "Fabric", names: Sequence[str], *, check_gradients: bool) -> None:
-        self._fabric = fabric
+    def __init__(self, names: Sequence[str], *, check_gradients: bool) -> None:
         self._names = names
         self._check_gradients = check_gradients
         self._steps: list[int] = []
@@ -64,31 +58,21 @@ class DeferredMetrics:
         self._steps.append(step)
         self._rows.append(torch.stack(numbers))
 
-    def read(self, *, stop: bool) -> tuple[list[StepMetrics], bool]:
-        """Return the metrics since the last read, and whether any process should stop.
-
-        Args:
-            stop: Whether this process should stop.
+    def read(self) -> list[StepMetrics]:
+        """Return the metrics since the last read.
 
         Raises:
             NonFiniteLossError: If a number is not finite; the message names the first such step
                 and its largest gradient norms.
         """
         table = torch.stack(self._rows)  # (steps, 2 + parameters)
-        if self._fabric.world_size > 1:
-            # One message for both. Gradients are those of the whole batch already, but each
-            # process has the loss of its own rows.
-            shared = torch.cat([table[:, 0], table.new_full((1,), float(stop))])
-            self._fabric.all_reduce(shared, reduce_op="mean")  # in place
-            table[:, 0] = shared[:-1]
-            stop = bool(shared[-1] > 0)  # if any process wants to
         metrics: list[StepMetrics] = []
         for step, (loss, penalty, *norms) in zip(self._steps, table.tolist(), strict=True):
             metrics.append(StepMetrics(step, loss, penalty, math.hypot(*norms)))
             self._check_finite(metrics[-1], norms)
         self._steps.clear()
         self._rows.clear()
-        return metrics, stop
+        return metrics
 
     def _check_finite(self, metrics: StepMetrics, norms: list[float]) -> None:
         """Check the loss and, unless a gradient scaler is used, the gradients.

@@ -16,7 +16,6 @@ from eigenrnn.constraints import Constraint, Schur
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.training.callbacks import Callback, Measurements
-from eigenrnn.experiments.training.processes import is_first_process
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.linalg import double_precision, orthogonality_error
 
@@ -68,8 +67,6 @@ class Dynamics(Callback):
         self._task: Task | None = None
 
     def begin(self, step: int, model: nn.Module, task: Task, folder: Path) -> None:
-        if not is_first_process():
-            return
         self._task = task
         self._batch = probe_batch(task, "train", self.sequences).to(dtype=torch.float64)
         self._files = RunFolder(folder)

@@ -20,12 +20,11 @@ from eigenrnn.experiments.training.fingerprint import (
 )
 from eigenrnn.experiments.training.loop import TrainingLoop
 from eigenrnn.experiments.training.optimisers import unused_recurrent_settings
-from eigenrnn.experiments.training.processes import launch, on_first_process
 from eigenrnn.experiments.training.progress import RunProgress, plain_console
 from eigenrnn.experiments.training.result import Result, selection_metric
 from eigenrnn.experiments.training.run_folder import RunFolder, locked
 from eigenrnn.experiments.training.settings import Settings
-from eigenrnn.experiments.training.train_step import TrainStep, check_shapes
+from eigenrnn.experiments.training.train_step import TrainStep, check_shapes, open_fabric
 from eigenrnn.experiments.training.training_state import BestModel, TrainingState
 
 __all__ = ["fit"]
@@ -50,17 +49,16 @@ def fit(
     A run that was killed at any moment continues from its last checkpoint with `resume=True`; on a
     CPU its losses equal those of an uninterrupted run to the last bit. The first Ctrl-C ends the
     run after the current step and saves a checkpoint. While a run trains, other processes cannot
-    write to its folder. Several devices divide each batch among them; without dropout, their
-    losses equal those of one device up to rounding.
+    write to its folder.
 
     Args:
         model: Called with inputs (T, B, M); trained in place and moved to the device.
         task: Batches, loss and metric.
-        settings: Optimisers, number of steps, seed and devices. Several networks may share them: a
+        settings: Optimisers, number of steps, seed and device. Several networks may share them: a
             line says if the rate of the constrained matrices applies to no parameter.
         directory: The folder of the run: configuration, metrics, checkpoints and result.
         resume: Continue the run in `directory`. Its model, task and settings must be the same,
-            except for settings of its length, its logging and its devices. Without a checkpoint
+            except for settings of its length, its logging and its device. Without a checkpoint
             the run starts from the beginning; a finished run returns its result.
         overwrite: Delete the run in `directory` and start a new one.
         callbacks: Called after steps and evaluations.
@@ -80,8 +78,8 @@ def fit(
         MemoryError: If the memory of the machine or of the device is exhausted; the last
             checkpoint is intact.
         ValueError: If the run to resume differs or its result is damaged, if both `resume` and
-            `overwrite` are set, if the processes cannot share a batch evenly, if the model has
-            no trainable parameters, or if `max_minutes` is not positive.
+            `overwrite` are set, if the model has no trainable parameters, or if
+            `max_minutes` is not positive.
         TypeError: If an option of the task, or `config`, cannot be stored as data, such as a
             lambda.
 
@@ -99,10 +97,10 @@ def fit(
     # before anything is written: without data no partial run should be left behind
     next(task.batches("train", settings.batch_size))
     fingerprint = run_fingerprint(model, task, settings)
-    fabric = launch(settings)
+    fabric = open_fabric(settings)
 
     def open_run() -> tuple[dict[str, Any] | None, Result | None]:
-        stack.enter_context(locked(files.path))  # by the first process, until the run ends
+        stack.enter_context(locked(files.path))  # until the run ends
         state = files.open(resume=resume, overwrite=overwrite)
         if state is not None and _is_finished(state, files.last, fingerprint, steps):
             finished = files.read_result()
@@ -116,13 +114,11 @@ def fit(
         return state, None
 
     with ExitStack() as stack:
-        checkpoint, finished = on_first_process(fabric, open_run)
+        checkpoint, finished = open_run()
         if finished is not None:
             return finished
         train_step = TrainStep(fabric, model, task, settings)
         state, best = _restore(train_step, checkpoint, files)
-        if not fabric.is_global_zero:
-            console = plain_console(quiet=True)
         progress = RunProgress(
             console or plain_console(stderr=True), name or files.path.name, steps, state.step
         )
@@ -146,11 +142,8 @@ def fit(
         try:
             result = loop.train()
         except NonFiniteLossError as error:
-            if fabric.is_global_zero:
-                files.write_status("diverged", str(error))
+            files.write_status("diverged", str(error))
             raise
-        # the other processes return once the first one has written the result
-        fabric.barrier()
     return result
 
 
@@ -190,12 +183,11 @@ def _restore(
         best = BestModel.from_checkpoint(checkpoint["best"])
         if best is not None:
             check_shapes(best.model, train_step.model.state_dict())
-    if train_step.fabric.is_global_zero:
-        # `best.pt` may be of a later step, now taken again
-        if best is None:
-            files.best.unlink(missing_ok=True)
-        else:
-            files.write_best(best)
+    # `best.pt` may be of a later step, now taken again
+    if best is None:
+        files.best.unlink(missing_ok=True)
+    else:
+        files.write_best(best)
     return state, best
 
 

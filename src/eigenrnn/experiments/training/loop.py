@@ -50,16 +50,14 @@ class TrainingLoop:
     progress: RunProgress
     callbacks: Sequence[Callback]
     max_seconds: float = math.inf
-    writer: MetricsWriter | None = None  # in the first process only
+    writer: MetricsWriter | None = None  # while it trains
 
     def __post_init__(self) -> None:
         self.steps = self.settings.total_steps(self.task)
         self.per_epoch = self.task.steps_per_epoch(self.settings.batch_size)
         self.eval_every = self.settings.evaluation_interval(self.task)
         self.checkpoint_every = self.settings.checkpoint_every or self.eval_every
-        self.is_first_process = self.train_step.fabric.is_global_zero
         self.metrics = DeferredMetrics(
-            self.train_step.fabric,
             list(self.train_step.parameters),
             check_gradients=not self.train_step.scales_gradients,
         )
@@ -84,8 +82,7 @@ class TrainingLoop:
             stack.enter_context(torch.random.fork_rng(cuda))
             for callback in self.callbacks:
                 callback.begin(self.state.step, self.train_step.model, self.task, self.files.path)
-            if self.is_first_process:
-                self.writer = stack.enter_context(self._open_writer())
+            self.writer = stack.enter_context(self._open_writer())
             stack.enter_context(self.progress)
             signals = stack.enter_context(DeferredSignals())
             try:
@@ -101,7 +98,7 @@ class TrainingLoop:
                     f"network; {self._last_checkpoint()}"
                 ) from error
         # Only here: a signal may also arrive in the last step or the last evaluation.
-        result = self._result(signal=self._signal_of_any(signals.number), is_early=is_early)
+        result = self._result(signal=signals.number, is_early=is_early)
         if result.interrupted:
             more = ""
             if result.out_of_time:
@@ -112,17 +109,9 @@ class TrainingLoop:
                 "(on the command line: --resume)"
             )
         # the file of the result says that a run is finished, and one that ended early is not
-        if self.is_first_process and not is_early:
+        if not is_early:
             self.files.write_result(result)
         return result
-
-    def _signal_of_any(self, signal: int | None) -> int | None:
-        """Return the signal that any of the processes received."""
-        fabric = self.train_step.fabric
-        if fabric.world_size == 1:
-            return signal
-        number = torch.tensor(signal or 0, device=fabric.device)
-        return int(torch.as_tensor(fabric.all_reduce(number, reduce_op="max"))) or None
 
     def _result(self, *, signal: int | None, is_early: bool) -> Result:
         """Return the result of the steps taken so far."""
@@ -151,7 +140,6 @@ class TrainingLoop:
         """Take the remaining steps; return whether the run was stopped before its end."""
         train_step = self.train_step
         start = self.state.step
-        # not the clock: all processes must decide alike
         if self.state.seconds >= self.max_seconds:
             return start < self.steps
         batches = self.task.batches("train", self.settings.batch_size, self.settings.seed, start)
@@ -163,8 +151,8 @@ class TrainingLoop:
             stop = False
             # Before the update: numbers that are not finite must not reach the parameters.
             if self._must_read_metrics(step, signals):
-                should_stop = signals.received or self._is_out_of_time()
-                read, stop = self.metrics.read(stop=should_stop)
+                read = self.metrics.read()
+                stop = signals.received or self._is_out_of_time()
             train_step.update(norms, scale=batch.lr_scale, decay=self._lr_factor(step))
             self.state.step = step
             for callback in self.callbacks:
@@ -203,8 +191,7 @@ class TrainingLoop:
             return True
         if self._is_due(step, self.eval_every) or self._is_due(step, self.checkpoint_every):
             return True
-        # Several processes agree on whether to stop, so they must read at the same steps.
-        return signals.received and fabric.world_size == 1
+        return signals.received
 
     def _is_out_of_time(self) -> bool:
         return time.monotonic() - self.start_time >= self.max_seconds
@@ -287,8 +274,7 @@ class TrainingLoop:
             return
         # a copy, because a `state_dict` holds the parameters themselves, which go on training
         self.best = BestModel(state.step, metrics, deepcopy(self.train_step.model.state_dict()))
-        if self.is_first_process:
-            self.files.write_best(self.best)
+        self.files.write_best(self.best)
 
     def _update_schedules(self, metrics: dict[str, float], *, better: bool) -> None:
         """Update the learning rate decay, early stopping and averaging after an evaluation."""

@@ -15,7 +15,6 @@ from eigenrnn.experiments.data.spectrogram import resynthesis
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.tasks.speech import SCORES, Speech
 from eigenrnn.experiments.training.callbacks import Callback
-from eigenrnn.experiments.training.processes import is_first_process
 from eigenrnn.experiments.training.result import Metrics
 
 __all__ = ["Resynthesis", "resynthesise"]
@@ -116,7 +115,7 @@ class Resynthesis(Callback):
         metrics: Metrics,  # noqa: ARG002  required by the protocol
         model: nn.Module,
     ) -> None:
-        if self.folder is None or not is_first_process():
+        if self.folder is None:
             return
         self.means[step] = resynthesise(
             model,

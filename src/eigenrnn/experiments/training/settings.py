@@ -7,24 +7,24 @@ from typing import Any, Literal, get_args
 from eigenrnn.experiments.tasks.base import Task
 
 __all__ = [
+    "FORMER_SETTINGS",
     "IGNORED_SETTINGS",
     "Accelerator",
     "OptimiserName",
     "Precision",
     "Schedule",
     "Settings",
-    "Strategy",
 ]
 
 Accelerator = Literal["auto", "cpu", "cuda", "gpu", "mps"]
 OptimiserName = Literal["rmsprop", "rmsprop_tf1", "adam", "adamw", "sgd"]
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed"]
-Strategy = Literal["auto", "ddp"]
 
-IGNORED_SETTINGS = frozenset(
-    {"accelerator", "devices", "num_nodes", "strategy", "checkpoint_every"}
-)
+FORMER_SETTINGS = frozenset({"devices", "num_nodes", "strategy"})
+"""Settings that older runs have stored."""
+
+IGNORED_SETTINGS = FORMER_SETTINGS | {"accelerator", "checkpoint_every"}
 """Where a run is trained and how often it is saved; they change its numbers by rounding only."""
 
 _MAY_CHANGE_ON_RESUME = IGNORED_SETTINGS | {
@@ -39,7 +39,7 @@ class Settings:
     Args:
         steps: The number of optimiser steps; set either this or `epochs`.
         epochs: The number of passes over a finite training set.
-        batch_size: The number of sequences per step, over all devices together.
+        batch_size: The number of sequences per step.
         optimiser: `rmsprop` (torch's), `rmsprop_tf1` (TensorFlow 1's, whose initialisation acts
             as a warm-up), `adam`, `adamw` (Adam with decoupled weight decay, which `weight_decay`
             sets) or `sgd`.
@@ -88,9 +88,6 @@ class Settings:
         precision: The precision of the computation, by Lightning Fabric's name; `16-mixed` and
             `bf16-mixed` use autocast.
         accelerator: The device to train on; `auto` chooses a GPU if there is one.
-        devices: The number of devices, or of processes on a CPU, on each node.
-        num_nodes: The number of machines.
-        strategy: `auto`, or `ddp` to use data-parallel training even with one process.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -126,9 +123,6 @@ class Settings:
     seed: int = 0
     precision: Precision = "32-true"
     accelerator: Accelerator = "auto"
-    devices: int = 1
-    num_nodes: int = 1
-    strategy: Strategy = "auto"
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
@@ -194,7 +188,6 @@ class Settings:
             "lr_schedule": get_args(Schedule),
             "precision": get_args(Precision),
             "accelerator": get_args(Accelerator),
-            "strategy": get_args(Strategy),
         }
         if isinstance(self.lr_decay_at, str):
             choices["lr_decay_at"] = ("epoch", "plateau")
@@ -208,7 +201,7 @@ class Settings:
 
     def _check_ranges(self) -> None:
         counts = "steps epochs batch_size eval_every eval_batch_size log_every checkpoint_every"
-        for name in (*counts.split(), "average_after", "patience", "devices", "num_nodes"):
+        for name in (*counts.split(), "average_after", "patience"):
             number = getattr(self, name)
             if number is not None and (not isinstance(number, int) or number < 1):
                 raise ValueError(f"expected {name} to be a whole number >= 1, got {number!r}")

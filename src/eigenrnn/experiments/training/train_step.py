@@ -1,4 +1,4 @@
-"""One training step and one evaluation, on the devices of the run."""
+"""One training step and one evaluation, on the device of the run."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from eigenrnn.constraints import Constraint
 from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.training.averaging import ParameterMean
 from eigenrnn.experiments.training.optimisers import build_optimisers
-from eigenrnn.experiments.training.processes import local_batch
 from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import SequenceModel, penalty
@@ -21,10 +20,12 @@ from eigenrnn.models import SequenceModel, penalty
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-__all__ = ["Objective", "TrainStep", "check_shapes"]
+__all__ = ["Objective", "TrainStep", "check_accelerator", "check_shapes", "open_fabric"]
 
 HiddenState: TypeAlias = "Tensor | tuple[HiddenState, ...] | None"
 """A tensor whose dimension 1 is the batch, a tuple of such tensors, or None."""
+
+_ACCELERATORS = {"cuda": "CUDA device", "gpu": "GPU", "mps": "MPS device"}
 
 _TRUE_DTYPES = {
     "64-true": torch.float64,
@@ -33,11 +34,48 @@ _TRUE_DTYPES = {
 }
 
 
+def check_accelerator(settings: Settings) -> None:
+    """Check that this machine has the accelerator of the settings.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    name = settings.accelerator
+    if name not in _ACCELERATORS:
+        return
+    available = False
+    if name in ("cuda", "gpu"):
+        available = torch.cuda.device_count() > 0
+    if not available and name in ("mps", "gpu"):
+        available = torch.backends.mps.is_available()
+    if not available:
+        raise ValueError(
+            f"expected a machine with a {_ACCELERATORS[name]} for accelerator={name!r}, got one "
+            "where torch finds none; use accelerator='cpu' or 'auto' (on the command line: "
+            "--accelerator cpu)"
+        )
+
+
+def open_fabric(settings: Settings) -> "Fabric":
+    """Return Lightning's access to the device of a run, in its precision.
+
+    Raises:
+        ValueError: If this machine lacks the device.
+    """
+    check_accelerator(settings)
+    # Imported here to keep `import eigenrnn.experiments.training` two seconds faster.
+    from lightning.fabric import Fabric
+
+    fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=settings.precision)
+    fabric.launch()
+    return fabric
+
+
 class TrainStep:
     """Computes gradients, updates the parameters and evaluates the model.
 
     Args:
-        fabric: The processes and devices.
+        fabric: The device and the precision.
         model: Moved to the device and trained in place.
         task: Defines the loss and the metric.
         settings: Optimisers, clipping, precision and seed.
@@ -58,8 +96,6 @@ class TrainStep:
             rate_penalty=settings.rate_penalty,
             weight_penalty=settings.weight_penalty,
         ).train()
-        # With the loss inside: training on several devices averages the gradients of what the
-        # wrapped module computes.
         self._forward = fabric.setup_module(self._objective)
         self._precision = fabric.strategy.precision
         self._scaler: torch.amp.GradScaler | None = getattr(self._precision, "scaler", None)
@@ -81,7 +117,7 @@ class TrainStep:
         self._seed(step)
         for optimiser in self._optimisers:
             optimiser.zero_grad()
-        rows = local_batch(self.fabric, batch)
+        rows = batch.to(self.fabric.device)
         loss, penalty = self._forward(lambda: rows)
         self.fabric.backward(loss + penalty)
         if self._scaler is not None:  # the norms and the clipping are those of true gradients
@@ -119,64 +155,21 @@ class TrainStep:
     def evaluate(self, batches: Iterable[Batch]) -> dict[str, float]:
         """Return the loss and the metrics of a whole split."""
         task = self._objective.task
-        processes = self.fabric.world_size
-        rank = self.fabric.global_rank
-        if task.carries:
-            # each batch continues from the state after the one before: every process needs all
-            processes = 1
-            rank = 0
         sums: list[Tensor] = []
         rows: list[Tensor] = []
         self._seed(0)  # all evaluations have the same noise, whatever was measured before
         self._objective.eval()
-        for number, batch in enumerate(batches):
-            if number % processes == rank:
-                # The bare objective: the processes take different numbers of batches, and the
-                # wrapped one would make them wait for each other.
-                with self.fabric.autocast():
-                    found = self._objective.evaluate(batch.to(self.fabric.device))
-                sums.append(found.sums)
-                if found.rows is not None:
-                    rows.append(found.rows.cpu().double())
+        for batch in batches:
+            with self.fabric.autocast():
+                found = self._objective.evaluate(batch.to(self.fabric.device))
+            sums.append(found.sums)
+            if found.rows is not None:
+                rows.append(found.rows.cpu().double())
         self._objective.train()
-        metrics = task.metrics_from_sums(self._total(sums, shared=processes > 1))
-        all_rows = self._gathered(rows, shared=processes > 1)
-        return metrics if all_rows is None else metrics | task.metrics_from_rows(all_rows)
-
-    def _total(self, sums: list[Tensor], *, shared: bool) -> Tensor:
-        """Add up the metric sums of all batches and, if they are shared, of all processes."""
-        total = torch.zeros(0)
-        if sums:
-            total = torch.stack(sums).cpu().double().sum(0)
-        if not shared:
-            return total
-        sizes = torch.tensor(total.numel(), device=self.fabric.device)
-        # a process without a batch does not know the number of sums
-        length = int(torch.as_tensor(self.fabric.all_gather(sizes)).max())
-        if not total.numel():
-            total = torch.zeros(length, dtype=torch.float64)
-        total = total.to(self.fabric.device)
-        self.fabric.all_reduce(total, reduce_op="sum")  # in place
-        return total.cpu()
-
-    def _gathered(self, rows: list[Tensor], *, shared: bool) -> Tensor | None:  # (count, R)
-        """Join the metric rows of all batches and, if they are shared, of all processes."""
-        own = torch.cat(rows) if rows else torch.zeros(0, 0, dtype=torch.float64)
-        if not shared:
-            return own if len(own) else None
-        # a process without a batch does not know the number of columns
-        shapes = torch.as_tensor(
-            self.fabric.all_gather(torch.tensor(own.shape, device=self.fabric.device))
-        )  # (processes, 2)
-        count, width = shapes.amax(0).tolist()
-        if not width:
-            return None
-        # `all_gather` wants tensors of one shape from all processes
-        padded = torch.zeros(count, width, dtype=torch.float64)
-        padded[: len(own), : own.shape[1]] = own
-        gathered = torch.as_tensor(self.fabric.all_gather(padded.to(self.fabric.device))).cpu()
-        kept = [part[:length] for part, length in zip(gathered, shapes[:, 0], strict=True)]
-        return torch.cat(kept)
+        metrics = task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
+        if rows:
+            metrics |= task.metrics_from_rows(torch.cat(rows))
+        return metrics
 
     def _clip(self, norms: list[Tensor]) -> None:
         parameters = self.parameters.values()
@@ -193,7 +186,7 @@ class TrainStep:
             "model": self.model.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self._optimisers],
             "precision": self._precision.state_dict(),
-            "hidden_state": _gather_state(self.fabric, self._objective.hidden_state),
+            "hidden_state": self._objective.hidden_state,
             "average": self.average.state_dict(),
         }
 
@@ -210,16 +203,18 @@ class TrainStep:
             optimiser.load_state_dict(its_state)
             _check_optimiser_state(optimiser)
         self._precision.load_state_dict(state["precision"])
-        self._objective.hidden_state = _local_state(self.fabric, state["hidden_state"])
+        self._objective.hidden_state = _changed(
+            state["hidden_state"], lambda part: part.to(self.fabric.device)
+        )
         self.average.load_state_dict(state["average"])
 
     def _seed(self, step: int) -> None:
-        """Seed dropout and noise by the seed of the run, the step and the process.
+        """Seed dropout and noise by the seed of the run and the step.
 
         A checkpoint then needs no random state, and an evaluation, which is step 0, cannot change
         it.
         """
-        key = (self._settings.seed, step, self.fabric.global_rank)
+        key = (self._settings.seed, step, 0)  # the zero was the number of a process
         seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
         torch.default_generator.manual_seed(seed)
         if self.fabric.device.type == "cuda":
@@ -394,7 +389,7 @@ class Objective(nn.Module):
             state = self._hidden_states[self.training]
         model: Any = self.model
         outputs, last_state = model.advance(inputs, state)
-        self._hidden_states[self.training] = _map_state(torch.Tensor.detach, last_state)
+        self._hidden_states[self.training] = _changed(last_state, torch.Tensor.detach)
         return outputs
 
 
@@ -437,31 +432,10 @@ def _norm(parameter: Tensor) -> Tensor:
     return torch.linalg.vector_norm(gradient, dtype=dtype)
 
 
-def _gather_state(fabric: "Fabric", state: HiddenState) -> HiddenState:
-    """Concatenate the states of all processes along the batch."""
-    if fabric.world_size == 1:
-        return state
-
-    def gather(local: Tensor) -> Tensor:
-        gathered = fabric.all_gather(local.contiguous())  # (processes, L, B, N)
-        return torch.cat(list(gathered), dim=1)
-
-    return _map_state(gather, state)
-
-
-def _local_state(fabric: "Fabric", state: HiddenState) -> HiddenState:
-    """Return the part of a gathered state that belongs to this process, on its device."""
-
-    def take(gathered: Tensor) -> Tensor:
-        rows = gathered.chunk(fabric.world_size, dim=1)[fabric.global_rank]
-        return rows.to(fabric.device)
-
-    return _map_state(take, state)
-
-
-def _map_state(change: Callable[[Tensor], Tensor], state: HiddenState) -> HiddenState:
+def _changed(state: HiddenState, change: Callable[[Tensor], Tensor]) -> HiddenState:
+    """Return a state with a function applied to each of its tensors."""
     if state is None:
         return None
     if isinstance(state, Tensor):
         return change(state)
-    return tuple(_map_state(change, part) for part in state)
+    return tuple(_changed(part, change) for part in state)
