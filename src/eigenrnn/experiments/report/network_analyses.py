@@ -360,8 +360,8 @@ def _gradients(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_MAX_PRODUCTS = 4e10  # multiplications, a few seconds
-_MAX_MAP_STEPS = 2_000  # for small matrices, whose norms take longer than their products
+_MAX_PRODUCTS = 1e10  # multiplications, less than a second
+_MAX_MAP_STEPS = 300  # for small matrices, whose norms take longer than their products
 _MAX_NUMBERS = 2**25  # derivatives held at once, in double precision
 _GRADIENT_FLOOR = 1e-16  # relative to the largest norm
 
