@@ -11,6 +11,7 @@ from eigenrnn.experiments.cli.compare import _fit
 from eigenrnn.experiments.report.table_formats import to_csv, to_latex, to_markdown
 from eigenrnn.experiments.report.tables import NumberCell, Table, further_metrics
 from reported_runs import train_all
+from training_run import one_thread
 
 HOSTILE = "=HYPERLINK(1)|a_b & 50% \\ *c* <i>~^$#{}"
 TABLE = Table.of(
@@ -139,3 +140,18 @@ def test_runs_on_different_files_are_different_tasks(tmp_path, capsys, monkeypat
     assert main(["compare", "runs", "--format", "csv"]) == 0
     rows = table_of(capsys.readouterr().out)
     assert [row["task"] for row in rows] == ["Series (train calm.csv)", "Series (train wild.csv)"]
+
+
+def test_runs_on_different_columns_are_told_apart_by_their_names(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for label in ("y", "z"):
+        rows = "".join(f"{n},{n % 5},{'ab'[n % 2]}\n" for n in range(20))
+        (tmp_path / "a.csv").write_text(f"sequence,x,{label}\n{rows}")
+        line = f"train --task series --task.train a.csv --task.columns.label {label} --layer gru"
+        with one_thread():
+            assert main([*line.split(), "--hidden_size", "2", "--steps", "1", "--out", label]) == 0
+    capsys.readouterr()
+    assert main(["compare", "y", "z"]) == 0
+    printed = capsys.readouterr().out
+    assert "| Series (columns.label y) |" in printed
+    assert "| Series (columns.label z) |" in printed

@@ -3,6 +3,7 @@
 import json
 import math
 import shlex
+import shutil
 from itertools import pairwise
 
 import numpy as np
@@ -247,8 +248,25 @@ def test_the_report_shows_the_matrix_and_the_curve(run, tmp_path):
     assert "<b>&<" not in page
 
 
+def test_an_evaluation_on_another_file_is_kept_beside_the_first(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    text = (run.parent / "a.csv").read_text()
+    (tmp_path / "b.csv").write_text(text)
+    for name in (run.parent / "a.csv", tmp_path / "b.csv", run.parent / "a.csv"):
+        assert main(["evaluate", str(tmp_path / "run"), str(name)]) == 0
+    found = [content["file"] for content in RunFolder(tmp_path / "run").read_evaluations()]
+    assert found == [str(run.parent / "a.csv"), str(tmp_path / "b.csv")]
+    page = write_report([tmp_path / "run"], tmp_path / "page.html").read_text()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    (chart,) = data["evaluation"]
+    assert list(chart["matrices"]) == ["a.csv", "b.csv"]
+    (curves,) = data["curves"].values()
+    assert curves["initial"] == "validation_accuracy"  # which chose the model
+
+
 def test_a_report_without_an_evaluation_has_no_such_section(run, tmp_path):
-    (run / "evaluation.json").unlink(missing_ok=True)
+    for file in RunFolder(run).evaluation_files():
+        file.unlink()
     page = write_report([run], tmp_path / "page.html").read_text()
     assert 'id="evaluation"' not in page
     assert 'href="#evaluation"' not in page
@@ -267,7 +285,7 @@ def test_a_damaged_evaluation_is_named(tmp_path, change, message):
     content = {"file": "a", "count": 2, "metrics": {"accuracy": 1.0}} | change
     (tmp_path / "evaluation.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=rf"evaluation.json is damaged: .*{message}|{message}"):
-        RunFolder(tmp_path).read_evaluation()
+        RunFolder(tmp_path).read_evaluations()
 
 
 def test_a_run_on_no_series_is_refused(tmp_path, capsys, monkeypatch):

@@ -24,7 +24,7 @@ def evaluate(options: Namespace, console: Console) -> int:
             answers.
     """
     trained = load(options.run, options.data_root)
-    out = RunFolder(trained.checkpoint.parent).evaluation_file
+    out: Path | None = None
     if options.out is not None:
         out = Path(options.out)
         check_output(out, options.input)
@@ -35,6 +35,8 @@ def evaluate(options: Namespace, console: Console) -> int:
         )
     sequences = trained.preprocessing.read(options.input)
     evaluation = evaluate_series(trained.model, trained.preprocessing, sequences)
+    if out is None:
+        out = RunFolder(trained.checkpoint.parent).evaluation_file_of(evaluation.file)
     for line in [f"{evaluation.count} sequences", *evaluation.lines(), f"in {out}"]:
         console.print(printable(line), soft_wrap=True, highlight=False, markup=False)
     write_json(out, evaluation.to_json())

@@ -341,7 +341,7 @@ def _evaluate() -> Parser:
         "--out",
         type=str,
         help="output file, replaced if it exists",
-        shown_default="evaluation.json, in the folder of the run",
+        shown_default="evaluation.json in the run, evaluation-2.json for a second file",
     )
     parser.add("--data_root", type=str, help="folder with the data files")
     return parser

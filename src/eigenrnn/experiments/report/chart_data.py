@@ -9,7 +9,7 @@ import numpy as np
 from eigenrnn.experiments.report.learning_curves import Curve, Group, curve
 from eigenrnn.experiments.report.network_analyses import NetworkAnalysis, main_matrix
 from eigenrnn.experiments.report.rounding import rounded
-from eigenrnn.experiments.report.tables import run_label
+from eigenrnn.experiments.report.tables import chosen_by, run_label
 
 __all__ = [
     "Styles",
@@ -20,7 +20,7 @@ __all__ = [
     "spectrum_charts",
 ]
 
-_SPLIT_PRIORITY = ("test", "validation", "train")
+_SPLIT_PRIORITY = ("validation", "test", "train")
 _DIGITS = 5  # significant ones, finer than a pixel; more would only lengthen the page
 
 
@@ -65,7 +65,10 @@ def learning_curve_chart(groups: Sequence[Group], styles: Styles) -> dict[str, A
         )
     if not quantities:
         return None
-    return {"quantities": quantities, "initial": _initial_quantity(quantities), "series": series}
+    initial = chosen_by(groups).replace(" ", "_")  # such as validation_accuracy
+    if initial not in quantities:
+        initial = _initial_quantity(quantities)
+    return {"quantities": quantities, "initial": initial, "series": series}
 
 
 def spectrum_charts(networks: Sequence[NetworkAnalysis], styles: Styles) -> list[dict[str, Any]]:
@@ -114,12 +117,16 @@ def evaluation_charts(groups: Sequence[Group], styles: Styles) -> list[dict[str,
     found: list[dict[str, Any]] = []
     for each in groups:
         for run in each.runs:
-            content = run.evaluation
-            if content is None or not content.get("confusion"):
-                continue
-            file = Path(content["file"]).name
-            header = {"label": run_label(each, run), "colour": styles.of(each)["colour"]}
-            found.append({**header, "main": file, "matrices": {file: _evaluation(content)}})
+            charts: dict[str, Any] = {}
+            for content in run.evaluations:
+                file = Path(content["file"]).name
+                if file in charts:  # of another folder
+                    file = content["file"]
+                if content.get("confusion"):
+                    charts[file] = _evaluation(content)
+            if charts:
+                header = {"label": run_label(each, run), "colour": styles.of(each)["colour"]}
+                found.append({**header, "main": next(iter(charts)), "matrices": charts})
     return found
 
 
@@ -189,7 +196,7 @@ def _with_count(group: Group) -> str:
 
 
 def _initial_quantity(quantities: Sequence[str]) -> str:
-    """Choose the quantity to show initially: the metric on the test set, if there is one."""
+    """Choose the quantity to show initially: the metric on the validation set, if there is one."""
     for split in _SPLIT_PRIORITY:
         of_split = [name for name in quantities if name.startswith(f"{split}_")]
         if not of_split:

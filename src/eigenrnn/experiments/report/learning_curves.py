@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import commonprefix
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,7 +203,14 @@ def task_options(run: RunFolder) -> dict[str, Any]:
     files = {name: Path(given[name]).name for name in _FILES if given.get(name)}
     options = files | run.config["task"].get("options", {})
     left_out = {name for name in options if name.endswith("seed")} | {"fold"}
-    return {k: v for k, v in options.items() if v is not None and k not in left_out}
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, Mapping) and "options" in value:  # such as the names of columns
+            for part, number in cast("Mapping[str, Any]", value)["options"].items():
+                found[f"{name}.{part}"] = number
+        else:
+            found[name] = value
+    return {k: v for k, v in found.items() if v is not None and k not in left_out}
 
 
 _FILES = ("train", "path")  # name files; a run does not store their contents

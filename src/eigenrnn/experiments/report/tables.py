@@ -186,21 +186,19 @@ def configuration(groups: Sequence[Group]) -> tuple[Table, Table]:
 
 
 def evaluations(groups: Sequence[Group]) -> Table:
-    """Return a table of the metrics that `eigenrnn evaluate` wrote, one row per run."""
+    """Return a table of the metrics that `eigenrnn evaluate` wrote, one row per run and file."""
     rows: list[Mapping[str, str | NumberCell]] = []
     for each in groups:
         for run in each.runs:
-            content = run.evaluation
-            if content is None:
-                continue
-            row: dict[str, str | NumberCell] = {
-                "network": run_label(each, run),
-                "file": Path(content["file"]).name,
-                "sequences": f"{content['count']:,}",
-            }
-            for name, value in content["metrics"].items():
-                row[name] = NumberCell(value, f"{value:.4g}")
-            rows.append(row)
+            for content in run.evaluations:
+                row: dict[str, str | NumberCell] = {
+                    "network": run_label(each, run),
+                    "file": Path(content["file"]).name,
+                    "sequences": f"{content['count']:,}",
+                }
+                for name, value in content["metrics"].items():
+                    row[name] = NumberCell(value, f"{value:.4g}")
+                rows.append(row)
     table = Table.of(rows)
     return Table(table.headings, table.cells, {*_TEXT_COLUMNS, "file"})
 

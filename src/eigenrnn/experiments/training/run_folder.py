@@ -9,6 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -157,9 +158,9 @@ class RunFolder:
         return self.read_result()
 
     @cached_property
-    def evaluation(self) -> dict[str, Any] | None:
-        """The metrics of `eigenrnn evaluate`; None if it was not run."""
-        return self.read_evaluation()
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The metrics of `eigenrnn evaluate` on each file."""
+        return self.read_evaluations()
 
     @property
     def seed(self) -> int:
@@ -203,7 +204,8 @@ class RunFolder:
         # The checkpoint is deleted first: after a crash no new run can resume from it.
         files = [self.last, self.best, self.result_file, self.metrics_file, self.dynamics_file]
         events = self.tensorboard.glob("events.out.tfevents.*")
-        return [*files, self.evaluation_file, self.config_file, *events, *self.data.glob("*.npz")]
+        files += [self.config_file, *self.evaluation_files()]
+        return [*files, *events, *self.data.glob("*.npz")]
 
     def write_data(self, data: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the data that a task was given in memory; a file that exists is kept.
@@ -419,32 +421,30 @@ class RunFolder:
         """Write the result, without the folder, which may move."""
         write_json(self.result_file, result.to_json())
 
-    def write_evaluation(self, evaluation: Mapping[str, Any]) -> None:
-        """Write the metrics of a file."""
-        write_json(self.evaluation_file, evaluation)
+    def evaluation_files(self) -> list[Path]:
+        """Return the files of the evaluations of the run, the first one first."""
+        others = sorted(self.path.glob("evaluation-*.json"))
+        return [file for file in (self.evaluation_file, *others) if file.exists()]
 
-    def read_evaluation(self) -> dict[str, Any] | None:
-        """Read the metrics of `eigenrnn evaluate`; None if it was not run.
+    def evaluation_file_of(self, source: str) -> Path:
+        """Return the file for the evaluation on some data; that on other data is kept.
 
         Raises:
-            ValueError: If the file is damaged.
+            ValueError: If the file of another evaluation is damaged.
         """
-        if not self.evaluation_file.exists():
-            return None
-        content = read_json(self.evaluation_file, ("file", "count", "metrics"))
-        check_types(self.evaluation_file, content, _EVALUATION)
-        calibration = content.get("calibration")
-        if calibration is not None:
-            check_types(self.evaluation_file, calibration, _CALIBRATION)
-        names = content.get("class_names", [])
-        confusion = content.get("confusion", [])
-        # as many rows as columns
-        if confusion and any(len(row) != len(names) for row in [confusion, *confusion]):
-            raise ValueError(
-                f"{self.evaluation_file} is damaged: its confusion matrix has another size than "
-                f"its {len(names)} classes"
-            )
-        return content
+        for file in self.evaluation_files():
+            if read_json(file, ("file",))["file"] == source:
+                return file
+        others = (self.path / f"evaluation-{number}.json" for number in count(2))
+        return next(file for file in chain([self.evaluation_file], others) if not file.exists())
+
+    def read_evaluations(self) -> list[dict[str, Any]]:
+        """Read the metrics of `eigenrnn evaluate` on each file.
+
+        Raises:
+            ValueError: If a file is damaged.
+        """
+        return [_read_evaluation(file) for file in self.evaluation_files()]
 
     def read_status(self) -> dict[str, Any]:
         """Read the status: at least a `state` and a `message`, and perhaps `scores`.
@@ -575,6 +575,28 @@ def _of_this_version(path: Path) -> dict[str, Any]:
             "(on the command line: --overwrite)"
         )
     return state
+
+
+def _read_evaluation(file: Path) -> dict[str, Any]:
+    """Read the metrics of one evaluation.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    content = read_json(file, ("file", "count", "metrics"))
+    check_types(file, content, _EVALUATION)
+    calibration = content.get("calibration")
+    if calibration is not None:
+        check_types(file, calibration, _CALIBRATION)
+    names = content.get("class_names", [])
+    confusion = content.get("confusion", [])
+    # as many rows as columns
+    if confusion and any(len(row) != len(names) for row in [confusion, *confusion]):
+        raise ValueError(
+            f"{file} is damaged: its confusion matrix has another size than its {len(names)} "
+            "classes"
+        )
+    return content
 
 
 @contextmanager
