@@ -584,10 +584,6 @@ def test_refused_arguments_leave_no_files(eigenrnn, tmp_path, line):
     assert list(tmp_path.iterdir()) == []
 
 
-LEVELS = [f"a{level}: &a{level} [{', '.join(9 * [f'*a{level - 1}'])}]" for level in range(1, 9)]
-BOMB = "\n".join(["a0: &a0 [1]", *LEVELS, "task: *a8"])
-
-
 def test_the_moduli_of_an_lru_are_options_of_the_command_line(eigenrnn, tmp_path):
     assert eigenrnn(f"train {SMALL} --layer lru --layer.r_min 0.99 --out run").status == 0
     moduli = load(tmp_path / "run").model.layer.spectrum().abs()
@@ -609,9 +605,6 @@ def test_a_missing_device_is_refused_in_one_line(error_of, tmp_path, monkeypatch
 
 
 WRONG_FILES = {
-    "aliases of aliases": (BOMB, "expected at most 10,000 values with all aliases, got more"),
-    "a value in itself": ("task: &a {name: *a}\n", "refers to itself in line 1"),
-    "a deep value": (f"task: {'[' * 5000}{']' * 5000}\n", "is nested too deeply"),
     "an unknown option": ("task: copying\nstepz: 3\n", "train takes no option 'stepz' (did you"),
     "an unknown task": ("task: {name: copyng}\n", "(did you mean copying?)"),
     "an unknown option of the task": ("task: {name: copying, dely: 3}\n", "(did you mean delay?)"),

@@ -2,14 +2,13 @@
 
 import faulthandler
 import json
-import os
 import tracemalloc
 import zlib
 
 import numpy as np
 import pytest
 
-from damaged_files import READERS, RUN_READERS, damaged
+from damaged_files import READERS, damaged
 from eigenrnn.experiments.cli.analyse import delete_earlier_files
 
 FEW, MANY = 20, 250
@@ -94,17 +93,6 @@ def test_a_summary_of_an_analysis_with_other_types_is_rejected_by_name(tmp_path,
     (tmp_path / "summary.json").write_text(json.dumps({"found": found}))
     with pytest.raises(ValueError, match=r"summary\.json is damaged: expected found to be dict"):
         delete_earlier_files(tmp_path)
-
-
-@pytest.mark.parametrize("name", RUN_READERS)
-def test_a_pipe_in_place_of_a_file_of_a_run_is_rejected_or_valid(tmp_path, name):
-    reader = RUN_READERS[name]
-    path = tmp_path / reader.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.mkfifo(path)
-    with Rejection(str(path if reader.names is None else tmp_path), "a pipe") as rejection:
-        read = reader.read(tmp_path)
-    assert rejection.is_rejected or reader.is_valid(read)
 
 
 def test_checksums_detect_most_damage(tmp_path):

@@ -12,8 +12,6 @@ from eigenrnn.experiments.training.run_key import RunKey
 from small_sweep import SEEDS, TINY, read_content
 from training_run import QUIET, one_thread
 
-NESTED = [f"a{level}: &a{level} [{', '.join(9 * [f'*a{level - 1}'])}]" for level in range(1, 9)]
-ALIASES = "\n".join(["a0: &a0 [1]", *NESTED, "grid: {lr: *a8}"])
 WHOLE = "a whole number >= 0"
 SEARCH = {"search": {"lr": {"low": 0.1, "high": 1}}}
 INVALID = {
@@ -107,7 +105,6 @@ INVALID = {
         "lr: expected choices to have each value once, got 1 twice",
     ),
     "invalid YAML": ("a: [", "expected YAML in"),
-    "nested aliases": (ALIASES, "expected YAML in .*, got: expected at most 10,000 values"),
     "a key of a grid twice": (
         "task: copying\nsteps: 1\ngrid:\n  lr: [0.1, 0.2]\n  lr: [0.3]\n",
         "expected YAML in .* the key 'lr' once, got it in the lines 4 and 5",

@@ -7,14 +7,14 @@ network that is more than that is refused rather than built wrongly.
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
 from inspect import Parameter
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from eigenrnn import AsRNN, ResidualStack, SequenceModel, init
 from eigenrnn.constraints import BlockTriangular, Constraint, Schur
@@ -24,7 +24,7 @@ from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, TASKS
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training.description import describe, describe_network, differences
 
-__all__ = ["build_network", "build_task", "largest_size"]
+__all__ = ["build_network", "build_task"]
 
 _LAYERS: dict[str, Any] = {kind.__name__: kind for kind in LAYERS.values()}
 _TORCH_LAYERS: dict[str, Any] = {
@@ -38,32 +38,20 @@ _TASKS = {kind.__name__: kind for kind in TASKS.values()}
 _NAMED_VALUES: dict[str, Any] = {"inf": math.inf} | {
     name: getattr(init, name) for name in init.__all__ if name.endswith("_")
 }
-_SIZES = ("input_size", "hidden_size", "width", "in_features", "out_features", "size")
-_COUNTS = ("num_layers", "depth")
 _MAX_SHOWN = 3
 
 
-def build_network(
-    content: Mapping[str, Any], weights: Mapping[str, Tensor], dtype: torch.dtype | None = None
-) -> nn.Module:
+def build_network(content: Mapping[str, Any], dtype: torch.dtype | None = None) -> nn.Module:
     """Build a `SequenceModel` around a registered layer, a layer of torch or a `ResidualStack`.
 
     Args:
         content: The description of the network in `config.json`.
-        weights: The weights, which limit its sizes.
         dtype: The dtype of the network; that of torch by default.
 
     Raises:
-        ValueError: If the network is another one, or is larger than its weights.
+        ValueError: If the network is another one.
         Exception: Anything that a constructor raises on edited options.
     """
-    largest = largest_size(weights)
-    for name, value in _numbers(content):
-        limit = len(weights)
-        if name in _SIZES:
-            limit = largest
-        if value > limit:  # before anything of that size is allocated
-            raise ValueError(f"expected {name} of at most {limit} for its weights, got {value}")
     if content.get("class") != "SequenceModel":
         raise ValueError(f"expected a SequenceModel, got {content.get('class')}")
     modules = content["modules"]
@@ -76,15 +64,6 @@ def build_network(
     if found:
         raise ValueError(f"it differs from what its classes make: {'; '.join(found[:_MAX_SHOWN])}")
     return model
-
-
-def largest_size(weights: Mapping[str, Tensor]) -> int:
-    """Return the largest dimension of all weights; no size of their network is larger."""
-    largest = 0
-    for weight in weights.values():
-        for size in weight.shape:
-            largest = max(largest, size)
-    return largest
 
 
 def build_task(content: Mapping[str, Any], data: Mapping[str, Sequences]) -> Task:
@@ -115,16 +94,6 @@ def build_task(content: Mapping[str, Any], data: Mapping[str, Sequences]) -> Tas
         options["train"] = data.get("train", "the training file of the run")
         options["test"] = data.get("test")
     return kind(**options)
-
-
-def _numbers(content: object) -> Iterator[tuple[str, int]]:
-    """Yield all sizes and counts in a description."""
-    if isinstance(content, Mapping):
-        for name, value in cast("Mapping[str, Any]", content).items():
-            if name in (*_SIZES, *_COUNTS) and isinstance(value, int):
-                yield name, value
-            else:
-                yield from _numbers(value)
 
 
 def _is_plain(value: Any) -> bool:

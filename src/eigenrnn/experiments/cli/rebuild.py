@@ -8,10 +8,10 @@ from typing import Any, Literal, cast, get_args, get_origin
 
 import torch
 from jsonargparse import Namespace
-from torch import Tensor, nn
+from torch import nn
 
 from eigenrnn import __version__
-from eigenrnn.experiments.cli.described_network import build_network, build_task, largest_size
+from eigenrnn.experiments.cli.described_network import build_network, build_task
 from eigenrnn.experiments.cli.name_lookup import annotations_of, did_you_mean
 from eigenrnn.experiments.cli.parser import PARSERS
 from eigenrnn.experiments.cli.train_options import (
@@ -79,8 +79,8 @@ def load(
 ) -> TrainedModel:
     """Load the trained model of a run, and what maps the user's own files to its inputs.
 
-    The folder may be someone else's: no code from it is run, only registered classes are built,
-    and links that lead out of it are not followed. The training data is not needed, unless the
+    The folder may be someone else's: no code from it is run, and only registered classes are
+    built. The training data is not needed, unless the
     task has no preprocessing.
 
     A network that was made in Python is rebuilt if it is a `SequenceModel` around a layer of
@@ -116,14 +116,14 @@ def load(
         data = RunFolder(folder).read_data()
     try:
         if is_from_command_line:
-            built, task, settings = _build(entry, data_root, preprocessing, weights)
+            built, task, settings = _build(entry, data_root, preprocessing)
             if model is None:
                 model = built
         else:
             settings = _described_settings(config["settings"])
             task = build_task(config["task"], data)
             if model is None:
-                model = build_network(config["network"], weights)
+                model = build_network(config["network"])
     except Exception as error:  # edited options can make a constructor raise anything
         if not is_from_command_line and model is None:
             raise ValueError(_made_in_python(folder, error)) from error
@@ -211,53 +211,20 @@ def _build(
     entry: dict[str, Any],
     data_root: str | None,
     preprocessing: Preprocessing | None,
-    weights: Mapping[str, Tensor],
 ) -> tuple[nn.Module, Task, Settings]:
     """Build the model, the task and the settings of a run.
 
     Raises:
-        ValueError: If the recipe is unknown, its name is missing, or the model is larger than the
-            weights.
+        ValueError: If the recipe is unknown, or its name is missing.
     """
     if entry["command"] == "train":
         options = registered_options(entry.get("options"))
-        _check_sizes(options, preprocessing or options.task, weights)
         return build_training(options, data_root, preprocessing)
     key = RunKey.from_config(entry)
     if key.recipe not in RECIPES:
         raise ValueError(f"there is no recipe {key.recipe}")
     row = row_of(key, recipe_with_data_root(RECIPES[key.recipe], data_root))
     return row.build(key.seed), row.task, row.settings
-
-
-def _check_sizes(
-    options: Namespace, sizes: Preprocessing | Task, weights: Mapping[str, Tensor]
-) -> None:
-    """Check that a model is no larger than its weights, before hours are spent to build it.
-
-    Raises:
-        ValueError: If a size is larger than every dimension of every weight, or there are more
-            layers than weights.
-    """
-    largest = largest_size(weights)
-    stated = {
-        "hidden_size": options.hidden_size,
-        "embedding_size": options.embedding_size or 0,
-        "the number of inputs": sizes.input_size,
-        "the number of outputs": sizes.output_size,
-    }
-    for name, size in stated.items():
-        if size > largest:
-            raise ValueError(
-                f"expected {name} of at most {largest}, the largest size in its checkpoint, got "
-                f"{size}"
-            )
-    num_layers = getattr(options.layer, "keywords", {}).get("num_layers", 1)
-    if num_layers > len(weights):
-        raise ValueError(
-            f"expected num_layers of at most {len(weights)}, the number of weights in its "
-            f"checkpoint, got {num_layers}"
-        )
 
 
 def registered_options(content: object) -> Namespace:

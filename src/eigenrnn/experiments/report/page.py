@@ -32,7 +32,6 @@ from eigenrnn.experiments.report.records import (
     task_name,
 )
 from eigenrnn.experiments.report.table_formats import FORMATS
-from eigenrnn.experiments.training.files import check_regular_file
 
 __all__ = ["write_report"]
 
@@ -144,14 +143,13 @@ def _check_output(path: Path) -> None:
     """Check the output file before any work is done.
 
     Raises:
-        ValueError: If its folder does not exist, or it is a folder or a pipe.
+        ValueError: If its folder does not exist, or it is a folder.
         FileExistsError: If the file exists and is not a report.
     """
     if not path.absolute().parent.is_dir():
         raise ValueError(f"expected a file in a folder that exists, got {path}")
     if path.is_dir():
         raise ValueError(f"expected a file to write, got {path}, which is a folder")
-    check_regular_file(path)
     if not path.exists():
         return
     with path.open("rb") as file:

@@ -19,7 +19,6 @@ from eigenrnn.atomic import write_atomically
 __all__ = [
     "Columns",
     "check_folder_path",
-    "check_regular_file",
     "check_types",
     "check_utf8",
     "read_json",
@@ -197,9 +196,8 @@ def read_text(path: Path) -> str:
     """Read a text file.
 
     Raises:
-        ValueError: If it is not a regular file, or not UTF-8 text.
+        ValueError: If it is not UTF-8 text.
     """
-    check_regular_file(path)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -235,25 +233,6 @@ def check_folder_path(out: Path) -> None:
             f"expected {out} to be a folder or not to exist, got {found} {existing}: choose "
             "another folder with --out"
         )
-
-
-def check_regular_file(path: Path) -> None:
-    """Check that a path leads to a regular file, or to nothing.
-
-    A folder of someone else may hold a pipe in place of a file. Reading it would wait for ever. It
-    may also hold a link to a file of the reader.
-
-    Raises:
-        ValueError: If it is a folder, a pipe, a socket or a device, or a link out of its folder.
-    """
-    if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
-        raise ValueError(
-            f"expected {path} to be a file, got a link out of its folder to {path.readlink()}: "
-            "replace it by a copy"
-        )
-    if path.exists() and not path.is_file():
-        found = "a folder" if path.is_dir() else "a pipe or a device"
-        raise ValueError(f"expected {path} to be a file, got {found}: delete it")
 
 
 def _version(content: Mapping[str, Any]) -> str:
