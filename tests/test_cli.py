@@ -590,6 +590,17 @@ def test_the_moduli_of_an_lru_are_options_of_the_command_line(eigenrnn, tmp_path
     assert moduli.min() > 0.98
 
 
+@pytest.mark.parametrize("given", ["--layer rnn", "--config run.yaml"])
+def test_a_named_layer_has_its_own_defaults_and_not_those_of_the_layer_of_its_task(
+    eigenrnn, tmp_path, given
+):
+    write(tmp_path / "run.yaml", "layer: rnn\n")
+    train = "train --task state_tracking --task.length 4 --task.test_lengths [4]"
+    options = "--task.test_examples 4 --hidden_size 4 --steps 1 --batch_size 2 --out run"
+    assert eigenrnn(f"{train} {given} {options}").status == 0
+    assert load(tmp_path / "run").model.layer.nonlinearity == "modrelu"
+
+
 def test_an_allocation_that_fails_ends_in_one_line(error_of, tmp_path):
     assert "you tried to allocate" in error_of(f"train {TINY} --hidden_size 10000000")
     assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """Rebuilding the trained model of a run from its folder."""
 
+import importlib
 import json
 import math
 import shlex
@@ -29,6 +30,7 @@ from eigenrnn import (
     SequenceModel,
     __version__,
 )
+from eigenrnn.analysis import analyse
 from eigenrnn.constraints import (
     BlockTriangular,
     Exponential,
@@ -45,8 +47,10 @@ from eigenrnn.experiments.cli.train_options import build_training, parse_options
 from eigenrnn.experiments.data import in_memory
 from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.errors import CheckpointError, MissingDataError
+from eigenrnn.experiments.export import export_model
 from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES
 from eigenrnn.experiments.tasks import Copying, Series
+from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.training import Settings, checkpoint, fit
 from eigenrnn.experiments.training.description import describe_network, differences
 from eigenrnn.init import haar_
@@ -442,6 +446,48 @@ def test_a_network_made_in_python_is_rebuilt_from_its_description(tmp_path, make
     again = next(found.task.batches("train", 12))
     assert torch.equal(again.inputs, batch.inputs)
     assert found.preprocessing.class_names == ("0", "1", "2")
+
+
+OWN_SET = """
+import torch
+from eigenrnn.constraints import Constraint
+from eigenrnn.experiments.tasks import Copying
+
+class Triangular(Constraint):
+    def __init__(self, size: int):
+        super().__init__(size)
+        self.raw = torch.nn.Parameter(torch.zeros(size, size))
+    def reset(self, generator=None): torch.nn.init.normal_(self.raw, 0, 0.1, generator)
+    def residual(self, W): return float(W.detach().tril(-1).norm())
+    def _matrix(self): return self.raw.triu()
+    def _assign(self, W): self.raw.copy_(W)
+
+class Mine(Copying):
+    pass
+"""
+
+
+@pytest.mark.parametrize("task", ["copying", "own_set.Mine"])
+def test_a_set_and_a_task_of_your_own_train_and_are_loaded_and_exported(
+    run, tmp_path, monkeypatch, task
+):
+    (tmp_path / "own_set.py").write_text(OWN_SET)
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = run(
+        f"train --task {task} --task.delay 3 --task.test_examples 10 --layer rnn "
+        "--layer.constraint own_set.Triangular --hidden_size 4 --steps 2 --accelerator cpu"
+    )
+    own = importlib.import_module("own_set")
+    made = model_for(own.Mine(delay=3), partial(RNN, constraint=own.Triangular), 4)
+    with pytest.raises(ValueError, match=r"names own_set\..*load\(run, model=model\)"):
+        load(folder)
+    options = {} if task == "copying" else {"task": own.Mine(delay=3, test_examples=10)}
+    found = load(folder, model=made, **options)
+    assert same(found.model, weights(found.checkpoint))
+    assert found.batch(2).inputs.shape[1] == 2
+    assert analyse(found.model, found.batch(2).inputs).results
+    export_model(found.model, tmp_path / "own.pt2")
+    assert (tmp_path / "own.pt2").exists()
 
 
 class Own(nn.Module):

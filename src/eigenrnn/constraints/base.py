@@ -34,7 +34,9 @@ __all__ = ["ConstantBuffers", "Constraint", "make_constraint", "real_type"]
 _OWN_SET = """a set of your own is a class with these methods, here the upper triangular matrices:
 
 class Triangular(eigenrnn.constraints.Constraint):
-    def __init__(self, N): super().__init__(N); self.raw = torch.nn.Parameter(torch.zeros(N, N))
+    def __init__(self, size: int):
+        super().__init__(size)
+        self.raw = torch.nn.Parameter(torch.zeros(size, size))
     def reset(self, generator=None): torch.nn.init.normal_(self.raw, 0, 0.1, generator)
     def residual(self, W): return float(W.detach().tril(-1).norm())
     def _matrix(self): return self.raw.triu()

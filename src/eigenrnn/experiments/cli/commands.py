@@ -13,7 +13,7 @@ from torch import nn
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.cli import name_lookup, tables
-from eigenrnn.experiments.cli.diagnosis import diagnose, named_task
+from eigenrnn.experiments.cli.diagnosis import diagnose, named_class
 from eigenrnn.experiments.cli.parser import PARSERS, default_layer
 from eigenrnn.experiments.cli.train_options import (
     build_training,
@@ -91,8 +91,9 @@ def _run(command: str, arguments: list[str]) -> int:
     parser = PARSERS[command]()
     parser.prog = f"eigenrnn {command}"
     resolved = name_lookup.resolve_arguments(arguments)
-    if command == "train":
-        parser.set_defaults(layer=default_layer(named_task(resolved, parser)))
+    # a default beside a named layer would leave its own options to that one
+    if command == "train" and named_class("layer", resolved, parser) is None:
+        parser.set_defaults(layer=default_layer(named_class("task", resolved, parser)))
     try:
         chosen = parser.parse_args(resolved)
     except ArgumentError as error:

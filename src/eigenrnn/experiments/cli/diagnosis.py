@@ -22,7 +22,7 @@ from eigenrnn.experiments.cli.name_lookup import (
 from eigenrnn.experiments.cli.parser import PARSERS, Parser, default_layer, members
 from eigenrnn.experiments.registry import LAYERS, TASKS, registered
 
-__all__ = ["diagnose", "named_task"]
+__all__ = ["diagnose", "named_class"]
 
 _TYPE_NAMES: dict[Any, str] = {
     int: "a whole number",
@@ -83,16 +83,16 @@ def diagnose(arguments: Sequence[str], command: str) -> str | None:
     return None
 
 
-def named_task(arguments: Sequence[str], parser: Parser) -> Any:
-    """Return the task that the arguments of `train` or their file name, if they do."""
+def named_class(option: str, arguments: Sequence[str], parser: Parser) -> Any:
+    """Return the task or layer that the arguments of `train` or their file name, if they do."""
     given = _read(arguments, parser)
-    task = given.value("task")
+    name = given.value(option)
     file = given.value("config")
-    if task is None and file is not None:
+    if name is None and file is not None:
         content = _from_file(file)
         if isinstance(content, dict):
-            task = dict(_flattened(content)).get("task")
-    return task
+            name = dict(_flattened(content)).get(option)
+    return name
 
 
 def _read(arguments: Sequence[str], parser: Parser) -> _Given:

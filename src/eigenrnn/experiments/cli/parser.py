@@ -196,7 +196,7 @@ def _train() -> Parser:
     parser.add(
         "--layer",
         type=Callable[[int, int], Stacked[Any] | TorchLSTM | TorchGRU | TanhRNN],
-        default=default_layer(None),
+        default=None,
         help=f"{', '.join(LAYERS)}; set its options with --layer.OPTION, list them with "
         "--layer.help LAYER",
         shown_default="depends on the task, such as scornn for copying and gru for series",

@@ -1,6 +1,6 @@
 """Loads the trained model of a run from its folder, which may be someone else's."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from eigenrnn.experiments.training.dynamics import probe_batch
 from eigenrnn.experiments.training.result import selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.run_key import RunKey
+from eigenrnn.experiments.training.settings import FORMER_SETTINGS
 
 __all__ = ["TrainedModel", "load", "registered_options"]
 
@@ -75,22 +76,27 @@ class TrainedModel:
 
 
 def load(
-    path: str | Path, data_root: str | None = None, *, model: nn.Module | None = None
+    path: str | Path,
+    data_root: str | None = None,
+    *,
+    model: nn.Module | None = None,
+    task: Task | None = None,
 ) -> TrainedModel:
     """Load the trained model of a run, and what maps the user's own files to its inputs.
 
-    The folder may be someone else's: no code from it is run, and only registered classes are
-    built. The training data is not needed, unless the
-    task has no preprocessing.
+    The folder may be someone else's: no code from it is run, and only classes of eigenrnn are
+    built. The training data is not needed, unless the task has no preprocessing.
 
     A network that was made in Python is rebuilt if it is a `SequenceModel` around a layer of
-    eigenrnn or torch, or around a `ResidualStack` of them. Any other one has to be passed.
+    eigenrnn or torch, or around a `ResidualStack` of them. Any other one has to be passed, and so
+    have a network with a set or layer of your own, and a task of your own.
 
     Args:
         path: The folder of a run, which loads its best model or else its last one; or one of its
             checkpoints.
         data_root: The folder with the data files.
         model: A network like that of the run, which receives its weights.
+        task: The task of the run.
     Raises:
         ValueError: If the run does not exist, its network was made in Python and is not passed,
             or its model cannot be built by this version. If the stored data of the run was
@@ -115,13 +121,15 @@ def load(
     if not is_from_command_line:
         data = RunFolder(folder).read_data()
     try:
-        if is_from_command_line:
-            built, task, settings = _build(entry, data_root, preprocessing)
-            if model is None:
-                model = built
+        if is_from_command_line and model is None:
+            model, built, settings = _build(entry, data_root, preprocessing)
+            task = task or built
         else:
             settings = _described_settings(config["settings"])
-            task = build_task(config["task"], data)
+            if task is None and is_from_command_line:
+                task = _task(entry, data_root)
+            elif task is None:
+                task = build_task(config["task"], data)
             if model is None:
                 model = build_network(config["network"])
     except Exception as error:  # edited options can make a constructor raise anything
@@ -201,6 +209,8 @@ def _described_settings(content: Mapping[str, Any]) -> Settings:
     """Return the settings of a run from their description."""
     values: dict[str, Any] = {}
     for name, value in content.items():
+        if name in FORMER_SETTINGS:
+            continue
         values[name] = value
         if isinstance(value, list):  # JSON has no tuples
             values[name] = tuple(cast("list[Any]", value))
@@ -225,6 +235,20 @@ def _build(
         raise ValueError(f"there is no recipe {key.recipe}")
     row = row_of(key, recipe_with_data_root(RECIPES[key.recipe], data_root))
     return row.build(key.seed), row.task, row.settings
+
+
+def _task(entry: dict[str, Any], data_root: str | None) -> Task:
+    """Build the task of a run from the command line.
+
+    Raises:
+        ValueError: If the task or the recipe is unknown.
+    """
+    if entry["command"] == "reproduce":
+        key = RunKey.from_config(entry)
+        return row_of(key, recipe_with_data_root(RECIPES[key.recipe], data_root)).task
+    options = cast("dict[str, Any]", entry["options"])
+    make = cast("Callable[[], Task]", _value("train", "task", options["task"]))
+    return make()
 
 
 def registered_options(content: object) -> Namespace:
@@ -343,7 +367,8 @@ def _lookup(owner: str, name: str, path: object) -> Any:
     if not isinstance(path, str) or path not in registered():
         raise ValueError(
             f"{name} of {owner} names {path}, which is not registered in eigenrnn and therefore "
-            "not imported; if you trust it, build the model in Python and load the checkpoint"
+            "not imported: make the network in Python and pass it, as in load(run, model=model), "
+            "and task= with a task of your own"
         )
     return registered()[path]
 

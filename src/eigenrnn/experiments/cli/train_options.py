@@ -81,7 +81,8 @@ def parse_options(content: dict[str, Any]) -> tuple[Namespace, dict[str, Any]]:
     task = content.get("task")
     if isinstance(task, dict):
         task = cast("dict[str, Any]", task).get("class_path")
-    parser.set_defaults(layer=default_layer(task))
+    if "layer" not in content:
+        parser.set_defaults(layer=default_layer(task))
     options = parser.parse_object(content)
     return parser.instantiate(options), config_entry(options)
 
