@@ -96,14 +96,6 @@ def test_torchs_average_has_the_matrix_of_the_averaged_parameters(
     assert not torch.equal(got[-1], layer.recurrent_matrices()[-1])
 
 
-@with_or_without_buffers
-@each_moving
-def test_torchs_average_rejects_a_moving_base(make, use_buffers):
-    layer = make(M, N)
-    with pytest.raises(ValueError, match=r"expected eigenrnn\.AveragedModel .* moving base, got"):
-        TorchAverage(nn.Sequential(layer), use_buffers=use_buffers)
-
-
 def matrices_with_moving_base(layer):
     parts = [part for part in layer.modules() if isinstance(part, Exponential | MovingCayley)]
     return [part().detach() for part in parts if part.has_moving_base]

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
@@ -52,43 +51,14 @@ def train_together(rank, layer, optimiser):
     return module.state_dict()
 
 
-def step_on_shards(rank, shard):
-    layer = shard(build("full"))
-    with pytest.raises(ValueError, match="reads and sets") as rejection:
-        train(layer, ADAM(layer.parameters()), slice(2 * rank, 2 * rank + 2), steps=1)
-    return str(rejection.value)
-
-
-def step_on_own_part(rank, shard):
-    """The same where one process owns all of W and waits until the other has failed."""
-    layer = shard(build("full"))
-    optimiser = ADAM(layer.parameters())
-    whole = [p.numel() > 0 for name, p in layer.named_parameters() if name.endswith("raw")]
-    if whole == [False]:
-        train_one = pytest.raises(ValueError, match="expected all of 'raw' of MovingCayley")
-        with train_one as rejection:
-            train(layer, optimiser, slice(2 * rank, 2 * rank + 2), steps=1)
-        return str(rejection.value)
-    train(layer, optimiser, slice(2 * rank, 2 * rank + 2), steps=1)
-    return None
-
-
 def work(rank, folder):
     warnings.simplefilter("ignore")  # torch warns about distributed training without a GPU
-    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-
     dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)
     found = {
         f"{layer} {optimiser}": train_together(rank, layer, optimiser)
         for layer in LAYERS
         for optimiser in OPTIMISERS
     }
-    mesh = init_device_mesh("cpu", (2,))
-    device = torch.device("cpu")
-    found["fully_shard"] = step_on_shards(rank, partial(fully_shard, mesh=mesh))
-    flat = partial(FullyShardedDataParallel, device_id=device)
-    found["flat"] = step_on_shards(rank, flat)
-    found["parts"] = step_on_own_part(rank, partial(flat, use_orig_params=True))
     torch.save(found, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
@@ -125,10 +95,3 @@ def test_two_processes_train_like_one(ranks, layer, optimiser):
 @each_layer
 def test_both_processes_are_equal_to_the_last_bit(ranks, layer, optimiser):
     assert_same_state(*(rank[f"{layer} {optimiser}"] for rank in ranks))
-
-
-def test_sharded_raw_parameters_are_rejected_in_every_process(ranks):
-    for rank in ranks:
-        assert "expected all of 'raw' of MovingCayley, got a DTensor" in rank["fully_shard"]
-        assert "expected 'raw' of MovingCayley to be a parameter of its own" in rank["flat"]
-    assert sorted(rank["parts"] is None for rank in ranks) == [False, True]

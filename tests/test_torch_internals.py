@@ -1,6 +1,5 @@
 """The names of torch that have no public twin mean what `torch_internals` says."""
 
-import copy
 import inspect
 import re
 from pathlib import Path
@@ -137,45 +136,6 @@ def test_the_original_of_a_fake_tensor_is_the_parameter_itself():
     assert torch_internals.original_of(module.weight) is module.weight
 
 
-class Outer(torch.optim.SGD):
-    """An optimiser that calls another one; it notes which steps run inside its own."""
-
-    def __init__(self, inner):
-        super().__init__(inner.param_groups, lr=0.1)
-        self.inner = inner
-
-    def step(self, closure=None):  # noqa: ARG002
-        self.inner.step()
-
-
-class OuterWithoutHooks(torch.optim.Optimizer):
-    """An optimiser that never called the base constructor, as some Lookaheads."""
-
-    def __init__(self, inner):
-        self.inner = inner
-        self.param_groups = inner.param_groups
-
-    def step(self, closure=None):  # noqa: ARG002
-        self.inner.step()
-
-
-@pytest.mark.parametrize(("make", "hooked"), [(Outer, True), (OuterWithoutHooks, False)])
-def test_the_optimisers_around_a_step_are_found(make, hooked):
-    parameter = nn.Parameter(torch.ones(2))
-    parameter.grad = torch.ones(2)
-    inner = torch.optim.SGD([parameter], lr=0.1)
-    outer = make(inner)
-    assert torch_internals.has_step_hooks(outer) == hooked
-    seen = []
-    inner.register_step_post_hook(
-        lambda optimiser, *_: seen.extend(torch_internals.outer_optimisers(optimiser))
-    )
-    outer.step()
-    inner.step()
-    assert len(seen) == 1
-    assert seen[0] is outer
-
-
 def test_the_direct_parts_of_a_module_are_its_own():
     module = nn.Sequential(nn.Linear(2, 3))
     module.register_buffer("mean", torch.zeros(3))
@@ -222,20 +182,3 @@ def test_torchs_layers_name_their_weights():
     assert set(names) == {name for name, _ in layer.named_parameters()}
     listed = [weight for weights in layer.all_weights for weight in weights]
     assert all(getattr(layer, n) is w for n, w in zip(names, listed, strict=True))
-
-
-def test_names_are_refused_where_torchs_utilities_look():
-    module = nn.Module()
-    torch_internals.refuse_names(module, "weight_hh_l0".__eq__, "expected no {}".format)
-    module.register_parameter("other", nn.Parameter(torch.ones(1)))
-    for name in ("weight_hh_l0", "weight_hh_l0_orig"):
-        with pytest.raises(ValueError, match=f"expected no {name}"):
-            module.register_parameter(name, nn.Parameter(torch.ones(1)))
-    with pytest.raises(ValueError, match="expected no weight_hh_l0"):
-        del module._parameters["weight_hh_l0"]
-    with pytest.raises(ValueError, match="expected no weight_hh_l0"):
-        module._parameters["weight_hh_l0"]
-    with pytest.raises(KeyError):
-        module._parameters["weight_ih_l0"]
-    assert list(module.state_dict()) == ["other"]
-    assert list(copy.deepcopy(module).state_dict()) == ["other"]

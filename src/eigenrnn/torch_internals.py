@@ -4,15 +4,13 @@
 torch gives a name another meaning.
 """
 
-import inspect
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
-from torch.optim import Optimizer
 
 # ruff: noqa: SLF001
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
@@ -26,13 +24,10 @@ __all__ = [
     "forward_pre_hooks",
     "graph_is_kept",
     "has_dispatch_mode",
-    "has_step_hooks",
     "hooks_of_call",
     "is_legacy_batched",
     "original_of",
-    "outer_optimisers",
     "record_scan",
-    "refuse_names",
     "transform_is_active",
     "weight_names",
     "write_count",
@@ -163,99 +158,3 @@ def original_of(tensor: Tensor) -> Tensor | None:
         if converter.tensor_memo.get(identifier) is tensor:
             return original
     return None
-
-
-# torch wraps the `step` of each optimiser class in this function, which calls the hooks.
-_STEP_WRAPPER = Optimizer.profile_hook_step(lambda: None).__code__
-
-
-def has_step_hooks(optimiser: Optimizer) -> bool:
-    """Whether torch calls step hooks: not for a class that never called the base constructor."""
-    return getattr(type(optimiser).step, "hooked", False)
-
-
-def outer_optimisers(optimiser: Optimizer) -> list[Optimizer]:
-    """Return the optimisers whose `step` is still running and called that of `optimiser`.
-
-    The Python frames tell. The public hooks before and after a step do not: an optimiser that
-    never called the base constructor has none, and a step that raises an error never calls the
-    second one, so a list kept by them would name optimisers that have stopped.
-    """
-    if torch.compiler.is_compiling():
-        return []  # compiled code has no Python frames
-    found: list[Optimizer] = []
-    frame = inspect.currentframe()
-    while frame is not None:
-        owner = None
-        if frame.f_code.co_name in ("step", "wrapper"):
-            owner = frame.f_locals.get("self")
-        if isinstance(owner, Optimizer):
-            # a step with hooks has two frames; its wrapper counts
-            in_wrapper = frame.f_code is _STEP_WRAPPER
-            if in_wrapper == has_step_hooks(owner):
-                found.append(owner)
-        frame = frame.f_back
-    if found and found[0] is optimiser:
-        return found[1:]
-    return found  # a compiled optimiser has no frame of its own
-
-
-class _ReadOnlyNames(dict[str, Any]):
-    """The parameters of a module that computes weights of certain names.
-
-    `torch.nn.utils.parametrize` and `weight_norm` look into the dictionary of the parameters, and
-    their own errors do not say what to do.
-    """
-
-    def __init__(
-        self, is_refused: Callable[[str], bool], remedy: Callable[[str], str], **items: Any
-    ) -> None:
-        super().__init__(**items)
-        self.is_refused = is_refused
-        self.remedy = remedy
-
-    def __contains__(self, name: object) -> bool:
-        self._check(name)
-        return super().__contains__(name)
-
-    def __delitem__(self, name: str) -> None:
-        self._check(name)
-        super().__delitem__(name)
-
-    def __missing__(self, name: str) -> Any:
-        self._check(name)
-        raise KeyError(name)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_names, (self.is_refused, self.remedy, dict(self))
-
-    def _check(self, name: object) -> None:
-        """Raise the error of a name that is computed.
-
-        Raises:
-            ValueError: If it is one.
-        """
-        # the first test is fast, and all attributes of a module pass here
-        is_weight = isinstance(name, str) and name.startswith(("weight_", "bias_"))
-        # torch.nn.utils.prune registers `weight_hh_l0_orig` in place of `weight_hh_l0`
-        if is_weight and self.is_refused(cast("str", name).removesuffix("_orig")):
-            raise ValueError(self.remedy(cast("str", name)))
-
-
-def _restore_names(
-    is_refused: Callable[[str], bool], remedy: Callable[[str], str], items: dict[str, Any]
-) -> _ReadOnlyNames:
-    return _ReadOnlyNames(is_refused, remedy, **items)
-
-
-def refuse_names(
-    module: nn.Module, is_refused: Callable[[str], bool], remedy: Callable[[str], str]
-) -> None:
-    """Raise an error where code wants to replace or parametrise a weight that is computed.
-
-    Args:
-        module: A new module, without parameters of its own.
-        is_refused: Whether a name is that of a computed weight.
-        remedy: Returns the message for a name.
-    """
-    vars(module)["_parameters"] = _ReadOnlyNames(is_refused, remedy)

@@ -9,8 +9,6 @@ from typing import Any, Self, cast
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import Parameter
-from torch.nn.modules.module import register_module_module_registration_hook
-from torch.optim import swa_utils
 
 from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
@@ -151,10 +149,9 @@ class Constraint(ConstantBuffers, ABC):
     def __init__(self, size: int) -> None:
         check_positive_integer("size", size)
         super().__init__()
-        self._raw_shapes: dict[str, torch.Size] = {}
         self.size = int(size)
         if self.needs_advance:
-            _watch(self)
+            advance_after_steps(self)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -178,16 +175,14 @@ class Constraint(ConstantBuffers, ABC):
         While exporting in evaluation mode, or to ONNX, W is a constant of the exported graph.
 
         Raises:
-            ValueError: If the constraint needs `advance` and its raw parameters were replaced, for
-                instance by a parametrisation, by pruning or by sharding; or if an export to ONNX
-                cannot read the raw parameters; or if their storage was freed.
+            ValueError: If an export to ONNX cannot read the raw parameters, or their storage was
+                freed.
         """
         # `torch.export` of a network in training mode records the map, so it can be trained
         if is_exporting() and (is_exporting_to_onnx() or not self.training):
             constant = self._constant()
             if constant is not None:
                 return constant
-        self.check_raw()
         self._check_memory()
         device = self.device.type
         if not autocasts(device):  # entering a block would cost as much as a small product
@@ -263,44 +258,6 @@ class Constraint(ConstantBuffers, ABC):
     @torch.no_grad()
     def advance(self) -> None:
         """Update the constraint; called automatically after each optimiser step on it."""
-
-    def register_parameter(self, name: str, param: Parameter | None) -> None:
-        super().register_parameter(name, param)
-        if param is not None:
-            self._raw_shapes.setdefault(name, param.shape)  # a shard may replace it
-
-    def check_raw(self, *, whole: bool = False) -> None:
-        """Check that `advance` can read and set all raw parameters.
-
-        Args:
-            whole: Whether to also reject parameters that are sharded over several processes.
-        Raises:
-            ValueError: If a parameter was replaced, for instance by a parametrisation or a shard.
-        """
-        if not self.needs_advance:
-            return
-        for part in self.modules():
-            own = dict(part.named_parameters(recurse=False))
-            kind = type(part).__name__
-            for name, shape in vars(part).get("_raw_shapes", {}).items():
-                # torch.nn.parallel.replicate moves the parameters to `_former_parameters`; its
-                # copies run a forward pass only
-                if name not in own and "_former_parameters" not in vars(part):
-                    raise ValueError(
-                        f"expected {name!r} of {kind} to be a parameter of its own, got something "
-                        "else in its place: the constraint reads and sets it after each step. "
-                        "torch.nn.utils.parametrize, torch.nn.utils.prune and "
-                        "FullyShardedDataParallel cannot be used with it; use a constraint "
-                        "that needs no such update, such as ScaledCayley"
-                    )
-                if whole and (own[name].shape != shape or type(own[name]) is not Parameter):
-                    found = f"{type(own[name]).__name__} of shape {tuple(own[name].shape)}"
-                    raise ValueError(
-                        f"expected all of {name!r} of {kind}, got a {found}: the constraint reads "
-                        "and sets all entries after each step. FullyShardedDataParallel and "
-                        "fully_shard cannot be used with it; use DistributedDataParallel, and "
-                        "ZeroRedundancyOptimizer to shard the state of the optimiser"
-                    )
 
     def _check_memory(self) -> None:
         """Check that no tensor of the constraint and of its parts was freed.
@@ -391,7 +348,7 @@ class Constraint(ConstantBuffers, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if self.needs_advance:  # for copies and unpickled modules
-            _watch(self)
+            advance_after_steps(self)
 
 
 def real_type(dtype: torch.dtype | None) -> torch.dtype:
@@ -442,37 +399,3 @@ def make_constraint(factory: Callable[[int], object], size: int) -> Constraint:
             "the size that it is called with"
         )
     return constraint
-
-
-def _reject_moving_base(module: nn.Module, _name: str, submodule: nn.Module | None) -> None:
-    """Stop torch's `AveragedModel` from averaging raw parameters with a moving base.
-
-    Raises:
-        ValueError: If the module is torch's `AveragedModel` and the model has such a constraint.
-    """
-    if not isinstance(module, swa_utils.AveragedModel):
-        return
-    if getattr(module, "averages_moving_bases", False):  # our own subclass
-        return
-    for name, part in (submodule or module).named_modules():
-        if isinstance(part, Constraint) and part.has_moving_base:
-            raise ValueError(
-                "expected eigenrnn.AveragedModel for a model with a moving base, got torch's "
-                f"AveragedModel and {name}: {part}. Its raw parameters describe another matrix at "
-                "each base, so they must not be averaged; both classes take the same arguments"
-            )
-
-
-_registration_hook: list[Any] = []  # empty until the process has a moving base
-
-
-def _watch(constraint: Constraint) -> None:
-    """Call `advance` after optimiser steps, and keep torch's `AveragedModel` off moving bases.
-
-    Torch calls the second hook for every module that is registered in another one. So only a
-    process that has built a moving base pays for it. It then stays: to remove it when the last
-    base is freed would change torch's dictionary of hooks while torch may be walking through it.
-    """
-    advance_after_steps(constraint)
-    if constraint.has_moving_base and not _registration_hook:
-        _registration_hook.append(register_module_module_registration_hook(_reject_moving_base))

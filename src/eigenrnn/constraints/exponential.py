@@ -131,8 +131,8 @@ class Exponential(Constraint):
         return self.base @ W
 
     def _assign(self, W: Tensor) -> None:
+        self.get_parameter("raw").zero_()  # fails where something replaced the parameter
         self.base.copy_(W)
-        self.raw.zero_()
         self._steps_here = 0
 
     def _hint(self) -> str:

@@ -125,9 +125,10 @@ class MovingCayley(Constraint):
         return cast("Tensor", _CayleyAtBase.apply(A, self._base()))
 
     def _assign(self, W: Tensor) -> None:
+        self.get_parameter("raw").zero_()  # fails where something replaced the parameter
+        if self.is_complex:
+            self.get_parameter("imaginary").zero_()
         self._base().copy_(W)
-        for raw in self.parameters():
-            raw.zero_()
 
     def _hint(self) -> str:
         kind = "unitary" if self.is_complex else "orthogonal"

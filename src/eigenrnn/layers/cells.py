@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Self, cast
 
 import torch
@@ -16,7 +15,6 @@ from eigenrnn.layers.rnn import RNN
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.ops.arguments import check_dense
-from eigenrnn.torch_internals import refuse_names
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
@@ -31,10 +29,6 @@ class AbstractCell(nn.Module):
 
     def __init__(self, layer: Stacked[Any]) -> None:
         super().__init__()
-        own_names = torch_weights.own_names(layer, "cell.layer")
-        own_names = {name.removesuffix("_l0"): path for name, path in own_names.items()}
-        remedy = partial(torch_weights.remedy, own_names, kind="cell")
-        refuse_names(self, torch_weights.is_cell_name, remedy)
         # a state of torch's cell loads as one of ours does
         self.register_load_state_dict_pre_hook(torch_weights.translate_cell)
         self.layer = layer
@@ -55,6 +49,11 @@ class AbstractCell(nn.Module):
                 raise AttributeError(f"{type(self).__name__} has no {name!r}; it has {has}")
             return getattr(self.layer, f"{name}_l0")
         return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if torch_weights.is_cell_name(name):
+            raise ValueError(torch_weights.read_only(name, "cell.layer"))
+        super().__setattr__(name, value)
 
     @contextmanager
     def evaluated_once(self) -> Generator[None]:

@@ -40,7 +40,6 @@ from eigenrnn.ops import explain
 from eigenrnn.ops.compiled import warn_if_unavailable
 from eigenrnn.ops.dispatch import Backend, Call, exports_scan
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
-from eigenrnn.torch_internals import refuse_names
 from eigenrnn.tracing import is_exporting
 
 __all__ = ["Stacked"]
@@ -152,8 +151,6 @@ class Stacked(nn.Module, Generic[_D]):
         upper_count = (self.num_layers - 1) * self.num_directions
         directions.extend(make_direction(upper_config) for _ in range(upper_count))
         self.directions = nn.ModuleList(directions)
-        own_names = torch_weights.own_names(self)
-        refuse_names(self, torch_weights.is_torch_name, partial(torch_weights.remedy, own_names))
         # before the move: `device` and `dtype` do not change what a seed draws
         self.reset(generator)
         self.to(device=device, dtype=dtype)
@@ -187,6 +184,11 @@ class Stacked(nn.Module, Generic[_D]):
         if name in ("to_torch", "load_torch"):  # methods of the layers that torch has too
             raise AttributeError(torch_weights.no_conversion(self, name))
         return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if torch_weights.is_torch_name(name):
+            raise ValueError(torch_weights.read_only(name, "layer"))
+        super().__setattr__(name, value)
 
     def __prepare_scriptable__(self) -> Never:
         # torch.jit.script calls this first

@@ -24,9 +24,8 @@ __all__ = [
     "load_weights",
     "names_by_direction",
     "no_conversion",
-    "own_names",
     "read",
-    "remedy",
+    "read_only",
     "translate",
     "translate_cell",
 ]
@@ -56,53 +55,11 @@ def cell_names(layer: Any) -> list[str]:
     return [name.removesuffix("_l0") for name in _all_names(layer)]
 
 
-def own_names(layer: Any, path: str = "layer") -> dict[str, str]:
-    """Return what holds each of torch's weights in our layer, as an expression.
-
-    Args:
-        layer: The layer.
-        path: The expression of the layer itself.
-    """
-    if layer.torch_kind is None:
-        return {}
-    found: dict[str, str] = {}
-    directions = zip(layer.all_directions(), names_by_direction(layer), strict=True)
-    for index, (direction, names) in enumerate(directions):
-        owner = f"{path}.directions[{index}]"
-        biases = [name for name, _ in direction.named_parameters(recurse=False) if "bias" in name]
-        for name in names:
-            if name.startswith("weight_hh"):
-                parameters = [n for n, _ in direction.named_parameters() if "." in n]
-                if not parameters:
-                    parameters = ["projected_hh"]
-            elif name.startswith("weight_hr"):
-                parameters = ["weight_hr"]
-            elif name.startswith("weight_ih"):
-                parameters = ["weight_ih"]
-            else:
-                parameters = biases
-            found[name] = " and ".join(f"{owner}.{each}" for each in parameters)
-    return found
-
-
-def remedy(own: Mapping[str, str], name: str, kind: str = "layer") -> str:
-    """Return the message for code that wants to replace a weight by its name in torch.
-
-    Args:
-        own: The result of `own_names`.
-        name: The name in torch, perhaps with the ending that `torch.nn.utils.prune` adds.
-        kind: ``"layer"`` or ``"cell"``.
-    """
-    name = name.removesuffix("_orig")
-    if name not in own:
-        known = ", ".join(own) or "none of torch's names"
-        return f"expected the name of a weight of this {kind}, got {name!r}; it has {known}"
-    cause = f"its numbers are those of {own[name]}"
-    if name.startswith("weight_hh"):
-        cause = f"it is computed from {own[name]}"
+def read_only(name: str, layer: str) -> str:
+    """Return the message for an assignment to a weight by its name in torch."""
     return (
-        f"expected {name} to be read only, because {cause}. Prune or parametrise that instead, or "
-        f"the {kind} of torch that {kind}.to_torch() returns, whose weights are parameters"
+        f"expected no assignment to {name}, which is read from {layer}.all_directions(): change "
+        "the weights there, or use load_state_dict"
     )
 
 

@@ -1,9 +1,8 @@
 """The entry point of the command line; `--help` imports neither torch nor the recipes."""
 
 import argparse
-import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from signal import SIGINT
 
 from eigenrnn import __version__
@@ -43,29 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         # inside, because Ctrl-C may also arrive during the imports
-        return _import_run()(argv)
+        from eigenrnn.experiments.cli.commands import run
+
+        return run(argv)
     except KeyboardInterrupt:
         print("error: stopped", file=sys.stderr)
         return 128 + SIGINT  # the exit status of a program ended by Ctrl-C
-
-
-def _import_run() -> Callable[[list[str]], int]:
-    """Import torch and all recipes, and exempt their objects from garbage collection.
-
-    They live until the process ends; visiting them meanwhile takes 0.2 s in all.
-    """
-    first = "torch" not in sys.modules
-    if first:
-        gc.disable()
-    try:
-        from eigenrnn.experiments.cli.commands import run
-
-        if first:
-            gc.freeze()
-    finally:
-        if first:
-            gc.enable()
-    return run
 
 
 def _help() -> str:
