@@ -19,10 +19,9 @@ from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
-from eigenrnn.ops.arguments import check_dense
 from eigenrnn.ops.time_steps import last_steps
 from eigenrnn.residual_stack import ResidualStack, last_output, new_linear, output_width
-from eigenrnn.tracing import is_traced
+from eigenrnn.tracing import check_dense, is_traced
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "SequenceModel",
@@ -241,7 +240,7 @@ def _check_symbols(
     """
     if not isinstance(inputs, Tensor):
         raise TypeError(f"expected the symbols as a tensor, got {type(inputs).__name__}")
-    check_dense("the symbols", inputs)
+    check_dense({"the symbols": inputs})
     if inputs.dtype not in (torch.int64, torch.int32):
         raise TypeError(
             f"expected the symbols as a tensor of torch.int64 or torch.int32, got {inputs.dtype}"

@@ -11,7 +11,6 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.stepping import Places, Snapshot, can_read, take_snapshot
 from eigenrnn.layers.validation import check_h0, check_pair, check_step
 from eigenrnn.models import SequenceModel
-from eigenrnn.ops.compiled import address
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.residual_stack import ResidualStack
 from eigenrnn.torch_internals import direct_children
@@ -119,8 +118,8 @@ class Stream:
         B, M, threads = self._sizes
         h, cell, next_h, next_cell = self._places  # `*self._places` in the call takes longer
         stack = snapshot.stack
-        # `y` is new, so `address` need not ask whether it has memory
-        if not stack.step(B, address(x_t), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
+        x = x_t.data_ptr()
+        if not stack.step(B, x, M, h, cell, next_h, next_cell, y.data_ptr(), threads):
             self._snapshot = None  # a weight has changed
             return self._ordinary_step(x_t)
         # the states before this step get those after the next one

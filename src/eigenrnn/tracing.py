@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.nn import Parameter
+from torch.nn import Module, Parameter
 
 from eigenrnn.torch_internals import (
+    direct_buffers,
+    direct_parameters,
     forward_mode_is_active,
     has_dispatch_mode,
     is_legacy_batched,
@@ -17,7 +19,8 @@ from eigenrnn.torch_internals import (
 
 __all__ = [
     "autocasts",
-    "check_memory_of",
+    "check_dense",
+    "check_weights",
     "has_memory",
     "is_batched",
     "is_dual",
@@ -84,6 +87,9 @@ def is_jit_tracing() -> bool:
     return not torch.compiler.is_compiling() and _jit_traces()
 
 
+_PLAIN = frozenset({Tensor, Parameter})  # other classes may have no address at all
+
+
 def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
     """Whether kernels may be called on tensors directly: no part of torch watches operators.
 
@@ -100,50 +106,55 @@ def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
     return True
 
 
-# An address from here on is no offset into freed storage: none is as large as a terabyte.
-_HIGH_ADDRESS = 1 << 40
-_PLAIN = frozenset({Tensor, Parameter})  # other classes may have no address at all
-
-
 def has_memory(tensor: Tensor) -> bool:
     """Whether the numbers of a tensor are in memory.
 
     They are not if its storage was freed, as sharded training does between two steps, or if the
     tensor stands for another one, as those of `torch.func.functionalize` do.
     """
-    place = tensor.data_ptr()
-    if place >= _HIGH_ADDRESS or not tensor.numel():
-        return True
-    # the address of a tensor without memory is its offset
-    return place != tensor.storage_offset() * tensor.itemsize
+    try:
+        return bool(tensor.untyped_storage().data_ptr()) or not tensor.numel()
+    except RuntimeError:  # there is no storage
+        return False
 
 
-def check_memory_of(tensors: Iterable[Tensor | None]) -> None:
-    """Check that plain tensors are in memory: some functions of torch read freed storage.
+def check_dense(tensors: Mapping[str, Tensor | None]) -> None:
+    """Check that tensors are dense and in memory: not nested, sparse, quantised or freed.
 
     Raises:
-        ValueError: If one is not.
+        TypeError: If one is not dense.
+        ValueError: If one has no memory, which some functions of torch read all the same.
     """
-    if is_traced():  # then torch has tensors without memory of its own
-        return
-    for tensor in tensors:
-        if tensor is None or type(tensor) not in _PLAIN:
+    traced = is_traced()
+    for name, tensor in tensors.items():
+        if tensor is None:
             continue
-        try:
-            place = tensor.data_ptr()
-        except RuntimeError as error:
-            raise ValueError(
-                f"expected a tensor with memory, got one of shape {tuple(tensor.shape)} that "
-                f"stands for another one: {error}"
-            ) from error
-        if place >= _HIGH_ADDRESS:  # nearly always, so nothing else is asked
-            continue
-        if not (tensor.is_meta or has_memory(tensor)):
-            raise ValueError(
-                f"expected a tensor with memory, got one of shape {tuple(tensor.shape)} whose "
-                "storage was freed (untyped_storage().resize_(0)): restore it first; sharded "
-                "training (FSDP) does so inside the forward pass of the module that it wraps"
+        if tensor.is_nested:
+            raise TypeError(
+                f"expected {name} to be a dense tensor, got one of nested tensors: pad them, or "
+                "pack them with torch.nn.utils.rnn.pack_sequence"
             )
+        if tensor.layout != torch.strided:
+            raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.layout}")
+        if tensor.is_quantized:
+            raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.dtype}")
+        if traced or type(tensor) not in _PLAIN or tensor.is_meta:
+            continue  # it may have no memory of its own
+        if not has_memory(tensor):
+            raise ValueError(
+                f"expected {name} to be a tensor with memory, got one of shape "
+                f"{tuple(tensor.shape)} whose storage was freed, or that stands for another tensor"
+            )
+
+
+def check_weights(*modules: Module) -> None:
+    """Check the parameters and buffers of modules, without those of their parts.
+
+    Raises the errors of `check_dense`.
+    """
+    for module in modules:
+        check_dense(direct_parameters(module))
+        check_dense(direct_buffers(module))
 
 
 def is_exporting() -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis.state_map import Network, StateMap, is_network, recurrent_matrices
 from eigenrnn.linalg import check_finite, double_precision
-from eigenrnn.tracing import check_memory_of
+from eigenrnn.tracing import check_dense
 
 __all__ = [
     "Matrix",
@@ -73,6 +73,7 @@ def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
 
     Raises:
         ValueError: If an entry is not a number, rows differ in length, or a tensor has no memory.
+        TypeError: If a tensor is not dense.
     """
     if isinstance(values, Tensor):
         _check_values(values, name)
@@ -153,6 +154,7 @@ def as_real_tensor(x: Tensor | ArrayLike, name: str = "x") -> Tensor:
 
     Raises:
         ValueError: If the values are not real numbers, or a tensor has no memory.
+        TypeError: If a tensor is not dense.
     """
     if isinstance(x, Tensor):
         _check_values(x, name)
@@ -175,12 +177,11 @@ def _check_values(tensor: Tensor, name: str) -> None:
     """Check that a tensor is dense and has numbers in memory.
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If it has none. Also raises the errors of `check_dense`.
     """
-    if tensor.is_nested or tensor.is_meta or tensor.layout != torch.strided:
-        kind = "a nested one" if tensor.is_nested else repr(tensor)
-        raise ValueError(f"expected {name} to be a dense tensor with values, got {kind}")
-    check_memory_of([tensor])
+    check_dense({name: tensor})
+    if tensor.is_meta:
+        raise ValueError(f"expected {name} to be a tensor with values, got {tensor!r}")
 
 
 def spectral_radius(W: NumberArray) -> float:

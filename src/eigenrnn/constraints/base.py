@@ -14,14 +14,13 @@ from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.linalg import at_least_float32, tol
 from eigenrnn.torch_internals import (
-    direct_buffers,
     direct_children,
-    direct_parameters,
     first_parameter,
 )
 from eigenrnn.tracing import (
     autocasts,
-    check_memory_of,
+    check_dense,
+    check_weights,
     is_exporting,
     is_exporting_to_onnx,
     real_tensors,
@@ -183,7 +182,8 @@ class Constraint(ConstantBuffers, ABC):
             constant = self._constant()
             if constant is not None:
                 return constant
-        self._check_memory()
+        # most sets have no parts, and torch's walk over all modules takes longer than the check
+        check_weights(*(self.modules() if direct_children(self) else (self,)))
         device = self.device.type
         if not autocasts(device):  # entering a block would cost as much as a small product
             return self._matrix()
@@ -199,7 +199,6 @@ class Constraint(ConstantBuffers, ABC):
 
         Raises the errors of `check`.
         """
-        self._check_memory()
         self.check(W)
         self._assign(W.detach().to(self.device, self.dtype))
 
@@ -218,11 +217,9 @@ class Constraint(ConstantBuffers, ABC):
         """
         if not isinstance(cast("object", W), Tensor):
             raise TypeError(f"expected a matrix as a tensor, got {type(W).__name__}")
-        if W.is_nested:
-            raise TypeError("expected a dense matrix, got a nested tensor")
-        if W.layout != torch.strided or W.is_meta:
-            raise TypeError(f"expected a dense matrix with values, got {W.layout} on {W.device}")
-        check_memory_of([W])
+        check_dense({"the matrix": W})
+        if W.is_meta:
+            raise TypeError("expected a matrix with values, got one on the meta device")
         is_real = W.is_floating_point() and W.itemsize > 1  # torch computes nothing in float8
         if not is_real and not (self.is_complex and W.is_complex()):
             kind = "floating-point" if self.is_complex else "real floating-point"
@@ -258,22 +255,6 @@ class Constraint(ConstantBuffers, ABC):
     @torch.no_grad()
     def advance(self) -> None:
         """Update the constraint; called automatically after each optimiser step on it."""
-
-    def _check_memory(self) -> None:
-        """Check that no tensor of the constraint and of its parts was freed.
-
-        Raises:
-            ValueError: If one was.
-        """
-        # most sets have no parts, and torch's walk over all modules takes longer than the check
-        parts = self.modules() if direct_children(self) else (self,)
-        tensors: list[Tensor | None] = []
-        for part in parts:
-            tensors += direct_parameters(part).values()
-            tensors += direct_buffers(part).values()
-            for name in getattr(part, "tensor_attributes", ()):
-                tensors.append(getattr(part, name))
-        check_memory_of(tensors)
 
     @abstractmethod
     def reset(self, generator: Generator | None = None) -> None:

@@ -10,7 +10,6 @@ from torch.nn.utils import parametrize
 
 from eigenrnn.constraints.base import Constraint, make_constraint
 from eigenrnn.torch_internals import forward_pre_hooks, weight_names
-from eigenrnn.tracing import check_memory_of
 
 __all__ = ["constrain", "rebuild_each_pass"]
 
@@ -107,7 +106,7 @@ def constrain(
         TypeError: If the module is none, or `constraint` does not return a `Constraint`.
         ValueError: If the module has no such matrix, the matrix has a parametrisation
             that `constrain` did not add, the constraint is complex, the rows do not form a square
-            block, some of them are already constrained, or the matrix has no memory.
+            block, or some of them are already constrained.
     Source:
         The design is that of `torch.nn.utils.parametrize`.
     Example:
@@ -122,7 +121,6 @@ def constrain(
     if not isinstance(weight, Tensor) or weight.dim() != 2:
         names = [key for key, parameter in module.named_parameters() if parameter.dim() == 2]
         raise ValueError(f"expected the name of a matrix, one of {names}, got {name!r}")
-    check_memory_of([weight])
     earlier = _constrained_rows(module, name)
     blocks = earlier.blocks() if earlier else []
     size = weight.shape[1]

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Generator, Tensor
 
-from eigenrnn.tracing import check_memory_of
+from eigenrnn.tracing import check_dense
 
 __all__ = [
     "ChainDirection",
@@ -329,15 +329,10 @@ def check_weight(weight: object, dim: int = 0) -> None:
     """
     if not isinstance(weight, Tensor):
         raise TypeError(f"expected the weight to be a tensor, got {type(weight).__name__}")
-    if weight.is_nested:
-        raise TypeError("expected a dense floating-point weight, got a nested tensor")
+    check_dense({"the weight": weight})
     fills = weight.is_floating_point() or weight.is_complex()
-    # torch draws no float8 numbers
-    if not fills or weight.itemsize < 2 or weight.layout != torch.strided:
-        raise TypeError(
-            f"expected a dense floating-point weight, got {weight.dtype}, {weight.layout}"
-        )
-    check_memory_of([weight])
+    if not fills or weight.itemsize < 2:  # torch draws no float8 numbers
+        raise TypeError(f"expected a floating-point weight, got {weight.dtype}")
     if weight.dim() < dim:
         raise ValueError(f"expected a weight of {dim} axes, got shape {tuple(weight.shape)}")
 

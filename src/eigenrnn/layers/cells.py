@@ -14,7 +14,7 @@ from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
-from eigenrnn.ops.arguments import check_dense
+from eigenrnn.tracing import check_dense
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
@@ -305,5 +305,5 @@ def _of_one_layer(state: Any) -> Any:
     """
     if not isinstance(state, Tensor):
         return state
-    check_dense("hx", state)
+    check_dense({"hx": state})
     return state.unsqueeze(0)

@@ -21,8 +21,7 @@ from eigenrnn.ops.delta.cpu import delta_stepper
 from eigenrnn.ops.delta.operands import state_dtype
 from eigenrnn.ops.delta.reference import output, reflect
 from eigenrnn.ops.time_steps import running, without_padding
-from eigenrnn.torch_internals import direct_parameters
-from eigenrnn.tracing import check_memory_of
+from eigenrnn.tracing import check_weights
 
 __all__ = ["DeltaNet", "DeltaNetDirection", "DeltaNetOptions"]
 
@@ -276,7 +275,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
     ) -> tuple[_Terms, Tensor | None]:
         """Return what the input chooses, and the inputs that the next convolution needs."""
         # `weight_hh` makes this check in other layers, but nothing reads it here
-        check_memory_of(direct_parameters(self).values())
+        check_weights(self)
         options = self.options
         N = self.hidden_size
         H = options.heads

@@ -20,8 +20,8 @@ from eigenrnn.constraints.base import make_constraint
 from eigenrnn.init import Initializer
 from eigenrnn.layers.regularisation import NormZoneout
 from eigenrnn.linalg import at_least_float32
-from eigenrnn.torch_internals import direct_parameters, hooks_of_call
-from eigenrnn.tracing import autocasts, check_memory_of
+from eigenrnn.torch_internals import hooks_of_call
+from eigenrnn.tracing import autocasts, check_weights
 
 __all__ = [
     "AbstractDirection",
@@ -154,7 +154,7 @@ class AbstractDirection(nn.Module, ABC):
         Raises:
             ValueError: If the storage of a weight was freed. Every forward pass begins here.
         """
-        check_memory_of(direct_parameters(self).values())
+        check_weights(self)
         frozen = self.frozen  # read once: another thread may unfreeze the layer
         return self._compute_matrices() if frozen is None else frozen
 

@@ -26,7 +26,7 @@ from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
 from eigenrnn.ops.time_steps import running, without_padding
 from eigenrnn.torch_internals import hooks_of_call
-from eigenrnn.tracing import autocasts, check_memory_of, is_eager
+from eigenrnn.tracing import autocasts, check_weights, is_eager
 
 _D = TypeVar("_D", bound="AbstractDiagonalDirection")
 
@@ -179,7 +179,7 @@ class LRUDirection(AbstractDiagonalDirection):
 
     def _concatenated(self) -> Tensor:  # (N,)
         # the call of a constraint checks them, but its matrix is not needed here
-        check_memory_of(self.eigenvalues.parameters())
+        check_weights(self.eigenvalues)
         return self.eigenvalues.diagonal()
 
     def _output(

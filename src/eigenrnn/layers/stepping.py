@@ -10,10 +10,10 @@ from torch.nn.utils import parametrize
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.layers.direction import AbstractDirection
-from eigenrnn.ops.compiled import address, head_stepper, kernels
+from eigenrnn.ops.compiled import head_stepper, kernels
 from eigenrnn.ops.dispatch import forced, in_forced_block
 from eigenrnn.torch_internals import direct_buffers, direct_parameters, hooks_of_call, write_count
-from eigenrnn.tracing import is_eager
+from eigenrnn.tracing import has_memory, is_eager
 
 __all__ = ["LatestSnapshot", "Places", "Snapshot", "can_read", "take_snapshot"]
 
@@ -99,6 +99,8 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     # inference tensors do not count their writes, so a change would go unnoticed
     if any(w.dtype != dtype or not w.is_cpu or w.is_inference() for w in weights):
         return None
+    if not all(map(has_memory, weights)):  # the ordinary path has the error message
+        return None
     steppers = [direction.stepper() for direction in directions]
     if None in steppers:
         return None
@@ -142,6 +144,7 @@ def can_read(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, needs_g
             and tensor.is_contiguous()
             and tensor.is_cpu
             and not tensor.is_neg()
+            and has_memory(tensor)
             and not (needs_grad and tensor.requires_grad)
         )
     except RuntimeError:  # nested tensors have no shape, and compressed sparse ones no strides
@@ -169,9 +172,9 @@ class Places(NamedTuple):
         cell = 0
         next_cell = 0
         if len(states) > 1:
-            cell = address(states[1])
-            next_cell = address(new[1])
-        return cls(h=address(states[0]), cell=cell, next_h=address(new[0]), next_cell=next_cell)
+            cell = states[1].data_ptr()
+            next_cell = new[1].data_ptr()
+        return cls(states[0].data_ptr(), cell, new[0].data_ptr(), next_cell)
 
 
 class LatestSnapshot:
@@ -218,13 +221,12 @@ class LatestSnapshot:
             if not can_read(state, (layer.num_layers, *batch, size), dtype, grad):
                 return None
         B = batch[0] if batch else 1
-        # new, so that `address` need not ask whether it has memory
         y = x_t.new_empty((*batch, snapshot.output_size))
         new = [torch.empty_like(state) for state in states]
         # in a fixed order, because a dictionary of names would take longer than the step
         if snapshot.stack.step(
             B,
-            address(x_t),
+            x_t.data_ptr(),
             snapshot.input_size,
             *Places.of(states, new),
             y.data_ptr(),

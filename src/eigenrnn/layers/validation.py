@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.ops.arguments import check_dense
-from eigenrnn.tracing import autocasts, is_jit_tracing
+from eigenrnn.tracing import autocasts, check_dense, is_jit_tracing
 
 __all__ = [
     "check_dtype",
@@ -125,7 +124,7 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
         raise ValueError(no_torchscript("torch.jit.trace"))
     if not isinstance(x, Tensor):
         raise TypeError(f"expected input to be a tensor, got {type(x).__name__}")
-    check_dense("input", x)
+    check_dense({"input": x})
     if x.dim() not in (2, 3):
         raise ValueError(f"expected input of 2 or 3 dimensions, got shape {tuple(x.shape)}")
     if x.shape[-1] != input_size:
@@ -154,7 +153,7 @@ def check_step(x_t: object) -> None:
     """
     if not isinstance(x_t, Tensor):
         raise TypeError(f"expected x_t to be a tensor, got {type(x_t).__name__}")
-    check_dense("x_t", x_t)
+    check_dense({"x_t": x_t})
     if x_t.dim() not in (1, 2):
         raise ValueError(f"expected x_t of shape (B, M) or (M,), got {tuple(x_t.shape)}")
 
@@ -206,7 +205,7 @@ def check_h0(h0: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         kind = type(h0).__name__
         hint = ": only an LSTM has a pair of states" if isinstance(h0, tuple) else ""
         raise TypeError(f"expected the initial states to be a tensor, got {kind}{hint}")
-    check_dense("the initial states", h0)
+    check_dense({"the initial states": h0})
     if h0.shape != shape:
         raise ValueError(f"expected initial states of shape {shape}, got {tuple(h0.shape)}")
     if h0.dtype != dtype and not autocasts(h0.device.type):

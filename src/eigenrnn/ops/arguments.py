@@ -13,13 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.tracing import check_memory_of
+from eigenrnn.tracing import check_dense
 
 __all__ = [
     "NORM_ZONEOUT",
     "Options",
     "check_batch_sizes",
-    "check_dense",
     "check_dtypes",
     "check_flags",
     "check_tensors",
@@ -165,26 +164,7 @@ def check_tensors(operands: Any) -> None:
             continue
         if not isinstance(value, Tensor):
             raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
-        check_dense(name, value)
-
-
-def check_dense(name: str, tensor: Tensor) -> None:
-    """Check that a tensor is dense and in memory: not nested, sparse, quantised or freed.
-
-    Raises:
-        TypeError: If it is not dense.
-        ValueError: If it has no memory.
-    """
-    if tensor.is_nested:
-        raise TypeError(
-            f"expected {name} to be a dense tensor, got one of nested tensors: pad them, or pack "
-            "them with torch.nn.utils.rnn.pack_sequence"
-        )
-    if tensor.layout != torch.strided:
-        raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.layout}")
-    if tensor.is_quantized:
-        raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.dtype}")
-    check_memory_of([tensor])
+    check_dense(operands._asdict())
 
 
 def check_flags(**flags: object) -> None:

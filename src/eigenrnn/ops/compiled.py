@@ -15,7 +15,6 @@ from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.dispatch import Backend, Call
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.recurrence import Recurrence
-from eigenrnn.tracing import has_memory
 
 try:
     # `from eigenrnn.ops import _cpu` would report a missing module as a circular import
@@ -36,7 +35,6 @@ else:
 __all__ = [
     "CompiledBackend",
     "activation",
-    "address",
     "compiled_operator",
     "empty_buffer",
     "empty_like_steps",
@@ -291,7 +289,7 @@ def empty_buffer(like: Tensor, *shape: int) -> Tensor:
     size = buffer.numel() * buffer.element_size()
     # the page faults of small pages take as long as a forward pass, see Pages in csrc/README.md
     if size >= _LARGE:
-        kernels.prefer_large_pages(address(buffer), size)
+        kernels.prefer_large_pages(buffer.data_ptr(), size)
     return buffer
 
 
@@ -345,27 +343,12 @@ def gradient_buffers(
     return gradients
 
 
-def address(tensor: Tensor) -> int:
-    """Return the address of the first number of a tensor of the caller, for the kernels.
-
-    Raises:
-        ValueError: If the tensor has no memory.
-    """
-    if not has_memory(tensor):
-        raise ValueError(
-            f"expected a tensor with memory, got a {type(tensor).__name__} of shape "
-            f"{tuple(tensor.shape)} without: its storage was freed, or it stands for another "
-            "tensor, as those of torch.func.functionalize do"
-        )
-    return tensor.data_ptr()
-
-
 def pointer(tensor: Tensor) -> tuple[int, int, int]:
     """Return the address and the first two strides; one that a tensor lacks is zero."""
     strides = tensor.stride()
     if len(strides) == 1:
-        return address(tensor), 0, 0
-    return address(tensor), strides[0], strides[1]
+        return tensor.data_ptr(), 0, 0
+    return tensor.data_ptr(), strides[0], strides[1]
 
 
 def empty_states(operands: Any, options: Any) -> Tensor:  # (T, B, N) or (0, B, N)

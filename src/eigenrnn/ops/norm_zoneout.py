@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.ops.arguments import check_dense
+from eigenrnn.tracing import check_dense
 
 __all__ = [
     "EPSILON",
@@ -166,7 +166,7 @@ def check_leak(
 def _check(name: str, tensor: object, shape: tuple[int, ...], device: torch.device) -> None:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
-    check_dense(name, tensor)
+    check_dense({name: tensor})
     if tensor.shape != shape:
         raise ValueError(f"expected {name} to have shape {shape}, got {tuple(tensor.shape)}")
     if tensor.device != device:

@@ -10,7 +10,6 @@ from torch import Tensor
 from eigenrnn.ops.arguments import needs_gradient, to_float32
 from eigenrnn.ops.compiled import (
     CompiledBackend,
-    address,
     empty_buffer,
     kernel_options,
     kernels,
@@ -158,7 +157,7 @@ class DeltaStep:
     ) -> None:
         self.tensors = (q, k, v, beta, log_decay, S, o)
         B, H, R, K = k.shape
-        addresses = [0 if tensor is None else address(tensor) for tensor in self.tensors]
+        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in self.tensors]
         sizes = (B, H, R, K, v.shape[3])
         is_double = S.dtype == torch.float64
         self._run = partial(

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from eigenrnn.linalg import at_least_float32, tol
-from eigenrnn.ops.arguments import check_dense
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.recurrence import Shape
 from eigenrnn.ops.time_steps import without_padding
+from eigenrnn.tracing import check_dense
 
 __all__ = [
     "DeltaOperands",
@@ -110,7 +110,7 @@ def check_operands(operands: DeltaOperands) -> None:
             continue
         if not isinstance(tensor, Tensor):
             raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
-        check_dense(name, tensor)
+    check_dense(operands._asdict())
     if q.dtype not in REAL:
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in REAL))
         raise TypeError(f"expected q of one of the types {names}, got {q.dtype}")
