@@ -119,6 +119,22 @@ def check_op(name: str, backend: str) -> None:
         )
 
 
+def check_options() -> None:
+    """Free what the options of a recurrence hold, and a weight to initialise."""
+    x = torch.randn(4, 3, 5)
+    W = torch.eye(5)
+    one = torch.ones(5)
+    options: dict[str, dict[str, Any]] = {
+        "gain": {"layer_norm": (freed(torch.ones(5)), one)},
+        "shift": {"layer_norm": (one, freed(torch.ones(5)))},
+        "mask": {"zoneout": freed(torch.ones(4, 3, 5, dtype=torch.bool))},
+        "leak": {"leak": freed(torch.ones(5))},
+    }
+    for name, given in options.items():
+        check_refused(name, lambda given=given: eigenrnn.ops.elman(x, W, **given))
+    check_refused("a new weight", lambda: eigenrnn.init.haar_(freed(torch.empty(4, 4))))
+
+
 def check_weights(name: str, options: dict[str, Any]) -> None:
     """Free one weight after another, of a layer and of a frozen layer with a stream."""
     make = getattr(eigenrnn, name)
@@ -187,6 +203,7 @@ def main(part: str) -> None:
         for name, backends in BACKENDS.items():
             for backend in backends:
                 check_op(name, backend)
+        check_options()
         return
     if part == "constraints":
         check_constraints()
