@@ -356,16 +356,34 @@ def folds_and_seeds(folder, pairs):
         ([(0, 5), (1, 5), (2, 5)], "folds", "3 folds"),
         ([(0, 0), (0, 1), (1, 0), (1, 1)], "seeds and folds", "4 runs"),
         ([(1, 0), (1, 1)], "seeds", "2 seeds"),
-        ([(None, 3), (None, 3)], "runs", "2 runs"),
         ([(1, 3)], "", ""),
     ],
-    ids=["seeds", "folds", "both", "one fold", "copies", "one run"],
+    ids=["seeds", "folds", "both", "one fold", "one run"],
 )
 def test_what_is_averaged_is_named(tmp_path, pairs, expected, count):
     (each,) = folds_and_seeds(tmp_path, pairs)
     assert averaged_over([each]) == expected
     (series,) = learning_curve_chart([each], Styles([each]))["series"]
     assert series["label"] == (f"{each.label} ({count})" if count else each.label)
+
+
+def test_runs_on_other_data_of_one_seed_are_averaged_as_runs(tmp_path):
+    pair = [record(tmp_path / f"run-{n}", loss=[1.0, 2.0]) for n in (1, 2)]
+    pair[1].config["task"]["options"]["data_seed"] = 1
+    (each,) = group(records(*pair))
+    assert averaged_over([each]) == "runs"
+    (series,) = learning_curve_chart([each], Styles([each]))["series"]
+    assert series["label"] == "run (2 runs)"
+
+
+def test_runs_of_one_name_and_seed_are_told_apart_by_their_folders(tmp_path):
+    places = [("old/net", 0), ("old/net-1", 1), ("net", 0)]
+    alike = [record(tmp_path / place, seed, name="net") for place, seed in places]
+    found = {each.label: [run.path for run in each.runs] for each in group(records(*alike))}
+    assert found == {
+        "net (old/net)": [run.path for run in alike[:2]],
+        "net (net)": [alike[2].path],
+    }
 
 
 def test_folds_are_listed_and_tell_runs_apart(tmp_path):

@@ -300,6 +300,25 @@ def test_page_fits_its_width_and_nothing_overlaps(shared_page, size):
     assert shared_page.execute_script(TICKS) == []
 
 
+def test_results_with_many_metrics_fit_the_page(browser, page, tmp_path):
+    folder = shutil.copytree(page.parent / "runs", tmp_path / "runs")
+    metrics = {"f1": 0.51, "auc": 0.62, "log_loss": 0.73, "calibration_error": 0.14}
+    for number, file in enumerate(sorted(folder.glob("*/result.json"))):
+        result = json.loads(file.read_text())
+        for split in result["best"].values():
+            split |= {name: value + 0.01 * number for name, value in metrics.items()}
+        file.write_text(json.dumps(result))
+    resize(browser, DESKTOP)
+    load(browser, write_report([folder], tmp_path / "page.html"))
+    headings, wide = browser.execute_script(
+        "const frames = [...document.querySelectorAll('#results .scroll')];"
+        "return [frames.flatMap((e) => [...e.querySelectorAll('thead th')]).length,"
+        "frames.filter((e) => e.scrollWidth > e.clientWidth).length]"
+    )
+    assert headings > 16
+    assert wide == 0
+
+
 @pytest.mark.long
 def test_text_on_a_phone_is_readable(shared_page):
     resize(shared_page, PHONE)

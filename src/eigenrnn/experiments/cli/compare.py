@@ -1,7 +1,6 @@
 """The command `compare`, which prints the results of several runs as one table."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from jsonargparse import Namespace
@@ -79,8 +78,7 @@ def _fit(table: Table, width: int, further: set[str]) -> tuple[Table, list[str]]
     if needed <= width:
         return table, []
     left_out = [heading for heading in table.headings if heading in further]
-    kept = [heading for heading in table.headings if heading not in further]
-    return replace(table, headings=kept), left_out
+    return table.without(further), left_out
 
 
 def _show(table: Table, console: Console) -> None:

@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os.path import commonprefix
+from os.path import commonpath, commonprefix
 from pathlib import Path
 from typing import Any, cast
 
@@ -103,10 +104,17 @@ class Curve:
 
 
 def group(records: Records) -> list[Group]:
-    """Group the runs that differ only by their seed or fold, in the order of the recipe's rows."""
-    found: dict[str, list[RunFolder]] = {}
+    """Group the runs that differ only by their seed or fold, in the order of the recipe's rows.
+
+    Runs that are equal in these too are no sample: they are in different groups.
+    """
+    found: dict[tuple[str, int], list[RunFolder]] = {}
+    copies: Counter[str] = Counter()
     for run in records.runs:
-        found.setdefault(_group_key(records, run), []).append(run)
+        key = _group_key(records, run)
+        with_seeds = json.dumps([key, run.seed, run.config["task"]])
+        found.setdefault((key, copies[with_seeds]), []).append(run)
+        copies[with_seeds] += 1
     groups: list[Group] = []
     for runs in found.values():
         by_seed = sorted(runs, key=lambda run: run.seed)
@@ -244,7 +252,7 @@ def _common_name(runs: Sequence[RunFolder]) -> str:
 
 
 def _with_distinct_labels(groups: Sequence[Group]) -> list[Group]:
-    """Extend equal labels by the settings that differ, or else by a number."""
+    """Extend equal labels by the settings that differ, or else by a folder."""
     alike: dict[tuple[str, str], list[Group]] = {}
     for each in groups:  # a network keeps its label and colour on another task
         alike.setdefault((each.label, each.task), []).append(each)
@@ -275,12 +283,14 @@ def _differences(groups: Sequence[Group]) -> Iterator[tuple[Group, str]]:
     for each in facts:
         parts = [f"{name}={each.get(name)}" for name in shown]
         texts.append(", ".join(parts))
-    for number, (each, text) in enumerate(zip(groups, texts, strict=True), start=1):
+    folders = [each.runs[0].path.resolve() for each in groups]
+    above = commonpath([folder.parent for folder in folders])
+    for each, text, folder in zip(groups, texts, folders, strict=True):
         suffix = ""
         if text:
             suffix = f", {text}"
-        if texts.count(text) > 1:  # a difference that is not shown, or none but the seeds
-            suffix += f" ({number})"
+        if texts.count(text) > 1:  # a difference that is not shown, or none
+            suffix += f" ({folder.relative_to(above)})"
         yield each, suffix
 
 

@@ -188,7 +188,8 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         recipe["id"] = f"recipe-{number}"
         table_texts[f"{recipe['id']}-results"] = _in_all_formats(recipe["table"])
     for task in tasks:
-        table_texts[f"{task['id']}-results"] = _in_all_formats(task["runs"])
+        # with the further metrics, which have a table of their own on the page
+        table_texts[f"{task['id']}-results"] = _in_all_formats(task.pop("all_results"))
     evaluations = tables.evaluations(groups)
     contents = dict(_CONTENTS)
     if evaluations.cells:
@@ -239,6 +240,8 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
         if names.count(name) > 1:  # tasks that differ in an option which the name leaves out
             name = f"{name}, {number}"
         shared, differing = tables.configuration(own)
+        results = tables.runs(own)
+        further = tables.further_metrics(own)
         longest = 0
         for each in own:
             longest = max(longest, *(len(run.metrics["step"]) for run in each.runs))
@@ -247,7 +250,9 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 "id": f"task-{number}",
                 "name": name,
                 "groups": own,
-                "runs": tables.runs(own),
+                "all_results": results,
+                "runs": results.without(further),
+                "further": results.without({*results.headings[1:]} - further),
                 "chosen_by": tables.chosen_by(own),
                 "averaged_over": averaged_over(own),
                 "shared": shared,

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,10 @@ class Table:
         filled = [name for name in names if any(record.get(name) for record in records)]
         # False sorts before True, and equal keys keep their order
         return cls(sorted(filled, key=_LAST_COLUMNS.__contains__), records)
+
+    def without(self, headings: Container[str]) -> "Table":
+        """Return the table without some columns."""
+        return replace(self, headings=[each for each in self.headings if each not in headings])
 
     @property
     def rows(self) -> list[list[str]]:
