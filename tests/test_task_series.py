@@ -246,7 +246,8 @@ def test_a_sequence_of_each_class_with_two_is_held_out(rare, held_out):
 def test_parts_of_groups_have_as_many_sequences_of_a_class():
     data = from_arrays([*np.zeros((6, 3, 1))], labels=["a", "b"] * 3, groups=list(range(6)))
     task = Series(train=data, folds=2, validation=1 / 3)
-    with pytest.raises(ValueError, match=r"at least 3 sequences of one class .* parts, got 2"):
+    said = r"at least 3 sequences of one class .* validation=0.333333, one of 3 parts .* got 2"
+    with pytest.raises(ValueError, match=said):
         _ = task.preprocessing
 
 

@@ -646,7 +646,8 @@ def _make_splits(files: dict[str, Sequences], task: Series) -> _Data:
     whole = parts["train"]
     chosen = {"train": torch.arange(len(whole.sequences))}
     if task.folds is not None:
-        kept, of_fold = _divide(whole, train, names, task.folds, task.fold, task.split_seed)
+        asked = f"folds={task.folds}"
+        kept, of_fold = _divide(whole, train, names, task.folds, task.fold, asked, task.split_seed)
         chosen = {"train": kept, "test": of_fold}
     if task.validation:
         rows = chosen["train"]
@@ -658,7 +659,10 @@ def _make_splits(files: dict[str, Sequences], task: Series) -> _Data:
             # one of this many folds holds about the fraction that is held out
             count = max(2, round(1 / task.validation))
             part = _select(whole, rows)
-            kept, held_out = _divide(part, of_rows, names, count, 0, task.split_seed)
+            asked = f"validation={task.validation:g}, one of {count} parts"
+            if task.folds is not None:
+                asked += " beside the test fold"
+            kept, held_out = _divide(part, of_rows, names, count, 0, asked, task.split_seed)
             # indices into `rows`, as those into the whole file
             kept = rows[kept]
             held_out = rows[held_out]
@@ -674,9 +678,17 @@ def _select(part: _Split, rows: Tensor) -> _Split:
 
 
 def _divide(
-    part: _Split, file: Sequences, names: Sequence[str], folds: int, fold: int, seed: int
+    part: _Split,
+    file: Sequences,
+    names: Sequence[str],
+    folds: int,
+    fold: int,
+    asked: str,
+    seed: int,
 ) -> tuple[Tensor, Tensor]:
     """Divide sequences into folds; return the rows of all others and those of one.
+
+    An error names the options that `asked` for it.
 
     Raises:
         ValueError: If there are fewer sequences of a class, or fewer groups, than folds, or all
@@ -698,7 +710,7 @@ def _divide(
     for what, count in sizes.items():
         if count < folds:
             raise ValueError(
-                f"expected at least {folds} {what} in {file.path} for {folds} parts, got {count}"
+                f"expected at least {folds} {what} in {file.path} for {asked}, got {count}"
             )
     if file.groups is not None and names:
         kind = model_selection.StratifiedGroupKFold
