@@ -178,7 +178,7 @@ INVALID_TRIALS = {
     ),
     "an unknown option of a recipe": (
         {"recipe": "scornn/fig1", "rows": ["uRNN"], "grid": {"layr": [1]}},
-        "expected a setting of training",
+        "for the row 'restricted-capacity uRNN 470 T=1000'; got layr",
     ),
 }
 

@@ -264,7 +264,8 @@ class Row:
         if unknown:
             raise ValueError(
                 "expected a setting of training, hidden_size, layer.OPTION or "
-                f"{', '.join(sorted(task_names))}; got {', '.join(sorted(unknown))}"
+                f"{', '.join(sorted(task_names))} for the row {self.label!r}; got "
+                f"{', '.join(sorted(unknown))}"
             )
         settings: dict[str, Any] = {}
         of_task: dict[str, Any] = {}
