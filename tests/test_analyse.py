@@ -335,7 +335,8 @@ def test_arrays_and_a_single_sequence_are_accepted(batch_first):
 @pytest.mark.parametrize("leak", [0.1, (0.2, 0.4, 0.6, 0.8)])
 @pytest.mark.parametrize("state", ["rate", "current"])
 def test_the_memory_of_a_leaky_network_is_that_of_its_linear_step(leak, state):
-    layer = RNN(2, 4, nonlinearity="tanh", leak=leak, state=state, bias=False)
+    # in double precision, as the Jacobians are computed
+    layer = RNN(2, 4, nonlinearity="tanh", leak=leak, state=state, bias=False).double()
     (state_map,) = state_maps(layer)
     zero = torch.zeros(1, 6, dtype=torch.float64)
     by_state, by_input = state_map.jacobians(zero[:, :2], zero[:, 2:])

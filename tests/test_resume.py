@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
-from torch import Tensor
 
 import training_run
 from crossing import some
@@ -447,17 +446,6 @@ def test_a_checkpoint_of_another_type_raises(tmp_path, dtype):
         averaged_fit(tmp_path, 4, resume=True)
 
 
-@pytest.mark.usefixtures("averaging")
-@pytest.mark.parametrize("part", PARTS)
-def test_a_checkpoint_with_a_sparse_tensor_raises(tmp_path, part):
-    averaged_fit(tmp_path, 2)
-    path = tmp_path / "last.pt"
-    replace_a_tensor(path, part, Tensor.to_sparse)
-    with pytest.raises(CheckpointError, match="only dense tensors") as caught:
-        averaged_fit(tmp_path, 4, resume=True)
-    assert str(path) in str(caught.value)
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -642,23 +630,6 @@ def test_a_link_in_place_of_the_folder_for_tensorboard_is_refused(tmp_path, opti
     with pytest.raises(ValueError, match=r"tensorboard to be a folder of the run, got a link to"):
         small_fit(run, FOUR, **options)
     assert list(victim.iterdir()) == before
-
-
-@pytest.mark.parametrize("name", ["metrics.csv", "dynamics.jsonl", "last.pt"])
-def test_a_pipe_in_place_of_a_file_is_refused(tmp_path, name):
-    small_fit(tmp_path, replace(FOUR, steps=2), callbacks=[Dynamics(2)])
-    (tmp_path / name).unlink()
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(ValueError, match=f"expected .*{name} to be a file, got a pipe"):
-        small_fit(tmp_path, FOUR, resume=True, callbacks=[Dynamics(2)])
-
-
-def test_a_pipe_in_place_of_the_result_is_refused(tmp_path):
-    small_fit(tmp_path, FOUR)
-    (tmp_path / "result.json").unlink()
-    os.mkfifo(tmp_path / "result.json")
-    with pytest.raises(ValueError, match=r"expected .*result\.json to be a file, got a pipe"):
-        small_fit(tmp_path, FOUR, resume=True)
 
 
 def test_a_folder_whose_name_is_not_utf8_is_refused_before_it_is_created(tmp_path):

@@ -166,7 +166,7 @@ def test_a_truncated_file_is_rejected_by_name(task_of, tmp_path, cut):
     task = task_of(DRIVES)
     path = tmp_path / ENCODED
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(ValueError, match=rf"expected a complete .npz archive in {path}, got"):
+    with pytest.raises(ValueError, match=rf"expected a complete zip archive in {path}, got"):
         task.batch(1, generator_for(0))
 
 
