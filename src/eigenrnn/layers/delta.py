@@ -618,12 +618,9 @@ def _unit(v: Tensor) -> Tensor:
 
     With an epsilon in place of their norm, a zero vector would multiply gradients by its inverse.
     """
-    norm = torch.linalg.vector_norm(v.detach(), dim=-1, keepdim=True)
-    is_short = norm <= _SHORTEST_NORM
-    # the norm has no second derivative at zero, so another vector takes the place of such a one
-    long = v.masked_fill(is_short, 1)
-    unit = long / torch.linalg.vector_norm(long, dim=-1, keepdim=True)
-    return unit.masked_fill(is_short, 0)
+    squares = v.square().sum(-1, keepdim=True)
+    # masked before the root, which has no derivative at zero
+    return v * squares.masked_fill(squares <= _SHORTEST_NORM**2, torch.inf).rsqrt()
 
 
 @torch.no_grad()
