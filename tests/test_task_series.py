@@ -625,6 +625,7 @@ def test_invalid_options_are_rejected(options, message):
         Series(**options)
 
 
+@pytest.mark.usefixtures("data_root")
 def test_weights_of_unknown_classes_are_rejected():
     task = Series(dataset="JapaneseVowels", class_weights={"10": 2.0})
     with pytest.raises(ValueError, match=r"class_weights of the classes 1, .*, 9, got '10'"):

@@ -80,6 +80,7 @@ def test_windows_equal_a_construction_stream_by_stream(path, split, size, window
         assert len(batches) == len(expected)
 
 
+@pytest.mark.usefixtures("data_root")
 def test_each_batch_continues_the_previous_one():
     task = Text(cut="random", window=25)
     one, two = first(task.batches("train", 4, seed=2, start=3), 2)
@@ -129,6 +130,7 @@ def test_short_texts_have_random_lengths_too(total):
     assert lengths.min() >= 1
 
 
+@pytest.mark.usefixtures("data_root")
 def test_random_windows_depend_on_seed_and_epoch_and_scale_the_learning_rate():
     task = Text(cut="random", window=30)
     steps = task.steps_per_epoch(64)
