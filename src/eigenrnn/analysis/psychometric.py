@@ -200,7 +200,8 @@ def _maximum_likelihood(
             return weights + step
         # the likelihood is concave, so a step that is short enough increases it
         now = log_likelihood(weights)
-        while log_likelihood(weights + step) < now:
+        rounding = 1e-14 * abs(now)
+        while log_likelihood(weights + step) < now - rounding:
             step /= 2
         weights += step
     raise RuntimeError(
