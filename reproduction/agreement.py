@@ -16,7 +16,7 @@ Agreement = Literal[
     "both at the chance level",
     "cannot be judged",
 ]
-"""How our number stands beside the paper's; it *differs* if no side of the quantity is better."""
+"""How our number stands beside the paper's; it *differs* if neither side is better."""
 
 DIFFERENT = ("better here", "worse here", "differs")
 """The agreements of numbers that differ."""

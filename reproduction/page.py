@@ -521,8 +521,8 @@ def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
 def _ours(row: PageRow, cell: str) -> str:
     """Write our number, or why there is none.
 
-    It is in bold if it is worse than the paper's, and in italics if it is better or differs in a
-    quantity of which no side is better.
+    It is in bold if it is worse than the paper's. It is in italics if it is better, or differs in
+    a quantity for which neither higher nor lower is better.
     """
     parts: list[str] = []
     unfinished = [run for run in row.runs if run.state == "unfinished"]

@@ -88,8 +88,8 @@ def load(
     built. The training data is not needed, unless the task has no preprocessing.
 
     A network that was made in Python is rebuilt if it is a `SequenceModel` around a layer of
-    eigenrnn or torch, or around a `ResidualStack` of them. Any other one has to be passed, and so
-    have a network with a set or layer of your own, and a task of your own.
+    eigenrnn or torch, or around a `ResidualStack` of them. Pass any other one as
+    `model`, for instance one with a set or layer of your own, and a task of your own as `task`.
 
     Args:
         path: The folder of a run, which loads its best model or else its last one; or one of its
@@ -123,7 +123,8 @@ def load(
     try:
         if is_from_command_line and model is None:
             model, built, settings = _build(entry, data_root, preprocessing)
-            task = task or built
+            if task is None:
+                task = built
         else:
             settings = _described_settings(config["settings"])
             if task is None and is_from_command_line:

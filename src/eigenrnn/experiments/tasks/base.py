@@ -26,7 +26,7 @@ __all__ = [
 HIGHER_IS_BETTER = frozenset(
     {"accuracy", "auc", "f1", "longest", "r2", "segsnr_db", "stoi", "success", "pesq"}
 )
-"""The metrics and scores of which a larger value is better; of all others a smaller one is."""
+"""The metrics and scores for which higher is better; for all others lower is better."""
 
 
 @dataclass(frozen=True)
