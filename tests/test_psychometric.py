@@ -69,11 +69,13 @@ def test_a_steep_curve_of_many_trials_converges():
     np.testing.assert_allclose([np.sum(y - p), np.sum((y - p) * s)], 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("gap", [1e-3, 1e-6, 2e-8, 1e-9])
-def test_one_pair_of_trials_on_the_wrong_sides_converges(gap):
-    far = np.linspace(0.5, 1, 103)
-    s = np.concatenate([-far, far, [-gap, gap]])
-    y = np.concatenate([np.zeros(103), np.ones(103), [1, 0]])
+@pytest.mark.parametrize("seed", range(20))
+def test_one_pair_of_trials_on_the_wrong_sides_converges(seed):
+    generator = np.random.default_rng(seed)
+    gap = 10 ** -generator.uniform(6, 9)
+    far = generator.uniform(0.5, 1, (2, 120))
+    s = np.concatenate([-far[0], far[1], [-gap, gap]])
+    y = np.concatenate([np.zeros(120), np.ones(120), [1, 0]])
     curve = psychometric_curve(s, y)
     p = 1 / (1 + np.exp(-curve.slope[0] * (s - curve.bias[0])))
     np.testing.assert_allclose([np.sum(y - p), np.sum((y - p) * s)], 0, atol=1e-9)
