@@ -3,6 +3,7 @@
 import inspect
 from functools import partial
 from types import NoneType
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -29,11 +30,14 @@ from eigenrnn.layers import (
     ENRNN,
     EURNN,
     GORU,
+    GRU,
     IRNN,
     NCGRU,
     ORNN,
+    RNN,
     URNN,
     AsRNN,
+    DeltaNet,
     DtrivRNN,
     ExpRNN,
     FullCapacityURNN,
@@ -42,6 +46,7 @@ from eigenrnn.layers import (
     ScuRNN,
     SpectralRNN,
 )
+from eigenrnn.layers.options import DeltaNetOptions, GRUOptions, RNNOptions
 from eigenrnn.linalg import orthogonality_error, tol
 
 
@@ -302,3 +307,12 @@ def test_irnn_begins_with_the_identity_and_small_input_weights():
     (direction,) = IRNN(50, 400, generator=torch.Generator().manual_seed(0)).all_directions()
     assert direction.weight_ih.std().item() == pytest.approx(0.001, rel=0.02)
     assert torch.equal(direction.weight_hh, torch.eye(400))
+
+
+@pytest.mark.parametrize(
+    ("options", "layer"), [(RNNOptions, RNN), (GRUOptions, GRU), (DeltaNetOptions, DeltaNet)]
+)
+def test_the_typed_options_are_those_of_the_layer_that_takes_them(options, layer):
+    taken = get_type_hints(layer.__init__)
+    stated = get_type_hints(options)
+    assert stated.items() <= taken.items()

@@ -1,12 +1,13 @@
 """Torch's own recurrent layers, with the initialisations that papers use for baselines."""
 
 import math
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Generator, nn
 
 from eigenrnn.init import glorot_uniform_, uniform_
+from eigenrnn.layers.options import TorchOptions
 from eigenrnn.layers.validation import check_sizes
 
 __all__ = ["TanhRNN", "TorchGRU", "TorchLSTM"]
@@ -22,7 +23,7 @@ class _FromGenerator(nn.Module):
         num_layers: int = 1,
         *,
         generator: Generator | None = None,
-        **options: Any,
+        **options: Unpack[TorchOptions],
     ) -> None:
         check_sizes(input_size, hidden_size, num_layers)
         # torch's constructor draws from the global generator, which a given one leaves alone
@@ -73,7 +74,7 @@ class TorchLSTM(_FromGenerator, nn.LSTM):
         forget_bias: float = 0.0,
         init: Literal["torch", "glorot", "glorot_normal"] = "torch",
         generator: Generator | None = None,
-        **options: Any,
+        **options: Unpack[TorchOptions],
     ) -> None:
         if init not in ("torch", "glorot", "glorot_normal"):
             raise ValueError(

@@ -23,7 +23,7 @@ from eigenrnn.ops.delta.reference import output, reflect
 from eigenrnn.ops.time_steps import running, without_padding
 from eigenrnn.tracing import check_weights
 
-__all__ = ["DeltaNet", "DeltaNetDirection", "DeltaNetOptions"]
+__all__ = ["DeltaNet", "DeltaNetDirection", "DeltaNetConfig"]
 
 _SHORTEST_NORM = 1e-6  # a shorter query or key has no direction
 # as in the GatedDeltaNet of flash-linear-attention
@@ -33,7 +33,7 @@ _TIME_STEPS = (0.001, 0.1)  # softplus(dt_bias) at first
 
 
 @dataclass(frozen=True)
-class DeltaNetOptions:
+class DeltaNetConfig:
     """The options of one layer in one direction, as `DeltaNet` describes them."""
 
     heads: int
@@ -85,7 +85,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
     outputs_states = False
     rates = ("A_log", "dt_bias")
 
-    def __init__(self, config: DirectionConfig, options: DeltaNetOptions) -> None:
+    def __init__(self, config: DirectionConfig, options: DeltaNetConfig) -> None:
         super().__init__(config)
         N = self.hidden_size
         H = options.heads
@@ -518,7 +518,7 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
             initializers["output_bias"] = [zeros_]
         if trainable_h0:
             initializers["h0"] = [zeros_]
-        options = DeltaNetOptions(
+        options = DeltaNetConfig(
             self.heads,
             self.reflections,
             self.eigenvalues,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Generator, Tensor
@@ -34,6 +34,7 @@ from eigenrnn.init import (
     uniform_,
     zeros_,
 )
+from eigenrnn.layers.options import RNNOptions
 from eigenrnn.layers.rnn import RNN
 
 __all__ = [
@@ -93,13 +94,13 @@ class ScoRNN(RNN):
         *,
         negative: int | None = None,
         init: Literal["unit_circle", "zero"] = "unit_circle",
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(ScaledCayley, negative=negative, init=init)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
-_EXP_OPTIONS = {"input_init": kaiming_normal_, "bias_init": uniform_}
+_EXP_OPTIONS: RNNOptions = {"input_init": kaiming_normal_, "bias_init": uniform_}
 
 
 class ExpRNN(RNN):
@@ -132,7 +133,7 @@ class ExpRNN(RNN):
         num_layers: int = 1,
         *,
         init: Literal["henaff", "cayley", "haar"] = "henaff",
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Exponential, init=init)
         options = _EXP_OPTIONS | options
@@ -174,7 +175,7 @@ class DtrivRNN(RNN):
         *,
         period: int | float = 100,
         init: Literal["henaff", "cayley", "haar"] = "henaff",
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Exponential, init=init, period=period)
         options = _EXP_OPTIONS | options
@@ -214,16 +215,17 @@ class ORNN(RNN):
         *,
         reflections: int | None = None,
         projected: bool = True,
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Householder, reflections=reflections, projected=projected)
-        options = {
+        published: RNNOptions = {
             "nonlinearity": "leaky_relu_0.1",
             "trainable_h0": True,
             "h0_init": _h0_init(hidden_size),
             "input_init": glorot_uniform_,
             "bias_init": zeros_,
-        } | options
+        }
+        options = published | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -238,7 +240,7 @@ def _h0_init(hidden_size: int) -> Initializer:
     return partial(uniform_, bound=math.sqrt(3 / (2 * hidden_size)))
 
 
-_UNITARY_OPTIONS = {
+_UNITARY_OPTIONS: RNNOptions = {
     "trainable_h0": True,
     "h0_init": uniform_,
     "input_init": glorot_uniform_,
@@ -279,7 +281,7 @@ class ScuRNN(RNN):
         num_layers: int = 1,
         *,
         init: Literal["unit_circle", "zero"] = "unit_circle",
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(ScaledCayley, dtype=torch.complex64, init=init)
         options = _UNITARY_OPTIONS | options
@@ -319,10 +321,11 @@ class URNN(RNN):
         num_layers: int = 1,
         *,
         permutation_seed: int = 1234,
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(FourierProduct, permutation_seed=permutation_seed)
-        options = _UNITARY_OPTIONS | {"h0_init": _h0_init(hidden_size)} | options
+        published: RNNOptions = {**_UNITARY_OPTIONS, "h0_init": _h0_init(hidden_size)}
+        options = published | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -359,10 +362,11 @@ class FullCapacityURNN(RNN):
         num_layers: int = 1,
         *,
         init: Literal["urnn", "haar"] = "urnn",
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(MovingCayley, init=init, dtype=torch.complex64)
-        options = _UNITARY_OPTIONS | {"h0_init": _h0_init(hidden_size)} | options
+        published: RNNOptions = {**_UNITARY_OPTIONS, "h0_init": _h0_init(hidden_size)}
+        options = published | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -379,9 +383,9 @@ class EURNN(RNN):
         num_layers: The number of stacked layers.
         capacity: The number L of layers of rotations; None uses the default of `Givens`.
         style: ``"tunable"`` or ``"fft"``; see `Givens`.
-        dtype: The dtype of W. A real dtype gives real hidden units; a double-precision dtype
-            applies to the whole layer.
-        options: Further keyword arguments of `RNN`.
+        options: Further keyword arguments of `RNN`. Here `dtype` is that of W,
+            `torch.complex64` by default: a real dtype gives real hidden units, and a
+            double-precision dtype applies to the whole layer.
     Shape:
         output: :math:`(T, B, N)`, the real parts; with ``output="real_imag"``
         :math:`(T, B, 2N)`.
@@ -403,20 +407,20 @@ class EURNN(RNN):
         *,
         capacity: int | None = None,
         style: Literal["tunable", "fft"] = "tunable",
-        dtype: torch.dtype = torch.complex64,
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
+        dtype = options.pop("dtype", None) or torch.complex64
         constraint = partial(Givens, layers=capacity, style=style, dtype=dtype)
-        defaults: dict[str, Any] = {"output": "real"}
+        published: RNNOptions = {"output": "real"}
         if dtype in (torch.float64, torch.complex128):
             # the other weights set the precision of the states, to which W is converted
-            defaults["dtype"] = torch.float64
-        options = defaults | options
+            published["dtype"] = torch.float64
+        options = published | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
 # the initialisation that both baselines of Kerg et al. share, apart from W
-_KERG_OPTIONS = {
+_KERG_OPTIONS: RNNOptions = {
     "input_init": glorot_normal_,
     "input_bias": True,
     "bias_init": uniform_,
@@ -465,7 +469,7 @@ class NnRNN(RNN):
         gamma_value: float = 1.0,
         in_block: bool | None = None,
         orthogonal: Callable[[int], Constraint] | None = None,
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(
             Schur,
@@ -476,7 +480,8 @@ class NnRNN(RNN):
             in_block=in_block,
             orthogonal=orthogonal,
         )
-        options = {"input_init": glorot_normal_, "bias_init": uniform_} | options
+        published: RNNOptions = {"input_init": glorot_normal_, "bias_init": uniform_}
+        options = published | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -524,7 +529,7 @@ class ENRNN(RNN):
         coupling: bool = True,
         coupling_init: Initializer = glorot_uniform_,
         epsilon: float = 0.0,
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(
             BlockTriangular,
@@ -570,11 +575,15 @@ class SpectralRNN(RNN):
         *,
         reflections: int | None = None,
         margin: float = 0.01,
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(BoundedSVD, reflections=reflections, margin=margin)
-        defaults = {"nonlinearity": "relu", "input_init": glorot_uniform_, "bias_init": zeros_}
-        options = defaults | options
+        published: RNNOptions = {
+            "nonlinearity": "relu",
+            "input_init": glorot_uniform_,
+            "bias_init": zeros_,
+        }
+        options = published | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -605,11 +614,15 @@ class IRNN(RNN):
         num_layers: int = 1,
         *,
         scale: float = 1.0,
-        **options: Any,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=partial(identity_, scale=scale))
-        defaults = {"nonlinearity": "relu", "input_init": _small_normal_, "bias_init": zeros_}
-        options = defaults | options
+        published: RNNOptions = {
+            "nonlinearity": "relu",
+            "input_init": _small_normal_,
+            "bias_init": zeros_,
+        }
+        options = published | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -633,7 +646,11 @@ class RNNOrth(RNN):
     """
 
     def __init__(
-        self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=orthogonal_)
         options = _KERG_OPTIONS | options
@@ -660,7 +677,11 @@ class RNNGlorot(RNN):
     """
 
     def __init__(
-        self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=glorot_normal_)
         options = _KERG_OPTIONS | options

@@ -1,12 +1,13 @@
 """The delta rule as published models use it: each is `DeltaNet` with other defaults."""
 
-from typing import Any
+from typing import Unpack
 
 from eigenrnn.layers.delta import DeltaNet
+from eigenrnn.layers.options import DeltaNetOptions
 
 __all__ = ["DeltaProduct", "GatedDeltaNet"]
 
-_PUBLISHED: dict[str, Any] = {
+_PUBLISHED: DeltaNetOptions = {
     "gated": True,
     "convolution": 4,
     "silu": True,
@@ -32,7 +33,7 @@ class GatedDeltaNet(DeltaNet):
         num_layers: The number of stacked layers.
         heads: The number of heads.
         eigenvalues: The ends of the segment of the free eigenvalues.
-        options: Further keyword arguments of `DeltaNet`.
+        options: Further keyword arguments of `DeltaNet`, but for its reflections.
     Source:
         Yang et al., ICLR 2025, section 3. https://arxiv.org/abs/2412.06464 (departures: keys and
         values have the same size N / H; keys are divided by their norm, with no epsilon under the
@@ -51,10 +52,12 @@ class GatedDeltaNet(DeltaNet):
         *,
         heads: int = 1,
         eigenvalues: tuple[float, float] = (0.0, 1.0),
-        **options: Any,
+        **options: Unpack[DeltaNetOptions],
     ) -> None:
-        options = {**_PUBLISHED, **options, "heads": heads, "eigenvalues": eigenvalues}
-        super().__init__(input_size, hidden_size, num_layers, **options)
+        options = _PUBLISHED | options
+        super().__init__(
+            input_size, hidden_size, num_layers, heads=heads, eigenvalues=eigenvalues, **options
+        )
 
 
 class DeltaProduct(DeltaNet):
@@ -94,7 +97,15 @@ class DeltaProduct(DeltaNet):
         heads: int = 1,
         reflections: int = 2,
         eigenvalues: tuple[float, float] = (-1.0, 1.0),
-        **options: Any,
+        **options: Unpack[DeltaNetOptions],
     ) -> None:
-        options = {**_PUBLISHED, **options, "heads": heads, "reflections": reflections}
-        super().__init__(input_size, hidden_size, num_layers, eigenvalues=eigenvalues, **options)
+        options = _PUBLISHED | options
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            heads=heads,
+            reflections=reflections,
+            eigenvalues=eigenvalues,
+            **options,
+        )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Generator, Tensor
@@ -12,6 +12,7 @@ from eigenrnn.constraints import Constraint, Givens, NeumannCayley, Unconstraine
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import constant_, glorot_uniform_, uniform_, zeros_
 from eigenrnn.layers.gru import GATES, GRU
+from eigenrnn.layers.options import GRUOptions
 
 __all__ = ["GORU", "NCGRU", "NC_GRU_OPTIONS"]
 
@@ -26,7 +27,7 @@ def _he_uniform_(
     return weight.uniform_(-bound, bound, generator=generator)
 
 
-NC_GRU_OPTIONS: dict[str, Any] = {
+NC_GRU_OPTIONS: GRUOptions = {
     "nonlinearity": "modrelu",
     "reset_after": False,
     "update_keeps": False,
@@ -95,7 +96,7 @@ class NCGRU(GRU):
         reset_every: int = 50,
         max_error: float = 0.01,
         gradient_rate: float | None = None,
-        **options: Any,
+        **options: Unpack[GRUOptions],
     ) -> None:
         if isinstance(orthogonal, str) or not set(orthogonal) <= set(GATES):
             raise ValueError(f"expected orthogonal to be gates out of {GATES}, got {orthogonal!r}")
@@ -116,7 +117,7 @@ class NCGRU(GRU):
         constraints: dict[str, Callable[[int], Constraint]] = dict.fromkeys(GATES, free_set)
         for gate in orthogonal:
             constraints[gate] = orthogonal_set
-        options = {**NC_GRU_OPTIONS, **options}
+        options = NC_GRU_OPTIONS | options
         super().__init__(
             input_size,
             hidden_size,
@@ -169,16 +170,17 @@ class GORU(GRU):
         *,
         capacity: int | None = None,
         style: Literal["tunable", "fft"] = "tunable",
-        **options: Any,
+        **options: Unpack[GRUOptions],
     ) -> None:
         small = partial(Unconstrained, init=uniform_)
-        options = {
+        published: GRUOptions = {
             "nonlinearity": "modrelu",
             "input_init": uniform_,
             "reset_bias_init": partial(constant_, value=2.0),
             "update_bias_init": glorot_uniform_,
             "bias_init": partial(constant_, value=0.011),
-        } | options
+        }
+        options = published | options
         super().__init__(
             input_size,
             hidden_size,
