@@ -23,7 +23,7 @@ from eigenrnn.ops.delta.reference import output, reflect
 from eigenrnn.ops.time_steps import running, without_padding
 from eigenrnn.tracing import check_weights
 
-__all__ = ["DeltaNet", "DeltaNetDirection", "DeltaNetConfig"]
+__all__ = ["DeltaNet", "DeltaNetConfig", "DeltaNetDirection"]
 
 _SHORTEST_NORM = 1e-6  # a shorter query or key has no direction
 # as in the GatedDeltaNet of flash-linear-attention
