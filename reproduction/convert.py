@@ -1,0 +1,97 @@
+"""Converts runs that an older version has written: `python -m reproduction.convert FILE_OR_FOLDER`.
+
+A file of the archive (`.jsonl`) and the `config.json` of every run in a folder get the entries of
+today. The trainings of the open claims run at an older commit; this file goes with the last of them.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from eigenrnn.atomic import write_atomically
+from eigenrnn.experiments.registry import TASKS
+from eigenrnn.experiments.training import Settings
+from eigenrnn.experiments.training.description import describe_defaults
+from eigenrnn.experiments.training.files import read_json, write_json
+from reproduction.archive import FORMAT
+
+__all__ = ["convert_config", "convert_record"]
+
+_FORMER_SETTINGS = ("devices", "num_nodes", "strategy")
+
+
+def _settings(stored: dict[str, Any]) -> dict[str, Any]:
+    complete = describe_defaults(Settings) | stored
+    for name in _FORMER_SETTINGS:
+        complete.pop(name, None)
+    return complete
+
+
+def _with_settings_of_today(description: Any) -> Any:
+    """Complete the `Settings` among the options of a description."""
+    if isinstance(description, list):
+        return [_with_settings_of_today(each) for each in description]
+    if not isinstance(description, dict):
+        return description
+    complete = {name: _with_settings_of_today(value) for name, value in description.items()}
+    if complete.get("class") == "Settings":
+        complete["options"] = _settings(complete["options"])
+    return complete
+
+
+def _task(stored: dict[str, Any]) -> dict[str, Any]:
+    kind = TASKS.get(stored["class"])
+    if kind is None:
+        return stored
+    return {"class": stored["class"], "options": describe_defaults(kind) | stored["options"]}
+
+
+def convert_record(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of the archive that format 6 has written."""
+    if content["format"] != 6 or content["state"] == "computed":
+        return {**content, "format": FORMAT}
+    return {
+        **content,
+        "format": FORMAT,
+        "task": _task(content["task"]),
+        "network": _with_settings_of_today(content["network"]),
+        "settings": _settings(content["settings"]),
+    }
+
+
+def convert_config(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a `config.json` of a recipe's run in which its call is under `config`."""
+    if "config" not in content:
+        return content
+    entry = dict(content["config"])
+    network = _with_settings_of_today(entry.pop("network"))
+    names = ("recipe", "row", "point", "seed", "quick", "reduced", "varied")
+    same = ("name", "best_by", "parameters", "revision", "versions")
+    return {
+        **{name: content[name] for name in same},
+        "task": _task(content["task"]),
+        "network": network,
+        "layer": str(network.get("layer")),
+        "modules": "not recorded by the version that trained it",
+        "settings": _settings(content["settings"]),
+        "key": {name: entry[name] for name in names if name in entry},
+    }
+
+
+def _convert(path: Path) -> None:
+    if path.suffix == ".jsonl":
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [
+            json.dumps(convert_record(each), allow_nan=False, separators=(",", ":"))
+            for each in records
+        ]
+        write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+        return
+    for file in path.glob("**/config.json"):
+        write_json(file, convert_config(read_json(file)))
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        _convert(Path(argument))
