@@ -37,7 +37,7 @@ TEST_PART = 4  # every fourth sequence is for the test
 STREAMED = 20  # sequences
 EQUAL_STEPS = 400  # of aeon's array, whose sequences have one length
 STAGES = ["train", "predict", "export", "onnxruntime", "stream"]
-NETWORK = "--layer gru --hidden_size 32 --optimiser adam --lr 1e-2 --clip_norm 1 --batch_size 32"
+NETWORK = "--layer GRU --hidden_size 32 --optimiser adam --lr 1e-2 --clip_norm 1 --batch_size 32"
 
 # in a process without torch: what a device does with the two exported files
 WITHOUT_TORCH = """
@@ -222,7 +222,7 @@ def walk_file(
     walk.timed(
         "train",
         lambda: eigenrnn(
-            f"train --task series --task.train {files['train']} {layout.options} {NETWORK} "
+            f"train --task Series --task.train {files['train']} {layout.options} {NETWORK} "
             f"--epochs {epochs} --out {run}"
         ),
     )

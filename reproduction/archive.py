@@ -14,7 +14,7 @@ from eigenrnn.experiments.training.description import describe_defaults, differe
 from eigenrnn.experiments.training.files import read_text
 from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.experiments.training.run_key import Length, slug
-from eigenrnn.experiments.training.settings import FORMER_SETTINGS, IGNORED_SETTINGS
+from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
 
 __all__ = [
     "ARCHIVE",
@@ -34,7 +34,7 @@ __all__ = [
 ARCHIVE = Path(__file__).parent / "runs"
 """The archive of this repository."""
 
-FORMAT = 6
+FORMAT = 7
 
 CurveColumns = dict[str, list[float | None]]
 """Columns of numbers by name, `step` first; None for a missing value."""
@@ -174,7 +174,7 @@ class ArchivedRun:
             keys = ", ".join(sorted(set(content) ^ names))
             raise ValueError(f"expected the keys of format {FORMAT}, got others: {keys}")
         if content["reduced"] is not None:
-            content["reduced"] = Length.from_json(content["reduced"])
+            content["reduced"] = Length(*content["reduced"])
         return cls(**content)
 
 
@@ -331,8 +331,7 @@ def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
     if task.get("class") == type(row.task).__name__:
         task["options"] = describe_defaults(type(row.task)) | task["options"]
     settings = describe_defaults(Settings) | dict(recorded["settings"])
-    network = _with_settings_of_today(recorded["network"])
-    then = {"task": task, "network": network, "settings": settings}
+    then = {"task": task, "network": dict(recorded["network"]), "settings": settings}
     now = row.describe()
     recorded_defaults = then["network"].get("defaults", {})
     current_defaults = now["network"]["defaults"]
@@ -342,21 +341,6 @@ def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
         for name in IGNORED_SETTINGS:
             options.pop(name, None)
     return differences(then, now)
-
-
-def _with_settings_of_today(description: Any) -> Any:
-    """Return a description whose `Settings` have the options of today, and no former ones."""
-    if isinstance(description, list):
-        return [_with_settings_of_today(each) for each in description]
-    if not isinstance(description, Mapping):
-        return description
-    completed = {name: _with_settings_of_today(value) for name, value in description.items()}
-    if completed.get("class") == Settings.__name__:
-        options = describe_defaults(Settings) | completed["options"]
-        for name in FORMER_SETTINGS:
-            options.pop(name, None)
-        completed["options"] = options
-    return completed
 
 
 def _restricted(

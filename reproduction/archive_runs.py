@@ -19,6 +19,7 @@ from eigenrnn.experiments.recipes.runs import Run, runs_in, runs_of
 from eigenrnn.experiments.report.rounding import rounded, spaced_indices
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result
+from eigenrnn.experiments.training.description import describe_options
 from eigenrnn.experiments.training.files import Columns
 from eigenrnn.experiments.training.result import is_better, selection_metric, selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder, locked
@@ -219,11 +220,19 @@ def _runs(
 
 
 def _computed(folder: Path, recipe: Recipe, row: Computed) -> Iterator[ArchivedRun]:
-    content = read_computed(folder, row.label)
-    if content is not None:
-        names = ("value", "seconds", "revision", "versions")
-        known: dict[str, Any] = {name: content.get(name) for name in names}
-        yield ArchivedRun(recipe.name, row.label, "", None, "computed", **known)
+    number = read_computed(folder, row.label)
+    if number is not None:
+        yield ArchivedRun(
+            recipe.name,
+            row.label,
+            "",
+            None,
+            "computed",
+            value=number.value,
+            seconds=number.seconds,
+            revision=number.revision,
+            versions=number.versions,
+        )
 
 
 def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
@@ -235,10 +244,9 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
         return None, str(error)
     state = files.state
     recorded: dict[str, Any] = {
-        "task": config["task"],
-        "settings": config["settings"],
-        # of the row, by names: that of the network itself has the shapes of its weights
-        "network": (config.get("config") or {}).get("network"),
+        "task": {"class": config.task.kind, "options": config.task.options},
+        "settings": describe_options(config.settings),
+        "network": config.network,
     }
     changed = changes_since_run(run.row, recorded)
     if changed:
@@ -263,14 +271,14 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
         reduced=key.reduced,
         state=cast("Any", state),
         **recorded,
-        parameters=config["parameters"],
+        parameters=config.parameters,
         baseline=_baseline(run.row.task),
-        revision=config.get("revision"),
+        revision=config.revision,
         ended=_ended(files),
-        versions=config["versions"],
+        versions=config.versions,
         steps=steps,
         all_steps=all_steps,
-        scores=files.read_status().get("scores", {}),
+        scores=files.read_status().scores or {},
         training=training,
         evaluated=evaluated_curve(columns),
     )

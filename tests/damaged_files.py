@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -38,9 +39,9 @@ from eigenrnn.experiments.sweep.search_space import Range, Search
 from eigenrnn.experiments.sweep.study import read_points
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from eigenrnn.experiments.training import checkpoint
-from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.files import read_lines, read_table
 from eigenrnn.experiments.training.metrics_writer import _kept_rows
+from eigenrnn.experiments.training.records import RunConfig
 from eigenrnn.experiments.training.result import Result
 from eigenrnn.experiments.training.run_folder import RunFolder
 
@@ -526,7 +527,9 @@ def prediction_readers() -> dict[str, Reader]:
     unlabelled = "".join(f"{line.rpartition(',')[0]}\n" for line in CSV.splitlines())
 
     def config(fitted: Any) -> bytes:
-        return json_bytes({"preprocessing": describe(fitted)})
+        kind = type(fitted).__name__
+        fitted = {"class": kind, "options": msgspec.to_builtins(fitted)}
+        return json_bytes({**CONFIG, "preprocessing": fitted})
 
     def inputs(folder: Path) -> tuple[Sequences, list[torch.Tensor]]:
         read = series.read(folder / "a.csv")
@@ -566,14 +569,17 @@ def prediction_readers() -> dict[str, Reader]:
     }
 
 
+CONFIG = {
+    "settings": {"steps": 8},
+    "task": {"class": "Copying", "options": {"delay": 3}},
+    "modules": "SequenceModel()",
+    "network": {"layer": "ScoRNN", "hidden_size": 4},
+    "parameters": 12,
+    "versions": {"torch": "2.6"},
+}
+
+
 def run_readers() -> dict[str, Reader]:
-    config = {
-        "settings": {"steps": 8},
-        "task": {"class": "Copying", "options": {"delay": 3}},
-        "network": {"class": "SequenceModel", "modules": {"layer": {"class": "ScoRNN"}}},
-        "parameters": 12,
-        "versions": {"torch": "2.6"},
-    }
     written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
     look = {"step": 4, "spectrum": {"W": [[0.5, 0.5]]}, "henrici": {"W": 0.1}}
     archived = ArchivedRun("mine/table1", "row", "", 0, "ended", steps=8, parameters=12)
@@ -591,9 +597,9 @@ def run_readers() -> dict[str, Reader]:
     return {
         "config.json": Reader(
             "config.json",
-            json_bytes(config),
+            json_bytes(CONFIG),
             lambda f: RunFolder(f).read_config(),
-            lambda known: isinstance(known, dict),
+            lambda known: isinstance(known, RunConfig),
         ),
         "metrics.csv": Reader(
             "metrics.csv",

@@ -27,7 +27,10 @@ def classes_of(cases_by_name):
     ("exported", "covered"),
     [
         (exported_classes(constraints, {Constraint}), classes_of(cases.CONSTRAINTS)),
-        (exported_classes(layers, set()), classes_of(cases.LAYERS | cases.NAMED | cases.CELLS)),
+        (
+            exported_classes(layers, {layers.Layer}),
+            classes_of(cases.LAYERS | cases.NAMED | cases.CELLS),
+        ),
         (
             exported_classes(
                 tasks,

@@ -1,5 +1,6 @@
 """Descriptions: values as data that JSON can hold."""
 
+import json
 import math
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,11 +14,11 @@ from torch import nn
 from eigenrnn import EURNN, LRU, ScoRNN
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training.description import (
+    build,
     describe,
-    describe_network,
+    describe_call,
     describe_option_defaults,
     differences,
-    is_description,
 )
 from eigenrnn.init import uniform_
 
@@ -118,42 +119,38 @@ def test_what_an_lru_passes_to_its_set_has_the_defaults_of_the_set(options):
     assert found == {"DiagonalDisc": OF_DISC, "LRU": OF_LRU}
 
 
-def test_what_an_lru_passes_to_its_set_is_described_as_an_option_of_the_set():
-    found = describe_network(LRU(2, 3, r_min=0.99, r_max=0.999))
-    (direction,) = found["modules"]["directions"]["modules"].values()
-    in_the_set = direction["modules"]["constraint"]["options"]
-    assert in_the_set == {"size": 3, "r_min": 0.99, "r_max": 0.999, "phase": 2 * math.pi}
-    assert "options" not in found or LRU.set_options.isdisjoint(found["options"])
-
-
-def test_a_network_is_a_tree_of_modules():
-    linear = {
-        "class": "torch.Linear",
-        "options": {"in_features": 2, "out_features": 3},
-        "parameters": {
-            "weight": {"shape": [3, 2], "dtype": "float64"},
-            "bias": {"shape": [3], "dtype": "float64"},
-        },
-    }
-    found = describe_network(Custom(3))
-    assert found == {
-        "class": "test_description.Custom",
-        "options": {"units": 3, "activation": "torch.tanh", "key": {"type": "function"}},
-        "buffers": {"mask": {"shape": [3], "dtype": "float32"}},
-        "modules": {"inner": linear},
-    }
-    assert is_description(found)
-
-
 def test_each_difference_has_its_path():
-    now = describe_network(Custom(4))
-    assert differences({"network": describe_network(Custom(3))}, {"network": now}) == [
-        "network.units was 3, now 4",
-        "network.buffers.mask.shape was [3], now [4]",
-        "network.inner.out_features was 3, now 4",
-        "network.inner.parameters.weight.shape was [3, 2], now [4, 2]",
-        "network.inner.parameters.bias.shape was [3], now [4]",
+    then = describe_call(layer=partial(EURNN, capacity=2), hidden_size=4)
+    now = describe_call(layer=partial(EURNN, capacity=3), hidden_size=8)
+    assert differences({"network": then}, {"network": now}) == [
+        "network.layer.capacity was 2, now 3",
+        "network.hidden_size was 4, now 8",
     ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        None,
+        (1, 2.5),
+        {"a": True},
+        partial(EURNN, capacity=2),
+        partial(uniform_, bound=1.0),
+        EURNN,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_described_is_built_again(value):
+    names = {"EURNN": EURNN, "uniform_": uniform_}
+    built = build(json.loads(json.dumps(describe(value))), names)
+    assert describe(built) == describe(value)
+    assert type(built) is type(value)
+
+
+def test_a_function_that_is_not_among_the_names_is_not_built():
+    with pytest.raises(ValueError, match="foreign"):
+        build({"layer": [{"function": "foreign.Layer"}]}, {"EURNN": EURNN})
 
 
 def test_another_class_is_one_difference():

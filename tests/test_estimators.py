@@ -55,7 +55,7 @@ def test_a_classifier_learns_and_names_the_classes_as_given():
     [
         ("auto", {}, 1e-2),
         (GRU, {}, 1e-2),
-        ("mingru", {}, 1e-3),
+        ("MinGRU", {}, 1e-3),
         ("auto", {"lr": 0.5}, 0.5),
     ],
 )
@@ -189,7 +189,7 @@ def test_nullable_classes_of_pandas_keep_their_type():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("gru", GRU), ("scornn", ScoRNN), ("torchlstm", TorchLSTM)]
+    ("name", "kind"), [("GRU", GRU), ("ScoRNN", ScoRNN), ("TorchLSTM", TorchLSTM)]
 )
 def test_a_layer_has_the_name_of_the_command_line(name, kind):
     X, y = draw()
@@ -249,7 +249,7 @@ def test_channels_and_options_are_checked_early():
         classifier(class_weight="some").fit(X, y)
     with pytest.raises(ValueError, match="class_weight of the classes left, right, got 'up'"):
         classifier(class_weight={"up": 2}).fit(X, y)
-    with pytest.raises(ValueError, match=r"expected layer to be 'auto', .*scornn.*, got 'gur'"):
+    with pytest.raises(ValueError, match=r"expected layer to be 'auto', .*ScoRNN.*, got 'gur'"):
         classifier().set_params(layer="gur").fit(X, y)
     table = pandas.DataFrame(X[0])
     with pytest.raises(TypeError, match=r"got a table, DataFrame: .*from_table"):

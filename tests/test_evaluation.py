@@ -4,6 +4,7 @@ import json
 import math
 import shlex
 import shutil
+from dataclasses import asdict
 from itertools import pairwise
 
 import numpy as np
@@ -16,11 +17,12 @@ from eigenrnn import GRU, SequenceModel
 from eigenrnn.experiments import load
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.data.in_memory import from_arrays
-from eigenrnn.experiments.evaluation import Evaluation, evaluate_series
+from eigenrnn.experiments.evaluation import evaluate_series
 from eigenrnn.experiments.report import write_report
 from eigenrnn.experiments.tasks import Series
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
 from eigenrnn.experiments.training import RunFolder
+from eigenrnn.experiments.training.records import Evaluation
 from training_run import one_thread, read_metrics, small_fit, small_settings
 
 CLASSES = ("a", "b", "c")
@@ -184,7 +186,7 @@ def run(tmp_path_factory):
     ]
     pandas.DataFrame(rows).to_csv(folder / "a.csv", index=False)
     line = (
-        f"train --task series --task.train {folder / 'a.csv'} --task.folds 2 --layer gru "
+        f"train --task Series --task.train {folder / 'a.csv'} --task.folds 2 --layer GRU "
         f"--hidden_size 4 --steps 6 --out {folder / 'run'}"
     )
     with one_thread():
@@ -200,7 +202,7 @@ def test_the_command_prints_and_stores_what_the_function_returns(run, capsys):
     found = evaluate_series(loaded.model, loaded.preprocessing, sequences)
     assert printed == ["20 sequences", *found.lines(), f"in {run / 'evaluation.json'}"]
     stored = json.loads((run / "evaluation.json").read_text())
-    assert stored == json.loads(json.dumps(found.to_json()))
+    assert stored == json.loads(json.dumps(asdict(found)))
     assert math.isfinite(stored["metrics"]["AUC"])
 
 
@@ -254,7 +256,7 @@ def test_an_evaluation_on_another_file_is_kept_beside_the_first(run, tmp_path):
     (tmp_path / "b.csv").write_text(text)
     for name in (run.parent / "a.csv", tmp_path / "b.csv", run.parent / "a.csv"):
         assert main(["evaluate", str(tmp_path / "run"), str(name)]) == 0
-    found = [content["file"] for content in RunFolder(tmp_path / "run").read_evaluations()]
+    found = [content.file for content in RunFolder(tmp_path / "run").read_evaluations()]
     assert found == [str(run.parent / "a.csv"), str(tmp_path / "b.csv")]
     page = write_report([tmp_path / "run"], tmp_path / "page.html").read_text()
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
@@ -275,22 +277,22 @@ def test_a_report_without_an_evaluation_has_no_such_section(run, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"metrics": {"accuracy": "high"}}, "expected metrics to be"),
-        ({"confusion": [[1]], "class_names": ["a", "b"]}, "confusion matrix has another size"),
-        ({"calibration": {"probability": 1}}, "expected calibration to be"),
+        ({"metrics": {"accuracy": "high"}}, r"\$\.metrics"),
+        ({"confusion": [[1]], "class_names": ["a", "b"]}, "2 classes"),
+        ({"calibration": {"probability": 1}}, r"\$\.calibration\.probability"),
     ],
     ids=["metrics", "matrix", "calibration"],
 )
 def test_a_damaged_evaluation_is_named(tmp_path, change, message):
     content = {"file": "a", "count": 2, "metrics": {"accuracy": 1.0}} | change
     (tmp_path / "evaluation.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=rf"evaluation.json is damaged: .*{message}|{message}"):
+    with pytest.raises(ValueError, match=rf"evaluation.json is damaged .*{message}"):
         RunFolder(tmp_path).read_evaluations()
 
 
 def test_a_run_on_no_series_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("EIGENRNN_DEBUG", raising=False)
-    line = "train --task copying --task.delay 3 --hidden_size 4 --steps 1 --out"
+    line = "train --task Copying --task.delay 3 --hidden_size 4 --steps 1 --out"
     with one_thread():
         assert main([*line.split(), str(tmp_path / "run")]) == 0
     assert main(["evaluate", str(tmp_path / "run"), "a.csv"]) == 2

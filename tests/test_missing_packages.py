@@ -24,7 +24,16 @@ from eigenrnn.experiments.world import Collection
 PACKAGES = {
     "analysis": ["scipy", "matplotlib"],
     "experiments": [
-        *("filelock", "jsonargparse", "lightning", "matplotlib", "pooch", "rich", "scipy"),
+        *(
+            "filelock",
+            "jsonargparse",
+            "lightning",
+            "matplotlib",
+            "msgspec",
+            "pooch",
+            "rich",
+            "scipy",
+        ),
         *("tensorboard", "torchmetrics"),
     ],
     "report": ["jinja2", "plotly"],
@@ -66,7 +75,7 @@ FUNCTIONS = {
 COMMANDS = {
     "collect car_racing": "world",
     "sweep sweep.yaml": "sweep",
-    "train --task series --task.train mine.parquet --steps 1": "series",
+    "train --task Series --task.train mine.parquet --steps 1": "series",
 }
 
 

@@ -152,9 +152,9 @@ def run(request, tmp_path_factory):
     ]
     pandas.DataFrame(rows).to_csv(folder / "a.csv", index=False, sep=";")
     line = (
-        f"train --task series --task.train {folder / 'a.csv'} --task.separator ; "
+        f"train --task Series --task.train {folder / 'a.csv'} --task.separator ; "
         f"--task.columns.sequence unit --task.columns.label state --task.missing {request.param} "
-        f"--task.validation 0 --layer gru --hidden_size 4 --steps 3 --out {folder / 'run'}"
+        f"--task.validation 0 --layer GRU --hidden_size 4 --steps 3 --out {folder / 'run'}"
     )
     with one_thread():
         assert main(shlex.split(line.replace(" ; ", " ';' "))) == 0

@@ -29,7 +29,7 @@ raise SystemExit(0 if states() == before else "the global random generators chan
 IMPORT_STAYS_LIGHT = """
 import sys
 import eigenrnn
-experiments = {"jsonargparse", "lightning", "matplotlib", "pooch", "rich", "scipy", "tensorboard"}
+experiments = {"jsonargparse", "lightning", "matplotlib", "msgspec", "pooch", "rich", "scipy"}
 imported = experiments & set(sys.modules)
 raise SystemExit(f"unexpected imports: {sorted(imported)}" if imported else 0)
 """

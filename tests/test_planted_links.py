@@ -46,7 +46,7 @@ TARGETS = ["file", "folder", "folder/new", "loop"]
 
 
 TRAIN = shlex.split(
-    "train --task copying --task.delay 3 --task.symbols 2 --task.test_examples 10 --hidden_size 6 "
+    "train --task Copying --task.delay 3 --task.symbols 2 --task.test_examples 10 --hidden_size 6 "
     "--batch_size 2 --eval_every 2 --dynamics_every 2 --accelerator cpu --out"
 )
 ACTIONS = {

@@ -26,7 +26,7 @@ from eigenrnn.experiments.prediction import (
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from training_run import one_thread
 
-SMALL = "--layer gru --hidden_size 12 --optimiser adam --lr 1e-2 --accelerator cpu"
+SMALL = "--layer GRU --hidden_size 12 --optimiser adam --lr 1e-2 --accelerator cpu"
 
 
 def train(folder, line):
@@ -47,7 +47,7 @@ def vowels(data_root, tmp_path_factory):
         shutil.copy(data_root / f"ucr-uea/JapaneseVowels/JapaneseVowels_{part}.ts", folder)
     train_file, test_file = (folder / f"JapaneseVowels_{part}.ts" for part in ("TRAIN", "TEST"))
     files = f"--task.train {train_file} --task.test {test_file}"
-    run = train(folder / "run", f"--task series {files} --epochs 4")
+    run = train(folder / "run", f"--task Series {files} --epochs 4")
     train_file.unlink()
     return run
 
@@ -169,7 +169,7 @@ def numbers(tmp_path_factory):
 def test_numbers_are_in_the_units_of_the_file(numbers, predict):
     file = numbers / "numbers.npz"
     files = f"--task.train {file} --task.test {file}"
-    run = train(numbers / "run", f"--task series --task.answer number {files} --epochs 20")
+    run = train(numbers / "run", f"--task Series --task.answer number {files} --epochs 20")
     found = [float(row["target"]) for row in rows(predict(f"{run} {numbers / 'unlabelled.npz'}"))]
     targets = read_series(file).targets
     assert np.square(found - targets).mean() == pytest.approx(recorded(run)["mse"], rel=1e-4)
@@ -179,7 +179,7 @@ def test_numbers_are_in_the_units_of_the_file(numbers, predict):
 def test_next_values_follow_the_last_step(numbers, predict):
     run = train(
         numbers / "next",
-        f"--task series --task.answer next --task.train {numbers / 'unlabelled.npz'} --steps 5",
+        f"--task Series --task.answer next --task.train {numbers / 'unlabelled.npz'} --steps 5",
     )
     found = rows(predict(f"{run} {numbers / 'unlabelled.npz'}"))
     loaded = load(run)
@@ -209,7 +209,7 @@ def test_a_run_with_weights_of_classes_predicts(tmp_path, predict):
         lines += [f"{unit},{unit % 2}.{step},{unit % 2}" for step in range(3)]
     file = tmp_path / "mine.csv"
     file.write_text("\n".join(lines) + "\n")
-    options = f"--task series --task.train {file} --task.class_weights '{{0: 9}}' --epochs 30"
+    options = f"--task Series --task.train {file} --task.class_weights '{{0: 9}}' --epochs 30"
     run = train(tmp_path / "run", options)
     predicted = rows(predict(f"{run} {file}"))
     assert np.mean([float(row["probability 0"]) for row in predicted]) > 0.6
@@ -244,7 +244,7 @@ def shakespeare(data_root):
 
 def text_run(folder, text, options=""):
     (folder / "my.txt").write_text(text)
-    line = f"--task text --task.path {folder / 'my.txt'} --task.window 50 --steps 40 {options}"
+    line = f"--task Text --task.path {folder / 'my.txt'} --task.window 50 --steps 40 {options}"
     return train(folder / "run", f"{line} --task.test_streams 1")
 
 
@@ -440,7 +440,7 @@ def test_a_run_without_a_model_says_how_to_go_on(vowels, predict, tmp_path):
 
 
 def test_a_run_of_another_task_is_refused(predict, tmp_path):
-    run = train(tmp_path / "run", "--task copying --task.delay 3 --task.test_examples 4 --steps 1")
+    run = train(tmp_path / "run", "--task Copying --task.delay 3 --task.test_examples 4 --steps 1")
     said = predict(f"{run} -", stdin="", fails=True)
     assert_matches("expected a run of the task series or text, .* a run of Copying", said)
 
@@ -448,12 +448,12 @@ def test_a_run_of_another_task_is_refused(predict, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"class": "Popen"}, "no known preprocessing"),
-        ({"options": {}}, "missing"),
-        ({"mean": ["0"]}, "expected mean to be"),
-        ({"mean": [0.0]}, "expected one mean and one deviation for each channel"),
+        ({"class": "Popen"}, "Popen"),
+        ({"options": {}}, "`answer`"),
+        ({"mean": ["0"]}, "`$.mean[0]`"),
+        ({"mean": [0.0]}, "got 1 and 12 for 12 channels"),
         ({"deviation": [0.0] * 12}, "deviations > 0"),
-        ({"answer": "age"}, "expected answer in"),
+        ({"answer": "age"}, "'age'"),
         ({"class_names": ["1"]}, "expected at least two classes"),
     ],
     ids=str,
@@ -465,13 +465,15 @@ def test_a_damaged_preprocessing_is_refused(vowels, predict, tmp_path, change, s
     stored = config["preprocessing"]
     (stored if "class" in change or "options" in change else stored["options"]).update(change)
     file.write_text(json.dumps(config))
-    assert_matches(f"config.json is damaged: .*{said}", predict("copy -", stdin="", fails=True))
+    error = predict("copy -", stdin="", fails=True)
+    assert "config.json is damaged" in error
+    assert said in error
 
 
 def test_a_single_character_can_be_continued(characters, predict):
     assert len(predict(f"{characters} - --length 3", stdin="R")) == 4
 
 
-@pytest.mark.parametrize(("line", "said"), [("", "folder of a run"), ("run", "file of series")])
+@pytest.mark.parametrize(("line", "said"), [("", "run, input"), ("run", "input")])
 def test_missing_arguments_are_named(predict, line, said):
-    assert_matches(f"expected .*{said}.*, got none", predict(line, fails=True))
+    assert f"required: {said};" in predict(line, fails=True)

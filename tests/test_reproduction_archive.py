@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from types import FunctionType
 
+import msgspec
 import numpy as np
 import pytest
 from reproduction.archive import (
@@ -27,13 +28,16 @@ from reproduction.archive_runs import (
     training_curve,
 )
 from reproduction.claim import Runs
+from reproduction.convert import convert_config
 from reproduction.evidence import ArchivedEvidence
 
 from eigenrnn import ScoRNN
 from eigenrnn.experiments.recipes import Computed, Row
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.training.description import describe
+from eigenrnn.experiments.training.description import describe, describe_options
+from eigenrnn.experiments.training.records import RunConfig
 from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn.experiments.training.run_key import RunKey
 from recipes_for_results import (
     FIGURE,
     SEEDS,
@@ -457,17 +461,6 @@ def test_a_setting_newer_than_a_run_must_have_its_default():
     assert changes_since_run(decayed, recorded) == ["settings.weight_decay was 0.0, now 0.1"]
 
 
-def test_settings_within_a_network_may_be_older_too():
-    (known,) = (r for r in RECIPES["nonnormal/table1"].rows if r.label == "chain words")
-    recorded = known.describe()
-    (benchmark,) = recorded["network"]["model_factory"]["arguments"]
-    del benchmark["options"]["settings"]["options"]["rate_penalty"]
-    assert changes_since_run(known, recorded) == []
-    benchmark["options"]["settings"]["options"]["clip_norm"] = 1
-    (difference,) = changes_since_run(known, recorded)
-    assert "'clip_norm': 1" in difference
-
-
 def test_rows_of_equal_structure_share_a_run():
     known = recipes()
     for name in (TABLE, FIGURE):  # two partials with equal options are different objects
@@ -495,11 +488,27 @@ def test_the_descriptions_of_all_rows_are_strict_json():
             assert json.loads(json.dumps(described, allow_nan=False)) == described
 
 
-def test_a_run_of_an_earlier_version_is_named_and_skipped(archive, reproduced):
+def test_a_run_of_an_earlier_version_is_named(archive, reproduced):
     config = json.loads((reproduced / RUN / "config.json").read_text())
     del config["network"]
     config |= {"task": "Copying(delay=4)", "model": ["SequenceModel("]}
     (reproduced / RUN / "config.json").write_text(json.dumps(config))
-    (reason,) = archive_runs([reproduced], archive.folder, recipes()).skipped.values()
-    assert "expected network in" in reason
-    assert "written by another version" in reason
+    with pytest.raises(ValueError, match=r"seed-\d/config.json is damaged or of another version"):
+        archive_runs([reproduced], archive.folder, recipes())
+
+
+def test_a_run_of_the_commit_that_trains_the_open_claims_is_converted():
+    (known,) = (r for r in RECIPES["nonnormal/table1"].rows if r.label == "chain words")
+    described = known.with_seed(1).describe()
+    (benchmark,) = described["network"]["model_factory"]["arguments"]
+    del benchmark["options"]["settings"]["options"]["rate_penalty"]
+    benchmark["options"]["settings"]["options"]["devices"] = 1
+    key = {"recipe": "nonnormal/table1", "row": "chain words", "point": "", "seed": 1}
+    entry = {"command": "reproduce", **key, "quick": False, "network": described["network"]}
+    software = {"parameters": 7, "revision": None, "versions": {"eigenrnn": "0.1.0"}}
+    old = {**described, **software, "name": "a", "best_by": None, "config": entry}
+    new = msgspec.convert(convert_config(old), RunConfig)
+    assert new.key == RunKey("nonnormal/table1", "chain words", "", 1)
+    task = {"class": new.task.kind, "options": new.task.options}
+    recorded = {"task": task, "network": new.network, "settings": describe_options(new.settings)}
+    assert changes_since_run(known.with_seed(1), json.loads(json.dumps(recorded))) == []

@@ -135,7 +135,7 @@ def test_an_import_names_the_missing_extra(python, code, extra):
     assert f"pip install 'eigenrnn[{extra}]'" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["train", "--task", "copying"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["train", "--task", "Copying"]])
 def test_the_command_names_the_missing_extra(python, arguments):
     done = run(python.with_name("eigenrnn"), *arguments)
     assert done.returncode == 2

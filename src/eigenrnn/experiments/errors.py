@@ -1,5 +1,8 @@
 """The exceptions of the experiments."""
 
+import difflib
+from collections.abc import Iterable
+
 import torch
 
 __all__ = [
@@ -9,7 +12,9 @@ __all__ = [
     "MissingDataError",
     "NonFiniteLossError",
     "RunExistsError",
+    "did_you_mean",
     "is_out_of_memory",
+    "unknown_name",
 ]
 
 
@@ -43,3 +48,20 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     # torch's allocator on a CPU raises a plain RuntimeError
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Suggest similar names in parentheses; empty if there are none."""
+    found = difflib.get_close_matches(name, sorted(set(names) - {name}), n=3, cutoff=0.6)
+    if not found:
+        return ""
+    return f" (did you mean {' or '.join(found)}?)"
+
+
+def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
+    """Return the message for an unknown name, with similar names and where to find all."""
+    names = list(names)
+    listed = f"there are {', '.join(names)}"
+    if kind == "recipe":
+        listed = "see eigenrnn list recipes"
+    return f"expected a {kind}, got {name!r}{did_you_mean(name, names)}; {listed}"

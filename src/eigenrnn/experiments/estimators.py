@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, cast
@@ -11,15 +12,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
-from eigenrnn import GRU, LRU, ResidualStack, SequenceModel
+from eigenrnn import GRU
 from eigenrnn.errors import check_installed
 from eigenrnn.experiments.data.in_memory import from_arrays, from_channels_first
 from eigenrnn.experiments.data.sequences import Sequences, check_sequences
 from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.prediction import SeriesPredictions, predict_series
 from eigenrnn.experiments.tasks import Series
+from eigenrnn.experiments.tasks.base import model_for, stack_of_lru
 from eigenrnn.experiments.tasks.preprocessing import Missing, SeriesPreprocessing
 from eigenrnn.experiments.training import Result, RunFolder, Settings, fit
+from eigenrnn.experiments.training.description import describe_call
 from eigenrnn.experiments.training.progress import plain_console
 
 check_installed("estimators", "eigenrnn.experiments.estimators", "sklearn")
@@ -80,7 +83,7 @@ class _SequenceEstimator(BaseEstimator):
         self.directory = directory
         self.verbose = verbose
 
-    model_: SequenceModel
+    model_: nn.Module
     preprocessing_: SeriesPreprocessing
     result_: Result
     n_features_in_: int
@@ -122,8 +125,10 @@ class _SequenceEstimator(BaseEstimator):
         )
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
-            layer = make_layer(task.input_size, self.hidden_size)
-            model = SequenceModel(layer, task.output_size, task.readout)
+            model = model_for(task, make_layer, self.hidden_size)
+        network: dict[str, Any] | None = None
+        with suppress(TypeError):  # a function without a name, such as a lambda
+            network = describe_call(layer=make_layer, hidden_size=self.hidden_size)
         with tempfile.TemporaryDirectory() as temporary:
             directory = Path(temporary) / "run" if self.directory is None else self.directory
             console = plain_console(stderr=True, quiet=not self.verbose)
@@ -131,7 +136,13 @@ class _SequenceEstimator(BaseEstimator):
             is_own = hasattr(self, "result_") and self.result_.directory == Path(directory)
             try:
                 self.result_ = fit(
-                    model, task, settings, directory, overwrite=is_own, console=console
+                    model,
+                    task,
+                    settings,
+                    directory,
+                    overwrite=is_own,
+                    console=console,
+                    network=network,
                 )
             except RunExistsError:
                 raise RunExistsError(
@@ -171,7 +182,7 @@ class _SequenceEstimator(BaseEstimator):
             return LAYERS[self.layer]
         if np.median(sequences.lengths) < _LONG:
             return GRU
-        return _stack_of_lru
+        return stack_of_lru
 
     def _sequences(
         self,
@@ -483,7 +494,3 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
     def predict(self, X: Inputs) -> NDArray[np.float64]:
         """Return the number of each sequence, in the units of y."""
         return self._predictions(X).values.double().numpy()[:, 0]
-
-
-def _stack_of_lru(input_size: int, width: int) -> ResidualStack:
-    return ResidualStack(partial(LRU, hidden_size=width), width, 2, input_size=input_size)

@@ -1,7 +1,5 @@
 """The metrics that people report, of a trained network on a file with answers."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,67 +12,9 @@ from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.prediction import predict_series, series_outputs
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
 from eigenrnn.experiments.tasks.series import calibration_curve, calibration_error, r2_score
+from eigenrnn.experiments.training.records import Calibration, Evaluation
 
-__all__ = ["Calibration", "Evaluation", "evaluate_series"]
-
-_MATRIX = "confusion matrix, rows are true classes"
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How often predictions of about the same probability are right.
-
-    Args:
-        probability: The mean probability of the predicted class, for each tenth of probabilities
-            that occurs.
-        correct: The share of these predictions that are right.
-        count: The number of these predictions.
-    """
-
-    probability: tuple[float, ...]
-    correct: tuple[float, ...]
-    count: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The metrics of a network on a file.
-
-    Args:
-        file: The file.
-        count: The number of sequences.
-        metrics: The metrics by name.
-        class_names: The classes, in the order of the confusion matrix; empty without classes.
-        confusion: The number of sequences of each true class (row) with each predicted class.
-        calibration: The calibration of the predicted classes; None without classes.
-    """
-
-    file: str
-    count: int
-    metrics: Mapping[str, float]
-    class_names: tuple[str, ...] = ()
-    confusion: tuple[tuple[int, ...], ...] = ()
-    calibration: Calibration | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of `evaluation.json`."""
-        return asdict(self)
-
-    def lines(self) -> list[str]:
-        """Return the metrics and the confusion matrix as lines of text."""
-        found = [f"{name}: {value:.4g}" for name, value in self.metrics.items()]
-        if self.confusion:
-            cells = [
-                [name, *map(str, row)]
-                for name, row in zip(self.class_names, self.confusion, strict=True)
-            ]
-            table = [["", *self.class_names], *cells]
-            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-            found.append(f"{_MATRIX}:")
-            for row in table:
-                padded = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-                found.append("  ".join(padded))
-        return found
+__all__ = ["evaluate_series"]
 
 
 @torch.no_grad()

@@ -8,12 +8,13 @@ from torch import Generator, nn
 
 from eigenrnn.init import glorot_uniform_, uniform_
 from eigenrnn.layers.options import TorchOptions
+from eigenrnn.layers.stacked import Layer
 from eigenrnn.layers.validation import check_sizes
 
 __all__ = ["TanhRNN", "TorchGRU", "TorchLSTM"]
 
 
-class _FromGenerator(nn.Module):
+class _FromGenerator(Layer):
     """Constructs one of torch's recurrent layers, and draws its weights from a generator."""
 
     def __init__(

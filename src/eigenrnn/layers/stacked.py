@@ -42,13 +42,21 @@ from eigenrnn.ops.dispatch import Backend, Call, exports_scan
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
 from eigenrnn.tracing import is_exporting
 
-__all__ = ["Stacked"]
+__all__ = ["Layer", "Stacked"]
+
+
+class Layer(nn.Module):
+    """A recurrent layer, of this library or of torch: what the command line takes as `--layer`.
+
+    A layer of your own is a subclass whose constructor takes the number of inputs, the number of
+    units and a `generator`, and which returns outputs and last states, as `torch.nn.GRU` does.
+    """
 
 
 _D = TypeVar("_D", bound=AbstractDirection)
 
 
-class Stacked(nn.Module, Generic[_D]):
+class Stacked(Layer, Generic[_D]):
     """Stacked layers of one recurrence, in one direction or two.
 
     The attributes and methods of torch's recurrent layers have the same names here: `input_size`,

@@ -20,13 +20,10 @@ from eigenrnn.experiments.cli.rebuild import TrainedModel, load
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.report import RebuildModel, read_records, write_report
 from eigenrnn.experiments.tasks import Batch
-from eigenrnn.experiments.training.files import (
-    check_folder_path,
-    check_types,
-    read_json,
-    write_json,
-)
+from eigenrnn.experiments.training import records
+from eigenrnn.experiments.training.files import check_folder_path, write_json
 from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn.experiments.training.records import AnalysisSummary
 
 __all__ = ["analyse", "delete_earlier_files", "report"]
 
@@ -101,9 +98,7 @@ def delete_earlier_files(folder: Path) -> None:
     summary = folder / "summary.json"
     if not summary.exists():
         return
-    content = read_json(summary, ("found",))
-    check_types(summary, content, {"found": dict})
-    for name in content["found"]:
+    for name in records.read(summary, AnalysisSummary)["found"]:
         for ending in ("png", "csv"):
             # the name alone: an edited summary must not lead out of the folder
             (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)

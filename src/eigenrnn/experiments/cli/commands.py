@@ -4,7 +4,6 @@ import os
 from importlib import import_module
 from pathlib import Path
 from signal import SIGINT
-from typing import Any
 
 from jsonargparse import ArgumentError, Namespace
 from rich.console import Console
@@ -12,16 +11,10 @@ from rich.text import Text
 from torch import nn
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.experiments.cli import name_lookup, tables
-from eigenrnn.experiments.cli.diagnosis import diagnose, named_class
-from eigenrnn.experiments.cli.parser import PARSERS, default_layer
-from eigenrnn.experiments.cli.train_options import (
-    build_training,
-    config_entry,
-    default_name,
-    recipe_with_data_root,
-)
-from eigenrnn.experiments.errors import NonFiniteLossError, is_out_of_memory
+from eigenrnn.experiments.cli import tables
+from eigenrnn.experiments.cli.parser import PARSERS
+from eigenrnn.experiments.cli.train_options import build_training, recipe_with_data_root
+from eigenrnn.experiments.errors import NonFiniteLossError, is_out_of_memory, unknown_name
 from eigenrnn.experiments.recipes import Recipe, reproduce
 from eigenrnn.experiments.recipes.runs import folder_name
 from eigenrnn.experiments.registry import RECIPES
@@ -63,7 +56,7 @@ def run(arguments: list[str]) -> int:
         _print_error(f"expected a command among {', '.join(PARSERS)}; see eigenrnn --help")
         return 2
     if command not in PARSERS:
-        _print_error(name_lookup.unknown_name("command", command, PARSERS))
+        _print_error(unknown_name("command", command, PARSERS))
         return 2
     try:
         return _run(command, arguments[1:])
@@ -71,7 +64,10 @@ def run(arguments: list[str]) -> int:
         is_ours = isinstance(error, _USER_ERRORS) or is_out_of_memory(error)
         if not is_ours or os.environ.get("EIGENRNN_DEBUG"):
             raise
-        _print_error(" ".join(str(error).split()))
+        message = " ".join(str(error).split())
+        if isinstance(error, ArgumentError):
+            message += f"; see eigenrnn {command} --help"
+        _print_error(message)
         return 2
 
 
@@ -85,29 +81,17 @@ def _run(command: str, arguments: list[str]) -> int:
     """Parse the arguments and run the command.
 
     Raises:
-        ValueError: If an argument is wrong, and names it.
-        ArgumentError: If the parser refuses the arguments for another reason.
+        ArgumentError: If the parser refuses the arguments.
     """
     parser = PARSERS[command]()
     parser.prog = f"eigenrnn {command}"
-    resolved = name_lookup.resolve_arguments(arguments)
-    # a default beside a named layer would leave its own options to that one
-    if command == "train" and named_class("layer", resolved, parser) is None:
-        parser.set_defaults(layer=default_layer(named_class("task", resolved, parser)))
-    try:
-        chosen = parser.parse_args(resolved)
-    except ArgumentError as error:
-        found = diagnose(resolved, command)
-        if found is None:
-            raise
-        raise ValueError(found) from error
+    options = parser.parse_args(arguments)
     console = plain_console()
     if command == "list":
-        tables.show(chosen.kind, as_json=chosen.json, console=console)
+        tables.show(options.kind, as_json=options.json, console=console)
         return 0
-    options = parser.instantiate(chosen)
     if command == "train":
-        return _train(options, console, config_entry(chosen))
+        return _train(options, parser.instantiate(options).task, console)
     handlers = {"reproduce": _reproduce, "bench": _bench, "collect": _collect}
     if command in handlers:
         return handlers[command](options, console)
@@ -119,27 +103,26 @@ def _run(command: str, arguments: list[str]) -> int:
     return getattr(module, command)(options, console)
 
 
-def _train(options: Namespace, console: Console, entry: dict[str, Any]) -> int:
+def _train(options: Namespace, task: Task, console: Console) -> int:
     callbacks: list[Callback] = []
     if options.dynamics_every is not None:
         check_positive_integer("dynamics_every", options.dynamics_every)
         callbacks.append(Dynamics(options.dynamics_every))
-    model, task, settings = build_training(options, options.data_root)
-    name = default_name(model, task)
-    check_recurrent_rate(model, settings)
+    training = build_training(options, task, options.data_root)
+    check_recurrent_rate(training.model, training.settings)
     result = fit(
-        model,
-        task,
-        settings,
-        Path(options.out or f"runs/{name}"),
+        training.model,
+        training.task,
+        training.settings,
+        Path(options.out or f"runs/{training.name}"),
         resume=options.resume,
         overwrite=options.overwrite,
         callbacks=callbacks,
-        name=name,
+        name=training.name,
         max_minutes=options.max_minutes,
-        config={"command": "train", "options": entry},
+        network=training.network,
     )
-    _print_result(result, task, model, console)
+    _print_result(result, training.task, training.model, console)
     return _status(result.signal)
 
 
@@ -178,12 +161,8 @@ def _reduced(recipe: Recipe, options: Namespace) -> Recipe:
 
 
 def _reproduce(options: Namespace, console: Console) -> int:
-    if options.recipe is None:
-        raise ValueError(
-            f"expected a recipe, got none; {name_lookup.listing_hint('recipe', RECIPES)}"
-        )
     if options.recipe not in RECIPES:
-        raise ValueError(name_lookup.unknown_name("recipe", options.recipe, RECIPES))
+        raise ValueError(unknown_name("recipe", options.recipe, RECIPES))
     recipe = recipe_with_data_root(RECIPES[options.recipe], options.data_root)
     recipe = _reduced(recipe, options)
     directory = Path(options.out or f"runs/{folder_name(recipe, quick=options.quick)}")
@@ -240,9 +219,7 @@ def _collect(options: Namespace, console: Console) -> int:
     from eigenrnn.experiments.world import Collection, autoencoder_settings, encode
 
     if options.what != "car_racing":
-        raise ValueError(
-            name_lookup.unknown_name("task to collect for", options.what, ["car_racing"])
-        )
+        raise ValueError(f"expected car_racing, the one data set to collect, got {options.what!r}")
     collection = Collection(options.out, options.rollouts, options.steps, options.seed)
     settings = autoencoder_settings(
         epochs=options.epochs, seed=options.seed, accelerator=options.accelerator
@@ -252,7 +229,7 @@ def _collect(options: Namespace, console: Console) -> int:
         _print_error(f"stopped; run the same command to resume the collection in {options.out}")
         return _INTERRUPTED
     console.print(
-        f"in {collection.encoded}; train on it with: eigenrnn train --task car_racing "
+        f"in {collection.encoded}; train on it with: eigenrnn train --task CarRacing "
         f"--data_root {options.out}",
         soft_wrap=True,
         highlight=False,

@@ -9,7 +9,7 @@ from eigenrnn.experiments.cli.predict import check_output
 from eigenrnn.experiments.cli.rebuild import load
 from eigenrnn.experiments.evaluation import evaluate_series
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
-from eigenrnn.experiments.training.files import write_json
+from eigenrnn.experiments.training import records
 from eigenrnn.experiments.training.progress import printable
 from eigenrnn.experiments.training.run_folder import RunFolder
 
@@ -39,5 +39,5 @@ def evaluate(options: Namespace, console: Console) -> int:
         out = RunFolder(trained.checkpoint.parent).evaluation_file_of(evaluation.file)
     for line in [f"{evaluation.count} sequences", *evaluation.lines(), f"in {out}"]:
         console.print(printable(line), soft_wrap=True, highlight=False, markup=False)
-    write_json(out, evaluation.to_json())
+    records.write(out, evaluation)
     return 0

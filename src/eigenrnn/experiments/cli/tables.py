@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eigenrnn.experiments.cli.name_lookup import unknown_name
+from eigenrnn.experiments.errors import unknown_name
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.recipes.results_files import (

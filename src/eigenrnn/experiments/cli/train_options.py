@@ -1,90 +1,99 @@
-"""Builds the model, the task and the settings from the options of a command."""
+"""Builds the model, the task and the settings from the options of `eigenrnn train`."""
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pkgutil import resolve_name
 from typing import Any, cast
 
 import torch
-import yaml
 from jsonargparse import Namespace
 from torch import nn
 
-from eigenrnn.experiments.cli.parser import PARSERS, default_layer
+from eigenrnn.experiments import tasks
 from eigenrnn.experiments.recipes import Entry, Recipe, Row
-from eigenrnn.experiments.registry import task_name
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.tasks.base import model_for
-from eigenrnn.experiments.tasks.preprocessing import Preprocessing
 from eigenrnn.experiments.training import Settings
-from eigenrnn.layers.stacked import Stacked
+from eigenrnn.experiments.training.description import describe_call
+from eigenrnn.layers import GRU, LRU, NCGRU, NnRNN, ScoRNN, TanhRNN
 
 __all__ = [
-    "RUN_ARGUMENTS",
+    "DEFAULT_LAYERS",
+    "Training",
     "build_training",
-    "config_entry",
-    "default_name",
-    "parse_options",
     "recipe_with_data_root",
+    "with_data_root",
 ]
 
-RUN_ARGUMENTS = ("config", "data_root", "out", "resume", "overwrite")
+# the layer of a task without --layer, as the page on choosing says; GRU for all other tasks
+DEFAULT_LAYERS: dict[type[Task], Any] = {
+    tasks.Copying: ScoRNN,
+    tasks.Denoise: NnRNN,
+    tasks.Adding: NCGRU,
+    tasks.PixelMNIST: LRU,
+    tasks.CharPTB: TanhRNN,
+    tasks.Enwik8: TanhRNN,
+    tasks.Text: TanhRNN,
+    tasks.WordPTB: TanhRNN,
+}
 
 
-def build_training(
-    options: Namespace, data_root: str | None = None, preprocessing: Preprocessing | None = None
-) -> tuple[nn.Module, Task, Settings]:
-    """Build the model, the task and the settings from the options of `train`.
+@dataclass(frozen=True)
+class Training:
+    """What `eigenrnn train` trains.
 
     Args:
-        options: The parsed options, with instantiated classes.
+        model: The network.
+        task: The task.
+        settings: The training settings.
+        network: The call that makes the network, as data.
+        name: The default name of the run, from the task, the layer and its size.
+    """
+
+    model: nn.Module
+    task: Task
+    settings: Settings
+    network: dict[str, Any]
+    name: str
+
+
+def build_training(options: Namespace, task: Task, data_root: str | None = None) -> Training:
+    """Build what the options of `train` describe.
+
+    Args:
+        options: The parsed options.
+        task: The task, which the parser has instantiated.
         data_root: The folder with the data files.
-        preprocessing: States the sizes of the model without the training data.
     """
     settings = Settings(**{f.name: options[f.name] for f in fields(Settings)})
-    task = _with_data_root(options.task, data_root)
+    task = with_data_root(task, data_root)
+    make_layer: Any = DEFAULT_LAYERS.get(type(task), GRU)
+    if options.layer is not None:
+        make_layer = _call(options.layer.as_dict())
     model = model_for(
-        preprocessing or task,
-        options.layer,
+        task,
+        make_layer,
         options.hidden_size,
         embedding_size=options.embedding_size,
         generator=torch.Generator().manual_seed(settings.seed),
     )
-    return model, task, settings
+    kind: Any = getattr(make_layer, "func", make_layer)
+    name = f"{type(task).__name__}-{kind.__name__}-{options.hidden_size}".lower()
+    network = describe_call(
+        layer=make_layer,
+        hidden_size=options.hidden_size,
+        embedding_size=options.embedding_size,
+    )
+    return Training(model, task, settings, network, name)
 
 
-def default_name(model: nn.Module, task: Task) -> str:
-    """Return the default name of a run, from the task, the layer and its size."""
-    layer = next(module for module in model.modules() if isinstance(module, Stacked | nn.RNNBase))
-    return f"{task_name(type(task))}-{type(layer).__name__.lower()}-{layer.hidden_size}"
-
-
-def config_entry(options: Namespace) -> dict[str, Any]:
-    """Return the options of `train` as they are stored in config.json.
-
-    Options that only concern the call, such as the output folder, are omitted.
-
-    Args:
-        options: The parsed options, before classes are instantiated.
-    """
-    content: dict[str, Any] = yaml.safe_load(_parser().dump(options))
-    return {name: value for name, value in content.items() if name not in RUN_ARGUMENTS}
-
-
-def parse_options(content: dict[str, Any]) -> tuple[Namespace, dict[str, Any]]:
-    """Instantiate the task and the layer of some options; return them with their `config_entry`.
-
-    Args:
-        content: Trusted options: any class that they name is imported.
-
-    Raises the errors of the command line.
-    """
-    parser = _parser()
-    task = content.get("task")
-    if isinstance(task, dict):
-        task = cast("dict[str, Any]", task).get("class_path")
-    if "layer" not in content:
-        parser.set_defaults(layer=default_layer(task))
-    options = parser.parse_object(content)
-    return parser.instantiate(options), config_entry(options)
+def _call(value: Any) -> Any:
+    """Return a parsed class with its options as a `functools.partial`; other values unchanged."""
+    if not isinstance(value, dict) or "class_path" not in value:
+        return value
+    entries = cast("dict[str, Any]", value)
+    options = {name: _call(option) for name, option in entries["init_args"].items()}
+    return partial(resolve_name(entries["class_path"]), **options)
 
 
 def recipe_with_data_root(recipe: Recipe, data_root: str | None) -> Recipe:
@@ -97,17 +106,13 @@ def recipe_with_data_root(recipe: Recipe, data_root: str | None) -> Recipe:
             return row
         quick = row.quick_task
         if quick is not None:
-            quick = _with_data_root(quick, data_root)
-        return replace(row, task=_with_data_root(row.task, data_root), quick_task=quick)
+            quick = with_data_root(quick, data_root)
+        return replace(row, task=with_data_root(row.task, data_root), quick_task=quick)
 
     return replace(recipe, rows=tuple(map(with_root, recipe.rows)))
 
 
-def _parser() -> Any:
-    return PARSERS["train"]()
-
-
-def _with_data_root(task: Task, data_root: str | None) -> Task:
+def with_data_root(task: Task, data_root: str | None) -> Task:
     """Set the data folder of a task.
 
     Raises:
@@ -121,4 +126,4 @@ def _with_data_root(task: Task, data_root: str | None) -> Task:
 
 
 def _reads_files(task: Task) -> bool:
-    return any(f.name == "data_root" for f in fields(task))  # type: ignore[arg-type]
+    return any(f.name == "data_root" for f in fields(cast("Any", task)))

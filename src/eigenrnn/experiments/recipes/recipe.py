@@ -16,7 +16,7 @@ from eigenrnn.experiments.tasks.base import HIGHER_IS_BETTER
 from eigenrnn.experiments.training import Callback, Settings
 from eigenrnn.experiments.training.description import (
     describe,
-    describe_option_defaults,
+    describe_call,
     describe_options,
 )
 from eigenrnn.experiments.training.run_key import Length
@@ -234,10 +234,9 @@ class Row:
         """Return task, network and settings as data: what determines the numbers of a run."""
         names = ("layer", "hidden_size", "options", "head_init", "head_bias_init", "model_factory")
         parts = {name: getattr(self, name) for name in names}
-        network = describe({name: part for name, part in parts.items() if part is not None})
         return {
             "task": describe(self.task),
-            "network": {**network, "defaults": describe_option_defaults(parts)},
+            "network": describe_call(**parts),
             "settings": describe_options(self.settings),
         }
 

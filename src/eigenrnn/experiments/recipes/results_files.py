@@ -9,12 +9,14 @@ from typing import Any
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.recipe import Computed, Panel, Recipe
-from eigenrnn.experiments.recipes.runs import kind_of_runs, runs_in
+from eigenrnn.experiments.recipes.runs import runs_in
 from eigenrnn.experiments.report.tables import Table, comparison
-from eigenrnn.experiments.training.files import check_types, read_json, write_json
+from eigenrnn.experiments.training import records
+from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.fingerprint import revision, versions
+from eigenrnn.experiments.training.records import ComputedNumber
 from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import Length, run_path
+from eigenrnn.experiments.training.run_key import Length, RunKey, run_path
 
 __all__ = [
     "Note",
@@ -31,14 +33,6 @@ __all__ = [
     "write_results",
 ]
 
-_COMPUTED: dict[str, Any] = {
-    "recipe": str,
-    "row": str,
-    "quick": bool,
-    "value": float,
-    "seconds": float,
-    "versions": dict[str, str],
-}
 _LEFT_OUT = ("where", "runs", "diverged")  # columns of the report
 
 Note = tuple[str, str]
@@ -76,22 +70,22 @@ def write_computed(folder: Path, recipe: Recipe, row: Computed, *, quick: bool) 
     began = time.monotonic()
     value = row.compute()
     seconds = time.monotonic() - began
-    content = {
-        "recipe": recipe.name,
-        "row": row.label,
-        "quick": quick,
-        "value": value,
-        "seconds": seconds,
-        "revision": revision(),
-        "versions": versions(),
-    }
+    record = ComputedNumber(
+        recipe=recipe.name,
+        row=row.label,
+        quick=quick,
+        value=value,
+        seconds=seconds,
+        revision=revision(),
+        versions=versions(),
+    )
     file = folder / computed_path(row.label)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, content)
+    records.write(file, record)
     return Outcome.not_run(row).with_value(value, seconds)
 
 
-def read_computed(folder: Path, label: str) -> dict[str, Any] | None:
+def read_computed(folder: Path, label: str) -> ComputedNumber | None:
     """Read what `write_computed` has written; None if the number has not been computed.
 
     Raises:
@@ -100,9 +94,7 @@ def read_computed(folder: Path, label: str) -> dict[str, Any] | None:
     file = folder / computed_path(label)
     if not file.exists():
         return None
-    content = read_json(file, _COMPUTED)
-    check_types(file, content, _COMPUTED)
-    return content
+    return records.read(file, ComputedNumber)
 
 
 def computed_path(label: str) -> Path:
@@ -125,15 +117,13 @@ def recipe_of_folder(folder: Path) -> tuple[str, bool, Length | None] | None:
         files += sorted(folder.glob(pattern))
     for file in files:
         if file.name == "computed.json":
-            key = read_json(file, ())
+            number = records.read(file, ComputedNumber)
+            key = RunKey(number.recipe, number.row, "", 0, number.quick)
         else:
-            key = RunFolder(file.parent).read_config(any_version=True).get("config") or {}
-        name = key.get("recipe")
-        label = str(key.get("row"))
+            key = RunFolder(file.parent).read_config().key
         # a folder of folders of recipes has the names of the recipes there
-        is_row = file.relative_to(folder).parts[0] == run_path(label, "", 0).parts[0]
-        if isinstance(name, str) and is_row:
-            return kind_of_runs(key)
+        if key is not None and file.relative_to(folder).parts[0] == key.path.parts[0]:
+            return key.kind
     return None
 
 
@@ -150,7 +140,7 @@ def read_outcomes(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Out
         if isinstance(row, Computed):
             computed = read_computed(folder, row.label)
             if computed is not None:
-                outcome = outcome.with_value(computed["value"], computed["seconds"])
+                outcome = outcome.with_value(computed.value, computed.seconds)
         for run in runs_in(folder, recipe, row, quick=quick):
             outcome = run.add_to(outcome)
         if outcome != not_run:

@@ -1,6 +1,6 @@
 """The runs of a recipe: one for each row, point of its grid and seed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +14,12 @@ from eigenrnn.experiments.recipes.recipe import Entry, Recipe, Row
 from eigenrnn.experiments.tasks import Batch
 from eigenrnn.experiments.training import Callback, Result, fit
 from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import Length, RunKey, run_path
+from eigenrnn.experiments.training.run_key import RunKey, run_path
 
 __all__ = [
     "Run",
     "download_data",
     "folder_name",
-    "kind_of_runs",
     "row_of",
     "runs_in",
     "runs_of",
@@ -48,11 +47,6 @@ class Run:
         """Task, network and settings as data: runs with equal descriptions are the same run."""
         return self.row.describe()
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """The entries of `config.json` that name the run and describe its network."""
-        return {**self.key.to_config(), "network": self.description["network"]}
-
     def accepts(self, other: "Run") -> bool:
         """Whether the same run of another row records everything that this row needs.
 
@@ -77,10 +71,15 @@ class Run:
         files = self.files
         if row.callback_factory is not None:
             callbacks = [*callbacks, row.callback_factory()]
-        options = {"name": self.key.name, "config": self.config, **options}
+        options = {
+            "name": self.key.name,
+            "key": self.key,
+            "network": self.description["network"],
+            **options,
+        }
         model = row.build(self.key.seed)
         result = fit(model, row.task, row.settings, files.path, callbacks=callbacks, **options)
-        if row.score is None or result.interrupted or "scores" in files.read_status():
+        if row.score is None or result.interrupted or files.read_status().scores is not None:
             return result
         model.load_state_dict(files.read_weights()[0])
         scores = dict(row.score(model.eval(), row.task, files.path / "scores"))
@@ -97,11 +96,11 @@ class Run:
         key = self.key
         if files.state not in ("ended", "diverged"):
             return outcome
-        parameters = files.read_config()["parameters"]
+        parameters = files.read_config().parameters
         result = files.read_result()
         if result is None:
             return outcome.with_failure(self.row, key.point, key.seed, parameters)
-        scores = files.read_status().get("scores")
+        scores = files.read_status().scores
         numbers = numbers_by_rule(self.row, result)
         return outcome.with_run(key.point, key.seed, parameters, result.seconds, scores, **numbers)
 
@@ -177,22 +176,9 @@ def runs_in(folder: Path, recipe: Recipe, row: Entry, *, quick: bool = False) ->
         configs = (folder / run_path(row.label, point, 0)).parent.glob("seed-*/config.json")
         for seed in sorted(int(file.parent.name.removeprefix("seed-")) for file in configs):
             run = _run(recipe, chosen, point, seed, quick=quick, root=folder)
-            config = run.files.read_config(any_version=True)
-            entry = config.get("config") or {}
-            if kind_of_runs(entry) == (recipe.name, quick, recipe.reduced_to):
+            found = run.files.read_config().key
+            if found is not None and found.kind == run.key.kind:
                 yield run
-
-
-def kind_of_runs(entry: Mapping[str, Any]) -> tuple[Any, bool, Length | None]:
-    """Return the recipe of a run, whether it is quick, and the length of a reduced run.
-
-    Args:
-        entry: The entry of `config.json` that names the run.
-    """
-    length: Length | None = None
-    if entry.get("reduced") is not None:
-        length = Length.from_json(entry["reduced"])
-    return entry.get("recipe"), bool(entry.get("quick")), length
 
 
 def _run(recipe: Recipe, row: Row, point: str, seed: int, *, quick: bool, root: Path) -> Run:

@@ -1,6 +1,6 @@
 """The data of the charts, as values that JSON can hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from eigenrnn.experiments.report.learning_curves import Curve, Group, curve
 from eigenrnn.experiments.report.network_analyses import NetworkAnalysis, main_matrix
 from eigenrnn.experiments.report.rounding import rounded
 from eigenrnn.experiments.report.tables import chosen_by, run_label
+from eigenrnn.experiments.training.records import Calibration, Evaluation
 
 __all__ = [
     "Styles",
@@ -119,10 +120,10 @@ def evaluation_charts(groups: Sequence[Group], styles: Styles) -> list[dict[str,
         for run in each.runs:
             charts: dict[str, Any] = {}
             for content in run.evaluations:
-                file = Path(content["file"]).name
+                file = Path(content.file).name
                 if file in charts:  # of another folder
-                    file = content["file"]
-                if content.get("confusion"):
+                    file = content.file
+                if content.confusion:
                     charts[file] = _evaluation(content)
             if charts:
                 header = {"label": run_label(each, run), "colour": styles.of(each)["colour"]}
@@ -130,18 +131,18 @@ def evaluation_charts(groups: Sequence[Group], styles: Styles) -> list[dict[str,
     return found
 
 
-def _evaluation(content: Mapping[str, Any]) -> dict[str, Any]:
+def _evaluation(content: Evaluation) -> dict[str, Any]:
     """Return the charts of one evaluation."""
-    names = content["class_names"]
-    calibration = content["calibration"]
+    names = content.class_names
+    calibration = content.calibration or Calibration((), (), ())
     # shares of each true class, because classes may differ in size
-    confusion = np.array(content["confusion"], dtype=np.float64)
+    confusion = np.array(content.confusion, dtype=np.float64)
     totals = confusion.sum(1, keepdims=True)
     shares = np.divide(confusion, totals, out=np.zeros_like(confusion), where=totals > 0)
     return {
         "map": {
             "z": [rounded(row, 3) for row in shares],
-            "counts": content["confusion"],
+            "counts": content.confusion,
             "x": names,
             "y": names,
             "x_name": "predicted class",
@@ -151,14 +152,14 @@ def _evaluation(content: Mapping[str, Any]) -> dict[str, Any]:
             "category": True,
         },
         "profile": {
-            "x": rounded(calibration["probability"], 4),
-            "y": rounded(calibration["correct"], 4),
+            "x": rounded(calibration.probability, 4),
+            "y": rounded(calibration.correct, 4),
             "x_name": "probability of the predicted class",
             "y_name": "share that is right",
             "log": False,
             "diagonal": True,
         },
-        "note": f"{content['count']} sequences.",
+        "note": f"{content.count} sequences.",
     }
 
 

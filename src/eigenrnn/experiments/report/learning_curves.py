@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from os.path import commonpath, commonprefix
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +12,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.report.records import Records, format_description, layer_class
+from eigenrnn.experiments.report.records import Records, format_description
+from eigenrnn.experiments.training.records import Description
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
 
@@ -52,7 +53,7 @@ class Group:
         """The folds that are the test splits of the runs, each once; none without folds."""
         found: set[int] = set()
         for run in self.runs:
-            options = run.config["task"].get("options", {})
+            options = run.config.task.options
             fold = options.get("fold")
             if options.get("folds") is not None and isinstance(fold, int):
                 found.add(fold)
@@ -112,7 +113,7 @@ def group(records: Records) -> list[Group]:
     copies: Counter[str] = Counter()
     for run in records.runs:
         key = _group_key(records, run)
-        with_seeds = json.dumps([key, run.seed, run.config["task"]])
+        with_seeds = repr((key, run.seed, run.config.task))
         found.setdefault((key, copies[with_seeds]), []).append(run)
         copies[with_seeds] += 1
     groups: list[Group] = []
@@ -192,12 +193,12 @@ def _in_blocks(
 def _group_key(records: Records, run: RunFolder) -> str:
     """Return a key that is equal for runs that differ only by their seed or their fold."""
     # None in place of what runs of a group may differ in
-    settings = {**run.config["settings"], **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
+    settings = {**asdict(run.config.settings), **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
     # rows of a recipe are apart even if their networks and settings are equal
     place = None
-    if records.recipe_row(run) is not None and run.key is not None:
-        place = run.key.row, run.key.point
-    return json.dumps([_task(run), run.config["network"], settings, place])
+    if records.recipe_row(run) is not None and run.config.key is not None:
+        place = run.config.key.row, run.config.key.point
+    return json.dumps([_task(run), run.config.network, run.config.modules, settings, place])
 
 
 def task_options(run: RunFolder) -> dict[str, Any]:
@@ -206,10 +207,8 @@ def task_options(run: RunFolder) -> dict[str, Any]:
     The seed of the task is left out, as it may be that of the run, and so is the number of a fold:
     runs that differ only by these are averaged.
     """
-    task: Any = run.config.get("config", {}).get("options", {}).get("task")
-    given = task.get("init_args", {}) if isinstance(task, Mapping) else {}
-    files = {name: Path(given[name]).name for name in _FILES if given.get(name)}
-    options = files | run.config["task"].get("options", {})
+    files = {name: Path(file).name for name, file in run.config.files.items() if name in _FILES}
+    options = files | run.config.task.options
     left_out = {name for name in options if name.endswith("seed")} | {"fold"}
     found: dict[str, Any] = {}
     for name, value in options.items():
@@ -225,13 +224,12 @@ _FILES = ("train", "path")  # name files; a run does not store their contents
 
 
 def _task(run: RunFolder) -> str:
-    task = run.config["task"]
-    return format_description({"class": task["class"], "options": task_options(run)})
+    return format_description(Description(run.config.task.kind, task_options(run)))
 
 
 def _make_group(records: Records, runs: list[RunFolder]) -> Group:
     row = records.recipe_row(runs[0])
-    key = runs[0].key
+    key = runs[0].config.key
     if row is None or key is None:
         label = _common_name(runs)
         return Group(label=label, runs=tuple(runs), task=_task(runs[0]), network=label)
@@ -244,11 +242,11 @@ def _make_group(records: Records, runs: list[RunFolder]) -> Group:
 
 def _common_name(runs: Sequence[RunFolder]) -> str:
     """Return the common prefix of the names of the runs."""
-    names = [str(run.config.get("name") or run.path.resolve().name) for run in runs]
+    names = [str(run.config.name or run.path.resolve().name) for run in runs]
     prefix = commonprefix(names)  # noqa: RUF071, not paths
     if any(name[len(prefix) :][:1].isdecimal() for name in names):  # "lstm-1" of -10 and -11
         prefix = prefix.rstrip("0123456789")
-    return re.sub(r"[\s,_=-]*(seed)?[\s,_=-]*$", "", prefix) or layer_class(runs[0])
+    return re.sub(r"[\s,_=-]*(seed)?[\s,_=-]*$", "", prefix) or runs[0].config.layer
 
 
 def _with_distinct_labels(groups: Sequence[Group]) -> list[Group]:
@@ -295,5 +293,5 @@ def _differences(groups: Sequence[Group]) -> Iterator[tuple[Group, str]]:
 
 
 def _facts(run: RunFolder) -> Mapping[str, Any]:
-    settings = {k: v for k, v in run.config["settings"].items() if k != "seed"}
-    return {"layer": layer_class(run), "parameters": run.config["parameters"], **settings}
+    settings = {k: v for k, v in asdict(run.config.settings).items() if k != "seed"}
+    return {"layer": run.config.layer, "parameters": run.config.parameters, **settings}

@@ -105,7 +105,7 @@ def analyse_networks(
     for each in shown[:MAX_NETWORKS]:
         network = NetworkAnalysis(each, _chosen(each))
         if labels.count(each.label) > 1:  # a network may have been trained on several tasks
-            network.task_label = task_name(each.runs[0].config["task"])
+            network.task_label = task_name(each.runs[0].config.task)
         _analyse_network(network, rebuild)
         networks.append(network)
     return networks

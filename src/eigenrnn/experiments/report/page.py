@@ -27,7 +27,6 @@ from eigenrnn.experiments.report.network_analyses import (
 )
 from eigenrnn.experiments.report.records import (
     Records,
-    format_description,
     read_records,
     task_name,
 )
@@ -233,7 +232,7 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
     groups_of: dict[str, list[Group]] = {}
     for each in groups:
         groups_of.setdefault(each.task, []).append(each)
-    names = [task_name(own[0].runs[0].config["task"]) for own in groups_of.values()]
+    names = [task_name(own[0].runs[0].config.task) for own in groups_of.values()]
     tasks: list[dict[str, Any]] = []
     for number, own in enumerate(groups_of.values(), start=1):
         name = names[number - 1]
@@ -267,7 +266,7 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
 def _model(group: Group) -> dict[str, str]:
     return {
         "label": group.label,
-        "text": format_description(group.runs[0].config["network"]),
+        "text": group.runs[0].config.modules,
         "folders": ", ".join(str(run.path) for run in group.runs),
     }
 
@@ -287,7 +286,7 @@ def _title(records: Records) -> str:
     names = [str(recipe.content["recipe"]) for recipe in records.recipes]
     if len(names) == 1 and all(records.recipe_row(run) for run in records.runs):
         return f"Reproduction of {names[0]}"
-    tasks = {run.config["task"]["class"] for run in records.runs}
+    tasks = {run.config.task.kind for run in records.runs}
     if not tasks:
         return ", ".join(names)
     return f"Runs on {', '.join(sorted(tasks))}"

@@ -4,39 +4,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
-from eigenrnn.experiments.training.files import check_types, read_json
+from eigenrnn.experiments.training import records
+from eigenrnn.experiments.training.records import Description, RecipeResults
 from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = [
     "RecipeRecord",
     "Records",
     "format_description",
-    "layer_class",
     "read_records",
     "task_name",
 ]
 
-_RECIPE = {"recipe": str, "source": str, "rows": list[dict[str, object]], "versions": dict}
-_ROW = {"label": str, "quantity": str, "reported": float | None, "values": list[float]}
-_ROW_OPTIONAL = {
-    "place": str,
-    "note": str | None,
-    "parameters": int | None,
-    "failed": list,
-    "seconds": list[float],
-    "selected": list[float],
-    "points": list[str],
-    "best_point": str | None,
-    "error": float | None,
-    "at_most": float | None,
-    "decimals": int | None,
-    "unjudged": str,
-}
-# of the recurrent layer in our models, and in a Sequential or ModuleList of the user
-_LAYER_NAMES = ("layer", "layers", "0")
 _MAX_NAMED = 5  # unreadable folders in an error
 
 
@@ -54,7 +35,7 @@ class RecipeRecord:
 
     def row_of(self, run: RunFolder) -> Mapping[str, Any] | None:
         """Return the row of a run; None for a run of another recipe or folder."""
-        key = run.key
+        key = run.config.key
         if key is None or key.recipe != self.content["recipe"]:
             return None
         if not run.path.is_relative_to(self.folder):
@@ -121,41 +102,19 @@ def _read_into(
         unreadable[folder] = str(error)
 
 
-def task_name(task: Mapping[str, Any]) -> str:
+def task_name(task: Description) -> str:
     """Return the name of a task and its main options, from its description."""
-    options = task.get("options", {})
+    options = task.options
     main = [f"{k} {options[k]}" for k in ("delay", "length", "steps", "permuted") if k in options]
     if not main:
-        return task["class"]
-    return f"{task['class']} ({', '.join(main)})"
+        return task.kind
+    return f"{task.kind} ({', '.join(main)})"
 
 
-def layer_class(run: RunFolder) -> str:
-    """Return the class name of the recurrent layer of a run."""
-    tree = run.config["network"]
-    return str((_layer(tree) or tree)["class"]).rpartition(".")[2]
-
-
-def format_description(content: Mapping[str, Any]) -> str:
-    """Write a description as a call, with one line for each module: "Copying(delay=4)"."""
-    options = [f"{name}={value}" for name, value in content.get("options", {}).items()]
-    lines = [f"{content['class']}({', '.join(options)})"]
-    for name, module in content.get("modules", {}).items():
-        nested = f"{name}: {format_description(module)}"
-        lines.append(indent(nested, "  "))
-    return "\n".join(lines)
-
-
-def _layer(tree: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Find the recurrent layer in the description of a network; None for another network."""
-    for name, module in tree.get("modules", {}).items():
-        # the layer of a list is its first entry, of the name 0
-        if name in _LAYER_NAMES and not module["class"].endswith("ModuleList"):
-            return module
-        found = _layer(module)
-        if found is not None:
-            return found
-    return None
+def format_description(content: Description) -> str:
+    """Write a description as a call: "Copying(delay=4)"."""
+    options = [f"{name}={value}" for name, value in content.options.items()]
+    return f"{content.kind}({', '.join(options)})"
 
 
 def _search(root: Path) -> tuple[list[Path], list[Path]]:
@@ -216,7 +175,7 @@ def _read_run(folder: Path) -> RunFolder:
     if not run.config_file.exists():
         raise ValueError(f"expected a config.json beside {run.metrics_file}, got none")
     # properties that read their file when they are first used: here, so a damaged one is reported
-    _ = run.metrics, run.config, run.result, run.dynamics, run.evaluations, run.key
+    _ = run.metrics, run.config, run.result, run.dynamics, run.evaluations
     return run
 
 
@@ -226,15 +185,5 @@ def _read_recipe(folder: Path) -> RecipeRecord:
     Raises:
         ValueError: If they are damaged or of another version.
     """
-    path = folder / "results.json"
-    content = read_json(path, _RECIPE)
-    check_types(path, content, _RECIPE | {"notes": dict[str, list[str]]})
-    for row in content["rows"]:
-        missing = [key for key in _ROW if key not in row]
-        if missing:
-            raise ValueError(
-                f"expected {', '.join(missing)} in each row of {path}, got a row without: "
-                "written by another version; run the recipe again with this one"
-            )
-        check_types(path, row, _ROW | _ROW_OPTIONAL)
+    content = records.read(folder / "results.json", RecipeResults)
     return RecipeRecord(folder, content)

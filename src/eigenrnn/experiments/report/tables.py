@@ -4,7 +4,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from eigenrnn.experiments.report.learning_curves import Group, task_options
 from eigenrnn.experiments.report.records import (
     RecipeRecord,
     format_description,
-    layer_class,
     task_name,
 )
 from eigenrnn.experiments.training.run_folder import RunFolder
@@ -125,7 +124,7 @@ def _task_names(groups: Sequence[Group]) -> dict[str, str]:
     options_of: dict[str, dict[str, Any]] = {}
     for each in groups:
         run = each.runs[0]
-        short_names[each.task] = task_name(run.config["task"])
+        short_names[each.task] = task_name(run.config.task)
         options_of[each.task] = task_options(run)
     names: dict[str, str] = {}
     for task, name in short_names.items():
@@ -197,10 +196,10 @@ def evaluations(groups: Sequence[Group]) -> Table:
             for content in run.evaluations:
                 row: dict[str, str | NumberCell] = {
                     "network": run_label(each, run),
-                    "file": Path(content["file"]).name,
-                    "sequences": f"{content['count']:,}",
+                    "file": Path(content.file).name,
+                    "sequences": f"{content.count:,}",
                 }
-                for name, value in content["metrics"].items():
+                for name, value in content.metrics.items():
                     row[name] = NumberCell(value, f"{value:.4g}")
                 rows.append(row)
     table = Table.of(rows)
@@ -214,7 +213,7 @@ def run_label(group: Group, run: RunFolder) -> str:
     if len(group.seeds) == len(group.runs):
         return f"{group.label}, seed {run.seed}"
     if len(group.folds) == len(group.runs):
-        return f"{group.label}, fold {run.config['task']['options']['fold']}"
+        return f"{group.label}, fold {run.config.task.options['fold']}"
     seeds = [each.seed for each in group.runs]
     if seeds.count(run.seed) == 1:
         return f"{group.label}, seed {run.seed}"
@@ -387,7 +386,7 @@ def _group_results(group: Group) -> dict[str, str | NumberCell]:
     record: dict[str, str | NumberCell] = {"network": group.label}
     for name, values in found.items():
         record[name] = _with_error(values)
-    record["parameters"] = _count(group.runs[0].config["parameters"])
+    record["parameters"] = _count(group.runs[0].config.parameters)
     if group.folds:
         record["folds"] = _number_text(group.folds, "folds")
         record["seeds"] = _number_text(group.seeds, "seeds")
@@ -418,30 +417,28 @@ def _range(numbers: Sequence[int]) -> str | NumberCell:
 def _options(run: RunFolder) -> dict[str, str]:
     config = run.config
     every: dict[str, Any] = {
-        "layer": layer_class(run),
-        "task": format_description(config["task"]),
-        "parameters": f"{config['parameters']:,}",
+        "layer": config.layer,
+        "task": format_description(config.task),
+        "parameters": f"{config.parameters:,}",
     }
     # all but the seed, in which the runs of a group differ
-    every.update({k: v for k, v in config["settings"].items() if k != "seed"})
-    # without dictionaries, such as the options of a task or network
-    entry = config.get("config") or {}
-    every.update({k: v for k, v in entry.items() if not isinstance(v, dict)})
+    every.update(asdict(replace(config.settings, seed=0)))
+    del every["seed"]
+    if config.key is not None:
+        every.update({"recipe": config.key.recipe, "row": config.key.row})
+        every.update({"point": config.key.point, "reduced": config.key.reduced})
     texts: dict[str, str] = {}
     for name, value in every.items():
         texts[name] = str(value)
-        if value is None or value == []:
+        if value is None or value == () or value == "":
             texts[name] = "none"
     return texts
 
 
 def _machine(run: RunFolder) -> dict[str, str]:
-    settings = run.config["settings"]
-    machine = _versions(run.config["versions"])
-    for name in ("accelerator", "precision"):
-        if name in settings:
-            machine[name] = str(settings[name])
-    return machine
+    settings = run.config.settings
+    machine = _versions(run.config.versions)
+    return {**machine, "accelerator": settings.accelerator, "precision": settings.precision}
 
 
 def _versions(versions: Mapping[str, Any]) -> dict[str, str]:

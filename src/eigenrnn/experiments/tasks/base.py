@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from eigenrnn.experiments.tasks.preprocessing import Preprocessing
+from eigenrnn.layers import LRU
 from eigenrnn.models import LanguageModel, SequenceModel
+from eigenrnn.residual_stack import ResidualStack
 
 __all__ = [
     "HIGHER_IS_BETTER",
@@ -19,6 +22,7 @@ __all__ = [
     "check_at_least",
     "check_choices",
     "model_for",
+    "stack_of_lru",
     "with_exact_counts",
 ]
 
@@ -271,17 +275,25 @@ def model_for(
     Raises:
         ValueError: If `embedding_size` is set for a task with real inputs.
     """
+    options = {}
+    if generator is not None:  # which the layers of torch do not take
+        options["generator"] = generator
     if task.vocabulary is None:
         if embedding_size is not None:
             raise ValueError(
                 f"expected embedding_size for a task that reads symbols only, got {embedding_size}"
             )
-        layer = make_layer(task.input_size, hidden_size, generator=generator)
+        layer = make_layer(task.input_size, hidden_size, **options)
         return SequenceModel(layer, task.output_size, task.readout, generator=generator)
     width = embedding_size or hidden_size
-    layer = make_layer(width, hidden_size, generator=generator)
+    layer = make_layer(width, hidden_size, **options)
     tied = getattr(layer, "output_size", hidden_size) == width
     return LanguageModel(task.vocabulary, width, [layer], tied=tied, generator=generator)
+
+
+def stack_of_lru(input_size: int, width: int) -> ResidualStack:
+    """Return two residual blocks of `LRU`, which the estimators take for long sequences."""
+    return ResidualStack(partial(LRU, hidden_size=width), width, 2, input_size=input_size)
 
 
 def check_choices(task: Any, **kinds: Any) -> None:

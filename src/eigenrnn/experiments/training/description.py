@@ -12,19 +12,19 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 __all__ = [
+    "build",
     "describe",
+    "describe_call",
     "describe_defaults",
-    "describe_network",
     "describe_option_defaults",
     "describe_options",
     "differences",
-    "is_description",
 ]
 
-_LEVELS = ("options", "modules")  # left out of the path of a difference
+_LEVELS = ("options",)  # left out of the path of a difference
 _ABSENT = object()
 
 
@@ -76,6 +76,48 @@ def describe_defaults(dataclass_type: Any) -> dict[str, Any]:
         for f in fields(dataclass_type)
         if f.compare and f.default is not MISSING
     }
+
+
+def build(content: Any, names: Mapping[str, Any]) -> Any:
+    """Return the value that `describe` has described; lists become tuples.
+
+    Nothing is imported: a class or function is one of `names`. A call stays a `functools.partial`.
+
+    Args:
+        content: The description, which may be someone else's.
+        names: The classes, functions and other values that may occur, by their names.
+    Raises:
+        ValueError: If it calls a class or function that is not among the names.
+    """
+    if isinstance(content, str):
+        return names.get(content, content)
+    if isinstance(content, list):
+        return tuple(build(item, names) for item in cast("list[Any]", content))
+    if not isinstance(content, Mapping):
+        return content
+    entries = cast("Mapping[str, Any]", content)
+    if "function" not in entries:
+        return {name: build(value, names) for name, value in entries.items()}
+    name = entries["function"]
+    if name not in names:
+        raise ValueError(f"{name} is no class or function of eigenrnn")
+    arguments = build(entries.get("arguments", []), names)
+    options = build(entries.get("options", {}), names)
+    return partial(names[name], *arguments, **options)
+
+
+def describe_call(**parts: Any) -> dict[str, Any]:
+    """Return the call that makes a network as data, with the defaults of all that it leaves out.
+
+    The defaults are stored because one that changes in a later version must be seen.
+
+    Args:
+        parts: What the network is made from: the `layer`, its `hidden_size`, and so on.
+    Raises:
+        TypeError: If a part has no description, such as a lambda.
+    """
+    described = describe({name: part for name, part in parts.items() if part is not None})
+    return {**described, "defaults": describe_option_defaults(parts)}
 
 
 def describe_option_defaults(parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -135,39 +177,6 @@ def _signature_defaults(owner: Any) -> dict[str, Any]:
     # what a layer passes on to its set has the default of the set, which is described itself
     left_out = {"generator", "device", *getattr(owner, "set_options", ())}
     return {name: value for name, value in stated.items() if name not in left_out}
-
-
-def describe_network(module: nn.Module) -> dict[str, Any]:
-    """Return a module as data: its class, options, weights and submodules.
-
-    The options are the public attributes. One that `describe` refuses is described by its type
-    alone. Tensors are described by shape and type, without their values.
-    """
-    options = {name: _describe_any(v) for name, v in vars(module).items() if _is_option(name)}
-    parameters = dict(module.named_parameters(recurse=False))
-    buffers = dict(module.named_buffers(recurse=False))
-    parts = {
-        "options": options,
-        "parameters": {name: _describe_tensor(p) for name, p in parameters.items()},
-        "buffers": {name: _describe_tensor(b) for name, b in buffers.items()},
-        "modules": {name: describe_network(m) for name, m in module.named_children()},
-    }
-    return {"class": _name(type(module)), **{name: part for name, part in parts.items() if part}}
-
-
-def is_description(content: object) -> bool:
-    """Whether some JSON describes an object: a class, its options, and its modules if any."""
-    if not isinstance(content, dict):
-        return False
-    entries = cast("dict[str, Any]", content)
-    options = entries.get("options", {})
-    modules = entries.get("modules", {})
-    return (
-        isinstance(entries.get("class"), str)
-        and isinstance(options, dict)
-        and isinstance(modules, dict)
-        and all(map(is_description, cast("dict[str, Any]", modules).values()))
-    )
 
 
 def differences(then: Any, now: Any, path: str = "") -> list[str]:
@@ -237,10 +246,6 @@ def _name(value: Any) -> str:
     if package in ("eigenrnn", "builtins"):
         return str(name)
     return f"{package}.{name}"
-
-
-def _is_option(name: str) -> bool:
-    return not name.startswith("_") and name != "training"
 
 
 def _describe_any(value: Any) -> Any:

@@ -6,10 +6,9 @@ import json
 import math
 import os
 import re
-import reprlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast, get_args, get_origin
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,6 @@ from eigenrnn.atomic import write_atomically
 __all__ = [
     "Columns",
     "check_folder_path",
-    "check_types",
     "check_utf8",
     "read_json",
     "read_lines",
@@ -30,7 +28,6 @@ __all__ = [
     "write_json",
 ]
 
-_LARGE = 2**63  # larger integers are not sizes, and may not fit into a float
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -38,11 +35,11 @@ Columns = dict[str, NDArray[np.float64]]
 """Columns of numbers by name; NaN for an empty cell."""
 
 
-def read_json(path: Path, keys: Collection[str]) -> dict[str, Any]:
-    """Read a JSON object that has at least these keys.
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
 
     Raises:
-        ValueError: If the file is damaged, or written by another version of this library.
+        ValueError: If the file is damaged.
     """
     text = read_text(path)
     try:
@@ -50,15 +47,8 @@ def read_json(path: Path, keys: Collection[str]) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is truncated or damaged: {error}") from None
     if not isinstance(content, dict):
-        raise ValueError(f"expected an object in {path}, got {type(content).__name__}")
-    values = cast("dict[str, Any]", content)
-    missing = [key for key in keys if key not in values]
-    if missing:
-        raise ValueError(
-            f"expected {', '.join(missing)} in {path}, got {', '.join(values) or 'nothing'}: "
-            f"written by another version ({_version(values)}); run it again with this one"
-        )
-    return values
+        raise ValueError(f"{path} is damaged: expected an object, got {type(content).__name__}")
+    return cast("dict[str, Any]", content)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -82,48 +72,6 @@ def check_utf8(path: Path) -> None:
         raise ValueError(
             f"expected a path in UTF-8, got the bytes {os.fsencode(path)!r}: choose another name"
         ) from None
-
-
-def check_types(path: Path, content: Mapping[str, Any], types: Mapping[str, Any]) -> None:
-    """Check the types of the values of a file.
-
-    Args:
-        path: The file.
-        content: The values, by name; missing ones are not checked.
-        types: The expected types, as annotations.
-    Raises:
-        ValueError: If a value is of another type.
-    """
-    for name, kind in types.items():
-        if name in content and not _fits(content[name], kind):
-            type_name = str(kind)
-            if isinstance(kind, type):
-                type_name = getattr(kind, "__name__", type_name)
-            raise ValueError(
-                f"{path} is damaged: expected {name} to be {type_name}, got "
-                f"{reprlib.repr(content[name])}"
-            )
-
-
-def _fits(value: object, kind: Any) -> bool:
-    origin = get_origin(kind)
-    if origin is list:
-        (item_kind,) = get_args(kind)
-        items = cast("list[object]", value)
-        return isinstance(value, list) and all(_fits(item, item_kind) for item in items)
-    if origin is dict:
-        _, value_kind = get_args(kind)  # the keys of JSON are always strings
-        entries = cast("dict[str, object]", value)
-        return isinstance(value, dict) and all(_fits(v, value_kind) for v in entries.values())
-    one_of = get_args(kind)
-    if one_of:
-        return any(_fits(value, one) for one in one_of)
-    if kind is float and isinstance(value, float):
-        return True
-    if kind in (int, float):
-        # Python counts a bool as an integer
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGE
-    return isinstance(value, kind)
 
 
 def read_table(path: Path) -> Columns:
@@ -233,10 +181,3 @@ def check_folder_path(out: Path) -> None:
             f"expected {out} to be a folder or not to exist, got {found} {existing}: choose "
             "another folder with --out"
         )
-
-
-def _version(content: Mapping[str, Any]) -> str:
-    versions = content.get("versions")
-    if not isinstance(versions, dict) or not versions.get("eigenrnn"):
-        return "not named"
-    return f"eigenrnn {versions['eigenrnn']}"

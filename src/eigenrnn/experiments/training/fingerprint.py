@@ -1,5 +1,6 @@
 """What a run was: metadata for `config.json`, and the fingerprint checked on resuming."""
 
+import difflib
 import os
 import platform
 import subprocess
@@ -8,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import nn
 
@@ -18,44 +20,87 @@ from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.description import (
     describe,
     describe_defaults,
-    describe_network,
     describe_options,
     differences,
 )
+from eigenrnn.experiments.training.records import Description, RunConfig
+from eigenrnn.experiments.training.result import selection_metric
+from eigenrnn.experiments.training.run_key import RunKey
 from eigenrnn.experiments.training.settings import Settings
+from eigenrnn.layers import Layer
 from eigenrnn.models import count_parameters
 
 __all__ = [
     "check_fingerprint",
     "data_hashes",
     "revision",
+    "run_config",
     "run_fingerprint",
-    "run_metadata",
     "versions",
 ]
 
 _CPU_INFO = Path("/proc/cpuinfo")  # Linux, where `platform.processor` returns nothing
 
 
-def run_metadata(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
-    """Return the entries of `config.json` that describe the run and the software.
+def run_config(
+    model: nn.Module,
+    task: Task,
+    settings: Settings,
+    *,
+    name: str | None = None,
+    network: Mapping[str, Any] | None = None,
+    key: RunKey | None = None,
+) -> RunConfig:
+    """Return the record of a run that starts.
 
+    Args:
+        model: The network.
+        task: The task.
+        settings: The training settings.
+        name: The name of the run on the console.
+        network: The call that makes the network, if it is known.
+        key: The name of a run of a recipe.
     Raises:
         TypeError: If the task has an option that cannot be stored as data.
     """
-    metadata: dict[str, Any] = {}
-    data = data_hashes(task)
-    if data:
-        metadata["data"] = data
-    return metadata | {
-        "task": describe(task),
-        "network": describe_network(model),
-        "parameters": count_parameters(model),
-        "settings": describe_options(settings),
-        "revision": revision(),
-        "versions": versions(),
-        "preprocessing": describe(task.preprocessing),
-    }
+    preprocessing: Description | None = None
+    if task.preprocessing is not None:
+        kind = type(task.preprocessing).__name__
+        preprocessing = Description(kind, msgspec.to_builtins(task.preprocessing))
+    return RunConfig(
+        name=name,
+        task=Description(describe(task)["class"], describe_options(task)),
+        files=_files(task),
+        data=data_hashes(task),
+        network=None if network is None else dict(network),
+        layer=_layer_class(model),
+        modules=str(model),
+        parameters=count_parameters(model),
+        settings=settings,
+        best_by=selection_metric(task, settings.best_by),
+        key=key,
+        revision=revision(),
+        versions=versions(),
+        preprocessing=preprocessing,
+    )
+
+
+def _layer_class(model: nn.Module) -> str:
+    """Return the class of the first recurrent layer, or else that of the model."""
+    for module in model.modules():
+        if isinstance(module, Layer | nn.RNNBase):
+            return type(module).__name__
+    return type(model).__name__
+
+
+def _files(task: Task) -> dict[str, str]:
+    """Return the user's own files that a task reads, by the name of its option."""
+    found: dict[str, str] = {}
+    for name in ("train", "test", "path"):
+        value = getattr(task, name, None)
+        if isinstance(value, str | Path):
+            found[name] = str(value)
+    return found
 
 
 @cache
@@ -113,10 +158,13 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def run_fingerprint(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
+def run_fingerprint(
+    model: nn.Module, task: Task, settings: Settings, network: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Describe everything that determines the numbers of a run, as data.
 
-    Fields of the task with `compare=False`, such as its data folder, are left out.
+    A network is the call that makes it, or else its modules as torch prints them. Fields of the
+    task with `compare=False`, such as its data folder, are left out.
 
     Raises:
         TypeError: If the task has an option that cannot be stored as data.
@@ -124,7 +172,7 @@ def run_fingerprint(model: nn.Module, task: Task, settings: Settings) -> dict[st
     fingerprint = {
         "settings": describe(settings.fingerprint_options()),
         "task": describe(task),
-        "network": describe_network(model),
+        "network": network or str(model),
     }
     data = data_hashes(task)
     if data:  # not an empty entry, which the checkpoints of tasks without data lack
@@ -150,7 +198,19 @@ def check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> 
     if isinstance(stored.get("settings"), dict):
         stored = {**stored, "settings": defaults | stored["settings"]}
     changed = differences(stored, current)
+    then = stored.get("network")
+    now = current["network"]
+    if isinstance(then, str) and isinstance(now, str):
+        stored = {**stored, "network": now}
+        changed = _changed_lines(then, now) + differences(stored, current)
     if changed:
         raise ValueError(
             f"expected the model, task and settings of the run to resume, got {'; '.join(changed)}"
         )
+
+
+def _changed_lines(then: str, now: str) -> list[str]:
+    """List the lines in which two networks differ, as torch prints them."""
+    lines = difflib.ndiff(then.splitlines(), now.splitlines())
+    signs = {"-": "then", "+": "now"}
+    return [f"{signs[line[0]]} {line[2:].strip()}" for line in lines if line[0] in signs]

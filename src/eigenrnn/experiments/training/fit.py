@@ -12,17 +12,17 @@ from torch import nn
 from eigenrnn.experiments.errors import CheckpointError, NonFiniteLossError
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.callbacks import Callback
-from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.fingerprint import (
     check_fingerprint,
+    run_config,
     run_fingerprint,
-    run_metadata,
 )
 from eigenrnn.experiments.training.loop import TrainingLoop
 from eigenrnn.experiments.training.optimisers import unused_recurrent_settings
 from eigenrnn.experiments.training.progress import RunProgress, plain_console
-from eigenrnn.experiments.training.result import Result, selection_metric
+from eigenrnn.experiments.training.result import Result
 from eigenrnn.experiments.training.run_folder import RunFolder, locked
+from eigenrnn.experiments.training.run_key import RunKey
 from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.experiments.training.train_step import TrainStep, check_shapes, open_fabric
 from eigenrnn.experiments.training.training_state import BestModel, TrainingState
@@ -40,7 +40,8 @@ def fit(
     overwrite: bool = False,
     callbacks: Sequence[Callback] = (),
     console: Console | None = None,
-    config: Mapping[str, Any] | None = None,
+    network: Mapping[str, Any] | None = None,
+    key: RunKey | None = None,
     name: str | None = None,
     max_minutes: float | None = None,
 ) -> Result:
@@ -64,7 +65,9 @@ def fit(
         callbacks: Called after steps and evaluations.
         console: Where to show progress; standard error by default. A terminal shows a live bar,
             other outputs get one line per evaluation, and a quiet console shows nothing.
-        config: Additional content of `config.json`.
+        network: The call that makes the model, as data, from which `load` builds it again; see
+            `description.describe_call`. Without it, `load` takes the model as an argument.
+        key: The name of a run of a recipe.
         name: The name of the run on the console; the name of its folder by default.
         max_minutes: The time limit of the run, including the time before it was resumed. The run
             then ends early, as after Ctrl-C, and can be resumed with a higher limit.
@@ -80,8 +83,7 @@ def fit(
         ValueError: If the run to resume differs or its result is damaged, if both `resume` and
             `overwrite` are set, if the model has no trainable parameters, or if
             `max_minutes` is not positive.
-        TypeError: If an option of the task, or `config`, cannot be stored as data, such as a
-            lambda.
+        TypeError: If an option of the task cannot be stored as data, such as a lambda.
 
     Example:
         >>> settings = Settings(steps=1_000, optimiser="rmsprop_tf1")
@@ -91,12 +93,12 @@ def fit(
     max_seconds = _seconds(max_minutes)
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
-    best_by = selection_metric(task, settings.best_by)
+    config = run_config(model, task, settings, name=name, network=network, key=key)
     files = RunFolder(directory)
     steps = settings.total_steps(task)
     # before anything is written: without data no partial run should be left behind
     next(task.batches("train", settings.batch_size))
-    fingerprint = run_fingerprint(model, task, settings)
+    fingerprint = run_fingerprint(model, task, settings, network)
     fabric = open_fabric(settings)
 
     def open_run() -> tuple[dict[str, Any] | None, Result | None]:
@@ -107,9 +109,7 @@ def fit(
             if finished is not None:  # else the run was killed before it wrote its result
                 return state, finished
         files.write_data(task.data_in_memory())
-        names = {"name": name, "best_by": best_by}
-        metadata = run_metadata(model, task, settings)
-        files.write_config({**names, **metadata, "config": describe(config or {})})
+        files.write_config(config)
         files.clear_end()  # of a finished run that is now extended
         return state, None
 

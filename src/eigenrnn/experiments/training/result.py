@@ -4,10 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training.files import check_types
 
 __all__ = [
     "RESULT_REMEDY",
@@ -25,17 +24,6 @@ _NOT_WRITTEN = ("interrupted", "out_of_time", "signal")
 
 Metrics = dict[str, dict[str, float]]
 """The loss and the metrics of each split, by name."""
-
-_TYPES = {
-    "steps": int,
-    "seconds": float,
-    "train_loss": float,
-    "last": Metrics,
-    "best": Metrics,
-    "best_step": int | None,
-    "best_by": str | None,
-    "processor_seconds": float | None,
-}
 
 
 @dataclass(frozen=True)
@@ -81,24 +69,6 @@ class Result:
         for name in ("directory", *_NOT_WRITTEN):
             del numbers[name]
         return numbers
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any], directory: Path) -> Self:
-        """Build the result of a finished run from the content of its file.
-
-        Raises:
-            ValueError: If a key or a value is invalid; the message names the file.
-        """
-        path = directory / "result.json"
-        if not isinstance(content, dict):
-            raise ValueError(f"{path} is damaged: it is not an object; {RESULT_REMEDY}")
-        try:
-            check_types(path, content, _TYPES)
-            return cls(**content, directory=directory)
-        except ValueError as error:
-            raise ValueError(f"{error}; {RESULT_REMEDY}") from None
-        except TypeError as error:
-            raise ValueError(f"{path} is damaged: {error}; {RESULT_REMEDY}") from None
 
 
 def is_number(value: object) -> bool:

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from torch import Tensor
@@ -27,14 +27,11 @@ from eigenrnn.experiments.tasks.preprocessing import (
     SeriesPreprocessing,
     TextPreprocessing,
 )
-from eigenrnn.experiments.training import checkpoint
-from eigenrnn.experiments.training.description import is_description
+from eigenrnn.experiments.training import checkpoint, records
 from eigenrnn.experiments.training.files import (
     Columns,
     check_folder_path,
-    check_types,
     check_utf8,
-    read_json,
     read_lines,
     read_rows,
     read_table,
@@ -42,62 +39,14 @@ from eigenrnn.experiments.training.files import (
     write_json,
 )
 from eigenrnn.experiments.training.metrics_writer import MetricsWriter
+from eigenrnn.experiments.training.records import Evaluation, RunConfig, Status
 from eigenrnn.experiments.training.result import RESULT_REMEDY, Result
-from eigenrnn.experiments.training.run_key import RunKey
 from eigenrnn.experiments.training.training_state import BestModel
 
 __all__ = ["RunFolder", "locked"]
 
 # What a file system without locks answers: none at all, none of this kind, or none left.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
-
-_CONFIG: dict[str, Any] = {
-    "task": dict,
-    "network": dict,
-    "parameters": int,
-    "settings": dict,
-    "versions": dict,
-}
-_CONFIG_OPTIONAL: dict[str, Any] = {
-    "name": str | None,
-    "best_by": str | None,
-    "config": dict[str, object] | None,
-}
-_PREPROCESSING: dict[type[Any], dict[str, Any]] = {
-    SeriesPreprocessing: {
-        "answer": str,
-        "channels": list[str],
-        "mean": list[float],
-        "deviation": list[float],
-        "class_names": list[str],
-        "target_mean": float,
-        "target_deviation": float,
-        "missing": str,
-        "columns": dict,
-        "separator": str | None,
-        "decimal": str,
-    },
-    TextPreprocessing: {"symbols": list[str], "unit": str, "lines": bool},
-}
-_COLUMNS: dict[str, Any] = {
-    "sequence": str,
-    "time": str | None,
-    "label": str | None,
-    "target": str | None,
-    "group": str | None,
-    "channels": list[str] | None,
-    "ignored": list[str],
-}
-_EVALUATION: dict[str, Any] = {
-    "file": str,
-    "count": int,
-    "metrics": dict[str, float],
-    "class_names": list[str],
-    "confusion": list[list[int]],
-    "calibration": dict[str, list[float]] | None,
-}
-_CALIBRATION = {"probability": list[float], "correct": list[float], "count": list[int]}
-_STATUS = {"state": str, "message": str, "scores": dict[str, float]}
 
 
 class RunFolder:
@@ -137,7 +86,7 @@ class RunFolder:
         self.status_file = self.path / "status.json"
 
     @cached_property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> RunConfig:
         """The content of `config.json`."""
         return self.read_config()
 
@@ -157,22 +106,14 @@ class RunFolder:
         return self.read_result()
 
     @cached_property
-    def evaluations(self) -> list[dict[str, Any]]:
+    def evaluations(self) -> list[Evaluation]:
         """The metrics of `eigenrnn evaluate` on each file."""
         return self.read_evaluations()
 
     @property
     def seed(self) -> int:
         """The seed of the run."""
-        return int(self.config["settings"].get("seed", 0))
-
-    @property
-    def key(self) -> RunKey | None:
-        """The name of a run of a recipe; None for another run."""
-        entry = self.config.get("config") or {}
-        if entry.get("command") != "reproduce":
-            return None
-        return RunKey.from_config(entry)
+        return self.config.settings.seed
 
     def open(self, *, resume: bool, overwrite: bool) -> dict[str, Any] | None:
         """Prepare the folder for a run, and return the checkpoint to resume from, if any.
@@ -236,10 +177,8 @@ class RunFolder:
         Raises:
             ValueError: If a file is missing, damaged, or is not what the run was trained on.
         """
-        hashes = self.read_config(any_version=True).get("data") or {}
-        check_types(self.config_file, {"data": hashes}, {"data": dict[str, str]})
         found: dict[str, Sequences] = {}
-        for name, expected in hashes.items():
+        for name, expected in self.config.data.items():
             file = self._data_file(name)
             if not file.exists():
                 raise ValueError(f"expected {file}, on which the run was trained, got no file")
@@ -259,30 +198,17 @@ class RunFolder:
             raise ValueError(f"expected {file} to be a file in the folder of the run, got another")
         return file
 
-    def write_config(self, content: Mapping[str, Any]) -> None:
-        """Write task, network, settings and versions."""
-        write_json(self.config_file, content)
+    def write_config(self, config: RunConfig) -> None:
+        """Write what the run is."""
+        records.write(self.config_file, config)
 
-    def read_config(self, *, any_version: bool = False) -> dict[str, Any]:
-        """Read task, network, settings and versions.
+    def read_config(self) -> RunConfig:
+        """Read what the run is.
 
-        Args:
-            any_version: Also read files of other versions. The entries are then not checked, apart
-                from the type of `config`, which holds how the run was started.
         Raises:
             ValueError: If the file is damaged, or of another version.
         """
-        if any_version:
-            content = read_json(self.config_file, ())
-            if not isinstance(content.get("config") or {}, dict):
-                raise ValueError(f"{self.config_file} is damaged: it does not describe a run")
-            return content
-        content = read_json(self.config_file, _CONFIG)
-        check_types(self.config_file, content, _CONFIG | _CONFIG_OPTIONAL)
-        check_types(self.config_file, content["settings"], {"seed": int})
-        if not is_description(content["task"]) or not is_description(content["network"]):
-            raise ValueError(f"{self.config_file} is damaged: its task or network has no class")
-        return content
+        return records.read(self.config_file, RunConfig)
 
     def read_preprocessing(self) -> Preprocessing | None:
         """Read what maps the user's own files to inputs; None for a task without such files.
@@ -290,38 +216,15 @@ class RunFolder:
         Raises:
             ValueError: If the file is damaged.
         """
-        content = read_json(self.config_file, ()).get("preprocessing")
-        if content is None:
+        stored = self.config.preprocessing
+        if stored is None:
             return None
-        kinds = {kind.__name__: kind for kind in _PREPROCESSING}
-        if not is_description(content) or content["class"] not in kinds:
-            raise ValueError(f"{self.config_file} is damaged: it has no known preprocessing")
-        kind = kinds[content["class"]]
-        types = _PREPROCESSING[kind]
-        options = content.get("options", {})
-        check_types(self.config_file, options, types)
-        values = dict(options)
-        for name, its_type in types.items():
-            if name in values and get_origin(its_type) is list:
-                values[name] = tuple(values[name])  # JSON has no tuples
-        try:
-            if "columns" in values:
-                values["columns"] = self._columns(values["columns"])
-            return kind(**values)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.config_file} is damaged: {error}") from None
-
-    def _columns(self, content: Any) -> tables.Columns:
-        """Return the names of the columns of a table, from their description.
-
-        Raises:
-            ValueError: If it is damaged.
-        """
-        if not is_description(content):
-            raise ValueError("expected the names of columns")
-        options = content.get("options", {})
-        check_types(self.config_file, options, _COLUMNS)
-        return tables.Columns(**options)
+        kinds: dict[str, type[Preprocessing]] = {
+            kind.__name__: kind for kind in (SeriesPreprocessing, TextPreprocessing)
+        }
+        if stored.kind not in kinds:
+            raise ValueError(f"{self.config_file} is damaged: there is no {stored.kind}")
+        return records.convert(self.config_file, stored.options, kinds[stored.kind])
 
     def read_metrics(self) -> Columns:
         """Read the columns of `metrics.csv`.
@@ -406,12 +309,9 @@ class RunFolder:
         if not self.result_file.exists():
             return None
         try:
-            content = json.loads(self.result_file.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(
-                f"{self.result_file} is truncated or damaged: {error}; {RESULT_REMEDY}"
-            ) from None
-        return Result.from_json(content, self.path)
+            return records.read(self.result_file, Result, directory=self.path)
+        except ValueError as error:
+            raise ValueError(f"{error}; {RESULT_REMEDY}") from None
 
     def write_result(self, result: Result) -> None:
         """Write the result, without the folder, which may move."""
@@ -429,32 +329,28 @@ class RunFolder:
             ValueError: If the file of another evaluation is damaged.
         """
         for file in self.evaluation_files():
-            if read_json(file, ("file",))["file"] == source:
+            if records.read(file, Evaluation).file == source:
                 return file
         others = (self.path / f"evaluation-{number}.json" for number in count(2))
         return next(file for file in chain([self.evaluation_file], others) if not file.exists())
 
-    def read_evaluations(self) -> list[dict[str, Any]]:
+    def read_evaluations(self) -> list[Evaluation]:
         """Read the metrics of `eigenrnn evaluate` on each file.
 
         Raises:
             ValueError: If a file is damaged.
         """
-        return [_read_evaluation(file) for file in self.evaluation_files()]
+        return [records.read(file, Evaluation) for file in self.evaluation_files()]
 
-    def read_status(self) -> dict[str, Any]:
-        """Read the status: at least a `state` and a `message`, and perhaps `scores`.
+    def read_status(self) -> Status:
+        """Read the status; a run without the file is waiting.
 
-        Returns:
-            The content of the file; the state `"waiting"` and no message without a file.
         Raises:
             ValueError: If the file is damaged.
         """
         if not self.status_file.exists():
-            return {"state": "waiting", "message": ""}
-        content = read_json(self.status_file, ("state", "message"))
-        check_types(self.status_file, content, _STATUS)
-        return content
+            return Status()
+        return records.read(self.status_file, Status)
 
     def write_status(self, state: str, message: str = "", **entries: Any) -> None:
         """Write the status, with further entries such as `scores`."""
@@ -466,7 +362,7 @@ class RunFolder:
         """`ended`, `diverged`, `unfinished`, or `waiting` if the run has not started."""
         if self.result_file.exists():
             return "ended"
-        if self.read_status()["state"] == "diverged":
+        if self.read_status().state == "diverged":
             return "diverged"
         if self.config_file.exists():
             return "unfinished"
@@ -482,7 +378,7 @@ class RunFolder:
         """Delete the result and the final status of a run that is trained again or further."""
         self.result_file.unlink(missing_ok=True)
         try:
-            is_final = self.read_status()["state"] in ("ended", "diverged")
+            is_final = self.read_status().state in ("ended", "diverged")
         except ValueError:  # damaged: the run writes it again
             is_final = True
         if is_final:
@@ -571,28 +467,6 @@ def _of_this_version(path: Path) -> dict[str, Any]:
             "(on the command line: --overwrite)"
         )
     return state
-
-
-def _read_evaluation(file: Path) -> dict[str, Any]:
-    """Read the metrics of one evaluation.
-
-    Raises:
-        ValueError: If the file is damaged.
-    """
-    content = read_json(file, ("file", "count", "metrics"))
-    check_types(file, content, _EVALUATION)
-    calibration = content.get("calibration")
-    if calibration is not None:
-        check_types(file, calibration, _CALIBRATION)
-    names = content.get("class_names", [])
-    confusion = content.get("confusion", [])
-    # as many rows as columns
-    if confusion and any(len(row) != len(names) for row in [confusion, *confusion]):
-        raise ValueError(
-            f"{file} is damaged: its confusion matrix has another size than its {len(names)} "
-            "classes"
-        )
-    return content
 
 
 @contextmanager

@@ -1,12 +1,10 @@
 """The name of a run among the runs of all recipes."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
-
-from eigenrnn.experiments.training.files import check_types
+from typing import Any, Literal, NamedTuple
 
 __all__ = ["Length", "RunKey", "run_path", "slug"]
 
@@ -22,35 +20,11 @@ class Length(NamedTuple):
     unit: Literal["epochs", "steps"]
     number: int
 
-    @classmethod
-    def from_json(cls, value: Sequence[Any]) -> Self:
-        """Read the list that JSON makes of it.
-
-        Raises:
-            ValueError: If it is another list.
-        """
-        if len(value) != 2 or value[0] not in ("epochs", "steps") or type(value[1]) is not int:
-            raise ValueError(f'expected ["epochs", N] or ["steps", N] as reduced, got {value!r}')
-        return cls(*value)
-
     def __str__(self) -> str:
         """Return it in words, such as `5 epochs`."""
         if self.number == 1:
             return f"1 {self.unit.removesuffix('s')}"
         return f"{self.number:,} {self.unit}"
-
-
-_OPTIONAL = ("reduced", "varied")
-
-_TYPES: dict[str, Any] = {
-    "recipe": str,
-    "row": str,
-    "point": str,
-    "seed": int,
-    "quick": bool,
-    "reduced": list[object],
-    "varied": dict[str, object],
-}
 
 
 @dataclass(frozen=True)
@@ -82,36 +56,17 @@ class RunKey:
         return run_path(self.row, self.point, self.seed)
 
     @property
+    def kind(self) -> tuple[str, bool, Length | None]:
+        """The recipe, whether the run is quick, and the length of a reduced run."""
+        return self.recipe, self.quick, self.reduced
+
+    @property
     def name(self) -> str:
         """The name of the run on the console, without its seed."""
         name = ", ".join(part for part in (self.row, self.point) if part)
         if self.varied:
             return f"{name} (not comparable with the paper)"
         return name
-
-    def to_config(self) -> dict[str, Any]:
-        """Return the entries of `config.json` from which the key can be read back."""
-        config: dict[str, Any] = {"command": "reproduce", **vars(self)}
-        for name in _OPTIONAL:
-            if not config[name]:
-                del config[name]
-        return config
-
-    @classmethod
-    def from_config(cls, entry: Mapping[str, Any]) -> Self:
-        """Read the key that `to_config` has written.
-
-        Raises:
-            ValueError: If an entry is missing or has another type or content.
-        """
-        missing = [name for name in _TYPES if name not in (*entry, *_OPTIONAL)]
-        if missing:
-            raise ValueError(f"its config.json is damaged: {', '.join(missing)} is missing")
-        check_types(Path("config.json"), entry, _TYPES)
-        values = {name: entry[name] for name in _TYPES if name in entry}
-        if "reduced" in values:
-            values["reduced"] = Length.from_json(values["reduced"])
-        return cls(**values)
 
 
 def run_path(row: str, point: str, seed: int) -> Path:

@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args
 from eigenrnn.experiments.tasks.base import Task
 
 __all__ = [
-    "FORMER_SETTINGS",
     "IGNORED_SETTINGS",
     "Accelerator",
     "OptimiserName",
@@ -21,10 +20,7 @@ OptimiserName = Literal["rmsprop", "rmsprop_tf1", "adam", "adamw", "sgd"]
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed"]
 
-FORMER_SETTINGS = frozenset({"devices", "num_nodes", "strategy"})
-"""Settings that older runs have stored."""
-
-IGNORED_SETTINGS = FORMER_SETTINGS | {"accelerator", "checkpoint_every"}
+IGNORED_SETTINGS = frozenset({"accelerator", "checkpoint_every"})
 """Where a run is trained and how often it is saved; they change its numbers by rounding only."""
 
 _MAY_CHANGE_ON_RESUME = IGNORED_SETTINGS | {
