@@ -90,7 +90,7 @@ docs: .venv/.installed-dev  ## Build the documentation, warnings are errors
 	@echo "docs/_build/html/index.html"
 
 bench: .venv/.installed-dev  ## Time the recurrences against torch's own layers (10 minutes on 2 cores)
-	$(BIN)/eigenrnn bench --all $(BENCH_FLAGS)
+	$(BIN)/python -m benchmarks.sequences --all $(BENCH_FLAGS)
 
 bench-constraints: .venv/.installed-dev  ## Time every constraint against torch, geotorch and a recurrence
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.constraints $(BENCH_FLAGS)

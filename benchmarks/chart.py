@@ -3,7 +3,7 @@
 ``PYTHONPATH=docs/_ext python -m benchmarks.chart`` reads ``benchmarks/measured/``, which these two
 commands write, and draws docs/pictures/speed-light.png and speed-dark.png::
 
-    eigenrnn bench --all --json benchmarks/measured/sequences.json
+    python -m benchmarks.sequences --all --json benchmarks/measured/sequences.json
     python -m benchmarks.streaming --cpu --json benchmarks/measured/steps.json
 """
 

@@ -22,6 +22,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import orthogonal
 
+from benchmarks.sequences import Timing, interleave
 from cases import CONSTRAINTS
 from eigenrnn.constraints import (
     BoundedSVD,
@@ -32,7 +33,6 @@ from eigenrnn.constraints import (
     NeumannCayley,
     ScaledCayley,
 )
-from eigenrnn.experiments.bench import Timing, interleave
 from eigenrnn.linalg import skew
 from eigenrnn.ops import elman
 

@@ -12,9 +12,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.sequences import interleave
 from eigenrnn import RNN, Stream
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.bench import interleave
 
 __all__ = ["main"]
 

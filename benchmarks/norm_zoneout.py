@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.sequences import Timing, interleave
 from eigenrnn import GRU, RNN
-from eigenrnn.experiments.bench import Timing, interleave
 from eigenrnn.ops import use_backend
 
 __all__ = ["main", "measure"]

@@ -15,8 +15,8 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
+from benchmarks.sequences import interleave
 from eigenrnn import GRU, LSTM
-from eigenrnn.experiments.bench import interleave
 
 __all__ = ["main"]
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
+from benchmarks.sequences import Timing, interleave
 from eigenrnn import (
     GRU,
     LRU,
@@ -31,7 +32,6 @@ from eigenrnn import (
     SequenceModel,
     Stream,
 )
-from eigenrnn.experiments.bench import Timing, interleave
 
 __all__ = ["main", "measure"]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from reproduction.archive import Archive, ArchivedRun
+from reproduction.recipes import RECIPES
 from reproduction.reflections import measure_reflections
 from reproduction.state_tracking import REFLECTIONS, SPECTRA, tracked_rows
 from torch import nn
@@ -23,7 +24,6 @@ from eigenrnn.experiments.errors import CheckpointError
 from eigenrnn.experiments.recipes import Row
 from eigenrnn.experiments.recipes.results_files import recipe_of_folder
 from eigenrnn.experiments.recipes.runs import run_path
-from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.layers import LRU, RNN
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from eigenrnn.experiments.bench import interleave
+from benchmarks.sequences import interleave
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Callback, RMSpropTF1, Settings, fit
 from eigenrnn.layers import ScoRNN

@@ -1,4 +1,4 @@
-"""The commands `python -m reproduction {list,plan,run,archive,write}`."""
+"""The commands `python -m reproduction {list,plan,run,train,archive,write}`."""
 
 import argparse
 import json
@@ -13,16 +13,17 @@ from rich.table import Table
 
 from eigenrnn import __version__
 from eigenrnn.atomic import write_atomically
+from eigenrnn.experiments.cli import commands
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes import Recipe, reproduce
 from eigenrnn.experiments.recipes.runs import folder_name
-from eigenrnn.experiments.registry import RECIPES
 from reproduction.archive import ARCHIVE, Archive, current_runs
 from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Judgement
 from reproduction.claims import CLAIMS
 from reproduction.evidence import ArchivedEvidence, Job, missing_jobs
 from reproduction.page import describe_judgement, duration, evidence, to_markdown
+from reproduction.recipes import RECIPES
 
 __all__ = ["main"]
 
@@ -42,6 +43,10 @@ def main(
         recipes: All recipes, by name.
         claims: All claims, by name.
     """
+    if arguments is None:
+        arguments = sys.argv[1:]
+    if arguments[:1] == ["train"]:  # with the options of `eigenrnn reproduce`
+        return commands.run(["reproduce", *arguments[1:]], recipes)
     options = _parser().parse_args(arguments)
     console = Console(width=max(Console().width, 140), soft_wrap=True)
     try:
@@ -57,20 +62,21 @@ def _parser() -> argparse.ArgumentParser:
         description="Which claims of the papers our runs bear out.",
     )
     parser.add_argument("--archive", type=Path, default=ARCHIVE, help="folder of archived runs")
-    commands = parser.add_subparsers(dest="command", required=True)
-    listing = commands.add_parser("list", help="list the claims with their verdicts")
+    listed = parser.add_subparsers(dest="command", required=True)
+    listing = listed.add_parser("list", help="list the claims with their verdicts")
     listing.add_argument("--json", action="store_true", help="list as JSON")
-    plan = commands.add_parser("plan", help="list the missing runs with their estimated time")
-    run = commands.add_parser("run", help="train and archive the missing runs")
+    plan = listed.add_parser("plan", help="list the missing runs with their estimated time")
+    run = listed.add_parser("run", help="train and archive the missing runs")
     for command in (plan, run):
         command.add_argument("ids", nargs="*", help="names of claims (default: all claims)")
         command.add_argument("--all", action="store_true", help="then all rows of all recipes")
     run.add_argument("--out", type=Path, default=Path("runs"), help="folder of the runs")
-    archive = commands.add_parser("archive", help="archive the runs that have ended")
+    archive = listed.add_parser("archive", help="archive the runs that have ended")
     archive.add_argument("folders", nargs="+", type=Path, help="folders that `reproduce` wrote")
     archive.add_argument("--overwrite", action="store_true", help="replace archived runs")
     archive.add_argument("--unfinished", action="store_true", help="archive unfinished runs too")
-    write = commands.add_parser("write", help="write RESULTS.md")
+    listed.add_parser("train", help="train a recipe, also our own: options of eigenrnn reproduce")
+    write = listed.add_parser("write", help="write RESULTS.md")
     write.add_argument("--out", type=Path, default=PAGE, help="the file to write")
     return parser
 

@@ -1,7 +1,7 @@
-"""Converts runs that an older version has written: `python -m reproduction.convert FILE_OR_FOLDER`.
+"""Converts runs that an older version has written: `python -m reproduction.convert PATH`.
 
 A file of the archive (`.jsonl`) and the `config.json` of every run in a folder get the entries of
-today. The trainings of the open claims run at an older commit; this file goes with the last of them.
+today. The trainings of the open claims run at an older commit; this file goes with the last one.
 """
 
 import json
@@ -15,6 +15,7 @@ from eigenrnn.experiments.training import Settings
 from eigenrnn.experiments.training.description import describe_defaults
 from eigenrnn.experiments.training.files import read_json, write_json
 from reproduction.archive import FORMAT
+from reproduction.studies import permuted_mnist, state_tracking, state_tracking_radius
 
 __all__ = ["convert_config", "convert_record"]
 
@@ -47,21 +48,40 @@ def _task(stored: dict[str, Any]) -> dict[str, Any]:
     return {"class": stored["class"], "options": describe_defaults(kind) | stored["options"]}
 
 
+def _of_studies(description: Any) -> Any:
+    """Name the functions and classes of our own studies, which have left the package."""
+    if isinstance(description, str):
+        return f"reproduction.{description}" if description in _MOVED else description
+    if isinstance(description, list):
+        return [_of_studies(each) for each in description]
+    if isinstance(description, dict):
+        return {_of_studies(name): _of_studies(each) for name, each in description.items()}
+    return description
+
+
+_MOVED = {
+    name
+    for module in (permuted_mnist, state_tracking, state_tracking_radius)
+    for name, entry in vars(module).items()
+    if getattr(entry, "__module__", None) == module.__name__
+}
+
+
 def convert_record(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the record of the archive that format 6 has written."""
-    if content["format"] != 6 or content["state"] == "computed":
+    """Return a record of the archive as today's version would write it."""
+    if content["state"] == "computed":
         return {**content, "format": FORMAT}
     return {
         **content,
         "format": FORMAT,
         "task": _task(content["task"]),
-        "network": _with_settings_of_today(content["network"]),
+        "network": _of_studies(_with_settings_of_today(content["network"])),
         "settings": _settings(content["settings"]),
     }
 
 
 def convert_config(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a `config.json` of a recipe's run in which its call is under `config`."""
+    """Return the `config.json` of a recipe's run whose entry `config` names it."""
     if "config" not in content:
         return content
     entry = dict(content["config"])

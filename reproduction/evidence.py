@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from eigenrnn.experiments.recipes import Computed, Entry, Quoted, Recipe, Row
-from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.training.run_key import Length
 from reproduction.archive import Archive, ArchivedRun, RunName, current_runs
 from reproduction.claim import Claim, Judgement, Progress, Runs
+from reproduction.cost import estimated_seconds
 
 __all__ = ["ArchivedEvidence", "Job", "missing_jobs", "row_of"]
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from reproduction.recipes import RECIPES
+
 from eigenrnn.experiments.recipes import Row
-from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import CarRacing, Enwik8, PixelMNIST
 from eigenrnn.experiments.training import fit
 from synthetic_data import SIZE, encoded_drives, patched_enwik8, synthetic_enwik8, write_drives

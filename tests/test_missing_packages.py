@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from benchmarks.sequences.layers import benchmarked_layers
 
 from crossing import some
 from eigenrnn import RNN, SequenceModel
-from eigenrnn.experiments.bench.layers import benchmarked_layers
 from eigenrnn.experiments.cli.main import main
 from eigenrnn.experiments.data.audio import resample
 from eigenrnn.experiments.data.in_memory import from_arrays

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 from reproduction.archive import Archive, RunName
+from reproduction.cost import estimated_seconds
 
 from eigenrnn.experiments.cli.main import main
 from eigenrnn.experiments.data.files import DataFile, missing_file
 from eigenrnn.experiments.data.mnist import FILES
-from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.tasks import (
     CharPTB,
     Copying,

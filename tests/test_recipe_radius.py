@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-
-from eigenrnn.experiments.recipes.state_tracking_radius import RECIPES, RadiusCallback
+from reproduction.studies.state_tracking_radius import RECIPES, RadiusCallback
 
 (RECIPE,) = RECIPES
 

@@ -4,10 +4,10 @@ import json
 import math
 
 import pytest
+from reproduction.recipes import RECIPES
 
 from crossing import few
 from eigenrnn.experiments.recipes import Computed, Quoted
-from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import Enwik8
 from eigenrnn.models import count_parameters
 from shrunken import PINS, ROWS, TRAINED, first_losses

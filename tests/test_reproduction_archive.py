@@ -30,10 +30,10 @@ from reproduction.archive_runs import (
 from reproduction.claim import Runs
 from reproduction.convert import convert_config
 from reproduction.evidence import ArchivedEvidence
+from reproduction.recipes import RECIPES
 
 from eigenrnn import ScoRNN
 from eigenrnn.experiments.recipes import Computed, Row
-from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.training.description import describe, describe_options
 from eigenrnn.experiments.training.records import RunConfig
 from eigenrnn.experiments.training.run_folder import RunFolder

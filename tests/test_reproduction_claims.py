@@ -27,9 +27,9 @@ from reproduction.claim import (
 )
 from reproduction.claims import CLAIMS
 from reproduction.evidence import row_of
+from reproduction.recipes import RECIPES
 
 from eigenrnn.experiments.recipes import Computed, Row
-from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.training.run_key import Length
 
 # when the test of each claim was last changed, and its fingerprint

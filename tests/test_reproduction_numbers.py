@@ -17,10 +17,10 @@ from reproduction.archive import (
 from reproduction.claims import CLAIMS
 from reproduction.figures import BARS, CURVES, curve_figures, longest_runs, paper_figures
 from reproduction.page import PAPERS, TEXTS, duration, is_own_network, read_texts
+from reproduction.recipes import RECIPES
 
 from eigenrnn.experiments.recipes import Reported
 from eigenrnn.experiments.recipes.results_files import columns
-from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.training.run_key import Length
 from recipes_for_results import FIGURE, TABLE, of_figure, recipes, row
 

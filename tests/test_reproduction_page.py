@@ -19,9 +19,9 @@ from reproduction.claim import (
     value,
 )
 from reproduction.page import describe_quantity, evidence, to_markdown
+from reproduction.recipes import RECIPES
 
 from eigenrnn.experiments.recipes import Reported
-from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.training.run_key import Length
 from recipes_for_results import (
     SEEDS,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from reproduction.archive import Archive, ArchivedRun
+from reproduction.recipes import RECIPES
 from reproduction.reflections import EVEN, LETTERS, ODD, Reflections, measure_reflections
 from reproduction.state_tracking import (
     RADIUS,
@@ -20,7 +21,6 @@ from reproduction.state_tracking import (
     tracked_rows,
 )
 
-from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import StateTracking
 from eigenrnn.layers import DeltaNet
 

@@ -6,11 +6,10 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from reproduction.archive import ARCHIVE, Archive
 from reproduction.figures import curve_figures, paper_figures
+from reproduction.recipes import RECIPES
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from two_themes import draw
-
-from eigenrnn.experiments.registry import RECIPES
 
 
 class ArchivedCurves(SphinxDirective):

@@ -13,6 +13,7 @@ from eigenrnn.experiments import registry
 from eigenrnn.experiments.cli.parser import PARSERS
 from eigenrnn.experiments.training.run_folder import RunFolder
 
+
 class HelpText(SphinxDirective):
     """The help of a command or, after the word ``task``, of the options of a task."""
 

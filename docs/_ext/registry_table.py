@@ -7,6 +7,7 @@ from typing import Any
 
 from docutils import nodes
 from docutils.statemachine import StringList
+from reproduction.recipes import RECIPES
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -63,7 +64,7 @@ class RecipeTables(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         lines: list[str] = []
-        for recipe in registry.RECIPES.values():
+        for recipe in RECIPES.values():
             lines += [f"**{recipe.name}**: {recipe.summary} Source: {recipe.source}", ""]
             lines += table_lines(
                 ("network", "reported", "where"), [_row(row) for row in recipe.rows]

@@ -7,6 +7,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from reproduction.archive import ARCHIVE, Archive
 from reproduction.page import markdown_table
+from reproduction.recipes import RECIPES
 from reproduction.state_tracking import (
     SPECTRA,
     eigenvalue_figure,
@@ -19,8 +20,6 @@ from reproduction.state_tracking import (
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from two_themes import draw
-
-from eigenrnn.experiments.registry import RECIPES
 
 FIGURES = {
     "lengths": length_figure,

@@ -1,6 +1,7 @@
 """Parses the arguments, runs the command, and reports errors in one line."""
 
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from signal import SIGINT
@@ -21,7 +22,6 @@ from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Dynamics, Result, fit
 from eigenrnn.experiments.training.callbacks import Callback
-from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.optimisers import check_recurrent_rate
 from eigenrnn.experiments.training.progress import plain_console, printable
 from eigenrnn.experiments.training.run_key import Length
@@ -43,9 +43,12 @@ _SIGNALLED = 128  # plus the signal number: the exit status of a program ended b
 _INTERRUPTED = _SIGNALLED + SIGINT
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], recipes: Mapping[str, Recipe] = RECIPES) -> int:
     """Run the command named by the first argument; return the exit status.
 
+    Args:
+        arguments: The words after the name of the program.
+        recipes: The recipes that `reproduce` knows, by name.
     Raises:
         RuntimeError: If torch raises one, but for a lack of memory.
     """
@@ -59,7 +62,7 @@ def run(arguments: list[str]) -> int:
         _print_error(unknown_name("command", command, PARSERS))
         return 2
     try:
-        return _run(command, arguments[1:])
+        return _run(command, arguments[1:], recipes)
     except (*_USER_ERRORS, RuntimeError) as error:
         is_ours = isinstance(error, _USER_ERRORS) or is_out_of_memory(error)
         if not is_ours or os.environ.get("EIGENRNN_DEBUG"):
@@ -77,7 +80,7 @@ def _print_error(message: str) -> None:
     plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)
 
 
-def _run(command: str, arguments: list[str]) -> int:
+def _run(command: str, arguments: list[str], recipes: Mapping[str, Recipe]) -> int:
     """Parse the arguments and run the command.
 
     Raises:
@@ -92,9 +95,10 @@ def _run(command: str, arguments: list[str]) -> int:
         return 0
     if command == "train":
         return _train(options, parser.instantiate(options).task, console)
-    handlers = {"reproduce": _reproduce, "bench": _bench, "collect": _collect}
-    if command in handlers:
-        return handlers[command](options, console)
+    if command == "reproduce":
+        return _reproduce(options, console, recipes)
+    if command == "collect":
+        return _collect(options, console)
     # the others have modules of their own, which no other command needs
     name = command
     if command == "report":  # which shares the analyses
@@ -160,10 +164,10 @@ def _reduced(recipe: Recipe, options: Namespace) -> Recipe:
     return recipe
 
 
-def _reproduce(options: Namespace, console: Console) -> int:
-    if options.recipe not in RECIPES:
-        raise ValueError(unknown_name("recipe", options.recipe, RECIPES))
-    recipe = recipe_with_data_root(RECIPES[options.recipe], options.data_root)
+def _reproduce(options: Namespace, console: Console, recipes: Mapping[str, Recipe]) -> int:
+    if options.recipe not in recipes:
+        raise ValueError(unknown_name("recipe", options.recipe, recipes))
+    recipe = recipe_with_data_root(recipes[options.recipe], options.data_root)
     recipe = _reduced(recipe, options)
     directory = Path(options.out or f"runs/{folder_name(recipe, quick=options.quick)}")
     outcomes = reproduce(
@@ -188,33 +192,6 @@ def _reproduce(options: Namespace, console: Console) -> int:
     return _status(*(outcome.signal for outcome in outcomes))
 
 
-def _bench(options: Namespace, console: Console) -> int:
-    # here, because no other command needs it, and imports delay each of them
-    from eigenrnn.experiments import bench
-
-    sizes = [_size(text) for text in options.sizes or ()] or bench.SIZES
-    rounds = options.rounds
-    everything = options.all
-    if rounds < 2:  # whose spread is shown
-        raise ValueError(f"expected --rounds of 2 or more, got {rounds}")
-    path: Path | None = None
-    if options.json:
-        path = Path(options.json)
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"expected --json in a folder that exists, got {options.json}")
-
-    def after(found: bench.Bench, size: bench.Size | None) -> None:
-        bench.show(found, size, console)
-        if path is not None:  # after each size, so an interrupted benchmark keeps its results
-            write_json(path, found.to_json())
-
-    with console.status("timing") as status:
-        bench.measure(
-            sizes, rounds, slow=everything, details=everything, progress=status.update, after=after
-        )
-    return 0
-
-
 def _collect(options: Namespace, console: Console) -> int:
     from eigenrnn.experiments.world import Collection, autoencoder_settings, encode
 
@@ -235,16 +212,3 @@ def _collect(options: Namespace, console: Console) -> int:
         highlight=False,
     )
     return 0
-
-
-def _size(text: str) -> tuple[int, int, int]:
-    """Parse T,B,N.
-
-    Raises:
-        ValueError: If it is not three positive integers.
-    """
-    parts = text.split(",")
-    if len(parts) == 3 and all(part.isdecimal() and int(part) >= 1 for part in parts):
-        T, B, N = map(int, parts)
-        return T, B, N
-    raise ValueError(f"expected each of --sizes to be T,B,N, such as 784,128,170; got {text!r}")

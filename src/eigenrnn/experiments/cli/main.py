@@ -20,7 +20,6 @@ COMMANDS = {
     "analyse": "analyse the trained network of a run",
     "compare": "print the results of runs as one table",
     "report": "write an HTML report of runs",
-    "bench": "time the layers against torch's own",
     "collect": "record a data set that cannot be downloaded",
 }
 """The commands with their help texts."""

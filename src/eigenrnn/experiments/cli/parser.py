@@ -254,24 +254,6 @@ def _report() -> ArgumentParser:
     return parser
 
 
-def _bench() -> ArgumentParser:
-    parser = _parser("Time the layers on this machine against torch's own.")
-    parser.add_argument(
-        "--sizes",
-        nargs="+",
-        type=str,
-        help="sizes T,B,N to time; without it sizes from the papers",
-    )
-    parser.add_argument("--rounds", type=int, default=7, help="number of timed rounds")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="also time Python loops and measure memory, streaming and scaling; needs geotorch",
-    )
-    parser.add_argument("--json", type=str, help="write all rounds to this file")
-    return parser
-
-
 def _collect() -> ArgumentParser:
     parser = _parser(
         "Record random drives of CarRacing, train an autoencoder on them, and encode them for the "
@@ -330,7 +312,6 @@ PARSERS: dict[str, Callable[[], ArgumentParser]] = {
     "analyse": _analyse,
     "compare": _compare,
     "report": _report,
-    "bench": _bench,
     "collect": _collect,
 }
 """The commands, each with the function that builds its parser."""

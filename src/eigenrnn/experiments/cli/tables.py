@@ -12,7 +12,6 @@ from rich.text import Text
 
 from eigenrnn.experiments.errors import unknown_name
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
-from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.recipes.results_files import (
     columns,
     note_text,
@@ -104,19 +103,15 @@ def _facts_of_row(row: Entry) -> dict[str, Any]:
         kind = "quoted"
         if isinstance(row, Computed):
             kind = "computed"
-        unknown = dict.fromkeys(("parameters", "seconds_per_run", "missing_data"))
+        unknown = dict.fromkeys(("parameters", "missing_data"))
         return {"kind": kind, **unknown, "runs_per_seed": 0, "can_run": kind == "computed"}
     kind = "trained"
     if row.grid:
         kind = "search"
-    seconds = estimated_seconds(row)
-    if seconds is not None:
-        seconds = round(seconds)
     return {
         "kind": kind,
         "parameters": row.parameters,
         "runs_per_seed": len(row.points()),
-        "seconds_per_run": seconds,
         "missing_data": row.task.missing_data(),
         "can_run": row.layer is not None,
     }

@@ -1,14 +1,11 @@
-"""Experiments by name, published ones and our own: one module for each paper or comparison."""
+"""Published experiments by name: one module for each paper."""
 
 from eigenrnn.experiments.recipes import (
     enrnn,
     nc_gru,
     nnrnn,
     nonnormal,
-    permuted_mnist,
     scornn,
-    state_tracking,
-    state_tracking_radius,
 )
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.recipe import (
@@ -36,8 +33,5 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "nc_gru",
     "nnrnn",
     "nonnormal",
-    "permuted_mnist",
     "scornn",
-    "state_tracking",
-    "state_tracking_radius",
 ]

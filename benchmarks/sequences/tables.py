@@ -3,8 +3,8 @@
 from rich.console import Console
 from rich.table import Table
 
-from eigenrnn.experiments.bench.layers import GRUS, LSTMS, REFERENCE
-from eigenrnn.experiments.bench.measure import Bench, Size
+from benchmarks.sequences.layers import GRUS, LSTMS, REFERENCE
+from benchmarks.sequences.measure import Bench, Size
 
 __all__ = ["show"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from eigenrnn.experiments.bench.layers import (
+from benchmarks.sequences.layers import (
     JAX,
     REFERENCE,
     benchmarked_layers,
@@ -250,7 +250,7 @@ def _peak(name: str, size: Size = (784, 128, 170)) -> float:
     command = [
         sys.executable,
         "-m",
-        "eigenrnn.experiments.bench.peak_memory",
+        "benchmarks.sequences.peak_memory",
         name,
         *map(str, size),
     ]

@@ -10,11 +10,11 @@ from torch import Generator, Tensor, nn
 from eigenrnn.constraints import SpectralRadius, Unconstrained
 from eigenrnn.experiments.recipes.experiment import Network
 from eigenrnn.experiments.recipes.recipe import Axis, Recipe
-from eigenrnn.experiments.recipes.state_tracking import SOURCE, relu_network, word_problem
 from eigenrnn.experiments.training import Callback
 from eigenrnn.experiments.training.callbacks import Measurements
 from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.init import orthogonal_
+from reproduction.studies.state_tracking import SOURCE, relu_network, word_problem
 
 __all__ = ["RECIPES", "RadiusCallback"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from eigenrnn.experiments.bench.layers import benchmarked_layers, step
+from benchmarks.sequences.layers import benchmarked_layers, step
 
 __all__: list[str] = []
 

@@ -1,0 +1,1 @@
+"""Experiments of our own, which compare layers and have no paper."""
