@@ -123,9 +123,9 @@ struct ElmanBackward {
                                      panels.W, later == nullptr ? 0 : N},
                                     readout.operand(s, from, panels.V)};
     through<T>(operands, readout.wanted() ? 2 : 1, to - from, vectors<T>(N),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
+               [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
                  for (isize v = 0; v < C; ++v) {
-                   const isize j = (v0 + v) * LANES<T>, n = smaller(LANES<T>, N - j);
+                   const isize j = (first_v + v) * LANES<T>, n = smaller(LANES<T>, N - j);
                    vec<T> moved = load<T>(bias_sums + j), all = load<T>(shift_sums + j);
                    vec<T> leaked = pull_leak ? load<T>(leak_sums + j) : vec<T>{};
                    for (isize r = 0; r < R; ++r) {
@@ -136,7 +136,7 @@ struct ElmanBackward {
                      if (!of_arguments) d += of_last;
                      const T* value = values == nullptr
                                           ? h + (r0 + r) * call.h.second + j
-                                          : values + (r0 + r) * layout.row() + (v0 + v) * layout.apart();
+                                          : values + (r0 + r) * layout.row() + (first_v + v) * layout.apart();
                      __builtin_prefetch(value + next_h, 0, 2);
                      if (g != nullptr)
                        __builtin_prefetch(g + (r0 + r) * back.dh.second + j + next_g, 0, 2);
@@ -147,7 +147,7 @@ struct ElmanBackward {
                        const vec<T> m = zoneout.kept(r0 + r, j, n);
                        const vec<T> renewed = zoneout.renewed(m, j, n);
                        if (pull_leak) {
-                         vec<T> change = load<T>(mixed + (r0 + r) * layout.row() + (v0 + v) * layout.apart());
+                         vec<T> change = load<T>(mixed + (r0 + r) * layout.row() + (first_v + v) * layout.apart());
                          if (!of_arguments) change -= load_some<T>(state_before(s, from + r0 + r) + j, n);
                          leaked += d * change;
                        }

@@ -94,9 +94,9 @@ struct ElmanForward {
                                     {x, call.x.second, panels.U, call.M}};
     const bool mapped = call.M > 0;
     through<T>(operands, mapped ? 2 : 1, rows.count, share.vectors(vectors<T>(N)),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
+               [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
                  for (isize v = 0; v < C; ++v) {
-                   const isize j = (v0 + v) * LANES<T>, n = smaller(LANES<T>, N - j);
+                   const isize j = (first_v + v) * LANES<T>, n = smaller(LANES<T>, N - j);
                    const vec<T> b = bias == nullptr ? vec<T>{} : load_some<T>(bias + j, n);
                    const vec<T> shift = c == nullptr ? vec<T>{} : load_some<T>(c + j, n);
                    for (isize r = 0; r < R; ++r) {
@@ -104,7 +104,7 @@ struct ElmanForward {
                      const vec<T> more =
                          mapped ? shift : load_some<T>(x + (r0 + r) * call.x.second + j, n);
                      if (normed)
-                       store<T>(rows.kept + (r0 + r) * layout.row() + (v0 + v) * layout.apart() +
+                       store<T>(rows.kept + (r0 + r) * layout.row() + (first_v + v) * layout.apart() +
                                     layout.of(Elman::NORMED),
                                 sum + more);
                      else

@@ -117,8 +117,8 @@ struct GruBackward {
     Operand<T> operands[3];
     const int how_many = operands_of(rows.later, rows.from, AFTER, operands);
     through<T>(operands, how_many, rows.to - rows.from, vectors<T>(N),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
-      for (isize v = v0; v < v0 + C; ++v) {
+               [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
+      for (isize v = first_v; v < first_v + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const isize next_gates = ahead(v, layout.apart(), step * layout.step());
         const isize next_g = ahead(v, LANES<T>, step * back.dh.first);
@@ -127,7 +127,7 @@ struct GruBackward {
         for (int i = 0; i <= PARTS; ++i) all[i] = load<T>(bias_sums + i * width + j);
         for (isize i = r0; i < r0 + R; ++i) {
           const isize r = rows.from + i;
-          vec<T> d = load<T>(z + (i - r0) * row + (v - v0) * LANES<T>);
+          vec<T> d = load<T>(z + (i - r0) * row + (v - first_v) * LANES<T>);
           if (rows.later != nullptr) d += load<T>(carry + r * width + j);
           if (g != nullptr) {
             d += load_some<T>(g + r * back.dh.second + j, n);

@@ -17,13 +17,13 @@ void GruForward<T>::reset_after(const Rows& rows) {
   // r must not scale the candidate's input, so the inputs have a separate block
   alignas(64) T more[MOST_OF_BLOCK<T>];
   through<T, GATES>(&old, 1, rows.count, share.vectors(GATES * layout.all, GATES),
-                [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
+                [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
     if (mapped) {
-      const Factor<T> one = factor(inputs, r0, v0);
+      const Factor<T> one = factor(inputs, r0, first_v);
       Blocks<T>::all.table[R][C](&one, 1, more, row, false);
     }
     for (isize g = 0; g < C; g += GATES) {
-      const isize v = (v0 + g) / GATES, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+      const isize v = (first_v + g) / GATES, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
       const vec<T> b = optional(call.bias, j, n), inner = optional(call.recurrent_bias, j, n);
       vec<T> shifts[GATES];
       for (int i = 0; i < GATES; ++i) shifts[i] = shift(static_cast<Gate>(i), j, n);

@@ -21,9 +21,9 @@ void GruForward<T>::gates_before(const Rows& rows) const {
   const Operand<T> operands[2] = {{rows.before, rows.before_stride, panels.W[RESET], N},
                                   {rows.x, call.x.second, panels.U[RESET], call.M}};
   through<T, 2>(operands, mapped ? 2 : 1, rows.count, share.vectors(2 * layout.all, 2),
-                [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
+                [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
     for (isize g = 0; g < C; g += 2) {
-      const isize v = (v0 + g) / 2, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+      const isize v = (first_v + g) / 2, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
       const vec<T> shifts[2] = {shift(RESET, j, n), shift(UPDATE, j, n)};
       for (isize r = r0; r < r0 + R; ++r) {
         const auto sum = [&](Gate gate) EIGENRNN_INLINE_LAMBDA {
@@ -62,13 +62,13 @@ void GruForward<T>::candidate_before(const Rows& rows) const {
   const Operand<T> operands[2] = {{reset, wide, panels.W[CANDIDATE], N},
                                   {rows.x, call.x.second, panels.U[CANDIDATE], call.M}};
   through<T>(operands, mapped ? 2 : 1, rows.count, share.vectors(layout.all),
-             [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
-    for (isize v = v0; v < v0 + C; ++v) {
+             [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
+    for (isize v = first_v; v < first_v + C; ++v) {
       const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
       const vec<T> b = optional(call.bias, j, n), shift_ = shift(CANDIDATE, j, n);
       for (isize r = r0; r < r0 + R; ++r) {
         const vec<T> x = mapped ? shift_ : input(rows, CANDIDATE, r, j, n);
-        const vec<T> sum = load<T>(z + (r - r0) * row + (v - v0) * LANES<T>);
+        const vec<T> sum = load<T>(z + (r - r0) * row + (v - first_v) * LANES<T>);
         T* to = rows.kept == nullptr ? nullptr
                                      : rows.kept + r * layout.row() + v * layout.apart();
         if (normed) {
@@ -95,13 +95,13 @@ void GruBackward<T>::pull_reset(const Rows& rows) {
   const Operand<T> operand{rows.delta + rows.from * scratch.row() + D_CANDIDATE * width,
                            scratch.row(), panels.W[CANDIDATE], N};
   through<T>(&operand, 1, rows.to - rows.from, vectors<T>(N),
-             [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
-    for (isize v = v0; v < v0 + C; ++v) {
+             [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
+    for (isize v = first_v; v < first_v + C; ++v) {
       const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
       vec<T> all = load<T>(bias_sums + D_RESET * width + j);
       for (isize i = r0; i < r0 + R; ++i) {
         const isize r = rows.from + i;
-        const vec<T> dq = load<T>(z + (i - r0) * row + (v - v0) * LANES<T>);
+        const vec<T> dq = load<T>(z + (i - r0) * row + (v - first_v) * LANES<T>);
         const vec<T> reset = load<T>(gates + r * layout.row() + v * layout.apart() + layout.of(RESET));
         const vec<T> h = load_some<T>(rows.before + r * rows.before_stride + j, n);
         const vec<T> dr = dq * h * (reset * (T(1) - reset));

@@ -65,8 +65,8 @@ struct LstmBackward {
     Operand<T> operands[LSTM_GATES];
     operands_of(ends ? nullptr : later + from * ring.row, panels.W, operands);
     through<T>(operands, ends ? 0 : LSTM_GATES, to - from, vectors<T>(N),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
-      for (isize v = v0; v < v0 + C; ++v) {
+               [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
+      for (isize v = first_v; v < first_v + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const isize next_kept = ahead(v, layout.apart(), step * layout.step());
         const isize next_g = ahead(v, LANES<T>, step * back.dh.first);
@@ -74,7 +74,7 @@ struct LstmBackward {
         for (int k = 0; k < LSTM_GATES; ++k) all[k] = load<T>(bias_sums + k * width + j);
         for (isize each = r0; each < r0 + R; ++each) {
           const isize r = from + each;
-          vec<T> dh = load<T>(z + (each - r0) * row + (v - v0) * LANES<T>);
+          vec<T> dh = load<T>(z + (each - r0) * row + (v - first_v) * LANES<T>);
           vec<T> dcell = ends ? vec<T>{} : load<T>(carry + r * width + j);
           if (g_h != nullptr) {
             dh += load_some<T>(g_h + r * back.dh.second + j, n);

@@ -58,9 +58,9 @@ struct LstmForward {
     const Operand<T> operands[2] = {{before, before_stride, panels.W[INPUT], depth},
                                     {x, call.x.second, panels.U[INPUT], call.M}};
     through<T, LSTM_GATES>(operands, mapped ? 2 : 1, to - from, share.vectors(LSTM_GATES * layout.all, LSTM_GATES),
-                           [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
+                           [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
       for (isize k = 0; k < C; k += LSTM_GATES) {
-        const isize v = (v0 + k) / LSTM_GATES, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+        const isize v = (first_v + k) / LSTM_GATES, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         vec<T> more[LSTM_GATES] = {};
         if (mapped && shift != nullptr)
           for (int gate = 0; gate < LSTM_GATES; ++gate)

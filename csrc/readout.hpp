@@ -23,9 +23,9 @@ struct Readout {
     T* y = at<T>(call.y, call.steps.time(s), share.first + from);
     const T* d = static_cast<const T*>(call.d.data);
     through<T>(&states, 1, to - from, vectors<T>(call.K),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
+               [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
                  for (isize v = 0; v < C; ++v) {
-                   const isize j = (v0 + v) * LANES<T>, n = smaller(LANES<T>, call.K - j);
+                   const isize j = (first_v + v) * LANES<T>, n = smaller(LANES<T>, call.K - j);
                    const vec<T> shift = d == nullptr ? vec<T>{} : load_some<T>(d + j, n);
                    for (isize r = 0; r < R; ++r)
                      store_some<T>(y + (r0 + r) * call.y.second + j,

@@ -178,10 +178,10 @@ template <class T>
 void write_product(const Operand<T>* operands, int how_many, isize cols, isize count,
                    const T* more, isize width, T* to, isize stride) {
   through<T>(operands, how_many, count, vectors<T>(cols),
-             [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
+             [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
     for (isize r = 0; r < R; ++r)
       for (isize v = 0; v < C; ++v) {
-        const isize j = (v0 + v) * LANES<T>;
+        const isize j = (first_v + v) * LANES<T>;
         vec<T> sum = load<T>(z + r * row + v * LANES<T>);
         if (more != nullptr) sum += load<T>(more + (r0 + r) * width + j);
         store_some<T>(to + (r0 + r) * stride + j, sum, smaller(LANES<T>, cols - j));

@@ -281,7 +281,7 @@ def test_the_repr_follows_torch_and_names_the_constraint():
 RNN(
   2, 5, nonlinearity='tanh', bidirectional=True
   (directions): ModuleList(
-    (0-1): 2 x Direction(
+    (0-1): 2 x RNNDirection(
       (constraint): Exponential(5, init='haar', period=7)
     )
   )

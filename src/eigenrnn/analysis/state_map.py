@@ -24,7 +24,7 @@ from eigenrnn.layers.gru import GatedDirection
 from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
 from eigenrnn.layers.lstm import LSTMDirection
-from eigenrnn.layers.rnn import Direction
+from eigenrnn.layers.rnn import RNNDirection
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import double_precision
 from eigenrnn.residual_stack import ResidualStack
@@ -797,7 +797,7 @@ def _bounds(direction: AbstractDirection) -> Tensor | None:  # (S,)
     N = direction.hidden_size
     if isinstance(direction, LSTMDirection):
         return _bounds_of_lstm(N)
-    if isinstance(direction, Direction):
+    if isinstance(direction, RNNDirection):
         leak = direction.leak
         has_current = leak is not None and leak.options.state == "current"
         if direction.nonlinearity == "tanh" and not has_current:

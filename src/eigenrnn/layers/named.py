@@ -79,7 +79,7 @@ class ScoRNN(RNN):
         ScoRNN(
           2, 170, nonlinearity='modrelu'
           (directions): ModuleList(
-            (0): Direction(
+            (0): RNNDirection(
               (constraint): ScaledCayley(170, negative=85)
             )
           )

@@ -25,10 +25,10 @@ from eigenrnn.ops.elman import BACKENDS, ElmanOperands
 from eigenrnn.ops.elman.cpu import elman_stepper
 from eigenrnn.ops.elman.export import export_complex_elman
 
-__all__ = ["RNN", "Direction"]
+__all__ = ["RNN", "RNNDirection"]
 
 
-class Direction(AbstractDirection):
+class RNNDirection(AbstractDirection):
     r"""One layer in one direction: an input map, a recurrent matrix and their biases.
 
     .. math:: h_t = f(U x_t + c + W h_{t-1}), \qquad W = \text{constraint}()
@@ -213,7 +213,7 @@ def _as_complex(
     return torch.complex(real, imaginary)
 
 
-class RNN(Stacked[Direction]):
+class RNN(Stacked[RNNDirection]):
     r"""Elman RNN whose recurrent matrix W is constrained to a set S of your choice.
 
     .. math:: h_t = f(U x_t + c + W h_{t-1}), \qquad W \in \mathcal S
@@ -371,7 +371,7 @@ class RNN(Stacked[Direction]):
             initializers["h0"] = [h0_init or zeros_]
         constraints = {"constraint": constraint}
         super().__init__(
-            partial(Direction, nonlinearity=nonlinearity, output=output, leak=leaks),
+            partial(RNNDirection, nonlinearity=nonlinearity, output=output, leak=leaks),
             DirectionConfig(
                 input_size, hidden_size, constraints, initializers, layer_norm, zoneout
             ),

@@ -86,13 +86,13 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     f_ = apply_in_place(options.nonlinearity, bias, h0)
     Wt = W.T.contiguous()  # copied once, so the products of all steps read it in order
     # one view for each step: indexing in the loop would cost as much as a tanh
-    zs = split_steps(z, sizes)
-    cs = split_steps(candidates, sizes)
-    hs = split_steps(h, sizes)
-    vs: list[Tensor] | None = None
+    z_at = split_steps(z, sizes)
+    candidate_at = split_steps(candidates, sizes)
+    h_at = split_steps(h, sizes)
+    current_at: list[Tensor] | None = None
     if currents is not None:
-        vs = split_steps(currents, sizes)
-    ms = split_moduli(saved["moduli"], sizes)
+        current_at = split_steps(currents, sizes)
+    moduli_at = split_moduli(saved["moduli"], sizes)
     means: Sequence[Tensor] = ()
     scales: Sequence[Tensor] = ()
     if gain is not None:
@@ -102,23 +102,32 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     if mask is not None:
         masks = split_steps(mask, sizes)
     for t in steps_in_order(T, options.reverse):
-        h_before = previous_state(t, hs, h0, sizes, options.reverse)
-        zs[t].addmm_(h_before, Wt)
+        h_before = previous_state(t, h_at, h0, sizes, options.reverse)
+        z_at[t].addmm_(h_before, Wt)
         if gain is not None:
-            _norm(zs[t], (N,), gain, shift, EPSILON, out0=cs[t], out1=means[t], out2=scales[t])
-        if vs is not None and v0 is not None and leak is not None:
-            v_before = previous_state(t, vs, v0, sizes, options.reverse)
-            torch.lerp(v_before, cs[t], leak, out=vs[t])
-            hs[t].copy_(vs[t])
-            f_(hs[t], ms[t])
+            _norm(
+                z_at[t],
+                (N,),
+                gain,
+                shift,
+                EPSILON,
+                out0=candidate_at[t],
+                out1=means[t],
+                out2=scales[t],
+            )
+        if current_at is not None and v0 is not None and leak is not None:
+            v_before = previous_state(t, current_at, v0, sizes, options.reverse)
+            torch.lerp(v_before, candidate_at[t], leak, out=current_at[t])
+            h_at[t].copy_(current_at[t])
+            f_(h_at[t], moduli_at[t])
             continue
-        f_(cs[t], ms[t])
+        f_(candidate_at[t], moduli_at[t])
         if masks is not None:
-            torch.where(masks[t], h_before, cs[t], out=hs[t])
+            torch.where(masks[t], h_before, candidate_at[t], out=h_at[t])
         elif rate:
-            torch.lerp(cs[t], h_before, rate, out=hs[t])
+            torch.lerp(candidate_at[t], h_before, rate, out=h_at[t])
         elif leak is not None:
-            torch.lerp(h_before, cs[t], leak, out=hs[t])
+            torch.lerp(h_before, candidate_at[t], leak, out=h_at[t])
     if save and gain is not None:
         saved["z"] = z
     if save and mixes:
@@ -225,8 +234,8 @@ def _backward(
     backward_ = backward_in_place(options.nonlinearity, bias, h0)
     conjugate = W.conj_physical().contiguous()
     deltas = split_steps(delta, sizes)
-    cs = split_steps(candidates, sizes)
-    fs = split_steps(values, sizes)
+    candidate_at = split_steps(candidates, sizes)
+    value_at = split_steps(values, sizes)
     # what a leak mixes: the currents where they are the states, else h
     if v0 is None:
         mixed = split_steps(h, sizes)
@@ -235,12 +244,12 @@ def _backward(
         mixed = split_steps(kept["currents"], sizes)
         first = v0
     dv0 = h.new_zeros(B, N)
-    dvs: list[Tensor] = []
+    dcurrent_at: list[Tensor] = []
     dv_earlier: list[list[tuple[Tensor, slice | None]]] = []
     if v0 is not None:
-        dvs = split_steps(_at_last_steps(dlast, h, sizes, options.reverse), sizes)
-        dv_earlier = previous_rows(dvs, dv0, sizes, options.reverse)
-    ms = split_moduli(moduli, sizes)
+        dcurrent_at = split_steps(_at_last_steps(dlast, h, sizes, options.reverse), sizes)
+        dv_earlier = previous_rows(dcurrent_at, dv0, sizes, options.reverse)
+    moduli_at = split_moduli(moduli, sizes)
     earlier = previous_rows(deltas, dh0, sizes, options.reverse)
     masks: Sequence[Tensor | None] = [None] * T
     if mask is not None:
@@ -253,14 +262,14 @@ def _backward(
             _pass_through_zoneout(delta_t, earlier[t], mask_t, rate)
         if leak is not None and v0 is None:  # mixed after f, so it comes before f here
             before = previous_state(t, mixed, first, sizes, options.reverse)
-            dleak += _pass_through_leak(delta_t, earlier[t], leak, cs[t] - before)
+            dleak += _pass_through_leak(delta_t, earlier[t], leak, candidate_at[t] - before)
         if sum_bias:
-            dbias += _along_phases(delta_t, fs[t])
-        backward_(delta_t, fs[t], ms[t])
+            dbias += _along_phases(delta_t, value_at[t])
+        backward_(delta_t, value_at[t], moduli_at[t])
         if leak is not None and v0 is not None:  # mixed before f
-            delta_t += dvs[t]
+            delta_t += dcurrent_at[t]
             before = previous_state(t, mixed, first, sizes, options.reverse)
-            dleak += _pass_through_leak(delta_t, dv_earlier[t], leak, cs[t] - before)
+            dleak += _pass_through_leak(delta_t, dv_earlier[t], leak, candidate_at[t] - before)
         if gain is not None:
             mean, scale = moments[:, t, : sizes[t]]
             dz, dgain_t, dshift_t = _norm_backward(

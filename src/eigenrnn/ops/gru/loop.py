@@ -96,9 +96,9 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
     steps = _GateSteps.of(views, sizes)
     sums = split_steps(views[..., :width], sizes)
     x_cs = split_steps(x[..., 2 * N :], sizes)
-    hs = split_steps(h, sizes)
+    h_at = split_steps(h, sizes)
     for t in steps_in_order(T, options.reverse):
-        h_before = previous_state(t, hs, h0, sizes, options.reverse)
+        h_before = previous_state(t, h_at, h0, sizes, options.reverse)
         r = steps.r[t]
         q = steps.q[t]
         c = steps.c[t]
@@ -113,9 +113,9 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
             c.addmm_(q, W_c)
         f_(c, None)
         if options.update_keeps:
-            torch.lerp(c, h_before, steps.u[t], out=hs[t])
+            torch.lerp(c, h_before, steps.u[t], out=h_at[t])
         else:
-            torch.lerp(h_before, c, steps.u[t], out=hs[t])
+            torch.lerp(h_before, c, steps.u[t], out=h_at[t])
     return {"h": h, "gates": gates}
 
 
@@ -185,11 +185,11 @@ def _backward(
     steps = _GateSteps.of(gates, sizes)
     changes = _GateSteps.of(deltas, sizes)
     sums = split_steps(deltas[..., :width], sizes)
-    hs = split_steps(h, sizes)
+    h_at = split_steps(h, sizes)
     dhs = split_steps(g, sizes)
     earlier = previous_rows(dhs, dh0, sizes, options.reverse)
     for t in reversed(steps_in_order(T, options.reverse)):
-        h_before = previous_state(t, hs, h0, sizes, options.reverse)
+        h_before = previous_state(t, h_at, h0, sizes, options.reverse)
         r = steps.r[t]
         c = steps.c[t]
         dr = changes.r[t]
