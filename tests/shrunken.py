@@ -73,21 +73,22 @@ def with_data(row, folder):
     return row, nullcontext()
 
 
-_LOSSES = {}  # by what determines them, which figures and tables of the same runs share
+def _distinct():
+    """Return a name for each small network: figures and tables share some of them."""
+    names = {}
+    for name, row in TRAINED.items():
+        names.setdefault(json.dumps([shrunken(row).describe(), SEEDS.get(name, 0)]), name)
+    return list(names.values())
+
+
+DISTINCT = _distinct()
 
 
 def first_losses(name, directory):
     """Train three steps and return the training loss of each."""
-    row, seed = shrunken(TRAINED[name]), SEEDS.get(name, 0)
-    key = json.dumps([row.describe(), seed])
-    if key not in _LOSSES:
-        _LOSSES[key] = _trained_losses(row, seed, directory)
-    return _LOSSES[key]
-
-
-def _trained_losses(row, seed, directory):
+    seed = SEEDS.get(name, 0)
     directory.mkdir(parents=True, exist_ok=True)
-    row, data = with_data(row, directory)
+    row, data = with_data(shrunken(TRAINED[name]), directory)
     with one_thread(), data:
         fit(row.build(seed), row.task, row.settings, directory, console=QUIET)
     return [float(numbers["train_loss"]) for numbers in read_metrics(directory)]
@@ -104,7 +105,7 @@ def pin(parts):
         raise ValueError(f"expected parts of the names of trained rows, got {unknown}")
     pinned = json.loads(PINS.read_text()) if PINS.exists() else {}
     losses_of = {}
-    for name in TRAINED:
+    for name in DISTINCT:
         if name in pinned and not any(part in name for part in parts):
             losses_of[name] = pinned[name]
             continue
