@@ -35,8 +35,9 @@ def stft(
     """
     behind = -len(samples) % HOP  # up to the next multiple
     padded = F.pad(samples, (WINDOW, behind + WINDOW))
-    frames = padded.unfold(0, WINDOW, HOP)
-    return torch.fft.rfft(frames * _hann(samples), dim=1)
+    window = torch.hann_window(WINDOW, dtype=samples.dtype)
+    spectra = torch.stft(padded, WINDOW, HOP, window=window, center=False, return_complex=True)
+    return spectra.T
 
 
 def istft(
@@ -51,13 +52,10 @@ def istft(
         Griffin and Lim, IEEE Transactions on ASSP 32(2), 1984.
         https://doi.org/10.1109/TASSP.1984.1164317
     """
-    window = _hann(spectra.real)
-    frames = torch.fft.irfft(spectra, WINDOW, dim=1) * window
-    total = _overlap_add(frames)
-    weight = _overlap_add(window.square().expand_as(frames))
-    # the weight vanishes only at the ends, where the signal is zero too
-    signal = torch.where(weight > 1e-8, total / weight.clamp(min=1e-8), total)
-    return signal[WINDOW : WINDOW + samples]
+    window = torch.hann_window(WINDOW, dtype=spectra.real.dtype)
+    # with its default, torch leaves out half a window at both ends, where the windows vanish
+    signal = torch.istft(spectra.T, WINDOW, HOP, window=window)
+    return signal[WINDOW // 2 : WINDOW // 2 + samples]
 
 
 def decibels(spectra: Tensor) -> Tensor:
@@ -85,15 +83,3 @@ def resynthesis(
     spectra = stft(samples)
     synthesised = torch.polar(magnitude(predicted[:-1]), spectra[1:].angle())
     return istft(torch.cat([spectra[:1], synthesised]), len(samples))
-
-
-def _hann(like: Tensor) -> Tensor:
-    return torch.hann_window(WINDOW, periodic=True, dtype=like.dtype, device=like.device)
-
-
-def _overlap_add(
-    frames: Tensor,  # (frames, 256)
-) -> Tensor:
-    length = WINDOW + HOP * (len(frames) - 1)
-    columns = frames.T.unsqueeze(0)
-    return F.fold(columns, (1, length), (1, WINDOW), stride=(1, HOP)).flatten()
