@@ -56,10 +56,11 @@ def memory(name: str, label: str) -> Runs:
     return Runs("nonnormal/fig1", label, name=name)
 
 
-def words(kind: str) -> Runs:
-    """Return the runs of an initialisation on Penn Treebank."""
+def words(kind: str, gain: str) -> Runs:
+    """Return the runs of an initialisation on Penn Treebank, at the best gain of a first epoch."""
     least = Length("epochs", 10)
-    return Runs("nonnormal/table1", f"{kind} words", (1,), least=least, name=KINDS[kind])
+    point = (f"{gain}=0.25",)
+    return Runs("nonnormal/fig4", f"{kind} words", (1,), point, least, KINDS[kind])
 
 
 def departure(task: str, least: Length | None = None) -> Runs:
@@ -103,9 +104,13 @@ CLAIMS = (
         sentence="Penn Treebank by words, three layers: the chain reaches a lower perplexity than "
         "an orthogonal matrix.",
         place="section 2.3, table 1",
-        decisive=(Less(words("chain"), words("ortho"), number=BITS),),
-        changed="2026-11-24T00:09:34+00:00",
-        note="Compared in bits per word, the logarithm of the perplexity to base 2.",
+        decisive=(Less(words("chain", "alpha"), words("ortho", "lambda"), number=BITS),),
+        changed="2026-11-26T17:16:00+00:00",
+        note="Compared in bits per word, the logarithm of the perplexity to base 2. The paper "
+        "takes the best of 21 gains for each initialisation. Here the gain is the best on the "
+        "validation set after one epoch: 0.25 for both, with 7.97 bits of the chain and 8.02 of "
+        "the orthogonal matrix. A gain of 0.5 gives 8.01 and 12.12, 0.75 gives the chain 10.84, "
+        "and 1 stays at chance.",
     ),
     Claim(
         id="chain-henrici",
