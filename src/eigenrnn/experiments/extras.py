@@ -7,6 +7,6 @@ __all__: list[str] = []
 check_installed(
     "experiments",
     "eigenrnn.experiments",
-    *("filelock", "jsonargparse", "lightning", "matplotlib", "pooch", "rich", "scipy"),
+    *("filelock", "jsonargparse", "lightning", "matplotlib", "pandas", "pooch", "rich", "scipy"),
     *("tensorboard", "torchmetrics"),
 )

@@ -87,6 +87,7 @@ _COLUMNS: dict[str, Any] = {
     "group": str | None,
     "channels": list[str] | None,
     "ignored": list[str],
+    "time_format": str | None,
 }
 _EVALUATION: dict[str, Any] = {
     "file": str,
