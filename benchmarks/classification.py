@@ -49,8 +49,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from eigenrnn import SequenceModel
 from eigenrnn.experiments.data.files import locate
-from eigenrnn.experiments.data.speech import read_fsdd
 from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.data.speech import read_fsdd
 from eigenrnn.experiments.data.ts import ARCHIVE
 from eigenrnn.experiments.estimators import SequenceClassifier
 from eigenrnn.experiments.export import export_model

@@ -153,7 +153,7 @@ WRONG = {
     "labels": (
         lambda: from_arrays(draw(), labels=[1]),
         ValueError,
-        "8 labels of the arrays, got 1",
+        "8 labels .* got 1",
     ),
     "both": (
         lambda: from_arrays(draw(), labels=LABELS, targets=LABELS),
@@ -166,7 +166,7 @@ WRONG = {
     "no channel": (
         lambda: from_table(as_table(draw()), sequence="unit", channels=()),
         ValueError,
-        "one channel in the table, got the columns unit, ",
+        "channel in the table, got the columns unit, ",
     ),
     "role": (
         lambda: from_table(as_table(draw()), sequence="unit", channels=["unit"]),
@@ -220,7 +220,7 @@ def test_a_list_of_frames_keeps_the_names_of_its_columns():
     assert read.channels == ("left", "right")
     np.testing.assert_array_equal(read.values, np.concatenate(arrays))
     frames[3] = frames[3].rename(columns={"left": "up"})
-    with pytest.raises(ValueError, match="left, right .* index 3, got up, right"):
+    with pytest.raises(ValueError, match=r"left, right .* index 3, got up, right"):
         from_arrays(frames)
 
 
@@ -235,7 +235,7 @@ def test_single_precision_stays_and_a_stored_run_keeps_its_hash(tmp_path):
 
 @pytest.mark.parametrize("missing", [None, np.nan, "", pandas.NA])
 def test_missing_labels_of_arrays_are_refused(missing):
-    with pytest.raises(ValueError, match="labels of the arrays, got .* in row 2"):
+    with pytest.raises(ValueError, match=r"labels of the arrays, got .* in row 2"):
         from_arrays(draw(), labels=["a", missing, *"abcabc"])
 
 
@@ -264,10 +264,9 @@ def read_each_way(table, folder, **options):
     """Return functions that read a table in memory, and as a file."""
     table.to_csv(folder / "a.csv", index=False)
     table.to_parquet(folder / "a.parquet", index=False)
-    ways = [partial(from_table, table, **options)]
-    for name in ("a.csv", "a.parquet"):
-        ways.append(partial(read_series, folder / name, ReadOptions(Columns(**options))))
-    return ways
+    columns = ReadOptions(Columns(**options))
+    files = [partial(read_series, folder / name, columns) for name in ("a.csv", "a.parquet")]
+    return [partial(from_table, table, **options), *files]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +284,7 @@ def read_each_way(table, folder, **options):
 def test_row_numbers_are_no_channel_by_chance(name, values, place, tmp_path):
     table = with_column(name, values, place)
     for read in read_each_way(table, tmp_path):
-        with pytest.raises(ValueError, match=f"column {name!r}.*ignored={name!r}"):
+        with pytest.raises(ValueError, match=f"column {name!r}.*ignored"):
             read()
     for read in read_each_way(table, tmp_path, ignored=name):
         assert read().channels == ("x",)

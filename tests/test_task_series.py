@@ -270,7 +270,7 @@ def test_times_may_have_a_type_of_their_own(tmp_path, form, times):
 
 def test_numbers_have_lost_the_zeros_that_a_format_needs():
     table = pandas.DataFrame({"sequence": "a", "time": [1022024, 31012024], "x": 0.5})
-    with pytest.raises(ValueError, match="'%d%m%Y' .*got '1022024'"):
+    with pytest.raises(ValueError, match=r"'%d%m%Y' .*got '1022024'"):
         from_table(table, time="time", time_format="%d%m%Y")
 
 
@@ -324,7 +324,7 @@ def test_a_column_of_parquet_without_numbers_texts_or_times_is_rejected(tmp_path
     values = {"list": [[1], [2]], "binary": [b"1", b"2"]}[kind]
     path = tmp_path / "mine.parquet"
     parquet.write_table(pyarrow.table({"sequence": values, "left": [1.0, 2.0]}), path)
-    with pytest.raises(ValueError, match="the column 'sequence' .*mine.parquet, got"):
+    with pytest.raises(ValueError, match=r"the column 'sequence' .*mine.parquet, got"):
         read_series(path)
 
 
@@ -359,7 +359,7 @@ def test_a_long_label_does_not_take_its_memory_for_every_row(tmp_path):
 @pytest.mark.parametrize("shape", [(4, 0), (0,), (2, 0, 3)])
 def test_an_array_without_numbers_is_rejected(tmp_path, shape):
     np.save(tmp_path / "a.npy", np.zeros(shape, np.float32))
-    with pytest.raises(ValueError, match=re.escape(f"float32 of the shape {shape}")):
+    with pytest.raises(ValueError, match=r"a\.npy"):
         read_series(tmp_path / "a.npy")
 
 
@@ -570,7 +570,7 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
         (TS.replace("equalLength false", "equalLength true\n@seriesLength 3"), ["3 steps", "1"]),
         (TS.replace(":dog", ":cat"), ["classes", "only cat"]),
         (TS.replace("7,8:9,10:cat\n0,0:1,1:dog\n", ""), ["validation=0"]),
-        (TS.replace("@data", "@targetLabel true\n@data"), ["@classLabel or @targetLabel"]),
+        (TS.replace("@data", "@targetLabel true\n@data"), ["classlabel", "targetlabel"]),
         (TS.replace("timeStamps false", "timeStamps true"), ["timestamps"]),
     ],
 )
@@ -640,7 +640,7 @@ def test_a_damaged_or_unknown_file_is_named(tmp_path, name, content):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"y": np.zeros(3)}, r"as x in .*a.npz, .* as X, got no such array"),
+        ({"y": np.zeros(3)}, r"as x in .*a.npz, .* as X, got none"),
         ({"x": np.zeros((4, 1))}, r"lengths .* \(4, 1\) in .*a.npz"),
         ({"x": np.zeros((4, 1)), "lengths": np.array([2, 3])}, r"got \[2, 3\]"),
         ({"x": np.zeros((2, 3, 1)), "label": np.array(["a"])}, r"2 labels of .*a.npz, got 1"),
@@ -893,8 +893,8 @@ def test_aeons_archive_has_channels_before_steps(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (np.zeros((2, 2, 2, 2)), r"\(count, steps, channels\) in .*a.npy, got float64 of the"),
-        (np.array(["a"]), r"in .*a.npy, got <U1"),
+        (np.zeros((2, 2, 2, 2)), r"in .*a.npy, .*got float64 of the shape \(2, 2, 2, 2\)"),
+        (np.array(["a"]), r"in .*a.npy, .*got <U1"),
         (np.array([{}], object), r"in .*a.npy, got: pickled objects"),
     ],
     ids=["dimensions", "texts", "pickled"],
@@ -989,7 +989,7 @@ def test_groups_are_a_column_of_a_table(tmp_path):
     path = put(tmp_path, "a.csv", "sequence,x,patient\n" + "a,1,p\nb,2,q\nb,3,q\n")
     assert read_series(path, ReadOptions(Columns(group="patient"))).groups == ("p", "q")
     put(tmp_path, "a.csv", "sequence,x,patient\n" + "a,1,p\nb,2,q\nb,3,r\n")
-    with pytest.raises(ValueError, match="one group .*a.csv, .*'patient' of row 3 and of row 2"):
+    with pytest.raises(ValueError, match=r"one group .*a.csv, .*'patient' of row 3 and of row 2"):
         read_series(path, ReadOptions(Columns(group="patient")))
 
 

@@ -351,10 +351,10 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         """Train a network.
 
         Args:
-            X: A list of arrays, or of frames whose columns are the channels, or an array of objects
-                that holds them; an array of three dimensions; an array of two, (count, steps),
-                whose sequences have one channel, as in aeon; or `Sequences`, for example those
-                that `from_table` makes of a table.
+            X: A list of arrays, or of frames whose columns are the channels, or an array of
+                objects that holds them; an array of three dimensions; an array of two, (count,
+                steps), whose sequences have one channel, as in aeon; or `Sequences`, for example
+                those that `from_table` makes of a table.
             y: The class of each sequence; None if `Sequences` have labels.
 
         Shape:

@@ -15,8 +15,8 @@ from eigenrnn.experiments.data.tables import (
     SEQUENCE,
     Columns,
     ReadOptions,
+    Table,
     codes_of,
-    resolve_columns,
     sequences_of,
 )
 
@@ -173,12 +173,12 @@ def from_table(
                 "table.reset_index()"
             )
     how = ReadOptions(Columns(**options), allow_missing=allow_missing)
-    found = resolve_columns(names, Path("the table"), how, in_memory=True)
+    columns_of = Table(names, Path("the table"), how, in_memory=True)
     if isinstance(table, pd.DataFrame):
         frame = table.set_axis(names, axis=1).reset_index(drop=True)
     else:
         frame = pd.DataFrame({name: table[name].to_numpy() for name in names})
-    return sequences_of([frame], found)
+    return sequences_of([frame], columns_of)
 
 
 def concatenate(
@@ -195,16 +195,8 @@ def concatenate(
 ) -> Sequences:
     """Return arrays as sequences, as all readers but those of tables do.
 
-    Args:
-        path: The file.
-        arrays: The values of each sequence.
-        location: Describes the location of a sequence in the file, for error messages.
-        names: The names of the sequences; by default their numbers from one.
-        channels: The names of the channels; by default their numbers from one.
-        labels: As for `from_arrays`, like the other arguments.
-        targets: The number of each sequence.
-        groups: The group of each sequence.
-        allow_missing: Whether values may be NaN.
+    The arguments are those of `from_arrays`, and for errors the file and the location in it of a
+    sequence with a given index. By default, sequences and channels are numbered from one.
 
     Raises:
         ValueError: If the arrays differ in width, there is not one name, class, number or group
@@ -238,7 +230,7 @@ def concatenate(
         if len(objects) != len(arrays):
             raise ValueError(f"expected {len(arrays)} {what} of {path}, got {len(objects)}")
         if what == "targets":
-            parts[what] = objects.astype(np.float64)
+            parts[what] = np.array(objects.tolist(), np.float64)
         else:
             codes, texts = codes_of(objects, f"the {what} of {path}")
             parts[what] = tuple(texts[code] for code in codes)

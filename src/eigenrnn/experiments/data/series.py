@@ -26,7 +26,7 @@ from eigenrnn.experiments.data.tables import (
     TARGET,
     TIME,
     ReadOptions,
-    resolve_columns,
+    Table,
     sequences_of,
 )
 from eigenrnn.experiments.data.ts import read_ts
@@ -64,7 +64,7 @@ def _read_csv(
             raise ValueError(f"expected names of columns in {path}, got: {error}") from None
         if not names:
             raise ValueError(f"expected a first line with the names of the columns in {path}")
-        table = resolve_columns(names, path, options, is_one_sequence=is_one_sequence)
+        table = Table(names, path, options, is_one_sequence=is_one_sequence)
         texts = {name for role, name in table.roles.items() if role not in (TIME, TARGET)}
         if options.columns.time_format is not None:
             texts |= {name for role, name in table.roles.items() if role == TIME}
@@ -112,7 +112,7 @@ def _read_parquet(path: Path, options: ReadOptions, *, is_one_sequence: bool = F
     with wrap_parser_errors("Parquet file", path):
         file = ParquetFile(path, page_checksum_verification=True)
         names = file.schema_arrow.names
-    table = resolve_columns(names, path, options, is_one_sequence=is_one_sequence)
+    table = Table(names, path, options, is_one_sequence=is_one_sequence)
 
     def frames() -> Iterator[Any]:
         rows = 0
@@ -141,7 +141,27 @@ def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
     Raises:
         ValueError: If the file is truncated, or an array is missing or has another shape.
     """
-    arrays = read_arrays(path)
+    return _from_arrays(path, read_arrays(path), options)
+
+
+def _read_npy(path: Path, options: ReadOptions) -> Sequences:
+    """Read one sequence, (steps, channels) or (steps), or several, (count, steps, channels)."""
+    with wrap_parser_errors(".npy file", path):
+        x = read_array(path.read_bytes())
+    if x.ndim == 1:
+        x = x[:, None]
+    arrays = {"x": x}
+    if x.ndim == 2:
+        arrays = {"x": x[None], "names": [path.stem]}
+    return _from_arrays(path, arrays, options)
+
+
+def _from_arrays(path: Path, arrays: dict[str, Any], options: ReadOptions) -> Sequences:
+    """Return the sequences of a file of arrays.
+
+    Raises:
+        ValueError: If an array is missing or has another shape.
+    """
     x = arrays.get("x")
     labels = arrays.get(LABEL)
     numbers = arrays.get(TARGET)
@@ -150,9 +170,10 @@ def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
         x = arrays["X"].transpose(0, 2, 1)
         labels = arrays.get("y")
     if x is None or x.ndim not in (2, 3) or x.dtype.kind not in "fiub":
+        got = "none" if x is None else f"{x.dtype} of the shape {x.shape}"
         raise ValueError(
             "expected numbers of the shape (count, steps, channels) or (sum of lengths, channels) "
-            f"as x in {path}, or (count, channels, steps) as X, got {_described(x)}"
+            f"as x in {path}, or (count, channels, steps) as X, got {got}"
         )
     steps = x.shape[-2]
     lengths = arrays.get("lengths", np.full(len(x), steps))
@@ -170,8 +191,6 @@ def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
         x = [sequence[:length] for sequence, length in zip(x, lengths, strict=True)]
     else:
         x = np.split(x, np.cumsum(lengths[:-1].astype(np.int64)))
-    if numbers is not None and numbers.dtype.kind not in "fiu":
-        raise ValueError(f"expected numbers as target in {path}, got {_described(numbers)}")
     read = concatenate(
         path,
         x,
@@ -187,34 +206,6 @@ def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
         # the task tells whether y are classes or numbers
         return replace(read, targets=labels.astype(np.float64))
     return read
-
-
-def _described(array: Any) -> str:
-    if array is None:
-        return "no such array"
-    return f"{array.dtype} of the shape {array.shape}"
-
-
-def _read_npy(path: Path, options: ReadOptions) -> Sequences:
-    """Read one sequence, (steps, channels) or (steps), or several, (count, steps, channels).
-
-    Raises:
-        ValueError: If the file is truncated, pickled, or the array has another shape.
-    """
-    with wrap_parser_errors(".npy file", path):
-        x = read_array(path.read_bytes())
-    if x.ndim not in (1, 2, 3) or x.dtype.kind not in "fiub" or not x.size:
-        raise ValueError(
-            "expected numbers of the shape (steps), (steps, channels) or (count, steps, channels) "
-            f"in {path}, got {_described(x)}"
-        )
-    if x.ndim == 1:
-        x = x[:, None]
-    if x.ndim == 2:
-        x = x[None]
-    names = [path.stem] if len(x) == 1 else None
-    place = "the sequence with index {}"
-    return concatenate(path, x, place.format, names=names, allow_missing=options.allow_missing)
 
 
 _TABLES: dict[str, Callable[..., Sequences]] = {

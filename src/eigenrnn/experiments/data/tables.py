@@ -1,7 +1,7 @@
 """Tables with one row for each time step: their columns, and how rows become sequences."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +24,6 @@ __all__ = [
     "ReadOptions",
     "Table",
     "codes_of",
-    "resolve_columns",
     "sequences_of",
 ]
 
@@ -41,6 +40,7 @@ MISSING_WORDS = sorted({"NaN"}.union(*((word, word.upper(), word.title()) for wo
 
 # what pandas, its `reset_index` and polars call row numbers
 _ROW_NUMBERS = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__|index|level_0")
+_IGNORE = "ignore it (ignored, --task.columns.ignored) or list it in channels"
 _HAS_ZONE = r"[T ].*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 _BLOCK = 2**16  # rows, so that few texts are in memory beside those of the table
 _SHOWN = 40  # characters of a text that is not a number
@@ -137,34 +137,8 @@ class ReadOptions:
             raise ValueError(f"expected separator and decimal to differ, got {separator!r} twice")
 
 
-@dataclass(frozen=True)
 class Table:
     """What the columns of one table are.
-
-    Args:
-        path: The file, named in errors.
-        options: How it is read.
-        first: The name of its first column.
-        roles: The name of the column of each role that the table has.
-        channels: The names of the columns of the channels.
-    """
-
-    path: Path
-    options: ReadOptions
-    first: str
-    roles: Mapping[str, str]
-    channels: tuple[str, ...]
-
-
-def resolve_columns(
-    names: Sequence[str],
-    path: Path,
-    options: ReadOptions,
-    *,
-    is_one_sequence: bool = False,
-    in_memory: bool = False,
-) -> Table:
-    """Tell what the columns of a table are.
 
     Args:
         names: The names of all columns, in order.
@@ -177,57 +151,70 @@ def resolve_columns(
         ValueError: If a name is missing or occurs twice, there is no such column, no channel, both
             a label and a target, or a column of row numbers would be a channel.
     """
-    columns = options.columns
-    available = ", ".join(names)
-    if len(set(names)) < len(names):
-        raise ValueError(f"expected different names of columns in {path}, got {available}")
-    of_roles = columns.roles()
-    wanted = list(columns.channels or ())
-    for role, name in of_roles.items():
-        # a file to predict may lack answers, but the order of its rows must be known
-        is_named = (name != role or in_memory) and (options.is_strict or role == TIME)
-        if is_named or (role == SEQUENCE and not is_one_sequence):
-            wanted.append(name)
-    if options.is_strict:
-        wanted += columns.ignored
-    for name in wanted:
-        if name not in names:
-            remedy = "name yours in columns (on the command line: --task.columns.sequence NAME)"
-            if len(names) == 1 and (found := re.search(r"[;\t|]", names[0])):
-                remedy = f"set separator={found[0]!r} (--task.separator), perhaps with decimal=','"
-            raise ValueError(
-                f"expected a column {name!r} in {path}, got the columns {available}: {remedy}"
-            )
-    of_table = {*names} - {*columns.ignored}
-    roles = {role: name for role, name in of_roles.items() if name in of_table}
-    if LABEL in roles and TARGET in roles:
-        raise ValueError(
-            f"expected either {roles[LABEL]!r} (classes) or {roles[TARGET]!r} (numbers) in "
-            f"{path}, got both: remove or ignore the one that is not to be learnt"
-        )
-    channels = columns.channels
-    if channels is None:
-        others = {*of_roles.values(), *columns.ignored}
-        channels = tuple(name for name in names if name not in others)
-        for name in channels if options.is_strict else ():
-            role = name.strip().lower()  # a column "Label" would be learnt from
-            is_role = role in ROLES and (in_memory or getattr(columns, role) is not None)
-            if is_role or _ROW_NUMBERS.fullmatch(name):
-                raise ValueError(
-                    f"expected channels in {path}, got the column {name!r}, number "
-                    f"{names.index(name) + 1}, which seems to hold row numbers or another role: "
-                    f"name it, write the table with index=False, or {_ignore(name)}"
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        path: Path,
+        options: ReadOptions,
+        *,
+        is_one_sequence: bool = False,
+        in_memory: bool = False,
+    ) -> None:
+        columns = options.columns
+        available = ", ".join(names)
+        if len(set(names)) < len(names):
+            raise ValueError(f"expected different names of columns in {path}, got {available}")
+        of_roles = columns.roles()
+        wanted = list(columns.channels or ())
+        for role, name in of_roles.items():
+            # a file to predict may lack answers, but the order of its rows must be known
+            is_named = (name != role or in_memory) and (options.is_strict or role == TIME)
+            if is_named or (role == SEQUENCE and not is_one_sequence):
+                wanted.append(name)
+        if options.is_strict:
+            wanted += columns.ignored
+        for name in wanted:
+            if name not in names:
+                remedy = (
+                    "name yours in columns (on the command line: --task.columns.sequence NAME)"
                 )
-    if not channels:
-        raise ValueError(f"expected at least one channel in {path}, got the columns {available}")
-    return Table(path, options, names[0], roles, tuple(channels))
-
-
-def _ignore(name: str) -> str:
-    return (
-        f"ignore it (ignored={name!r}, on the command line --task.columns.ignored {name!r}), or "
-        "list it among the channels (channels=)"
-    )
+                if len(names) == 1 and (found := re.search(r"[;\t|]", names[0])):
+                    remedy = (
+                        f"set separator={found[0]!r} (--task.separator), perhaps with decimal=','"
+                    )
+                raise ValueError(
+                    f"expected a column {name!r} in {path}, got the columns {available}: {remedy}"
+                )
+        of_table = {*names} - {*columns.ignored}
+        roles = {role: name for role, name in of_roles.items() if name in of_table}
+        if LABEL in roles and TARGET in roles:
+            raise ValueError(
+                f"expected either {roles[LABEL]!r} (classes) or {roles[TARGET]!r} (numbers) in "
+                f"{path}, got both: remove or ignore the one that is not to be learnt"
+            )
+        channels = columns.channels
+        if channels is None:
+            others = {*of_roles.values(), *columns.ignored}
+            channels = tuple(name for name in names if name not in others)
+            for name in channels if options.is_strict else ():
+                role = name.strip().lower()  # a column "Label" would be learnt from
+                is_role = role in ROLES and (in_memory or getattr(columns, role) is not None)
+                if is_role or _ROW_NUMBERS.fullmatch(name):
+                    raise ValueError(
+                        f"expected channels in {path}, got the column {name!r}, number "
+                        f"{names.index(name) + 1}, which seems to hold row numbers or a role: "
+                        f"name it, write the table with index=False, or {_IGNORE}"
+                    )
+        if not channels:
+            raise ValueError(
+                f"expected at least one channel in {path}, got the columns {available}"
+            )
+        self.path = path
+        self.options = options
+        self.first = names[0]
+        self.roles = roles
+        self.channels = tuple(channels)
 
 
 def sequences_of(frames: Iterable[Any], table: Table) -> Sequences:
@@ -235,7 +222,7 @@ def sequences_of(frames: Iterable[Any], table: Table) -> Sequences:
 
     Args:
         frames: The rows, in one frame of pandas or in several, whose indices count all rows.
-        table: What its columns are, as `resolve_columns` tells.
+        table: What its columns are, as its names tell.
 
     Raises:
         ValueError: If a value is missing or not a number, a time is none or occurs twice in a
@@ -315,7 +302,7 @@ def sequences_of(frames: Iterable[Any], table: Table) -> Sequences:
         if is_suspect and column[0] in (0, 1) and (np.diff(column) == 1).all():
             raise ValueError(
                 f"expected channels without row numbers in {path}, got the column {name!r}, whose "
-                f"values number the rows: {_ignore(name)}, or name it as the time"
+                f"values number the rows: {_IGNORE}, or name it as the time"
             )
         values[:, number] = column[order]
     labels, groups = (tuple(answers[r]) if r in answers else None for r in (LABEL, GROUP))
@@ -367,8 +354,8 @@ def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float
     else:
         words = column.astype(str).str.strip()
         is_missing = np.asarray(column.isna() | words.str.lower().isin(_WORDS), bool)
-        points = words.str.replace(table.options.decimal, ".", regex=False)
-        numbers = np.array(pd.to_numeric(points, errors="coerce"), np.float64)
+        words = words.str.replace(table.options.decimal, ".", regex=False)
+        numbers = np.array(pd.to_numeric(words, errors="coerce"), np.float64)
         numbers[is_missing] = np.nan
     is_wrong = ~np.isfinite(numbers)
     if allow_missing:
@@ -377,7 +364,7 @@ def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float
         row = int(np.flatnonzero(is_wrong)[0])
         remedy = "correct it"
         if table.options.is_strict:
-            remedy += f", name the column as label or time, or {_ignore(column.name)}"
+            remedy += f", name the column as label or time, or {_IGNORE}"
         if is_missing[row]:
             remedy = (
                 "fill it in, or train with missing='mask' or 'forward' (in memory: "
@@ -401,10 +388,11 @@ def _times(column: Any, table: Table) -> Any:
     expected = "a number, or a date as in ISO 8601 (2024-01-31T09:00), as in the other rows"
     if column.dtype.kind not in "iufMm":
         words = column.astype(str).str.strip()
+        points = words.str.replace(table.options.decimal, ".", regex=False)
         if form is not None:
             times = pd.to_datetime(words, format=form, errors="coerce", utc="%z" in form)
-        elif pd.to_numeric(words[:1], errors="coerce").count():
-            times = pd.to_numeric(words, errors="coerce")
+        elif pd.to_numeric(points[:1], errors="coerce").count():
+            times = pd.to_numeric(points, errors="coerce")
         else:  # all with a time zone, or all without; pandas reads the word "now", too
             has_zone = words.str.contains(_HAS_ZONE, na=False)
             is_date = words.str.match(r"\d{4}", na=False) & (has_zone | ~has_zone.any())
@@ -430,12 +418,8 @@ def _times(column: Any, table: Table) -> Any:
 def codes_of(values: Any, what: str) -> tuple[NDArray[np.int64], list[str]]:
     """Return the number of each value, in the order of appearance, and the text of each number.
 
-    Args:
-        values: The values, in an array of numpy or pandas.
-        what: What they are, named in errors.
-
     Raises:
-        ValueError: If one is missing or blank, or neither a text nor a number.
+        ValueError: If a value is missing or blank, or bytes; names `what` they are.
     """
     pd: Any = import_module("pandas")
 

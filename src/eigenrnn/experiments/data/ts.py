@@ -48,19 +48,17 @@ ARCHIVE = {
 """The training file and the test file of data sets of the archives."""
 
 
+_CUT = "it is not as the header of the file says, and may be truncated"
+
+
 def read_ts(path: Path, options: ReadOptions) -> Sequences:
     """Read a `.ts` file: a header, then one sequence per line.
 
     In a line, `:` separates the channels and `,` their values; the class or the number is last. A
     missing value is `?` or `NaN`.
 
-    Args:
-        path: The file.
-        options: Whether values may be missing.
-
     Raises:
-        ValueError: If the file is truncated, not a text file, or inconsistent with its header;
-            the message names the line.
+        ValueError: If the file is no text or unlike its header; the message names the line.
 
     Source:
         Bagnall et al., 2018. https://arxiv.org/abs/1811.00075; the format is that of
@@ -72,23 +70,24 @@ def read_ts(path: Path, options: ReadOptions) -> Sequences:
         first, *words = line.split() or ["#"]
         if first.lower() == "@data":
             break
-        if first.startswith("@"):
-            header[first[1:].lower()] = [*words, ""]
-        elif not first.startswith("#"):
-            raise ValueError(
-                f"expected a header with a line @data, got values in line {number} of {path}"
-            )
+        if first[0] not in "@#":
+            raise ValueError(f"expected a line @data before the values in line {number} of {path}")
+        header[first[1:].lower()] = [*words, ""]
     else:
         raise ValueError(f"expected a line @data in {path}, got none")
     flags = {name for name, words in header.items() if words[0].lower() == "true"}
     if "timestamps" in flags or {"classlabel", "targetlabel"} <= flags:
         raise ValueError(
-            f"expected no @timeStamps, and either @classLabel or @targetLabel in {path}, got "
-            f"{', '.join(sorted(flags))}"
+            f"expected no @timeStamps, and @classLabel or @targetLabel in {path}, got {flags}"
         )
+    sizes = {"steps": None, "channels": header.get("dimensions", [None])[0]}
+    if "univariate" in flags:
+        sizes["channels"] = "1"
+    if "equallength" in flags:
+        sizes["steps"] = header.get("serieslength", [None])[0]
     arrays: list[Values] = []
     answers: list[str] = []
-    at: list[int] = []
+    at: list[str] = []
     for number, line in lines:
         if not line.strip() or line.startswith("#"):
             continue
@@ -97,37 +96,24 @@ def read_ts(path: Path, options: ReadOptions) -> Sequences:
         if flags & {"classlabel", "targetlabel"}:
             answers.append(channels.pop().strip())
         if "classlabel" in flags and answers[-1] not in header["classlabel"][1:-1]:
-            raise ValueError(
-                f"expected a class of the header last in {place}, got {answers[-1][:40]!r}; the "
-                "line may be truncated"
-            )
+            raise ValueError(f"expected a class last in {place}, got {answers[-1][:40]!r}: {_CUT}")
         columns = [_numbers(text, f"channel {k} of {place}") for k, text in enumerate(channels, 1)]
         if len({len(column) for column in columns}) != 1:
-            raise ValueError(f"expected channels of equal length in {place}, got other numbers")
+            raise ValueError(f"expected channels of equal length in {place}, got others")
         arrays.append(np.stack(columns, axis=1))
-        at.append(number)
-        width = "1" if "univariate" in flags else header.get("dimensions", [""])[0]
-        steps = header.get("serieslength", [""])[0] if "equallength" in flags else ""
-        for what, expected, found in zip(
-            ("steps", "channels"), (steps, width), arrays[-1].shape, strict=True
-        ):
-            if expected and expected != str(found):
-                raise ValueError(
-                    f"expected {expected} {what} in {place}, as its header says, got {found}; the "
-                    "line may be truncated"
-                )
+        at.append(f"line {number}")
+        for (what, size), found in zip(sizes.items(), arrays[-1].shape, strict=True):
+            if size not in (None, str(found)):
+                raise ValueError(f"expected {size} {what} in {place}, got {found}: {_CUT}")
     labels = targets = None
     if "classlabel" in flags:
         labels = answers
     if "targetlabel" in flags:
-        targets = [
-            _numbers(answer, f"the answer of line {k} of {path}")[0]
-            for answer, k in zip(answers, at, strict=True)
-        ]
+        targets = [_numbers(answers[k], f"{where} of {path}")[0] for k, where in enumerate(at)]
     return concatenate(
         path,
         arrays,
-        lambda number: f"line {at[number]}",
+        lambda number: at[number],
         labels=labels,
         targets=targets,
         allow_missing=options.allow_missing,
@@ -135,10 +121,7 @@ def read_ts(path: Path, options: ReadOptions) -> Sequences:
 
 
 def _numbers(text: str, place: str) -> Values:
-    words = ["nan" if word.strip() == "?" else word for word in text.split(",")]
     try:
-        return np.array(words, np.float64)
+        return np.array(text.replace("?", "nan").split(","), np.float64)
     except ValueError:
-        raise ValueError(
-            f"expected numbers separated by commas in {place}, got {text[:40]!r}"
-        ) from None
+        raise ValueError(f"expected numbers in {place}, got {text[:40]!r}") from None
