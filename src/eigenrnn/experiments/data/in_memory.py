@@ -3,6 +3,7 @@
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -232,7 +233,10 @@ def concatenate(
         if what == "targets":
             parts[what] = np.array(objects.tolist(), np.float64)
         else:
-            codes, texts = codes_of(objects, f"the {what} of {path}")
+            pd: Any = import_module("pandas")
+            numbers: dict[str, int] = {}
+            codes = codes_of(pd.Series(objects, name=what), numbers, path)
+            texts = list(numbers)
             parts[what] = tuple(texts[code] for code in codes)
     kind: Any = np.float64
     if all(array.dtype == np.float32 for array in arrays):

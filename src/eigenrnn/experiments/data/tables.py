@@ -232,12 +232,12 @@ def sequences_of(frames: Iterable[Any], table: Table) -> Sequences:
 
     path = table.path
     roles = table.roles
-    channels = table.channels
     allow_missing = table.options.allow_missing
-    # one frame at a time is in memory as it was read, the others are numbers and categories
-    pieces: dict[str, list[Any]] = {name: [] for name in (*roles.values(), *channels)}
+    # one frame at a time is in memory as it was read, the others are numbers
+    pieces: dict[str, list[Any]] = {name: [] for name in (*roles.values(), *table.channels)}
+    texts: dict[str, dict[str, int]] = {role: {} for role in roles}
     for frame in (part for each in frames for part in _blocks(each)):
-        for name in channels:
+        for name in table.channels:
             pieces[name].append(_numbers(frame[name], table, allow_missing))
         for role, name in roles.items():
             if role == TIME:
@@ -245,19 +245,15 @@ def sequences_of(frames: Iterable[Any], table: Table) -> Sequences:
             elif role == TARGET:
                 pieces[name].append(_numbers(frame[name], table, False))
             else:
-                pieces[name].append(_categories(frame[name], path))
-
-    def coded(role: str) -> tuple[NDArray[np.int64], list[str]]:
-        column = pd.api.types.union_categoricals(pieces.pop(roles[role]))
-        return codes_of(column, f"the column {roles[role]!r} of {path}")
-
-    count = sum(map(len, pieces[channels[0]]))
+                pieces[name].append(codes_of(frame[name], texts[role], path))
+    count = sum(map(len, pieces[table.channels[0]]))
     if not count:
         raise ValueError(f"expected at least one row in {path}, got none")
     names = [path.stem]
-    which = np.zeros(count, np.int64)
+    which = np.zeros(count, np.int32)
     if SEQUENCE in roles:
-        which, names = coded(SEQUENCE)
+        names = list(texts[SEQUENCE])
+        which = np.concatenate(pieces.pop(roles[SEQUENCE]))
     order = np.argsort(which, kind="stable")
     if TIME in roles:
         times = _times(pd.concat(pieces.pop(roles[TIME]), ignore_index=True), table)
@@ -281,10 +277,7 @@ def sequences_of(frames: Iterable[Any], table: Table) -> Sequences:
     for role in (LABEL, TARGET, GROUP):
         if role not in roles:
             continue
-        if role == TARGET:
-            values = texts = np.concatenate(pieces.pop(roles[role]))
-        else:
-            values, texts = coded(role)
+        values = np.concatenate(pieces.pop(roles[role]))
         differs = np.flatnonzero(values != values[first][which])
         if len(differs):
             row = int(differs[0])
@@ -292,9 +285,12 @@ def sequences_of(frames: Iterable[Any], table: Table) -> Sequences:
                 f"expected one {role} of each sequence in {path}, got others in the column "
                 f"{roles[role]!r} of row {row + 1} and of row {first[which[row]] + 1}"
             )
-        answers[role] = values[first] if role == TARGET else [texts[k] for k in values[first]]
-    values = np.empty((count, len(channels)))
-    for number, name in enumerate(channels):
+        answers[role] = values[first]
+        if role != TARGET:
+            words = list(texts[role])
+            answers[role] = tuple(words[code] for code in values[first])
+    values = np.empty((count, len(table.channels)))
+    for number, name in enumerate(table.channels):
         column = np.concatenate(pieces.pop(name))
         # in a single sequence, a channel may well rise by one from step to step
         is_suspect = table.options.is_strict and table.options.columns.channels is None
@@ -305,18 +301,17 @@ def sequences_of(frames: Iterable[Any], table: Table) -> Sequences:
                 f"values number the rows: {_IGNORE}, or name it as the time"
             )
         values[:, number] = column[order]
-    labels, groups = (tuple(answers[r]) if r in answers else None for r in (LABEL, GROUP))
     return check_sequences(
         Sequences(
             path=path,
             values=values,
             lengths=np.bincount(which),
             names=tuple(names),
-            channels=tuple(channels),
-            labels=labels,
+            channels=table.channels,
+            labels=answers.get(LABEL),
             targets=answers.get(TARGET),
             location=lambda number: f"the sequence {names[number]}",
-            groups=groups,
+            groups=answers.get(GROUP),
             time=roles.get(TIME),
         ),
         allow_missing=allow_missing,
@@ -333,11 +328,23 @@ def _place(column: Any, row: int, path: Path) -> str:
     return f"the column {column.name!r} in row {column.index[row] + 1} of {path}, got {value!r}"
 
 
-def _categories(column: Any, path: Path) -> Any:
+def codes_of(column: Any, numbers: dict[str, int], path: Path) -> NDArray[np.int32]:
+    """Return the number of the text of each row; new texts get the next numbers.
+
+    Raises:
+        ValueError: If a text is missing or blank, or the values are no texts or numbers.
+    """
+    pd: Any = import_module("pandas")
     try:
-        return column.astype("category").array
+        codes, different = pd.factorize(column)
     except TypeError:  # lists have no hash
-        raise ValueError(f"expected texts in {_place(column, 0, path)}") from None
+        raise ValueError(f"expected a text in {_place(column, 0, path)}") from None
+    is_wrong = [isinstance(value, bytes) or not str(value).strip() for value in different]
+    wrong = np.flatnonzero(np.array([*is_wrong, True])[codes])  # a missing value has the code -1
+    if len(wrong):
+        raise ValueError(f"expected a text in {_place(column, int(wrong[0]), path)}")
+    found = [numbers.setdefault(str(value), len(numbers)) for value in different]
+    return np.array(found, np.int32)[codes]
 
 
 def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float64]:
@@ -413,24 +420,3 @@ def _times(column: Any, table: Table) -> Any:
             "time_format, for example to '%d.%m.%Y %H:%M' (--task.columns.time_format)"
         )
     return times
-
-
-def codes_of(values: Any, what: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Return the number of each value, in the order of appearance, and the text of each number.
-
-    Raises:
-        ValueError: If a value is missing or blank, or bytes; names `what` they are.
-    """
-    pd: Any = import_module("pandas")
-
-    codes, different = pd.factorize(values)
-    texts = [str(value) for value in different]
-    wrong = [isinstance(value, bytes) or not str(value).strip() for value in different]
-    is_wrong = np.array([*wrong, True])[codes]  # the code of a missing value is -1
-    if is_wrong.any():
-        row = int(np.flatnonzero(is_wrong)[0])
-        raise ValueError(
-            f"expected a text in each row of {what}, got {values[row]!r} in row {row + 1}"
-        )
-    merged, names = pd.factorize(np.array(texts, object))  # 1 and "1" are the same text
-    return merged[codes], names.tolist()
