@@ -192,7 +192,7 @@ WRONG = {
     "index": (
         lambda: from_table(as_table(draw()).set_index(["unit", "ms"]), sequence="unit"),
         ValueError,
-        "an index of this name: pass table.reset_index",
+        "'unit' in the table, .*table.reset_index",
     ),
     "label": (
         lambda: from_table(UNKNOWN, sequence="unit", label="state", ignored="index"),

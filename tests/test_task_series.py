@@ -4,7 +4,6 @@ import gzip
 import io
 import math
 import re
-import tracemalloc
 from collections import Counter
 from dataclasses import replace
 
@@ -349,34 +348,6 @@ def test_a_column_of_parquet_without_numbers_texts_or_times_is_rejected(tmp_path
     parquet.write_table(pyarrow.table({"sequence": values, "left": [1.0, 2.0]}), path)
     with pytest.raises(ValueError, match=r"the column 'sequence' .*mine.parquet, got"):
         read_series(path)
-
-
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        ({"__index_level_0__": [0, 1]}, "'__index_level_0__', number 3"),
-        ({"city": ["1.5", "Rome"]}, "column 'city' in row 2 of .*a.parquet, got 'Rome'"),
-        ({"label": ["a", "b"], "target": [0.5, 2.0]}, r"either 'label' .*, got both"),
-    ],
-    ids=["row numbers", "text", "both"],
-)
-def test_a_table_in_parquet_is_checked_as_one_in_csv_is(tmp_path, column, message):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = pyarrow.table({"sequence": ["a", "b"], "left": [1.0, 2.0], **column})
-    parquet.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=message):
-        read_series(tmp_path / "a.parquet")
-
-
-def test_a_long_label_does_not_take_its_memory_for_every_row(tmp_path):
-    rows = [f"{k},{k},label" for k in range(1_000)]
-    rows[500] = f"500,1,{'x' * 100_000}"
-    path = put(tmp_path, "mine.csv", "\n".join(["sequence,left,label", *rows]))
-    tracemalloc.start()
-    read_series(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 20 * 2**20
 
 
 @pytest.mark.parametrize("shape", [(4, 0), (0,), (2, 0, 3)])

@@ -162,17 +162,10 @@ def from_table(
     if not hasattr(table, "to_dict") or not hasattr(table, "columns"):
         raise TypeError(f"expected a table of pandas or polars, got {type(table).__name__}")
     names = [str(name) for name in table.columns]  # pandas has names of any type
-    options: dict[str, Any] = dict.fromkeys(ROLES) | {"sequence": sequence} | columns
+    options: dict[str, Any] = {"sequence": sequence} | columns
     for role in ROLES:
-        name = options[role]
-        if name is None:
-            continue
-        options[role] = str(name)
-        if name in getattr(getattr(table, "index", None), "names", ()):
-            raise ValueError(
-                f"expected a column {name!r} in the table, got an index of this name: pass "
-                "table.reset_index()"
-            )
+        name = options.get(role)
+        options[role] = None if name is None else str(name)
     how = ReadOptions(Columns(**options), allow_missing=allow_missing)
     columns_of = Table(names, Path("the table"), how, in_memory=True)
     if isinstance(table, pd.DataFrame):
@@ -249,19 +242,12 @@ def concatenate(
 
 def to_arrays(sequences: Sequences) -> dict[str, Any]:
     """Return the arrays of an `.npz` file from which `read_npz` returns the sequences."""
-    arrays: dict[str, Any] = {
-        "x": sequences.values,
-        "lengths": sequences.lengths,
-        "channels": np.array(sequences.channels, np.str_),
-        "names": np.array(sequences.names, np.str_),
-    }
-    if sequences.labels is not None:
-        arrays["label"] = np.array(sequences.labels, np.str_)
+    arrays: dict[str, Any] = {"x": sequences.values, "lengths": sequences.lengths}
     if sequences.targets is not None:
         arrays["target"] = sequences.targets
-    if sequences.groups is not None:
-        arrays["group"] = np.array(sequences.groups, np.str_)
-    return arrays
+    texts = {"channels": sequences.channels, "names": sequences.names}
+    texts |= {"label": sequences.labels or (), "group": sequences.groups or ()}
+    return arrays | {name: np.array(words, np.str_) for name, words in texts.items() if words}
 
 
 def as_npz(arrays: Mapping[str, Any]) -> bytes:

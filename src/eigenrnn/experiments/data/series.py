@@ -65,9 +65,10 @@ def _read_csv(
         if not names:
             raise ValueError(f"expected a first line with the names of the columns in {path}")
         table = Table(names, path, options, is_one_sequence=is_one_sequence)
-        texts = {name for role, name in table.roles.items() if role not in (TIME, TARGET)}
-        if options.columns.time_format is not None:
-            texts |= {name for role, name in table.roles.items() if role == TIME}
+        numbers = {TARGET}
+        if options.columns.time_format is None:
+            numbers.add(TIME)
+        texts = [name for role, name in table.roles.items() if role not in numbers]
 
         def frames() -> Iterator[Any]:
             import pandas as pd
