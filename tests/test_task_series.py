@@ -844,7 +844,7 @@ def test_a_folder_holds_a_file_for_each_sequence(tmp_path, ending, in_classes):
 
 
 def test_a_folder_of_other_things_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="got 0 at 0 depths"):
+    with pytest.raises(ValueError, match="got 0 files"):
         read_series(tmp_path)
     put(tmp_path, "train.csv", CSV)
     with pytest.raises(ValueError, match=r"in .*train.csv, .*got 2 of left, right"):
@@ -856,7 +856,7 @@ def test_a_folder_of_other_things_is_refused(tmp_path):
         read_series(tmp_path)
     (tmp_path / "more").mkdir()
     np.save(tmp_path / "more" / "c.npy", np.zeros((3, 2)))
-    with pytest.raises(ValueError, match="got 3 at 2 depths"):
+    with pytest.raises(ValueError, match="got 3 files at 2 depths"):
         read_series(tmp_path)
 
 

@@ -228,7 +228,7 @@ def concatenate(
         else:
             pd: Any = import_module("pandas")
             numbers: dict[str, int] = {}
-            codes = codes_of(pd.Series(objects, name=what), numbers, path)
+            codes = codes_of(pd.Series(objects, dtype=object, name=what), numbers, path)
             texts = list(numbers)
             parts[what] = tuple(texts[code] for code in codes)
     kind: Any = np.float64

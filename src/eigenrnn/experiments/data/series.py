@@ -256,7 +256,8 @@ def _read_folder(path: Path, options: ReadOptions) -> Sequences:
     if depths not in ({1}, {2}):
         raise ValueError(
             f"expected a file for each sequence in the folder {path}, or in one folder for each "
-            f"class, that ends in {', '.join(endings)}, got {len(files)} at {len(depths)} depths"
+            f"class, that ends in {', '.join(endings)}, got {len(files)} files at {len(depths)} "
+            "depths"
         )
     parts: list[Sequences] = []
     values: list[Any] = []

@@ -176,12 +176,12 @@ class Table:
             wanted += columns.ignored
         for name in wanted:
             if name not in names:
-                remedy = (
-                    "name yours in columns (on the command line: --task.columns.sequence NAME)"
-                )
+                remedy = "name yours in columns (--task.columns.sequence NAME)"
+                if in_memory:
+                    remedy = "name yours; an index of pandas is one after table.reset_index()"
                 if len(names) == 1 and (found := re.search(r"[;\t|]", names[0])):
                     remedy = (
-                        f"set separator={found[0]!r} (--task.separator), perhaps with decimal=','"
+                        f"set separator={found[0]!r} (--task.separator), or also decimal=','"
                     )
                 raise ValueError(
                     f"expected a column {name!r} in {path}, got the columns {available}: {remedy}"
