@@ -233,6 +233,12 @@ def test_single_precision_stays_and_a_stored_run_keeps_its_hash(tmp_path):
     assert content_hash(to_arrays(stored)) == content_hash(to_arrays(given))
 
 
+@pytest.mark.parametrize("targets", [["a", "b"], [1.0, None], [[1.0], [2.0]]])
+def test_targets_of_arrays_are_numbers(targets):
+    with pytest.raises(ValueError, match="targets of the arrays"):
+        from_arrays(draw()[:2], targets=targets)
+
+
 @pytest.mark.parametrize("missing", [None, np.nan, "", pandas.NA])
 def test_missing_labels_of_arrays_are_refused(missing):
     with pytest.raises(ValueError, match="'labels' in row 2 of the arrays, got"):

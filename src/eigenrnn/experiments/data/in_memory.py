@@ -215,22 +215,25 @@ def concatenate(
             raise ValueError(
                 f"expected {size} different {what} of {path}, got {', '.join(parts[what])}"
             )
-    answers: dict[str, Iterable[Any] | None] = {"labels": labels, "groups": groups}
-    for what, values in (answers | {"targets": targets}).items():
+    for what, values in (("labels", labels), ("groups", groups), ("targets", targets)):
+        parts[what] = None
         if values is None:
-            parts[what] = None
             continue
-        objects = np.array([*values, None], object)[:-1]  # as they are, not as numbers
-        if len(objects) != len(arrays):
-            raise ValueError(f"expected {len(arrays)} {what} of {path}, got {len(objects)}")
+        given = list(values)
+        if len(given) != len(arrays):
+            raise ValueError(f"expected {len(arrays)} {what} of {path}, got {len(given)}")
         if what == "targets":
-            parts[what] = np.array(objects.tolist(), np.float64)
+            numbers = np.array(given)
+            if numbers.dtype.kind not in "fiub" or numbers.ndim != 1:
+                raise ValueError(f"expected numbers as targets of {path}, got {given[0]!r}, ...")
+            parts[what] = numbers.astype(np.float64)
         else:
             pd: Any = import_module("pandas")
-            numbers: dict[str, int] = {}
-            codes = codes_of(pd.Series(objects, dtype=object, name=what), numbers, path)
-            texts = list(numbers)
-            parts[what] = tuple(texts[code] for code in codes)
+            found: dict[str, int] = {}
+            # as they are: not as numbers, which would make 1.0 of 1
+            codes = codes_of(pd.Series(given, dtype=object, name=what), found, path)
+            words = list(found)
+            parts[what] = tuple(words[code] for code in codes)
     kind: Any = np.float64
     if all(array.dtype == np.float32 for array in arrays):
         kind = np.float32

@@ -180,9 +180,7 @@ class Table:
                 if in_memory:
                     remedy = "name yours; an index of pandas is one after table.reset_index()"
                 if len(names) == 1 and (found := re.search(r"[;\t|]", names[0])):
-                    remedy = (
-                        f"set separator={found[0]!r} (--task.separator), or also decimal=','"
-                    )
+                    remedy = f"set separator={found[0]!r} (--task.separator), or also decimal=','"
                 raise ValueError(
                     f"expected a column {name!r} in {path}, got the columns {available}: {remedy}"
                 )
