@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,6 +30,28 @@ __all__ = [
     "from_table",
     "to_arrays",
 ]
+
+
+class ArrayOptions(TypedDict, total=False):
+    """The options of `from_arrays`."""
+
+    labels: Iterable[Any] | None
+    targets: Iterable[float] | None
+    channels: Sequence[str] | None
+    groups: Iterable[Any] | None
+    allow_missing: bool
+
+
+class ColumnOptions(TypedDict, total=False):
+    """The options of `Columns` that `from_table` takes as they are."""
+
+    time: str | None
+    label: str | None
+    target: str | None
+    group: str | None
+    channels: Sequence[Any] | str | None
+    ignored: Sequence[Any] | str
+    time_format: str | None
 
 
 def from_arrays(
@@ -106,7 +128,7 @@ def from_arrays(
     )
 
 
-def from_channels_first(x: ArrayLike, **options: Any) -> Sequences:
+def from_channels_first(x: ArrayLike, **options: Unpack[ArrayOptions]) -> Sequences:
     r"""Return the sequences in an array of three dimensions, in the layout of aeon.
 
     Args:
@@ -133,7 +155,11 @@ def from_channels_first(x: ArrayLike, **options: Any) -> Sequences:
 
 
 def from_table(
-    table: Any, *, sequence: str = SEQUENCE, allow_missing: bool = False, **columns: Any
+    table: Any,
+    *,
+    sequence: str = SEQUENCE,
+    allow_missing: bool = False,
+    **columns: Unpack[ColumnOptions],
 ) -> Sequences:
     """Return the sequences in a table of pandas or polars, with one row for each time step.
 
@@ -162,7 +188,7 @@ def from_table(
     if not hasattr(table, "to_dict") or not hasattr(table, "columns"):
         raise TypeError(f"expected a table of pandas or polars, got {type(table).__name__}")
     names = [str(name) for name in table.columns]  # pandas has names of any type
-    options: dict[str, Any] = {"sequence": sequence} | columns
+    options: dict[str, Any] = {"sequence": sequence, **columns}
     for role in ROLES:
         name = options.get(role)
         options[role] = None if name is None else str(name)

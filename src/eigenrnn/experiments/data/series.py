@@ -46,11 +46,7 @@ def _read_csv(
     *,
     is_one_sequence: bool = False,
 ) -> Sequences:
-    """Read a table whose first line names its columns; the file may be compressed by gzip.
-
-    Raises:
-        ValueError: If the file is damaged or no table; the message names the line.
-    """
+    # the first line names the columns; a stream is read in place of the file
     separator = options.separator or ","
     if options.separator is None and path.name.lower().removesuffix(".gz").endswith(".tsv"):
         separator = "\t"
@@ -102,11 +98,6 @@ def _read_csv(
 
 
 def _read_parquet(path: Path, options: ReadOptions, *, is_one_sequence: bool = False) -> Sequences:
-    """Read a Parquet table.
-
-    Raises:
-        ImportError: If pyarrow is not installed.
-    """
     check_installed("series", f"reading {path} (unlike .csv and .npz)", "pyarrow")
     from pyarrow.parquet import ParquetFile
 
@@ -146,7 +137,7 @@ def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
 
 
 def _read_npy(path: Path, options: ReadOptions) -> Sequences:
-    """Read one sequence, (steps, channels) or (steps), or several, (count, steps, channels)."""
+    # one sequence, (steps, channels) or (steps), or several, (count, steps, channels)
     with wrap_parser_errors(".npy file", path):
         x = read_array(path.read_bytes())
     if x.ndim == 1:
@@ -158,11 +149,6 @@ def _read_npy(path: Path, options: ReadOptions) -> Sequences:
 
 
 def _from_arrays(path: Path, arrays: dict[str, Any], options: ReadOptions) -> Sequences:
-    """Return the sequences of a file of arrays.
-
-    Raises:
-        ValueError: If an array is missing or has another shape.
-    """
     x = arrays.get("x")
     labels = arrays.get(LABEL)
     numbers = arrays.get(TARGET)
@@ -230,15 +216,8 @@ def _ending(path: Path) -> str:
 
 
 def _read_folder(path: Path, options: ReadOptions) -> Sequences:
-    """Read a folder with a file for each sequence: a table or `.npy`.
-
-    A sequence has the name of its file. If the files are in folders inside, the names of these are
-    the classes. Otherwise a column of the files may hold the class or the number.
-
-    Raises:
-        ValueError: If there is no such file, a file is a link out of the folder, or files have
-            different columns.
-    """
+    # A sequence has the name of its file. If the files are in folders inside, the names of these
+    # are the classes. Otherwise a column of the files may hold the class or the number.
     endings = (*_TABLES, ".npy")
     files: list[Path] = []
     for file in sorted(path.rglob("*")):

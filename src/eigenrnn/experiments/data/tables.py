@@ -346,11 +346,7 @@ def codes_of(column: Any, numbers: dict[str, int], path: Path) -> NDArray[np.int
 
 
 def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float64]:
-    """Return a column as numbers, with NaN for missing ones.
-
-    Raises:
-        ValueError: If one is a text, missing or not finite.
-    """
+    # NaN for missing ones
     pd: Any = import_module("pandas")
 
     if column.dtype.kind in "iufb":
@@ -382,11 +378,7 @@ def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float
 
 
 def _times(column: Any, table: Table) -> Any:
-    """Return a column as numbers, dates or durations.
-
-    Raises:
-        ValueError: If a time is missing or cannot be read.
-    """
+    # as numbers, dates or durations
     pd: Any = import_module("pandas")
     form = table.options.columns.time_format
     times: Any = column
