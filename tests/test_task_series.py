@@ -770,6 +770,12 @@ def test_columns_separators_and_decimals_have_names_of_your_own(tmp_path, name):
     assert read.channels == ("links", "rechts")
 
 
+def test_a_decimal_comma_needs_another_separator(tmp_path):
+    path = put(tmp_path, "a.csv", "sequence,x\na,1,5\n")
+    with pytest.raises(ValueError, match="separator and decimal to differ, got ','"):
+        read_series(path, ReadOptions(decimal=","))
+
+
 def test_chosen_channels_ignore_all_other_columns(tmp_path):
     path = put(tmp_path, "a.csv", CSV)
     read = read_series(path, ReadOptions(Columns(channels=["right"])))

@@ -50,6 +50,7 @@ def _read_csv(
     separator = options.separator or ","
     if options.separator is None and path.name.lower().removesuffix(".gz").endswith(".tsv"):
         separator = "\t"
+    options = replace(options, separator=separator)  # which must not be the decimal point
     if stream is None and path.suffix.lower() == ".gz":
         stream = io.BytesIO(read_gzip(path))
     with stream or path.open("rb") as file:
