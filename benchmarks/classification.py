@@ -49,8 +49,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from eigenrnn import SequenceModel
 from eigenrnn.experiments.data.files import locate
+from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.speech import read_fsdd
-from eigenrnn.experiments.data.ts import ARCHIVE, read_ts
+from eigenrnn.experiments.data.ts import ARCHIVE
 from eigenrnn.experiments.estimators import SequenceClassifier
 from eigenrnn.experiments.export import export_model
 
@@ -111,7 +112,7 @@ def digits(part: str) -> tuple[Arrays, list[str]]:
 
 def archive(name: str, part: str) -> tuple[Arrays, list[str]]:
     """Return a part of a set of the archives."""
-    file = read_ts(locate(ARCHIVE[name][0 if part == "train" else 1]))
+    file = read_series(locate(ARCHIVE[name][0 if part == "train" else 1]))
     X = np.split(file.values, np.cumsum(file.lengths)[:-1])
     return X, list(file.labels or ())
 

@@ -26,8 +26,8 @@ KINDS = {
 CODE = """
 import sys, time
 from pathlib import Path
+import pandas
 from eigenrnn.experiments.data import series
-series.importlib.import_module("pyarrow.csv")
 
 def peak():
     # that of getrusage survives exec, so it may be that of the parent process

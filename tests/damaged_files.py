@@ -258,7 +258,7 @@ def json_bytes(content: Any) -> bytes:
 
 def sequences_are_valid(read: Sequences) -> bool:
     return (
-        read.values.dtype == np.float32
+        read.values.dtype.kind == "f"
         and read.values.shape == (read.lengths.sum(), len(read.channels))
         and bool(np.isfinite(read.values).all())
         and len(read.lengths) >= 1

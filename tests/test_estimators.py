@@ -256,9 +256,22 @@ def test_channels_and_options_are_checked_early():
         classifier().fit(table, y)
     with pytest.raises(ValueError, match="y should be a 1d array"):
         SequenceRegressor().fit(X, np.zeros((40, 2)))
-    with pytest.raises(ValueError, match="one of labels for each of the 40"):
+    with pytest.raises(ValueError, match="40 labels of the arrays, got 39"):
         classifier().fit(X, y[:-1])
     assert isinstance(classifier().set_params(layer=LRU).fit(X, y).model_.layer, LRU)
+
+
+def test_the_columns_of_frames_are_found_by_their_names():
+    X, y = draw()
+    frames = [pandas.DataFrame(x, columns=["left", "right"]) for x in X]
+    fitted = classifier().fit(frames, y)
+    expected = classifier().fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(fitted.predict_proba(frames), expected)
+    swapped = [frame[["right", "left"]] for frame in frames]
+    np.testing.assert_array_equal(fitted.predict_proba(swapped), expected)
+    np.testing.assert_array_equal(fitted.predict_proba(X), expected)  # by their places
+    with pytest.raises(ValueError, match=r"channels left, right in .*got 2: 'left', 'up'"):
+        fitted.predict([frame.rename(columns={"right": "up"}) for frame in frames])
 
 
 def with_gaps(count=40, seed=0):

@@ -24,17 +24,8 @@ from eigenrnn.experiments.world import Collection
 PACKAGES = {
     "analysis": ["scipy", "matplotlib"],
     "experiments": [
-        *(
-            "filelock",
-            "jsonargparse",
-            "lightning",
-            "matplotlib",
-            "msgspec",
-            "pooch",
-            "rich",
-            "scipy",
-        ),
-        *("tensorboard", "torchmetrics"),
+        *("filelock", "jsonargparse", "lightning", "matplotlib", "msgspec", "pandas"),
+        *("pooch", "rich", "scipy", "tensorboard", "torchmetrics"),
     ],
     "report": ["jinja2", "plotly"],
     "sweep": ["ray", "optuna"],

@@ -353,11 +353,11 @@ def test_the_symbols_have_the_indices_of_training(characters, shakespeare):
         ("", "expected a first line with the names of the columns in standard input"),
         (
             f"sequence,{','.join(map(str, range(1, 13)))}\na,zero{',0' * 11}\n",
-            "expected a number in the column '1' in line 2 of .* text 'zero'$",
+            "expected a number in the column '1' in row 1 of .* got 'zero': correct it$",
         ),
         (
             f"sequence,{','.join(map(str, range(1, 13)))}\na,{',0' * 11}\n",
-            "missing values, or train on a file with some",
+            "the column '1' in row 1 of .* train with missing='mask'",
         ),
     ],
 )

@@ -1,9 +1,9 @@
 """The user's own series: independent readers, splits, scaling, metrics and errors."""
 
 import gzip
+import io
 import math
 import re
-import tracemalloc
 from collections import Counter
 from dataclasses import replace
 
@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.experiments.data import series
-from eigenrnn.experiments.data.in_memory import from_arrays
+from eigenrnn.experiments.data import series, tables
+from eigenrnn.experiments.data.in_memory import from_arrays, from_table
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.tables import Columns, ReadOptions
 from eigenrnn.experiments.data.ts import ARCHIVE
@@ -147,15 +147,35 @@ def test_next_values_follow_their_inputs():
         assert not batch.targets[:length, b].isnan().any()
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet", "padded.npz", "joined.npz", "ts"])
+FORMS = ["csv", "csv.gz", "parquet", "padded.npz", "joined.npz", "aeon.npz", "ts", "table"]
+
+
+@pytest.mark.parametrize("form", [*FORMS, "arrays", "frames", "folder"])
 def test_every_format_gives_the_same_sequences(tmp_path, form):
     x = np.array([[1, 4], [2, 5], [3, 6], [-1.5, 20]])
     path = tmp_path / f"mine.{form}"
+    table = pandas.read_csv(io.StringIO(CSV))
+    read = None
     if form == "csv":
         path.write_text(CSV)
+    elif form == "csv.gz":
+        table.to_csv(path, index=False)
     elif form == "parquet":
-        table = pytest.importorskip("pyarrow.csv").read_csv(put(tmp_path, "mine.csv", CSV))
-        pytest.importorskip("pyarrow.parquet").write_table(table, path)
+        table.to_parquet(path)
+    elif form == "table":
+        read = from_table(table, time="time", label="label")
+    elif form == "arrays":
+        read = from_arrays([x[:3], x[3:]], labels=["cat", "dog"])
+    elif form == "frames":
+        frame = pandas.DataFrame(x, columns=["left", "right"])
+        read = from_arrays([frame[:3], frame[3:]], labels=["cat", "dog"])
+    elif form == "folder":
+        path = tmp_path / "animals"
+        for label, steps in (("cat", x[:3]), ("dog", x[3:])):
+            (path / label).mkdir(parents=True)
+            pandas.DataFrame(steps).to_csv(path / label / "1.csv", index=False)
+    elif form == "aeon.npz":
+        np.savez(path, X=x[:3].T[None], y=np.array(["cat"]))
     elif form == "ts":
         path.write_text(TS)
     elif form == "padded.npz":
@@ -164,10 +184,12 @@ def test_every_format_gives_the_same_sequences(tmp_path, form):
         np.savez(path, x=padded, lengths=np.array([3, 1]), label=np.array(["cat", "dog"]))
     else:
         np.savez(path, x=x, lengths=np.array([3, 1]), label=np.array(["cat", "dog"]))
-    read = read_series(path)
-    np.testing.assert_array_equal(read.values[:4], x)
-    assert read.lengths[:2].tolist() == [3, 1]
-    assert read.labels[:2] == ("cat", "dog")
+    if read is None:
+        read = read_series(path)
+    count = 1 if form == "aeon.npz" else 2  # whose sequences have one length
+    np.testing.assert_array_equal(read.values[:4], x[: len(read.values)])
+    assert read.lengths[:2].tolist() == [3, 1][:count]
+    assert read.labels[:2] == ("cat", "dog")[:count]
 
 
 def test_sequences_print_their_sizes_in_place_of_their_values(tmp_path):
@@ -178,13 +200,144 @@ def test_sequences_print_their_sizes_in_place_of_their_values(tmp_path):
     )
 
 
-def test_parquet_may_hold_times_as_text_as_csv_does(tmp_path):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    columns = {"sequence": ["b", "b", "a", "b"], "left": [3.0, 1.0, -1.5, 2.0]}
-    for times in (["10", "8", "0", "9"], ["2024-10", "2024-08", "2024-01", "2024-09"]):
-        path = tmp_path / "mine.parquet"
-        parquet.write_table(pyarrow.table({**columns, "time": times}), path)
-        assert read_series(path).values[:, 0].tolist() == [1, 2, 3, -1.5]
+def written(path, table):
+    """Write a table in the format of a file name, or return it for a name without one."""
+    if path.suffix == ".parquet":
+        table.to_parquet(path, index=False)
+    elif path.suffix:
+        table.to_csv(path, index=False)
+    else:
+        return table
+    return path
+
+
+FORMATS = ["a.csv", "a.csv.gz", "a.parquet", "in memory"]
+
+
+def read_table(source, **columns):
+    """Read a table, from a file or from memory."""
+    if isinstance(source, pandas.DataFrame):
+        return from_table(source, **columns)
+    return read_series(source, ReadOptions(Columns(**columns)))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    ("times", "order", "time_format"),
+    [
+        (["0.5", "10", "9"], [0, 2, 1], None),
+        (["3", "1", "1e1"], [1, 0, 2], None),
+        (["1700000000000000002", "1700000000000000001"], [1, 0], None),
+        (["2024-10", "2024-08", "2024-01", "2024-09"], [2, 1, 3, 0], None),
+        (
+            ["2024-03-01T00:00:01", "2024-03-01 00:00:00.5", "2023-12-31T23:59:59"],
+            [2, 1, 0],
+            None,
+        ),
+        (["2024-10-27T02:30:00+01:00", "2024-10-27T02:59:00+02:00"], [1, 0], None),
+        (["9:00", "10:00"], [0, 1], "%H:%M"),
+        (["1.2.2024", "31.1.2024", "15.12.2023"], [2, 1, 0], "%d.%m.%Y"),
+        (["9:00 +0200", "8:30 +0100", "9:00 +0100"], [0, 1, 2], "%H:%M %z"),
+    ],
+)
+def test_rows_are_in_the_order_of_times_and_never_of_texts(
+    tmp_path, form, times, order, time_format
+):
+    table = pandas.DataFrame({"sequence": "a", "time": times, "x": np.arange(len(times)) * 2.0})
+    source = written(tmp_path / form, table)
+    read = read_table(source, time="time", time_format=time_format)
+    assert read.values[:, 0].tolist() == [2.0 * k for k in order]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    ("times", "time_format", "row", "value"),
+    [
+        (["9:00", "10:00"], None, 1, "9:00"),
+        (["1.2.2024", "31.1.2024"], None, 1, "1.2.2024"),
+        (["9 days", "10 days"], None, 1, "9 days"),
+        (["b", "a"], None, 1, "b"),
+        (["now", "today"], None, 1, "now"),
+        (["1", "", "3"], None, 2, ""),
+        (["1", "inf"], None, 2, "inf"),
+        (["2024-01-01", "3"], None, 2, "3"),
+        (["2024-01-01T00:00+02:00", "2024-01-01T00:00"], None, 2, "2024-01-01T00:00"),
+        (["31.1.2024", "31.2.2024"], "%d.%m.%Y", 2, "31.2.2024"),
+        (["1.1.2024", "2024-01-31"], "%d.%m.%Y", 2, "2024-01-31"),
+    ],
+)
+def test_other_times_are_refused(tmp_path, form, times, time_format, row, value):
+    table = pandas.DataFrame({"sequence": "a", "time": times, "x": 0.5})
+    with pytest.raises(ValueError, match=rf"'time' in row {row} .*got '({value}|nan)'"):
+        read_table(written(tmp_path / form, table), time="time", time_format=time_format)
+
+
+@pytest.mark.parametrize("form", ["a.parquet", "in memory"])
+@pytest.mark.parametrize(
+    "times",
+    [
+        pandas.to_timedelta([10, 9, 100], "D"),
+        pandas.to_datetime(["2024-02-01", "2024-01-31", "2024-10-01"]),
+        pandas.to_datetime(["2024-02-01", "2024-01-31", "2024-10-01"]).tz_localize("Asia/Tokyo"),
+        pandas.to_datetime(["2024-02-01", "2024-01-31", "2024-10-01"]).date,
+        pandas.array([10, 9, 100], "Int64"),
+    ],
+    ids=["durations", "dates", "zone", "days", "nullable"],
+)
+def test_times_may_have_a_type_of_their_own(tmp_path, form, times):
+    table = pandas.DataFrame({"sequence": "a", "time": times, "x": [0.0, 2.0, 4.0]})
+    read = read_table(written(tmp_path / form, table), time="time")
+    assert read.values[:, 0].tolist() == [2, 0, 4]
+
+
+def test_numbers_have_lost_the_zeros_that_a_format_needs():
+    table = pandas.DataFrame({"sequence": "a", "time": [1022024, 31012024], "x": 0.5})
+    with pytest.raises(ValueError, match=r"'%d%m%Y' .*got '1022024'"):
+        from_table(table, time="time", time_format="%d%m%Y")
+
+
+def test_a_column_is_a_time_by_name_and_the_console_says_so(tmp_path, caplog):
+    table = pandas.DataFrame({"sequence": "a", "time": [2, 1], "t": [3, 4], "x": [0.5, 1.5]})
+    path = written(tmp_path / "a.csv", table)
+    assert read_series(path).values[:, 1].tolist() == [1.5, 0.5]
+    (record,) = caplog.records
+    assert "'time'" in record.getMessage()
+    assert str(path) in record.getMessage()
+    caplog.clear()
+    options = ReadOptions(Columns(time="t", ignored="time"))
+    assert read_series(path, options).values[:, 0].tolist() == [0.5, 1.5]
+    assert read_series(path, ReadOptions(Columns(time=None))).channels == ("time", "t", "x")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("role", ["sequence", "label", "group"])
+@pytest.mark.parametrize("missing", [None, " "])
+def test_missing_names_are_refused(tmp_path, form, role, missing):
+    table = pandas.DataFrame({"sequence": ["a", "b"], "x": 0.5, "label": ["u", "v"]})
+    table["group"] = ["g", "h"]
+    table.loc[1, role] = missing
+    with pytest.raises(ValueError, match=rf"'{role}' in row 2 of "):
+        read_table(written(tmp_path / form, table), label="label", group="group")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_classes_may_have_the_names_of_missing_numbers(tmp_path, form):
+    names = ["none", "None", "nan", "NA", "01", "1"]
+    table = pandas.DataFrame({"sequence": names, "x": 0.5, "label": names})
+    read = read_table(written(tmp_path / form, table), label="label")
+    assert read.labels == read.names == tuple(names)
+
+
+def test_values_are_in_double_precision_until_they_are_scaled(tmp_path):
+    rng = np.random.default_rng(0)
+    values = 1e8 + rng.normal(size=40) / 8
+    table = pandas.DataFrame({"sequence": np.arange(40) // 4, "x": values})
+    path = written(tmp_path / "a.csv", table.assign(label=table["sequence"] % 2))
+    np.testing.assert_array_equal(read_series(path).values[:, 0], values)
+    task = Series(train=path, validation=0, shuffle=False)
+    x = next(task.batches("train", 10)).inputs.numpy()[..., 0].T.ravel()
+    np.testing.assert_allclose(x, (values - values.mean()) / values.std(), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["list", "binary"])
@@ -193,42 +346,14 @@ def test_a_column_of_parquet_without_numbers_texts_or_times_is_rejected(tmp_path
     values = {"list": [[1], [2]], "binary": [b"1", b"2"]}[kind]
     path = tmp_path / "mine.parquet"
     parquet.write_table(pyarrow.table({"sequence": values, "left": [1.0, 2.0]}), path)
-    with pytest.raises(ValueError, match=r"in the column 'sequence' of .*mine.parquet, got"):
+    with pytest.raises(ValueError, match=r"the column 'sequence' .*mine.parquet, got"):
         read_series(path)
-
-
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        ({"__index_level_0__": [0, 1]}, r"got '__index_level_0__' for column 3, .* row numbers"),
-        ({"city": ["1.5", "Rome"]}, r"column 'city' in row 2 of .*a.parquet, got the text 'Rome'"),
-        ({"label": ["a", "b"], "target": [0.5, 2.0]}, r"either 'label' .*, got both"),
-    ],
-    ids=["row numbers", "text", "both"],
-)
-def test_a_table_in_parquet_is_checked_as_one_in_csv_is(tmp_path, column, message):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = pyarrow.table({"sequence": ["a", "b"], "left": [1.0, 2.0], **column})
-    parquet.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=message):
-        read_series(tmp_path / "a.parquet")
-
-
-def test_a_long_label_does_not_take_its_memory_for_every_row(tmp_path):
-    rows = [f"{k},{k},label" for k in range(1_000)]
-    rows[500] = f"500,1,{'x' * 100_000}"
-    path = put(tmp_path, "mine.csv", "\n".join(["sequence,left,label", *rows]))
-    tracemalloc.start()
-    read_series(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 20 * 2**20
 
 
 @pytest.mark.parametrize("shape", [(4, 0), (0,), (2, 0, 3)])
 def test_an_array_without_numbers_is_rejected(tmp_path, shape):
     np.save(tmp_path / "a.npy", np.zeros(shape, np.float32))
-    with pytest.raises(ValueError, match=re.escape(f"float32 of the shape {shape}")):
+    with pytest.raises(ValueError, match=r"a\.npy"):
         read_series(tmp_path / "a.npy")
 
 
@@ -423,158 +548,114 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("content", "values"),
     [
-        ("a.ts", b"", r"expected series in .*a.ts, got an empty file"),
-        ("a.ts", TS.split("@data")[0], r"expected a line @data in .*a.ts, got none among its 8"),
-        ("a.ts", "1,2:cat\n", r"expected a header .* got values in line 1 of .*a.ts"),
-        ("a.ts", TS.split("1,2,3")[0], r"expected a series after the line @data of .*a.ts"),
-        ("a.ts", TS[:-6], r"expected 2 channels in line 13 of .*a.ts, got 1; .*truncated"),
-        ("a.ts", TS[:-2], r"class among cat, dog last in line 13 of .*a.ts, got 'do'"),
-        (
-            "a.ts",
-            TS.encode().replace(b"8:", b"\xff:"),
-            r"UTF-8 in .*a.ts, got the byte 0xff at col.* 3 of line 12",
-        ),
-        ("a.ts", NAN, r"finite values in .*a.ts, got nan in line 12, channel 1, step 2"),
-        (
-            "a.ts",
-            TS.replace("8:", "?:"),
-            r"numbers .* in channel 1 of line 12 of .*a.ts, got '\?'",
-        ),
-        ("a.ts", TS.replace("8:", "8,8:"), r"equal length in line 12 of .*a.ts, got \[2, 3\]"),
-        ("a.ts", TS.replace(":dog", ":cat"), r"at least two classes in .*a.ts, got only cat"),
-        (
-            "a.ts",
-            TS.replace("7,8:9,10:cat\n0,0:1,1:dog\n", ""),
-            r"two sequences of a class in .*a.ts, .* validation=0",
-        ),
-        ("a.csv", b"", r"expected series in .*a.csv, got an empty file"),
-        (
-            "a.csv",
-            "x,y\n1,2\n",
-            r"expected a column 'sequence' and .* in .*a.csv, got the columns x, y",
-        ),
-        (
-            "a.csv",
-            CSV.replace("a,0,-1.5,20", "a,0,,20"),
-            r"column 'left' in line 4 of .*a.csv, got ''",
-        ),
-        ("a.csv", CSV[:-5], r"expected 5 fields in line 5 of .*a.csv, got 4; .*truncated"),
-        (
-            "a.csv",
-            CSV.replace("b,1,2", "b,2,2"),
-            r"each time once in .*a.csv, got one in line 2 and in line 5",
-        ),
-        (
-            "a.csv",
-            CSV.replace("5,cat", "5,dog"),
-            r"one label or target .* of .*a.csv, got dog and cat in line 5",
-        ),
-        ("a.csv", CSV.encode().replace(b"-1.5", b"\xe9"), r"UTF-8 in .*a.csv, .* of line 4"),
-        (
-            "a.csv",
-            CSV.replace("-1.5", "9" * 200_000),
-            r"values in .*a.csv, got .* in line 4: field",
-        ),
-        (
-            "a.csv",
-            ",sequence,left,label\n0,a,1.5,cat\n1,b,2.5,dog\n",
-            r"name for each column of .*a.csv, got '' for column 1, .* pandas .* index=False",
-        ),
-        (
-            "a.csv",
-            CSV.replace("left", "Unnamed: 0"),
-            r"of .*a.csv, got 'Unnamed: 0' for column 3, .* row numbers .* index=False",
-        ),
-        (
-            "a.csv",
-            CSV.replace("right", "Label"),
-            r"'label' in lower case in .*a.csv, got the column 'Label', .* rename or remove it",
-        ),
-        (
-            "a.csv",
-            CSV.replace("right", " "),
-            r"of .*a.csv, got ' ' for column 4: name the column or remove it",
-        ),
-        (
-            "a.csv",
-            CSV.replace("right", "target"),
-            r"either 'label' .* or 'target' .* in .*a.csv, got both: remove",
-        ),
-        (
-            "a.csv",
-            CSV.replace(",", ";"),
-            r"by commas in .*a.csv, got a first line that seems to be separated by ';': set sep",
-        ),
-        (
-            "a.csv",
-            CSV.replace(",", ";").replace("-1.5", "-1,5"),
-            r"by commas in .*a.csv, got a first line that seems to be separated by ';': set sep",
-        ),
-        (
-            "a.csv",
-            CSV.replace(",", "\t"),
-            r"by commas in .*a.csv, .* separated by tabs: set sep",
-        ),
-        (
-            "a.csv",
-            CSV.replace("-1.5", "Paris"),
-            r"a number in the column 'left' in line 4 of .*a.csv, got the text 'Paris': remove",
-        ),
-        (
-            "a.csv",
-            CSV.replace("-1.5", '"-1,5"'),
-            r"column 'left' in line 4 of .*a.csv, got the text '-1,5': .* decimal point",
-        ),
-        (
-            "a.csv",
-            CSV.replace("-1.5", "NaN"),
-            r"column 'left' in line 4 of .*a.csv, got 'NaN'; fill in or remove missing values",
-        ),
-        (
-            "a.ts",
-            TS.replace("@data", "@targetLabel true\n@data"),
-            r"either @classLabel true or @targetLabel true in the header of .*a.ts, got both",
-        ),
-        ("a.npz", b"PK", r"expected a complete zip archive in .*a.npz"),
-        ("a.parquet", b"PAR1", r"expected a complete Parquet file in .*a.parquet"),
-        ("a.txt", b"1", r"expected a file that ends in .ts, .npz, .npy, .csv, .*, got .*a.txt"),
+        (TS.split("@data")[0], ["@data"]),
+        ("1,2:cat\n", ["@data", "line 1"]),
+        (TS.split("1,2,3")[0], ["got none"]),
+        (TS[:-6], ["line 13", "'1,'"]),
+        (TS[:-2], ["line 13", "'do'"]),
+        (TS.encode().replace(b"8:", b"\xff:"), ["0xff", "line 12"]),
+        (NAN, ["nan", "line 12", "channel 1", "step 2"]),
+        (TS.replace("8:", "?:"), ["nan", "line 12", "channel 1", "step 2"]),
+        (TS.replace("8:", "x:"), ["channel 1", "line 12", "'7,x'"]),
+        (TS.replace("8:", "8,8:"), ["line 12"]),
+        (TS.replace("7,8:", ""), ["2 channels", "line 12", "1"]),
+        (TS.replace("equalLength false", "equalLength true\n@seriesLength 3"), ["3 steps", "1"]),
+        (TS.replace(":dog", ":cat"), ["classes", "only cat"]),
+        (TS.replace("7,8:9,10:cat\n0,0:1,1:dog\n", ""), ["validation=0"]),
+        (TS.replace("@data", "@targetLabel true\n@data"), ["classlabel", "targetlabel"]),
+        (TS.replace("timeStamps false", "timeStamps true"), ["timestamps"]),
     ],
 )
-def test_bad_files_are_rejected_with_the_position(tmp_path, name, content, message):
-    if name.endswith("parquet"):
-        pytest.importorskip("pyarrow")
-    task = Series(train=put(tmp_path, name, content))
-    with pytest.raises(ValueError, match=message):
+def test_a_bad_file_of_the_archives_is_rejected_with_the_line(tmp_path, content, values):
+    task = Series(train=put(tmp_path, "a.ts", content))
+    with pytest.raises(ValueError, match=r"a\.ts") as error:
         task.batches("train", 2)
+    for value in values:
+        assert value in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "values"),
+    [
+        ("x,y\n1,2\n", ["'sequence'", "x, y"]),
+        ("sequence,x\n", ["row"]),
+        (CSV.replace("a,0,-1.5,20", "a,0,,20"), ["'left'", "row 3", "missing="]),
+        (CSV.replace("-1.5", "NaN"), ["'left'", "row 3", "missing="]),
+        (CSV[:-5], ["'label'", "row 4"]),
+        (CSV.replace("a,0,-1.5,20", "a,0,-1,5,20"), ["5 fields in line 4, saw 6"]),
+        (CSV.replace("b,2,3,6", "b,2,3,0,6"), ["5 names"]),
+        (CSV.replace("6,cat", '6,"cat'), ["inside string"]),
+        (CSV.replace("b,1,2", "b,2,2"), ["'time'", "row 1", "row 4"]),
+        (CSV.replace("5,cat", "5,dog"), ["'label'", "row 4", "row 1"]),
+        (CSV.encode().replace(b"-1.5", b"\xe9"), ["0xe9", "line 4"]),
+        (CSV.replace("-1.5", "9" * 200_000), ["'left'", "row 3"]),
+        (CSV.replace("-1.5", "-inf"), ["'left'", "row 3", "-inf"]),
+        (CSV.replace("-1.5", "Paris"), ["'left'", "row 3", "'Paris'", "ignored"]),
+        (CSV.replace("-1.5", '"-1,5"'), ["'left'", "row 3", "'-1,5'", "decimal=','"]),
+        (",sequence,left,label\n0,a,1.5,cat\n", ["''", "number 1", "index=False"]),
+        (CSV.replace("left", "Unnamed: 0"), ["'Unnamed: 0'", "number 3", "index=False"]),
+        (CSV.replace("right", " "), ["' '", "number 4"]),
+        (CSV.replace("right", "Label"), ["'Label'", "number 4"]),
+        (CSV.replace("right", "left"), ["left, left"]),
+        (CSV.replace("right", "target"), ["'label'", "'target'"]),
+        (CSV.replace(",", ";"), ["separator=';'", "decimal=','"]),
+        (CSV.replace(",", "\t"), [r"separator='\t'"]),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_a_bad_table_is_rejected_with_the_place(tmp_path, name, content, values):
+    encoded = content if isinstance(content, bytes) else content.encode()
+    if name.endswith("gz"):
+        encoded = gzip.compress(encoded)
+    with pytest.raises(ValueError, match=name) as error:
+        read_series(put(tmp_path, name, encoded))
+    for value in values:
+        assert value in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.ts", b""),
+        ("a.csv", b""),
+        ("a.npz", b"PK"),
+        ("a.parquet", b"PAR1"),
+        ("a.txt", b"1"),
+        ("a.csv.gz", gzip.compress(CSV.encode())[:-6]),
+    ],
+)
+def test_a_damaged_or_unknown_file_is_named(tmp_path, name, content):
+    with pytest.raises(ValueError, match=name):
+        read_series(put(tmp_path, name, content))
 
 
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"y": np.zeros(3)}, r"as x in .*a.npz, .* as X, got no such array"),
-        ({"x": np.zeros((4, 1))}, r"expected lengths for the two-dimensional x in .*a.npz"),
-        ({"x": np.zeros((4, 1)), "lengths": np.array([2, 3])}, r"with the sum 5"),
-        ({"x": np.zeros((2, 3, 1)), "label": np.array(["a"])}, r"expected 2 of label in .*a.npz"),
+        ({"y": np.zeros(3)}, r"as x in .*a.npz, .* as X, got none"),
+        ({"x": np.zeros((4, 1))}, r"lengths .* \(4, 1\) in .*a.npz"),
+        ({"x": np.zeros((4, 1)), "lengths": np.array([2, 3])}, r"got \[2, 3\]"),
+        ({"x": np.zeros((2, 3, 1)), "label": np.array(["a"])}, r"2 labels of .*a.npz, got 1"),
         (
             {"x": np.zeros((2, 3, 1))},
             r"a label of each sequence in .*, got neither label nor targ.*add the array label, or",
         ),
         (
             {"x": np.zeros((2, 3, 1)), "label": np.array(["a", "b"]), "target": np.zeros(2)},
-            r"expected either 'label' .* or 'target' .* in .*a.npz, got both",
+            "labels .* or targets .* of .*a.npz, got both",
         ),
         ({"x": np.full((2, 3, 1), np.inf)}, r"finite .*, got inf in the sequence with index 0"),
-        ({"x": np.full((2, 3, 1), 1e39)}, r"finite .*, got inf in the sequence with index 0"),
+        ({"x": np.full((2, 3, 1), 1e39)}, r"finite .*, got 1e\+39 in the sequence with index 0"),
         ({"x": np.zeros((2, 3, 0))}, r"at least one channel in .*a.npz, got none"),
         (
             {"x": np.zeros((2, 3, 1)), "lengths": np.array(["3", "2"])},
-            r"expected lengths as whole numbers in one dimension in .*a.npz, got <U1",
+            r"lengths of whole numbers .*a.npz, got \['3', '2'\]",
         ),
         (
             {"x": np.zeros((3, 1)), "lengths": np.array([2**63, 2**63, 3], np.uint64)},
-            rf"fit x .* in .*a.npz, got 3 of them with the sum {2**64 + 3}",
+            rf"fit x .* in .*a.npz, got \[{2**63}, {2**63}, 3\]",
         ),
     ],
 )
@@ -588,18 +669,22 @@ def test_inconsistent_arrays_are_rejected(tmp_path, arrays, message):
     ("test", "message"),
     [
         (COW, r"classes of .*train.ts, cat, dog, in .*test.ts, got 'cow' in line 13"),
-        (
-            TS.replace(":dog", ":cat"),
-            r"expected each class of .*train.ts in .*test.ts, got none of dog",
-        ),
         (NARROW, r"the 2 channels of .*train.ts in .*test.ts, 1, 2, got 1"),
     ],
-    ids=["unseen class", "class left out", "channels"],
+    ids=["unseen class", "channels"],
 )
 def test_inconsistent_files_are_rejected(tmp_path, test, message):
     train, test = put(tmp_path, "train.ts", TS), put(tmp_path, "test.ts", test)
     with pytest.raises(ValueError, match=message):
         Series(train=train, test=test, validation=0).batches("test", 2)
+
+
+def test_a_test_file_may_lack_a_class(tmp_path):
+    train = put(tmp_path, "train.ts", TS)
+    test = put(tmp_path, "test.ts", TS.replace(":dog", ":cat"))
+    task = Series(train=train, test=test, validation=0)
+    assert task.class_names == ("cat", "dog")
+    assert next(task.batches("test", 4)).targets.tolist() == [0] * 4
 
 
 @pytest.mark.parametrize(
@@ -673,18 +758,22 @@ GERMAN = ReadOptions(
 X = np.array([[1, 4], [2, 5], [3, 6.5], [-1.5, 20]])
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "without arrow.csv"])
-def test_columns_separators_and_decimals_have_names_of_your_own(tmp_path, name, monkeypatch):
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv"])
+def test_columns_separators_and_decimals_have_names_of_your_own(tmp_path, name):
     options, text = GERMAN, RENAMED
-    if name.startswith("without"):
-        monkeypatch.setattr(series, "find_spec", lambda _: None)
     if name.endswith(".tsv"):
         options, text = replace(GERMAN, separator=None), RENAMED.replace(";", "\t")
     content = gzip.compress(text.encode()) if name.endswith(".gz") else text
     read = read_series(put(tmp_path, name, content), options)
-    np.testing.assert_array_equal(read.values, X.astype(np.float32))
+    np.testing.assert_array_equal(read.values, X)
     assert (read.names, read.labels) == (("b", "a"), ("cat", "dog"))
     assert read.channels == ("links", "rechts")
+
+
+def test_a_decimal_comma_needs_another_separator(tmp_path):
+    path = put(tmp_path, "a.csv", "sequence,x\na,1,5\n")
+    with pytest.raises(ValueError, match="separator and decimal to differ, got ','"):
+        read_series(path, ReadOptions(decimal=","))
 
 
 def test_chosen_channels_ignore_all_other_columns(tmp_path):
@@ -694,42 +783,48 @@ def test_chosen_channels_ignore_all_other_columns(tmp_path):
     assert read.values.ravel().tolist() == [4, 5, 6, 20]
 
 
-def test_both_readers_of_csv_agree_on_a_table_of_several_blocks(tmp_path, monkeypatch):
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_table_of_several_blocks_is_that_of_pandas(tmp_path, form, monkeypatch):
     draw = np.random.default_rng(0)
     which = draw.permutation(np.repeat(np.arange(40), 25))
     table = pandas.DataFrame(
         {"sequence": which, "x": draw.normal(size=1000), "time": draw.permutation(1000)}
     )
     table["label"] = which % 3
-    path = put(tmp_path, "a.csv", table.to_csv(index=False))
-    monkeypatch.setattr(series, "_ARROW_BLOCK", 2**12)
-    monkeypatch.setattr(series, "_BLOCK", 64)
-    options = ReadOptions(separator=",")
-    fast = series._read_with_arrow(path, options, is_one_sequence=False)
-    slow = series._read_with_python(path, options, None, is_one_sequence=False)
+    for module in (series, tables):
+        monkeypatch.setattr(module, "_BLOCK", 64)
+    read = read_table(written(tmp_path / form, table), time="time", label="label")
     names = [str(name) for name in dict.fromkeys(which.tolist())]
-    for read in (fast, slow):
-        assert read.names == tuple(names)
-        for name, piece in zip(names, np.split(read.values[:, 0], 40), strict=True):
-            rows = table[table["sequence"] == int(name)].sort_values("time")
-            np.testing.assert_array_equal(piece, rows["x"].to_numpy(np.float32))
-        assert read.labels == tuple(str(int(name) % 3) for name in names)
+    assert read.names == tuple(names)
+    for name, piece in zip(names, np.split(read.values[:, 0], 40), strict=True):
+        rows = table[table["sequence"] == int(name)].sort_values("time")
+        np.testing.assert_array_equal(piece, rows["x"])
+    assert read.labels == tuple(str(int(name) % 3) for name in names)
 
 
-@pytest.mark.parametrize(
-    ("times", "order"),
-    [
-        (["0.5", "10", "9"], [0, 2, 1]),
-        (["2024-03-01T00:00:01", "2024-03-01T00:00:00", "2023-12-31T23:59:59"], [2, 1, 0]),
-        (["b", "c", "a"], [2, 0, 1]),
-        (["3", "1", "1e1"], [1, 0, 2]),
-    ],
-    ids=["numbers", "dates", "words", "whole numbers, then another"],
-)
-def test_rows_are_ordered_by_numbers_dates_and_words(tmp_path, times, order):
-    rows = "".join(f"a,{time},{k}\n" for k, time in enumerate(times))
-    read = read_series(put(tmp_path, "a.csv", f"sequence,time,x\n{rows}"))
-    assert read.values[:, 0].tolist() == order
+def test_names_of_several_types_are_the_same_in_all_blocks(monkeypatch):
+    monkeypatch.setattr(tables, "_BLOCK", 2)
+    names = [1, 2, "1", "b", 2.0, None]
+    table = pandas.DataFrame({"sequence": pandas.Series(names, dtype=object), "x": range(6)})
+    assert from_table(table[:4]).names == ("1", "2", "b")
+    with pytest.raises(ValueError, match="'sequence' in row 6 of the table, got 'None'"):
+        from_table(table)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_fault_in_a_later_block_names_its_row(tmp_path, form, monkeypatch):
+    for module in (series, tables):
+        monkeypatch.setattr(module, "_BLOCK", 4)
+    table = pandas.DataFrame({"sequence": "a", "time": np.arange(10), "x": 0.5})
+    # alone in its block, or the whole block, which is right by itself
+    faults = [("x", "Paris", [8]), ("time", "2024-01-01", [9]), ("time", "2024-01-01", [8, 9])]
+    for name, value, rows in faults:
+        wrong = table.astype({name: object})
+        wrong.loc[rows, name] = value
+        if form == "a.parquet":
+            wrong[name] = wrong[name].astype(str)
+        with pytest.raises(ValueError, match=rf"'{name}' in row {rows[0] + 1} .*'{value}"):
+            read_table(written(tmp_path / form, wrong), time="time")
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "npy"])
@@ -748,26 +843,26 @@ def test_a_folder_holds_a_file_for_each_sequence(tmp_path, ending, in_classes):
             table.to_csv(folder / f"{name}.{ending}", index=False)
     put(tmp_path, "notes.txt", "not read")
     read = read_series(tmp_path)
-    np.testing.assert_array_equal(read.values, X.astype(np.float32))
+    np.testing.assert_array_equal(read.values, X)
     assert read.lengths.tolist() == [3, 1]
     assert read.labels == (("cat", "dog") if in_classes else None)
     assert read.names == (("cat/one", "dog/two") if in_classes else ("one", "two"))
 
 
 def test_a_folder_of_other_things_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="one for each sequence, got none"):
+    with pytest.raises(ValueError, match="got 0 files"):
         read_series(tmp_path)
     put(tmp_path, "train.csv", CSV)
-    with pytest.raises(ValueError, match=r"got 2 sequences in .*train.csv: name that file"):
+    with pytest.raises(ValueError, match=r"in .*train.csv, .*got 2 of left, right"):
         read_series(tmp_path)
     (tmp_path / "train.csv").unlink()
     np.save(tmp_path / "a.npy", np.zeros((3, 2)))
     np.save(tmp_path / "b.npy", np.zeros((3, 1)))
-    with pytest.raises(ValueError, match=r"expected the channels 1, 2 of .*a.npy in .*b.npy"):
+    with pytest.raises(ValueError, match=r"channels 1, 2 in .*b.npy, like .*a.npy, got 1 of 1"):
         read_series(tmp_path)
     (tmp_path / "more").mkdir()
     np.save(tmp_path / "more" / "c.npy", np.zeros((3, 2)))
-    with pytest.raises(ValueError, match="got some of both"):
+    with pytest.raises(ValueError, match="got 3 files at 2 depths"):
         read_series(tmp_path)
 
 
@@ -807,8 +902,8 @@ def test_aeons_archive_has_channels_before_steps(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (np.zeros((2, 2, 2, 2)), r"\(count, steps, channels\) in .*a.npy, got float64 of the"),
-        (np.array(["a"]), r"in .*a.npy, got <U1"),
+        (np.zeros((2, 2, 2, 2)), r"in .*a.npy, .*got float64 of the shape \(2, 2, 2, 2\)"),
+        (np.array(["a"]), r"in .*a.npy, .*got <U1"),
         (np.array([{}], object), r"in .*a.npy, got: pickled objects"),
     ],
     ids=["dimensions", "texts", "pickled"],
@@ -826,20 +921,14 @@ def test_other_arrays_are_refused(tmp_path, content, message):
         ({"label": "state"}, r"expected a column 'state' in .*a.csv"),
         ({"ignored": ("lefty",)}, r"expected a column 'lefty' in .*a.csv"),
         ({"channels": ("up",)}, r"expected a column 'up' in .*a.csv"),
-        ({"label": None}, r"expected a number in the column 'label' in line 2"),
-        ({"label": "left"}, r"'label' in lower case in .*got the column 'label', which would be"),
+        ({"label": None}, "the column 'label' in row 1 .*'cat'"),
+        ({"label": "left"}, "got the column 'label', number 5"),
     ],
 )
 def test_columns_that_do_not_fit_are_named(tmp_path, options, message):
     path = put(tmp_path, "a.csv", CSV)
     with pytest.raises(ValueError, match=message):
         read_series(path, ReadOptions(Columns(**options)))
-
-
-def test_a_damaged_gzip_file_is_named(tmp_path):
-    path = put(tmp_path, "a.csv.gz", gzip.compress(CSV.encode())[:-6])
-    with pytest.raises(ValueError, match=r"expected a complete file in .*a.csv.gz, got:"):
-        read_series(path)
 
 
 @pytest.mark.parametrize(
@@ -909,7 +998,7 @@ def test_groups_are_a_column_of_a_table(tmp_path):
     path = put(tmp_path, "a.csv", "sequence,x,patient\n" + "a,1,p\nb,2,q\nb,3,q\n")
     assert read_series(path, ReadOptions(Columns(group="patient"))).groups == ("p", "q")
     put(tmp_path, "a.csv", "sequence,x,patient\n" + "a,1,p\nb,2,q\nb,3,r\n")
-    with pytest.raises(ValueError, match=r"one group in all rows .*a.csv, got r and q in line 4"):
+    with pytest.raises(ValueError, match=r"one group .*a.csv, .*'patient' of row 3 and of row 2"):
         read_series(path, ReadOptions(Columns(group="patient")))
 
 

@@ -247,6 +247,9 @@ class _SequenceEstimator(BaseEstimator):
                 f"expected the {self.n_features_in_} channels of the training data, got {found}: "
                 "each sequence has the shape (steps, channels), and a list of one is [x]"
             )
+        numbers = tuple(map(str, range(1, found + 1)))  # the channels of arrays without names
+        if numbers not in (sequences.channels, self.preprocessing_.channels):
+            sequences = self.preprocessing_.in_order(sequences)
         return predict_series(self.model_, self.preprocessing_, sequences)
 
 
@@ -359,9 +362,10 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         """Train a network.
 
         Args:
-            X: A list of arrays, or an array of objects that holds them; an array of three
-                dimensions; an array of two, (count, steps), whose sequences have one channel, as
-                in aeon; or `Sequences`, for example those that `from_table` makes of a table.
+            X: A list of arrays, or of frames whose columns are the channels, or an array of
+                objects that holds them; an array of three dimensions; an array of two, (count,
+                steps), whose sequences have one channel, as in aeon; or `Sequences`, for example
+                those that `from_table` makes of a table.
             y: The class of each sequence; None if `Sequences` have labels.
 
         Shape:

@@ -7,6 +7,6 @@ __all__: list[str] = []
 check_installed(
     "experiments",
     "eigenrnn.experiments",
-    *("filelock", "jsonargparse", "lightning", "matplotlib", "msgspec", "pooch", "rich"),
-    *("scipy", "tensorboard", "torchmetrics"),
+    *("filelock", "jsonargparse", "lightning", "matplotlib", "msgspec", "pandas", "pooch"),
+    *("rich", "scipy", "tensorboard", "torchmetrics"),
 )

@@ -9,15 +9,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Sequences",
-    "as_float32",
-    "check_sequences",
-    "is_number",
-    "numbered_lines",
-]
+__all__ = ["Sequences", "Values", "check_sequences", "numbered_lines"]
 
-Values = NDArray[np.float32]
+Values = NDArray[np.floating[Any]]
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,8 @@ class Sequences:
 
     Args:
         path: The file.
-        values: The values of all sequences, concatenated.
+        values: The values of all sequences, concatenated, in double precision unless they were in
+            single precision already.
         lengths: The number of steps of each sequence.
         names: The name of each sequence, or its number from one.
         channels: The name of each channel.
@@ -34,6 +31,7 @@ class Sequences:
         targets: The target number of each sequence, if the file has any.
         location: Describes the location of a sequence in the file, for error messages.
         groups: The group of each sequence, such as a patient, if the file has groups.
+        time: The column that orders the rows of a table, if there is one.
 
     Shape:
         values: (sum of lengths, channels).
@@ -48,6 +46,7 @@ class Sequences:
     targets: Values | None
     location: Callable[[int], str]
     groups: tuple[str, ...] | None = None
+    time: str | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -90,17 +89,18 @@ def check_sequences(sequences: Sequences, *, allow_missing: bool = False) -> Seq
         values = sequences.values[row]
         channel = int(np.flatnonzero(_is_wrong(values, allow_missing=allow_missing))[0])
         remedy = "fill in or remove missing values, or set missing='mask' or 'forward'"
-        if np.isinf(values[channel]):
-            remedy = "correct or remove infinite values"
+        if not np.isnan(values[channel]):
+            remedy = "correct or remove infinite values, and those too large for float32"
         raise ValueError(
             f"expected finite values in {path}, got {values[channel]} in "
             f"{sequences.location(number)}, channel {sequences.channels[channel]}, step "
             f"{step + 1}; {remedy}"
         )
-    if sequences.targets is not None and not np.isfinite(sequences.targets).all():
-        number = int(np.flatnonzero(~np.isfinite(sequences.targets))[0])
+    targets = sequences.targets
+    if targets is not None and _is_wrong(targets, allow_missing=False).any():
+        number = int(np.flatnonzero(_is_wrong(targets, allow_missing=False))[0])
         raise ValueError(
-            f"expected finite targets in {path}, got {sequences.targets[number]} in "
+            f"expected finite targets in {path}, got {targets[number]} in "
             f"{sequences.location(number)}"
         )
     return sequences
@@ -120,9 +120,9 @@ def _first_bad_row(values: Values, *, allow_missing: bool) -> int | None:
 
 
 def _is_wrong(values: Values, *, allow_missing: bool) -> NDArray[np.bool_]:
-    if allow_missing:  # a missing value is NaN
-        return np.isinf(values)
-    return ~np.isfinite(values)
+    if allow_missing:  # a missing value is NaN, which is larger than nothing
+        return np.abs(values) > _LARGEST
+    return ~(np.abs(values) <= _LARGEST)
 
 
 def numbered_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple[int, str]]:
@@ -163,18 +163,3 @@ def numbered_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple
                 number += 1
                 yield number, other
             encoding = "utf-8"
-
-
-def is_number(word: str) -> bool:
-    """Whether a text is a number for Python, such as ``1e3`` or ``nan``."""
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def as_float32(values: Any) -> Values:
-    """Round to single precision; overflows become infinite, which `check_sequences` rejects."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)

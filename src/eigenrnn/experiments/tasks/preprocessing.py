@@ -147,16 +147,25 @@ class SeriesPreprocessing:
             allow_missing=self.missing != "error",
             is_strict=False,
         )
-        file = read_series(path, options)
-        if sorted(file.channels) != sorted(self.channels):
-            found = ", ".join(map(repr, file.channels))  # one may have no name
+        return self.in_order(read_series(path, options))
+
+    def in_order(self, sequences: Sequences) -> Sequences:
+        """Return sequences with their channels in the order of training.
+
+        Raises:
+            ValueError: If they have other channels.
+        """
+        if sequences.channels == self.channels:
+            return sequences
+        if sorted(sequences.channels) != sorted(self.channels):
+            found = ", ".join(map(repr, sequences.channels))  # one may have no name
             raise ValueError(
                 f"expected the {len(self.channels)} channels {', '.join(self.channels)} in "
-                f"{file.path}, got {len(file.channels)}: {found}; give the columns the names that "
-                "they have in the training file, and remove others"
+                f"{sequences.path}, got {len(sequences.channels)}: {found}; give the columns the "
+                "names that they have in the training file, and remove others"
             )
-        order = [file.channels.index(name) for name in self.channels]
-        return replace(file, channels=self.channels, values=file.values[:, order])
+        order = [sequences.channels.index(name) for name in self.channels]
+        return replace(sequences, channels=self.channels, values=sequences.values[:, order])
 
     def scale(
         self,
