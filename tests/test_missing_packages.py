@@ -38,7 +38,9 @@ ARRAYS = from_arrays([np.zeros((3, 1))] * 8, labels=[0, 1] * 4, groups=range(8))
 GROUPED = Series(train=ARRAYS, validation=0.5)
 FILES = {
     "mine.parquet": "PAR1",
-    "sweep.yaml": "{task: {name: copying, delay: 3}, steps: 2, grid: {lr: [0.1, 0.2]}}",
+    "sweep.yaml": (
+        "{task: {name: copying, delay: 3}, steps: 2, search: {lr: {low: 0.1, high: 0.2}}}"
+    ),
 }
 
 FUNCTIONS = {

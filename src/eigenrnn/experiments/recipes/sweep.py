@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import draw_panels
@@ -13,8 +14,7 @@ from eigenrnn.experiments.recipes.results_files import write_results
 from eigenrnn.experiments.recipes.runs import Run, row_of
 from eigenrnn.experiments.sweep import Trial, TrialSource
 from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.optimisers import check_recurrent_rate
+from eigenrnn.experiments.training import Result, Settings
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.run_key import RunKey, run_path
 
@@ -48,60 +48,54 @@ class RecipeSweep(TrialSource):
         trainable = (row for row in self.recipe.trained if row.layer)
         return {row.label: row for row in trainable if row.label in self.labels}
 
-    def points(self) -> list[Mapping[str, Any]]:
-        """List the points of the grids of all rows."""
+    def points(self, grid: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """List the points of all rows: those of a grid, or of their own grids."""
         points: list[Mapping[str, Any]] = []
-        for row in self.rows.values():
-            grid = row.grid
-            if self.quick:
-                grid = row.quick().grid
-            points += [{_ROW: row.label, **point} for point in grid_points(grid)]
+        for label, row in self.rows.items():
+            own = grid_points(row.quick().grid if self.quick else row.grid)
+            points += [{_ROW: label, **point} for point in (grid if self.varied else own)]
         return points
 
     def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
         row = self.rows[parameters[_ROW]]
-        seeds = self.seeds or self.recipe.seeds_of(row, quick=self.quick)
         hyperparameters = {name: value for name, value in parameters.items() if name != _ROW}
+        point = point_name(hyperparameters) if not self.varied else _label(hyperparameters)
+        folder = point
         if self.varied:
-            point = " ".join(f"{name}={value}" for name, value in hyperparameters.items())
-            path = partial(run_path, row.label, f"{number:03d} {point}"[:_MAX_FOLDER_NAME])
-        else:
-            point = point_name(hyperparameters)
-            path = partial(run_path, row.label, point)
-        return [Trial(number, parameters, seed, path(seed).as_posix(), point) for seed in seeds]
+            folder = f"{number:03d} {point}"[:_MAX_FOLDER_NAME]
+        return [
+            Trial(number, parameters, seed, run_path(row.label, folder, seed).as_posix(), point)
+            for seed in self.seeds or self.recipe.seeds_of(row, quick=self.quick)
+        ]
 
-    def check(self, trials: Sequence[Trial]) -> None:
-        for trial in trials:
-            row = self.run(trial).row
-            # building takes time, and only these options can make it fail
-            if "hidden_size" in trial.parameters or "layer." in " ".join(trial.parameters):
-                row.build(trial.seed)
-            if self.varied and {"lr_recurrent", "optimiser_recurrent"} & set(trial.parameters):
-                check_recurrent_rate(row.build(trial.seed), row.settings)
+    def task_and_settings(self, trial: Trial) -> tuple[Task, Settings]:
+        row = self.run(trial).row
+        return row.task, row.settings
 
-    def task(self, trial: Trial) -> Task:
-        return self.run(trial).row.task
+    def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
+        row = self.run(trial).row
+        return row.build(trial.seed), row.task, row.settings
 
-    def best_by(self, trial: Trial) -> str | None:
-        return self.run(trial).row.settings.best_by
+    def states_rate(self, trial: Trial) -> bool:
+        # the rows of a paper may share the settings
+        return bool({"lr_recurrent", "optimiser_recurrent"} & set(self._varied(trial)))
 
     def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
         return self.run(trial, files).train(**options)
 
-    def summarise(self, folder: Path, trials: Sequence[Trial], *, is_over: bool = False) -> None:
+    def summarise(self, out: Path, trials: Sequence[Trial], *, is_over: bool) -> None:
         entries = (row for row in self.recipe.rows if row.label in self.labels)
         outcomes = {row.label: Outcome.not_run(row) for row in entries}
         for label, text in self.changes(trials).items():
             outcomes[label] = replace(outcomes[label], unjudged=text)
         for trial in trials:
             label = trial.parameters[_ROW]
-            if trial.is_final:
-                run = self.run(trial, RunFolder(folder / trial.path))
-                outcomes[label] = run.add_to(outcomes[label])
-        write_results(folder, self.recipe, outcomes, quick=self.quick)
+            outcomes[label] = self.run(trial, trial.files(out)).add_to(outcomes[label])
+        drawn = None
         if is_over and not self.varied and self.recipe.panels:
-            drawn = draw_panels(self.recipe, folder, quick=self.quick)
-            write_results(folder, self.recipe, outcomes, quick=self.quick, drawn=drawn)
+            write_results(out, self.recipe, outcomes, quick=self.quick)
+            drawn = draw_panels(self.recipe, out, quick=self.quick)
+        write_results(out, self.recipe, outcomes, quick=self.quick, drawn=drawn)
 
     def changes(self, trials: Sequence[Trial]) -> dict[str, str]:
         """Return what the sweep changes of the rows that it changes, by their labels."""
@@ -127,3 +121,7 @@ class RecipeSweep(TrialSource):
         varied = self._varied(trial)
         key = RunKey(self.recipe.name, label, trial.point, trial.seed, self.quick, varied=varied)
         return Run(self.recipe, row_of(key, self.recipe), key, files or RunFolder(key.path))
+
+
+def _label(hyperparameters: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in hyperparameters.items())

@@ -1,56 +1,32 @@
-"""A trial of a sweep: its setup, its state and its score."""
+"""A trial of a sweep, what builds it, and the metric that ranks it."""
 
-import statistics
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal
 
 import numpy as np
+from torch import nn
 
 from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training.files import Columns, check_types
-from eigenrnn.experiments.training.result import Result
+from eigenrnn.experiments.training import Result, Settings
 from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["Criterion", "Score", "Trial", "TrialSource", "format_value"]
-
-State = Literal["waiting", "running", "stopped", "ended", "diverged", "failed", "lost"]
-
-_STATUS: Mapping[str, Any] = {
-    "state": str,
-    "message": str,
-    "attempts": int,
-    "node": str,
-    "owner": str,
-    "scores": dict[str, float],
-}
-# "stopped" and "lost" are conclusions of the process that runs the sweep
-_STATES_IN_FILE = ("waiting", "running", "ended", "diverged", "failed")
+__all__ = ["Criterion", "Trial", "TrialSource", "format_value"]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of a sweep, and its state, which the `status.json` of the run stores.
+    """One run of a sweep; its state is in its folder.
 
     Args:
         number: The number of its point in the sweep; all seeds of a point share it.
         parameters: The values of the varied parameters, by name.
         seed: The seed of the run.
         path: The folder of the run, relative to that of the sweep.
-        point: The label of the point, as in the recipe.
-        state: `waiting`, `running`, `stopped` (with the sweep, while running), `ended`,
-            `diverged` (a loss was not finite), `failed` (with an error) or `lost` (its worker or
-            machine died too often).
-        message: The error that ended it, or the reason why it must be trained again.
-        attempts: The number of times a worker started or resumed it.
-        node: The machine of the last attempt.
-        owner: The attempt that may write to its folder.
-        scores: Further numbers of its best model.
-        result: The result of a trial that has ended.
+        point: The label of the point.
     """
 
     number: int
@@ -58,13 +34,6 @@ class Trial:
     seed: int
     path: str
     point: str = ""
-    state: State = "waiting"
-    message: str = ""
-    attempts: int = 0
-    node: str = ""
-    owner: str = ""
-    scores: Mapping[str, float] | None = None
-    result: Result | None = None
 
     @property
     def name(self) -> str:
@@ -72,83 +41,25 @@ class Trial:
         parameters = [f"{name}={format_value(value)}" for name, value in self.parameters.items()]
         return ", ".join([*parameters, f"seed {self.seed}"])
 
-    def read(self, out: Path) -> Self:
-        """Read the state from the folder of the trial; if a file is damaged it is `waiting`."""
-        folder = RunFolder(out / self.path)
-        trial = type(self)(self.number, self.parameters, self.seed, self.path, self.point)
-        try:
-            trial = replace(trial, **_read_status(folder))
-            if trial.state != "ended":
-                return trial
-            result = folder.read_result()
-        except ValueError as error:
-            message = f"{error}; the trial is trained again from its checkpoint"
-            return replace(trial, state="waiting", message=message)
-        if result is None:
-            return replace(trial, state="waiting")
-        return replace(trial, result=result)
+    def files(self, out: Path) -> RunFolder:
+        """Return the folder of the run in the folder of the sweep."""
+        return RunFolder(out / self.path)
 
-    def write(self, out: Path) -> None:
-        """Write the state into the folder of the trial."""
-        content: dict[str, Any] = {name: getattr(self, name) for name in _STATUS}
-        if self.scores is None:
-            del content["scores"]
-        content |= {"parameters": dict(self.parameters), "seed": self.seed}
-        RunFolder(out / self.path).write_status(**content)
+    def status(self, out: Path) -> dict[str, Any]:
+        """Read the `state`, the `message` of an error, and any further `scores` of the run.
 
-    @property
-    def is_final(self) -> bool:
-        """Whether training again would give the same outcome."""
-        return self.state in ("ended", "diverged")
-
-    @cached_property
-    def metrics(self) -> Columns:
-        """The columns of the `metrics.csv` of a trial that has ended.
-
-        Raises:
-            ValueError: If the file is missing or damaged.
+        The state is `waiting`, `unfinished`, `ended`, `diverged` (a loss was not finite) or
+        `failed` (with an error).
         """
-        if self.result is None:
-            return {}
-        folder = RunFolder(self.result.directory)
-        last = self.result.last
-        names: set[str] = set()
-        for split, numbers in last.items():
-            names.update(f"{split}_{name}" for name in numbers)
-        columns: Columns = {}
-        with suppress(OSError, ValueError):
-            columns = folder.read_metrics()
-        if not names <= set(columns) or self.result.steps not in columns["step"]:
-            raise ValueError(
-                f"expected the evaluations of a run that has ended in {folder.metrics_file}, "
-                f"which is missing or damaged: delete {folder.path}, and --resume trains it again"
-            )
-        return columns
+        files = self.files(out)
+        status = files.read_status()
+        if status["state"] == "waiting" and files.config_file.exists():
+            status["state"] = "unfinished"
+        return status
 
-
-def _read_status(folder: RunFolder) -> dict[str, Any]:
-    """Read the fields of a status.
-
-    Raises:
-        ValueError: If the file is damaged.
-    """
-    content = folder.read_status()
-    check_types(folder.status_file, content, _STATUS)
-    if content["state"] not in _STATES_IN_FILE or content.get("attempts", 0) < 0:
-        raise ValueError(f"{folder.status_file} is damaged: a value is out of range")
-    return {name: content[name] for name in _STATUS if name in content}
-
-
-class Score(NamedTuple):
-    """The score of a trial.
-
-    Args:
-        value: The value of the metric.
-        step: The step of the evaluation.
-    """
-
-    value: float
-    step: int | None
+    def is_final(self, out: Path) -> bool:
+        """Whether training again would give the same outcome."""
+        return self.status(out)["state"] in ("ended", "diverged")
 
 
 @dataclass(frozen=True)
@@ -158,53 +69,32 @@ class Criterion:
     Args:
         metric: A split and the name of a metric, such as `test loss`.
         mode: `min` if lower is better, `max` if higher is.
-        explicit: Whether a search names this metric. The score of a run is then its best value at
-            any evaluation, otherwise its value at the evaluation that the task selects.
     """
 
     metric: str
-    mode: str
-    explicit: bool = False
+    mode: Literal["min", "max"]
 
-    def score(self, trial: Trial) -> Score | None:
-        """Return the score of a trial; None if it has not ended or lacks the metric.
+    @property
+    def worst(self) -> float:
+        """A value worse than any score, which counts for a trial that has none."""
+        return math.inf if self.mode == "min" else -math.inf
+
+    def score(self, files: RunFolder) -> float | None:
+        """Return the best value at an evaluation; None for a run without any or without an end.
 
         Raises:
-            ValueError: If `metrics.csv`, which holds an explicit metric, is damaged.
+            ValueError: If the files of the run are damaged, or lack the metric.
         """
-        if trial.result is None:
+        if files.read_result() is None:
             return None
-        split, _, name = self.metric.partition(" ")
-        if not self.explicit:
-            value = trial.result.best.get(split, {}).get(name)
-            if value is None:
-                return None
-            return Score(value, trial.result.best_step)
-        values = trial.metrics.get(f"{split}_{name}", np.empty(0))
-        if np.isnan(values).all():  # at steps without an evaluation too
+        name = self.metric.replace(" ", "_", 1)
+        columns = files.read_metrics()
+        if name not in columns:
+            raise ValueError(f"expected a column {name} in {files.metrics_file}, got none")
+        values = columns[name]
+        if np.isnan(values).all():  # also at steps without an evaluation
             return None
-        if self.mode == "max":
-            best = int(np.nanargmax(values))
-        else:
-            best = int(np.nanargmin(values))
-        return Score(float(values[best]), int(trial.metrics["step"][best]))
-
-    def best_first(self, trials: Sequence[Trial]) -> list[tuple[Score, Trial]]:
-        """Sort the trials that have a score, the best first."""
-        scored = [(score, each) for each in trials if (score := self.score(each)) is not None]
-        return sorted(scored, key=lambda pair: pair[0].value, reverse=self.mode == "max")
-
-    def objective(self, trials: Sequence[Trial]) -> float | None:
-        """Return the mean score of the trials of a point; None unless all have a score."""
-        values: list[float] = []
-        for trial in trials:
-            score = self.score(trial)
-            if score is None:
-                return None
-            values.append(score.value)
-        if not values:
-            return None
-        return statistics.fmean(values)
+        return float(np.nanmin(values) if self.mode == "min" else np.nanmax(values))
 
 
 class TrialSource(ABC):
@@ -215,36 +105,31 @@ class TrialSource(ABC):
         """Return the trials of a point, one per seed."""
 
     @abstractmethod
-    def check(self, trials: Sequence[Trial]) -> None:
-        """Raise an error if a trial is invalid; nothing is trained or written."""
+    def task_and_settings(self, trial: Trial) -> tuple[Task, Settings]:
+        """Return the task and the settings of a trial, or raise an error if they are invalid."""
+
+    @abstractmethod
+    def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
+        """Build the network of a trial; the task knows where its data are."""
 
     @abstractmethod
     def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
-        """Train a trial in a folder, and store further scores of its model in its status.
+        """Train a trial in a folder, with further arguments of `fit`."""
 
-        Args:
-            trial: The trial.
-            files: The folder.
-            options: Arguments of `fit`.
-        """
-
-    @abstractmethod
-    def task(self, trial: Trial) -> Task:
-        """Return the task of a trial."""
-
-    def best_by(self, trial: Trial) -> str | None:
-        """Return the setting of the metric that selects the best model of a trial."""
+    def states_rate(self, trial: Trial) -> bool:
+        """Whether the user states a learning rate of the constrained matrices of a trial."""
         del trial
+        return True
 
-    def summarise(self, folder: Path, trials: Sequence[Trial], *, is_over: bool = False) -> None:
+    def summarise(self, out: Path, trials: Sequence[Trial], *, is_over: bool) -> None:
         """Write a summary of the finished trials beside the table of the sweep.
 
         Args:
-            folder: The folder of the sweep.
-            trials: All trials, with their current states.
-            is_over: Whether the sweep is finished.
+            out: The folder of the sweep.
+            trials: All trials.
+            is_over: Whether all of them are finished.
         """
-        del folder, trials, is_over
+        del out, trials, is_over
 
 
 def format_value(value: Any) -> str:
