@@ -33,7 +33,7 @@ from eigenrnn.experiments.data.corpora import (
 from eigenrnn.experiments.data.mnist import read_idx
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.sweep import Criterion, Search, Sweep, Trial
+from eigenrnn.experiments.sweep import Criterion, Search, Trial
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.training.description import describe
@@ -456,9 +456,9 @@ def sweep_readers() -> dict[str, Reader]:
     written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
     points = {"points": [{"lr": 0.01}]}
     search = Search({"lr": {"low": 0.001, "high": 0.1}})
-    sweep = Sweep(ConfigSweep({}), search, {})
+    sweep = ConfigSweep(options={}, plan=search, description={})
 
-    def score(folder: Path) -> float | None:
+    def score(folder: Path) -> float:
         (folder / "result.json").write_bytes(json_bytes(written))
         return Criterion("test loss", "min").score(RunFolder(folder))
 
@@ -470,7 +470,7 @@ def sweep_readers() -> dict[str, Reader]:
             status_is_valid,
         ),
         "metrics.csv of a trial": Reader(
-            "metrics.csv", METRICS.encode(), score, lambda found: isinstance(found, float | None)
+            "metrics.csv", METRICS.encode(), score, lambda found: isinstance(found, float)
         ),
         "points.json": Reader(
             "points.json",

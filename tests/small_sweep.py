@@ -49,7 +49,7 @@ def states(folder, trials):
 def fit_alone(sweep, trial, folder, **options):
     """Train the run of a trial without a sweep."""
     with one_thread():
-        return sweep.source.train(trial, RunFolder(folder), console=QUIET, **options)
+        return sweep.train(trial, RunFolder(folder), console=QUIET, **options)
 
 
 def untimed_rows(folder):

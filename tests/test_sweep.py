@@ -192,19 +192,18 @@ def test_a_score_is_the_best_evaluation(trained):
     assert Criterion("validation loss", "max").score(trained) == max(losses)
 
 
-def test_a_score_leaves_out_nan_and_may_be_missing(trained, tmp_path):
+def test_a_score_leaves_out_nan_and_is_the_worst_if_there_is_none(trained, tmp_path):
     (tmp_path / "result.json").write_bytes(trained.result_file.read_bytes())
     (tmp_path / "metrics.csv").write_text(
         "step,test_loss,test_auc\n2,nan,nan\n4,3.5,\n6,2.5,nan\n"
     )
     files = RunFolder(tmp_path)
     assert Criterion("test loss", "min").score(files) == 2.5
-    assert Criterion("test auc", "max").score(files) is None
+    assert Criterion("test auc", "max").score(files) == -math.inf
     with pytest.raises(ValueError, match=r"metrics\.csv"):
         Criterion("test accuracy", "max").score(files)
     (tmp_path / "result.json").unlink()
-    assert Criterion("test loss", "min").score(files) is None
-    assert Criterion("test loss", "min").worst == math.inf
+    assert Criterion("test loss", "min").score(files) == math.inf
 
 
 def test_the_metric_of_a_search_follows_from_its_file(tmp_path):
@@ -274,7 +273,7 @@ def test_a_row_that_a_sweep_changes_is_not_compared_with_the_paper(tmp_path, cap
     grid = {"task.delay": [5], "steps": [2], "lr": [row.settings.lr]}  # the rate is the paper's
     sweep, trials = run_here(tmp_path, content | {"grid": grid})
     changed = "task.delay=5, steps=2"
-    assert sweep.source.changes(trials) == {row.label: f"changed by the sweep: {changed}"}
+    assert sweep.changes(trials) == {row.label: f"changed by the sweep: {changed}"}
     (result,) = json.loads((tmp_path / "out/results.json").read_text())["rows"]
     assert result["reported"] == row.reported.value
     assert result["difference"] is None

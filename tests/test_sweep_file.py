@@ -29,7 +29,6 @@ INVALID = {
     "neither": (TINY, "grid, search or seeds"),
     "a grid without a list": (TINY | {"grid": {"lr": 0.1}}, r"(?s)grid.*0\.1"),
     "no values in a grid": (TINY | {"grid": {"lr": []}}, "lr"),
-    "an empty list of seeds": (TINY | {"seeds": []}, "seeds"),
     "a repeated seed": (TINY | {"seeds": [1, 1]}, r"\[1, 1\]"),
     "a negative seed": (TINY | {"seeds": [-1]}, r"\[-1\]"),
     "trials for a grid": (TINY | SEEDS | {"trials": 3}, "trials only with search"),
@@ -177,20 +176,20 @@ def test_the_points_of_a_recipe_are_those_of_its_rows(tmp_path):
     sweep = read_content(tmp_path, content)
     (recipe,) = (r for r in nonnormal.RECIPES if r.name == "nonnormal/fig3")
     row = next(r for r in recipe.rows if r.label == "identity copying")
-    trials = [sweep.source.trials(n, point)[0] for n, point in enumerate(sweep.plan)]
+    trials = [sweep.trials_of(n, point)[0] for n, point in enumerate(sweep.plan)]
     assert [trial.point for trial in trials] == list(row.points())
     origin = RunKey(recipe.name, row.label, trials[5].point, 3, False)
-    assert sweep.source.run(trials[5]).row.settings == row_of(origin, recipe).settings
+    assert sweep.run_of(trials[5]).row.settings == row_of(origin, recipe).settings
 
 
 def test_a_recipe_can_be_swept_with_other_values(tmp_path):
     content = {"recipe": "scornn/fig1", "rows": ["uRNN"], "quick": True}
     content |= {"grid": {"lr": [0.25], "task.delay": [7], "hidden_size": [6]}}
     sweep = read_content(tmp_path, content)
-    (trial,) = sweep.source.trials(0, sweep.plan[0])
-    row = sweep.source.run(trial).row
+    (trial,) = sweep.trials_of(0, sweep.plan[0])
+    row = sweep.run_of(trial).row
     assert (row.settings.lr, row.task.delay) == (0.25, 7)
     with one_thread():
-        sweep.source.train(trial, RunFolder(tmp_path / "run"), console=QUIET)
+        sweep.train(trial, RunFolder(tmp_path / "run"), console=QUIET)
     again = load(tmp_path / "run")
     assert (again.settings, again.task) == (row.settings, row.task)

@@ -61,14 +61,15 @@ def points(trials):
     return [(trial.path, trial.parameters, trial.seed) for trial in trials]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KilledSweep(ConfigSweep):
-    """Kills the worker that trains seed 0 for the first time, after its second evaluation."""
+    """Kills the workers that train seed 0 after an evaluation, twice."""
 
     def train(self, trial, files, **options):
-        mark = files.path / "killed"
-        if trial.seed == 0 and not mark.exists():
-            options["callbacks"] = [Kill(mark)]
+        marks = [files.path / name for name in ("killed", "killed again")]
+        remaining = [mark for mark in marks if not mark.exists()]
+        if trial.seed == 0 and remaining:
+            options["callbacks"] = [Kill(remaining[0])]
         return super().train(trial, files, **options)
 
 
@@ -77,39 +78,25 @@ class Kill(Callback):
         self.mark = mark
 
     def after_evaluation(self, step, *_):
-        if step == 4:
+        if step >= 4:
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed(tmp_path, **options):
-    content = TINY | {"seeds": [0, 1], **options}
-    sweep = read_content(tmp_path, content)
-    source = KilledSweep(sweep.source.options, sweep.source.seeds)
-    return type(sweep)(source, sweep.plan, sweep.description, retries=sweep.retries)
-
-
 def test_a_trial_whose_worker_is_killed_resumes_from_its_checkpoint(tmp_path):
-    sweep = killed(tmp_path)
-    trials = sweep.run(tmp_path / "out")
-    assert (tmp_path / "out" / trials[0].path / "killed").exists()
-    assert [row["status"] for row in read_table(tmp_path / "out")] == ["ended", "ended"]
     plain = read_content(tmp_path, TINY | {"seeds": [0, 1]})
+    sweep = KilledSweep(**vars(plain) | {"retries": 1})
+    trials = sweep.run(tmp_path / "out")
+    assert [row["status"] for row in read_table(tmp_path / "out")] == ["unfinished", "ended"]
+    assert len(list((tmp_path / "out").glob("*/seed-0/killed*"))) == 2
+    sweep.run(tmp_path / "out", resume=True)
+    assert [row["status"] for row in read_table(tmp_path / "out")] == ["ended", "ended"]
     for trial in trials:
         expected = fit_alone(plain, trial, tmp_path / "alone" / trial.path)
         assert untimed_rows(tmp_path / "out" / trial.path) == untimed_rows(expected.directory)
-    assert not (tmp_path / "out" / ".tune").exists()
 
 
-def test_a_trial_whose_workers_die_too_often_can_be_resumed(tmp_path):
-    sweep = killed(tmp_path, retries=0)
-    sweep.run(tmp_path / "out")
-    assert [row["status"] for row in read_table(tmp_path / "out")] == ["unfinished", "ended"]
-    sweep.run(tmp_path / "out", resume=True)
-    assert [row["status"] for row in read_table(tmp_path / "out")] == ["ended", "ended"]
-
-
-def test_a_resumed_search_has_the_points_of_an_uninterrupted_one(tmp_path):
+def test_a_resumed_search_has_the_points_of_an_uninterrupted_one(tmp_path, monkeypatch):
     once = {"trials_at_once": 1}
     # beyond the first ten points, which Optuna draws at random
     reference = read_content(tmp_path, SEARCH | {"trials": 13}).run(tmp_path / "whole", **once)
@@ -125,12 +112,15 @@ def test_a_resumed_search_has_the_points_of_an_uninterrupted_one(tmp_path):
     first = read_content(tmp_path, SEARCH | {"trials": 11}).run(out, **once)
     assert points(first) == points(reference[:22])
     shutil.rmtree(out / first[-1].path)  # as if killed before the last trial has ended
+    monkeypatch.setenv("PLANTED", str(tmp_path / "executed"))
+    plant(out)
     longer = read_content(tmp_path, SEARCH | {"trials": 13}).run(out, resume=True, **once)
     assert points(longer) == points(reference)
     tables = [read_table(folder) for folder in (tmp_path / "whole", out)]
     for row in tables[0] + tables[1]:
         del row["seconds"]
     assert tables[0] == tables[1]
+    assert not (tmp_path / "executed").exists(), "a file in the folder of a sweep was executed"
 
 
 class Planted:
@@ -138,22 +128,20 @@ class Planted:
         return os.mkdir, (os.environ["PLANTED"],)
 
 
-def test_nothing_in_the_folder_of_a_stranger_is_executed(tmp_path, monkeypatch):
-    monkeypatch.setenv("PLANTED", str(tmp_path / "executed"))
-    sweep = read_content(tmp_path, SEARCH | {"trials": 2})
-    sweep.run(tmp_path / "out")
-    code = pickle.dumps(Planted())
-    scratch = tmp_path / "out" / ".tune"
-    names = ["tuner.pkl", "trainable.pkl", "search_gen_state-2026.json", "searcher-state-2026.pkl"]
-    for folder in (scratch, tmp_path / "out"):
+def plant(out):
+    """Add pickles that execute something, under the names that Ray Tune and Optuna use."""
+    for folder in (out, out / ".tune"):
         folder.mkdir(exist_ok=True)
-        for name in [*names, "study.log", "experiment_state-2026.json"]:
-            (folder / name).write_bytes(code)
-    read_content(tmp_path, SEARCH | {"trials": 3}).run(tmp_path / "out", resume=True)
-    assert len(read_table(tmp_path / "out")) == 6
-    assert not (tmp_path / "executed").exists()
-    pickle.loads(code)
-    assert (tmp_path / "executed").exists(), "the pickles would have run code"
+        for name in (
+            *(
+                "tuner.pkl",
+                "trainable.pkl",
+                "searcher-state-2026.pkl",
+                "search_gen_state-2026.json",
+            ),
+            *("experiment_state-2026.json", "study.log", "study.db"),
+        ):
+            (folder / name).write_bytes(pickle.dumps(Planted()))
 
 
 def test_the_command_resumes_after_ctrl_c_and_kill(tmp_path):
@@ -175,8 +163,7 @@ def test_the_command_resumes_after_ctrl_c_and_kill(tmp_path):
             finally:
                 process.kill()
         assert not (run / "result.json").exists(), "it ended before it was stopped"
-    subprocess.run(command, cwd=tmp_path, check=True)
     sweep = read_content(tmp_path, content)
-    (trial,) = sweep.trials(tmp_path / "out")
+    (trial,) = sweep.run(tmp_path / "out", resume=True)
     expected = fit_alone(sweep, trial, tmp_path / "alone")
     assert untimed_rows(run) == untimed_rows(expected.directory)

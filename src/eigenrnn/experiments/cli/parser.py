@@ -244,8 +244,8 @@ def _reproduce() -> Parser:
 
 def _sweep() -> Parser:
     parser = Parser(
-        "Train the networks of a grid or a search in parallel. "
-        "Needs: pip install 'eigenrnn[sweep]'."
+        "Train the networks of a grid or a search. In parallel, and for a search, needs: "
+        "pip install 'eigenrnn[sweep]'."
     )
     parser.add(
         "file",

@@ -38,8 +38,8 @@ def sweep(options: Namespace, console: Console) -> int:
     criterion = chosen.criterion()
     if criterion is not None:
         _show(criterion, trials, out, console)
-    if isinstance(chosen.source, RecipeSweep):
-        for label, text in chosen.source.changes(trials).items():
+    if isinstance(chosen, RecipeSweep):
+        for label, text in chosen.changes(trials).items():
             console.print(f"not comparable: {label}: {text}", soft_wrap=True, highlight=False)
     states = Counter(trial.status(out)["state"] for trial in trials)
     retry = states.total() > states["ended"] + states["diverged"]
@@ -52,19 +52,17 @@ def sweep(options: Namespace, console: Console) -> int:
 
 
 def _show(criterion: Criterion, trials: Sequence[Trial], out: Path, console: Console) -> None:
-    scored = [(score, t) for t in trials if (score := criterion.score(t.files(out))) is not None]
-    best = sorted(scored, key=lambda pair: pair[0], reverse=criterion.mode == "max")
+    scored = [(criterion.score(trial.files(out)), trial) for trial in trials]
+    best = [pair for pair in scored if pair[0] != criterion.worst]
+    best.sort(key=lambda pair: pair[0], reverse=criterion.mode == "max")
     if not best:
         return
     title = f"the best of {len(trials)} trials, by {criterion.metric}"
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    # rows of a recipe may search over different parameters
-    names = dict.fromkeys(name for _, trial in best for name in trial.parameters)
-    for name in (*names, "seed", criterion.metric, "folder"):
+    for name in ("trial", criterion.metric, "folder"):
         table.add_column(name, no_wrap=True)
     for score, trial in best[:_MAX_SHOWN]:
-        cells = [format_value(trial.parameters.get(name, "")) for name in names]
-        table.add_row(*cells, str(trial.seed), format_value(score), trial.path)
+        table.add_row(trial.name, format_value(score), trial.path)
     # longer lines on a narrow terminal, because broken words cannot be copied
     unlimited = console.options.update(width=_UNLIMITED_WIDTH)
     table.width = console.measure(table, options=unlimited).maximum

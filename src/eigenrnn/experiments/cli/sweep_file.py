@@ -21,9 +21,9 @@ from eigenrnn.experiments.cli.train_options import (
     parse_options,
     recipe_with_data_root,
 )
-from eigenrnn.experiments.recipes.sweep import RecipeSweep
+from eigenrnn.experiments.recipes.sweep import RecipeSweep, row_points
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.sweep import Search, Sweep, Trial, TrialSource
+from eigenrnn.experiments.sweep import Search, Sweep, Trial
 from eigenrnn.experiments.sweep.trial import format_value
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result, RunFolder, Settings, fit
@@ -72,13 +72,12 @@ def read_sweep(path: str | Path) -> Sweep:
     points: list[Mapping[str, Any]] = [
         dict(zip(grid, values, strict=True)) for values in product(*grid.values())
     ]
-    source: TrialSource
-    if keys.recipe:
-        source = _recipe_source(keys)
-        points = source.points(points)
-    else:
-        shared = {n: v for n, v in content.items() if n not in _NAMES}
-        source = ConfigSweep(shared, tuple(keys.seeds) or (0,), keys.data_root)
+    rows: dict[str, Any] = _rows(keys) if keys.recipe else {}
+    if rows:
+        grid_of_all = points if rows["varied"] else None
+        points = row_points(rows["recipe"], rows["labels"], grid_of_all, quick=keys.quick)
+        if not points:
+            raise ValueError(f"expected a row of {keys.recipe} that trains a network, got none")
     plan: Search | Sequence[Mapping[str, Any]] = points
     if keys.search:
         if len(points) > 1:
@@ -86,7 +85,14 @@ def read_sweep(path: str | Path) -> Sweep:
         row = {name: {"choices": [value]} for name, value in points[0].items()}
         space = {**row, **content["search"]}
         plan = Search(space, keys.trials, keys.metric, keys.mode, keys.search_seed)
-    return Sweep(source, plan, content, keys.cpus_per_trial, keys.gpus_per_trial, keys.retries)
+    common: dict[str, Any] = {"plan": plan, "description": content}
+    for name in ("cpus_per_trial", "gpus_per_trial", "retries"):
+        common[name] = getattr(keys, name)
+    if rows:
+        return RecipeSweep(**rows, **common)
+    shared = {n: v for n, v in content.items() if n not in _NAMES}
+    seeds = tuple(keys.seeds) or (0,)
+    return ConfigSweep(options=shared, seeds=seeds, data_root=keys.data_root, **common)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -134,9 +140,6 @@ def _check(content: Mapping[str, Any]) -> _Keys:
         check_positive_integer(name, getattr(keys, name))
     for name in ("search_seed", "gpus_per_trial", "retries"):
         check_not_negative(name, getattr(keys, name))
-    for name in ("grid", "search", "seeds"):
-        if name in content and not content[name]:
-            raise ValueError(f"expected one entry or more in {name}, got none")
     if keys.grid and keys.search:
         raise ValueError("expected grid or search in a sweep, got both")
     if not (keys.recipe or keys.grid or keys.search or keys.seeds):
@@ -166,26 +169,27 @@ def _check_known(owner: str, names: Iterable[str], known: Collection[str]) -> No
             raise ValueError(f"{owner} takes no key {name!r}{hint}")
 
 
-def _recipe_source(keys: _Keys) -> RecipeSweep:
-    """Return the rows of a recipe.
+def _rows(keys: _Keys) -> dict[str, Any]:
+    """Return the options of a sweep of a recipe that say what it runs.
 
     Raises:
-        ValueError: If the recipe or a row is unknown, or no row trains a network.
+        ValueError: If the recipe or a row is unknown.
     """
     if keys.recipe not in RECIPES:
         raise ValueError(name_lookup.unknown_name("recipe", keys.recipe, RECIPES))
     recipe = recipe_with_data_root(RECIPES[keys.recipe], keys.data_root)
-    rows = [keys.rows] if isinstance(keys.rows, str) else keys.rows
-    labels = tuple(row.label for row in recipe.select(rows))
-    varied = bool(keys.grid or keys.search)
-    source = RecipeSweep(recipe, labels, tuple(keys.seeds) or None, keys.quick, varied)
-    if not source.rows:
-        raise ValueError(f"expected a row of {recipe.name} that trains a network, got none")
-    return source
+    patterns = [keys.rows] if isinstance(keys.rows, str) else keys.rows
+    return {
+        "recipe": recipe,
+        "labels": tuple(row.label for row in recipe.select(patterns)),
+        "seeds": tuple(keys.seeds) or None,
+        "quick": keys.quick,
+        "varied": bool(keys.grid or keys.search),
+    }
 
 
-@dataclass(frozen=True)
-class ConfigSweep(TrialSource):
+@dataclass(frozen=True, kw_only=True)
+class ConfigSweep(Sweep):
     """A sweep over some options of `eigenrnn train`.
 
     Args:
@@ -198,7 +202,7 @@ class ConfigSweep(TrialSource):
     seeds: tuple[int, ...] = (0,)
     data_root: str | None = None
 
-    def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
+    def trials_of(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
         label = " ".join(f"{name}={format_value(value)}" for name, value in parameters.items())
         slug = re.sub(r"[^a-z0-9]+", "-", f"{number:03d} {label}".lower())[:_MAX_NAME].strip("-")
         return [

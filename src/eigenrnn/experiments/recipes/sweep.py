@@ -1,6 +1,6 @@
 """A recipe as the trials of a sweep, whose results have the form of `reproduce`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,23 +9,39 @@ from torch import nn
 
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import draw_panels
-from eigenrnn.experiments.recipes.recipe import Recipe, Row, grid_points, point_name
+from eigenrnn.experiments.recipes.recipe import Recipe, grid_points, point_name
 from eigenrnn.experiments.recipes.results_files import write_results
 from eigenrnn.experiments.recipes.runs import Run, row_of
-from eigenrnn.experiments.sweep import Trial, TrialSource
+from eigenrnn.experiments.sweep import Sweep, Trial
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result, Settings
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.run_key import RunKey, run_path
 
-__all__ = ["RecipeSweep"]
+__all__ = ["RecipeSweep", "row_points"]
 
 _ROW = "row"
 _MAX_FOLDER_NAME = 80  # characters
 
 
-@dataclass(frozen=True)
-class RecipeSweep(TrialSource):
+def row_points(
+    recipe: Recipe,
+    labels: Collection[str],
+    grid: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    quick: bool = False,
+) -> list[Mapping[str, Any]]:
+    """Return the points of rows of a recipe: those of their own grids, or of another grid."""
+    points: list[Mapping[str, Any]] = []
+    for row in recipe.trained:
+        if row.layer and row.label in labels:
+            own = grid_points(row.quick().grid if quick else row.grid)
+            points += [{_ROW: row.label, **point} for point in (own if grid is None else grid)]
+    return points
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeSweep(Sweep):
     """A sweep over rows of a recipe, their grids and their seeds.
 
     Args:
@@ -42,22 +58,8 @@ class RecipeSweep(TrialSource):
     quick: bool = False
     varied: bool = False
 
-    @property
-    def rows(self) -> dict[str, Row]:
-        """The rows to run, by label."""
-        trainable = (row for row in self.recipe.trained if row.layer)
-        return {row.label: row for row in trainable if row.label in self.labels}
-
-    def points(self, grid: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """List the points of all rows: those of a grid, or of their own grids."""
-        points: list[Mapping[str, Any]] = []
-        for label, row in self.rows.items():
-            own = grid_points(row.quick().grid if self.quick else row.grid)
-            points += [{_ROW: label, **point} for point in (grid if self.varied else own)]
-        return points
-
-    def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
-        row = self.rows[parameters[_ROW]]
+    def trials_of(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
+        row = self.recipe.row(parameters[_ROW])
         hyperparameters = {name: value for name, value in parameters.items() if name != _ROW}
         point = point_name(hyperparameters) if not self.varied else _label(hyperparameters)
         folder = point
@@ -69,11 +71,11 @@ class RecipeSweep(TrialSource):
         ]
 
     def task_and_settings(self, trial: Trial) -> tuple[Task, Settings]:
-        row = self.run(trial).row
+        row = self.run_of(trial).row
         return row.task, row.settings
 
     def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
-        row = self.run(trial).row
+        row = self.run_of(trial).row
         return row.build(trial.seed), row.task, row.settings
 
     def states_rate(self, trial: Trial) -> bool:
@@ -81,7 +83,7 @@ class RecipeSweep(TrialSource):
         return bool({"lr_recurrent", "optimiser_recurrent"} & set(self._varied(trial)))
 
     def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
-        return self.run(trial, files).train(**options)
+        return self.run_of(trial, files).train(**options)
 
     def summarise(self, out: Path, trials: Sequence[Trial], *, is_over: bool) -> None:
         entries = (row for row in self.recipe.rows if row.label in self.labels)
@@ -90,7 +92,7 @@ class RecipeSweep(TrialSource):
             outcomes[label] = replace(outcomes[label], unjudged=text)
         for trial in trials:
             label = trial.parameters[_ROW]
-            outcomes[label] = self.run(trial, trial.files(out)).add_to(outcomes[label])
+            outcomes[label] = self.run_of(trial, trial.files(out)).add_to(outcomes[label])
         drawn = None
         if is_over and not self.varied and self.recipe.panels:
             write_results(out, self.recipe, outcomes, quick=self.quick)
@@ -102,7 +104,7 @@ class RecipeSweep(TrialSource):
         found: dict[str, dict[str, None]] = {}  # with sets that keep the order
         for trial in trials:
             label = trial.parameters[_ROW]
-            row = self.rows[label].with_changes({})
+            row = self.recipe.row(label).with_changes({})
             for name, value in self._varied(trial).items():
                 if row.with_changes({name: value}) != row:
                     found.setdefault(label, {})[f"{name}={value}"] = None
@@ -115,7 +117,7 @@ class RecipeSweep(TrialSource):
             return {}
         return {name: value for name, value in trial.parameters.items() if name != _ROW}
 
-    def run(self, trial: Trial, files: RunFolder | None = None) -> Run:
+    def run_of(self, trial: Trial, files: RunFolder | None = None) -> Run:
         """Return the run of a trial, in a folder."""
         label = trial.parameters[_ROW]
         varied = self._varied(trial)

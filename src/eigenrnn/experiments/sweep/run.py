@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -9,23 +10,24 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from rich.console import Console
+from torch import nn
 
 from eigenrnn import __version__
 from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.experiments.errors import FolderInUseError, NonFiniteLossError, RunExistsError
-from eigenrnn.experiments.sweep.table import write_table
-from eigenrnn.experiments.sweep.trial import Criterion, Trial, TrialSource
-from eigenrnn.experiments.training import Settings
+from eigenrnn.experiments.sweep.trial import Criterion, Trial, write_table
+from eigenrnn.experiments.tasks.base import Task
+from eigenrnn.experiments.training import Result, Settings
 from eigenrnn.experiments.training.files import check_types, read_json, write_json
 from eigenrnn.experiments.training.optimisers import check_recurrent_rate
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.result import selection_metric
-from eigenrnn.experiments.training.run_folder import locked
+from eigenrnn.experiments.training.run_folder import RunFolder, locked
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = ["Search", "Sweep", "train_trial"]
+__all__ = ["Search", "Sweep"]
 
 _DESCRIPTION = "sweep.json"
 _POINTS = "points.json"
@@ -90,8 +92,8 @@ class Search:
         return [first, *({**first, n: v} for n, values in ends.items() for v in values[1:])]
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, kw_only=True)
+class Sweep(ABC):
     """Many runs, trained in parallel by Ray Tune, or one after another where it is not installed.
 
     Each trial is a run with its own folder and checkpoints. If its worker or machine dies, another
@@ -99,7 +101,6 @@ class Sweep:
     continue.
 
     Args:
-        source: Builds the networks of the trials.
         plan: The points of a grid, or a search.
         description: The content of the sweep's file; only a sweep with the same description can
             be resumed in a folder.
@@ -108,12 +109,36 @@ class Sweep:
         retries: How often a trial is resumed whose worker or machine has died.
     """
 
-    source: TrialSource
     plan: Sequence[Mapping[str, Any]] | Search
     description: Mapping[str, Any]
     cpus_per_trial: int = 1
     gpus_per_trial: float = 0
     retries: int = 10
+
+    @abstractmethod
+    def trials_of(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
+        """Return the trials of a point, one per seed."""
+
+    @abstractmethod
+    def task_and_settings(self, trial: Trial) -> tuple[Task, Settings]:
+        """Return the task and the settings of a trial, or raise an error if they are invalid."""
+
+    @abstractmethod
+    def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
+        """Build the network of a trial; the task knows where its data are."""
+
+    @abstractmethod
+    def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
+        """Train a trial in a folder, with further arguments of `fit`."""
+
+    def states_rate(self, trial: Trial) -> bool:
+        """Whether the user states a learning rate of the constrained matrices of a trial."""
+        del trial
+        return True
+
+    def summarise(self, out: Path, trials: Sequence[Trial], *, is_over: bool) -> None:
+        """Write a summary beside the table of the sweep, at the end with `is_over`."""
+        del out, trials, is_over
 
     def run(
         self,
@@ -147,24 +172,58 @@ class Sweep:
             check_positive_integer("trials_at_once", trials_at_once)
         if resume and overwrite:
             raise ValueError("expected resume or overwrite, got both")
+        if isinstance(self.plan, Search) or address is not None:
+            check_installed("sweep", "a search or an address", "ray", "optuna")
         self._check()
-        if address is not None:
-            check_installed("sweep", "--address", "ray", "optuna")
         with locked(folder):
             _open(folder, self.description, resume=resume, overwrite=overwrite)
             self.write_results(folder)
             trials = self.trials(folder)
             waiting = [trial for trial in trials if not trial.is_final(folder)]
-            if waiting or len(trials) < self._total:
-                self._train(folder, waiting, address, trials_at_once)
+            if not waiting and len(trials) >= self._total:
+                return trials
+            try:
+                from eigenrnn.experiments.sweep.tuning import tune_trials
+            except ImportError as error:  # only here, because it imports Ray
+                if isinstance(self.plan, Search) or address is not None:
+                    raise
+                self._print(f"one trial after another: in parallel with eigenrnn[sweep] ({error})")
+                for trial in waiting:
+                    self.train_here(trial, folder, plain_console(stderr=True))
+                    self.ended(trial, folder)
+            else:
+                tune_trials(self, folder, waiting, address, trials_at_once)
         return self.trials(folder)
+
+    def train_here(self, trial: Trial, out: Path, console: Console) -> None:
+        """Train a trial in this process, or resume it; its error is stored in its folder.
+
+        Raises:
+            FolderInUseError: If the worker before this one is still ending.
+            KeyboardInterrupt: If a signal ended the run.
+        """
+        if trial.is_final(out):
+            return
+        torch.set_num_threads(self.cpus_per_trial)
+        files = trial.files(out)
+        try:
+            result = self.train(trial, files, resume=True, console=console)
+        except FolderInUseError:
+            raise
+        except NonFiniteLossError:
+            return  # `fit` has stored it
+        except Exception as error:  # any other error: the other trials continue
+            files.write_status("failed", f"{type(error).__name__}: {error}")
+            return
+        if result.signal is not None:
+            raise KeyboardInterrupt
+        status = files.read_status()
+        files.write_status("ended", **{n: v for n, v in status.items() if n == "scores"})
 
     def trials(self, out: Path) -> list[Trial]:
         """Return all trials of a grid, or those that a search has proposed so far."""
         points = self.read_points(out) if isinstance(self.plan, Search) else self.plan
-        return [
-            t for number, point in enumerate(points) for t in self.source.trials(number, point)
-        ]
+        return [t for number, point in enumerate(points) for t in self.trials_of(number, point)]
 
     def read_points(self, out: Path) -> list[Mapping[str, Any]]:
         """Read the points that a search has proposed.
@@ -194,7 +253,7 @@ class Sweep:
             ValueError: If a search names an unknown metric, or its task has none.
         """
         # all points have one task, up to its options
-        task, settings = self.source.task_and_settings(self._examples[0])
+        task, settings = self.task_and_settings(self._examples[0])
         search = self.plan if isinstance(self.plan, Search) else Search({})
         metric = search.metric or selection_metric(task, settings.best_by)
         if metric is None and search is not self.plan:
@@ -212,29 +271,31 @@ class Sweep:
         over = sum(state in ("ended", "diverged", "failed") for state in states)
         status = trial.status(out)
         outcome = ": ".join(filter(None, (status["state"], status["message"])))
-        line = f"[{over}/{self._total}] {trial.name} {outcome}"
-        plain_console(stderr=True).print(line, highlight=False, soft_wrap=True)
+        self._print(f"[{over}/{self._total}] {trial.name} {outcome}")
         self.write_results(out)
+
+    def _print(self, line: str) -> None:
+        plain_console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
     def write_results(self, out: Path) -> None:
         """Write `results.csv` and the summary of the source from the folders of the runs."""
         trials = self.trials(out)
         write_table(out, trials, self.criterion() if isinstance(self.plan, Search) else None)
         final = sum(trial.is_final(out) for trial in trials)
-        self.source.summarise(out, trials, is_over=final == self._total)
+        self.summarise(out, trials, is_over=final == self._total)
 
     @property
     def _total(self) -> int:
         """The number of trials of all points."""
         if isinstance(self.plan, Search):
-            return self.plan.trials * len(self.source.trials(0, self.plan.examples[0]))
-        return sum(len(self.source.trials(0, point)) for point in self.plan)
+            return self.plan.trials * len(self.trials_of(0, self.plan.examples[0]))
+        return sum(len(self.trials_of(0, point)) for point in self.plan)
 
     @property
     def _examples(self) -> list[Trial]:
         """One trial of each point to check: seeds are valid or invalid together."""
         points = self.plan.examples if isinstance(self.plan, Search) else self.plan
-        return [self.source.trials(0, point)[0] for point in points]
+        return [self.trials_of(0, point)[0] for point in points]
 
     def _check(self) -> None:
         """Check all trials before any is trained, and download their data.
@@ -243,75 +304,28 @@ class Sweep:
             ValueError: If a trial is invalid.
         """
         if isinstance(self.plan, Search):
-            check_installed("sweep", "a search", "ray", "optuna")
             _ = self.plan.distributions
         self.criterion()
         built: set[str] = set()
         refusals: list[ValueError] = []
         for trial in self._examples:
-            task, settings = self.source.task_and_settings(trial)
+            task, settings = self.task_and_settings(trial)
             settings.total_steps(task)
             # trials that differ in training settings only share a network: build it once
             shape = repr({n: v for n, v in trial.parameters.items() if n not in _SETTINGS})
             if shape in built:
                 continue
             built.add(shape)
-            model, task, settings = self.source.build(trial)
+            model, task, settings = self.build(trial)
             if task.missing_data() is not None:
                 next(task.batches("train", 1))  # downloads the data, or raises
-            if self.source.states_rate(trial):
+            if self.states_rate(trial):
                 try:
                     check_recurrent_rate(model, settings)
                 except ValueError as error:
                     refusals.append(error)
         if len(refusals) == len(built):  # one of several layers may need the rate
             raise refusals[0]
-
-    def _train(
-        self, out: Path, waiting: Sequence[Trial], address: str | None, at_once: int | None
-    ) -> None:
-        try:
-            # only here, because it imports Ray
-            from eigenrnn.experiments.sweep.tuning import tune_trials
-        except ImportError as error:
-            if isinstance(self.plan, Search) or address is not None:
-                raise
-            plain_console(stderr=True).print(
-                f"one trial after another ({error}); in parallel after "
-                "pip install 'eigenrnn[sweep]'",
-                soft_wrap=True,
-            )
-            for trial in waiting:
-                train_trial(self, trial, out, plain_console(stderr=True))
-                self.ended(trial, out)
-        else:
-            tune_trials(self, out, waiting, address, at_once)
-
-
-def train_trial(sweep: Sweep, trial: Trial, out: Path, console: Console) -> None:
-    """Train a trial in its folder, or resume it; an error of the trial is stored there.
-
-    Raises:
-        FolderInUseError: If the worker before this one is still ending.
-        KeyboardInterrupt: If a signal ended the run.
-    """
-    if trial.is_final(out):
-        return
-    torch.set_num_threads(sweep.cpus_per_trial)
-    files = trial.files(out)
-    try:
-        result = sweep.source.train(trial, files, resume=True, console=console)
-    except FolderInUseError:
-        raise
-    except NonFiniteLossError:
-        return  # `fit` has stored it
-    except Exception as error:  # any other error: the other trials continue
-        files.write_status("failed", f"{type(error).__name__}: {error}")
-        return
-    if result.signal is not None:
-        raise KeyboardInterrupt
-    status = files.read_status()
-    files.write_status("ended", **{n: v for n, v in status.items() if n == "scores"})
 
 
 def _open(out: Path, description: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:

@@ -1,20 +1,19 @@
-"""A trial of a sweep, what builds it, and the metric that ranks it."""
+"""A trial of a sweep, the metric that ranks trials, and the table of all."""
 
+import csv
+import io
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from torch import nn
 
-from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training import Result, Settings
+from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["Criterion", "Trial", "TrialSource", "format_value"]
+__all__ = ["Criterion", "Trial", "format_value", "write_table"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,8 @@ class Trial:
         """
         files = self.files(out)
         status = files.read_status()
-        if status["state"] == "waiting" and files.config_file.exists():
+        is_complete = status["state"] != "ended" or files.result_file.exists()
+        if (status["state"] == "waiting" and files.config_file.exists()) or not is_complete:
             status["state"] = "unfinished"
         return status
 
@@ -76,60 +76,25 @@ class Criterion:
 
     @property
     def worst(self) -> float:
-        """A value worse than any score, which counts for a trial that has none."""
+        """The score of a trial that has none."""
         return math.inf if self.mode == "min" else -math.inf
 
-    def score(self, files: RunFolder) -> float | None:
-        """Return the best value at an evaluation; None for a run without any or without an end.
+    def score(self, files: RunFolder) -> float:
+        """Return the best value at an evaluation of a run that has ended.
 
         Raises:
             ValueError: If the files of the run are damaged, or lack the metric.
         """
         if files.read_result() is None:
-            return None
+            return self.worst
         name = self.metric.replace(" ", "_", 1)
         columns = files.read_metrics()
         if name not in columns:
             raise ValueError(f"expected a column {name} in {files.metrics_file}, got none")
         values = columns[name]
         if np.isnan(values).all():  # also at steps without an evaluation
-            return None
+            return self.worst
         return float(np.nanmin(values) if self.mode == "min" else np.nanmax(values))
-
-
-class TrialSource(ABC):
-    """Builds the trials of a sweep; it is sent to the machines that train them."""
-
-    @abstractmethod
-    def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
-        """Return the trials of a point, one per seed."""
-
-    @abstractmethod
-    def task_and_settings(self, trial: Trial) -> tuple[Task, Settings]:
-        """Return the task and the settings of a trial, or raise an error if they are invalid."""
-
-    @abstractmethod
-    def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
-        """Build the network of a trial; the task knows where its data are."""
-
-    @abstractmethod
-    def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
-        """Train a trial in a folder, with further arguments of `fit`."""
-
-    def states_rate(self, trial: Trial) -> bool:
-        """Whether the user states a learning rate of the constrained matrices of a trial."""
-        del trial
-        return True
-
-    def summarise(self, out: Path, trials: Sequence[Trial], *, is_over: bool) -> None:
-        """Write a summary of the finished trials beside the table of the sweep.
-
-        Args:
-            out: The folder of the sweep.
-            trials: All trials.
-            is_over: Whether all of them are finished.
-        """
-        del out, trials, is_over
 
 
 def format_value(value: Any) -> str:
@@ -137,3 +102,42 @@ def format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value)
+
+
+def write_table(out: Path, trials: Sequence[Trial], criterion: Criterion | None) -> None:
+    """Write `results.csv` atomically, one line per trial.
+
+    Args:
+        out: The folder of the sweep.
+        trials: All trials.
+        criterion: The metric of a search, which has columns of its own.
+    """
+    rows = [_row(out, trial, criterion) for trial in trials]
+    columns = dict.fromkeys(name for row in rows for name in row)
+    for name in ("message", "folder"):  # which all rows have, after what only some have
+        columns[name] = columns.pop(name, None)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(out / "results.csv", text.getvalue().encode())
+
+
+def _row(out: Path, trial: Trial, criterion: Criterion | None) -> dict[str, Any]:
+    files = trial.files(out)
+    status = trial.status(out)
+    result = files.read_result()
+    row: dict[str, Any] = {**trial.parameters, "seed": trial.seed, "status": status["state"]}
+    if result is not None:
+        row |= {"steps": result.steps, "seconds": round(result.seconds, 3)}
+        if criterion is not None:
+            row |= {"metric": criterion.metric, "metric_best": repr(criterion.score(files))}
+        row |= {"best_by": result.best_by, "best_step": result.best_step}
+        for title, metrics in (("best", result.best), ("last", result.last)):
+            for split, numbers in metrics.items():
+                for name, number in numbers.items():
+                    # the shortest text that parses to the same number
+                    row[f"{title}_{split}_{name}"] = repr(number)
+    for name, number in status.get("scores", {}).items():
+        row[f"score_{name}"] = repr(number)
+    return {**row, "message": " ".join(status["message"].split()), "folder": trial.path}

@@ -19,7 +19,7 @@ from ray.tune.search import Repeater
 from ray.tune.search.optuna import OptunaSearch
 from ray.tune.search.repeater import TRIAL_INDEX
 
-from eigenrnn.experiments.sweep.run import Search, Sweep, train_trial
+from eigenrnn.experiments.sweep.run import Search, Sweep
 from eigenrnn.experiments.sweep.trial import Criterion, Trial
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.signals import blocked_signals
@@ -58,7 +58,7 @@ def tune_trials(
         space["trials"] = tune.grid_search([[trial] for trial in waiting])
     try:
         with _cluster(sweep, address):
-            results = tune.Tuner(
+            tune.Tuner(
                 tune.with_resources(
                     tune.with_parameters(_train, sweep=sweep, criterion=criterion, out=out),
                     {"cpu": sweep.cpus_per_trial, "gpu": sweep.gpus_per_trial},
@@ -75,8 +75,6 @@ def tune_trials(
                     verbose=0,
                 ),
             ).fit()
-        for error in results.errors:  # of machines: those of trials are in their folders
-            plain_console(stderr=True).print(str(error).strip().splitlines()[-1], soft_wrap=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -86,19 +84,12 @@ def _train(
 ) -> None:
     """Train a trial in a worker, and report its score."""
     trial = _trial(config)
-    train_trial(sweep, trial, out, plain_console(quiet=True))
-    tune.report({_SCORE: _score(criterion, trial, out)})
+    sweep.train_here(trial, out, plain_console(quiet=True))
+    tune.report({_SCORE: criterion.score(trial.files(out)) if criterion is not None else 0.0})
 
 
 def _trial(config: Mapping[str, Any]) -> Trial:
     return config["trials"][config.get(TRIAL_INDEX, 0)]
-
-
-def _score(criterion: Criterion | None, trial: Trial, out: Path) -> float:
-    if criterion is None:
-        return 0.0
-    score = criterion.score(trial.files(out))
-    return criterion.worst if score is None else score
 
 
 class _Progress(tune.Callback):
@@ -131,10 +122,10 @@ def _search(sweep: Sweep, search: Search, criterion: Criterion, out: Path) -> di
     points = sweep.read_points(out)
     unfinished: list[int] = []
     for number, point in enumerate(points):
-        trials = sweep.source.trials(number, point)
+        trials = sweep.trials_of(number, point)
         if all(trial.is_final(out) for trial in trials):
             # the mean of `Repeater`, to the last bit
-            value = float(np.nanmean([_score(criterion, trial, out) for trial in trials]))
+            value = float(np.nanmean([criterion.score(trial.files(out)) for trial in trials]))
             distributions = search.distributions
             record.add_trial(
                 optuna.create_trial(params=dict(point), distributions=distributions, value=value)
@@ -152,7 +143,7 @@ def _search(sweep: Sweep, search: Search, criterion: Criterion, out: Path) -> di
         **study,
     )
     remaining = len(unfinished) + max(0, search.trials - len(points))
-    seeds = len(sweep.source.trials(0, search.examples[0]))
+    seeds = len(sweep.trials_of(0, search.examples[0]))
     return {"search_alg": Repeater(proposals, repeat=seeds), "num_samples": remaining * seeds}
 
 
@@ -173,7 +164,7 @@ class _Proposals(OptunaSearch):
         else:
             number = len(points)
             self._sweep.write_points(self._out, [*points, point])
-        return {"trials": self._sweep.source.trials(number, point)}
+        return {"trials": self._sweep.trials_of(number, point)}
 
 
 class _Sampler(TPESampler):
