@@ -2,6 +2,7 @@
 
 import json
 import math
+import socket
 import sys
 
 import pytest
@@ -262,6 +263,16 @@ def test_a_search_needs_ray(tmp_path):
     with pytest.raises(ImportError):
         run_here(tmp_path, TINY | {"search": {"lr": {"low": 0.001, "high": 0.1}}})
     assert not list(tmp_path.glob("out/**/config.json"))
+
+
+def test_an_address_without_a_cluster_raises_before_anything_is_written(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    for wrong in (address, "nowhere", "127.0.0.1:port"):
+        with pytest.raises(ConnectionError, match=wrong):
+            read_content(tmp_path, TINY | SEEDS).run(tmp_path / "out", address=wrong)
+    assert not (tmp_path / "out").exists()
 
 
 # recipes

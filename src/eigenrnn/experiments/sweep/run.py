@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -33,6 +34,7 @@ _DESCRIPTION = "sweep.json"
 _POINTS = "points.json"
 _FILES = (_DESCRIPTION, _POINTS, "results.csv", "results.json", "results.md")
 _MAY_CHANGE_ON_RESUME = ("trials", "cpus_per_trial", "gpus_per_trial", "retries", "data_root")
+_CONNECT_S = 3
 _SETTINGS = frozenset(field.name for field in fields(Settings))
 
 
@@ -174,6 +176,8 @@ class Sweep(ABC):
             raise ValueError("expected resume or overwrite, got both")
         if isinstance(self.plan, Search) or address is not None:
             check_installed("sweep", "a search or an address", "ray", "optuna")
+        if address is not None:
+            _check_address(address)
         self._check()
         with locked(folder):
             _open(folder, self.description, resume=resume, overwrite=overwrite)
@@ -367,3 +371,19 @@ def _open(out: Path, description: Mapping[str, Any], *, resume: bool, overwrite:
                 "folder with --out"
             )
     write_json(file, {"eigenrnn": __version__, "file": dict(description)})
+
+
+def _check_address(address: str) -> None:
+    """Connect to an address, because Ray itself tries for minutes.
+
+    Raises:
+        ConnectionError: If nothing listens there.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+    except (OSError, ValueError) as error:
+        raise ConnectionError(
+            f"expected the HOST:PORT of a Ray cluster, got {address!r} ({error}); "
+            "`ray start --head` starts one and prints it"
+        ) from None

@@ -4,7 +4,6 @@ import logging
 import os
 import random
 import shutil
-import socket
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,6 @@ from eigenrnn.experiments.training.signals import blocked_signals
 __all__ = ["tune_trials"]
 
 _SCORE = "score"
-_CONNECT_S = 3
 
 
 def tune_trials(
@@ -194,9 +192,7 @@ def _cluster(sweep: Sweep, address: str | None) -> Generator[None]:
         yield
         return
     options: dict[str, Any] = {}
-    if address is not None:
-        _check_listener(address)
-    else:
+    if address is None:
         options["include_dashboard"] = False
         if hasattr(os, "sched_getaffinity"):  # the processors that this process may use
             options["num_cpus"] = len(os.sched_getaffinity(0))
@@ -216,19 +212,3 @@ def _cluster(sweep: Sweep, address: str | None) -> Generator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-def _check_listener(address: str) -> None:
-    """Connect to an address, because Ray itself tries for minutes.
-
-    Raises:
-        ConnectionError: If nothing listens there.
-    """
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
-    except (OSError, ValueError) as error:
-        raise ConnectionError(
-            f"expected the HOST:PORT of a Ray cluster, got {address!r} ({error}); "
-            "`ray start --head` starts one and prints it"
-        ) from None
