@@ -20,6 +20,7 @@ import torch
 from reproduction.archive import Archive, ArchivedRun
 
 from eigenrnn.experiments.cli.analyse import delete_earlier_files
+from eigenrnn.experiments.cli.sweep_file import ConfigSweep
 from eigenrnn.experiments.data import corpora, speech
 from eigenrnn.experiments.data.audio import read_recording, wave_bytes
 from eigenrnn.experiments.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
@@ -33,10 +34,7 @@ from eigenrnn.experiments.data.corpora import (
 from eigenrnn.experiments.data.mnist import read_idx
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.sweep import Trial
-from eigenrnn.experiments.sweep.folder import check_folder, open_folder
-from eigenrnn.experiments.sweep.search_space import Range, Search
-from eigenrnn.experiments.sweep.study import read_points
+from eigenrnn.experiments.sweep import Criterion, Search, Trial
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.training.files import read_lines, read_table
@@ -303,22 +301,12 @@ def result_is_valid(result: Result) -> bool:
     )
 
 
-def trial_is_valid(trial: Trial) -> bool:
-    """A trial with damaged files is repeated and states the reason; otherwise it is complete."""
-    if trial.state == "waiting":
-        return "status.json" in trial.message or "result.json" in trial.message
+def status_is_valid(status: Any) -> bool:
     return (
-        trial.result is not None
-        and result_is_valid(trial.result)
-        and isinstance(trial.attempts, int)
-        and trial.attempts >= 0
-        and all(isinstance(text, str) for text in (trial.message, trial.node, trial.owner))
-        and (trial.scores is None or metrics_are_valid({"scores": trial.scores}))
+        isinstance(status.state, str)
+        and isinstance(status.message, str)
+        and metrics_are_valid({"scores": status.get("scores", {})})
     )
-
-
-def columns_are_valid(columns: Any) -> bool:
-    return 4 in columns["step"] and "test_loss" in columns
 
 
 # The readers
@@ -464,57 +452,32 @@ def data_readers() -> dict[str, Reader]:
 
 
 def sweep_readers() -> dict[str, Reader]:
-    status = {
-        "state": "ended", "message": "", "attempts": 2, "node": "first", "owner": "c0ffee",
-        "scores": {"stoi": 0.5},
-    }  # fmt: skip
-    written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
-    result = json_bytes(written)
     place = trial().path
+    status = {"state": "ended", "message": "", "scores": {"stoi": 0.5}}
+    written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
     points = {"points": [{"lr": 0.01}]}
-    file = {"task": {"name": "copying", "delay": 3}, "steps": 8}
+    search = Search({"lr": {"low": 0.001, "high": 0.1}})
+    sweep = ConfigSweep(options={}, plan=search, description={})
 
-    def status_of(beside: str, content: bytes) -> Callable[[Path], Any]:
-        def read(folder: Path) -> Trial:
-            (folder / place / beside).write_bytes(content)
-            return trial().read(folder)
+    def score(folder: Path) -> float:
+        (folder / "result.json").write_bytes(json_bytes(written))
+        return Criterion("test loss", "min").score(RunFolder(folder))
 
-        return read
-
-    def columns(folder: Path) -> Any:
-        result = replace(RESULT, steps=4, directory=folder)
-        return replace(trial(), state="ended", result=result).metrics
-
-    def sweep(folder: Path) -> Any:
-        check_folder(folder, file, resume=True, overwrite=False)
-        return True
-
-    with tempfile.TemporaryDirectory() as folder:
-        open_folder(Path(folder), file, overwrite=False)
-        described = (Path(folder) / "sweep.json").read_bytes()
     return {
         "status.json": Reader(
             f"{place}/status.json",
             json_bytes(status),
-            status_of("result.json", result),
-            trial_is_valid,
-        ),
-        "result.json of a trial": Reader(
-            f"{place}/result.json",
-            result,
-            status_of("status.json", json_bytes(status)),
-            trial_is_valid,
+            lambda folder: trial().status(folder),
+            status_is_valid,
         ),
         "metrics.csv of a trial": Reader(
-            "metrics.csv", METRICS.encode(), columns, columns_are_valid
+            "metrics.csv", METRICS.encode(), score, lambda found: isinstance(found, float)
         ),
-        # the error of a sweep of another file or version names the folder
-        "sweep.json": Reader("sweep.json", described, sweep, bool, names=""),
         "points.json": Reader(
             "points.json",
             json_bytes(points),
-            lambda folder: read_points(folder, Search({"lr": Range(0.001, 0.1)})),
-            lambda found: all(isinstance(point, dict) for point in found),
+            sweep.read_points,
+            lambda found: all(set(point) == {"lr"} for point in found),
         ),
     }
 

@@ -12,7 +12,7 @@ from benchmarks.sequences.layers import benchmarked_layers
 from crossing import some
 from eigenrnn import RNN, SequenceModel
 from eigenrnn.experiments.cli.main import main
-from eigenrnn.experiments.data.audio import resample
+from eigenrnn.experiments.data.audio import wave_bytes
 from eigenrnn.experiments.data.in_memory import from_arrays
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.export import export_model
@@ -38,11 +38,11 @@ ARRAYS = from_arrays([np.zeros((3, 1))] * 8, labels=[0, 1] * 4, groups=range(8))
 GROUPED = Series(train=ARRAYS, validation=0.5)
 FILES = {
     "mine.parquet": "PAR1",
-    "sweep.yaml": "{task: {name: copying, delay: 3}, steps: 2, grid: {lr: [0.1, 0.2]}}",
+    "sweep.yaml": ("{task: Copying, steps: 2, search: {lr: {low: 0.1, high: 0.2}}}"),
 }
 
 FUNCTIONS = {
-    "resample": ("scipy", "experiments", partial(resample, SOUND, 16_000, "a.wav")),
+    "wave_bytes": ("soundfile", "speech", partial(wave_bytes, SOUND)),
     "stoi": ("pystoi", "speech", partial(stoi, SOUND, SOUND)),
     "pesq": ("pesq", "speech", partial(pesq, SOUND, SOUND)),
     "read_series": ("pyarrow", "series", partial(read_series, "mine.parquet")),

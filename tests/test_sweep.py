@@ -1,242 +1,308 @@
-"""Sweeps on a cluster have the numbers of single runs, even if workers or machines die."""
+"""A sweep without Ray: its trials, its folder, its table and its summary of a recipe."""
 
 import json
-import os
-import re
-import shutil
-import signal
-import stat
+import math
+import socket
 import sys
-import tempfile
-import threading
-import time
-from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
-import yaml
-from rich.console import Console
 
-from eigenrnn.experiments.cli.sweep_file import read_sweep
+from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.cli.rebuild import load
+from eigenrnn.experiments.cli.sweep_file import ConfigSweep
+from eigenrnn.experiments.errors import FolderInUseError, RunExistsError
 from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.sweep import TrialSource
+from eigenrnn.experiments.report.records import read_records
+from eigenrnn.experiments.report.tables import paper_and_ours
+from eigenrnn.experiments.sweep import Criterion
+from eigenrnn.experiments.training import Callback, RunFolder
+from eigenrnn.experiments.training.run_folder import locked
 from small_sweep import (
+    SEEDS,
+    TINY,
+    TUNING,
     fit_alone,
-    reachable_from_outside,
+    read_content,
     read_table,
-    start_command,
+    run_here,
+    states,
     untimed_rows,
-    wait_until_saved,
     write_yaml,
 )
 from training_run import QUIET, one_thread
 
-pytestmark = [
-    # in Ray's own code, in its threads and when it releases its processes
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
-]
-
-TINY = {
-    "task": {"name": "copying", "delay": 3, "symbols": 2, "test_examples": 10},
-    "layer": "scornn",
-    "hidden_size": 6,
-    "batch_size": 2,
-    "log_every": 1,
-    "accelerator": "cpu",
-}
+GRID = TINY | {"grid": {"lr": [0.01, 0.001]}, "seeds": [0, 1]}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def own_temporary_folder(tmp_path_factory):
-    """A temporary folder with a short name, because paths of Ray's sockets must be short."""
-    tmp_path_factory.getbasetemp()  # created elsewhere, because it outlives this module
-    folder = tempfile.mkdtemp(prefix="e-")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "tempdir", folder)
-        patch.setenv("TMPDIR", folder)
-        yield Path(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+class Stop(Callback):
+    """Raises an error after an evaluation of seed 0, and records the evaluations."""
+
+    def __init__(self, step, error):
+        self.step = step
+        self.error = error
+        self.steps = []
+
+    def after_evaluation(self, step, *_):
+        self.steps.append(step)
+        if step == self.step:
+            raise self.error
 
 
-@pytest.fixture(scope="module")
-def machines():
-    """A simulated cluster of one machine, the head, to which a test adds another."""
-    import ray
-    from ray.cluster_utils import Cluster
+def stop_seed_0(monkeypatch, step, error):
+    """Let the trials of seed 0 raise an error after the evaluation of a step."""
+    stop, train = Stop(step, error), ConfigSweep.train
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    small = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
-    cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})
-    cluster.small = small
-    # once for all sweeps; a command below tests that `--address` joins the cluster
-    ray.init(address=cluster.address, log_to_driver=False)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    def stopped(self, trial, files, **options):
+        callbacks = [stop] if trial.seed == 0 else []
+        return train(self, trial, files, callbacks=callbacks, **options)
+
+    monkeypatch.setattr(ConfigSweep, "train", stopped)
+    return stop
 
 
-def run(tmp_path, content, machines=None, out="out", **options):
-    sweep = read_sweep(write_yaml(tmp_path / f"{out}.yaml", content))
-    address = None if machines is None else machines.address
-    return sweep.run(tmp_path / out, address=address, console=QUIET, **options)
+# trials
 
 
-PAGE = (Path(__file__).parents[1] / "docs" / "sweeps.md").read_text().partition("## A grid")[0]
-GRID = yaml.safe_load(re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
-GRID |= {"accelerator": "cpu"}
-
-
-@pytest.fixture(scope="module")
-def grid_sweep(tmp_path_factory, machines):
-    """A finished sweep of two points and two seeds, and its console output."""
-    folder = tmp_path_factory.mktemp("swept")
-    sweep = read_sweep(write_yaml(folder / "out.yaml", GRID))
-    with (folder / "output.txt").open("w") as file:
-        sweep.run(folder / "out", address=machines.address, console=Console(file=file))
-    return folder
-
-
-@pytest.mark.long
-def test_a_grid_has_the_numbers_of_single_runs(grid_sweep, tmp_path):
-    ended = run(grid_sweep, GRID, resume=True)
-    assert [(s.parameters["lr"], s.seed) for s in ended] == [
+def test_a_grid_has_the_numbers_of_single_runs(tmp_path):
+    sweep, trials = run_here(tmp_path, GRID)
+    assert [(t.parameters["lr"], t.seed) for t in trials] == [
         *[(0.01, 0), (0.01, 1), (0.001, 0), (0.001, 1)]
     ]
-    sweep = read_sweep(grid_sweep / "out.yaml")
-    for number in (0, 3):  # they differ in both parameter and seed
-        status = ended[number]
-        expected = fit_alone(sweep, status, tmp_path / f"plain-{number}")
-        assert untimed_rows(grid_sweep / "out" / status.path) == untimed_rows(expected.directory)
-
-
-@pytest.mark.long
-def test_the_table_holds_the_results(grid_sweep):
-    ended, rows = run(grid_sweep, GRID, resume=True), read_table(grid_sweep / "out")
-    for status, row in zip(ended, rows, strict=True):
+    for trial, row in zip(trials, read_table(tmp_path / "out"), strict=True):
+        expected = fit_alone(sweep, trial, tmp_path / "alone" / trial.path)
+        assert untimed_rows(tmp_path / "out" / trial.path) == untimed_rows(expected.directory)
+        assert float(row["best_test_loss"]) == expected.best["test"]["loss"]
+        assert float(row["last_validation_accuracy"]) == expected.last["validation"]["accuracy"]
         found = row["lr"], row["seed"], row["status"], row["folder"]
-        lr = str(status.parameters["lr"])
-        assert found == (lr, str(status.seed), "ended", status.path)
-        assert float(row["best_test_loss"]) == status.result.best["test"]["loss"]
-        last = status.result.last["validation"]["accuracy"]
-        assert float(row["last_validation_accuracy"]) == last
+        assert found == (str(trial.parameters["lr"]), str(trial.seed), "ended", trial.path)
 
 
-@pytest.mark.long
-def test_a_finished_sweep_is_not_repeated(grid_sweep):
-    files = {path: path.stat().st_mtime_ns for path in (grid_sweep / "out").glob("*/seed-*/*")}
-    run(grid_sweep, GRID, resume=True)
+def test_a_finished_trial_is_not_repeated(tmp_path):
+    run_here(tmp_path, GRID)
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/seed-*/*")}
+    run_here(tmp_path, GRID, resume=True)
     assert {path: path.stat().st_mtime_ns for path in files} == files
     assert len(files) > 20
 
 
-@pytest.mark.long
-def test_the_page_shows_the_actual_output(grid_sweep):
-    output = (grid_sweep / "output.txt").read_text()
-    shown = re.search(r"```console\n\$ eigenrnn sweep first.*?```", PAGE, re.DOTALL)[0]
-    for line in re.findall(
-        r"^(?:lr=|\[).*(?:step \d+, validation accuracy|ended)", shown, re.MULTILINE
-    ):
-        assert line.partition("] ")[2] in output
-    csv_of_page = re.search(r"```text\n(lr,.*?)```", PAGE, re.DOTALL)[1]
-    header, *lines = csv_of_page.splitlines()
-    *names, rest = header.split(",")
-    table = read_table(grid_sweep / "out")
-    assert rest == "..."  # the page leaves out the last columns
-    assert names == list(table[0])[: len(names)]
-    for line, row in zip(lines, table, strict=False):
-        shown_row = dict(zip(names, line.split(","), strict=False))
-        for name in ("lr", "seed", "status", "steps", "best_by"):
-            assert shown_row[name] == row[name]
+def test_an_interrupted_trial_resumes_from_its_checkpoint(tmp_path, monkeypatch):
+    run_here(tmp_path, TINY | SEEDS, "reference")
+    stop = stop_seed_0(monkeypatch, 4, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        run_here(tmp_path, TINY | SEEDS)
+    stop.step = None
+    _, (trial,) = run_here(tmp_path, TINY | SEEDS, resume=True)
+    assert stop.steps == [2, 4, 4, 6, 8], "the checkpoint of step 2 was resumed"
+    assert states(tmp_path, [trial]) == ["ended"]
+    folders = [tmp_path / name / trial.path for name in ("reference", "out")]
+    assert untimed_rows(folders[0]) == untimed_rows(folders[1])
+    one, other = (RunFolder(folder).read_result() for folder in folders)
+    assert (one.best, one.last, one.best_step) == (other.best, other.last, other.best_step)
 
 
-@pytest.mark.long
-def test_a_trial_resumes_after_its_machine_died(tmp_path, machines):
-    content = TINY | {"steps": 1000, "eval_every": 50, "grid": {"lr": [0.01, 0.001]}}
-    mortal = machines.add_node(**machines.small)
-    reference = run(tmp_path, content, machines, out="reference")
-    out = tmp_path / "interrupted"
+def test_an_error_ends_its_own_trial_only_and_is_tried_again(tmp_path, monkeypatch):
+    content = TINY | {"seeds": [0, 1]}
+    stop = stop_seed_0(monkeypatch, 4, RuntimeError("a fault"))
+    _, trials = run_here(tmp_path, content)
+    assert states(tmp_path, trials) == ["failed", "ended"]
+    rows = [(row["status"], row["message"]) for row in read_table(tmp_path / "out")]
+    assert rows == [("failed", "RuntimeError: a fault"), ("ended", "")]
+    stop.step = None
+    run_here(tmp_path, content, resume=True)
+    assert states(tmp_path, trials) == ["ended", "ended"]
 
-    def kill():
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            for file in out.glob("*/seed-*/status.json"):
-                on_it = mortal.node_id in json.loads(file.read_text())["node"]
-                if on_it and (file.parent / "last.pt").exists():
-                    machines.remove_node(mortal, allow_graceful=False)
-                    return
-            time.sleep(0.01)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    interrupted = run(tmp_path, content, machines, out="interrupted")
-    killer.join()
-    assert sorted(status.attempts for status in reference) == [1, 1]
-    assert sorted(status.attempts for status in interrupted) == [1, 2]
-    for one, other in zip(reference, interrupted, strict=True):
-        assert (one.state, other.state) == ("ended", "ended")
-        assert one.result.best == other.result.best
-        folders = tmp_path / "reference" / one.path, out / other.path
-        assert untimed_rows(folders[0]) == untimed_rows(folders[1])
-    ignored = {"seconds": "", "attempts": ""}
-    rows = [
-        [row | ignored for row in read_table(tmp_path / name)]
-        for name in ("reference", "interrupted")
+def test_a_trial_that_diverges_is_final_and_the_others_continue(tmp_path):
+    content = TINY | {"layer": "TanhRNN", "optimiser": "sgd", "grid": {"lr": [1e38, 0.01]}}
+    _, trials = run_here(tmp_path, content)
+    rows = read_table(tmp_path / "out")
+    assert [(row["lr"], row["status"]) for row in rows] == [
+        *[("1e+38", "diverged"), ("0.01", "ended")]
     ]
-    assert rows[0] == rows[1]
+    assert "largest gradient norms" in rows[0]["message"]
+    assert [trial.is_final(tmp_path / "out") for trial in trials] == [True, True]
 
 
-@dataclass(frozen=True)
-class CrashingSource(TrialSource):
-    """Kills the worker that trains seed 0."""
+def test_a_trial_of_another_worker_is_left_to_it(tmp_path):
+    _, (trial,) = run_here(tmp_path, TINY | SEEDS, "other")
+    with locked(tmp_path / "out" / trial.path), pytest.raises(FolderInUseError):
+        run_here(tmp_path, TINY | SEEDS)
+    assert states(tmp_path, [trial]) == ["waiting"]
 
-    source: TrialSource
 
-    def trials(self, number, parameters):
-        return self.source.trials(number, parameters)
+# the folder
 
-    def check(self, trials):
-        self.source.check(trials)
 
-    def task(self, trial):
-        return self.source.task(trial)
+def test_a_folder_that_holds_a_sweep_is_neither_resumed_nor_overwritten_unasked(tmp_path):
+    run_here(tmp_path, TINY | SEEDS)
+    with pytest.raises(RunExistsError, match=r"out .*--resume.*--overwrite"):
+        run_here(tmp_path, TINY | SEEDS)
 
-    def train(self, trial, files, **options):
-        return os._exit(1) if trial.seed == 0 else self.source.train(trial, files, **options)
+
+def test_a_sweep_of_another_file_is_kept(tmp_path):
+    run_here(tmp_path, TINY | SEEDS)
+    before = (tmp_path / "out" / "sweep.json").read_bytes()
+    with pytest.raises(ValueError, match=r"another file: steps was 8, now 9;"):
+        run_here(tmp_path, TINY | SEEDS | {"steps": 9}, resume=True)
+    assert (tmp_path / "out" / "sweep.json").read_bytes() == before
+    run_here(tmp_path, TINY | SEEDS | {"retries": 3}, resume=True)
+
+
+def test_a_sweep_with_a_damaged_description_can_be_overwritten(tmp_path):
+    run_here(tmp_path, TINY | SEEDS)
+    for content in ('{"file": {', "[]", "{}", '{"file": ["task"]}'):
+        (tmp_path / "out" / "sweep.json").write_text(content)
+        with pytest.raises(ValueError, match=r"sweep\.json"):
+            run_here(tmp_path, TINY | SEEDS, resume=True)
+    run_here(tmp_path, TINY | SEEDS | {"steps": 2}, overwrite=True)
+    run_here(tmp_path, TINY | SEEDS | {"steps": 2}, resume=True)
+
+
+def test_overwriting_keeps_files_that_are_not_of_the_sweep(tmp_path):
+    run_here(tmp_path, TINY | {"seeds": [0, 1]})
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    run_here(tmp_path, TINY | {"seeds": [2]}, overwrite=True)
+    assert [path.parent.name for path in tmp_path.glob("out/**/result.json")] == ["seed-2"]
+    assert (tmp_path / "out" / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("options", [{"resume": True}, {"overwrite": True}, {}])
+def test_a_folder_with_runs_of_another_command_is_kept(tmp_path, options):
+    (tmp_path / "out" / "run").mkdir(parents=True)
+    (tmp_path / "out" / "run" / "config.json").write_text("{}")
+    with pytest.raises(RunExistsError):
+        run_here(tmp_path, TINY | SEEDS, **options)
+    assert (tmp_path / "out" / "run" / "config.json").exists()
+
+
+# the metric
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    _, (trial,) = run_here(folder, TINY | SEEDS)
+    return trial.files(folder / "out")
+
+
+def test_a_score_is_the_best_evaluation(trained):
+    losses = [float(n) for n in trained.read_column("validation_loss")[1]]
+    assert len(set(losses)) == 4
+    assert Criterion("validation loss", "min").score(trained) == min(losses)
+    assert Criterion("validation loss", "max").score(trained) == max(losses)
+
+
+def test_a_score_leaves_out_nan_and_is_the_worst_if_there_is_none(trained, tmp_path):
+    (tmp_path / "result.json").write_bytes(trained.result_file.read_bytes())
+    (tmp_path / "metrics.csv").write_text(
+        "step,test_loss,test_auc\n2,nan,nan\n4,3.5,\n6,2.5,nan\n"
+    )
+    files = RunFolder(tmp_path)
+    assert Criterion("test loss", "min").score(files) == 2.5
+    assert Criterion("test auc", "max").score(files) == -math.inf
+    with pytest.raises(ValueError, match=r"metrics\.csv"):
+        Criterion("test accuracy", "max").score(files)
+    (tmp_path / "result.json").unlink()
+    assert Criterion("test loss", "min").score(files) == math.inf
+
+
+def test_the_metric_of_a_search_follows_from_its_file(tmp_path):
+    search = TINY | {"search": {"lr": {"low": 0.001, "high": 0.1}}}
+
+    def criterion(**options):
+        return read_content(tmp_path, search | options).criterion()
+
+    assert criterion() == Criterion("validation accuracy", "max")
+    assert criterion(best_by="loss") == Criterion("validation loss", "min")
+    assert criterion(metric="test loss") == Criterion("test loss", "min")
+    assert criterion(metric="test loss", mode="max") == Criterion("test loss", "max")
+
+
+# the command
 
 
 @pytest.fixture
-def pickle_by_value():
-    """Pickle the classes of this module by value: workers cannot import it."""
-    from ray import cloudpickle
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    yield
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+def without_ray(monkeypatch):
+    monkeypatch.setitem(sys.modules, TUNING, None)
 
 
-@pytest.mark.usefixtures("pickle_by_value")
-@pytest.mark.long
-def test_a_trial_whose_workers_die_too_often_is_lost_and_can_be_resumed(tmp_path, machines):
-    content = TINY | {"steps": 8, "eval_every": 4, "seeds": [0, 1]}
-    sweep = read_sweep(write_yaml(tmp_path / "sweep.yaml", content))
-    crashing = replace(sweep, source=CrashingSource(sweep.source), retries=1)
-    ended = crashing.run(tmp_path / "out", address=machines.address, console=QUIET)
-    assert [(s.state, s.attempts) for s in ended] == [("lost", 2), ("ended", 1)]
-    assert "its worker or machine has died 2 times" in ended[0].message
-    assert [row["status"] for row in read_table(tmp_path / "out")] == ["lost", "ended"]
-    ended = run(tmp_path, content, machines, resume=True)
-    assert [(s.state, s.attempts) for s in ended] == [("ended", 3), ("ended", 1)]
+@pytest.mark.usefixtures("without_ray")
+def test_the_command_shows_the_best_trials_with_full_folder_names(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.chdir(tmp_path)
+    content = TINY | {"grid": {"layer.negative": [1, 2], "lr": [0.1, 0.01]}, "steps": 2}
+    write_yaml(tmp_path / "mine.yaml", content)
+    assert main(["sweep", "mine.yaml"]) == 0
+    output = capsys.readouterr().out
+    shown = [word for word in output.partition("best:")[0].split() if "/seed-0" in word]
+    assert set(shown) == {
+        "000-layer-negative-1-lr-0-1/seed-0",
+        "001-layer-negative-1-lr-0-01/seed-0",
+        "002-layer-negative-2-lr-0-1/seed-0",
+        "003-layer-negative-2-lr-0-01/seed-0",
+    }
+    rows = {row["folder"]: row for row in read_table(tmp_path / "runs" / "mine")}
+    scores = [float(rows[folder]["best_validation_accuracy"]) for folder in shown]
+    assert scores == sorted(scores, reverse=True)
+    assert f"best: runs/mine/{shown[0]}" in output
 
 
-@pytest.mark.long
-def test_a_sweep_of_a_recipe_has_the_results_of_reproduce(tmp_path, machines):
-    content = {"rows": ["identity copying"], "seeds": [0, 1], "quick": True}
-    with one_thread():  # the results contain the number of threads of the process
-        run(tmp_path, {"recipe": "nonnormal/fig3", **content}, machines)
+@pytest.mark.usefixtures("without_ray")
+def test_the_command_fails_if_a_trial_should_be_tried_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_yaml(tmp_path / "mine.yaml", TINY | {"seeds": [0, 1]})
+    stop = stop_seed_0(monkeypatch, 4, RuntimeError("a fault"))
+    assert main(["sweep", "mine.yaml"]) == 1
+    assert "of 2 trials 1 failed" in capsys.readouterr().out
+    stop.step = None
+    assert main(["sweep", "mine.yaml", "--resume"]) == 0
+
+
+def test_a_search_needs_ray(tmp_path):
+    with pytest.raises(ImportError):
+        run_here(tmp_path, TINY | {"search": {"lr": {"low": 0.001, "high": 0.1}}})
+    assert not list(tmp_path.glob("out/**/config.json"))
+
+
+def test_an_address_without_a_cluster_raises_before_anything_is_written(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    for wrong in (address, "nowhere", "127.0.0.1:port"):
+        with pytest.raises(ConnectionError, match=wrong):
+            read_content(tmp_path, TINY | SEEDS).run(tmp_path / "out", address=wrong)
+    assert not (tmp_path / "out").exists()
+
+
+# recipes
+
+
+def test_a_row_that_a_sweep_changes_is_not_compared_with_the_paper(tmp_path, capsys):
+    content = {"recipe": "nnrnn/fig2", "rows": ["LSTM 128 copying"], "seeds": [0], "quick": True}
+    (row,) = (r for r in RECIPES["nnrnn/fig2"].rows if r.label == "LSTM 128 copying")
+    grid = {"task.delay": [5], "steps": [2], "lr": [row.settings.lr]}  # the rate is the paper's
+    sweep, trials = run_here(tmp_path, content | {"grid": grid})
+    changed = "task.delay=5, steps=2"
+    assert sweep.changes(trials) == {row.label: f"changed by the sweep: {changed}"}
+    (result,) = json.loads((tmp_path / "out/results.json").read_text())["rows"]
+    assert result["reported"] == row.reported.value
+    assert result["difference"] is None
+    assert changed in result["unjudged"]
+    page = (tmp_path / "out/results.md").read_text()
+    assert "| not comparable |" in page
+    assert f"- {row.label}: changed by the sweep: {changed}." in page
+    (found,) = read_records([tmp_path / "out"]).recipes
+    (cells,) = paper_and_ours(found).cells
+    assert cells["difference"] == "not comparable"
+    assert main(["compare", str(tmp_path / "out")]) == 0
+    assert "(not comparable with the paper)" in capsys.readouterr().out
+
+
+def test_a_sweep_of_a_recipe_has_the_summary_of_reproduce(tmp_path):
+    content = {"rows": ["identity copying", "chain copying"], "seeds": [0, 1], "quick": True}
+    run_here(tmp_path, {"recipe": "nonnormal/fig3", **content})
+    with one_thread():
         reproduce(RECIPES["nonnormal/fig3"], tmp_path / "reproduced", console=QUIET, **content)
     swept, reproduced = (
         json.loads((tmp_path / name / "results.json").read_text())
@@ -245,93 +311,6 @@ def test_a_sweep_of_a_recipe_has_the_results_of_reproduce(tmp_path, machines):
     for row in swept["rows"] + reproduced["rows"]:
         del row["seconds"]
     assert swept == reproduced
-    assert len(swept["rows"][0]["values"]) == 2
-
-
-@pytest.mark.long
-def test_a_search_stays_in_its_space_and_can_be_resumed(tmp_path, machines):
-    space = {
-        "lr": {"low": 1e-3, "high": 1e-1, "log": True},
-        "layer.negative": {"low": 1, "high": 3},
-        "optimiser": {"choices": ["adam", "rmsprop"]},
-    }
-    content = TINY | {"steps": 3, "search": space, "seeds": [0, 1], "metric": "test loss"}
-    first = run(tmp_path, content | {"trials": 3}, machines)
-    longer = run(tmp_path, content | {"trials": 5}, machines, resume=True)
-    same = [(trial.path, trial.parameters, trial.seed) for trial in first]
-    assert [(trial.path, trial.parameters, trial.seed) for trial in longer[:6]] == same
-    assert len(longer) == 10
-    points = [status.parameters for status in longer[::2]]
-    assert all(1e-3 <= point["lr"] <= 1e-1 for point in points)
-    assert {point["layer.negative"] for point in points} <= {1, 2, 3}
-    assert {point["optimiser"] for point in points} <= {"adam", "rmsprop"}
-    assert len({point["lr"] for point in points}) == 5
-    settings = [
-        json.loads((status.result.directory / "config.json").read_text())["settings"]
-        for status in longer
-    ]
-    assert [s["lr"] for s in settings[::2]] == [point["lr"] for point in points]
-    assert [s["seed"] for s in settings] == [0, 1] * 5
-
-
-@dataclass(frozen=True)
-class StoppedSearch:
-    """A search stopped three times, with the sockets and file modes of its local clusters."""
-
-    folder: Path
-    content: dict
-    exposed: list
-    modes: list
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory, machines, own_temporary_folder):
-    """Stop a search by three signals, the first two with a local cluster despite RAY_ADDRESS."""
-    folder, exposed, modes = tmp_path_factory.mktemp("stopped"), [], []
-    content = TINY | {"steps": 3000, "eval_every": 50, "trials": 1}
-    content |= {"search": {"lr": {"low": 1e-3, "high": 1e-1, "log": True}}}
-    write_yaml(folder / "sweep.yaml", content)
-    out = folder / "out"
-    ways = [
-        (signal.SIGINT, 130, ()),
-        (signal.SIGTERM, 143, ()),
-        (signal.SIGKILL, -9, ("--address", machines.address)),
-    ]
-    for attempt, (number, status, options) in enumerate(ways, start=1):
-        elsewhere = {} if options else {"RAY_ADDRESS": "192.0.2.1:6379"}  # a reserved address
-        with start_command(folder, "--resume", *options, environment=elsewhere) as process:
-            wait_until_saved(process, out, attempt, folder / "output.txt")
-            if not options:
-                exposed += [reachable_from_outside(process.pid)]
-                modes += [each.stat().st_mode for each in own_temporary_folder.glob("eigenrnn-*")]
-            process.send_signal(number)
-            assert process.wait(120) == status, (folder / "output.txt").read_text()
-        (row,) = read_table(out)
-        if number != signal.SIGKILL:  # which leaves no time to write
-            assert (row["status"], row["attempts"]) == ("stopped", str(attempt))
-            assert "continue with --resume" in (folder / "output.txt").read_text()
-    assert not list(out.glob("*/seed-0/result.json")), "the run ended before it was stopped"
-    return StoppedSearch(folder, content, exposed, modes)
-
-
-@pytest.mark.long
-def test_a_stopped_search_can_be_resumed(stopped, machines, tmp_path, own_temporary_folder):
-    out = stopped.folder / "out"
-    (row,) = read_table(out)
-    (status,) = run(stopped.folder, stopped.content, machines, resume=True)
-    assert (status.state, status.attempts) == ("ended", 4)
-    assert status.parameters["lr"] == float(row["lr"])
-    expected = fit_alone(read_sweep(stopped.folder / "out.yaml"), status, tmp_path / "plain")
-    assert untimed_rows(out / status.path) == untimed_rows(expected.directory)
-    assert not list(own_temporary_folder.glob("eigenrnn-*")), "no folder is left"
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc/net")
-def test_a_local_sweep_listens_on_loopback_only(stopped):
-    assert stopped.exposed == [{}, {}]
-
-
-@pytest.mark.long
-def test_other_users_cannot_access_the_files_of_a_local_sweep(stopped):
-    assert [stat.filemode(mode) for mode in stopped.modes] == ["drwx------"] * 2
+    assert {len(row["values"]) for row in swept["rows"]} == {2}
+    for run in (tmp_path / "out").glob("**/seed-*"):
+        assert load(run).settings.steps == 30

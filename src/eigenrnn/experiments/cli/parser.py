@@ -89,8 +89,8 @@ def _reproduce() -> ArgumentParser:
 
 def _sweep() -> ArgumentParser:
     parser = _parser(
-        "Train the networks of a grid or a search in parallel. "
-        "Needs: pip install 'eigenrnn[sweep]'."
+        "Train the networks of a grid or a search. In parallel, and for a search, needs: "
+        "pip install 'eigenrnn[sweep]'."
     )
     parser.add_argument(
         "file",

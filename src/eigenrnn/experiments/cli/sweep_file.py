@@ -1,27 +1,55 @@
-"""Reads and checks the YAML file of a sweep."""
+"""Reads the YAML file of a sweep, and builds the trials over options of `eigenrnn train`."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+import copy
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import yaml
+from jsonargparse import ArgumentError, ArgumentParser, get_loader
+from torch import nn
 
-from eigenrnn.experiments.cli.config_sweep import ConfigSweep
-from eigenrnn.experiments.cli.name_lookup import did_you_mean, load_yaml, unknown_name
+from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.experiments.cli.parser import PARSERS
-from eigenrnn.experiments.cli.train_options import recipe_with_data_root
-from eigenrnn.experiments.recipes.runs import download_data
-from eigenrnn.experiments.recipes.sweep import RecipeSweep
+from eigenrnn.experiments.cli.train_options import Training, build_training, recipe_with_data_root
+from eigenrnn.experiments.errors import did_you_mean, unknown_name
+from eigenrnn.experiments.recipes.sweep import RecipeSweep, row_points
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.sweep import Choice, Grid, Range, Search, Sweep, TrialSource
-from eigenrnn.experiments.sweep.search_space import check_distinct, check_non_negative_integer
+from eigenrnn.experiments.sweep import Search, Sweep, Trial
+from eigenrnn.experiments.sweep.trial import format_value
+from eigenrnn.experiments.tasks import Task
+from eigenrnn.experiments.training import Result, RunFolder, Settings, fit
 
-__all__ = ["TRIAL_KEYS", "check_keys", "check_known_keys", "options", "points", "read_sweep"]
+__all__ = ["ConfigSweep", "read_sweep"]
 
-_NULLABLE_KEYS = frozenset({"seeds", "rows", "data_root", "metric", "mode"})
-_DOMAIN_KEYS = ("low", "high", "log", "step", "choices")
+_CALL_OPTIONS = frozenset({"config", "out", "resume", "overwrite", "seed", "dynamics_every"})
+_MAX_NAME = 80  # characters of the name of a folder
+
+
+@dataclass
+class _Keys:
+    """The keys of a file beside the options of `eigenrnn train`."""
+
+    recipe: str = ""
+    rows: str | list[str] = field(default_factory=list[str])
+    quick: bool = False
+    grid: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    search: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    seeds: list[int] = field(default_factory=list[int])
+    trials: int = 20
+    metric: str | None = None
+    mode: Literal["min", "max"] | None = None
+    search_seed: int = 0
+    data_root: str | None = None
+    cpus_per_trial: int = 1
+    gpus_per_trial: float = 0
+    retries: int = 10
+
+
+_NAMES = tuple(each.name for each in fields(_Keys))
 
 
 def read_sweep(path: str | Path) -> Sweep:
@@ -32,217 +60,197 @@ def read_sweep(path: str | Path) -> Sweep:
             similar names.
     """
     content = _read(Path(path))
-    check_keys(content)
-    if "data_root" in content:  # workers run in other folders
-        content["data_root"] = str(Path(content["data_root"]).absolute())
-    if "recipe" in content:
-        source, trial_points = _recipe_source(content)
-    else:
-        source, trial_points = _config_source(content)
-    plan: Grid | Search = Grid(tuple(trial_points))
-    if "search" in content:
-        plan = _search(content, trial_points)
-    resources = {name: content[name] for name in TRIAL_KEYS if name in content}
-    return Sweep(source, plan, content, **resources)
+    keys = _check(content)
+    if keys.data_root is not None:  # workers may run in other folders
+        keys.data_root = content["data_root"] = str(Path(keys.data_root).absolute())
+    grid: Mapping[str, list[Any]] = content.get("grid", {})
+    points: list[Mapping[str, Any]] = [
+        dict(zip(grid, values, strict=True)) for values in product(*grid.values())
+    ]
+    rows: dict[str, Any] = _rows(keys) if keys.recipe else {}
+    if rows:
+        grid_of_all = points if rows["varied"] else None
+        points = row_points(rows["recipe"], rows["labels"], grid_of_all, quick=keys.quick)
+        if not points:
+            raise ValueError(f"expected a row of {keys.recipe} that trains a network, got none")
+    plan: Search | Sequence[Mapping[str, Any]] = points
+    if keys.search:
+        if len(points) > 1:
+            raise ValueError(f"expected one row for a search, got {len(points)}: choose one")
+        row = {name: {"choices": [value]} for name, value in points[0].items()}
+        space = {**row, **content["search"]}
+        plan = Search(space, keys.trials, keys.metric, keys.mode, keys.search_seed)
+    common: dict[str, Any] = {"plan": plan, "description": content}
+    for name in ("cpus_per_trial", "gpus_per_trial", "retries"):
+        common[name] = getattr(keys, name)
+    if rows:
+        return RecipeSweep(**rows, **common)
+    shared = {n: v for n, v in content.items() if n not in _NAMES}
+    seeds = tuple(keys.seeds) or (0,)
+    return ConfigSweep(options=shared, seeds=seeds, data_root=keys.data_root, **common)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read the YAML; optional keys with null, such as `seeds: null`, are dropped.
+    """Read the YAML; optional keys without a value, such as `seeds: null`, are dropped.
 
     Raises:
         ValueError: If the file is not YAML, or not a mapping.
     """
-    if path.is_dir():
-        raise ValueError(f"expected the YAML file of a sweep at {path}, got a folder")
-    if not path.exists():
-        raise ValueError(f"expected the YAML file of a sweep at {path}, got nothing")
+    if not path.is_file():
+        raise ValueError(f"expected the YAML file of a sweep at {path}, got no file")
     try:
-        content = load_yaml(path.read_text(encoding="utf-8"))
+        content = get_loader("yaml")(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"expected YAML in {path}, got: {error}") from None
     if not isinstance(content, dict):
-        raise ValueError(
-            f"expected keys such as task, layer and grid, or recipe, in {path}, got {content!r}"
-        )
+        raise ValueError(f"expected keys such as task and grid, or recipe, in {path}")
     known = cast("dict[str, Any]", content)
-    return {n: v for n, v in known.items() if v is not None or n not in _NULLABLE_KEYS}
+    optional = ("seeds", "rows", "data_root", "metric", "mode")
+    return {n: v for n, v in known.items() if v is not None or n not in optional}
 
 
-def _recipe_source(content: Mapping[str, Any]) -> tuple[TrialSource, list[Mapping[str, Any]]]:
-    """Read a sweep of a recipe: its rows, and the points of the grid.
-
-    Raises:
-        ValueError: If the recipe or row is unknown, or no row trains a network.
-    """
-    if content["recipe"] not in RECIPES:
-        raise ValueError(unknown_name("recipe", content["recipe"], RECIPES))
-    recipe = recipe_with_data_root(RECIPES[content["recipe"]], content.get("data_root"))
-    rows = content.get("rows")
-    if isinstance(rows, str):
-        rows = [rows]
-    labels = tuple(row.label for row in recipe.select(rows))
-    seeds = content.get("seeds")
-    if seeds is not None:
-        seeds = tuple(seeds)
-    quick = content.get("quick", False)
-    varied = "grid" in content or "search" in content
-    source = RecipeSweep(recipe, labels, seeds, quick, varied)
-    if not source.rows:
-        raise ValueError(
-            f"expected at least one row of {recipe.name} that trains a network, got none"
-        )
-    trained_rows = list(source.rows.values())
-    if quick:
-        trained_rows = [row.quick() for row in trained_rows]
-    download_data(trained_rows)
-    if not varied:
-        return source, source.points()
-    trained = list(source.rows)
-    if "search" in content and len(trained) > 1:
-        raise ValueError(
-            f"expected one row for a search, got {len(trained)}: choose one with rows"
-        )
-    trial_points: list[Mapping[str, Any]] = []
-    for label in trained:
-        grid = points(content.get("grid", {}))
-        trial_points += [{"row": label, **point} for point in grid]
-    return source, trial_points
-
-
-def _config_source(content: Mapping[str, Any]) -> tuple[TrialSource, list[Mapping[str, Any]]]:
-    """Read a sweep of training options: the shared options, and the points of the grid.
-
-    Raises:
-        ValueError: If the file has no grid, search or seeds.
-    """
-    if not {"grid", "search", "seeds"} & set(content):
-        raise ValueError("expected grid, search or seeds in a sweep, got none of them")
-    for name in (*content.get("grid", {}), *content.get("search", {})):
-        check_known_keys("train", {name.partition(".")[0]: None}, options())
-    shared = {n: v for n, v in content.items() if n in options() and n != "data_root"}
-    source = ConfigSweep(shared, tuple(content.get("seeds", (0,))), content.get("data_root"))
-    return source, points(content.get("grid", {}))
-
-
-def _search(content: Mapping[str, Any], trial_points: list[Mapping[str, Any]]) -> Search:
-    """Read the space of a search and its settings."""
-    space = {name: _domain(name, value) for name, value in content["search"].items()}
-    # With a search there is no grid, so this is the only point: the row of a recipe, or nothing.
-    fixed = {name: Choice((value,)) for name, value in trial_points[0].items()}
-    settings = {name: content[name] for name in ("trials", "metric", "mode") if name in content}
-    return Search({**fixed, **space}, seed=content.get("search_seed", 0), **settings)
-
-
-def _domain(name: str, value: Any) -> Range | Choice:
-    """Read a range or choices.
-
-    Raises:
-        ValueError: If the value is neither.
-    """
-    if not isinstance(value, dict) or not ("choices" in value or {"low", "high"} <= set(value)):
-        raise ValueError(f"expected {name} to have low and high, or choices, got {value!r}")
-    check_known_keys(name, value, _DOMAIN_KEYS)
-    try:
-        if "choices" not in value:
-            return Range(**value)
-        if len(value) > 1 or not isinstance(value["choices"], list):
-            raise ValueError(f"expected a list of choices and no other key, got {value!r}")
-        return Choice(tuple(value["choices"]))
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-
-
-_CALL_OPTIONS = frozenset({"config", "out", "resume", "overwrite", "seed", "dynamics_every"})
-TRIAL_KEYS = ("cpus_per_trial", "gpus_per_trial", "retries")
-_SEARCH_KEYS = ("trials", "metric", "mode", "search_seed")
-_COMMON_KEYS = ("grid", "search", "seeds", "data_root", *_SEARCH_KEYS, *TRIAL_KEYS)
-_RECIPE_KEYS = ("recipe", "rows", "quick")
-
-
-def check_keys(content: Mapping[str, Any]) -> None:
+def _check(content: Mapping[str, Any]) -> _Keys:
     """Check the keys of a file, and the types of their values.
 
     Raises:
-        ValueError: If a key is unknown or a value has the wrong type; suggests similar names.
+        ValueError: If a key is unknown, a value has the wrong type, or two do not go together.
     """
+    options = [n for n in PARSERS["train"]().get_defaults().as_dict() if n not in _CALL_OPTIONS]
     if "recipe" in content:
-        known = _COMMON_KEYS + _RECIPE_KEYS
+        _check_known("a sweep", content, _NAMES)
     else:
-        known = _COMMON_KEYS + options()
-    check_known_keys("a sweep", content, known)
-    if "grid" in content and "search" in content:
+        of_recipes = ("recipe", "rows", "quick")
+        _check_known("a sweep", content, {*_NAMES, *options}.difference(of_recipes))
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(_Keys, None)
+    try:
+        # of a copy, because it converts texts such as 1e-3
+        parsed = parser.parse_object(
+            {n: copy.deepcopy(content[n]) for n in _NAMES if n in content}
+        )
+    except ArgumentError as error:
+        raise ValueError(f"in the file of a sweep: {error}") from None
+    keys = _Keys(**parsed.as_dict())
+    for name in ("trials", "cpus_per_trial"):
+        check_positive_integer(name, getattr(keys, name))
+    for name in ("search_seed", "gpus_per_trial", "retries"):
+        check_not_negative(name, getattr(keys, name))
+    if keys.grid and keys.search:
         raise ValueError("expected grid or search in a sweep, got both")
-    for name in _SEARCH_KEYS:
-        if name in content and "search" not in content:
+    if not (keys.recipe or keys.grid or keys.search or keys.seeds):
+        raise ValueError("expected grid, search or seeds in a sweep, got none of them")
+    if not all(keys.grid.values()):
+        raise ValueError(f"expected one value or more of each name in grid, got {keys.grid}")
+    if len(set(keys.seeds)) < len(keys.seeds) or min(keys.seeds, default=0) < 0:
+        raise ValueError(f"expected different seeds >= 0, got {keys.seeds}")
+    for name in ("trials", "metric", "mode", "search_seed"):
+        if name in content and not keys.search:
             raise ValueError(f"expected {name} only with search, got it without search")
-    for name, (is_valid, kind) in _KINDS.items():
-        if name in content and not is_valid(content[name]):
-            raise ValueError(f"expected {name} {kind}, got {content[name]!r}")
-    for name, values in content.get("grid", {}).items():
-        check_distinct(f"{name} in grid", values)
-    check_non_negative_integer("search_seed", content.get("search_seed", 0))
+    for name in [*keys.grid, *keys.search]:
+        if not keys.recipe:
+            _check_known("train", [name.partition(".")[0]], options)
+    return keys
 
 
-@cache
-def options() -> tuple[str, ...]:
-    """Return the options of `eigenrnn train` that a sweep file may set."""
-    known = PARSERS["train"]().get_defaults().as_dict()
-    return tuple(name for name in known if name not in _CALL_OPTIONS)
-
-
-def check_known_keys(owner: str, content: Mapping[str, Any], known: Sequence[str]) -> None:
+def _check_known(owner: str, names: Iterable[str], known: Collection[str]) -> None:
     """Check that all keys are known.
 
     Raises:
         ValueError: If a key is unknown; suggests similar names.
     """
-    for name in content:
+    for name in names:
         if name not in known:
-            hint = did_you_mean(str(name), known) or f"; there are {', '.join(known)}"
+            hint = did_you_mean(str(name), map(str, known)) or f"; there are {', '.join(known)}"
             raise ValueError(f"{owner} takes no key {name!r}{hint}")
 
 
-def points(grid: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
-    """Return all combinations of the values of a grid."""
-    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+def _rows(keys: _Keys) -> dict[str, Any]:
+    """Return the options of a sweep of a recipe that say what it runs.
+
+    Raises:
+        ValueError: If the recipe or a row is unknown.
+    """
+    if keys.recipe not in RECIPES:
+        raise ValueError(unknown_name("recipe", keys.recipe, RECIPES))
+    recipe = recipe_with_data_root(RECIPES[keys.recipe], keys.data_root)
+    patterns = [keys.rows] if isinstance(keys.rows, str) else keys.rows
+    return {
+        "recipe": recipe,
+        "labels": tuple(row.label for row in recipe.select(patterns)),
+        "seeds": tuple(keys.seeds) or None,
+        "quick": keys.quick,
+        "varied": bool(keys.grid or keys.search),
+    }
 
 
-def _is_string(value: Any) -> bool:
-    return isinstance(value, str)
+@dataclass(frozen=True, kw_only=True)
+class ConfigSweep(Sweep):
+    """A sweep over some options of `eigenrnn train`.
+
+    Args:
+        options: The options that all trials share, as in a YAML file.
+        seeds: The seeds of each point.
+        data_root: The folder with the data files.
+    """
+
+    options: Mapping[str, Any]
+    seeds: tuple[int, ...] = (0,)
+    data_root: str | None = None
+
+    def trials_of(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
+        label = " ".join(f"{name}={format_value(value)}" for name, value in parameters.items())
+        slug = re.sub(r"[^a-z0-9]+", "-", f"{number:03d} {label}".lower())[:_MAX_NAME].strip("-")
+        return [
+            Trial(number, parameters, seed, f"{slug}/seed-{seed}", label) for seed in self.seeds
+        ]
+
+    def task_and_settings(self, trial: Trial) -> tuple[Task, Settings]:
+        training = self._training(trial)
+        return training.task, training.settings
+
+    def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
+        training = self._training(trial)
+        return training.model, training.task, training.settings
+
+    def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
+        training = self._training(trial)
+        return fit(
+            training.model,
+            training.task,
+            training.settings,
+            files.path,
+            name=", ".join(part for part in (training.name, trial.point) if part),
+            network=training.network,
+            **options,
+        )
+
+    def _training(self, trial: Trial) -> Training:
+        content = copy.deepcopy(dict(self.options))
+        for name, value in trial.parameters.items():
+            _set(content, name.split("."), value)
+        content["seed"] = trial.seed
+        parser = PARSERS["train"]()
+        chosen = parser.parse_object(content)
+        return build_training(chosen, parser.instantiate(chosen).task, self.data_root)
 
 
-def _are_strings(value: Any) -> bool:
-    if isinstance(value, str):
-        return True
-    items = cast("list[Any]", value)
-    return isinstance(value, list) and bool(value) and all(map(_is_string, items))
+def _set(content: dict[str, Any], path: list[str], value: Any) -> None:
+    """Set an option by its path; `task: Copying` is read as `task: {class_path: Copying}`.
 
-
-def _are_seeds(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(type(seed) is int and seed >= 0 for seed in value)
-        and len(set(value)) == len(value)
-    )
-
-
-def _maps_strings(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_string, cast("dict[Any, Any]", value)))
-
-
-def _maps_strings_to_lists(value: Any) -> bool:
-    return _maps_strings(value) and all(isinstance(v, list) and v for v in value.values())
-
-
-_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "recipe": (_is_string, "to be a string"),
-    "rows": (_are_strings, "to be a string or a list of strings"),
-    "quick": (lambda value: isinstance(value, bool), "to be true or false"),
-    "seeds": (_are_seeds, "to be a list of different whole numbers >= 0"),
-    "data_root": (_is_string, "to be a string"),
-    "grid": (_maps_strings_to_lists, "to map names to lists of values"),
-    "search": (_maps_strings, "to map names to ranges or choices"),
-    "metric": (_is_string, "to be a string"),
-}
-"""What the values of a file must be; `Search` and `Sweep` check their numbers themselves."""
+    Raises:
+        ValueError: If the owner of the option is missing.
+    """
+    first, *rest = path
+    if not rest:
+        content[first] = value
+        return
+    owner: Any = content.get(first)
+    if isinstance(owner, str):  # a name alone, as in `layer: ScoRNN`
+        owner = {"class_path": owner}
+        content[first] = owner
+    if not isinstance(owner, dict):
+        raise ValueError(f"expected {first} in the file because {'.'.join(path)} varies, got none")
+    options = cast("dict[str, Any]", owner)
+    if "class_path" in options:
+        options = options.setdefault("init_args", {})
+    _set(options, rest, value)

@@ -1,31 +1,47 @@
 """A recipe as the trials of a sweep, whose results have the form of `reproduce`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import draw_panels
-from eigenrnn.experiments.recipes.recipe import Recipe, Row, grid_points, point_name
+from eigenrnn.experiments.recipes.recipe import Recipe, grid_points, point_name
 from eigenrnn.experiments.recipes.results_files import write_results
 from eigenrnn.experiments.recipes.runs import Run, row_of
-from eigenrnn.experiments.sweep import Trial, TrialSource
+from eigenrnn.experiments.sweep import Sweep, Trial
 from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.optimisers import check_recurrent_rate
+from eigenrnn.experiments.training import Result, Settings
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.run_key import RunKey, run_path
 
-__all__ = ["RecipeSweep"]
+__all__ = ["RecipeSweep", "row_points"]
 
 _ROW = "row"
 _MAX_FOLDER_NAME = 80  # characters
 
 
-@dataclass(frozen=True)
-class RecipeSweep(TrialSource):
+def row_points(
+    recipe: Recipe,
+    labels: Collection[str],
+    grid: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    quick: bool = False,
+) -> list[Mapping[str, Any]]:
+    """Return the points of rows of a recipe: those of their own grids, or of another grid."""
+    points: list[Mapping[str, Any]] = []
+    for row in recipe.trained:
+        if row.layer and row.label in labels:
+            own = grid_points(row.quick().grid if quick else row.grid)
+            points += [{_ROW: row.label, **point} for point in (own if grid is None else grid)]
+    return points
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeSweep(Sweep):
     """A sweep over rows of a recipe, their grids and their seeds.
 
     Args:
@@ -42,73 +58,53 @@ class RecipeSweep(TrialSource):
     quick: bool = False
     varied: bool = False
 
-    @property
-    def rows(self) -> dict[str, Row]:
-        """The rows to run, by label."""
-        trainable = (row for row in self.recipe.trained if row.layer)
-        return {row.label: row for row in trainable if row.label in self.labels}
-
-    def points(self) -> list[Mapping[str, Any]]:
-        """List the points of the grids of all rows."""
-        points: list[Mapping[str, Any]] = []
-        for row in self.rows.values():
-            grid = row.grid
-            if self.quick:
-                grid = row.quick().grid
-            points += [{_ROW: row.label, **point} for point in grid_points(grid)]
-        return points
-
-    def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
-        row = self.rows[parameters[_ROW]]
-        seeds = self.seeds or self.recipe.seeds_of(row, quick=self.quick)
+    def trials_of(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
+        row = self.recipe.row(parameters[_ROW])
         hyperparameters = {name: value for name, value in parameters.items() if name != _ROW}
+        point = point_name(hyperparameters) if not self.varied else _label(hyperparameters)
+        folder = point
         if self.varied:
-            point = " ".join(f"{name}={value}" for name, value in hyperparameters.items())
-            path = partial(run_path, row.label, f"{number:03d} {point}"[:_MAX_FOLDER_NAME])
-        else:
-            point = point_name(hyperparameters)
-            path = partial(run_path, row.label, point)
-        return [Trial(number, parameters, seed, path(seed).as_posix(), point) for seed in seeds]
+            folder = f"{number:03d} {point}"[:_MAX_FOLDER_NAME]
+        return [
+            Trial(number, parameters, seed, run_path(row.label, folder, seed).as_posix(), point)
+            for seed in self.seeds or self.recipe.seeds_of(row, quick=self.quick)
+        ]
 
-    def check(self, trials: Sequence[Trial]) -> None:
-        for trial in trials:
-            row = self.run(trial).row
-            # building takes time, and only these options can make it fail
-            if "hidden_size" in trial.parameters or "layer." in " ".join(trial.parameters):
-                row.build(trial.seed)
-            if self.varied and {"lr_recurrent", "optimiser_recurrent"} & set(trial.parameters):
-                check_recurrent_rate(row.build(trial.seed), row.settings)
+    def task_and_settings(self, trial: Trial) -> tuple[Task, Settings]:
+        row = self.run_of(trial).row
+        return row.task, row.settings
 
-    def task(self, trial: Trial) -> Task:
-        return self.run(trial).row.task
+    def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
+        row = self.run_of(trial).row
+        return row.build(trial.seed), row.task, row.settings
 
-    def best_by(self, trial: Trial) -> str | None:
-        return self.run(trial).row.settings.best_by
+    def states_rate(self, trial: Trial) -> bool:
+        # the rows of a paper may share the settings
+        return bool({"lr_recurrent", "optimiser_recurrent"} & set(self._varied(trial)))
 
     def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
-        return self.run(trial, files).train(**options)
+        return self.run_of(trial, files).train(**options)
 
-    def summarise(self, folder: Path, trials: Sequence[Trial], *, is_over: bool = False) -> None:
+    def summarise(self, out: Path, trials: Sequence[Trial], *, is_over: bool) -> None:
         entries = (row for row in self.recipe.rows if row.label in self.labels)
         outcomes = {row.label: Outcome.not_run(row) for row in entries}
         for label, text in self.changes(trials).items():
             outcomes[label] = replace(outcomes[label], unjudged=text)
         for trial in trials:
             label = trial.parameters[_ROW]
-            if trial.is_final:
-                run = self.run(trial, RunFolder(folder / trial.path))
-                outcomes[label] = run.add_to(outcomes[label])
-        write_results(folder, self.recipe, outcomes, quick=self.quick)
+            outcomes[label] = self.run_of(trial, trial.files(out)).add_to(outcomes[label])
+        drawn = None
         if is_over and not self.varied and self.recipe.panels:
-            drawn = draw_panels(self.recipe, folder, quick=self.quick)
-            write_results(folder, self.recipe, outcomes, quick=self.quick, drawn=drawn)
+            write_results(out, self.recipe, outcomes, quick=self.quick)
+            drawn = draw_panels(self.recipe, out, quick=self.quick)
+        write_results(out, self.recipe, outcomes, quick=self.quick, drawn=drawn)
 
     def changes(self, trials: Sequence[Trial]) -> dict[str, str]:
         """Return what the sweep changes of the rows that it changes, by their labels."""
         found: dict[str, dict[str, None]] = {}  # with sets that keep the order
         for trial in trials:
             label = trial.parameters[_ROW]
-            row = self.rows[label].with_changes({})
+            row = self.recipe.row(label).with_changes({})
             for name, value in self._varied(trial).items():
                 if row.with_changes({name: value}) != row:
                     found.setdefault(label, {})[f"{name}={value}"] = None
@@ -121,9 +117,13 @@ class RecipeSweep(TrialSource):
             return {}
         return {name: value for name, value in trial.parameters.items() if name != _ROW}
 
-    def run(self, trial: Trial, files: RunFolder | None = None) -> Run:
+    def run_of(self, trial: Trial, files: RunFolder | None = None) -> Run:
         """Return the run of a trial, in a folder."""
         label = trial.parameters[_ROW]
         varied = self._varied(trial)
         key = RunKey(self.recipe.name, label, trial.point, trial.seed, self.quick, varied=varied)
         return Run(self.recipe, row_of(key, self.recipe), key, files or RunFolder(key.path))
+
+
+def _label(hyperparameters: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in hyperparameters.items())

@@ -1,23 +1,6 @@
-"""Sweeps: many runs, on one machine or on several."""
+"""Sweeps: many runs from one file, on one machine or on several."""
 
-from eigenrnn.experiments.sweep.run import StoppedError, Sweep
-from eigenrnn.experiments.sweep.search_space import Choice, Grid, Range, Search
-from eigenrnn.experiments.sweep.trial import (
-    Criterion,
-    Score,
-    Trial,
-    TrialSource,
-)
+from eigenrnn.experiments.sweep.run import Search, Sweep
+from eigenrnn.experiments.sweep.trial import Criterion, Trial
 
-__all__ = [
-    "Choice",
-    "Criterion",
-    "Grid",
-    "Range",
-    "Score",
-    "Search",
-    "StoppedError",
-    "Sweep",
-    "Trial",
-    "TrialSource",
-]
+__all__ = ["Criterion", "Search", "Sweep", "Trial"]

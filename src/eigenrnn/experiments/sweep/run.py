@@ -1,77 +1,158 @@
-"""The class `Sweep`, which checks and runs a sweep."""
+"""The class `Sweep`, which checks the trials of a sweep and trains them."""
 
-import os
-import signal
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+import shutil
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+import torch
 from rich.console import Console
-from torch.cuda import device_count
+from torch import nn
 
+from eigenrnn import __version__
 from eigenrnn.errors import check_installed, check_positive_integer
-from eigenrnn.experiments.sweep.folder import check_folder, open_folder
-from eigenrnn.experiments.sweep.progress import SweepProgress
-from eigenrnn.experiments.sweep.search_space import (
-    Grid,
-    Search,
-    check_gpus,
-    check_non_negative_integer,
-)
-from eigenrnn.experiments.sweep.trial import Criterion, Trial, TrialSource
+from eigenrnn.experiments.errors import FolderInUseError, NonFiniteLossError, RunExistsError
+from eigenrnn.experiments.sweep.trial import Criterion, Trial, write_table
 from eigenrnn.experiments.tasks.base import Task
+from eigenrnn.experiments.training import Result, Settings, records
+from eigenrnn.experiments.training.files import write_json
+from eigenrnn.experiments.training.optimisers import check_recurrent_rate
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.result import selection_metric
-from eigenrnn.experiments.training.run_folder import locked
-from eigenrnn.experiments.training.signals import DeferredSignals
+from eigenrnn.experiments.training.run_folder import RunFolder, locked
 
-__all__ = ["StoppedError", "Sweep"]
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+__all__ = ["Search", "Sweep"]
+
+_DESCRIPTION = "sweep.json"
+_POINTS = "points.json"
+_FILES = (_DESCRIPTION, _POINTS, "results.csv", "results.json", "results.md")
+_MAY_CHANGE_ON_RESUME = ("trials", "cpus_per_trial", "gpus_per_trial", "retries", "data_root")
+_CONNECT_S = 3
+_SETTINGS = frozenset(field.name for field in fields(Settings))
 
 
-class StoppedError(KeyboardInterrupt):
-    """A signal ended the sweep.
+class _Description(TypedDict):
+    """The content of `sweep.json`."""
 
-    Args:
-        number: The number of the signal.
-    """
+    file: dict[str, Any]
 
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.number = number
+
+class _Points(TypedDict):
+    """The content of `points.json`."""
+
+    points: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """Many runs, trained in parallel on the available processors.
+class Search:
+    """Points that Optuna proposes, each from the results of the previous ones.
+
+    Args:
+        space: The domain of each parameter: `low`, `high`, `log` and `step`, or `choices`.
+        trials: The number of points.
+        metric: The metric to optimise, such as `test loss`. A point scores its best value at any
+            evaluation of a run, averaged over seeds. None means the metric of the task.
+        mode: Whether to minimise or to maximise the metric; None means as is better.
+        seed: The seed of the proposals.
+    """
+
+    space: Mapping[str, Mapping[str, Any]]
+    trials: int = 20
+    metric: str | None = None
+    mode: Literal["min", "max"] | None = None
+    seed: int = 0
+
+    @property
+    def distributions(self) -> dict[str, "BaseDistribution"]:
+        """The domains as Optuna's distributions; whole numbers between whole ends.
+
+        Raises:
+            ValueError: If a domain is invalid.
+        """
+        from optuna.distributions import (
+            CategoricalDistribution,
+            FloatDistribution,
+            IntDistribution,
+        )
+
+        found: dict[str, BaseDistribution] = {}
+        for name, domain in self.space.items():
+            kind: Any = FloatDistribution
+            if "choices" in domain:
+                kind = CategoricalDistribution
+            elif all(isinstance(domain.get(n, 1), int) for n in ("low", "high", "step")):
+                kind = IntDistribution
+            try:
+                found[name] = kind(**domain)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"expected low and high, or choices, for {name}, got {dict(domain)}: {error}"
+                ) from None
+        return found
+
+    @property
+    def examples(self) -> list[Mapping[str, Any]]:
+        """The points to check before the search starts: each end of each domain."""
+        ends = {n: d.get("choices") or [d["low"], d["high"]] for n, d in self.space.items()}
+        first = {name: values[0] for name, values in ends.items()}
+        # one parameter at a time: all combinations would be too many
+        return [first, *({**first, n: v} for n, values in ends.items() for v in values[1:])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(ABC):
+    """Many runs, trained in parallel by Ray Tune, or one after another where it is not installed.
 
     Each trial is a run with its own folder and checkpoints. If its worker or machine dies, another
     one resumes it from its checkpoint. A trial that diverges or fails is recorded, and the others
     continue.
 
     Args:
-        source: Builds the models of the trials.
-        plan: The points to try.
+        plan: The points of a grid, or a search.
         description: The content of the sweep's file; only a sweep with the same description can
             be resumed in a folder.
         cpus_per_trial: The number of CPU cores, and of threads, of each trial.
         gpus_per_trial: The number of GPUs of each trial, or the fraction of one.
         retries: How often a trial is resumed whose worker or machine has died.
-    Raises:
-        ValueError: If an option is out of range.
     """
 
-    source: TrialSource
-    plan: Grid | Search
+    plan: Sequence[Mapping[str, Any]] | Search
     description: Mapping[str, Any]
     cpus_per_trial: int = 1
     gpus_per_trial: float = 0
     retries: int = 10
 
-    def __post_init__(self) -> None:
-        check_positive_integer("cpus_per_trial", self.cpus_per_trial)
-        check_gpus("gpus_per_trial", self.gpus_per_trial)
-        check_non_negative_integer("retries", self.retries)
+    @abstractmethod
+    def trials_of(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
+        """Return the trials of a point, one per seed."""
+
+    @abstractmethod
+    def task_and_settings(self, trial: Trial) -> tuple[Task, Settings]:
+        """Return the task and the settings of a trial, or raise an error if they are invalid."""
+
+    @abstractmethod
+    def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
+        """Build the network of a trial; the task knows where its data are."""
+
+    @abstractmethod
+    def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
+        """Train a trial in a folder, with further arguments of `fit`."""
+
+    def states_rate(self, trial: Trial) -> bool:
+        """Whether the user states a learning rate of the constrained matrices of a trial."""
+        del trial
+        return True
+
+    def summarise(self, out: Path, trials: Sequence[Trial], *, is_over: bool) -> None:
+        """Write a summary beside the table of the sweep, at the end with `is_over`."""
+        del out, trials, is_over
 
     def run(
         self,
@@ -81,9 +162,8 @@ class Sweep:
         resume: bool = False,
         overwrite: bool = False,
         trials_at_once: int | None = None,
-        console: Console | None = None,
     ) -> list[Trial]:
-        """Run the trials, and update `results.csv` whenever one starts or ends.
+        """Train the trials, and update `results.csv` whenever one ends.
 
         Args:
             out: The folder of the sweep; all machines must see it under this path.
@@ -92,139 +172,225 @@ class Sweep:
             resume: Continue the sweep in the folder; finished trials are not repeated.
             overwrite: Delete the sweep in the folder.
             trials_at_once: The maximal number of concurrent trials; None means as many as fit.
-            console: The console for messages; standard error by default.
         Returns:
-            All trials, with their states.
+            All trials.
         Raises:
             ValueError: If a trial is invalid, or the folder holds another sweep.
             RunExistsError: If the folder holds runs and neither `resume` nor `overwrite` is set.
             FolderInUseError: If another process is writing to the folder.
             ConnectionError: If there is no cluster at the address.
-            ImportError: If Ray or Optuna is missing, or other machines could reach this
-                version of Ray.
-            StoppedError: If Ctrl-C or SIGTERM ended the sweep; it is a `KeyboardInterrupt`.
+            ImportError: If a search or an address needs a package that is not installed.
         """
         folder = Path(out).absolute()
-        console = console or plain_console(stderr=True)
         if trials_at_once is not None:
             check_positive_integer("trials_at_once", trials_at_once)
-        check_installed("sweep", "a sweep", "ray", "optuna")
-        import ray
-
-        # only here, because they import Ray and Optuna
-        from eigenrnn.experiments.sweep.cluster import check_address, check_cluster, cluster
-        from eigenrnn.experiments.sweep.scheduler import Scheduler
-
-        # quick checks before slow ones, and all of them before anything is written
-        if ray.is_initialized():
-            address = None  # this process stays in its cluster
-        elif address is None:
-            self._check_machine()
-        else:
-            check_address(address)
-        self._check_trials()
-        check_folder(folder, self.description, resume=resume, overwrite=overwrite)
+        if resume and overwrite:
+            raise ValueError("expected resume or overwrite, got both")
+        if isinstance(self.plan, Search) or address is not None:
+            check_installed("sweep", "a search or an address", "ray", "optuna")
         if address is not None:
-            check_cluster(address)
-        with locked(folder), DeferredSignals() as signals:
-            fingerprint = open_folder(folder, self.description, overwrite=overwrite)
-            progress = SweepProgress(
-                folder, self.source, self._count_trials(), console, self.criterion()
-            )
-            scheduler = Scheduler(
-                source=self.source,
-                plan=self.plan,
-                criterion=self.criterion(),
-                out=folder,
-                fingerprint=fingerprint,
-                progress=progress,
-                cpus_per_trial=self.cpus_per_trial,
-                gpus_per_trial=self.gpus_per_trial,
-                retries=self.retries,
-                trials_at_once=trials_at_once,
-            )
-            progress.announce()
+            _check_address(address)
+        self._check()
+        with locked(folder):
+            _open(folder, self.description, resume=resume, overwrite=overwrite)
+            self.write_results(folder)
+            trials = self.trials(folder)
+            waiting = [trial for trial in trials if not trial.is_final(folder)]
+            if not waiting and len(trials) >= self._total:
+                return trials
             try:
-                if not scheduler.is_over:
-                    with cluster(address):
-                        try:
-                            scheduler.run(signals)
-                        finally:  # before the cluster stops: SIGKILL may soon follow SIGTERM
-                            progress.close()
-            finally:  # instead of an error of Ray, whose processes may receive the signal too
-                if signals.number is not None:
-                    raise StoppedError(signals.number)
-        return progress.trials
+                from eigenrnn.experiments.sweep.tuning import tune_trials
+            except ImportError as error:  # only here, because it imports Ray
+                if isinstance(self.plan, Search) or address is not None:
+                    raise
+                self._print(f"one trial after another: in parallel with eigenrnn[sweep] ({error})")
+                for trial in waiting:
+                    self.train_here(trial, folder, plain_console(stderr=True))
+                    self.ended(trial, folder)
+            else:
+                tune_trials(self, folder, waiting, address, trials_at_once)
+        return self.trials(folder)
+
+    def train_here(self, trial: Trial, out: Path, console: Console) -> None:
+        """Train a trial in this process, or resume it; its error is stored in its folder.
+
+        Raises:
+            FolderInUseError: If the worker before this one is still ending.
+            KeyboardInterrupt: If a signal ended the run.
+        """
+        if trial.is_final(out):
+            return
+        torch.set_num_threads(self.cpus_per_trial)
+        files = trial.files(out)
+        try:
+            result = self.train(trial, files, resume=True, console=console)
+        except FolderInUseError:
+            raise
+        except NonFiniteLossError:
+            return  # `fit` has stored it
+        except Exception as error:  # any other error: the other trials continue
+            files.write_status("failed", f"{type(error).__name__}: {error}")
+            return
+        if result.signal is not None:
+            raise KeyboardInterrupt
+        files.write_status("ended", scores=files.read_status().scores)
+
+    def trials(self, out: Path) -> list[Trial]:
+        """Return all trials of a grid, or those that a search has proposed so far."""
+        points = self.read_points(out) if isinstance(self.plan, Search) else self.plan
+        return [t for number, point in enumerate(points) for t in self.trials_of(number, point)]
+
+    def read_points(self, out: Path) -> list[Mapping[str, Any]]:
+        """Read the points that a search has proposed.
+
+        Raises:
+            ValueError: If their file is damaged.
+        """
+        file = out / _POINTS
+        if not file.exists():
+            return []
+        points: list[Mapping[str, Any]] = [*records.read(file, _Points)["points"]]
+        names = self._examples[0].parameters.keys()
+        if any(point.keys() != names for point in points):
+            raise ValueError(f"{file} is damaged: expected points with {', '.join(names)}")
+        return points
+
+    def write_points(self, out: Path, points: Sequence[Mapping[str, Any]]) -> None:
+        """Write the points that a search has proposed."""
+        write_json(out / _POINTS, {"points": list(points)})
 
     def criterion(self) -> Criterion | None:
-        """Return the metric by which trials are compared; None if the task has none.
+        """Return the metric by which trials are compared; None if the task of a grid has none.
 
         Raises:
-            ValueError: If the search names an unknown metric, or one without a known mode.
+            ValueError: If a search names an unknown metric, or its task has none.
         """
         # all points have one task, up to its options
-        example = self.source.trials(0, self.plan.examples[0])[0]
-        task = self.source.task(example)
-        metric: str | None = None
-        mode: str | None = None
-        if isinstance(self.plan, Search):
-            metric = self.plan.metric
-            mode = self.plan.mode
-        is_explicit = metric is not None
-        if metric is None:
-            metric = selection_metric(task, self.source.best_by(example))
-        if metric is None:
+        task, settings = self.task_and_settings(self._examples[0])
+        search = self.plan if isinstance(self.plan, Search) else Search({})
+        metric = search.metric or selection_metric(task, settings.best_by)
+        if metric is None and search is not self.plan:
             return None
-        return Criterion(metric, _mode(task, metric, mode), is_explicit)
+        splits = [split for split in task.splits if split != "train"]
+        known = {f"{split} {name}": name for split in splits for name in task.metric_names}
+        if metric not in known:
+            raise ValueError(f"expected metric among {', '.join(known)}; got {metric!r}")
+        is_higher_better = task.is_higher_better(known[metric])
+        return Criterion(metric, search.mode or ("max" if is_higher_better else "min"))
 
-    def _count_trials(self) -> int:
-        """Return the number of trials of all points."""
-        if isinstance(self.plan, Grid):
-            return sum(len(self.source.trials(0, point)) for point in self.plan.points)
-        # the points of a search are not known yet, but each has as many seeds
-        return len(self.source.trials(0, self.plan.examples[0])) * self.plan.trials
+    def ended(self, trial: Trial, out: Path) -> None:
+        """Print how a trial has ended, and write the results."""
+        states = [each.status(out).state for each in self.trials(out)]
+        over = sum(state in ("ended", "diverged", "failed") for state in states)
+        status = trial.status(out)
+        outcome = ": ".join(filter(None, (status.state, status.message)))
+        self._print(f"[{over}/{self._total}] {trial.name} {outcome}")
+        self.write_results(out)
 
-    def _check_machine(self) -> None:
-        """Check that a trial fits on this machine; otherwise it would wait forever.
+    def _print(self, line: str) -> None:
+        plain_console(stderr=True).print(line, highlight=False, soft_wrap=True)
+
+    def write_results(self, out: Path) -> None:
+        """Write `results.csv` and the summary of the source from the folders of the runs."""
+        trials = self.trials(out)
+        write_table(out, trials, self.criterion() if isinstance(self.plan, Search) else None)
+        final = sum(trial.is_final(out) for trial in trials)
+        self.summarise(out, trials, is_over=final == self._total)
+
+    @property
+    def _total(self) -> int:
+        """The number of trials of all points."""
+        if isinstance(self.plan, Search):
+            return self.plan.trials * len(self.trials_of(0, self.plan.examples[0]))
+        return sum(len(self.trials_of(0, point)) for point in self.plan)
+
+    @property
+    def _examples(self) -> list[Trial]:
+        """One trial of each point to check: seeds are valid or invalid together."""
+        points = self.plan.examples if isinstance(self.plan, Search) else self.plan
+        return [self.trials_of(0, point)[0] for point in points]
+
+    def _check(self) -> None:
+        """Check all trials before any is trained, and download their data.
 
         Raises:
-            ValueError: If it does not.
+            ValueError: If a trial is invalid.
         """
-        available = {"cpus_per_trial": os.cpu_count() or 1, "gpus_per_trial": device_count()}
-        for name, most in available.items():
-            number = getattr(self, name)
-            if number > most:
-                raise ValueError(
-                    f"expected {name} <= {most}, as many as this machine has, got {number}"
-                )
+        if isinstance(self.plan, Search):
+            _ = self.plan.distributions
+        self.criterion()
+        built: set[str] = set()
+        refusals: list[ValueError] = []
+        for trial in self._examples:
+            task, settings = self.task_and_settings(trial)
+            settings.total_steps(task)
+            # trials that differ in training settings only share a network: build it once
+            shape = repr({n: v for n, v in trial.parameters.items() if n not in _SETTINGS})
+            if shape in built:
+                continue
+            built.add(shape)
+            model, task, settings = self.build(trial)
+            if task.missing_data() is not None:
+                next(task.batches("train", 1))  # downloads the data, or raises
+            if self.states_rate(trial):
+                try:
+                    check_recurrent_rate(model, settings)
+                except ValueError as error:
+                    refusals.append(error)
+        if len(refusals) == len(built):  # one of several layers may need the rate
+            raise refusals[0]
 
-    def _check_trials(self) -> None:
-        """Check all trials before any is trained.
 
-        Raises:
-            ValueError: If a search has no metric.
-        """
-        if self.criterion() is None and isinstance(self.plan, Search):
-            raise ValueError("expected a task with a metric for a search, got one without")
-        # one seed is enough: seeds are valid or invalid together
-        self.source.check(
-            [self.source.trials(0, parameters)[0] for parameters in self.plan.examples]
-        )
-
-
-def _mode(task: Task, metric: str, mode: str | None) -> str:
-    """Return the given mode of a metric, or the known one.
+def _open(out: Path, description: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
+    """Prepare the folder of a sweep.
 
     Raises:
-        ValueError: If there is no such metric, or its mode is neither given nor known.
+        ValueError: If the sweep to resume is of another file, or its description is damaged.
+        RunExistsError: If the folder holds a sweep and neither option is set, or other runs.
     """
-    split, _, name = metric.partition(" ")
-    if split == "train" or split not in task.splits or name not in task.metric_names:
-        known: list[str] = []
-        for evaluated in task.splits:
-            if evaluated != "train":
-                known += [f"{evaluated} {each}" for each in task.metric_names]
-        raise ValueError(f"expected metric among {', '.join(known)}; got {metric!r}")
-    if mode is not None:
-        return mode
-    return "max" if task.is_higher_better(name) else "min"
+    file = out / _DESCRIPTION
+    if not file.exists() and any(out.glob("**/config.json")):
+        raise RunExistsError(
+            f"{out} holds runs that are not of a sweep: choose another folder with --out"
+        )
+    if file.exists() and overwrite:
+        # only the files of a sweep: the folder may hold others
+        for run in list(out.glob("**/seed-[0-9]*")):
+            shutil.rmtree(run)
+        for name in _FILES:
+            (out / name).unlink(missing_ok=True)
+    elif file.exists() and not resume:
+        raise RunExistsError(
+            f"{out} already holds a sweep: resume it with resume=True (on the command line: "
+            "--resume), or delete it with overwrite=True (--overwrite)"
+        )
+    elif file.exists():
+        then = records.read(file, _Description)["file"]
+        now = json.loads(json.dumps(dict(description)))  # as JSON stores it
+        changed = [
+            f"{name} was {then.get(name)!r}, now {now.get(name)!r}"
+            for name in dict.fromkeys([*then, *now])
+            if name not in _MAY_CHANGE_ON_RESUME and then.get(name) != now.get(name)
+        ]
+        if changed:
+            raise ValueError(
+                f"{out} holds a sweep of another file: {'; '.join(changed)}; choose another "
+                "folder with --out"
+            )
+    write_json(file, {"eigenrnn": __version__, "file": dict(description)})
+
+
+def _check_address(address: str) -> None:
+    """Connect to an address, because Ray itself tries for minutes.
+
+    Raises:
+        ConnectionError: If nothing listens there.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+    except (OSError, ValueError) as error:
+        raise ConnectionError(
+            f"expected the HOST:PORT of a Ray cluster, got {address!r} ({error}); "
+            "`ray start --head` starts one and prints it"
+        ) from None

@@ -1,0 +1,214 @@
+"""Ray Tune trains the trials of a sweep, and Optuna proposes the points of a search."""
+
+import logging
+import os
+import random
+import shutil
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import ray
+from optuna.samplers import TPESampler
+from ray import tune
+from ray.tune.search import Repeater
+from ray.tune.search.optuna import OptunaSearch
+from ray.tune.search.repeater import TRIAL_INDEX
+
+from eigenrnn.experiments.sweep.run import Search, Sweep
+from eigenrnn.experiments.sweep.trial import Criterion, Trial
+from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn.experiments.training.signals import blocked_signals
+
+__all__ = ["tune_trials"]
+
+_SCORE = "score"
+
+
+def tune_trials(
+    sweep: Sweep, out: Path, waiting: Sequence[Trial], address: str | None, at_once: int | None
+) -> None:
+    """Train the trials of a sweep that are not finished.
+
+    Each trial resumes from its own checkpoint, so nothing that Tune stores is read again.
+
+    Args:
+        sweep: The sweep.
+        out: Its folder.
+        waiting: The trials to train; those of a search follow from the folder.
+        address: The address of an existing cluster, or None.
+        at_once: The maximal number of concurrent trials; None means as many as fit.
+    """
+    os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"  # so that relative paths in the file stay valid
+    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # so that `verbose=0` prints nothing
+    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # so that Ctrl-C raises KeyboardInterrupt
+    scratch = out / ".tune"
+    shutil.rmtree(scratch, ignore_errors=True)  # of a killed sweep
+    space: dict[str, Any] = {}
+    search: dict[str, Any] = {}
+    criterion = sweep.criterion()
+    if isinstance(sweep.plan, Search) and criterion is not None:
+        search = _search(sweep, sweep.plan, criterion, out)
+    else:
+        space["trials"] = tune.grid_search([[trial] for trial in waiting])
+    try:
+        with _cluster(sweep, address):
+            tune.Tuner(
+                tune.with_resources(
+                    tune.with_parameters(_train, sweep=sweep, criterion=criterion, out=out),
+                    {"cpu": sweep.cpus_per_trial, "gpu": sweep.gpus_per_trial},
+                ),
+                param_space=space,
+                tune_config=tune.TuneConfig(
+                    max_concurrent_trials=at_once, reuse_actors=True, **search
+                ),
+                run_config=tune.RunConfig(
+                    name=scratch.name,
+                    storage_path=str(out),
+                    failure_config=tune.FailureConfig(max_failures=sweep.retries),
+                    callbacks=[_Progress(sweep, out)],
+                    verbose=0,
+                ),
+            ).fit()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _train(
+    config: Mapping[str, Any], sweep: Sweep, criterion: Criterion | None, out: Path
+) -> None:
+    """Train a trial in a worker, and report its score."""
+    trial = _trial(config)
+    sweep.train_here(trial, out, plain_console(quiet=True))
+    tune.report({_SCORE: criterion.score(trial.files(out)) if criterion is not None else 0.0})
+
+
+def _trial(config: Mapping[str, Any]) -> Trial:
+    return config["trials"][config.get(TRIAL_INDEX, 0)]
+
+
+class _Progress(tune.Callback):
+    """Records the trials that have ended."""
+
+    def __init__(self, sweep: Sweep, out: Path) -> None:
+        self._sweep = sweep
+        self._out = out
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        del iteration, trials, info
+        self._sweep.ended(_trial(trial.config), self._out)
+
+    on_trial_error = on_trial_complete
+
+
+def _search(sweep: Sweep, search: Search, criterion: Criterion, out: Path) -> dict[str, Any]:
+    """Return the options of Tune for a search, which knows the points in the folder."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    # The folder is the record. A study in a file would keep the points of a killed sweep as
+    # running, and number them anew when they are tried again.
+    study: dict[str, Any] = {
+        "storage": optuna.storages.InMemoryStorage(),
+        "study_name": "sweep",
+        "sampler": _Sampler(search.seed),
+    }
+    record = optuna.create_study(
+        **study, direction="minimize" if criterion.mode == "min" else "maximize"
+    )
+    points = sweep.read_points(out)
+    unfinished: list[int] = []
+    for number, point in enumerate(points):
+        trials = sweep.trials_of(number, point)
+        if all(trial.is_final(out) for trial in trials):
+            # the mean of `Repeater`, to the last bit
+            value = float(np.nanmean([criterion.score(trial.files(out)) for trial in trials]))
+            distributions = search.distributions
+            record.add_trial(
+                optuna.create_trial(params=dict(point), distributions=distributions, value=value)
+            )
+        else:
+            record.enqueue_trial(dict(point))
+            unfinished.append(number)
+    proposals = _Proposals(
+        sweep,
+        out,
+        unfinished,
+        space=search.distributions,
+        metric=_SCORE,
+        mode=criterion.mode,
+        **study,
+    )
+    remaining = len(unfinished) + max(0, search.trials - len(points))
+    seeds = len(sweep.trials_of(0, search.examples[0]))
+    return {"search_alg": Repeater(proposals, repeat=seeds), "num_samples": remaining * seeds}
+
+
+class _Proposals(OptunaSearch):
+    """Proposes the trials of each point, first of those in the folder that are not finished."""
+
+    def __init__(self, sweep: Sweep, out: Path, unfinished: list[int], **options: Any) -> None:
+        super().__init__(**options)
+        self._sweep = sweep
+        self._out = out
+        self._unfinished = unfinished
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        point = super().suggest(trial_id) or {}
+        points = self._sweep.read_points(self._out)
+        if self._unfinished:
+            number = self._unfinished.pop(0)
+        else:
+            number = len(points)
+            self._sweep.write_points(self._out, [*points, point])
+        return {"trials": self._sweep.trials_of(number, point)}
+
+
+class _Sampler(TPESampler):
+    """Optuna's sampler, whose random numbers follow from the number of a point.
+
+    A point depends on the results of the finished points alone, also in a resumed search.
+    """
+
+    def __init__(self, search_seed: int) -> None:
+        super().__init__()
+        self._search_seed = search_seed
+
+    def before_trial(self, study: optuna.Study, trial: Any) -> None:
+        seed = random.Random(f"{self._search_seed} {trial.number}").getrandbits(32)
+        super().__init__(seed=seed)
+        super().before_trial(study, trial)
+
+
+@contextmanager
+def _cluster(sweep: Sweep, address: str | None) -> Generator[None]:
+    """Join a cluster, or start one on this machine; leave or stop it afterwards.
+
+    Raises:
+        ValueError: If a trial needs more processors than this machine has.
+    """
+    if ray.is_initialized():  # this process stays in its cluster
+        yield
+        return
+    options: dict[str, Any] = {}
+    if address is None:
+        options["include_dashboard"] = False
+        if hasattr(os, "sched_getaffinity"):  # the processors that this process may use
+            options["num_cpus"] = len(os.sched_getaffinity(0))
+    try:
+        with blocked_signals():  # because Ray installs handlers of its own
+            # local, not the address in RAY_ADDRESS
+            ray.init(
+                address or "local", log_to_driver=False, logging_level=logging.ERROR, **options
+            )
+        found = ray.cluster_resources()
+        for name, needed in (("CPU", sweep.cpus_per_trial), ("GPU", sweep.gpus_per_trial)):
+            if address is None and needed > found.get(name, 0):  # others may still join a cluster
+                raise ValueError(
+                    f"expected {name.lower()}s_per_trial <= {found.get(name, 0):g}, as many as "
+                    f"this machine has, got {needed}"
+                )
+        yield
+    finally:
+        ray.shutdown()

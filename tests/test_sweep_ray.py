@@ -1,0 +1,169 @@
+"""A sweep on Ray has the numbers of single runs, even if workers or the command are killed."""
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from eigenrnn.experiments.cli.sweep_file import ConfigSweep
+from eigenrnn.experiments.training import Callback
+from small_sweep import (
+    SEEDS,
+    TINY,
+    fit_alone,
+    read_content,
+    read_table,
+    untimed_rows,
+    write_yaml,
+)
+
+pytestmark = [
+    pytest.mark.long,
+    # in Ray's own code, in its threads and when it releases its processes
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
+]
+SEARCH = TINY | {
+    "steps": 4,
+    "search": {
+        "lr": {"low": 1e-3, "high": 1e-1, "log": True},
+        "layer.negative": {"low": 1, "high": 3},
+        "optimiser": {"choices": ["adam", "rmsprop"]},
+    },
+    "seeds": [0, 1],
+    "metric": "test loss",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    """A cluster of this process, which all its sweeps use; the workers can import the tests."""
+    import ray
+
+    folder = str(Path(__file__).parent)
+    environment = {"env_vars": {"PYTHONPATH": folder, "OMP_NUM_THREADS": "1"}}
+    ray.init("local", num_cpus=2, include_dashboard=False, runtime_env=environment)
+    yield
+    ray.shutdown()
+
+
+def points(trials):
+    return [(trial.path, trial.parameters, trial.seed) for trial in trials]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KilledSweep(ConfigSweep):
+    """Kills the workers that train seed 0 after an evaluation, twice."""
+
+    def train(self, trial, files, **options):
+        marks = [files.path / name for name in ("killed", "killed again")]
+        remaining = [mark for mark in marks if not mark.exists()]
+        if trial.seed == 0 and remaining:
+            options["callbacks"] = [Kill(remaining[0])]
+        return super().train(trial, files, **options)
+
+
+class Kill(Callback):
+    def __init__(self, mark):
+        self.mark = mark
+
+    def after_evaluation(self, step, *_):
+        if step >= 4:
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_trial_whose_worker_is_killed_resumes_from_its_checkpoint(tmp_path):
+    plain = read_content(tmp_path, TINY | {"seeds": [0, 1]})
+    sweep = KilledSweep(**vars(plain) | {"retries": 1})
+    trials = sweep.run(tmp_path / "out")
+    assert [row["status"] for row in read_table(tmp_path / "out")] == ["unfinished", "ended"]
+    assert len(list((tmp_path / "out").glob("*/seed-0/killed*"))) == 2
+    sweep.run(tmp_path / "out", resume=True)
+    assert [row["status"] for row in read_table(tmp_path / "out")] == ["ended", "ended"]
+    for trial in trials:
+        expected = fit_alone(plain, trial, tmp_path / "alone" / trial.path)
+        assert untimed_rows(tmp_path / "out" / trial.path) == untimed_rows(expected.directory)
+
+
+def test_a_resumed_search_has_the_points_of_an_uninterrupted_one(tmp_path, monkeypatch):
+    once = {"trials_at_once": 1}
+    # beyond the first ten points, which Optuna draws at random
+    reference = read_content(tmp_path, SEARCH | {"trials": 13}).run(tmp_path / "whole", **once)
+    assert len({trial.parameters["lr"] for trial in reference}) == 13
+    for trial in reference:
+        assert 1e-3 <= trial.parameters["lr"] <= 1e-1
+        assert trial.parameters["layer.negative"] in {1, 2, 3}
+        config = json.loads((tmp_path / "whole" / trial.path / "config.json").read_text())
+        found = config["settings"]["lr"], config["settings"]["seed"]
+        assert found == (trial.parameters["lr"], trial.seed)
+
+    out = tmp_path / "out"
+    first = read_content(tmp_path, SEARCH | {"trials": 11}).run(out, **once)
+    assert points(first) == points(reference[:22])
+    shutil.rmtree(out / first[-1].path)  # as if killed before the last trial has ended
+    monkeypatch.setenv("PLANTED", str(tmp_path / "executed"))
+    plant(out)
+    longer = read_content(tmp_path, SEARCH | {"trials": 13}).run(out, resume=True, **once)
+    assert points(longer) == points(reference)
+    tables = [read_table(folder) for folder in (tmp_path / "whole", out)]
+    for row in tables[0] + tables[1]:
+        del row["seconds"]
+    assert tables[0] == tables[1]
+    assert not (tmp_path / "executed").exists(), "a file in the folder of a sweep was executed"
+
+
+class Planted:
+    def __reduce__(self):
+        return os.mkdir, (os.environ["PLANTED"],)
+
+
+def plant(out):
+    """Add pickles that execute something, under the names that Ray Tune and Optuna use."""
+    for folder in (out, out / ".tune"):
+        folder.mkdir(exist_ok=True)
+        for name in (
+            *(
+                "tuner.pkl",
+                "trainable.pkl",
+                "searcher-state-2026.pkl",
+                "search_gen_state-2026.json",
+            ),
+            *("experiment_state-2026.json", "study.log", "study.db"),
+        ):
+            (folder / name).write_bytes(pickle.dumps(Planted()))
+
+
+def test_the_command_resumes_after_ctrl_c_and_kill(tmp_path):
+    content = TINY | SEEDS | {"steps": 3000, "eval_every": 50}
+    write_yaml(tmp_path / "sweep.yaml", content)
+    command = [sys.executable, "-m", "eigenrnn", "sweep", "sweep.yaml", "--out", "out", "--resume"]
+    run = tmp_path / "out" / "000" / "seed-0"
+    for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+        before = (run / "last.pt").stat().st_mtime_ns if run.exists() else 0
+        with subprocess.Popen(command, cwd=tmp_path) as process:
+            try:
+                while not (run / "last.pt").exists() or (
+                    (run / "last.pt").stat().st_mtime_ns == before
+                ):
+                    assert process.poll() is None
+                    time.sleep(0.02)
+                process.send_signal(number)
+                assert process.wait(60) == status
+            finally:
+                process.kill()
+        assert not (run / "result.json").exists(), "it ended before it was stopped"
+    sweep = read_content(tmp_path, content)
+    (trial,) = sweep.run(tmp_path / "out", resume=True)
+    expected = fit_alone(sweep, trial, tmp_path / "alone")
+    assert untimed_rows(run) == untimed_rows(expected.directory)
