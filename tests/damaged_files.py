@@ -305,7 +305,7 @@ def status_is_valid(status: Any) -> bool:
     return (
         isinstance(status.state, str)
         and isinstance(status.message, str)
-        and metrics_are_valid({"scores": status.get("scores", {})})
+        and metrics_are_valid({"scores": status.scores or {}})
     )
 
 

@@ -86,6 +86,18 @@ def test_a_finished_trial_is_not_repeated(tmp_path):
     assert len(files) > 20
 
 
+def test_a_damaged_result_is_named_and_written_again_once_it_is_deleted(tmp_path):
+    _, (trial,) = run_here(tmp_path, TINY | SEEDS)
+    files = trial.files(tmp_path / "out")
+    result, rows = files.read_result(), untimed_rows(files.path)
+    files.result_file.write_text('{"steps": 8, "seco')
+    with pytest.raises(ValueError, match=str(files.result_file)):
+        run_here(tmp_path, TINY | SEEDS, resume=True)
+    files.result_file.unlink()
+    run_here(tmp_path, TINY | SEEDS, resume=True)
+    assert (files.read_result().best, untimed_rows(files.path)) == (result.best, rows)
+
+
 def test_an_interrupted_trial_resumes_from_its_checkpoint(tmp_path, monkeypatch):
     run_here(tmp_path, TINY | SEEDS, "reference")
     stop = stop_seed_0(monkeypatch, 4, KeyboardInterrupt())

@@ -144,12 +144,12 @@ def plant(out):
             (folder / name).write_bytes(pickle.dumps(Planted()))
 
 
-def test_the_command_resumes_after_ctrl_c_and_kill(tmp_path):
+def test_the_command_resumes_after_signals(tmp_path):
     content = TINY | SEEDS | {"steps": 3000, "eval_every": 50}
     write_yaml(tmp_path / "sweep.yaml", content)
     command = [sys.executable, "-m", "eigenrnn", "sweep", "sweep.yaml", "--out", "out", "--resume"]
     run = tmp_path / "out" / "000" / "seed-0"
-    for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+    for number, status in ((signal.SIGTERM, 130), (signal.SIGKILL, -9)):
         before = (run / "last.pt").stat().st_mtime_ns if run.exists() else 0
         with subprocess.Popen(command, cwd=tmp_path) as process:
             try:

@@ -148,7 +148,7 @@ def _check(content: Mapping[str, Any]) -> _Keys:
             raise ValueError(f"expected {name} only with search, got it without search")
     for name in [*keys.grid, *keys.search]:
         if not keys.recipe:
-            _check_known("train", [name.partition(".")[0]], options)
+            _check_known("train", [str(name).partition(".")[0]], options)
     return keys
 
 

@@ -92,7 +92,8 @@ class RecipeSweep(Sweep):
             outcomes[label] = replace(outcomes[label], unjudged=text)
         for trial in trials:
             label = trial.parameters[_ROW]
-            outcomes[label] = self.run_of(trial, trial.files(out)).add_to(outcomes[label])
+            if trial.is_final(out):
+                outcomes[label] = self.run_of(trial, trial.files(out)).add_to(outcomes[label])
         drawn = None
         if is_over and not self.varied and self.recipe.panels:
             write_results(out, self.recipe, outcomes, quick=self.quick)

@@ -53,8 +53,9 @@ class Trial:
         """
         files = self.files(out)
         status = files.read_status()
-        is_complete = status.state != "ended" or files.result_file.exists()
-        if (status.state == "waiting" and files.config_file.exists()) or not is_complete:
+        has_begun = status.state == "waiting" and files.config_file.exists()
+        lost_result = status.state == "ended" and not files.result_file.exists()
+        if has_begun or lost_result:
             return Status("unfinished", status.message, status.scores)
         return status
 

@@ -4,6 +4,8 @@ import logging
 import os
 import random
 import shutil
+import signal
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +23,6 @@ from ray.tune.search.repeater import TRIAL_INDEX
 from eigenrnn.experiments.sweep.run import Search, Sweep
 from eigenrnn.experiments.sweep.trial import Criterion, Trial
 from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.experiments.training.signals import blocked_signals
 
 __all__ = ["tune_trials"]
 
@@ -196,12 +197,13 @@ def _cluster(sweep: Sweep, address: str | None) -> Generator[None]:
         options["include_dashboard"] = False
         if hasattr(os, "sched_getaffinity"):  # the processors that this process may use
             options["num_cpus"] = len(os.sched_getaffinity(0))
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
     try:
-        with blocked_signals():  # because Ray installs handlers of its own
-            # local, not the address in RAY_ADDRESS
-            ray.init(
-                address or "local", log_to_driver=False, logging_level=logging.ERROR, **options
-            )
+        # local, not the address in RAY_ADDRESS
+        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
+        if is_main:  # SIGTERM stops the sweep as Ctrl-C does; Ray would abort
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
         found = ray.cluster_resources()
         for name, needed in (("CPU", sweep.cpus_per_trial), ("GPU", sweep.gpus_per_trial)):
             if address is None and needed > found.get(name, 0):  # others may still join a cluster
@@ -212,3 +214,5 @@ def _cluster(sweep: Sweep, address: str | None) -> Generator[None]:
         yield
     finally:
         ray.shutdown()
+        if is_main:
+            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)

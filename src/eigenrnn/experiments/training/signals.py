@@ -2,12 +2,10 @@
 
 import signal
 import threading
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["DeferredSignals", "blocked_signals"]
+__all__ = ["DeferredSignals"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -54,34 +52,9 @@ class DeferredSignals:
         self._restore()
 
     def _restore(self) -> None:
-        _install(self._previous)
+        for number, handler in self._previous.items():
+            if handler is None:  # it was not installed from Python and cannot be restored
+                signal.signal(number, signal.SIG_DFL)
+            else:
+                signal.signal(number, handler)
         self._previous = {}
-
-
-@contextmanager
-def blocked_signals() -> Generator[None]:
-    """Deliver Ctrl-C and SIGTERM after the context, to the handlers from before it.
-
-    For libraries that install their own handlers. Processes started in the context inherit the
-    block: a batch queue sends SIGTERM to all processes of a job, and these end with ours instead.
-    """
-    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
-    can_block = hasattr(signal, "pthread_sigmask")  # not on Windows, which has no SIGTERM
-    before: set[Any] = set()
-    if can_block:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            _install(handlers)
-        if can_block:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _install(handlers: Mapping[int, Any]) -> None:
-    for number, handler in handlers.items():
-        if handler is None:  # it was not installed from Python and cannot be restored
-            signal.signal(number, signal.SIG_DFL)
-        else:
-            signal.signal(number, handler)
