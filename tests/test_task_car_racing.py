@@ -180,39 +180,25 @@ def test_a_file_with_a_changed_byte_is_rejected(task_of, tmp_path):
         task.batch(1, generator_for(0))
 
 
-def test_non_finite_numbers_are_rejected_with_their_position(task_of):
-    logvar = DRIVES.logvar.copy()
-    logvar[7, 3, 9] = np.nan
-    with pytest.raises(ValueError, match=r"got nan in logvar of rollout 7, step 3"):
-        task_of(replace(DRIVES, logvar=logvar)).batch(1, generator_for(0))
-
-
 @pytest.mark.parametrize(
-    "drives",
+    ("drives", "named"),
     [
-        Encoded(DRIVES.mu[:2], DRIVES.logvar[:2], DRIVES.action[:2]),
-        replace(DRIVES, action=DRIVES.action[:, :-1]),
-        replace(DRIVES, mu=DRIVES.mu[..., :31]),
-        replace(DRIVES, mu=DRIVES.mu.astype(np.float16)),
+        (Encoded(DRIVES.mu[:2], DRIVES.logvar[:2], DRIVES.action[:2]), r"\(2, 6, 32\)"),
+        (replace(DRIVES, action=DRIVES.action[:, :-1]), r"\(30, 5, 3\)"),
+        (replace(DRIVES, mu=DRIVES.mu[..., :31]), r"\(30, 6, 31\)"),
+        (replace(DRIVES, mu=DRIVES.mu.astype(np.float16)), "mu"),
+        (replace(DRIVES, logvar=np.full_like(DRIVES.logvar, np.nan)), "logvar"),
     ],
-    ids=["two drives", "unequal lengths", "other width", "other dtype"],
+    ids=["two drives", "unequal lengths", "other width", "other dtype", "not finite"],
 )
-def test_arrays_of_another_shape_or_type_are_rejected(task_of, drives):
-    with pytest.raises(ValueError, match=r"expected mu \(R, S, 32\), .*got mu float"):
+def test_other_arrays_are_rejected(task_of, drives, named):
+    with pytest.raises(ValueError, match=named):
         task_of(drives).batch(1, generator_for(0))
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"format": 2}, r"expected encoded rollouts of format <= 1, got 2"),
-        ({"x": 1}, r"got a file without format number"),
-        ({"format": 1}, r"got none of them"),
-    ],
-)
-def test_files_with_other_contents_are_rejected(tmp_path, arrays, message):
-    np.savez(tmp_path / ENCODED, **arrays)
-    with pytest.raises(ValueError, match=message):
+def test_a_file_with_other_contents_is_rejected(tmp_path):
+    np.savez(tmp_path / ENCODED, x=1)
+    with pytest.raises(ValueError, match=ENCODED):
         CarRacing(data_root=tmp_path).batch(1, generator_for(0))
 
 

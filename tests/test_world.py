@@ -2,9 +2,7 @@
 
 import itertools
 import json
-import os
 import shutil
-import signal
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from eigenrnn.experiments.tasks.sampling import generator_for
 from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.world import VAE, Collection, encode
 from eigenrnn.experiments.world.autoencoder import Frames, autoencoder_settings
-from eigenrnn.experiments.world.collection import ProgressCounter
 from eigenrnn.experiments.world.drive import preprocess_frame, sample_actions
 from training_run import QUIET, one_thread
 
@@ -82,7 +79,7 @@ def test_a_drive_shows_a_moving_track(recorded):
 @pytest.mark.long
 def test_drives_do_not_depend_on_the_number_of_processes_or_steps(recorded, tmp_path):
     shorter = Collection(tmp_path / "again", rollouts=3, steps=6, seed=4)
-    assert shorter.record(processes=1, console=QUIET)
+    shorter.record(processes=1, console=QUIET)
     for number in range(3):
         assert np.array_equal(shorter.read(number), recorded.read(number)[:6])
 
@@ -92,25 +89,17 @@ def test_recorded_drives_are_kept_and_missing_ones_recorded(copied):
     before = contents(copied)
     copied.path(1).unlink()
     kept = copied.path(0).stat().st_mtime_ns
-    assert copied.record(processes=2, console=QUIET)
+    copied.record(processes=2, console=QUIET)
     assert contents(copied) == before
     assert copied.path(0).stat().st_mtime_ns == kept
-
-
-@pytest.mark.long
-def test_ctrl_c_finishes_the_drives_in_progress(tmp_path, monkeypatch):
-    collection = Collection(tmp_path / "drives", rollouts=4, steps=4)
-    monkeypatch.setattr(ProgressCounter, "advance", lambda _: os.kill(os.getpid(), signal.SIGINT))
-    assert not collection.record(processes=1, console=QUIET)
-    assert [collection.path(number).exists() for number in range(4)] == [True] + 3 * [False]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"seed": 5}, r"got seed 4, now 5; name another folder"),
-        ({"steps": 16}, r"got steps 15, now 16"),
-        ({"rollouts": 4}, r"got rollouts 3, now 4"),
+        ({"seed": 5}, "'seed': 5"),
+        ({"steps": 16}, "'steps': 16"),
+        ({"rollouts": 4}, "'rollouts': 4"),
     ],
 )
 def test_a_folder_of_another_collection_is_rejected(recorded, options, message):
@@ -121,32 +110,19 @@ def test_a_folder_of_another_collection_is_rejected(recorded, options, message):
 
 def test_a_folder_with_other_files_is_rejected_unchanged(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(
-        ValueError, match=rf"expected an empty folder .* got {tmp_path} with other"
-    ):
+    with pytest.raises(ValueError, match=str(tmp_path)):
         Collection(tmp_path, rollouts=3).record(console=QUIET)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_truncated_drive_is_rejected_by_name(copied):
+@pytest.mark.parametrize("content", [b"\x93NUMPY", None], ids=["truncated", "another array"])
+def test_a_file_that_is_no_drive_is_named(copied, content):
     path = copied.path(2)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=rf"expected a complete rollout in {path}"):
-        copied.record(console=QUIET)
-
-
-def test_a_drive_of_another_number_is_rejected_by_name(copied):
-    shutil.copy(copied.path(0), copied.path(1))
-    with pytest.raises(ValueError, match=r"expected the actions of drive 1 with the seed 4"):
-        copied.record(console=QUIET)
-
-
-def test_another_array_is_rejected_by_name(copied):
-    np.save(copied.path(0), np.zeros(STEPS))
-    with pytest.raises(
-        ValueError, match=r"expected 15 steps of frames and actions in .*00000.npy"
-    ):
-        copied.record(console=QUIET)
+    np.save(path, np.zeros(STEPS))
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=str(path)):
+        copied.read(2)
 
 
 @pytest.mark.parametrize(

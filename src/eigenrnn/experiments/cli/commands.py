@@ -202,7 +202,8 @@ def _collect(options: Namespace, console: Console) -> int:
         epochs=options.epochs, seed=options.seed, accelerator=options.accelerator
     )
     check_accelerator(settings)  # before hours of recording, not after
-    if not (collection.record(options.processes) and encode(collection, settings)):
+    collection.record(options.processes)
+    if not encode(collection, settings):
         _print_error(f"stopped; run the same command to resume the collection in {options.out}")
         return _INTERRUPTED
     console.print(

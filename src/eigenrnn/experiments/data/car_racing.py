@@ -2,7 +2,6 @@
 
 import io
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,6 @@ ROLLOUT = np.dtype([("frame", np.uint8, FRAME), ("action", "<f4", (ACTIONS,))])
 ENCODED = "car_racing.npz"
 """The name of the file of encoded rollouts."""
 
-_FORMAT = 1  # of the file of encoded rollouts; an older eigenrnn refuses a larger number
 _WIDTHS = {"mu": Z_SIZE, "logvar": Z_SIZE, "action": ACTIONS}
 
 Floats = NDArray[np.float32]
@@ -70,7 +68,7 @@ class Encoded:
     def to_bytes(self) -> bytes:
         """Return the content of the `.npz` file, which has a checksum for each array."""
         content = io.BytesIO()
-        np.savez(content, format=np.array(_FORMAT), **{n: getattr(self, n) for n in _WIDTHS})
+        np.savez(content, **{name: getattr(self, name) for name in _WIDTHS})
         return content.getvalue()
 
 
@@ -144,38 +142,19 @@ def read_encoded(path: Path) -> Encoded:
     """Read and check a file of encoded rollouts.
 
     Raises:
-        ValueError: If the file is damaged, has a newer format, or holds other arrays; the message
-            names the file and the position.
+        ValueError: If the file is damaged, or holds other arrays.
     """
     arrays = read_arrays(path)
-    version = arrays.get("format")
-    if version is None or version.shape or version.dtype.kind not in "iu":
-        raise ValueError(f"expected encoded rollouts in {path}, got a file without format number")
-    if int(version) > _FORMAT:
-        raise ValueError(
-            f"expected encoded rollouts of format <= {_FORMAT}, got {int(version)} in {path}: "
-            "a newer eigenrnn wrote it"
-        )
-    _check_shapes(arrays, path)
-    for name in _WIDTHS:
-        bad = np.argwhere(~np.isfinite(arrays[name]))
-        if len(bad):
-            rollout, step, _ = bad[0].tolist()
-            raise ValueError(
-                f"expected finite numbers in {path}, got {arrays[name][tuple(bad[0])]} "
-                f"in {name} of rollout {rollout}, step {step}"
-            )
-    return Encoded(**{name: arrays[name] for name in _WIDTHS})
-
-
-def _check_shapes(arrays: Mapping[str, Any], path: Path) -> None:
-    got = {name: arrays[name].shape for name in _WIDTHS if name in arrays}
-    leading = got.get("mu", ())[:2]
-    fits = len(leading) == 2 and leading[0] >= 3 and leading[1] >= 2
-    fits &= got == {name: (*leading, width) for name, width in _WIDTHS.items()}
-    if not fits or any(arrays[name].dtype != np.float32 for name in _WIDTHS):
-        found = ", ".join(f"{name} {arrays[name].dtype} {shape}" for name, shape in got.items())
+    found = {name: arrays[name] for name in _WIDTHS if name in arrays}
+    shapes = {name: array.shape for name, array in found.items()}
+    leading = shapes.get("mu", ())[:2]
+    expected = {name: (*leading, width) for name, width in _WIDTHS.items()}
+    if len(leading) != 2 or shapes != expected or leading[0] < 3 or leading[1] < 2:
         raise ValueError(
             "expected mu (R, S, 32), logvar (R, S, 32) and action (R, S, 3) of R >= 3 rollouts "
-            f"of S >= 2 steps, all float32, in {path}, got {found or 'none of them'}"
+            f"of S >= 2 steps in {path}, got {shapes}"
         )
+    for name, array in found.items():
+        if array.dtype != np.float32 or not np.isfinite(array).all():
+            raise ValueError(f"expected finite numbers of 32 bits in {path}, got others in {name}")
+    return Encoded(**found)

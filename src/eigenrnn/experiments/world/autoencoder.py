@@ -16,7 +16,7 @@ from eigenrnn.experiments.data.car_racing import FRAME, Z_SIZE, Encoded, Floats,
 from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for, sequential_slices
 from eigenrnn.experiments.training import RunFolder, Settings, fit
-from eigenrnn.experiments.world.collection import Collection, ProgressCounter
+from eigenrnn.experiments.world.collection import Collection
 
 __all__ = ["VAE", "Frames", "autoencoder_settings", "encode"]
 
@@ -287,18 +287,11 @@ def _encode_all(model: VAE, collection: Collection, console: Console | None) -> 
     mu: list[Floats] = []
     logvar: list[Floats] = []
     actions: list[Floats] = []
-    with ProgressCounter(console, "encoding drives", collection.rollouts) as counter:
-        for number in range(collection.rollouts):
-            drive = collection.read(number)
-            frames = torch.from_numpy(np.array(drive["frame"])).flatten(1)
-            means: list[Tensor] = []
-            logvars: list[Tensor] = []
-            for chunk in frames.split(_ENCODE_BATCH):  # a whole drive would need much memory
-                mean_of_chunk, logvar_of_chunk = model.encode(chunk.unsqueeze(0))
-                means.append(mean_of_chunk)
-                logvars.append(logvar_of_chunk)
-            mu.append(torch.cat(means).numpy())
-            logvar.append(torch.cat(logvars).numpy())
-            actions.append(np.array(drive["action"]))
-            counter.advance()
+    for drive in collection.drives("encoding drives", console):
+        frames = torch.from_numpy(np.array(drive["frame"])).flatten(1)
+        # in parts, because a whole drive would need much memory
+        encoded = [model.encode(part.unsqueeze(0)) for part in frames.split(_ENCODE_BATCH)]
+        mu.append(torch.cat([mean for mean, _ in encoded]).numpy())
+        logvar.append(torch.cat([log_variance for _, log_variance in encoded]).numpy())
+        actions.append(np.array(drive["action"]))
     return Encoded(np.stack(mu), np.stack(logvar), np.stack(actions))
