@@ -13,7 +13,6 @@ __all__ = [
     "Metrics",
     "Result",
     "is_better",
-    "is_number",
     "selection_metric",
     "selection_score",
     "selection_split",
@@ -69,11 +68,6 @@ class Result:
         for name in ("directory", *_NOT_WRITTEN):
             del numbers[name]
         return numbers
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a number; booleans are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def selection_split(task: Task) -> str | None:
