@@ -68,7 +68,7 @@ def test_every_analysis_of_a_matrix_is_done(everything, name):
     assert f"{name}_hh_l0" in everything.results
 
 
-@pytest.mark.parametrize("name", [*AT_WORK, "hidden_chain", "fixed_points"])
+@pytest.mark.parametrize("name", [*AT_WORK, "fixed_points"])
 def test_every_analysis_of_a_layer_is_done(everything, name):
     assert f"{name}_l0" in everything.results
 
@@ -278,11 +278,6 @@ def test_slow_analyses_are_skipped_with_the_call_that_runs_them():
 
 def test_the_matrix_of_a_gate_has_no_fisher_memory():
     assert "no linear network" in analyse(GRU(2, 4)).skipped["fisher_memory_reset_l0"]
-
-
-def test_inapplicable_analyses_say_why():
-    model = RNN(2, 4, constraint=lambda n: Schur(n, dtype=torch.complex64), nonlinearity="modrelu")
-    assert "complex" in analyse(model).skipped["hidden_chain_l0"]
 
 
 def test_unbounded_noise_is_truncated_with_a_remark():

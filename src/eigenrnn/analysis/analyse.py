@@ -30,7 +30,6 @@ from eigenrnn.analysis.forward_pass import (
     model_inputs,
 )
 from eigenrnn.analysis.gradients import gradient_map, gradient_norms, jacobian_bound
-from eigenrnn.analysis.hidden_chain import hidden_chain
 from eigenrnn.analysis.memory import (
     MEMORY_STEPS,
     is_ungated,
@@ -244,7 +243,6 @@ def _all_jobs(
         prefix = f"{path}." if len(layers) > 1 else ""
         for state_map in state_maps(layer):
             x = inputs_by_layer.get(path, "it needs inputs: analyse(model, inputs)")
-            yield from _layer_jobs(prefix, layer, state_map)
             yield from _trajectory_jobs(prefix, layer, state_map, x, lengths, h0)
     if inputs is None or loss is None:
         yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
@@ -298,17 +296,6 @@ def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
     call = f"fisher_memory(recurrent_matrices(model)[{name!r}], source, {MEMORY_STEPS})"
     job = partial(network_memory, W, weights)
     yield f"fisher_memory_{name}", _job_unless_slow(call, len(W), 600, job)
-
-
-def _layer_jobs(prefix: str, layer: Network, state_map: StateMap) -> Jobs:
-    """Yield the analyses of a layer that need no input."""
-    which = state_map.name
-    S = state_map.state_size
-    chain = partial(hidden_chain, layer, which=which)
-    yield (
-        f"hidden_chain_{prefix}{which}",
-        _job_unless_slow(f"hidden_chain(layer, which={which!r})", S, 1200, chain),
-    )
 
 
 def _fixed_points_job(
