@@ -54,7 +54,6 @@ from eigenrnn.analysis.state_map import (
 from eigenrnn.analysis.trajectory import InitialState, state_size, trajectory
 from eigenrnn.analysis.transition_spectra import transition_spectra
 from eigenrnn.constraints import Schur
-from eigenrnn.layers import DeltaNet
 from eigenrnn.layers.sequences import Lengths, sorted_lengths
 
 __all__ = ["AnalysisResults", "analyse"]
@@ -341,11 +340,11 @@ def _trajectory_jobs(
     name = f"{prefix}{which}"
     # a state map of the user may call a matrix "reset" without being a GRU
     is_gru = "reset" in state_map.matrices and not isinstance(layer, StateMap)
-    of_delta = layer if isinstance(layer, DeltaNet) and not layer.bidirectional else None
+    is_delta = state_map.transitions is not None and not cast("Any", layer).bidirectional
     if isinstance(x, str):
         yield f"fixed_points_{name}", _fixed_points_job(layer, state_map, lambda: None)
         functions = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
-        if of_delta is not None:
+        if is_delta:
             functions.append("transition_spectra")
         if is_gru:
             functions.append("jacobian_bound")
@@ -403,8 +402,10 @@ def _trajectory_jobs(
         ("participation_ratio", 2_000, lambda: participation_ratio(states())),
         ("effective_rank", 2_000, lambda: effective_rank(states())),
     ]
-    if of_delta is not None:
-        spectra = partial(transition_spectra, of_delta, begin(first, _STEPS), which=which)
+    if is_delta:
+        spectra = partial(
+            transition_spectra, cast("nn.Module", layer), begin(first, _STEPS), which=which
+        )
         jobs.append(("transition_spectra", 20_000, spectra))
     if is_gru:
         bound = partial(jacobian_bound, layer, begin(first, _MAP_STEPS), **options)

@@ -608,7 +608,7 @@ def lyapunov(
     depend on the initial Q, which is random but the same in every call. This dependence decays
     over the steps; `discard` leaves the first ones out of the mean.
 
-    Of a `DeltaNet`, the transitions take the place of the Jacobians, and each exponent of a head
+    Of a delta rule, the transitions take the place of the Jacobians, and each exponent of a head
     counts once for each of its columns. Past inputs of a convolution have minus infinity.
 
     Args:

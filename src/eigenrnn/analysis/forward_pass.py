@@ -20,8 +20,7 @@ from eigenrnn.analysis.state_map import (
     state_maps,
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states, state_size
-from eigenrnn.layers.cells import AbstractCell, LSTMCell
-from eigenrnn.layers.lstm import LSTM
+from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.sequences import Lengths
 from eigenrnn.ops.time_steps import running
 
@@ -263,7 +262,7 @@ class _StepLoop:
         self.layer = layer
         self.batch_first = bool(getattr(layer, "batch_first", False))
         self.num_directions = 2 if getattr(layer, "bidirectional", False) else 1
-        self.is_lstm = isinstance(layer, nn.LSTM | LSTM | nn.LSTMCell | LSTMCell)
+        self.is_lstm = "cell" in directions[0].blocks
         self.directions = directions
         self.prefix = prefix
         self.states = states

@@ -13,18 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from eigenrnn.constraints import BlockTriangular, Constraint
+from eigenrnn.constraints import Constraint
 from eigenrnn.constraints.constrain import ConstrainedRows
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.cells import AbstractCell
-from eigenrnn.layers.delta import DeltaNetDirection
 from eigenrnn.layers.direction import AbstractDirection
-from eigenrnn.layers.gated import AbstractGatedDirection
-from eigenrnn.layers.gru import GatedDirection
 from eigenrnn.layers.leak import Leak
-from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
-from eigenrnn.layers.lstm import LSTMDirection
-from eigenrnn.layers.rnn import Direction
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import double_precision
 from eigenrnn.residual_stack import ResidualStack
@@ -758,15 +752,6 @@ def _direction_names(layer: Any) -> list[str]:
     return [f"l{k}{suffix}" for k in range(layer.num_layers) for suffix in suffixes]
 
 
-def _gate_names(direction: AbstractDirection) -> tuple[str, ...]:
-    """Name the recurrent matrices of a direction; matrices after them only mix units."""
-    if isinstance(direction, MinGRUDirection | DeltaNetDirection):
-        return ("decay",)  # that of the input zero
-    if isinstance(direction, AbstractGatedDirection):
-        return direction.gates
-    return ("hh",)
-
-
 def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
     direction.freeze()  # evaluates the constraint once, not at every step
 
@@ -775,57 +760,23 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
         _, last = direction(x.unsqueeze(0), state, backend="reference")
         return direction.as_state(last)
 
-    gates = _gate_names(direction)
     matrices = [W.detach() for W in direction.matrices()]
+    bounds = direction.state_bounds()
     return StateMap(
         name=name,
-        matrices=dict(zip(gates, matrices, strict=False)),  # without those that only mix units
+        matrices=dict(
+            zip(direction.gates, matrices, strict=False)
+        ),  # without those that only mix units
         input_size=direction.weight_ih.shape[1],
         hidden_size=direction.hidden_size,
         state_size=direction.state_size,
         step=step,
         begin=lambda batch: direction.initial_state(batch).detach(),
         output=direction.output_at,
-        blocks=_state_blocks(direction),
-        transitions=direction.transition if isinstance(direction, DeltaNetDirection) else None,
-        bounds=_bounds(direction),
+        blocks=direction.state_blocks(),
+        transitions=getattr(direction, "transition", None),  # of a delta rule
+        bounds=None if bounds is None else bounds.double(),
     )
-
-
-def _bounds(direction: AbstractDirection) -> Tensor | None:  # (S,)
-    """Return the range of the states, if an entry has one."""
-    N = direction.hidden_size
-    if isinstance(direction, LSTMDirection):
-        return _bounds_of_lstm(N)
-    if isinstance(direction, Direction):
-        leak = direction.leak
-        has_current = leak is not None and leak.options.state == "current"
-        if direction.nonlinearity == "tanh" and not has_current:
-            return torch.ones(N, dtype=torch.float64)
-    if isinstance(direction, GatedDirection) and direction.nonlinearity == "tanh":
-        return torch.ones(N, dtype=torch.float64)
-    return None
-
-
-def _bounds_of_lstm(N: int) -> Tensor:  # (2N,)
-    """Return the range of (h, c): h = o tanh(c), while c can grow at every step."""
-    return torch.cat([torch.ones(N), torch.full((N,), torch.inf)]).double()
-
-
-def _state_blocks(direction: AbstractDirection) -> dict[str, slice]:
-    """Name the parts of a state that have their own part of the recurrent matrix."""
-    N = direction.hidden_size
-    if isinstance(direction, LSTMDirection):
-        return {"hidden": slice(0, N), "cell": slice(N, 2 * N)}
-    if isinstance(direction, DeltaNetDirection):
-        return {}
-    if direction.state_size == 2 * N:
-        return {"real": slice(0, N), "imaginary": slice(N, 2 * N)}
-    constraints = direction.constraints()
-    if not constraints or not isinstance(constraints[0], BlockTriangular):
-        return {}
-    long = constraints[0].long.size
-    return {"long": slice(0, long), "short": slice(long, N)}
 
 
 def _torch_state_map(name: str, layer: Any) -> StateMap:
@@ -833,9 +784,10 @@ def _torch_state_map(name: str, layer: Any) -> StateMap:
     N = layer.hidden_size
     size = N
     blocks: dict[str, slice] = {}
-    bounds: Tensor | None = torch.ones(N, dtype=torch.float64)
+    bounds = torch.ones(N, dtype=torch.float64)
+    has_bounds = True
     if isinstance(layer, nn.LSTM | nn.LSTMCell):
-        bounds = _bounds_of_lstm(N)
+        bounds = torch.cat([bounds, torch.full_like(bounds, torch.inf)])  # a cell can grow
         step = _lstm_step(weights)
         gates = ("input", "forget", "cell", "output")
         size = 2 * N
@@ -846,8 +798,7 @@ def _torch_state_map(name: str, layer: Any) -> StateMap:
     else:
         step = _rnn_step(weights, layer.nonlinearity)
         gates = ("hh",)
-        if layer.nonlinearity != "tanh":
-            bounds = None
+        has_bounds = layer.nonlinearity == "tanh"
     return StateMap(
         name=name,
         matrices=dict(zip(gates, weights.W.split(N), strict=True)),
@@ -858,7 +809,7 @@ def _torch_state_map(name: str, layer: Any) -> StateMap:
         begin=lambda batch: torch.zeros(batch, size, dtype=torch.float64),
         output=lambda _, state: state[..., :N],
         blocks=blocks,
-        bounds=bounds,
+        bounds=bounds if has_bounds else None,
     )
 
 
@@ -904,12 +855,10 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
     module: Any = layer.layer if isinstance(layer, AbstractCell) else layer
     if isinstance(module, Stacked):
         for direction in module.all_directions():
-            gates = len(_gate_names(direction))
-            matrices = [matrix.detach() for matrix in direction.matrices()[:gates]]
+            gates = len(direction.gates)
+            matrices = [matrix.detach() for matrix in direction.matrices()]
             constraints = direction.constraints()[:gates] or [None]  # of a decay
-            inputs = _input_weights(direction, gates)
-            if matrices[0].is_complex():  # real parts, then imaginary ones
-                inputs = [torch.complex(*parts.chunk(2)) for parts in inputs]
+            inputs = [weights.detach() for weights in direction.input_weights()]
             leak: Leak | None = getattr(direction, "leak", None)
             alpha: Tensor | None = None
             if leak is not None and leak.options.has_leak:
@@ -927,18 +876,6 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
         inputs = weights.U.split(N)
         for g, (W, U) in enumerate(zip(matrices, inputs, strict=True)):
             yield RecurrentWeights(W, U, constraints.get(g * N))
-
-
-def _input_weights(direction: AbstractDirection, gates: int) -> list[Tensor]:
-    """Return the input weights of each gate."""
-    if isinstance(direction, LRUDirection):
-        return [direction.scaled_input.detach().flatten(0, 1)]
-    if isinstance(direction, DeltaNetDirection):
-        return [direction.decay_weight().detach()]
-    weights = direction.weight_ih.detach()
-    if isinstance(direction, MinGRUDirection):
-        return [weights[: direction.hidden_size]]
-    return list(weights.chunk(gates))
 
 
 def _row_constraints(layer: nn.Module, name: str) -> dict[int, Constraint]:

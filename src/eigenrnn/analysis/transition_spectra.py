@@ -13,7 +13,6 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.analysis.state_map import recurrent_layers
-from eigenrnn.layers import DeltaNet
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,7 +121,7 @@ def transition_spectra(
     layers = {
         name: each
         for name, each in recurrent_layers(network).items()
-        if isinstance(each, DeltaNet)
+        if hasattr(each, "transitions")
     }
     names = ", ".join(map(repr, layers)) or "none"
     if layer is None and len(layers) == 1:
@@ -132,7 +131,7 @@ def transition_spectra(
             "expected a network with a DeltaNet, and its name if there are several, "
             f"got {layer!r} of {names}"
         )
-    chosen = layers[layer]
+    chosen: Any = layers[layer]
     depths = [f"l{depth}" for depth in range(chosen.num_layers)]
     if which not in depths:
         raise ValueError(f"expected which to be one of {', '.join(depths)}, got {which!r}")
