@@ -21,6 +21,7 @@ from eigenrnn.analysis import (
     lyapunov,
     recurrent_matrices,
     spectrum,
+    state_map,
     state_maps,
 )
 from eigenrnn.analysis.analyse import AnalysisResults
@@ -95,6 +96,20 @@ def test_each_analysis_equals_its_function():
     assert found["henrici_hh_l0"].absolute == henrici(W).absolute
     expected = lyapunov(model, X[:, :1]).exponents
     np.testing.assert_array_equal(found["lyapunov_l0"].exponents, expected)
+
+
+def test_a_layer_is_copied_once_for_all_analyses_of_its_states(monkeypatch):
+    copied = []
+    as_ours = state_map.as_ours
+
+    def recorded(layer):
+        copied.append(layer)
+        return as_ours(layer)
+
+    monkeypatch.setattr(state_map, "as_ours", recorded)
+    layer = plain(num_layers=2, bidirectional=True)
+    assert "lyapunov_l1_reverse" in analyse(layer, X).results
+    assert copied == [layer]
 
 
 def test_a_layer_inside_a_model_is_analysed_with_its_own_inputs():

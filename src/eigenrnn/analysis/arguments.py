@@ -8,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis.state_map import Network, StateMap, is_network, recurrent_matrices
+from eigenrnn.analysis.state_map import StateMap, is_network, recurrent_matrices
 from eigenrnn.linalg import check_finite, double_precision
 from eigenrnn.tracing import check_dense
 
@@ -44,7 +44,14 @@ def as_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)
         ValueError: If it is not square or not finite, or the layer has several or none.
     """
     if is_network(W):
-        matrix = _single_matrix(W)
+        matrices = recurrent_matrices(W)
+        if len(matrices) > 1:
+            raise ValueError(
+                f"expected a layer with one recurrent matrix, got {type(W).__name__} with "
+                f"{', '.join(matrices)}; choose one, such as "
+                f"recurrent_matrices(layer)[{next(iter(matrices))!r}]"
+            )
+        (matrix,) = matrices.values()
     else:
         matrix = as_array(cast("ArrayLike", W), name)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
@@ -257,17 +264,6 @@ def check_torch_generator(generator: object) -> None:
             f"expected generator to be a torch.Generator, such as "
             f"torch.Generator().manual_seed(0), got {_type_name(generator)}"
         )
-
-
-def _single_matrix(layer: Network) -> NumberArray:
-    matrices = recurrent_matrices(layer)
-    if len(matrices) > 1:
-        raise ValueError(
-            f"expected a layer with one recurrent matrix, got {type(layer).__name__} with "
-            f"{', '.join(matrices)}; choose one, such as "
-            f"recurrent_matrices(layer)[{next(iter(matrices))!r}]"
-        )
-    return next(iter(matrices.values()))
 
 
 def _type_name(value: object) -> str:

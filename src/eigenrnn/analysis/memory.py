@@ -138,7 +138,10 @@ def fisher_memory(
         check_positive_integer("noise_steps", noise_steps)
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
         root = _noise_root(matrix, noise_steps)
-        states = _pulse_states(matrix, v, steps)
+        states = np.empty((len(v), steps), np.result_type(matrix, v))  # after a unit pulse
+        states[:, 0] = v
+        for k in range(1, steps):
+            states[:, k] = matrix @ states[:, k - 1]
     if not (np.isfinite(root).all() and np.isfinite(states).all()):
         raise ValueError(
             "expected noise and signal within double precision, got numbers above 1e308; "
@@ -196,15 +199,6 @@ def noise_accumulates(W: NumberArray) -> bool:
 def is_ungated(name: str) -> bool:
     """Whether a name is that of an ungated layer's matrix, which defines a linear network."""
     return name.split(".")[-1].startswith("hh_")
-
-
-def _pulse_states(W: NumberArray, v: NumberArray, steps: int) -> NumberArray:  # (N, steps)
-    """Return the states 0, 1, ... steps after a unit pulse."""
-    states = np.empty((len(v), steps), np.result_type(W, v))
-    states[:, 0] = v
-    for k in range(1, steps):
-        states[:, k] = W @ states[:, k - 1]
-    return states
 
 
 def _noise_root(W: NumberArray, terms: int | None) -> NumberArray:  # (N, N)

@@ -170,7 +170,7 @@ def slow_points(
     if not isinstance(initial_states, int | np.integer):
         sizes = state_size(initial_states, "initial_states")
     directions = network_state_maps(network, input_size, sizes)
-    state_map = select_state_map({each.name: each for each in directions}, which)
+    state_map = select_state_map(directions, which)
     check_torch_generator(generator)
     check_positive_integer("steps", steps)
     for name, value in (("threshold", threshold), ("distance", distance)):

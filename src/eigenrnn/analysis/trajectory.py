@@ -133,7 +133,7 @@ def trajectory(
     input_size = inputs.shape[-1] if inputs.dim() else None
     directions = network_state_maps(network, input_size, state_size(h0))
     available = {state_map.name: state_map for state_map in directions}
-    selected = select_state_map(available, which)
+    selected = select_state_map(directions, which)
     inputs = _time_first(inputs, directions[0].input_size, has_batch_first(network))
     T = len(inputs)
     states = initial_states(directions, h0, inputs.shape[1])

@@ -1,6 +1,5 @@
 """The eigenvalues that an input chooses along trajectories of the delta rule."""
 
-import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from torch import nn
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.forward_pass import layer_inputs
-from eigenrnn.analysis.state_map import recurrent_layers
+from eigenrnn.analysis.state_map import double_copy, recurrent_layers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,8 +137,7 @@ def transition_spectra(
     inputs = layer_inputs(network, x)[layer]
     if isinstance(inputs, str):
         raise ValueError(f"expected an input of {layer!r}, but {inputs}")
-    double = copy.deepcopy(chosen).to("cpu", torch.float64)
-    transitions = double.transitions(inputs)[depths.index(which)]
+    transitions = double_copy(chosen).transitions(inputs)[depths.index(which)]
     values = torch.linalg.eigvals(transitions)
     order = values.real.argsort(dim=-1)
     return TransitionSpectra(values.gather(-1, order).numpy(), chosen.reflections)
