@@ -76,11 +76,6 @@ def test_source_may_be_a_column():
     np.testing.assert_array_equal(result, expected)
 
 
-def test_torch_generator_for_an_ensemble_raises():
-    with pytest.raises(TypeError, match=r"a numpy\.random\.Generator.*got torch"):
-        transient_growth(np.eye(2), 3, ensemble=2, generator=torch.Generator())
-
-
 # figures
 
 

@@ -92,8 +92,9 @@ def test_result_scales_with_the_matrix(scale, tmp_path):
     W = np.triu(np.ones((5, 5)))
     here = pseudospectrum(W, extent=(-1.5, 1.5, -1, 2), resolution=6)
     there = (-1.5 * scale, 1.5 * scale, -scale, 2 * scale)
-    result = pseudospectrum(scale * W, extent=there, resolution=6)
+    result = pseudospectrum(scale * W, extent=there, resolution=6, epsilon=0.01 * scale)
     np.testing.assert_allclose(result.sigma_min, scale * here.sigma_min, rtol=1e-9)
+    assert result.radius == pytest.approx(scale * here.radius, rel=1e-6)
     assert result.save(tmp_path / "far")[0].stat().st_size > 0
 
 

@@ -1,4 +1,4 @@
-"""Checks and conversions of the arguments of an analysis: matrices, sequences, generators."""
+"""Checks and conversions of the arguments of an analysis: matrices and sequences."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -23,9 +23,7 @@ __all__ = [
     "as_variables",
     "as_vector",
     "check_layer_input",
-    "check_numpy_generator",
     "check_sequence_shape",
-    "check_torch_generator",
     "power_of_two",
     "spectral_radius",
 ]
@@ -146,11 +144,7 @@ def as_variables(
 
     Raises:
         ValueError: If there are none, or one does not have a finite real number for each trial.
-        TypeError: If they are not a mapping.
     """
-    if not isinstance(cast("object", variables), Mapping):
-        kind = type(variables).__name__
-        raise TypeError(f"expected variables by name, such as {{'motion': motion}}, got {kind}")
     if not variables:
         raise ValueError("expected at least one variable, got none")
     return {name: as_labels(values, B, name) for name, values in variables.items()}
@@ -238,33 +232,3 @@ def check_layer_input(layer: nn.Module, x: Any) -> None:
         raise ValueError(f"expected floating-point numbers in x, got {kind}; pass x.double()")
     recurrent: Any = layer
     check_sequence_shape(x, recurrent.input_size, batch_first=recurrent.batch_first)
-
-
-def check_numpy_generator(generator: object, *, optional: bool) -> None:
-    """Check that a random number generator is NumPy's.
-
-    Raises:
-        TypeError: If it is of another type.
-    """
-    if not (isinstance(generator, np.random.Generator) or (optional and generator is None)):
-        raise TypeError(
-            f"expected generator to be a numpy.random.Generator, such as "
-            f"numpy.random.default_rng(0), got {_type_name(generator)}"
-        )
-
-
-def check_torch_generator(generator: object) -> None:
-    """Check that a random number generator is torch's, or None.
-
-    Raises:
-        TypeError: If it is of another type.
-    """
-    if not (isinstance(generator, torch.Generator) or generator is None):
-        raise TypeError(
-            f"expected generator to be a torch.Generator, such as "
-            f"torch.Generator().manual_seed(0), got {_type_name(generator)}"
-        )
-
-
-def _type_name(value: object) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -17,7 +17,6 @@ from eigenrnn.analysis.arguments import (
     as_array,
     as_matrix,
     as_real_tensor,
-    check_torch_generator,
     power_of_two,
 )
 from eigenrnn.analysis.base import Analysis, Table
@@ -172,7 +171,7 @@ def fixed_points(
         ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
             finite, the sizes of a step function are unknown, or `initial_states`, `steps` or
             `tolerance` is not positive.
-        TypeError: If the generator is not torch's, or the network is not one.
+        TypeError: If the network is not one.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
         (departures: the Levenberg-Marquardt method in place of Newton's with a trust region).
@@ -189,7 +188,6 @@ def fixed_points(
         sizes = state_size(initial_states, "initial_states")
     directions = network_state_maps(network, input_size, sizes)
     state_map = select_state_map(directions, which)
-    check_torch_generator(generator)
     check_positive_integer("steps", steps)
     if not tolerance > 0:
         raise ValueError(f"expected tolerance > 0, got {tolerance}")

@@ -15,7 +15,6 @@ from eigenrnn.analysis.arguments import (
     NumberArray,
     as_matrix,
     as_vector,
-    check_numpy_generator,
     spectral_radius,
 )
 from eigenrnn.analysis.base import Analysis, Table
@@ -355,7 +354,6 @@ def linear_decodability(
     Raises:
         ValueError: If a shape is wrong, a number is out of range or not finite, a layer comes
             with a nonlinearity or a source, or the states overflow.
-        TypeError: If the generator is not NumPy's.
     Source:
         Orhan and Pitkow, ICLR 2020, section 2 and figure 2. https://arxiv.org/abs/1905.13715
         (departures: the paper does not specify the signal, the noise or the number of sequences.
@@ -367,7 +365,6 @@ def linear_decodability(
         >>> result.r_squared.round(6)[:4]
         array([1., 1., 1., 1.])
     """
-    check_numpy_generator(generator, optional=True)
     if generator is None:
         generator = np.random.default_rng()
     lags = _as_delays(delays)

@@ -12,7 +12,6 @@ from eigenrnn.analysis.arguments import (
     Matrix,
     NumberArray,
     as_matrix,
-    check_numpy_generator,
     power_of_two,
 )
 from eigenrnn.analysis.base import Analysis, Table
@@ -350,7 +349,6 @@ def transient_growth(
     Raises:
         ValueError: If W is not square or not finite, the layer has several or none, a number is
             out of range, or a power leaves double precision.
-        TypeError: If the generator is not NumPy's.
     Source:
         Kerg et al., NeurIPS 2019, section 3.1 and figure 1b. https://arxiv.org/abs/1905.12080;
         Trefethen and Embree, Spectra and Pseudospectra, 2005, chapter 14 (departures: none).
@@ -360,7 +358,6 @@ def transient_growth(
         (3.0811, 1)
     """
     matrix = as_matrix(W)
-    check_numpy_generator(generator, optional=True)
     check_positive_integer("steps", steps)
     if ensemble:
         check_positive_integer("ensemble", ensemble)

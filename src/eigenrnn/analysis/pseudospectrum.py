@@ -178,7 +178,7 @@ def _pseudospectral_radius(W: NumberArray, eigenvalues: Complexes, epsilon: floa
         def excess(r: float, ray: complex = ray) -> float:
             return _smallest_singular_values(W, np.array(r * ray)).item() - epsilon
 
-        radius = brentq(excess, beyond, highest, rtol=1e-10)
+        radius = brentq(excess, beyond, highest, xtol=1e-9 * beyond)
 
 
 def _crossings(W: NumberArray, r: float, epsilon: float) -> Floats:  # (crossings,)

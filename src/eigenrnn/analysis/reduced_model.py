@@ -1,7 +1,7 @@
 """The low-rank part of a recurrent matrix, and the network that keeps only this part."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -118,11 +118,6 @@ def reduced_model(
         >>> reduced_model(layer, torch.randn(9, 3, 2), rank=1).error < 1e-6
         True
     """
-    if not isinstance(cast("object", network), nn.Module):
-        raise TypeError(
-            f"expected an eigenrnn.RNN, a torch.nn.RNN or a model with one, got "
-            f"{type(network).__name__}"
-        )
     layer: Any = single_layer(network)
     if not isinstance(layer, RNN | nn.RNN):
         raise TypeError(

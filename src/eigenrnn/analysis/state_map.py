@@ -153,7 +153,7 @@ class StateMap:
         for size in sizes:
             check_positive_integer("state_size", size)
         flat = _FlatStep(_in_double_precision(step), sizes, is_tuple=is_tuple)
-        vectorised = _check_step(flat, input_size, sum(sizes))
+        x, h = _check_step(flat, input_size, sum(sizes))
         blocks: dict[str, slice] = {}
         if is_tuple:
             blocks = _blocks_of_parts(sizes)
@@ -167,8 +167,11 @@ class StateMap:
             begin=lambda batch: torch.zeros(batch, sum(sizes), dtype=torch.float64),
             output=lambda _, state: state[..., : sizes[0]],
             blocks=blocks,
-            vectorised=vectorised,
         )
+        try:
+            state_map.jacobians(x, h)
+        except _STEP_ERRORS:  # such as operators without a rule for vmap
+            state_map = replace(state_map, vectorised=False)
         return state_map.with_matrices(matrices or {})
 
     def with_matrices(self, matrices: Mapping[str, Tensor | ArrayLike]) -> Self:
@@ -566,8 +569,8 @@ class _FlatStep:
         return state
 
 
-def _check_step(step: Step, input_size: int, state_size: int) -> bool:
-    """Try a step on random numbers; return whether `torch.func.vmap` can differentiate it.
+def _check_step(step: Step, input_size: int, state_size: int) -> tuple[Tensor, Tensor]:
+    """Try a step on random inputs and states, and return them.
 
     Raises:
         ValueError: If it fails, or does not map a batch of states to states row by row.
@@ -597,22 +600,7 @@ def _check_step(step: Step, input_size: int, state_size: int) -> bool:
         )
     if not after.requires_grad:
         raise ValueError(f"{expected} that can be differentiated, got a result without gradient")
-    return _supports_vmap(step, x, h.detach())
-
-
-def _supports_vmap(step: Step, x: Tensor, h: Tensor) -> bool:
-    vjp: Any = torch.func.vjp
-    try:
-        pull_back = vjp(step, x, h)[1]
-        I = torch.eye(h.shape[1], dtype=h.dtype)
-
-        def row(direction: Tensor) -> Tensor:
-            return pull_back(direction.expand_as(h))[1]
-
-        torch.func.vmap(row)(I)
-    except _STEP_ERRORS:  # such as operators without a rule for vmap
-        return False
-    return True
+    return x, h.detach()
 
 
 @torch.enable_grad()
