@@ -187,3 +187,17 @@ def test_the_maps_of_a_layer_take_its_place(make):
         expected = trajectory(layer, x.transpose(0, 1), which).states
         found = trajectory(state_maps(layer), x, which).states
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_states_of_layers_with_a_tanh_stay_within_their_bounds():
+    bounded = []
+    for name, make in LAYERS.items():
+        (state_map,) = state_maps(make())
+        if state_map.bounds is None:
+            continue
+        bounded.append(name)
+        first = 2 * torch.rand(B, state_map.state_size, dtype=torch.float64) - 1
+        states = state_map.states(10 * torch.randn(40, B, M), first)
+        assert (states.abs() <= state_map.bounds).all()
+    lstms = ["torch lstm", "without bias", "papers' lstm"]
+    assert bounded == ["tanh", "zoneout", "torch rnn", "torch gru", *lstms, "lstm"]

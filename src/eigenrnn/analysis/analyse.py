@@ -266,7 +266,7 @@ def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
         ("spectrum", 2_000, partial(spectrum, W)),
         ("henrici", 2_000, partial(henrici, W)),
         ("numerical_abscissa", 300, partial(numerical_abscissa, W)),
-        ("kreiss", 300, partial(kreiss, W)),
+        ("kreiss", 200, partial(kreiss, W)),
         ("pseudospectrum", 300, partial(pseudospectrum, W)),
         ("transient_growth", 600, partial(transient_growth, W, _POWERS)),
         ("schur_structure", 1_200, partial(schur_structure, form)),
