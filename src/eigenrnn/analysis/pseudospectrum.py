@@ -290,8 +290,9 @@ def kreiss(
         return Kreiss(np.inf, complex(np.inf), distances, curve)
     constant = 1.0  # the limit at infinity
     where = complex(np.inf)
-    neighbours = np.maximum(np.append(curve[1:], 0), np.append(0, curve[:-1]))
-    peaks = np.flatnonzero(curve >= neighbours)
+    # without the last distance: a rise towards it is one to the limit
+    neighbours = np.maximum(curve[1:], np.append(0, curve[:-2]))
+    peaks = np.flatnonzero(curve[:-1] >= neighbours)
     for k in peaks[np.argsort(-curve[peaks])][:3]:
         z = _refined(matrix, float(distances[k]), angles[values[k].argmax()])
         value = _heights(matrix, z).item()
@@ -321,5 +322,5 @@ def _refined(W: NumberArray, distance: float, angle: float) -> Complexes:  # ()
 
     minimise: Any = scipy.optimize.minimize
     corners = [[0.0, 0.0], [0.5, 0.0], [0.0, 1.0]]
-    options = {"initial_simplex": corners, "xatol": 1e-4, "fatol": 1e-10}
+    options = {"initial_simplex": corners, "xatol": 1e-2, "fatol": 1e-9}
     return point(minimise(negative, corners[0], method="Nelder-Mead", options=options).x)
