@@ -10,7 +10,6 @@ from eigenrnn.analysis import (
     fixed_points,
     gradient_map,
     gradient_norms,
-    hidden_chain,
     jacobian_bound,
     lyapunov,
     plot,
@@ -27,7 +26,6 @@ MODEL_FUNCTIONS = {
     "fixed_points": fixed_points,
     "gradient_map": lambda model: gradient_map(model, X),
     "gradient_norms": lambda model: gradient_norms(model, X, torch.sum),
-    "hidden_chain": hidden_chain,
     "jacobian_bound": lambda model: jacobian_bound(model, X),
     "lyapunov": lambda model: lyapunov(model, X),
     "state_maps": state_maps,
@@ -76,11 +74,6 @@ def test_source_may_be_a_column():
     W, v = 0.5 * np.eye(3), np.array([1.0, 0.0, 2.0])
     result, expected = (fisher_memory(W, source, 5).curve for source in (v[:, None], v))
     np.testing.assert_array_equal(result, expected)
-
-
-def test_torch_generator_for_an_ensemble_raises():
-    with pytest.raises(TypeError, match=r"a numpy\.random\.Generator.*got torch"):
-        transient_growth(np.eye(2), 3, ensemble=2, generator=torch.Generator())
 
 
 # figures

@@ -157,7 +157,6 @@ def test_noise_turns_the_decoders_and_not_the_encoders():
         ({"states": np.full((4, 6, 2), np.nan)}, ValueError, "expected finite numbers in the st"),
         ({"states": np.ones((4, 6, 2))}, ValueError, "expected means that vary"),
         ({"variables": {}}, ValueError, "expected at least one variable, got none"),
-        ({"variables": [0, 1] * 3}, TypeError, "expected variables by name.*got list"),
         ({"variables": {"time": [0, 1] * 3}}, ValueError, "expected variables besides 'time'"),
         ({"variables": {"a": [1] * 6}}, ValueError, "expected at least two values of a, got 1"),
         ({"variables": {"a": [0, 1]}}, ValueError, r"expected a of shape \(6,\)"),

@@ -118,7 +118,7 @@ def test_table_has_cumulative_shares(measure, tmp_path):
     [
         (np.ones(3), r"expected states \(T, B, N\) or \(n, N\), got shape \(3,\)"),
         (np.ones((0, 3)), r"got shape \(0, 3\)"),
-        (np.full((2, 2), np.nan), "expected finite states"),
+        (np.full((2, 2), np.nan), "expected finite numbers in the states"),
         ([[1, 2], [3]], "expected states to be numbers in rows of equal length, got list"),
         ("states", "expected states to be numbers"),
     ],

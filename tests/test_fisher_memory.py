@@ -1,4 +1,4 @@
-"""Fisher memory against closed forms and simulated noise; its lower bound against the curve."""
+"""Fisher memory against closed forms and simulated noise."""
 
 import tracemalloc
 
@@ -9,7 +9,7 @@ import torch
 
 from crossing import some
 from eigenrnn import ENRNN, NCGRU
-from eigenrnn.analysis import fisher_bound, fisher_memory, recurrent_matrices
+from eigenrnn.analysis import fisher_memory, recurrent_matrices
 from eigenrnn.constraints import ScaledCayley
 
 N = 12
@@ -252,105 +252,3 @@ def test_figure_and_table_show_the_curve():
     assert result.headline() == {
         "total Fisher memory": pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5)
     }
-
-
-# the lower bound
-
-CHAIN_UNITS = 10
-
-
-def chain_like(alpha, size, seed=0):
-    """Return a random strictly lower triangular matrix with sqrt(alpha) below the diagonal."""
-    below = np.random.default_rng(seed).standard_normal((CHAIN_UNITS, CHAIN_UNITS))
-    return np.diag(np.full(CHAIN_UNITS - 1, np.sqrt(alpha)), -1) + size * np.tril(below, -2)
-
-
-def gram_schmidt(W):
-    """Orthogonalise the columns from the last nonzero one; return the factor A of W."""
-    A, directions = np.eye(CHAIN_UNITS), np.zeros((CHAIN_UNITS, CHAIN_UNITS))
-    for j in reversed(range(CHAIN_UNITS - 1)):
-        direction = W[:, j].copy()
-        for i in range(j + 1, CHAIN_UNITS - 1):
-            A[i, j] = directions[:, i] @ W[:, j] / (directions[:, i] @ directions[:, i])
-            direction -= A[i, j] * directions[:, i]
-        directions[:, j] = direction
-    return A
-
-
-@pytest.mark.parametrize("alpha", [0.5, 0.9, 1.0, 1.05, 3.0])
-@pytest.mark.parametrize("size", [1e-3, 0.03, 1.0])
-@pytest.mark.parametrize("seed", range(4))
-def test_memory_of_a_triangular_matrix_is_at_least_the_bound(alpha, size, seed):
-    result = fisher_bound(chain_like(alpha, size, seed), CHAIN_UNITS)
-    assert (result.curve >= result.bound * (1 - 1e3 * EPS)).all()
-    assert (result.bound > 0).all()
-
-
-@pytest.mark.parametrize("alpha", [0.5, 0.9, 1.0, 1 + 1e-12, 1.05, 3.0])
-def test_bound_is_tight_for_a_chain(alpha):
-    result = fisher_bound(chain_like(alpha, 0.0), CHAIN_UNITS + 3)
-    assert result.sigma_max == 1
-    np.testing.assert_allclose(result.bound, result.curve, rtol=1e3 * EPS)
-    np.testing.assert_array_equal(result.bound[CHAIN_UNITS:], 0)
-
-
-@pytest.mark.parametrize("alpha", [0.5, 1.05, 2.0])
-@pytest.mark.parametrize("size", [0.01, 1.0])
-def test_bound_is_the_published_formula(alpha, size):
-    W, k = chain_like(alpha, size), np.arange(CHAIN_UNITS)
-    sigma = np.linalg.norm(gram_schmidt(W), 2)
-    chain = alpha**k * (alpha - 1) / (alpha ** (k + 1) - 1)
-    result = fisher_bound(W, CHAIN_UNITS)
-    assert result.sigma_max == pytest.approx(sigma, rel=1e-12)
-    assert result.alpha == pytest.approx(alpha, rel=1e-14)
-    np.testing.assert_allclose(result.bound, chain / sigma ** (2 * (CHAIN_UNITS - 1)), rtol=1e-10)
-
-
-def test_bound_does_not_depend_on_the_sign_of_the_chain():
-    W = chain_like(1.1, 0.1)
-    np.testing.assert_allclose(
-        fisher_bound(-W, CHAIN_UNITS).bound, fisher_bound(W, CHAIN_UNITS).bound, rtol=1e-12
-    )
-
-
-def test_log_bound_is_finite_where_the_bound_underflows():
-    W = np.diag(np.ones(299), -1) + np.tril(np.full((300, 300), 0.1), -2)
-    result = fisher_bound(W, 3)
-    np.testing.assert_array_equal(result.bound, 0)
-    expected = -np.log([1, 2, 3]) - 598 * np.log(result.sigma_max)
-    np.testing.assert_allclose(result.log_bound, expected, rtol=1e-12)
-
-
-def test_curve_beside_the_bound_is_fisher_memory():
-    W = chain_like(1.1, 0.2)
-    expected = fisher_memory(W, np.eye(CHAIN_UNITS)[0], 7).curve
-    np.testing.assert_array_equal(fisher_bound(W, 7).curve, expected)
-
-
-def test_figure_and_table_show_curve_and_bound():
-    result = fisher_bound(chain_like(1.1, 0.05), CHAIN_UNITS + 2)
-    (axes,) = result.plot().axes
-    curve, bound = (line.get_ydata() for line in axes.lines)
-    np.testing.assert_array_equal(curve, result.table()["fisher_memory"])
-    np.testing.assert_array_equal(bound, result.table()["bound"])
-    assert result.headline()["total bound"] < result.headline()["total Fisher memory"]
-
-
-@pytest.mark.parametrize(
-    ("W", "steps", "message"),
-    [
-        (np.ones((2, 3)), 5, "expected a square matrix W"),
-        (np.full((3, 3), np.nan), 5, "expected finite numbers in W"),
-        (np.eye(3), 5, "expected a real, strictly lower triangular W.*up to 1 on or above"),
-        (chain_like(1, 0).T, 5, "expected a real, strictly lower triangular W"),
-        (chain_like(1, 0) * 1j, 5, "got complex numbers"),
-        (np.zeros((1, 1)), 5, "at least 2 rows, got real numbers, 1 rows"),
-        (np.zeros((3, 3)), 5, "expected equal entries other than 0.*got 0 to 0"),
-        (np.diag([1.0, 2.0], -1), 5, "expected equal entries.*got 1 to 2; rescale"),
-        (chain_like(1, 0), 0, "expected steps to be a positive integer"),
-        (chain_like(1e100, 0), 5, "vanish within double precision"),
-    ],
-)
-def test_matrix_without_a_bound_raises(W, steps, message):
-    with pytest.raises(ValueError, match=message):
-        fisher_bound(W, steps)

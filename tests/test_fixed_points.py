@@ -158,11 +158,6 @@ def test_number_of_starts_may_be_a_numpy_integer():
     assert fixed_points(tanh([[0.5]]), initial_states=np.int64(4)).searches == 4
 
 
-def test_numpy_generator_raises():
-    with pytest.raises(TypeError, match=r"a torch\.Generator.*got numpy\.random"):
-        fixed_points(tanh([[0.5]]), generator=np.random.default_rng(0))
-
-
 def test_search_begins_at_the_initial_states_and_keeps_them():
     start = torch.tensor([[2.0]], dtype=torch.float64)
     result = fixed_points(tanh([[2.0]]), initial_states=start)

@@ -1,4 +1,4 @@
-"""Gradient maps against Jacobians of whole sequences; spectral norms against exact ones."""
+"""Gradient maps against Jacobians of whole sequences."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from eigenrnn.analysis import GradientMap, gradient_map, state_maps
-from eigenrnn.analysis.gradients import SpectralNorms
+from eigenrnn.analysis.gradients import spectral_norms
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import ENRNN, GRU, RNN, ScoRNN, ScuRNN, TorchLSTM
 
@@ -110,79 +110,13 @@ def test_norms_beyond_double_range_become_zero_or_infinite_never_nan(w):
     np.testing.assert_array_equal(result[-1, ::-1][170:], expected[170:])
 
 
-def products(name, N, steps):
-    generator = torch.Generator().manual_seed(0)
-    G = torch.randn(steps, N, N, generator=generator, dtype=torch.float64)
-    chain = torch.diag(torch.full((N - 1,), 1.1, dtype=torch.float64), -1)
-    turn, x = torch.linalg.qr(G[0])[0], torch.randn(steps, 1, 1, generator=generator)
-    if name == "enrnn":
-        state_map = state_maps(ENRNN(1, N, generator=generator))[0]
-        states = state_map.states(x)
-        return state_map.jacobians(x[:, 0].double(), states[:-1, 0])[0]
-    return {
-        "random": G / N**0.5,
-        "orthogonal": turn.expand(steps, N, N),
-        "masked": turn * (G[:, :, :1] > -1.5),
-        "chain": (chain + 0.5 * torch.eye(N, dtype=torch.float64)).expand(steps, N, N),
-    }[name]
-
-
-@pytest.mark.parametrize("name", ["random", "orthogonal", "masked", "chain", "enrnn"])
-def test_spectral_norms_of_growing_products_are_within_half_a_per_cent(name):
-    N, steps = 40, 50
-    norms, A = SpectralNorms(1, steps, (N, N)), torch.zeros(steps, N, N, dtype=torch.float64)
-    for tau, J in enumerate(products(name, N, steps)):
-        A[:tau] = A[:tau] @ J.mT
-        A[tau] = torch.eye(N)
-        result = norms(A[None, : tau + 1], J[None])[0]
-        torch.testing.assert_close(
-            result, torch.linalg.matrix_norm(A[: tau + 1], 2), rtol=5e-3, atol=0
-        )
-
-
-def test_direction_that_becomes_dominant_late_is_found():
-    N, steps = 40, 60
-    norms, A = SpectralNorms(1, 1, (N, N)), torch.eye(N, dtype=torch.float64)[None]
-    fading, growing = torch.full((N,), 0.9).double(), torch.full((N,), 0.1).double()
-    growing[-1] = fading[-1] = 0.5
-    for step in range(steps):
-        J = torch.diag(fading if step < steps // 2 else growing)[None]
-        A = A @ J.mT
-        expected = torch.linalg.matrix_norm(A, 2)
-        torch.testing.assert_close(norms(A[None], J)[0], expected, rtol=5e-3, atol=0)
-
-
-def test_sequences_have_their_own_factors_and_columns_can_be_selected():
-    B, N, steps = 3, 40, 20
-    J = draw(steps, B, N, N) / N**0.5
-    norms, A = SpectralNorms(B, 2, (N, N), slice(20, 40)), draw(B, 2, N, N)
-    for factor in J:
-        A = A @ factor[:, None].mT
-        expected = torch.linalg.matrix_norm(A[..., 20:], 2)
-        torch.testing.assert_close(norms(A, factor), expected, rtol=5e-3, atol=0)
-
-
-def test_products_may_be_rescaled_between_steps():
-    N = 40
-    J, A = draw(N, N)[None], draw(1, 2, N, N)
-    norms, scales = SpectralNorms(1, 2, (N, N)), draw(1, 2).abs() * 1e100
-    norms(A, J)
-    norms.rescale(scales)
-    A = (scales[..., None, None] * A) @ J[:, None].mT
-    torch.testing.assert_close(norms(A, J), torch.linalg.matrix_norm(A, 2), rtol=5e-3, atol=0)
-
-
 @pytest.mark.parametrize("shape", [(3, 20), (20, 3), (20, 40), (40, 20)])
-@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize("scale", [0.0, 1e-200, 1.0, 1e200])
 def test_spectral_norms_of_any_shape_and_scale(shape, scale):
-    A = scale * draw(6, *shape)
-    result = SpectralNorms(1, 6, shape)(A[None], torch.eye(shape[1])[None].double())
-    torch.testing.assert_close(result[0], torch.linalg.matrix_norm(A, 2), rtol=5e-3, atol=0)
-
-
-def test_norm_of_zero_is_zero():
-    zero = torch.zeros(1, 2, 20, 20, dtype=torch.float64)
-    assert SpectralNorms(1, 2, (20, 20))(zero, zero[:, 0]).tolist() == [[0, 0]]
+    A = scale * draw(2, 3, *shape)
+    torch.testing.assert_close(
+        spectral_norms(A), torch.linalg.matrix_norm(A, 2), rtol=1e-13, atol=0
+    )
 
 
 def test_one_kind_of_map_can_be_requested():

@@ -50,10 +50,9 @@ def test_constant_is_above_all_values_on_a_finer_grid(seed):
 @pytest.mark.parametrize("alpha", [1.0, 1.1, 1.5])
 def test_powers_of_a_chain_lie_between_the_bounds(alpha):
     n = 12
-    result = kreiss(np.diag(np.full(n - 1, alpha), -1))
+    K = kreiss(np.diag(np.full(n - 1, alpha), -1)).constant
     highest = max(1, alpha ** (n - 1))  # a chain only shifts, with a factor alpha per step
-    assert result.lower <= highest <= result.upper
-    assert result.upper == pytest.approx(np.e * n * result.constant)
+    assert K <= highest <= np.e * n * K
 
 
 def test_constant_of_a_block_matrix_is_that_of_the_largest_block():
@@ -80,7 +79,7 @@ def test_constant_does_not_depend_on_the_basis():
 )
 def test_constant_is_infinite_for_unbounded_powers_and_can_be_drawn(W, tmp_path):
     result = kreiss(W)
-    assert (result.constant, result.lower, result.upper) == (np.inf, np.inf, np.inf)
+    assert result.constant == np.inf
     assert result.save(tmp_path / "curve")[0].stat().st_size > 0
 
 

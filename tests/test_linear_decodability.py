@@ -146,11 +146,6 @@ def test_standard_deviation_between_draws_is_as_documented():
     assert 0.5 * 1.1 / np.sqrt(400) < spread < 1.1 * 1.1 / np.sqrt(400)
 
 
-def test_torch_generator_raises():
-    with pytest.raises(TypeError, match=r"a numpy\.random\.Generator.*got torch"):
-        linear_decodability(CHAIN, 2, generator=torch.Generator())
-
-
 def test_figure_and_table_are_written(tmp_path):
     result = linear_decodability(CHAIN, [3, 1], generator=rng())
     picture, table = result.save(tmp_path / "curve")

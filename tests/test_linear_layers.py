@@ -333,8 +333,7 @@ def test_past_inputs_are_decoded_from_the_whole_state_of_an_lru():
 def test_every_analysis_of_a_linear_recurrence_runs(make):
     layer = make(M, N, generator=generator())
     results = analyse(layer, inputs().float(), lambda y: y.square().mean())
-    complex_states = {"hidden_chain_l0"} if layer.recurrent_matrices()[0].is_complex() else set()
-    assert set(results.skipped) <= complex_states | {"fisher_memory_decay_l0"}
+    assert set(results.skipped) <= {"fisher_memory_decay_l0"}
 
 
 @pytest.mark.parametrize("make_layer", [eigenrnn.LRU, eigenrnn.MinGRU])

@@ -109,8 +109,6 @@ def test_the_points_of_a_ring_are_marginal_along_it():
         radius = h.norm(dim=1, keepdim=True)
         return h + 0.3 * h * (1 - radius) + 0 * x
 
-    from eigenrnn.analysis import StateMap
-
     ring = StateMap.from_step(step, 2, 2)
     found = slow_points(ring, initial_states=30, generator=seeded(), threshold=1e-20)
     ends = found.points[np.linalg.norm(found.points, axis=1) > 0.5]
@@ -242,8 +240,6 @@ def test_the_error_of_a_lyapunov_exponent_is_that_of_independent_runs():
     # one unit whose slope is a random number at each step: exponents of independent steps
     def step(x, h):
         return torch.exp(x) * h
-
-    from eigenrnn.analysis import StateMap
 
     one = StateMap.from_step(step, 1, 1)
     generator = seeded(4)
@@ -420,16 +416,9 @@ def test_a_layer_of_torch_is_reduced_like_ours(batch_first):
     np.testing.assert_allclose(found.singular_values, np.linalg.svd(W)[1], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("network", "name"),
-    [
-        (torch.nn.GRU(2, 3), "GRU"),
-        (StateMap.from_step(lambda x, h: h + 0 * x.sum(), 2, 3), "StateMap"),
-    ],
-)
-def test_what_has_no_single_matrix_is_not_reduced(network, name):
-    with pytest.raises(TypeError, match=rf"an eigenrnn.RNN, a torch.nn.RNN or .*, got {name}"):
-        reduced_model(network, torch.zeros(4, 1, 2), 1)
+def test_what_has_no_single_matrix_is_not_reduced():
+    with pytest.raises(TypeError, match=r"an eigenrnn.RNN, a torch.nn.RNN or .*, got GRU"):
+        reduced_model(torch.nn.GRU(2, 3), torch.zeros(4, 1, 2), 1)
 
 
 def test_a_module_with_a_step_is_taken_as_it_is():
@@ -471,8 +460,7 @@ LABELS = [0, 0, 0, 1, 1, 1]
         (lambda: slow_points(SMALL, initial_states=torch.zeros(3)), ValueError, "at least one st"),
         (lambda: slow_points(SMALL, torch.zeros(0, 2)), ValueError, "expected finite inputs of"),
         (lambda: slow_points(SMALL, threshold=math.inf), ValueError, "a finite threshold > 0"),
-        (lambda: line_attractor(np.zeros((5, 3))), TypeError, "expected the result of slow_po"),
-        (lambda: perturb(SMALL, X, np.ones(3), at=1.5), ValueError, "expected 0 <= at <= 4.*1.5"),
+        (lambda: perturb(SMALL, X, np.ones(3), at=5), ValueError, "expected 0 <= at <= 4.*5"),
         (lambda: perturb(SMALL, X, np.ones(2)), ValueError, r"change of shape \(3,\) or \(2, 3\)"),
         (lambda: perturb(SMALL, X, [math.nan] * 3), ValueError, "finite numbers in change"),
         (lambda: slow_points(SMALL, 1.0), ValueError, r"inputs of shape \(C, 2\), got \(1, 1\)"),
@@ -487,12 +475,9 @@ LABELS = [0, 0, 0, 1, 1, 1]
         (lambda: inactivate(SMALL, X, []), ValueError, "expected units from 0 to 2"),
         (lambda: inactivate(SMALL, X, [True, False]), ValueError, "expected units from 0 to 2"),
         (lambda: inactivate(SMALL, X, [1], value=math.nan), ValueError, "expected a finite value"),
-        (lambda: inactivate(SMALL, X, [1], begin=1.5), ValueError, "expected 0 <= begin < end"),
+        (lambda: inactivate(SMALL, X, [1], begin=6), ValueError, "expected 0 <= begin < end"),
         (lambda: condition_space(STATES, LABELS, dimensions=4), ValueError, "2 or 3 dimensions"),
-        (lambda: condition_space(STATES, LABELS, dimensions=2.0), ValueError, "2 or 3 dimension"),
-        (lambda: condition_space(STATES, LABELS, np.ones(3)), TypeError, "the result of fixed_po"),
         (lambda: condition_space(STATES, [0]), ValueError, r"expected conditions of shape \(6,\)"),
-        (lambda: targeted_projection(STATES, LABELS), TypeError, "expected variables by name"),
         (lambda: targeted_projection(STATES, {}), ValueError, "expected at least one variable"),
         (
             lambda: targeted_projection(STATES, {"a": LABELS}, components=0),

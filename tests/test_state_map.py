@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import eigenrnn
-from eigenrnn.analysis import recurrent_matrices, state_maps
+from eigenrnn.analysis import recurrent_matrices, state_maps, trajectory
 from eigenrnn.constraints import Exponential, constrain
 from eigenrnn.layers import TorchLSTM
 
@@ -177,3 +177,27 @@ def test_an_lstm_of_ours_has_the_recurrences_of_torch():
         assert (got.name, got.blocks) == (expected.name, expected.blocks)
         x = torch.randn(T, B, got.input_size, dtype=torch.float64)
         torch.testing.assert_close(got.states(x), expected.states(x))
+
+
+@pytest.mark.parametrize("make", [eigenrnn.GRU, torch.nn.LSTM])
+def test_the_maps_of_a_layer_take_its_place(make):
+    layer = make(M, N, 2, bidirectional=True, batch_first=True)
+    x = inputs()
+    for which in ("l1", "l1_reverse"):
+        expected = trajectory(layer, x.transpose(0, 1), which).states
+        found = trajectory(state_maps(layer), x, which).states
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_states_of_layers_with_a_tanh_stay_within_their_bounds():
+    bounded = []
+    for name, make in LAYERS.items():
+        (state_map,) = state_maps(make())
+        if state_map.bounds is None:
+            continue
+        bounded.append(name)
+        first = 2 * torch.rand(B, state_map.state_size, dtype=torch.float64) - 1
+        states = state_map.states(10 * torch.randn(40, B, M), first)
+        assert (states.abs() <= state_map.bounds).all()
+    lstms = ["torch lstm", "without bias", "papers' lstm"]
+    assert bounded == ["tanh", "zoneout", "torch rnn", "torch gru", *lstms, "lstm"]

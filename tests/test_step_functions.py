@@ -13,7 +13,6 @@ from eigenrnn.analysis import (
     gradient_map,
     gradient_norms,
     henrici,
-    hidden_chain,
     jacobian_bound,
     linear_decodability,
     lyapunov,
@@ -289,10 +288,8 @@ def test_one_initial_state_serves_all_sequences():
     )
 
 
-def test_a_hidden_chain_and_a_decoder_start_from_the_initial_state():
-    step = StateMap.from_step(lambda x, h: h * h + x, 1, 1, matrices={"hh": [[1.0]]})
-    chain = hidden_chain(step, h0=[0.5], steps=2, baseline=False)
-    np.testing.assert_allclose(chain.responses, [[1.25], [1.25**2]])
+def test_a_decoder_starts_from_the_initial_state():
+    step = StateMap.from_step(lambda x, h: h * h + x, 1, 1)
     options = {"generator": np.random.default_rng(0), "samples": 100}
     assert linear_decodability(step, 1, h0=[0.5], **options).r_squared[0] == pytest.approx(1)
 
@@ -389,7 +386,7 @@ def test_all_analyses_of_a_step_are_those_that_need_no_matrix():
     assert "analyse(model, matrices={'hh': W})" in found.skipped["spectrum"]
     known = StateMap.from_step(step, M, N, matrices={"hh": W})
     found = analyse(known, inputs(20, 1, M))
-    assert {"spectrum_hh_l0", "hidden_chain_l0", "lyapunov_l0"} <= set(found.results)
+    assert {"spectrum_hh_l0", "lyapunov_l0"} <= set(found.results)
     assert "no input weights" in found.skipped["fisher_memory_hh_l0"]
 
 
@@ -432,7 +429,7 @@ def test_the_matrices_of_a_module_of_the_user_are_analysed():
     found = analyse(module, inputs(20, 1, M), matrices={"hh": module.W})
     expected = spectrum(module.W).radius
     assert found.results["spectrum_hh_l0"].radius == pytest.approx(expected)
-    assert {"hidden_chain_l0", "lyapunov_l0", "fixed_points_l0"} <= set(found.results)
+    assert {"lyapunov_l0", "fixed_points_l0"} <= set(found.results)
     assert module.W.dtype == torch.float32
 
 
@@ -480,11 +477,7 @@ def test_a_step_that_cannot_be_analysed_raises(step, message):
             lambda step: henrici(StateMap.from_step(step, M, N)),
             "state map with a recurrent matrix, got none; pass the matrix itself",
         ),
-        (
-            lambda step: hidden_chain(StateMap.from_step(step, M, N)),
-            "got StateMap without; pass .*matrices=",
-        ),
-        (lambda step: jacobian_bound(step, inputs()), "expected a GRU, ours or torch's, got func"),
+        (lambda step: jacobian_bound(step, inputs()), "expected a recurrent layer.*got func"),
         (
             lambda step: StateMap.from_step(step, M, N, matrices={"hh": torch.eye(2)}),
             r"expected matrices\['hh'\] of shape \(5, 5\), got \(2, 2\)",

@@ -30,7 +30,6 @@ from eigenrnn.analysis.forward_pass import (
     model_inputs,
 )
 from eigenrnn.analysis.gradients import gradient_map, gradient_norms, jacobian_bound
-from eigenrnn.analysis.hidden_chain import hidden_chain
 from eigenrnn.analysis.memory import (
     MEMORY_STEPS,
     is_ungated,
@@ -47,15 +46,15 @@ from eigenrnn.analysis.state_map import (
     StateMap,
     bare_state_map,
     has_batch_first,
+    named_matrices,
     recurrent_layers,
-    recurrent_matrices,
-    recurrent_weights,
+    select_state_map,
     state_maps,
+    weights_in_order,
 )
 from eigenrnn.analysis.trajectory import InitialState, state_size, trajectory
 from eigenrnn.analysis.transition_spectra import transition_spectra
 from eigenrnn.constraints import Schur
-from eigenrnn.layers import DeltaNet
 from eigenrnn.layers.sequences import Lengths, sorted_lengths
 
 __all__ = ["AnalysisResults", "analyse"]
@@ -179,20 +178,32 @@ def analyse(
                 "expected matrices with a step function or a module of your own, got "
                 f"{type(model).__name__}, which has its own"
             )
-        model = bare.with_matrices(matrices)
+        bare = bare.with_matrices(matrices)
+        model = bare
     elif bare is not None and not isinstance(model, nn.Module):
         model = bare  # its sizes are known
+    layers: dict[str, Network] = {"": model}
+    if bare is None:
+        layers = dict(recurrent_layers(model))
+        maps = {path: state_maps(layer) for path, layer in layers.items()}
+    else:
+        maps = {"": [bare]}
     first: Tensor | None = None
     inputs_by_layer: dict[str, Tensor | str] = {}
     if inputs is not None:
         if h0 is not None:
             first = bare_initial_states(model, model_inputs(inputs), h0)
         inputs_by_layer = layer_inputs(model, inputs, lengths=lengths)
-    known = _matrices(model)
-    weights = _weights(model)
+    known = named_matrices(maps)
+    weights: dict[str, RecurrentWeights] = {}
+    if bare is None or is_cell(model):
+        found = weights_in_order(cast("nn.Module", model))
+        weights = dict(zip(known, found, strict=True))
     results: dict[str, Analysis] = {}
     skipped: dict[str, str] = {}
-    jobs = _all_jobs(model, known, weights, inputs, loss, lengths, first, inputs_by_layer)
+    jobs = _all_jobs(
+        model, layers, maps, known, weights, inputs, loss, lengths, first, inputs_by_layer
+    )
     for name, job in jobs:
         if isinstance(job, str):
             skipped[name] = job
@@ -207,23 +218,10 @@ def analyse(
     return AnalysisResults(results, skipped, notes)
 
 
-def _matrices(model: Network) -> dict[str, NumberArray]:
-    """Return the recurrent matrices; a step function or a cell of another library has none."""
-    bare = bare_state_map(model, None, None)
-    if bare is not None and not bare.matrices:
-        return {}
-    return recurrent_matrices(model)
-
-
-def _weights(model: Network) -> dict[str, RecurrentWeights]:
-    """Return the weights around each recurrent matrix; a step function has none."""
-    if bare_state_map(model, None, None) is not None and not is_cell(model):
-        return {}
-    return recurrent_weights(cast("nn.Module", model))
-
-
 def _all_jobs(
     model: Network,
+    layers: dict[str, Network],
+    maps: dict[str, list[StateMap]],
     matrices: dict[str, NumberArray],
     weights: dict[str, RecurrentWeights],
     inputs: Any,
@@ -233,28 +231,25 @@ def _all_jobs(
     inputs_by_layer: dict[str, Tensor | str],
 ) -> Jobs:
     """Yield every analysis of a network."""
-    is_step = bare_state_map(model, None, None) is not None and not is_cell(model)
     if not matrices:
         yield "spectrum", "a step function has no matrix: analyse(model, matrices={'hh': W})"
     for name, W in matrices.items():
         yield from _matrix_jobs(name, W, weights.get(name))
         yield from _memory_jobs(name, W, weights.get(name))
-    layers: dict[str, Network] = {"": model} if is_step else dict(recurrent_layers(model))
+    steps = 0  # of the longest sequence that a layer gets
     for path, layer in layers.items():
         prefix = f"{path}." if len(layers) > 1 else ""
-        for state_map in state_maps(layer):
-            x = inputs_by_layer.get(path, "it needs inputs: analyse(model, inputs)")
-            yield from _layer_jobs(prefix, layer, state_map)
-            yield from _trajectory_jobs(prefix, layer, state_map, x, lengths, h0)
+        x = inputs_by_layer.get(path, "it needs inputs: analyse(model, inputs)")
+        if isinstance(x, Tensor):
+            if has_batch_first(layer):
+                x = x.transpose(0, 1)
+            steps = max(steps, len(x))
+        for which in [each.name for each in maps[path]]:
+            yield from _trajectory_jobs(prefix, layer, maps[path], which, x, lengths, h0)
     if inputs is None or loss is None:
         yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
     else:
         job = partial(gradient_norms, model, inputs, loss, h0=h0, lengths=lengths)
-        steps = 0  # of the longest sequence that a layer gets
-        for path, x in inputs_by_layer.items():
-            if isinstance(x, Tensor):
-                time_dim = 1 if has_batch_first(layers[path]) else 0
-                steps = max(steps, x.shape[time_dim])
         call = "gradient_norms(model, inputs, loss)"
         yield "gradient_norms", _job_unless_slow(call, steps, _GRADIENT_STEPS, job)
 
@@ -271,7 +266,7 @@ def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
         ("spectrum", 2_000, partial(spectrum, W)),
         ("henrici", 2_000, partial(henrici, W)),
         ("numerical_abscissa", 300, partial(numerical_abscissa, W)),
-        ("kreiss", 300, partial(kreiss, W)),
+        ("kreiss", 200, partial(kreiss, W)),
         ("pseudospectrum", 300, partial(pseudospectrum, W)),
         ("transient_growth", 600, partial(transient_growth, W, _POWERS)),
         ("schur_structure", 1_200, partial(schur_structure, form)),
@@ -300,19 +295,7 @@ def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
     yield f"fisher_memory_{name}", _job_unless_slow(call, len(W), 600, job)
 
 
-def _layer_jobs(prefix: str, layer: Network, state_map: StateMap) -> Jobs:
-    """Yield the analyses of a layer that need no input."""
-    which = state_map.name
-    S = state_map.state_size
-    chain = partial(hidden_chain, layer, which=which)
-    yield (
-        f"hidden_chain_{prefix}{which}",
-        _job_unless_slow(f"hidden_chain(layer, which={which!r})", S, 1200, chain),
-    )
-
-
 def _fixed_points_job(
-    layer: Network,
     state_map: StateMap,
     visited: Callable[[], Tensor | None],  # (P, S)
 ) -> Job | str:
@@ -328,7 +311,7 @@ def _fixed_points_job(
         settled = settled_states(state_map, random.new_zeros(state_map.input_size), everywhere)
         few = torch.cat([random[:_UNSETTLED_STATES], _evenly(chosen, _UNSETTLED_STATES)])
         initial = torch.cat([few, settled])
-        return fixed_points(layer, initial_states=initial, steps=30, which=state_map.name)
+        return fixed_points([state_map], initial_states=initial, steps=30, which=state_map.name)
 
     call = f"fixed_points(layer, which={state_map.name!r})"
     return _job_unless_slow(call, state_map.state_size, 200, search)
@@ -343,32 +326,30 @@ def _evenly(states: Tensor, count: int) -> Tensor:
 def _trajectory_jobs(
     prefix: str,
     layer: Network,
-    state_map: StateMap,
-    x: Tensor | str,
+    directions: list[StateMap],
+    which: str,
+    x: Tensor | str,  # (T, B, M)
     lengths: Lengths,
     h0: Tensor | None,  # (D, B, S)
 ) -> Jobs:
     """Yield the analyses of a layer under its inputs; `x` may be the reason why it has none."""
-    which = state_map.name
+    state_map = select_state_map(directions, which)
     S = state_map.state_size
     name = f"{prefix}{which}"
     # a state map of the user may call a matrix "reset" without being a GRU
-    is_gru = "reset" in state_map.matrices and not isinstance(layer, StateMap)
-    of_delta = layer if isinstance(layer, DeltaNet) and not layer.bidirectional else None
+    is_gru = "reset" in state_map.matrices and isinstance(layer, nn.Module)
+    is_delta = state_map.transitions is not None and not cast("Any", layer).bidirectional
     if isinstance(x, str):
-        yield f"fixed_points_{name}", _fixed_points_job(layer, state_map, lambda: None)
+        yield f"fixed_points_{name}", _fixed_points_job(state_map, lambda: None)
         functions = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
-        if of_delta is not None:
+        if is_delta:
             functions.append("transition_spectra")
         if is_gru:
             functions.append("jacobian_bound")
         for function in functions:
             yield f"{function}_{name}", x
         return
-    batch_first = has_batch_first(layer)
-    time_dim = 1 if batch_first else 0
-    T = x.shape[time_dim]
-    B = x.shape[1 - time_dim]
+    T, B = x.shape[:2]
     sorted_lengths(lengths, T, B)  # checks them
     ends = [T] * B
     if lengths is not None:
@@ -376,51 +357,44 @@ def _trajectory_jobs(
 
     def begin(sequences: slice, max_steps: int) -> Tensor:
         """Return the first steps of some sequences, at most those that the first of them has."""
-        steps = min(max_steps, ends[sequences.start])
-        if batch_first:
-            return x[sequences, :steps]
-        return x[:steps, sequences]
+        return x[: min(max_steps, ends[sequences.start]), sequences]
 
-    def states_of(sequences: slice) -> Tensor:  # (T, B, S)
+    def states_of(sequences: slice, max_steps: int) -> Tensor:  # (T, B, S)
         initial = None if h0 is None else h0[:, sequences]
-        x_b = begin(sequences, _DIMENSION_STEPS)
-        return trajectory(layer, x_b, which, initial).states[1:]
+        return trajectory(directions, begin(sequences, max_steps), which, initial).states[1:]
 
     def states() -> Tensor:  # (T, B, S), or (n, S) with lengths
         if lengths is None:
-            return states_of(slice(0, _DIMENSION_SEQUENCES))
+            return states_of(slice(0, _DIMENSION_SEQUENCES), _DIMENSION_STEPS)
         count = min(B, _DIMENSION_SEQUENCES)
-        found = [states_of(slice(b, b + 1)) for b in range(count)]
+        found = [states_of(slice(b, b + 1), _DIMENSION_STEPS) for b in range(count)]
         return torch.cat(found).squeeze(1)
 
     def visited() -> Tensor:  # (P, S)
         if lengths is None:
-            x_b = begin(slice(0, _VISITED_SEQUENCES), _STEPS)
-            initial = None if h0 is None else h0[:, :_VISITED_SEQUENCES]
-            return trajectory(layer, x_b, which, initial).states[1:].flatten(0, 1)
+            return states_of(slice(0, _VISITED_SEQUENCES), _STEPS).flatten(0, 1)
         return states()
 
-    yield f"fixed_points_{name}", _fixed_points_job(layer, state_map, visited)
+    yield f"fixed_points_{name}", _fixed_points_job(state_map, visited)
     first = slice(0, 1)
+    short = begin(first, _MAP_STEPS)
+    long = begin(first, _STEPS)
     options = {"which": which, "h0": None if h0 is None else h0[:, first]}
     exponents = min(S, _EXPONENTS)
     # of a delta rule, the matrices of a step are as small as a head
     size_of_jacobians = S if state_map.transitions is None else state_map.hidden_size
     jobs: list[tuple[str, int, Job]] = [
-        ("gradient_map", 200, partial(gradient_map, layer, begin(first, _MAP_STEPS), **options)),
-        (
-            "lyapunov",
-            400,
-            partial(lyapunov, layer, begin(first, _STEPS), exponents=exponents, **options),
-        ),
+        ("gradient_map", 200, partial(gradient_map, directions, short, **options)),
+        ("lyapunov", 400, partial(lyapunov, directions, long, exponents=exponents, **options)),
         ("participation_ratio", 2_000, lambda: participation_ratio(states())),
         ("effective_rank", 2_000, lambda: effective_rank(states())),
     ]
-    if of_delta is not None:
-        spectra = partial(transition_spectra, of_delta, begin(first, _STEPS), which=which)
+    # of one sequence: (T, M) has no batch to be first
+    if is_delta:
+        spectra = partial(transition_spectra, cast("nn.Module", layer), long[:, 0], which=which)
         jobs.append(("transition_spectra", 20_000, spectra))
     if is_gru:
-        bound = partial(jacobian_bound, layer, begin(first, _MAP_STEPS), **options)
+        bound = partial(jacobian_bound, layer, short[:, 0], **options)
         jobs.append(("jacobian_bound", 400, bound))
     for function, max_size, job in jobs:
         call = f"{function}(layer, x, which={which!r})"

@@ -1,4 +1,4 @@
-"""Checks and conversions of the arguments of an analysis: matrices, sequences, generators."""
+"""Checks and conversions of the arguments of an analysis: matrices and sequences."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -8,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis.state_map import Network, StateMap, is_network, recurrent_matrices
+from eigenrnn.analysis.state_map import StateMap, is_network, recurrent_matrices
 from eigenrnn.linalg import check_finite, double_precision
 from eigenrnn.tracing import check_dense
 
@@ -23,9 +23,7 @@ __all__ = [
     "as_variables",
     "as_vector",
     "check_layer_input",
-    "check_numpy_generator",
     "check_sequence_shape",
-    "check_torch_generator",
     "power_of_two",
     "spectral_radius",
 ]
@@ -44,7 +42,14 @@ def as_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)
         ValueError: If it is not square or not finite, or the layer has several or none.
     """
     if is_network(W):
-        matrix = _single_matrix(W)
+        matrices = recurrent_matrices(W)
+        if len(matrices) > 1:
+            raise ValueError(
+                f"expected a layer with one recurrent matrix, got {type(W).__name__} with "
+                f"{', '.join(matrices)}; choose one, such as "
+                f"recurrent_matrices(layer)[{next(iter(matrices))!r}]"
+            )
+        (matrix,) = matrices.values()
     else:
         matrix = as_array(cast("ArrayLike", W), name)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
@@ -139,11 +144,7 @@ def as_variables(
 
     Raises:
         ValueError: If there are none, or one does not have a finite real number for each trial.
-        TypeError: If they are not a mapping.
     """
-    if not isinstance(cast("object", variables), Mapping):
-        kind = type(variables).__name__
-        raise TypeError(f"expected variables by name, such as {{'motion': motion}}, got {kind}")
     if not variables:
         raise ValueError("expected at least one variable, got none")
     return {name: as_labels(values, B, name) for name, values in variables.items()}
@@ -231,44 +232,3 @@ def check_layer_input(layer: nn.Module, x: Any) -> None:
         raise ValueError(f"expected floating-point numbers in x, got {kind}; pass x.double()")
     recurrent: Any = layer
     check_sequence_shape(x, recurrent.input_size, batch_first=recurrent.batch_first)
-
-
-def check_numpy_generator(generator: object, *, optional: bool) -> None:
-    """Check that a random number generator is NumPy's.
-
-    Raises:
-        TypeError: If it is of another type.
-    """
-    if not (isinstance(generator, np.random.Generator) or (optional and generator is None)):
-        raise TypeError(
-            f"expected generator to be a numpy.random.Generator, such as "
-            f"numpy.random.default_rng(0), got {_type_name(generator)}"
-        )
-
-
-def check_torch_generator(generator: object) -> None:
-    """Check that a random number generator is torch's, or None.
-
-    Raises:
-        TypeError: If it is of another type.
-    """
-    if not (isinstance(generator, torch.Generator) or generator is None):
-        raise TypeError(
-            f"expected generator to be a torch.Generator, such as "
-            f"torch.Generator().manual_seed(0), got {_type_name(generator)}"
-        )
-
-
-def _single_matrix(layer: Network) -> NumberArray:
-    matrices = recurrent_matrices(layer)
-    if len(matrices) > 1:
-        raise ValueError(
-            f"expected a layer with one recurrent matrix, got {type(layer).__name__} with "
-            f"{', '.join(matrices)}; choose one, such as "
-            f"recurrent_matrices(layer)[{next(iter(matrices))!r}]"
-        )
-    return next(iter(matrices.values()))
-
-
-def _type_name(value: object) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"

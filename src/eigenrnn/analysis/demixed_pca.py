@@ -154,7 +154,6 @@ def demixed_pca(
         ValueError: If a shape is wrong, a number is not finite, there are no variables, one is
             named ``"time"`` or has a single value, a combination of values has no trial, the means
             do not vary, `components` is not a positive integer, or `ridge` is negative.
-        TypeError: If `variables` is not a mapping.
     Source:
         Kobak et al., eLife 5, 2016, e10989. https://doi.org/10.7554/eLife.10989 (departures: the
         ridge is an argument and not cross-validated, and it is relative to :math:`\|X\|^2`).

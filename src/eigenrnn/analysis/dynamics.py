@@ -17,7 +17,6 @@ from eigenrnn.analysis.arguments import (
     as_array,
     as_matrix,
     as_real_tensor,
-    check_torch_generator,
     power_of_two,
 )
 from eigenrnn.analysis.base import Analysis, Table
@@ -172,7 +171,7 @@ def fixed_points(
         ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
             finite, the sizes of a step function are unknown, or `initial_states`, `steps` or
             `tolerance` is not positive.
-        TypeError: If the generator is not torch's, or the network is not one.
+        TypeError: If the network is not one.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
         (departures: the Levenberg-Marquardt method in place of Newton's with a trust region).
@@ -188,8 +187,7 @@ def fixed_points(
     if not isinstance(initial_states, int | np.integer):
         sizes = state_size(initial_states, "initial_states")
     directions = network_state_maps(network, input_size, sizes)
-    state_map = select_state_map({each.name: each for each in directions}, which)
-    check_torch_generator(generator)
+    state_map = select_state_map(directions, which)
     check_positive_integer("steps", steps)
     if not tolerance > 0:
         raise ValueError(f"expected tolerance > 0, got {tolerance}")
@@ -336,8 +334,7 @@ def _finite_tensor(values: Tensor | ArrayLike, name: str, shape: tuple[int, ...]
     tensor = as_real_tensor(values, name).clone()
     if tensor.shape[-1:] != shape:
         raise ValueError(f"expected {name} of size {shape[0]}, got shape {tuple(tensor.shape)}")
-    if not bool(tensor.isfinite().all()):
-        raise ValueError(f"expected finite numbers in {name}, got NaN or infinity")
+    check_finite(tensor, name)
     return tensor
 
 
@@ -608,7 +605,7 @@ def lyapunov(
     depend on the initial Q, which is random but the same in every call. This dependence decays
     over the steps; `discard` leaves the first ones out of the mean.
 
-    Of a `DeltaNet`, the transitions take the place of the Jacobians, and each exponent of a head
+    Of a delta rule, the transitions take the place of the Jacobians, and each exponent of a head
     counts once for each of its columns. Past inputs of a convolution have minus infinity.
 
     Args:
@@ -645,7 +642,11 @@ def lyapunov(
         burn_in = _BURN_IN if h0 is None else 0
     check_not_negative("burn_in", burn_in)
     path = trajectory(network, x, which, h0, burn_in, nudge=nudge)
-    _check_bounded(path.states[0], burn_in)
+    if not bool(path.states[0].isfinite().all()):
+        raise ValueError(
+            f"expected states that stay finite in the burn-in of {burn_in} steps, got NaN or "
+            "infinity: the states grow without bound; set burn_in=0 to measure from h0 on"
+        )
     T = path.x.shape[0]
     B = path.x.shape[1]
     S = path.states.shape[2]
@@ -719,19 +720,6 @@ def _error_of_mean(
     with np.errstate(invalid="ignore"):  # numpy warns of the NaN that infinite exponents give
         values = blocks.numpy()
         return values.std(axis=0, ddof=1) / np.sqrt(len(values))
-
-
-def _check_bounded(state: Tensor, burn_in: int) -> None:
-    """Check that the states at the end of a burn-in are finite.
-
-    Raises:
-        ValueError: If one is not.
-    """
-    if not bool(state.isfinite().all()):
-        raise ValueError(
-            f"expected states that stay finite in the burn-in of {burn_in} steps, got NaN or "
-            "infinity: the states grow without bound; set burn_in=0 to measure from h0 on"
-        )
 
 
 def _random_basis(size: int) -> Tensor:  # (S, S)
@@ -817,6 +805,8 @@ def participation_ratio(
         2.0
     """
     rows = _state_rows(states)
+    shape = np.shape(states)
+    sequences = shape[1] if len(shape) == 3 else 1
     if len(rows) < 2:
         raise ValueError("expected at least 2 states, to vary between them, got 1")
     # The ratio does not depend on the scale, but squares of the states may leave the range of a
@@ -841,14 +831,8 @@ def participation_ratio(
         spectrum=spectrum,
         shares=shares,
         kind="variance",
-        error=_jackknife(centred, _sequences(states)),
+        error=_jackknife(centred, sequences),
     )
-
-
-def _sequences(states: Tensor | ArrayLike) -> int:
-    """Return the number of sequences of states (T, B, N), and one for states (n, N)."""
-    shape = states.shape if isinstance(states, Tensor) else np.shape(states)
-    return int(shape[1]) if len(shape) == 3 else 1
 
 
 def _jackknife(
@@ -936,8 +920,7 @@ def _state_rows(states: Tensor | ArrayLike) -> NumberArray:  # (n, N)
     if array.ndim not in (2, 3) or not array.size:
         raise ValueError(f"expected states (T, B, N) or (n, N), got shape {array.shape}")
     rows: NumberArray = array.reshape(-1, array.shape[-1])
-    if not np.isfinite(rows).all():
-        raise ValueError("expected finite states, got NaN or infinity")
+    check_finite(rows, "the states")
     return rows
 
 

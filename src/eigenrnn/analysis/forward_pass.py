@@ -1,10 +1,9 @@
 """Forward passes of a whole model in double precision: layer inputs, and states with gradients."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,12 +15,12 @@ from eigenrnn.analysis.state_map import (
     Network,
     StateMap,
     bare_state_map,
+    double_copy,
     recurrent_layers,
     state_maps,
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states, state_size
-from eigenrnn.layers.cells import AbstractCell, LSTMCell
-from eigenrnn.layers.lstm import LSTM
+from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.sequences import Lengths
 from eigenrnn.ops.time_steps import running
 
@@ -64,7 +63,7 @@ def layer_inputs(
             inputs = inputs.unsqueeze(1)
         return {"": inputs}
     layers = recurrent_layers(model)
-    double: Any = _in_double_precision(model)
+    double = double_copy(cast("nn.Module", model))
     recorded: dict[str, Tensor | str] = {}
     calls: dict[str, list[Tensor]] = {}
 
@@ -121,10 +120,6 @@ def _are_equal(lengths: Lengths, others: Lengths) -> bool:
     if lengths is None or others is None:
         return True
     return torch.as_tensor(lengths).tolist() == torch.as_tensor(others).tolist()
-
-
-def _in_double_precision(model: Any) -> nn.Module:
-    return copy.deepcopy(model).to("cpu", torch.float64).eval()
 
 
 def is_cell(module: object) -> bool:
@@ -228,7 +223,7 @@ def unroll(model: Network, inputs: Any = None, h0: InitialState = None) -> Unrol
         double = _Looped(bare)
         layers = {"": double}
     else:
-        double = _in_double_precision(model)
+        double = double_copy(cast("nn.Module", model))
         layers = recurrent_layers(double)
     copied = UnrolledModel(double)
     for name, layer in layers.items():
@@ -263,7 +258,7 @@ class _StepLoop:
         self.layer = layer
         self.batch_first = bool(getattr(layer, "batch_first", False))
         self.num_directions = 2 if getattr(layer, "bidirectional", False) else 1
-        self.is_lstm = isinstance(layer, nn.LSTM | LSTM | nn.LSTMCell | LSTMCell)
+        self.is_lstm = "cell" in directions[0].blocks
         self.directions = directions
         self.prefix = prefix
         self.states = states

@@ -1,6 +1,5 @@
 """Gradients through time: norms, maps over pairs of time steps, and bounds."""
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.forward_pass import bare_initial_states, model_inputs, run_model, unroll
-from eigenrnn.analysis.state_map import Network, TorchWeights, check_network, single_layer
+from eigenrnn.analysis.state_map import Network, as_ours, single_layer
 from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.gru import GRU, GatedDirection
@@ -28,10 +27,10 @@ __all__ = [
     "GradientMap",
     "GradientNorms",
     "JacobianBound",
-    "SpectralNorms",
     "gradient_map",
     "gradient_norms",
     "jacobian_bound",
+    "spectral_norms",
 ]
 
 # of GradientMap
@@ -41,13 +40,6 @@ _SMALL = 1e-100
 # entries that are set to zero before they become subnormal, below 1e-308
 _NEGLIGIBLE = 1e-200
 _STEPS_TO_CLEAR = 8  # not at every step, because it reads all products once more
-
-# of SpectralNorms; its docstring says what they mean and which errors were measured
-_MAX_EXACT = 16  # up to this many rows or columns an eigenvalue decomposition is as fast
-_BLOCK = 8
-_MAX_ITERATIONS = 8
-_REFRESH_EVERY = 4  # steps
-_TOLERANCE = 5e-3
 
 
 @dataclass(frozen=True)
@@ -233,9 +225,8 @@ def gradient_map(
     The spectral norms are averaged over the batch. If a state has named parts, such as the long
     and the short memory of an ENRNN or h and c of an LSTM, each part has its own maps. Each
     product is stored with a scale, so only norms beyond the range of a double become infinite or
-    zero. Entries 1e100 times smaller than the norm of their product may count as zero. Norms of
-    matrices larger than 16 by 16 are correct to half a per cent, see `SpectralNorms`; others are
-    correct up to rounding. It needs memory for :math:`T B S (S + M)` numbers.
+    zero. Entries 1e100 times smaller than the norm of their product may count as zero. It needs
+    memory for :math:`T B S (S + M)` numbers.
 
     Args:
         network: A recurrent layer or cell, a model with one, or a step function; see
@@ -290,9 +281,7 @@ class _ScaledProducts:
         self.products = torch.zeros(B, T, K, S, dtype=torch.float64)
         self.buffer = torch.zeros_like(self.products)
         self.log_scale = torch.zeros(B, T, dtype=torch.float64)
-        self.norms = {
-            name: SpectralNorms(B, T, (K, S), columns) for name, columns in blocks.items()
-        }
+        self.blocks = blocks
 
     def advance(
         self,
@@ -312,7 +301,7 @@ class _ScaledProducts:
         log_scale = self.log_scale[:, : tau + 1]
         if tau % _STEPS_TO_CLEAR == 0:  # subnormal numbers would slow every product down
             current.masked_fill_(current.abs() < _NEGLIGIBLE, 0)
-        norms = {name: norm(current, by_state) for name, norm in self.norms.items()}
+        norms = {name: spectral_norms(current[..., part]) for name, part in self.blocks.items()}
         size = norms["whole"]
         rescaled = (size > _HUGE) | ((size < _SMALL) & (size > 0))
         # by logarithms: norm and scale may each leave the range of a double, and balance
@@ -321,139 +310,20 @@ class _ScaledProducts:
             factor = torch.where(rescaled, size, 1.0)
             current /= factor[..., None, None]
             log_scale += factor.log()
-            for norm in self.norms.values():
-                norm.rescale(1 / factor)
         return unscaled
 
 
-class SpectralNorms:
-    r"""The spectral norms of products of Jacobians that gain one factor at every step.
-
-    .. math:: P_n = P_{n-1} J_n^\top, \qquad \|P\|_2 \quad\text{from}\quad
-        P^\top u = \sigma v, \qquad P v \approx \sigma u
-
-    Subspace iteration runs on eight left vectors of each product. A new factor on the right hardly
-    changes them, and it updates their images as it updates P. The vectors are refreshed at every
-    fourth step, and until :math:`\|P v - \sigma u\| \le 0.005\, \sigma`. Then a singular value
-    lies within half a per cent of :math:`\sigma`, which never exceeds the norm. The norms of
-    products that do not converge in eight iterations, or have at most 16 rows or columns, are
-    computed exactly. For products of up to 200 Jacobians, the largest error measured was below
-    0.2 per cent, and most errors were far smaller.
-
-    Args:
-        batch: The number B of sequences, each with its own factors.
-        max_products: The largest number T of products of each sequence.
-        shape: The rows K and columns S of a product.
-        columns: The columns whose norm is measured.
-    """
-
-    def __init__(
-        self, batch: int, max_products: int, shape: tuple[int, int], columns: slice = slice(None)
-    ) -> None:
-        K, S = shape
-        self.columns = columns
-        self.is_exact = min(K, len(range(*columns.indices(S)))) <= _MAX_EXACT
-        self.count = 0
-        if self.is_exact:
-            return
-        generator = torch.Generator().manual_seed(0)
-        sample = torch.randn(
-            batch, max_products, K, _BLOCK, generator=generator, dtype=torch.float64
-        )
-        self.U = torch.linalg.qr(sample)[0]
-        self.images = torch.empty(batch, max_products, _BLOCK, S, dtype=torch.float64)  # U^T P
-
-    def __call__(
-        self,
-        P: Tensor,  # (B, n, K, S)
-        J: Tensor,  # (B, S, S)
-    ) -> Tensor:  # (B, n)
-        """Return the norms of products that J has just multiplied; products may be appended."""
-        if self.is_exact:
-            return _exact_norms(P[..., self.columns].flatten(0, 1)).view(P.shape[:2])
-        n = P.shape[1]
-        known = self.count
-        images = self.images
-        if known:  # U^T (P J^T) = (U^T P) J^T, much smaller than P J^T
-            images[:, :known] = (images[:, :known].flatten(1, 2) @ J.mT).view_as(images[:, :known])
-        images[:, known:n] = self.U[:, known:n].mT @ P[:, known:n]
-        self.count = n
-        return torch.stack([self._norms(b, products) for b, products in enumerate(P)])
-
-    def rescale(self, factors: Tensor) -> None:  # (B, n)
-        """Account for products that were multiplied by scalars."""
-        if not self.is_exact:
-            self.images[:, : factors.shape[1]] *= factors[..., None, None]
-
-    def _norms(self, b: int, P: Tensor) -> Tensor:  # (n, K, S) to (n,)
-        U = self.U[b]
-        images = self.images[b]
-        remaining = P
-        sigma, u, right = _largest_singular(U[: len(P)], images[: len(P), :, self.columns])
-        back = remaining[..., self.columns] @ right
-        residual = _residual(back, sigma, u)
-        # a quarter of the products in each call, instead of all of them in every fourth
-        due = (torch.arange(len(P)) + len(P)) % _REFRESH_EVERY == 0
-        # `active` numbers the unfinished products in P; `unfinished` numbers them in `remaining`
-        active = torch.nonzero((residual > _TOLERANCE) | due).squeeze(1)
-        unfinished = active
-        for _ in range(_MAX_ITERATIONS):
-            if not len(active):
-                return sigma
-            # a step of subspace iteration: the new basis spans P P^T U
-            remaining = remaining[unfinished]
-            basis = torch.linalg.qr(back[unfinished])[0]
-            image = basis.mT @ remaining
-            U[active] = basis
-            images[active] = image
-            sigma[active], u, right = _largest_singular(basis, image[..., self.columns])
-            back = remaining[..., self.columns] @ right
-            unfinished = _residual(back, sigma[active], u) > _TOLERANCE
-            active = active[unfinished]
-        sigma[active] = _exact_norms(P[active][..., self.columns])
-        return sigma
-
-
-def _largest_singular(
-    U: Tensor,  # (n, K, w), orthonormal
-    images: Tensor,  # (n, w, S)
-) -> tuple[Tensor, Tensor, Tensor]:  # (n,), (n, K), (n, S, w)
-    """Return the largest singular value of the images of U, its u, and all v in rising order."""
+def spectral_norms(
+    A: Tensor,  # (..., K, S)
+) -> Tensor:  # (...)
+    """Return the 2-norms of matrices, from the smaller of their Gram matrices."""
     # the largest entry becomes one, so that squares stay in range
-    size = images.abs().amax((1, 2), keepdim=True).clamp(min=torch.finfo(images.dtype).tiny)
-    scaled = images / size
+    size = A.abs().amax((-2, -1)).clamp(min=torch.finfo(A.dtype).tiny)
+    scaled = A / size[..., None, None]
     check_finite(scaled, "a product of Jacobians")
-    # of w rows only, so eigh of the small Gram matrix is cheaper than a decomposition of images
-    values, vectors = torch.linalg.eigh(scaled @ scaled.mT)
-    # rounding can make an eigenvalue negative
-    sigma = values.clamp(min=torch.finfo(images.dtype).tiny).sqrt()
-    right = scaled.mT @ (vectors / sigma[:, None])
-    zero = values[:, -1] <= 0
-    return (
-        (sigma[:, -1] * size[:, 0, 0]).masked_fill(zero, 0),
-        (U @ vectors[..., -1:]).squeeze(2),
-        right,
-    )
-
-
-def _residual(
-    back: Tensor,  # (n, K, w)
-    sigma: Tensor,  # (n,)
-    u: Tensor,  # (n, K)
-) -> Tensor:  # (n,)
-    # NaN where the product is zero, which counts as converged
-    return (back[..., -1] / sigma[:, None] - u).norm(dim=1)
-
-
-def _exact_norms(A: Tensor) -> Tensor:  # (n,)
-    if not len(A):
-        return A.new_zeros(0)
-    size = A.abs().amax((1, 2)).clamp(min=torch.finfo(A.dtype).tiny)
-    scaled = A / size[:, None, None]
-    check_finite(scaled, "a product of Jacobians")
-    # the smaller of the two Gram matrices; their largest eigenvalues are equal
-    narrow = scaled.mT if A.shape[1] < A.shape[2] else scaled
-    return torch.linalg.eigvalsh(narrow.mT @ narrow)[:, -1].clamp(min=0).sqrt() * size
+    narrow = scaled.mT if A.shape[-2] < A.shape[-1] else scaled
+    # rounding can make an eigenvalue of zero negative
+    return torch.linalg.eigvalsh(narrow.mT @ narrow)[..., -1].clamp(min=0).sqrt() * size
 
 
 @dataclass(frozen=True)
@@ -555,9 +425,6 @@ def jacobian_bound(
         >>> bool((result.norms <= result.bound).all())
         True
     """
-    check_network(network)
-    if not isinstance(network, nn.Module):
-        raise ValueError(f"expected a GRU, ours or torch's, got {type(network).__name__}")
     gru = single_layer(network)
     if isinstance(gru, AbstractCell):
         gru = gru.layer
@@ -642,26 +509,11 @@ class _Gates:
 
 def _read_gates(layer: Any, which: str) -> _Gates:
     """Read the weights of a layer in double precision."""
-    double = copy.deepcopy(layer).to("cpu", torch.float64).eval()
-    N = layer.hidden_size
-    if isinstance(double, nn.GRU | nn.GRUCell):
-        weights = TorchWeights.of(double, which)
-        # Both biases of a gate add up. Those of the candidate do not: r multiplies the second.
-        b_r, b_u = (weights.b + weights.c)[: 2 * N].split(N)
-        return _Gates(
-            U=weights.U.split(N),
-            W=weights.W.split(N),
-            b=(b_r, b_u, weights.b[2 * N :]),
-            recurrent_bias=weights.c[2 * N :],
-            bias=None,
-            f="tanh",
-            reset_after=True,
-            update_keeps=True,
-        )
+    ours = as_ours(layer)
+    N = ours.hidden_size
     # "l1_reverse" is the second direction of layer 1
-    directions = 2 if layer.bidirectional else 1
-    index = directions * int(which[1:].split("_")[0]) + which.endswith("_reverse")
-    direction: GatedDirection = double.all_directions()[index]
+    index = ours.num_directions * int(which[1:].split("_")[0]) + which.endswith("_reverse")
+    direction: GatedDirection = ours.all_directions()[index]
     zero = direction.weight_ih.new_zeros(N)
     b_r = zero
     b_u = zero

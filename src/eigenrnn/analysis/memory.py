@@ -15,7 +15,6 @@ from eigenrnn.analysis.arguments import (
     NumberArray,
     as_matrix,
     as_vector,
-    check_numpy_generator,
     spectral_radius,
 )
 from eigenrnn.analysis.base import Analysis, Table
@@ -35,10 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MEMORY_STEPS",
-    "FisherBound",
     "FisherMemory",
     "LinearDecodability",
-    "fisher_bound",
     "fisher_memory",
     "is_ungated",
     "linear_decodability",
@@ -140,7 +137,10 @@ def fisher_memory(
         check_positive_integer("noise_steps", noise_steps)
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
         root = _noise_root(matrix, noise_steps)
-        states = _pulse_states(matrix, v, steps)
+        states = np.empty((len(v), steps), np.result_type(matrix, v))  # after a unit pulse
+        states[:, 0] = v
+        for k in range(1, steps):
+            states[:, k] = matrix @ states[:, k - 1]
     if not (np.isfinite(root).all() and np.isfinite(states).all()):
         raise ValueError(
             "expected noise and signal within double precision, got numbers above 1e308; "
@@ -198,15 +198,6 @@ def noise_accumulates(W: NumberArray) -> bool:
 def is_ungated(name: str) -> bool:
     """Whether a name is that of an ungated layer's matrix, which defines a linear network."""
     return name.split(".")[-1].startswith("hh_")
-
-
-def _pulse_states(W: NumberArray, v: NumberArray, steps: int) -> NumberArray:  # (N, steps)
-    """Return the states 0, 1, ... steps after a unit pulse."""
-    states = np.empty((len(v), steps), np.result_type(W, v))
-    states[:, 0] = v
-    for k in range(1, steps):
-        states[:, k] = W @ states[:, k - 1]
-    return states
 
 
 def _noise_root(W: NumberArray, terms: int | None) -> NumberArray:  # (N, N)
@@ -269,136 +260,6 @@ def _check_decay(W: NumberArray) -> None:
         "expected a spectral radius below 1, for noise to have a finite covariance, got "
         f"{radius:.6g}; {advice}"
     )
-
-
-@dataclass(frozen=True)
-class FisherBound(Analysis):
-    r"""A lower bound on the Fisher memory curve, beside the curve.
-
-    Args:
-        log_bound: The natural logarithm of the bound; minus infinity for k >= N.
-        curve: J(k), for a source at the first unit.
-        alpha: The square of the entries below the diagonal.
-        sigma_max: The largest singular value of the triangular factor.
-    Shape:
-        log_bound, curve: (steps,)
-    """
-
-    log_bound: NDArray[np.float64]
-    curve: NDArray[np.float64]
-    alpha: float
-    sigma_max: float
-
-    @property
-    def bound(self) -> NDArray[np.float64]:  # (steps,)
-        """The bound; zero where it underflows double precision."""
-        return np.exp(self.log_bound)
-
-    def plot(self) -> "Figure":
-        figure, (axes,) = plot.canvas()
-        series = {"memory J": self.curve, "bound": self.bound}
-        plot.lines(axes, np.arange(len(self.curve)), series, log=True)
-        title = f"largest singular value {self.sigma_max:.4g}"
-        plot.label(axes, "age k of the input (steps)", "Fisher information J(k)", title)
-        return figure
-
-    def table(self) -> Table:
-        return {
-            "age": np.arange(len(self.curve)),
-            "fisher_memory": self.curve,
-            "bound": self.bound,
-            "log_bound": self.log_bound,
-        }
-
-    def headline(self) -> dict[str, float]:
-        return {
-            "total Fisher memory": float(self.curve.sum()),
-            "total bound": float(self.bound.sum()),
-            "largest singular value": self.sigma_max,
-        }
-
-
-def fisher_bound(
-    W: Matrix,  # (N, N)
-    steps: int,
-) -> FisherBound:
-    r"""Bound the Fisher memory of a chain-like network from below.
-
-    .. math:: J(k) \ge \frac{\alpha^k}{\sigma_{\max}^{2 (N - 1)}}
-        \frac{\alpha - 1}{\alpha^{k + 1} - 1}, \qquad k < N, \qquad W = D A
-
-    D is the chain, with :math:`\sqrt \alpha` below the diagonal. A is lower triangular with a unit
-    diagonal; :math:`\sigma_{\max}` is its largest singular value. W does not depend on the last
-    row of A, so the off-diagonal entries of that row are set to zero, which gives the tightest
-    bound. The input enters at the first unit. The power of :math:`\sigma_{\max}` is large, so the
-    bound can lie far below the curve.
-
-    Args:
-        W: The recurrent matrix, or a layer with one. It must be real and strictly lower
-            triangular, with equal entries just below the diagonal.
-        steps: The number of points of the curve.
-    Shape:
-        W: :math:`(N, N)` with N >= 2; log_bound, curve: (steps,).
-    Raises:
-        ValueError: If W is not such a matrix, `steps` is not a positive integer, or powers of W
-            leave double precision.
-    Source:
-        Kerg et al., NeurIPS 2019, proposition 1 and appendix B. https://arxiv.org/abs/1905.12080
-        (departures: none. The bound at alpha = 1 is the limit; the appendix writes the square of
-        alpha, as for a chain of alpha).
-    Example:
-        >>> fisher_bound(np.diag(np.ones(3), -1), 3).bound.round(6).tolist()
-        [1.0, 0.5, 0.333333]
-    """
-    matrix = as_matrix(W)
-    link = _chain_weight(matrix)
-    check_positive_integer("steps", steps)
-    N = len(matrix)
-    # W = D A shifts the rows of A down by one, so the last row of A is free: see the docstring
-    A = np.eye(N)
-    A[:-1] = matrix[1:].real / link
-    sigma = float(np.linalg.svd(A, compute_uv=False)[0])
-    k = np.arange(min(steps, N))  # beyond N steps the proposition says nothing
-    log_bound = np.full(steps, -np.inf)
-    log_bound[: len(k)] = _log_chain_memory(2 * np.log(abs(link)), k)
-    log_bound[: len(k)] -= 2 * (N - 1) * np.log(sigma)
-    curve = fisher_memory(matrix, np.eye(N)[0], steps).curve
-    return FisherBound(log_bound, curve, float(link**2), sigma)
-
-
-def _log_chain_memory(log_alpha: float, k: NDArray[np.int_]) -> NDArray[np.float64]:
-    """Return the logarithm of the Fisher memory of a chain."""
-    if log_alpha == 0:
-        return -np.log(k + 1.0)  # the limit
-    # alpha and 1 / alpha differ by alpha^k; powers of the smaller one do not overflow
-    decay = -abs(log_alpha)
-    shared = np.log(np.expm1(decay) / np.expm1(decay * (k + 1)))
-    if log_alpha < 0:
-        shared += k * log_alpha
-    return shared
-
-
-def _chain_weight(W: NumberArray) -> float:
-    """Return the entry just below the diagonal.
-
-    Raises:
-        ValueError: If W is not real and strictly lower triangular, or these entries differ.
-    """
-    below = W.diagonal(-1)
-    N = len(W)
-    outside = np.abs(np.triu(W)).max()
-    if N < 2 or np.iscomplexobj(W) or outside:
-        kind = "complex" if np.iscomplexobj(W) else "real"
-        raise ValueError(
-            f"expected a real, strictly lower triangular W of at least 2 rows, got {kind} "
-            f"numbers, {N} rows and up to {outside:.3g} on or above the diagonal"
-        )
-    if not below[0] or np.ptp(below) > 10 * N * _EPSILON * abs(below[0]):
-        raise ValueError(
-            "expected equal entries other than 0 just below the diagonal of W, got "
-            f"{below.min():.6g} to {below.max():.6g}; rescale units until they are equal"
-        )
-    return float(below[0])
 
 
 @dataclass(frozen=True)
@@ -493,7 +354,6 @@ def linear_decodability(
     Raises:
         ValueError: If a shape is wrong, a number is out of range or not finite, a layer comes
             with a nonlinearity or a source, or the states overflow.
-        TypeError: If the generator is not NumPy's.
     Source:
         Orhan and Pitkow, ICLR 2020, section 2 and figure 2. https://arxiv.org/abs/1905.13715
         (departures: the paper does not specify the signal, the noise or the number of sequences.
@@ -505,7 +365,6 @@ def linear_decodability(
         >>> result.r_squared.round(6)[:4]
         array([1., 1., 1., 1.])
     """
-    check_numpy_generator(generator, optional=True)
     if generator is None:
         generator = np.random.default_rng()
     lags = _as_delays(delays)

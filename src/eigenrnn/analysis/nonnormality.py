@@ -12,7 +12,6 @@ from eigenrnn.analysis.arguments import (
     Matrix,
     NumberArray,
     as_matrix,
-    check_numpy_generator,
     power_of_two,
 )
 from eigenrnn.analysis.base import Analysis, Table
@@ -350,7 +349,6 @@ def transient_growth(
     Raises:
         ValueError: If W is not square or not finite, the layer has several or none, a number is
             out of range, or a power leaves double precision.
-        TypeError: If the generator is not NumPy's.
     Source:
         Kerg et al., NeurIPS 2019, section 3.1 and figure 1b. https://arxiv.org/abs/1905.12080;
         Trefethen and Embree, Spectra and Pseudospectra, 2005, chapter 14 (departures: none).
@@ -360,12 +358,12 @@ def transient_growth(
         (3.0811, 1)
     """
     matrix = as_matrix(W)
-    check_numpy_generator(generator, optional=True)
     check_positive_integer("steps", steps)
     if ensemble:
         check_positive_integer("ensemble", ensemble)
     rng = np.random.default_rng(0) if generator is None else generator
-    states = _unit_vectors(len(matrix), ensemble, rng)
+    states = rng.standard_normal((len(matrix), ensemble))
+    states = states / np.linalg.norm(states, axis=0)
     power: Any = np.eye(len(matrix), dtype=matrix.dtype)
     moments = [_ensemble_moments(states)]
     norms = [1.0]  # of W^0, the identity
@@ -373,7 +371,11 @@ def transient_growth(
         with np.errstate(over="ignore", invalid="ignore"):  # checked next
             power = matrix @ power
             states = matrix @ states
-        _check_range(power, k)
+        if not np.abs(power).max() < 1e150:  # room for squares
+            raise ValueError(
+                "expected powers of W within double precision, got entries above 1e150 at step "
+                f"{k}; use fewer steps, or scale W down"
+            )
         norms.append(_norm(power))
         moments.append(_ensemble_moments(states))
     columns = np.array(moments).T if ensemble else np.empty((4, 0))
@@ -384,12 +386,6 @@ def transient_growth(
         spread_mean=columns[2],
         spread_std=columns[3],
     )
-
-
-def _unit_vectors(N: int, number: int, generator: np.random.Generator) -> NumberArray:
-    """Draw unit vectors, one per column."""
-    normal = generator.standard_normal((N, number))
-    return normal / np.linalg.norm(normal, axis=0)
 
 
 def _ensemble_moments(states: NumberArray) -> tuple[float, float, float, float]:
@@ -423,16 +419,3 @@ def _norm(W: NumberArray) -> float:
     A = operator(W.shape, gram, dtype=W.dtype)
     largest = eigsh(A, 1, v0=start, tol=_NORM_TOLERANCE, return_eigenvectors=False)
     return scale * float(np.sqrt(largest[0]))
-
-
-def _check_range(power: NumberArray, k: int) -> None:
-    """Check that a power stays within range.
-
-    Raises:
-        ValueError: If an entry is too large.
-    """
-    if not np.abs(power).max() < 1e150:  # room for squares
-        raise ValueError(
-            f"expected powers of W within double precision, got entries above 1e150 at step {k}; "
-            "use fewer steps, or scale W down"
-        )

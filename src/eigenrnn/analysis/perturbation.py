@@ -100,7 +100,7 @@ def perturb(
         x: :math:`(T, B, M)`, or :math:`(T, M)`; change: :math:`(S,)` or :math:`(B, S)`.
     Raises:
         ValueError: If the layer or direction does not exist, an input, `h0` or the change does not
-            fit or is not finite, or `at` is outside the sequence or no whole number.
+            fit or is not finite, or `at` is outside the sequence.
     Source:
         Mante et al., Nature 503, 2013. https://doi.org/10.1038/nature12742 (departures: none).
     Example:
@@ -112,7 +112,7 @@ def perturb(
     T = len(path.x)
     B = path.x.shape[1]
     S = path.states.shape[2]
-    if not _is_whole(at) or not 0 <= at <= T:
+    if not 0 <= at <= T:
         raise ValueError(f"expected 0 <= at <= {T}, a number of steps, got {at}")
     moved = as_real_tensor(change, "change")
     if moved.shape not in ((S,), (B, S)):
@@ -175,7 +175,7 @@ def inactivate(
     T = len(path.x)
     S = path.states.shape[2]
     last = T + 1 if end is None else end  # T + 1: also the state after the last step is held
-    if not (_is_whole(begin) and _is_whole(last)) or not 0 <= begin < last <= T + 1:
+    if not 0 <= begin < last <= T + 1:
         raise ValueError(f"expected 0 <= begin < end <= {T + 1}, got {begin} and {last}")
     if not math.isfinite(value):
         raise ValueError(f"expected a finite value, got {value}")
@@ -193,10 +193,6 @@ def inactivate(
             state = hold(state)
         states.append(state)
     return _compared(path, torch.stack(states), begin)
-
-
-def _is_whole(number: object) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _mask_of_units(units: object, S: int) -> Tensor:  # (S,), bool

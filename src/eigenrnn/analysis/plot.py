@@ -296,22 +296,15 @@ def paths(
 
 def contours(
     axes: "Axes",
-    x: ArrayLike,  # (n,)
-    y: ArrayLike,  # (n,)
-    values: ArrayLike,  # (n,)
+    x: ArrayLike,  # (columns,)
+    y: ArrayLike,  # (rows,)
+    values: ArrayLike,  # (rows, columns)
     name: str,
     levels: ArrayLike,
 ) -> None:
-    """Draw contour lines between the values at any points of a plane."""
-    from matplotlib.tri import Triangulation
-
-    points = np.stack([np.asarray(x, np.float64), np.asarray(y, np.float64)])
-    # triangulated at a size whose squares stay in range
-    scaled = points / np.abs(points).max()
-    corners = Triangulation(scaled[0], scaled[1]).triangles
-    mesh = Triangulation(points[0], points[1], corners)
-    tricontour: Any = axes.tricontour
-    contour_set = tricontour(mesh, values, levels=levels, cmap="viridis", linewidths=1)
+    """Draw contour lines between the values on a grid of the plane."""
+    contour: Any = axes.contour
+    contour_set = contour(x, y, values, levels=levels, cmap="viridis", linewidths=1)
     axes.figure.colorbar(contour_set, ax=axes, shrink=0.85).set_label(name)
 
 

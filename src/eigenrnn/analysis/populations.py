@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -127,7 +127,6 @@ def condition_space(
     Raises:
         ValueError: If a shape is wrong, a number is not finite, D is neither 2 nor 3, or a state
             has fewer than D entries.
-        TypeError: If the points are not those of `fixed_points` or `slow_points`.
     Source:
         Mante et al., Nature 503, 2013, figure 5. https://doi.org/10.1038/nature12742 (departures:
         principal components instead of targeted axes; see `targeted_projection`).
@@ -138,11 +137,8 @@ def condition_space(
     """
     h = as_trials(states)
     labels = as_labels(conditions, h.shape[1], "conditions")
-    if dimensions not in (2, 3) or not isinstance(cast("object", dimensions), int):
+    if dimensions not in (2, 3):
         raise ValueError(f"expected 2 or 3 dimensions, got {dimensions}")
-    if points is not None and not isinstance(cast("object", points), FixedPoints | SlowPoints):
-        kind = type(points).__name__
-        raise TypeError(f"expected the result of fixed_points or slow_points, got {kind}")
     if h.shape[2] < dimensions:
         raise ValueError(f"expected states of at least {dimensions} entries, got {h.shape[2]}")
     found = np.unique(labels)
@@ -245,7 +241,6 @@ def targeted_projection(
     Raises:
         ValueError: If a shape is wrong, a number is not finite, the variables depend linearly on
             each other and one, there are no variables, or `components` is not a positive integer.
-        TypeError: If `variables` is not a mapping.
     Source:
         Mante et al., Nature 503, 2013, supplementary information, sections 6.5 to 6.8.
         https://doi.org/10.1038/nature12742 (departures: states are not z-scored by unit, so that

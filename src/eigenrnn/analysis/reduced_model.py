@@ -1,8 +1,7 @@
 """The low-rank part of a recurrent matrix, and the network that keeps only this part."""
 
-import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,9 +11,8 @@ from torch import Tensor, nn
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.state_map import single_layer, state_maps
+from eigenrnn.analysis.state_map import as_ours, single_layer, state_maps
 from eigenrnn.analysis.trajectory import InitialState, trajectory
-from eigenrnn.constraints import Unconstrained
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.linalg import check_finite
@@ -120,20 +118,14 @@ def reduced_model(
         >>> reduced_model(layer, torch.randn(9, 3, 2), rank=1).error < 1e-6
         True
     """
-    if not isinstance(cast("object", network), nn.Module):
-        raise TypeError(
-            f"expected an eigenrnn.RNN, a torch.nn.RNN or a model with one, got "
-            f"{type(network).__name__}"
-        )
     layer: Any = single_layer(network)
-    if isinstance(layer, nn.RNN):
-        layer = _ours(layer)
-    if not isinstance(layer, RNN):
+    if not isinstance(layer, RNN | nn.RNN):
         raise TypeError(
             f"expected an eigenrnn.RNN, a torch.nn.RNN or a model with one, got "
             f"{type(layer).__name__}"
         )
-    directions = layer.all_directions()
+    reduced: Any = as_ours(layer)
+    directions = reduced.all_directions()
     if len(directions) > 1 or directions[0].constraint.is_complex:
         raise ValueError("expected one layer of one direction with real states")
     check_positive_integer("rank", rank)
@@ -150,7 +142,6 @@ def reduced_model(
     roots = (sigma[:rank] * N).sqrt()
     m = left[:, :rank] * roots
     n = right[:rank].T * roots
-    reduced: Any = copy.deepcopy(layer).to("cpu", torch.float64)
     reduced.freeze()
     # W_R need not be in the set of the layer's constraint, so it replaces the evaluated matrix
     reduced.all_directions()[0].frozen = P + m @ n.T / N
@@ -170,25 +161,7 @@ def reduced_model(
     )
 
 
-def _ours(layer: nn.RNN) -> RNN:
-    """Return the same layer as one of ours, whose matrix may be of any kind."""
-    weight: Any = layer.weight_hh_l0
-    same = RNN(
-        layer.input_size,
-        layer.hidden_size,
-        layer.num_layers,
-        constraint=Unconstrained,
-        nonlinearity=layer.nonlinearity,
-        bias=layer.bias,
-        batch_first=layer.batch_first,
-        bidirectional=layer.bidirectional,
-        device=weight.device,
-        dtype=weight.dtype,
-    )
-    return same.load_torch(layer)
-
-
-def _time_first(layer: RNN, x: Tensor | ArrayLike) -> Tensor:
+def _time_first(layer: RNN | nn.RNN, x: Tensor | ArrayLike) -> Tensor:
     inputs = as_real_tensor(x)
     if layer.batch_first and inputs.dim() == 3:
         return inputs.transpose(0, 1)

@@ -1,7 +1,7 @@
 """Slow points of the states, and the line attractors that they form."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import as_real_tensor, check_torch_generator
+from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.dynamics import distinct_states, drawn_states, minimise_speed
 from eigenrnn.analysis.state_map import Network, network_state_maps, select_state_map
@@ -149,8 +149,7 @@ def slow_points(
         ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
             finite, there is no initial state, or `threshold`, `distance` or `steps` is not
             positive.
-        TypeError: If the generator is not torch's, the network is not one, or `threshold` or
-            `distance` is not a number.
+        TypeError: If the network is not one, or `threshold` or `distance` is not a number.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013, sections 2 and 3.
         https://doi.org/10.1162/NECO_a_00409 (departures: the Levenberg-Marquardt method).
@@ -170,8 +169,7 @@ def slow_points(
     if not isinstance(initial_states, int | np.integer):
         sizes = state_size(initial_states, "initial_states")
     directions = network_state_maps(network, input_size, sizes)
-    state_map = select_state_map({each.name: each for each in directions}, which)
-    check_torch_generator(generator)
+    state_map = select_state_map(directions, which)
     check_positive_integer("steps", steps)
     for name, value in (("threshold", threshold), ("distance", distance)):
         check_positive(name, value)
@@ -315,7 +313,6 @@ def line_attractor(points: SlowPoints) -> LineAttractor:
         Time constants in steps.
     Raises:
         ValueError: If no condition has three points, or a state has one entry.
-        TypeError: If the points are not those of `slow_points`.
     Source:
         Mante et al., Nature 503, 2013. https://doi.org/10.1038/nature12742 (departures: discrete
         time).
@@ -325,8 +322,6 @@ def line_attractor(points: SlowPoints) -> LineAttractor:
         >>> line_attractor(slow_points(integrator)).directions.round(3).tolist()
         [[0.5, 0.5, 0.5, 0.5]]
     """
-    if not isinstance(cast("object", points), SlowPoints):
-        raise TypeError(f"expected the result of slow_points, got {type(points).__name__}")
     S = points.points.shape[1]
     if S < 2:
         raise ValueError("expected states with at least 2 entries, got 1: it has but one line")

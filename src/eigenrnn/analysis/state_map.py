@@ -13,19 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from eigenrnn.constraints import BlockTriangular, Constraint
+from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.constraints.constrain import ConstrainedRows
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.cells import AbstractCell
-from eigenrnn.layers.delta import DeltaNetDirection
 from eigenrnn.layers.direction import AbstractDirection
-from eigenrnn.layers.gated import AbstractGatedDirection
-from eigenrnn.layers.gru import GatedDirection
+from eigenrnn.layers.gru import GRU
 from eigenrnn.layers.leak import Leak
-from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
-from eigenrnn.layers.lstm import LSTMDirection
-from eigenrnn.layers.rnn import RNNDirection
+from eigenrnn.layers.lstm import LSTM
+from eigenrnn.layers.rnn import RNN
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.layers.torch_weights import CELL_NAMES, load_weights
 from eigenrnn.linalg import double_precision
 from eigenrnn.residual_stack import ResidualStack
 
@@ -34,11 +32,13 @@ __all__ = [
     "RecurrentWeights",
     "StateMap",
     "StepFunction",
-    "TorchWeights",
+    "as_ours",
     "bare_state_map",
     "check_network",
+    "double_copy",
     "has_batch_first",
     "is_network",
+    "named_matrices",
     "network_state_maps",
     "recurrent_layers",
     "recurrent_matrices",
@@ -46,6 +46,7 @@ __all__ = [
     "select_state_map",
     "single_layer",
     "state_maps",
+    "weights_in_order",
 ]
 
 Step = Callable[[Tensor, Tensor], Tensor]
@@ -152,7 +153,7 @@ class StateMap:
         for size in sizes:
             check_positive_integer("state_size", size)
         flat = _FlatStep(_in_double_precision(step), sizes, is_tuple=is_tuple)
-        vectorised = _check_step(flat, input_size, sum(sizes))
+        x, h = _check_step(flat, input_size, sum(sizes))
         blocks: dict[str, slice] = {}
         if is_tuple:
             blocks = _blocks_of_parts(sizes)
@@ -166,8 +167,11 @@ class StateMap:
             begin=lambda batch: torch.zeros(batch, sum(sizes), dtype=torch.float64),
             output=lambda _, state: state[..., : sizes[0]],
             blocks=blocks,
-            vectorised=vectorised,
         )
+        try:
+            state_map.jacobians(x, h)
+        except _STEP_ERRORS:  # such as operators without a rule for vmap
+            state_map = replace(state_map, vectorised=False)
         return state_map.with_matrices(matrices or {})
 
     def with_matrices(self, matrices: Mapping[str, Tensor | ArrayLike]) -> Self:
@@ -234,8 +238,8 @@ class StateMap:
         return by_state.transpose(0, 1), by_input.transpose(0, 1)
 
 
-Network = nn.Module | StateMap | StepFunction
-"""A recurrent layer, a model with one, a cell, a `StateMap`, or a step function.
+Network = nn.Module | StateMap | list[StateMap] | StepFunction
+"""A recurrent layer, a model with one, a cell, a `StateMap`, those of a layer, or a step function.
 
 The sizes of a step function must be known: pass `StateMap.from_step`, or states and inputs.
 """
@@ -243,6 +247,9 @@ The sizes of a step function must be known: pass `StateMap.from_step`, or states
 
 def state_maps(network: Network) -> list[StateMap]:
     """Return every layer and direction of a recurrent network, in torch's order.
+
+    An analysis that takes a network also takes this list, with inputs :math:`(T, B, M)`. Several
+    analyses of one network then copy it only once.
 
     Args:
         network: One of our layers or cells, `torch.nn.RNN`, `GRU`, `LSTM` or their cells, a model
@@ -276,6 +283,8 @@ def network_state_maps(
     """
     if isinstance(network, StateMap):
         return [network]
+    if isinstance(network, list):
+        return network
     if isinstance(network, nn.Module):
         stack = _residual_stack(network)
         if stack is not None:
@@ -351,15 +360,17 @@ def has_batch_first(network: Network) -> bool:
     return bool(getattr(network, "batch_first", False))
 
 
-def select_state_map(available: Mapping[str, StateMap], which: str) -> StateMap:
+def select_state_map(directions: list[StateMap], which: str) -> StateMap:
     """Return the layer and direction with a name.
 
     Raises:
         ValueError: If the name is unknown.
     """
-    if which not in available:
-        raise ValueError(f"expected which to be one of {', '.join(available)}, got {which!r}")
-    return available[which]
+    for each in directions:
+        if each.name == which:
+            return each
+    names = ", ".join(each.name for each in directions)
+    raise ValueError(f"expected which to be one of {names}, got {which!r}")
 
 
 def single_layer(module: Network) -> nn.Module:
@@ -471,23 +482,22 @@ def recurrent_matrices(
                 "expected a state map with a recurrent matrix, got none; pass the matrix itself, "
                 "or StateMap.from_step(..., matrices={'hh': W})"
             )
-        return _named_matrices("", [network])
+        return named_matrices({"": [network]})
     layers = recurrent_layers(network)
-    named: dict[str, NDArray[np.float64] | NDArray[np.complex128]] = {}
-    for name, layer in layers.items():
-        prefix = f"{name}." if len(layers) > 1 else ""
-        named |= _named_matrices(prefix, _layer_state_maps(layer))
-    return named
+    return named_matrices({name: _layer_state_maps(layer) for name, layer in layers.items()})
 
 
-def _named_matrices(
-    prefix: str, directions: list[StateMap]
+def named_matrices(
+    layers: Mapping[str, list[StateMap]],
 ) -> dict[str, NDArray[np.float64] | NDArray[np.complex128]]:
-    return {
-        f"{prefix}{gate}_{state_map.name}": W.numpy()
-        for state_map in directions
-        for gate, W in state_map.matrices.items()
-    }
+    """Return the recurrent matrices of layers, as `recurrent_matrices` does."""
+    named: dict[str, NDArray[np.float64] | NDArray[np.complex128]] = {}
+    for name, directions in layers.items():
+        prefix = f"{name}." if len(layers) > 1 else ""
+        for state_map in directions:
+            for gate, W in state_map.matrices.items():
+                named[f"{prefix}{gate}_{state_map.name}"] = W.numpy()
+    return named
 
 
 class RecurrentWeights(NamedTuple):
@@ -508,7 +518,6 @@ class RecurrentWeights(NamedTuple):
     leak: Tensor | None = None
 
 
-@torch.no_grad()
 def recurrent_weights(model: nn.Module) -> dict[str, RecurrentWeights]:
     """Return the weights around each recurrent matrix, by the names of `recurrent_matrices`.
 
@@ -518,38 +527,16 @@ def recurrent_weights(model: nn.Module) -> dict[str, RecurrentWeights]:
     Args:
         model: A recurrent layer, ours or torch's, or a model with at least one.
     """
+    return dict(zip(recurrent_matrices(model), weights_in_order(model), strict=True))
+
+
+@torch.no_grad()
+def weights_in_order(model: nn.Module) -> list[RecurrentWeights]:
+    """Return the values of `recurrent_weights`."""
     weights: list[RecurrentWeights] = []
     for layer in recurrent_layers(model).values():
         weights.extend(_weights(layer))
-    # `_weights` yields in the order of the names
-    return dict(zip(recurrent_matrices(model), weights, strict=True))
-
-
-@dataclass(frozen=True)
-class TorchWeights:
-    """The weights of one layer and direction of torch's RNN, GRU or LSTM, gates stacked.
-
-    Shape:
-        U: :math:`(G N, M)`; W: :math:`(G N, N)`; b, c: :math:`(G N,)`, zero without biases.
-    """
-
-    U: Tensor
-    W: Tensor
-    b: Tensor
-    c: Tensor
-
-    @classmethod
-    def of(cls, layer: Any, name: str) -> Self:
-        """Read the weights; a constrained matrix is the value of its constraint."""
-        suffix = f"_{name}" if isinstance(layer, nn.RNNBase) else ""  # a cell has no suffix
-        U = getattr(layer, f"weight_ih{suffix}").detach()
-        W = getattr(layer, f"weight_hh{suffix}").detach()
-        if not layer.bias:
-            zero = W.new_zeros(len(W))
-            return cls(U=U, W=W, b=zero, c=zero)
-        b = getattr(layer, f"bias_ih{suffix}").detach()
-        c = getattr(layer, f"bias_hh{suffix}").detach()
-        return cls(U=U, W=W, b=b, c=c)
+    return weights
 
 
 class _FlatStep:
@@ -582,8 +569,8 @@ class _FlatStep:
         return state
 
 
-def _check_step(step: Step, input_size: int, state_size: int) -> bool:
-    """Try a step on random numbers; return whether `torch.func.vmap` can differentiate it.
+def _check_step(step: Step, input_size: int, state_size: int) -> tuple[Tensor, Tensor]:
+    """Try a step on random inputs and states, and return them.
 
     Raises:
         ValueError: If it fails, or does not map a batch of states to states row by row.
@@ -613,22 +600,7 @@ def _check_step(step: Step, input_size: int, state_size: int) -> bool:
         )
     if not after.requires_grad:
         raise ValueError(f"{expected} that can be differentiated, got a result without gradient")
-    return _supports_vmap(step, x, h.detach())
-
-
-def _supports_vmap(step: Step, x: Tensor, h: Tensor) -> bool:
-    vjp: Any = torch.func.vjp
-    try:
-        pull_back = vjp(step, x, h)[1]
-        I = torch.eye(h.shape[1], dtype=h.dtype)
-
-        def row(direction: Tensor) -> Tensor:
-            return pull_back(direction.expand_as(h))[1]
-
-        torch.func.vmap(row)(I)
-    except _STEP_ERRORS:  # such as operators without a rule for vmap
-        return False
-    return True
+    return x, h.detach()
 
 
 @torch.enable_grad()
@@ -656,10 +628,10 @@ def _rows_one_by_one(step: Step, x: Tensor, state: Tensor) -> tuple[Tensor, Tens
 def _in_double_precision(step: StepFunction) -> StepFunction:
     """Copy a module in double precision; it gets an elapsed time of 1 if it requires one."""
     if inspect.ismethod(step) and isinstance(step.__self__, nn.Module):
-        return MethodType(step.__func__, _double_copy(step.__self__))
+        return MethodType(step.__func__, double_copy(step.__self__))
     if not isinstance(step, nn.Module):
         return step
-    module = _double_copy(step)
+    module = double_copy(step)
     required: list[str] = []
     for name, parameter in inspect.signature(module.forward).parameters.items():
         is_positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
@@ -671,8 +643,8 @@ def _in_double_precision(step: StepFunction) -> StepFunction:
     return module
 
 
-def _double_copy(module: nn.Module) -> nn.Module:
-    """Return a copy of a module on the CPU, in double precision and evaluation mode."""
+def double_copy(module: nn.Module) -> Any:
+    """Return a copy on the CPU, in double precision and evaluation mode, without gradients."""
     return copy.deepcopy(module).to("cpu", torch.float64).eval().requires_grad_(False)
 
 
@@ -739,32 +711,54 @@ def _layer_state_maps(layer: nn.Module) -> list[StateMap]:
     Raises:
         ValueError: If the layer projects its states.
     """
+    if getattr(layer, "proj_size", 0):
+        raise ValueError(f"expected a layer without projection, got proj_size={layer.proj_size}")
+    ours = as_ours(layer)
+    pairs = zip(_direction_names(ours), ours.all_directions(), strict=True)
+    return [_direction_state_map(name, direction) for name, direction in pairs]
+
+
+@torch.no_grad()
+def as_ours(layer: nn.Module) -> Stacked[Any]:
+    """Copy a layer or cell in double precision and evaluation mode; ours in place of torch's."""
     module: Any = layer.layer if isinstance(layer, AbstractCell) else layer
-    if getattr(module, "proj_size", 0):
-        raise ValueError(f"expected a layer without projection, got proj_size={module.proj_size}")
-    double: Any = copy.deepcopy(module).to("cpu", torch.float64).eval()
-    names = _direction_names(module)
-    if isinstance(double, Stacked):
-        pairs = zip(names, double.all_directions(), strict=True)
-        return [_direction_state_map(name, direction) for name, direction in pairs]
-    return [_torch_state_map(name, double) for name in names]
+    # before its weights are read, so that constraints are evaluated in double precision
+    module = double_copy(module)
+    if isinstance(module, Stacked):
+        return module
+    options: dict[str, Any] = {}
+    kind: type[Stacked[Any]] = LSTM
+    if isinstance(module, nn.GRU | nn.GRUCell):
+        kind = GRU
+    elif isinstance(module, nn.RNN | nn.RNNCell):
+        kind = RNN
+        options["nonlinearity"] = module.nonlinearity
+    is_cell = isinstance(module, nn.RNNCellBase)
+    if not is_cell:
+        options["num_layers"] = module.num_layers
+        options["bidirectional"] = module.bidirectional
+    ours: Any = kind(
+        module.input_size,
+        module.hidden_size,
+        bias=module.bias,
+        constraint=Unconstrained,
+        dtype=torch.float64,
+        generator=torch.Generator(),  # the global one stays as it is
+        **options,
+    )
+    names = _direction_names(ours)
+    weights: dict[str, Tensor] = {}
+    for name in names:
+        for each in CELL_NAMES if module.bias else CELL_NAMES[:2]:
+            weights[f"{each}_{name}"] = getattr(module, each if is_cell else f"{each}_{name}")
+    load_weights(ours.all_directions(), names, weights)
+    return ours.eval()
 
 
 def _direction_names(layer: Any) -> list[str]:
-    """Name the layers and directions of a layer; a cell has one."""
-    if isinstance(layer, nn.RNNCellBase):
-        return ["l0"]
+    """Name the layers and directions of a layer."""
     suffixes = ("", "_reverse") if layer.bidirectional else ("",)
     return [f"l{k}{suffix}" for k in range(layer.num_layers) for suffix in suffixes]
-
-
-def _gate_names(direction: AbstractDirection) -> tuple[str, ...]:
-    """Name the recurrent matrices of a direction; matrices after them only mix units."""
-    if isinstance(direction, MinGRUDirection | DeltaNetDirection):
-        return ("decay",)  # that of the input zero
-    if isinstance(direction, AbstractGatedDirection):
-        return direction.gates
-    return ("hh",)
 
 
 def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
@@ -775,128 +769,23 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
         _, last = direction(x.unsqueeze(0), state, backend="reference")
         return direction.as_state(last)
 
-    gates = _gate_names(direction)
     matrices = [W.detach() for W in direction.matrices()]
+    bounds = direction.state_bounds()
     return StateMap(
         name=name,
-        matrices=dict(zip(gates, matrices, strict=False)),  # without those that only mix units
+        matrices=dict(
+            zip(direction.gates, matrices, strict=False)
+        ),  # without those that only mix units
         input_size=direction.weight_ih.shape[1],
         hidden_size=direction.hidden_size,
         state_size=direction.state_size,
         step=step,
         begin=lambda batch: direction.initial_state(batch).detach(),
         output=direction.output_at,
-        blocks=_state_blocks(direction),
-        transitions=direction.transition if isinstance(direction, DeltaNetDirection) else None,
-        bounds=_bounds(direction),
+        blocks=direction.state_blocks(),
+        transitions=getattr(direction, "transition", None),  # of a delta rule
+        bounds=None if bounds is None else bounds.double(),
     )
-
-
-def _bounds(direction: AbstractDirection) -> Tensor | None:  # (S,)
-    """Return the range of the states, if an entry has one."""
-    N = direction.hidden_size
-    if isinstance(direction, LSTMDirection):
-        return _bounds_of_lstm(N)
-    if isinstance(direction, RNNDirection):
-        leak = direction.leak
-        has_current = leak is not None and leak.options.state == "current"
-        if direction.nonlinearity == "tanh" and not has_current:
-            return torch.ones(N, dtype=torch.float64)
-    if isinstance(direction, GatedDirection) and direction.nonlinearity == "tanh":
-        return torch.ones(N, dtype=torch.float64)
-    return None
-
-
-def _bounds_of_lstm(N: int) -> Tensor:  # (2N,)
-    """Return the range of (h, c): h = o tanh(c), while c can grow at every step."""
-    return torch.cat([torch.ones(N), torch.full((N,), torch.inf)]).double()
-
-
-def _state_blocks(direction: AbstractDirection) -> dict[str, slice]:
-    """Name the parts of a state that have their own part of the recurrent matrix."""
-    N = direction.hidden_size
-    if isinstance(direction, LSTMDirection):
-        return {"hidden": slice(0, N), "cell": slice(N, 2 * N)}
-    if isinstance(direction, DeltaNetDirection):
-        return {}
-    if direction.state_size == 2 * N:
-        return {"real": slice(0, N), "imaginary": slice(N, 2 * N)}
-    constraints = direction.constraints()
-    if not constraints or not isinstance(constraints[0], BlockTriangular):
-        return {}
-    long = constraints[0].long.size
-    return {"long": slice(0, long), "short": slice(long, N)}
-
-
-def _torch_state_map(name: str, layer: Any) -> StateMap:
-    weights = TorchWeights.of(layer, name)
-    N = layer.hidden_size
-    size = N
-    blocks: dict[str, slice] = {}
-    bounds: Tensor | None = torch.ones(N, dtype=torch.float64)
-    if isinstance(layer, nn.LSTM | nn.LSTMCell):
-        bounds = _bounds_of_lstm(N)
-        step = _lstm_step(weights)
-        gates = ("input", "forget", "cell", "output")
-        size = 2 * N
-        blocks = {"hidden": slice(0, N), "cell": slice(N, 2 * N)}
-    elif isinstance(layer, nn.GRU | nn.GRUCell):
-        step = _gru_step(weights)
-        gates = ("reset", "update", "candidate")
-    else:
-        step = _rnn_step(weights, layer.nonlinearity)
-        gates = ("hh",)
-        if layer.nonlinearity != "tanh":
-            bounds = None
-    return StateMap(
-        name=name,
-        matrices=dict(zip(gates, weights.W.split(N), strict=True)),
-        input_size=weights.U.shape[1],
-        hidden_size=N,
-        state_size=size,
-        step=step,
-        begin=lambda batch: torch.zeros(batch, size, dtype=torch.float64),
-        output=lambda _, state: state[..., :N],
-        blocks=blocks,
-        bounds=bounds,
-    )
-
-
-# The steps of torch's layers in plain operations, which torch.func can transform.
-
-
-def _rnn_step(weights: TorchWeights, nonlinearity: str) -> Step:
-    f = torch.tanh if nonlinearity == "tanh" else torch.relu
-
-    def step(x: Tensor, h: Tensor) -> Tensor:
-        return f(x @ weights.U.T + weights.b + h @ weights.W.T + weights.c)
-
-    return step
-
-
-def _gru_step(weights: TorchWeights) -> Step:
-    """Return the step of `torch.nn.GRU`, whose gates are reset, update and candidate."""
-
-    def step(x: Tensor, h: Tensor) -> Tensor:
-        x_r, x_z, x_n = (x @ weights.U.T + weights.b).chunk(3, dim=-1)
-        h_r, h_z, h_n = (h @ weights.W.T + weights.c).chunk(3, dim=-1)
-        z = torch.sigmoid(x_z + h_z)
-        n = torch.tanh(x_n + torch.sigmoid(x_r + h_r) * h_n)
-        return (1 - z) * n + z * h
-
-    return step
-
-
-def _lstm_step(weights: TorchWeights) -> Step:
-    """Return the step of `torch.nn.LSTM` on states (h, c), concatenated."""
-
-    def step(x: Tensor, state: Tensor) -> Tensor:
-        h, c = state.chunk(2, dim=-1)
-        i, f, g, o = (x @ weights.U.T + weights.b + h @ weights.W.T + weights.c).chunk(4, dim=-1)
-        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        return torch.cat([torch.sigmoid(o) * torch.tanh(c), c], dim=-1)
-
-    return step
 
 
 def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
@@ -904,12 +793,10 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
     module: Any = layer.layer if isinstance(layer, AbstractCell) else layer
     if isinstance(module, Stacked):
         for direction in module.all_directions():
-            gates = len(_gate_names(direction))
-            matrices = [matrix.detach() for matrix in direction.matrices()[:gates]]
+            gates = len(direction.gates)
+            matrices = [matrix.detach() for matrix in direction.matrices()]
             constraints = direction.constraints()[:gates] or [None]  # of a decay
-            inputs = _input_weights(direction, gates)
-            if matrices[0].is_complex():  # real parts, then imaginary ones
-                inputs = [torch.complex(*parts.chunk(2)) for parts in inputs]
+            inputs = [weights.detach() for weights in direction.input_weights()]
             leak: Leak | None = getattr(direction, "leak", None)
             alpha: Tensor | None = None
             if leak is not None and leak.options.has_leak:
@@ -917,28 +804,15 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
             for k, constraint in enumerate(constraints):
                 yield RecurrentWeights(matrices[k], inputs[k], constraint, alpha)
         return
-    for name in _direction_names(module):
-        weights = TorchWeights.of(module, name)
+    is_cell = isinstance(module, nn.RNNCellBase)
+    for suffix in [""] if is_cell else [f"_{name}" for name in _direction_names(module)]:
         N = module.hidden_size
-        attribute = "weight_hh" if isinstance(module, nn.RNNCellBase) else f"weight_hh_{name}"
-        constraints = _row_constraints(module, attribute)
+        constraints = _row_constraints(module, f"weight_hh{suffix}")
         # torch stacks the gates, so gate g begins at row g N
-        matrices = weights.W.split(N)
-        inputs = weights.U.split(N)
+        matrices = getattr(module, f"weight_hh{suffix}").detach().split(N)
+        inputs = getattr(module, f"weight_ih{suffix}").detach().split(N)
         for g, (W, U) in enumerate(zip(matrices, inputs, strict=True)):
             yield RecurrentWeights(W, U, constraints.get(g * N))
-
-
-def _input_weights(direction: AbstractDirection, gates: int) -> list[Tensor]:
-    """Return the input weights of each gate."""
-    if isinstance(direction, LRUDirection):
-        return [direction.scaled_input.detach().flatten(0, 1)]
-    if isinstance(direction, DeltaNetDirection):
-        return [direction.decay_weight().detach()]
-    weights = direction.weight_ih.detach()
-    if isinstance(direction, MinGRUDirection):
-        return [weights[: direction.hidden_size]]
-    return list(weights.chunk(gates))
 
 
 def _row_constraints(layer: nn.Module, name: str) -> dict[int, Constraint]:

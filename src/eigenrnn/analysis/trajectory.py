@@ -10,7 +10,6 @@ from torch import Tensor
 from eigenrnn.analysis.arguments import (
     as_real_tensor,
     check_sequence_shape,
-    check_torch_generator,
 )
 from eigenrnn.analysis.state_map import (
     Network,
@@ -20,6 +19,7 @@ from eigenrnn.analysis.state_map import (
     select_state_map,
 )
 from eigenrnn.errors import check_not_negative, check_positive_integer
+from eigenrnn.linalg import check_finite
 
 __all__ = ["InitialState", "Trajectory", "as_state", "initial_states", "state_size", "trajectory"]
 
@@ -56,14 +56,12 @@ class Trajectory:
             generator: Torch's generator; its global generator by default.
         Raises:
             ValueError: If the number is not positive, or the noise is negative.
-            TypeError: If the generator is not torch's.
         Example:
             >>> trajectory(torch.nn.LSTM(2, 3), torch.zeros(5, 1, 2)).sample(4).shape
             torch.Size([4, 6])
         """
         check_positive_integer("count", count)
         check_not_negative("noise", noise)
-        check_torch_generator(generator)
         states = self.states.flatten(0, 1)
         chosen = torch.randint(len(states), (count,), generator=generator)
         shape = (count, states.shape[1])
@@ -133,7 +131,7 @@ def trajectory(
     input_size = inputs.shape[-1] if inputs.dim() else None
     directions = network_state_maps(network, input_size, state_size(h0))
     available = {state_map.name: state_map for state_map in directions}
-    selected = select_state_map(available, which)
+    selected = select_state_map(directions, which)
     inputs = _time_first(inputs, directions[0].input_size, has_batch_first(network))
     T = len(inputs)
     states = initial_states(directions, h0, inputs.shape[1])
@@ -220,8 +218,7 @@ def as_state(h0: InitialState, name: str = "h0") -> Tensor:
         states = torch.cat(parts, dim=-1)
     else:
         states = as_real_tensor(h0, name)  # pyright: ignore[reportArgumentType], not None here
-    if not bool(states.isfinite().all()):
-        raise ValueError(f"expected finite numbers in {name}, got NaN or infinity")
+    check_finite(states, name)
     return states
 
 

@@ -1,6 +1,5 @@
 """The eigenvalues that an input chooses along trajectories of the delta rule."""
 
-import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,7 @@ from torch import nn
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.forward_pass import layer_inputs
-from eigenrnn.analysis.state_map import recurrent_layers
-from eigenrnn.layers import DeltaNet
+from eigenrnn.analysis.state_map import double_copy, recurrent_layers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,7 +120,7 @@ def transition_spectra(
     layers = {
         name: each
         for name, each in recurrent_layers(network).items()
-        if isinstance(each, DeltaNet)
+        if hasattr(each, "transitions")
     }
     names = ", ".join(map(repr, layers)) or "none"
     if layer is None and len(layers) == 1:
@@ -132,15 +130,14 @@ def transition_spectra(
             "expected a network with a DeltaNet, and its name if there are several, "
             f"got {layer!r} of {names}"
         )
-    chosen = layers[layer]
+    chosen: Any = layers[layer]
     depths = [f"l{depth}" for depth in range(chosen.num_layers)]
     if which not in depths:
         raise ValueError(f"expected which to be one of {', '.join(depths)}, got {which!r}")
     inputs = layer_inputs(network, x)[layer]
     if isinstance(inputs, str):
         raise ValueError(f"expected an input of {layer!r}, but {inputs}")
-    double = copy.deepcopy(chosen).to("cpu", torch.float64)
-    transitions = double.transitions(inputs)[depths.index(which)]
+    transitions = double_copy(chosen).transitions(inputs)[depths.index(which)]
     values = torch.linalg.eigvals(transitions)
     order = values.real.argsort(dim=-1)
     return TransitionSpectra(values.gather(-1, order).numpy(), chosen.reflections)

@@ -84,6 +84,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
     input_bias = None
     outputs_states = False
     rates = ("A_log", "dt_bias")
+    gates = ("decay",)  # that of the input zero
 
     def __init__(self, config: DirectionConfig, options: DeltaNetConfig) -> None:
         super().__init__(config)
@@ -237,12 +238,11 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             product = terms.log_decay.exp()[..., None, None] * product
         return product.to(x.dtype)
 
-    def decay_weight(self) -> Tensor:  # (N, M)
-        """Return the input weights of the decay of each key's entry, zero without decays."""
+    def input_weights(self) -> list[Tensor]:
         _, _, rates, _ = self.weight_ih.split(self.widths)
         if not self.options.gated:
-            return self.weight_ih.new_zeros(self.hidden_size, self.weight_ih.shape[1])
-        return rates.repeat_interleave(self.head_size, dim=0)
+            return [self.weight_ih.new_zeros(self.hidden_size, self.weight_ih.shape[1])]
+        return [rates.repeat_interleave(self.head_size, dim=0)]
 
     def _parts(
         self,

@@ -15,7 +15,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from eigenrnn.constraints import Constraint
+from eigenrnn.constraints import BlockTriangular, Constraint
 from eigenrnn.constraints.base import make_constraint
 from eigenrnn.init import Initializer
 from eigenrnn.layers.regularisation import NormZoneout
@@ -79,6 +79,9 @@ class AbstractDirection(nn.Module, ABC):
     """Names of rates and logarithms, which weight decay would pull to an arbitrary value."""
 
     has_matrix = True  # whether a matrix multiplies the state; else numbers scale its entries
+
+    gates: ClassVar[tuple[str, ...]] = ("hh",)
+    """Names of the recurrent matrices, in the order of `matrices`; any after them mix units."""
 
     def __init__(self, config: DirectionConfig) -> None:
         super().__init__()
@@ -191,6 +194,28 @@ class AbstractDirection(nn.Module, ABC):
         if self.norm_zoneout is None:
             return {}
         return self.norm_zoneout(x)
+
+    def input_weights(self) -> list[Tensor]:
+        """Return the input weights of each gate; complex if its recurrent matrix is."""
+        weights = list(self.weight_ih.chunk(len(self.gates)))
+        if any(constraint.is_complex for constraint in self.constraints()):
+            return [torch.complex(*parts.chunk(2)) for parts in weights]
+        return weights
+
+    def state_blocks(self) -> Mapping[str, slice]:
+        """Name the parts of a state that have their own part of the recurrent matrix."""
+        N = self.hidden_size
+        constraints = self.constraints()
+        if any(constraint.is_complex for constraint in constraints):
+            return {"real": slice(0, N), "imaginary": slice(N, 2 * N)}
+        if constraints and isinstance(constraints[0], BlockTriangular):
+            long = constraints[0].long.size
+            return {"long": slice(0, long), "short": slice(long, N)}
+        return {}
+
+    def state_bounds(self) -> Tensor | None:  # (S,)
+        """Return the range of each entry of a state, which is never left; None without one."""
+        return None
 
     def constraints(self) -> list[Constraint]:
         """Return the constraints of the recurrent matrices, in the order of weight_hh."""

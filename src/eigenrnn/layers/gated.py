@@ -1,7 +1,7 @@
 """The base classes of layers whose recurrent matrices belong to gates."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,9 +15,6 @@ __all__ = ["AbstractGatedDirection", "Gated", "gate_constraints"]
 
 class AbstractGatedDirection(AbstractDirection):
     """A layer in one direction whose recurrent matrices belong to gates, and are real."""
-
-    gates: ClassVar[tuple[str, ...]]
-    """The names of the gates, in the order of `weight_hh`."""
 
     def __init__(self, config: DirectionConfig) -> None:
         super().__init__(config)

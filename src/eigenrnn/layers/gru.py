@@ -72,6 +72,9 @@ class GatedDirection(AbstractGatedDirection):
         self.recurrent_bias = self._parameter("recurrent_bias", N)
         self.bias = self._parameter("bias", N)
 
+    def state_bounds(self) -> Tensor | None:  # (N,)
+        return torch.ones(self.hidden_size) if self.nonlinearity == "tanh" else None
+
     def forward(
         self,
         x: Tensor,  # (T, B, M)

@@ -147,6 +147,10 @@ class LRUDirection(AbstractDiagonalDirection):
             return h, last
         return self._output(x, h, batch_sizes), last
 
+    def input_weights(self) -> list[Tensor]:
+        parts = self.scaled_input
+        return [torch.complex(*parts) if len(parts) == 2 else parts[0]]
+
     def step(
         self,
         x: Tensor,  # (B, M)
@@ -366,6 +370,8 @@ class MinGRUDirection(AbstractDiagonalDirection):
         h0: :math:`(N,)`, or None.
     """
 
+    gates = ("decay",)  # that of the input zero
+
     def __init__(self, config: DirectionConfig, decays: tuple[float, float]) -> None:
         super().__init__(config)
         self.decays = decays
@@ -393,6 +399,9 @@ class MinGRUDirection(AbstractDiagonalDirection):
         scaled, decay = self._terms(x)
         h = scaled + decay * state
         return h, h
+
+    def input_weights(self) -> list[Tensor]:
+        return [self.weight_ih[: self.hidden_size]]
 
     def _terms(
         self,

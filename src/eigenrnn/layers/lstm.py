@@ -1,7 +1,7 @@
 """The long short-term memory: torch.nn.LSTM with a constraint on the matrix of each gate."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -89,6 +89,14 @@ class LSTMDirection(AbstractGatedDirection):
 
     def stepper(self) -> Any:
         return lstm_stepper(self.weight_hh, self.weight_ih, self.input_bias)
+
+    def state_blocks(self) -> Mapping[str, slice]:
+        N = self.hidden_size
+        return {"hidden": slice(0, N), "cell": slice(N, 2 * N)}
+
+    def state_bounds(self) -> Tensor:  # (2 N,)
+        N = self.hidden_size
+        return torch.cat([torch.ones(N), torch.full((N,), torch.inf)])  # a cell can grow
 
 
 class ProjectedLSTMDirection(LSTMDirection):

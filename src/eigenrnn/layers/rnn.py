@@ -182,6 +182,13 @@ class RNNDirection(AbstractDirection):
         options = Options(self.nonlinearity, reverse=reverse, rate=rate)
         return export_complex_elman(operands, options, lengths)
 
+    def state_bounds(self) -> Tensor | None:  # (N,)
+        # of a current, only its tanh has a range
+        has_current = self.leak is not None and self.leak.options.state == "current"
+        if self.nonlinearity != "tanh" or has_current:
+            return None
+        return torch.ones(self.hidden_size)
+
     def as_output(self, h: Tensor) -> Tensor:
         if self.constraint.is_complex and not h.is_complex():  # an export computes in real parts
             return h[..., : self.output_size]

@@ -1,16 +1,109 @@
 """Chains hidden in trained recurrent weights: figures 5 and 6."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from eigenrnn.analysis import HiddenChain, hidden_chain, recurrent_layers
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from eigenrnn.analysis import Analysis, plot, recurrent_layers, state_maps
+from eigenrnn.analysis.base import Table
 from eigenrnn.experiments.recipes.nonnormal import penn_treebank, toys
 from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn.experiments.recipes.panels import FIGURE_NOTE
 from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
 from eigenrnn.experiments.recipes.runs import Run
 
-__all__ = ["RECIPES"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["RECIPES", "HiddenChain", "hidden_chain"]
+
+_SHOWN_SHARE = 0.95  # of the largest difference: beyond it, means average few weights
+
+
+@dataclass(frozen=True)
+class HiddenChain(Analysis):
+    r"""Mean recurrent weights by the difference in rank of the units that they connect.
+
+    Args:
+        differences: Differences of rank d = -(N - 1), ..., N - 1; positive for a weight from an
+            earlier to a later peak.
+        profiles: The mean weight at each difference, by gate; ``"hh"`` for an ungated layer.
+        order: The units, earliest peak first.
+        responses: The change of each unit's activity due to the pulse.
+    Shape:
+        differences, each profile: :math:`(2 N - 1,)`; order: :math:`(N,)`; responses:
+        :math:`(N, N)`, steps first.
+    """
+
+    differences: NDArray[np.int64]
+    profiles: Mapping[str, NDArray[np.float64]]
+    order: NDArray[np.int64]
+    responses: NDArray[np.float64]
+
+    def plot(self) -> "Figure":
+        figure, (left, right) = plot.canvas(2)
+        central = np.abs(self.differences) <= _SHOWN_SHARE * len(self.order)
+        profiles = {gate: profile[central] for gate, profile in self.profiles.items()}
+        plot.lines(left, self.differences[central], profiles)
+        left.axvline(0, color="0.6", linewidth=0.8)
+        plot.label(left, "difference of rank $i - j$", "mean weight from $j$ to $i$")
+        # over each unit's own peak, as the figure shows the order of peaks and not their heights
+        shown = self.responses[:, self.order].T
+        sizes = np.abs(shown).max(1, keepdims=True)
+        plot.heat_map(
+            right,
+            shown / np.where(sizes > 0, sizes, 1),
+            "response over the peak of the unit",
+            around_zero=True,
+        )
+        right.set_aspect("auto")
+        plot.label(right, "steps after the pulse", "unit, by time of its peak")
+        return figure
+
+    def table(self) -> Table:
+        return {"difference": self.differences, **self.profiles}
+
+
+def hidden_chain(layer: nn.Module) -> HiddenChain:
+    r"""Order units by the time of their peak response to a pulse, and average weights along it.
+
+    .. math:: p(d) = \frac{1}{N - |d|} \sum_{i - j = d} W_{\pi_i \pi_j}, \qquad
+        \pi = \text{units by the time of their largest } h - h^0
+
+    The pulse is a one in the first input at the first of N steps, and :math:`h^0` are the states
+    without it. A chain, in any order of its units, has a single peak at d = 1. Units that peak at
+    the same step, or never respond, are ordered at random, the same way in every call.
+
+    Args:
+        layer: A recurrent layer, of which the first layer and direction is analysed.
+    Source:
+        Orhan and Pitkow, ICLR 2020, section 4. https://arxiv.org/abs/1905.13715; after Rajan,
+        Harvey and Tank, Neuron 90(1), 2016. https://doi.org/10.1016/j.neuron.2016.02.009
+        (departures: the paper does not report the number of steps, and does not subtract the
+        states without the pulse).
+    """
+    first = state_maps(layer)[0]
+    N = first.hidden_size
+    # two sequences: with the pulse and without
+    x = torch.zeros(N, 2, first.input_size, dtype=torch.float64)
+    x[0, 0, 0] = 1
+    states = first.states(x)[1:, :, :N].numpy()
+    responses = states[:, 0] - states[:, 1]
+    jitter = np.random.default_rng(0).random(N)
+    order = np.lexsort((jitter, responses.argmax(0)))  # by the last key; the first breaks ties
+    differences = np.arange(1 - N, N)
+    profiles: dict[str, NDArray[np.float64]] = {}
+    for gate, W in first.matrices.items():
+        # W_ij is the weight from j to i: weights to a later peak, i - j = d > 0, lie below the
+        # diagonal, which NumPy counts negatively
+        ranked = W.numpy()[np.ix_(order, order)]
+        profiles[gate] = np.array([ranked.diagonal(-d).mean() for d in differences])
+    return HiddenChain(differences, profiles, order, responses)
 
 
 def _draw_chain(label: str) -> Callable[[Mapping[str, Sequence[Run]]], HiddenChain]:
