@@ -100,6 +100,13 @@ def convert_config(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _convert(path: Path) -> None:
+    """Convert a file of the archive, or all runs in a folder.
+
+    Raises:
+        ValueError: If there is no such file or folder.
+    """
+    if not path.exists():
+        raise ValueError(f"expected a file of the archive or a folder of runs, got {path}")
     if path.suffix == ".jsonl":
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         lines = [

@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn import EURNN, LRU, ScoRNN
+from eigenrnn import EURNN, LRU, NCGRU, ExpRNN, ScoRNN
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training.description import (
     build,
@@ -161,3 +162,15 @@ def test_another_class_is_one_difference():
 def test_an_option_that_one_side_lacks_is_absent():
     assert differences({"a": [1]}, {"a": (1,)}) == []
     assert differences({"a": 1}, {"b": 2}) == ["a was 1, now absent", "b was absent, now 2"]
+
+
+def test_the_defaults_of_the_sets_of_a_layer_are_stored():
+    found = describe_option_defaults({"layer": NCGRU})
+    assert found["NeumannCayley"]["order"] == 2
+    assert "constraint" not in found["GRU"]
+    assert "ScaledCayley" not in describe_option_defaults({"layer": ExpRNN})
+    assert "period" in describe_option_defaults({"layer": ExpRNN})["Exponential"]
+
+
+def test_classes_of_two_modules_have_different_names():
+    assert describe(signal.Signals) != describe(type("Signals", (), {"__module__": "other"}))

@@ -232,7 +232,8 @@ def trained(tmp_path_factory):
     """Train a network once; return the folder of the run."""
     folder = tmp_path_factory.mktemp("trained") / "run"
     with one_thread():
-        assert main(shlex.split(f"{TINY} --layer RNN --out {folder}")) == 0
+        layer = "--layer RNN --layer.constraint ScaledCayley --layer.constraint.negative 2"
+        assert main(shlex.split(f"{TINY} {layer} --out {folder}")) == 0
     return folder
 
 
@@ -469,6 +470,16 @@ def test_names_of_data_lead_nowhere_else(tmp_path, name):
     folder = edited(tmp_path, lambda config: config.update(data={name: "0"}))
     with pytest.raises(ValueError, match="to be a file in the folder of the run, got another"):
         load(folder)
+
+
+def test_a_run_of_an_unknown_recipe_is_loaded_into_what_is_passed(of_a_recipe, tmp_path):
+    (folder,) = of_a_recipe.glob("**/seed-0")
+    for name in ("config.json", "best.pt"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    edited(tmp_path, lambda config: config["key"].update(recipe="mine/fig1"))
+    (row,) = RECIPES["scornn/fig1"].select(["scoRNN 190 T=1000"])
+    found = load(tmp_path, model=row.quick().build(0), task=row.quick_task)
+    assert same(found.model, weights(folder / "best.pt"))
 
 
 CHANGES = {

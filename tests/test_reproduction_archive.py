@@ -28,7 +28,7 @@ from reproduction.archive_runs import (
     training_curve,
 )
 from reproduction.claim import Runs
-from reproduction.convert import convert_config
+from reproduction.convert import convert_config, convert_record
 from reproduction.evidence import ArchivedEvidence
 from reproduction.recipes import RECIPES
 
@@ -512,3 +512,11 @@ def test_a_run_of_the_commit_that_trains_the_open_claims_is_converted():
     task = {"class": new.task.kind, "options": new.task.options}
     recorded = {"task": task, "network": new.network, "settings": describe_options(new.settings)}
     assert changes_since_run(known.with_seed(1), json.loads(json.dumps(recorded))) == []
+
+
+def test_a_record_of_format_6_gets_the_settings_of_today():
+    run = next(run for run in Archive().runs() if run.recipe == "scornn/fig1")
+    new = json.loads(run.to_line())
+    old = new | {"format": 6, "settings": new["settings"] | {"devices": 1}}
+    del old["settings"]["rate_penalty"]
+    assert convert_record(old) == new

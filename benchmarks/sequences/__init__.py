@@ -1,4 +1,4 @@
-"""The benchmark `eigenrnn bench`: the speed of the layers on this machine, against torch's."""
+"""The benchmark of `make bench`: the speed of the layers on this machine, against torch's."""
 
 from benchmarks.sequences.measure import SIZES, Bench, Size, Timing, interleave, measure
 from benchmarks.sequences.tables import show

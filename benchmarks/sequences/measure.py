@@ -1,4 +1,4 @@
-"""What `eigenrnn bench` measures: interleaved timings, memory, streaming and scaling."""
+"""What `make bench` measures: interleaved timings, memory, streaming and scaling."""
 
 import platform
 import statistics

@@ -86,6 +86,8 @@ class ScoRNN(RNN):
         )
     """
 
+    sets = (ScaledCayley,)
+
     def __init__(
         self,
         input_size: int,
@@ -125,6 +127,8 @@ class ExpRNN(RNN):
         >>> ExpRNN(2, 8, init="cayley").orthogonality_error() < 1e-6
         tensor([True])
     """
+
+    sets = (Exponential,)
 
     def __init__(
         self,
@@ -167,6 +171,8 @@ class DtrivRNN(RNN):
         tensor([True])
     """
 
+    sets = (Exponential,)
+
     def __init__(
         self,
         input_size: int,
@@ -206,6 +212,8 @@ class ORNN(RNN):
         >>> ORNN(2, 8, reflections=4).orthogonality_error() < 1e-5
         tensor([True])
     """
+
+    sets = (Householder,)
 
     def __init__(
         self,
@@ -274,6 +282,8 @@ class ScuRNN(RNN):
         torch.Size([5, 3, 16])
     """
 
+    sets = (ScaledCayley,)
+
     def __init__(
         self,
         input_size: int,
@@ -313,6 +323,8 @@ class URNN(RNN):
         >>> URNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 16])
     """
+
+    sets = (FourierProduct,)
 
     def __init__(
         self,
@@ -354,6 +366,8 @@ class FullCapacityURNN(RNN):
         >>> FullCapacityURNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 16])
     """
+
+    sets = (MovingCayley,)
 
     def __init__(
         self,
@@ -398,6 +412,8 @@ class EURNN(RNN):
         >>> EURNN(2, 8, capacity=4)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
     """
+
+    sets = (Givens,)
 
     def __init__(
         self,
@@ -456,6 +472,8 @@ class NnRNN(RNN):
         >>> NnRNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
     """
+
+    sets = (Schur,)
 
     def __init__(
         self,
@@ -517,6 +535,8 @@ class ENRNN(RNN):
         tensor(True)
     """
 
+    sets = (BlockTriangular, ScaledCayley, SpectralRadius)
+
     def __init__(
         self,
         input_size: int,
@@ -567,6 +587,8 @@ class SpectralRNN(RNN):
         torch.Size([5, 3, 8])
     """
 
+    sets = (BoundedSVD,)
+
     def __init__(
         self,
         input_size: int,
@@ -607,6 +629,8 @@ class IRNN(RNN):
         [1.0, 1.0, 1.0]
     """
 
+    sets = (Unconstrained,)
+
     def __init__(
         self,
         input_size: int,
@@ -645,6 +669,8 @@ class RNNOrth(RNN):
         tensor([True])
     """
 
+    sets = (Unconstrained,)
+
     def __init__(
         self,
         input_size: int,
@@ -675,6 +701,8 @@ class RNNGlorot(RNN):
         >>> RNNGlorot(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
     """
+
+    sets = (Unconstrained,)
 
     def __init__(
         self,

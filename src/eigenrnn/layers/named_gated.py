@@ -83,6 +83,8 @@ class NCGRU(GRU):
         (['reset', 'candidate'], tensor([[True, True]]))
     """
 
+    sets = (NeumannCayley, Unconstrained)
+
     def __init__(
         self,
         input_size: int,
@@ -161,6 +163,8 @@ class GORU(GRU):
         >>> layer.constrained_gates, layer.orthogonality_error() < 1e-5
         (['candidate'], tensor([[True]]))
     """
+
+    sets = (Givens, Unconstrained)
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from eigenrnn.constraints import Constraint
 from eigenrnn.errors import check_flag, check_generator
 from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, head_kwargs
@@ -92,6 +93,9 @@ class Stacked(Layer, Generic[_D]):
 
     proj_size = 0
     """Always 0: torch's layers can project their states, these cannot."""
+
+    sets: ClassVar[tuple[type[Constraint], ...]] = ()
+    """The sets of matrices that a layer of a paper makes itself, whose defaults a run stores."""
 
     torch_kind: ClassVar[type[nn.RNNBase] | None] = None
     """The layer of torch with the same recurrence, if there is one."""

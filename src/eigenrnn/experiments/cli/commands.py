@@ -85,9 +85,14 @@ def _run(command: str, arguments: list[str], recipes: Mapping[str, Recipe]) -> i
 
     Raises:
         ArgumentError: If the parser refuses the arguments.
+        ValueError: If an option of a layer comes without a layer.
     """
     parser = PARSERS[command]()
     parser.prog = f"eigenrnn {command}"
+    flags = {argument.partition("=")[0] for argument in arguments}
+    of_layer = sorted(flag for flag in flags if flag.startswith("--layer."))
+    if of_layer and of_layer != ["--layer.help"] and not flags & {"--layer", "--config"}:
+        raise ValueError(f"expected --layer, the class that {of_layer[0]} is of, got none")
     options = parser.parse_args(arguments)
     console = plain_console()
     if command == "list":

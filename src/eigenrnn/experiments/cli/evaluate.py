@@ -30,7 +30,7 @@ def evaluate(options: Namespace, console: Console) -> int:
         check_output(out, options.input)
     if not isinstance(trained.preprocessing, SeriesPreprocessing):
         raise ValueError(
-            f"expected a run of the task series, got {options.run}, a run of "
+            f"expected a run of the task Series, got {options.run}, a run of "
             f"{type(trained.task).__name__}; predict prints the bits per symbol of a text"
         )
     sequences = trained.preprocessing.read(options.input)

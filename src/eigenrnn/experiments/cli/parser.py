@@ -257,7 +257,7 @@ def _report() -> ArgumentParser:
 def _collect() -> ArgumentParser:
     parser = _parser(
         "Record random drives of CarRacing, train an autoencoder on them, and encode them for the "
-        "task car_racing. Run the same command again to resume."
+        "task CarRacing. Run the same command again to resume."
     )
     parser.add_argument(
         "what",

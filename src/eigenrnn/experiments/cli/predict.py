@@ -38,7 +38,7 @@ def predict(options: Namespace, console: Console) -> int:
         predictions = _text(trained, trained.preprocessing, options, notes)
     else:
         raise ValueError(
-            "expected a run of the task series or text, which read files of your own, got "
+            "expected a run of the task Series or Text, which read files of your own, got "
             f"{options.run}, a run of {type(trained.task).__name__}"
         )
     if out is None:

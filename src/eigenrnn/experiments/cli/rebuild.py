@@ -116,7 +116,9 @@ def load(
     preprocessing = files.read_preprocessing()
     data = files.read_data()
     try:
-        row = _row(config.key, data_root)
+        row: Row | None = None
+        if model is None or task is None:
+            row = _row(config.key, data_root)
         if task is None:
             task = row.task if row is not None else _task(config, data, data_root)
         if model is None:
@@ -200,9 +202,8 @@ def _task(config: RunConfig, data: Mapping[str, Sequences], data_root: str | Non
     content = config.task
     if content.kind not in TASKS:
         raise ValueError(f"{content.kind} is no task of eigenrnn")
-    options: dict[str, Any] = {**build(content.options, {}), **config.files, **data}
-    if "columns" in options:
-        options["columns"] = Columns(**options["columns"]["options"])
+    options = build(content.options, {"Columns": Columns})
+    options |= {**config.files, **data}
     task = TASKS[content.kind](**options)
     return with_data_root(task, data_root)
 

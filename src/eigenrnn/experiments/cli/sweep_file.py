@@ -25,7 +25,9 @@ from eigenrnn.experiments.training import Result, RunFolder, Settings, fit
 
 __all__ = ["ConfigSweep", "read_sweep"]
 
-_CALL_OPTIONS = frozenset({"config", "out", "resume", "overwrite", "seed", "dynamics_every"})
+_CALL_OPTIONS = frozenset(
+    {"config", "out", "resume", "overwrite", "seed", "dynamics_every", "max_minutes"}
+)
 _MAX_NAME = 80  # characters of the name of a folder
 
 

@@ -1,5 +1,6 @@
 """Builds the model, the task and the settings from the options of `eigenrnn train`."""
 
+import inspect
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pkgutil import resolve_name
@@ -68,8 +69,10 @@ def build_training(options: Namespace, task: Task, data_root: str | None = None)
     settings = Settings(**{f.name: options[f.name] for f in fields(Settings)})
     task = with_data_root(task, data_root)
     make_layer: Any = DEFAULT_LAYERS.get(type(task), GRU)
-    if options.layer is not None:
+    if isinstance(options.layer, Namespace):
         make_layer = _call(options.layer.as_dict())
+    elif options.layer is not None:  # a function of the user's own
+        make_layer = options.layer
     model = model_for(
         task,
         make_layer,
@@ -88,12 +91,20 @@ def build_training(options: Namespace, task: Task, data_root: str | None = None)
 
 
 def _call(value: Any) -> Any:
-    """Return a parsed class with its options as a `functools.partial`; other values unchanged."""
+    """Return a parsed class, with the options that differ from its defaults as a partial."""
     if not isinstance(value, dict) or "class_path" not in value:
         return value
     entries = cast("dict[str, Any]", value)
-    options = {name: _call(option) for name, option in entries["init_args"].items()}
-    return partial(resolve_name(entries["class_path"]), **options)
+    kind = resolve_name(entries["class_path"])
+    options: dict[str, Any] = {}
+    parameters = inspect.signature(kind).parameters
+    for name, stated in entries.get("init_args", {}).items():
+        option = _call(stated)
+        if name not in parameters or option != parameters[name].default:
+            options[name] = option
+    if not options:
+        return kind
+    return partial(kind, **options)
 
 
 def recipe_with_data_root(recipe: Recipe, data_root: str | None) -> Recipe:

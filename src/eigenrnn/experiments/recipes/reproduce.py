@@ -1,6 +1,6 @@
 """Trains the rows of a recipe and compares the published numbers with ours."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,6 @@ def reproduce(
     overwrite: bool = False,
     console: Console | None = None,
     dynamics_every: int | None = None,
-    skip: Container[Path] = (),
     max_minutes: float | None = None,
 ) -> list[Outcome]:
     """Train the networks of a recipe, draw its pictures and write `results.json` and `results.md`.
@@ -54,7 +53,6 @@ def reproduce(
         overwrite: Whether to delete the existing runs of these rows.
         console: The console that shows the progress.
         dynamics_every: The number of steps between two measurements by `Dynamics`; None for none.
-        skip: The runs to leave out, by their folders relative to `directory`.
         max_minutes: The time limit of each run, see `fit`. A run that exceeds it does not count,
             and the next run begins.
     Returns:
@@ -92,8 +90,6 @@ def reproduce(
             if isinstance(row, Computed):
                 outcomes[row.label] = write_computed(folder, recipe, row, quick=quick)
             for run in runs_of(recipe, row, seeds, quick=quick, root=folder):
-                if run.key.path in skip:
-                    continue
                 if points is not None and run.key.point not in points:
                     continue
                 callbacks: list[Callback] = []

@@ -294,4 +294,8 @@ def _differences(groups: Sequence[Group]) -> Iterator[tuple[Group, str]]:
 
 def _facts(run: RunFolder) -> Mapping[str, Any]:
     settings = {k: v for k, v in asdict(run.config.settings).items() if k != "seed"}
-    return {"layer": run.config.layer, "parameters": run.config.parameters, **settings}
+    facts = {"layer": run.config.layer, "parameters": run.config.parameters, **settings}
+    layer = (run.config.network or {}).get("layer")
+    if isinstance(layer, dict):  # a call with options
+        facts |= layer.get("options", {})
+    return facts

@@ -1,7 +1,7 @@
 """Tasks: the batches, the loss and metrics, and the chance-level baseline of each."""
 
 from eigenrnn.experiments.tasks.adding import Adding
-from eigenrnn.experiments.tasks.base import Batch, Task
+from eigenrnn.experiments.tasks.base import Batch, Task, model_for
 from eigenrnn.experiments.tasks.car_racing import CarRacing
 from eigenrnn.experiments.tasks.copying import Copying
 from eigenrnn.experiments.tasks.denoise import Denoise
@@ -44,5 +44,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "NextSymbol",
     "LaboratoryTask",
     "Batch",
+    "model_for",
     "Trials",
 ]

@@ -33,16 +33,12 @@ def save(path: str | Path, state: Mapping[str, Any]) -> None:
     write_atomically(Path(path), buffer.getvalue())
 
 
-def load(path: str | Path, *keys: str) -> dict[str, Any]:
+def load(path: str | Path) -> dict[str, Any]:
     """Read a checkpoint onto the CPU, without running any code in it.
 
-    Args:
-        path: The file.
-        keys: The required keys.
-
     Raises:
-        CheckpointError: If the file is missing, truncated, damaged, not a checkpoint, of a newer
-            format, or lacks a key; the message says which.
+        CheckpointError: If the file is missing, truncated, damaged, not a checkpoint, or of a
+            newer format; the message says which.
     """
     path = Path(path)
     _verify(path)  # `torch.load` ignores checksums, and would return damaged weights
@@ -61,13 +57,6 @@ def load(path: str | Path, *keys: str) -> dict[str, Any]:
         raise CheckpointError(
             f"expected a checkpoint of format <= {FORMAT}, got {version} in {path}: "
             "a newer eigenrnn wrote it"
-        )
-    missing = [key for key in keys if key not in state]
-    if missing:
-        present = ", ".join(key for key in cast("dict[str, Any]", state) if key != "format")
-        raise CheckpointError(
-            f"{path} has no {' and no '.join(missing)}, but {present or 'nothing'}: it is a "
-            "different kind of checkpoint, or damaged"
         )
     return cast("dict[str, Any]", state)
 

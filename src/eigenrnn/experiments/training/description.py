@@ -26,6 +26,7 @@ __all__ = [
 
 _LEVELS = ("options",)  # left out of the path of a difference
 _ABSENT = object()
+_SETS = ("constraint", "reset", "update", "candidate")  # the options that are sets of matrices
 
 
 def describe(value: Any) -> Any:
@@ -81,7 +82,8 @@ def describe_defaults(dataclass_type: Any) -> dict[str, Any]:
 def build(content: Any, names: Mapping[str, Any]) -> Any:
     """Return the value that `describe` has described; lists become tuples.
 
-    Nothing is imported: a class or function is one of `names`. A call stays a `functools.partial`.
+    Nothing is imported: a class or function is one of `names`. A dataclass is made again, and a
+    `functools.partial` stays one.
 
     Args:
         content: The description, which may be someone else's.
@@ -96,14 +98,15 @@ def build(content: Any, names: Mapping[str, Any]) -> Any:
     if not isinstance(content, Mapping):
         return content
     entries = cast("Mapping[str, Any]", content)
-    if "function" not in entries:
+    name = entries.get("function", entries.get("class"))
+    if name is None:
         return {name: build(value, names) for name, value in entries.items()}
-    name = entries["function"]
     if name not in names:
         raise ValueError(f"{name} is no class or function of eigenrnn")
     arguments = build(entries.get("arguments", []), names)
     options = build(entries.get("options", {}), names)
-    return partial(names[name], *arguments, **options)
+    call = partial(names[name], *arguments, **options)
+    return call() if "class" in entries else call
 
 
 def describe_call(**parts: Any) -> dict[str, Any]:
@@ -136,6 +139,8 @@ def describe_option_defaults(parts: Mapping[str, Any]) -> dict[str, dict[str, An
         if name == "layer":
             passed = parts.get("options") or {}
         waiting.append((value, passed))
+        # the sets that a layer of a paper makes itself
+        waiting += [(kind, {}) for kind in getattr(getattr(value, "func", value), "sets", ())]
     while waiting:
         value, passed = waiting.pop()
         if isinstance(value, partial):
@@ -144,12 +149,14 @@ def describe_option_defaults(parts: Mapping[str, Any]) -> dict[str, dict[str, An
             waiting += [(option, {}) for option in passed.values()]
         elif isinstance(value, Mapping):
             waiting += [(option, {}) for option in cast("Mapping[str, Any]", value).values()]
+        sets = getattr(value, "sets", ())
         for owner in _owners(value):
             if _name(owner) in found:
                 continue
             described: dict[str, Any] = {}
             for option, default in _signature_defaults(owner).items():
-                if option not in passed:
+                # a layer of a paper has sets of its own, not those of its base class
+                if option not in passed and not (sets and option in _SETS):
                     described[option] = _describe_any(default)
                     waiting.append((default, {}))
             found[_name(owner)] = described
@@ -225,7 +232,7 @@ def _describe_mapping(options: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _name(value: Any) -> str:
-    """Return the name of a class or function; that of another package begins with the package.
+    """Return the name of a class or function; that of another package begins with its module.
 
     Names in eigenrnn are unique and omit the module, which may move.
 
@@ -242,10 +249,13 @@ def _name(value: Any) -> str:
         )
     if isinstance(value, BuiltinFunctionType):
         name = value.__name__
-    package = (value.__module__ or "torch").partition(".")[0]
+    module = value.__module__ or "torch"
+    package = module.partition(".")[0]
     if package in ("eigenrnn", "builtins"):
         return str(name)
-    return f"{package}.{name}"
+    if package in ("torch", "reproduction"):  # whose names are unique too
+        return f"{package}.{name}"
+    return f"{module}.{name}"
 
 
 def _describe_any(value: Any) -> Any:

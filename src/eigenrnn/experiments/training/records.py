@@ -130,7 +130,7 @@ class Status(msgspec.Struct, frozen=True):
     """The content of `status.json`: whether a run of a recipe or a sweep has ended.
 
     Args:
-        state: `waiting`, `running`, `ended`, `diverged`, or `failed`.
+        state: `waiting`, `unfinished`, `ended`, `diverged`, or `failed`.
         message: Why it has diverged or failed.
         scores: Further scores of the best model.
     """

@@ -18,7 +18,7 @@ from rich.progress import track
 from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.experiments.data.car_racing import ENCODED, read_rollout, split_slices
-from eigenrnn.experiments.training.files import read_json, write_json
+from eigenrnn.experiments.training.files import check_folder_path, read_json, write_json
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.world.drive import record_drive
 
@@ -124,6 +124,7 @@ class Collection:
             ValueError: If it does not.
         """
         folder = Path(self.folder)
+        check_folder_path(folder)
         known = folder / "collection.json"
         # another version of the environment may drive differently with the same actions; without
         # the folder, which may be moved
