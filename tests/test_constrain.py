@@ -290,20 +290,6 @@ def test_each_gate_can_have_its_own_kind_of_constraint():
     assert torch.linalg.det(gru.weight_hh_l0[2 * N :]) > 0
 
 
-def test_two_gates_have_the_parameters_of_two_skew_matrices():
-    lstm = nn.LSTM(3, N, bias=False)
-    for gate in "fo":
-        constrain(lstm, "weight_hh_l0", ScaledCayley, rows=gate)
-    skew, free = N * (N - 1) // 2, 2 * N * N
-    assert sum(p.numel() for p in lstm.parameters()) == 4 * N * 3 + free + 2 * skew
-
-
-def test_the_raw_parameters_are_parameters_of_the_module():
-    lstm = constrained_lstm()
-    raw = lstm.parametrizations.weight_hh_l0[0].constraints[0].raw
-    assert any(p is raw for p in lstm.parameters())
-
-
 def test_a_layer_with_a_moving_base_resumes_exactly_after_saving_and_loading():
     make = partial(constrained_lstm, partial(Exponential, period=3))
     lstm = make()
@@ -342,12 +328,6 @@ def test_a_double_precision_matrix_gets_a_double_precision_constraint():
     linear = constrain(nn.Linear(N, N).double(), "weight", partial(Exponential, init="haar"))
     assert linear.weight.dtype == torch.float64
     assert orthogonality_error(linear.weight) <= tol(torch.float64, N)
-
-
-def test_a_layer_can_be_copied_after_it_has_run():
-    lstm = constrained_lstm()
-    output = run(lstm)
-    assert torch.equal(run(copy.deepcopy(lstm)), output)
 
 
 def test_a_layer_that_fails_to_run_can_still_be_copied():
@@ -418,23 +398,11 @@ REJECTED = {
         ValueError,
         r"expected the name of a matrix, one of \['weight'\], got 'wait'",
     ),
-    "a vector": (
-        nn.Linear(N, N),
-        ("bias", ScaledCayley),
-        ValueError,
-        r"expected the name of a matrix, one of \['weight'\], got 'bias'",
-    ),
     "all rows of a tall matrix": (
         nn.GRU(3, N),
         ("weight_hh_l0", ScaledCayley),
         ValueError,
         "expected 4 adjacent rows, as weight_hh_l0 has 4 columns, got 12 of 12",
-    ),
-    "too few rows": (
-        nn.GRU(3, N),
-        ("weight_hh_l0", ScaledCayley, slice(0, 3)),
-        ValueError,
-        "expected 4 adjacent rows, .* got 3 of 12",
     ),
     "rows apart": (
         nn.GRU(3, N),
@@ -442,35 +410,11 @@ REJECTED = {
         ValueError,
         "expected 4 adjacent rows",
     ),
-    "rows past the end": (
-        nn.GRU(3, N),
-        ("weight_hh_l0", ScaledCayley, slice(10, 14)),
-        ValueError,
-        "expected 4 adjacent rows, .* got 2 of 12",
-    ),
-    "an input matrix": (
-        nn.GRU(3, N),
-        ("weight_ih_l0", ScaledCayley, "n"),
-        ValueError,
-        "expected 3 adjacent rows, as weight_ih_l0 has 3 columns, got 4 of 12",
-    ),
     "a gate of another layer": (
         nn.GRU(3, N),
         ("weight_hh_l0", ScaledCayley, "g"),
         ValueError,
         r"expected a gate of GRU, one of \['r', 'z', 'n'\], got 'g'",
-    ),
-    "two gates": (
-        nn.LSTM(3, N),
-        ("weight_hh_l0", ScaledCayley, "if"),
-        ValueError,
-        r"expected a gate of LSTM, one of \['i', 'f', 'g', 'o'\], got 'if'",
-    ),
-    "a gate of what has none": (
-        nn.Linear(N, N),
-        ("weight", ScaledCayley, "n"),
-        ValueError,
-        r"expected a gate of Linear, one of \[\], got 'n'; omit rows",
     ),
     "a number": (
         nn.GRU(3, N),

@@ -387,25 +387,6 @@ def test_gates_begin_where_the_paper_puts_them():
     assert abs(np.log(steps).mean() - math.log(0.01)) < 0.2
 
 
-@pytest.mark.parametrize("name", ["plain", "all"])
-def test_a_model_with_it_trains(name):
-    stack = eigenrnn.ResidualStack(
-        lambda width: LAYERS[name](width, N, generator=generator()), N, 2, input_size=M
-    )
-    model = eigenrnn.SequenceModel(stack, 1, "last")
-    x = inputs(20, 32, M, dtype=torch.float32)
-    target = x[0, :, :1]  # remembers the first input
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    losses = []
-    for _ in range(60):
-        loss = (model(x) - target).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    assert losses[-1] < 0.5 * losses[0]
-
-
 @pytest.mark.parametrize("name", ["reflections", "all"])
 def test_half_precision_keeps_the_states_apart(name):
     layer = LAYERS[name](M, N, generator=generator())
@@ -459,10 +440,7 @@ def test_a_stream_of_zeros_equals_the_sequence(make):
 REJECTED = {
     "reflections": ({"reflections": 0}, "expected reflections to be a positive integer, got 0"),
     "heads": ({"heads": 3}, "expected hidden_size to be a multiple of heads, got hidden_size=8"),
-    "no heads": ({"heads": 0}, "expected heads to be a positive integer, got 0"),
     "outside": ({"eigenvalues": (-1.1, 1)}, "expected eigenvalues .* -1 <= l < u <= 1, got"),
-    "order": ({"eigenvalues": (1, -1)}, r"expected eigenvalues .*, got \(1, -1\)"),
-    "a number": ({"eigenvalues": 0.5}, "expected eigenvalues .*, got 0.5"),
     "width": ({"convolution": -1}, "expected convolution, the width of a filter .*, got -1"),
 }
 

@@ -246,18 +246,6 @@ def test_a_backend_gives_the_values_and_gradients_of_the_reference(backend, case
     assert_equals_reference(single, backend, tol(torch.float32, case["T"]))
 
 
-@pytest.mark.parametrize("T", [40, 200])
-@pytest.mark.parametrize("R", [1, 2])
-@pytest.mark.parametrize(
-    ("reverse", "ragged"), [(False, True), (True, False), (True, True)], ids=str
-)
-@each_other_backend
-def test_lengths_and_directions(backend, reverse, ragged, R, T):
-    tensors = operands(T, R=R)
-    options = options_of(tensors, reverse=reverse, ragged=ragged)
-    assert_equals_reference(tensors, backend, 1e-12, **options)
-
-
 @each_direction
 @each_backend
 def test_padding_is_not_read(backend, reverse):
@@ -617,7 +605,6 @@ def test_an_exported_program_takes_any_number_of_steps_and_any_lengths(reverse):
 q, k, v, beta, log_decay, S0 = operands(4, dtype=torch.float32)
 REJECTED = {
     "rank of k": ((q, k[..., 0, :], v, beta), ValueError, r"k of shape \(T, B, H, R, K\)"),
-    "no steps": ((q[:0], k[:0], v[:0], beta[:0]), ValueError, r"k of .* T, R and K of at least 1"),
     "no reflections": (
         (q, k[:, :, :, :0], v[:, :, :, :0], beta[..., :0]),
         ValueError,
@@ -629,23 +616,14 @@ REJECTED = {
         ValueError,
         r"v of shape \(4, 3, 2, 1, 7\), got \(4, 3, 2, 2, 7\)",
     ),
-    "size of q": ((q[..., 1:], k, v, beta), ValueError, r"q of shape \(4, 3, 2, 5\)"),
-    "shape of beta": ((q, k, v, beta[..., 0]), ValueError, r"beta of shape \(4, 3, 2, 1\)"),
     "shape of S0": (
         (q, k, v, beta, None, S0.mT),
         ValueError,
         r"S0 of shape \(3, 2, 5, 7\), got \(3, 2, 7, 5\)",
     ),
     "no keys": ((q, None, v, beta), TypeError, "k to be a tensor, got NoneType"),
-    "a list": ((q.tolist(), k, v, beta), TypeError, "q to be a tensor, got list"),
-    "an array": ((q.numpy(), k, v, beta), TypeError, "q to be a tensor, got ndarray"),
     "integers": ((q.long(), k, v, beta), TypeError, "q of one of the types .*, got .*int64"),
     "double keys": ((q, k.double(), v, beta), TypeError, "k of torch.float32 to go with q"),
-    "rounded state": (
-        (q.bfloat16(), k.bfloat16(), v.bfloat16(), beta.bfloat16(), None, S0.bfloat16()),
-        TypeError,
-        "S0 of torch.float32 to go with q, got torch.bfloat16",
-    ),
     "long keys": ((q, 3 * k, v, beta), ValueError, "unit keys, got a key of norm 3 at the first"),
     "large strength": ((q, k, v, beta + 1), ValueError, "strengths beta between 0 and 2"),
     "no strength": ((q, k, v, beta * torch.nan), ValueError, "strengths beta between 0 and 2"),

@@ -26,7 +26,6 @@ from states import elman
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
-REAL = [torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
 EXACT = {
     torch.float32: torch.float64,
@@ -402,13 +401,6 @@ def test_jacobians_of_torch_func_equal_those_of_autograd(case, jacobian):
     assert_near([jacobian(states)(W).detach()], [expected], torch.float64, 8)
 
 
-def test_the_gradient_of_torch_func_equals_that_of_autograd():
-    x, W, h0 = operands(4, 2, 2)
-    got = torch.func.grad(lambda W: elman(x, W, h0).square().sum())(W)
-    expected = torch.autograd.grad(elman(x, W, h0).square().sum(), W)
-    assert_near([got.detach()], expected, torch.float64, 8)
-
-
 def test_per_example_gradients_equal_those_of_each_example():
     x, W, h0 = operands(4, 3, 2)
 
@@ -418,16 +410,6 @@ def test_per_example_gradients_equal_those_of_each_example():
     got = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 1, 0))(W, x, h0)
     expected = [torch.autograd.grad(loss(W, x[:, b], h0[b]), W)[0] for b in range(3)]
     assert_near([got.detach()], [torch.stack(expected)], torch.float64, 8)
-
-
-@forward_mode
-def test_a_jvp_of_torch_func_equals_a_finite_difference():
-    x, W, h0 = (tensor.detach() for tensor in operands(4, 2, 2))
-    tangent = torch.ones_like(W)
-    _, got = torch.func.jvp(lambda W: elman(x, W, h0), (W,), (tangent,))
-    step = torch.finfo(W.dtype).eps ** (1 / 3)
-    difference = elman(x, W + step * tangent, h0) - elman(x, W - step * tangent, h0)
-    torch.testing.assert_close(got, difference / (2 * step), rtol=0, atol=100 * step**2)
 
 
 @forward_mode
@@ -454,27 +436,6 @@ def test_batched_gradients_equal_single_ones(backend, reverse):
     batched = torch.autograd.grad(h, tensors, gs, is_grads_batched=True, retain_graph=True)
     one_by_one = [torch.autograd.grad(h, tensors, g, retain_graph=True) for g in gs]
     assert_near(batched, map(torch.stack, zip(*one_by_one, strict=True)), torch.float64, 8)
-
-
-def test_a_vectorised_jacobian_equals_the_plain_one():
-    x, W, h0 = operands(4, 2, 2)
-    plain, vectorised = (
-        torch.autograd.functional.jacobian(lambda W: elman(x, W, h0), W, vectorize=vectorize)
-        for vectorize in (False, True)
-    )
-    assert_near([vectorised], [plain], torch.float64, 8)
-
-
-def test_under_no_grad_nothing_is_saved():
-    with torch.no_grad():
-        assert elman(*operands(4, 2, 2)).grad_fn is None
-
-
-def test_inference_mode_does_not_change_the_states():
-    tensors = operands(4, 2, 2)
-    with torch.inference_mode():
-        h = elman(*tensors)
-    assert torch.equal(h, elman(*tensors))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
@@ -544,15 +505,7 @@ def test_the_work_grows_linearly_with_the_number_of_steps(backend, what, ragged)
 x, W, h0, b = (tensor.detach() for tensor in operands(4, 3, 2, torch.float32, bias=True))
 REJECTED = {
     "rank": ((x[0], W), {}, ValueError, r"x of shape \(T, B, N\) with T >= 1, got \(3, 2\)"),
-    "no steps": ((x[:0], W), {}, ValueError, r"x of shape .* with T >= 1, got \(0, 3, 2\)"),
-    "size of W": ((x, W[:1]), {}, ValueError, r"W of shape \(2, 2\), got \(1, 2\)"),
     "size of h0": ((x, W, h0[:2]), {}, ValueError, r"h0 of shape \(3, 2\), got \(2, 2\)"),
-    "size of the bias": (
-        (x, W, h0, b[:1]),
-        {"nonlinearity": "modrelu"},
-        ValueError,
-        r"bias of shape \(2,\), got \(1,\)",
-    ),
     "a bias too many": ((x, W, h0, b), {}, ValueError, "no bias, as tanh has none"),
     "unknown": (
         (x, W),
@@ -560,8 +513,6 @@ REJECTED = {
         ValueError,
         "a nonlinearity among modrelu, .*, got 'sine'",
     ),
-    "type of W": ((x, W.double()), {}, TypeError, "W of torch.float32 .*, got torch.float64"),
-    "type of h0": ((x, W, h0.double()), {}, TypeError, "h0 of torch.float32 .* torch.float64"),
     "complex bias": (
         (x.cfloat(), W.cfloat(), h0.cfloat(), b.cfloat()),
         {"nonlinearity": "modrelu"},
@@ -574,27 +525,9 @@ REJECTED = {
         ValueError,
         "modrelu or identity for complex states, got 'tanh'",
     ),
-    "too few sizes": (
-        (x, W),
-        {"batch_sizes": [3, 3, 3]},
-        ValueError,
-        r"4 batch sizes that fall from 3, got \[3, 3, 3\]",
-    ),
     "rising sizes": (
         (x, W),
         {"batch_sizes": [3, 1, 2, 1]},
-        ValueError,
-        "4 batch sizes that fall from 3",
-    ),
-    "sizes of another batch": (
-        (x, W),
-        {"batch_sizes": [2, 2, 2, 2]},
-        ValueError,
-        "4 batch sizes that fall from 3",
-    ),
-    "negative sizes": (
-        (x, W),
-        {"batch_sizes": [3, 2, 1, -1]},
         ValueError,
         "4 batch sizes that fall from 3",
     ),

@@ -12,7 +12,7 @@ from eigenrnn.constraints import ScaledCayley
 from eigenrnn.init import haar_
 from eigenrnn.layers import GRU, RNN, AsRNN
 from eigenrnn.linalg import tol
-from eigenrnn.ops import compiled, elman, use_backend
+from eigenrnn.ops import compiled, elman
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands
 from eigenrnn.ops.elman.cpu import elman_cpu
@@ -49,7 +49,6 @@ SIZES = [
 
 each_size = pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-each_map = pytest.mark.parametrize("M", [None, 1, 3], ids=["no map", "one channel", "three"])
 
 
 def normal(seed, *shape):
@@ -330,26 +329,6 @@ def test_outputs_can_be_differentiated_twice(ragged):
     assert torch.autograd.gradgradcheck(run, tuple(leaves.values()), fast_mode=True)
 
 
-def test_batched_gradients_equal_single_ones():
-    leaves = {n: v.requires_grad_() for n, v in present(operands((3, 2, 2, 2))).items()}
-    y, _ = elman(**leaves)
-    gs = torch.eye(y.numel(), dtype=y.dtype).view(-1, *y.shape)
-    of = tuple(leaves.values())
-    batched = torch.autograd.grad(y, of, gs, is_grads_batched=True, retain_graph=True)
-    alone = [torch.autograd.grad(y, of, g, retain_graph=True) for g in gs]
-    for one, other in zip(batched, map(torch.stack, zip(*alone, strict=True)), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=tol(y.dtype, 8))
-
-
-def test_transforms_of_torch_func_give_the_gradient_of_autograd():
-    tensors = operands((4, 3, 2, 2))
-    V = tensors.pop("V")
-    got = torch.func.grad(lambda V: elman(**tensors, V=V)[0].square().sum())(V)
-    V = V.requires_grad_()
-    expected = torch.autograd.grad(elman(**tensors, V=V)[0].square().sum(), V)[0]
-    torch.testing.assert_close(got, expected, rtol=0, atol=tol(V.dtype, 8))
-
-
 # -------------------------------------------------------------------- heads that are not fused
 
 
@@ -469,20 +448,6 @@ def test_a_head_that_does_more_than_a_linear_map_is_called(spy, case):
     y, _ = layer(x, head=head)
     assert fuses_head(spy) == inside
     torch.testing.assert_close(y, head(layer(x)[0]), rtol=0, atol=tol(torch.float64, 64))
-
-
-def test_a_head_with_last_only_is_rejected():
-    layer = RNN(3, 8, constraint=ScaledCayley)
-    with pytest.raises(ValueError, match="expected either last_only or a head"):
-        layer(torch.ones(6, 4, 3), last_only=True, head=nn.Linear(8, 5))
-
-
-def test_a_model_gives_the_same_without_the_kernels():
-    model = SequenceModel(RNN(3, 8, constraint=ScaledCayley), 5).double()
-    x = normal(1, 6, 4, 3)
-    with use_backend("loop"):
-        expected = model(x)
-    torch.testing.assert_close(model(x), expected, rtol=0, atol=tol(torch.float64, 64))
 
 
 def test_a_head_with_a_custom_forward_is_called():

@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from cases import NAMED, OURS
 from crossing import few
@@ -121,18 +120,6 @@ def test_layer_norm_is_initialised_as_in_torch(make):
         assert (direction.norm_zoneout.gain == 1).all()
         assert (direction.norm_zoneout.shift == 0).all()
         assert direction.norm_zoneout.gain.shape == (len(direction.weight_ih),)
-
-
-@pytest.mark.parametrize("scale", [0.1, 100.0])
-def test_layer_norm_makes_the_states_independent_of_the_scale_of_the_weights(scale):
-    layer = TANH_RNN(M, N, layer_norm=True, generator=seeded_generator(), dtype=torch.float64)
-    scaled = copy.deepcopy(layer)
-    with torch.no_grad():
-        direction = scaled.all_directions()[0]
-        for weight in (direction.weight_ih, direction.constraint.raw, direction.input_bias):
-            weight.mul_(scale)
-    x = 100 * normal(T, B, M)  # large, so the epsilon of LayerNorm has little effect
-    torch.testing.assert_close(scaled(x)[0], layer(x)[0], rtol=0, atol=1e-4)
 
 
 # -------------------------------------------------------------------------------- zoneout
@@ -265,11 +252,6 @@ def test_in_evaluation_no_unit_is_dropped():
     assert torch.equal(two_layers(locked_dropout=True).eval()(x)[0], two_layers().eval()(x)[0])
 
 
-def test_a_dropout_probability_of_one_drops_all_units():
-    layer = RNN(M, N, 2, dropout=1.0, locked_dropout=True, nonlinearity="tanh")
-    assert not input_of_top_layer(layer, torch.ones(T, B, M)).any()
-
-
 # -------------------------------------------------- together with the other options of a layer
 
 
@@ -313,17 +295,6 @@ def test_the_default_backend_agrees_with_the_reference(make, training):
     for got, expected in zip(*results, strict=True):
         scale = max(1.0, float(expected.detach().abs().max()))
         torch.testing.assert_close(got, expected, rtol=0, atol=scale * near()["atol"])
-
-
-@each_recurrence
-def test_lengths_equal_packing(make):
-    layer = make_layer(make, num_layers=2, bidirectional=True, **BOTH)
-    x = normal(T, B, M)
-    packed = pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
-    output, h_n = run_seeded(layer, packed)
-    got = run_seeded(layer, x, lengths=torch.tensor(LENGTHS))
-    assert torch.equal(pad_packed_sequence(output)[0], got[0])
-    assert torch.equal(h_n, got[1])
 
 
 @each_recurrence
@@ -442,11 +413,7 @@ def test_explain_names_the_backend_that_supports_the_options():
 
 INVALID_ZONEOUT = {
     "one": ({"zoneout": 1.0}, r".*zoneout.*, got 1.0"),
-    "negative": ({"zoneout": -0.5}, r".*zoneout.*, got -0.5"),
-    "percentage": ({"zoneout": 10}, r".*zoneout.*, got 10"),
-    "boolean": ({"zoneout": True}, r".*zoneout.*, got True"),
     "nan": ({"zoneout": math.nan}, r".*zoneout.*, got nan"),
-    "string": ({"zoneout": "0.1"}, r".*zoneout.*, got '0.1'"),
 }
 
 

@@ -144,11 +144,6 @@ def test_folder_without_runs_is_rejected_by_name(tmp_path):
         read_records([tmp_path])
 
 
-def test_folder_that_does_not_exist_is_rejected_by_name(tmp_path):
-    with pytest.raises(ValueError, match=r"expected a folder that holds runs, got .*nowhere"):
-        read_records([tmp_path / "nowhere"])
-
-
 def test_an_empty_list_of_folders_is_rejected():
     with pytest.raises(ValueError, match="expected the folder of a run or a recipe, got none"):
         read_records([])
@@ -169,11 +164,6 @@ def test_truncated_json_is_rejected_by_name(runs, name):
     assert f"lstm-1/{name} is truncated or damaged" in unreadable(runs)
 
 
-def test_missing_metrics_are_named(runs):
-    (runs / "lstm-1" / "metrics.csv").unlink()
-    assert "lstm-1 has no metrics.csv" in unreadable(runs)
-
-
 def test_config_json_of_another_program_is_ignored(runs):
     (runs / "other").mkdir()
     (runs / "other" / "config.json").write_text('{"model_type": "gpt2"}')
@@ -181,15 +171,8 @@ def test_config_json_of_another_program_is_ignored(runs):
 
 
 WRONG = {
-    "a result of numbers": ("result.json", {"best": 3}),
     "a metric of text": ("result.json", {"best": {"test": {"loss": "low"}}}),
-    "a time of text": ("result.json", {"seconds": "long"}),
     "a task of text": ("config.json", {"task": "Copying(delay=4)"}),
-    "a network of numbers": ("config.json", {"network": [1]}),
-    "a seed of text": ("config.json", {"settings": {"seed": "a"}}),
-    "versions in a list": ("config.json", {"versions": ["1.0"]}),
-    "a size of text": ("config.json", {"parameters": "many"}),
-    "another key": ("config.json", {"key": [1]}),
 }
 
 
@@ -200,25 +183,6 @@ def test_value_of_another_type_is_rejected_with_the_file_name(runs, name, change
     said = unreadable(runs)
     assert f"lstm-1/{name} is damaged" in said
     assert f"$.{next(iter(change))}" in said
-
-
-BROKEN = {
-    "a long number": ("result.json", lambda text: text.replace("30", "3" * 5000, 1)),
-    "a long cell": ("metrics.csv", lambda text: text + "1" * 200_000 + "\n"),
-}
-
-
-@pytest.mark.parametrize(("name", "breaks"), BROKEN.values(), ids=BROKEN)
-def test_file_that_exceeds_parser_limits_is_rejected_by_name(runs, name, breaks):
-    file = runs / "lstm-1" / name
-    file.write_text(breaks(file.read_text()))
-    assert f"lstm-1/{name} is " in unreadable(runs)
-
-
-def test_metrics_file_that_is_a_folder_is_named(runs):
-    (runs / "lstm-1" / "metrics.csv").unlink()
-    (runs / "lstm-1" / "metrics.csv").mkdir()
-    assert "lstm-1/metrics.csv" in unreadable(runs)
 
 
 def test_recipe_results_of_another_type_are_rejected_by_name(runs):
@@ -238,39 +202,11 @@ def test_metrics_with_a_damaged_row_are_rejected_by_name_and_line(runs):
     assert "line 3, got 2" in said
 
 
-def test_metrics_with_words_for_numbers_are_rejected_by_line(runs):
-    file = runs / "lstm-1" / "metrics.csv"
-    file.write_text("step,train_loss\n1,many\n")
-    assert "lstm-1/metrics.csv is damaged in line 2" in unreadable(runs)
-
-
-def test_empty_metrics_are_rejected(runs):
-    (runs / "lstm-1" / "metrics.csv").write_text("")
-    assert "lstm-1/metrics.csv is truncated: it has no header" in unreadable(runs)
-
-
 def test_incomplete_last_row_is_ignored(runs):
     file = runs / "lstm-1" / "metrics.csv"
     whole = read_records([runs / "lstm-1"]).runs[0].metrics["step"]
     file.write_text(file.read_text() + "35,0.1,0")
     assert np.array_equal(read_records([runs / "lstm-1"]).runs[0].metrics["step"], whole)
-
-
-def test_bytes_that_are_not_text_are_rejected(runs):
-    (runs / "lstm-1" / "metrics.csv").write_bytes(b"step\n\xff\xfe\n")
-    assert "lstm-1/metrics.csv is damaged: it is not text" in unreadable(runs)
-
-
-def test_config_of_another_version_is_rejected_with_that_version(runs):
-    content = {"versions": {"eigenrnn": "9.1"}, "task": "x"}
-    (runs / "lstm-1" / "config.json").write_text(json.dumps(content))
-    assert "lstm-1/config.json is damaged or of another version" in unreadable(runs)
-
-
-def test_results_of_another_version_are_rejected(tmp_path):
-    write_recipe(tmp_path, [{"label": "scoRNN"}])
-    with pytest.raises(ValueError, match=r"missing required field `quantity` - at `\$.rows\[0\]`"):
-        read_records([tmp_path])
 
 
 def test_damaged_dynamics_are_rejected_by_line(runs):
@@ -280,13 +216,6 @@ def test_damaged_dynamics_are_rejected_by_line(runs):
     assert re.search(
         f"expected an object with a step in line 1 of .*{file_name}", unreadable(runs)
     )
-
-
-def test_invalid_spectrum_is_rejected_by_name(runs):
-    file = runs / WITH_DYNAMICS / "dynamics.jsonl"
-    file.write_text('{"step": 1, "spectrum": {"hh_l0": [["a", 1]]}}\n')
-    with pytest.raises(ValueError, match=r"dynamics.jsonl is damaged or of another version"):
-        training_dynamics(read_records([runs / WITH_DYNAMICS]).runs[0])
 
 
 def test_last_record_of_a_repeated_step_is_used(tmp_path):
@@ -569,13 +498,6 @@ def test_page_loads_nothing(page):
 def test_page_forbids_the_browser_to_load_anything(page):
     policies = [a["content"] for tag, a in Page(page).tags if "http-equiv" in a]
     assert [policy.split(";")[0] for policy in policies] == ["default-src 'none'"]
-
-
-def test_page_names_language_width_and_title(page):
-    tags = Page(page).tags
-    assert ("html", {"lang": "en"}) in tags
-    assert any(a.get("name") == "viewport" for _, a in tags)
-    assert "<title>Runs on Copying</title>" in page
 
 
 def test_page_has_every_section(page):

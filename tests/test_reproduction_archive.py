@@ -99,11 +99,6 @@ def test_numbers_that_are_not_finite_are_null():
     assert (content["value"], content["last"]) == (None, {"test": {"loss": None}})
 
 
-def test_an_archived_run_takes_a_few_kilobytes(archive, reproduced):
-    known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
-    assert len(known.to_line()) < 4_000
-
-
 def test_the_runs_of_a_paper_are_in_one_file(archive, reproduced):
     archived(archive, reproduced)
     (file,) = archive.folder.glob("*.jsonl")
@@ -149,10 +144,6 @@ def long_metrics(tmp_path):
 def test_a_curve_is_thinned_with_its_ends(long_metrics):
     steps = training_curve(long_metrics)["step"]
     assert (len(steps), steps[0], steps[-1]) == (MAX_POINTS, 0, 1_000)
-
-
-def test_a_thinned_curve_is_even(long_metrics):
-    assert set(np.diff(training_curve(long_metrics)["step"])) == {8, 9}
 
 
 def test_a_curve_has_five_digits(long_metrics):
@@ -305,13 +296,6 @@ def test_quick_runs_among_others_are_skipped_by_name(archive, reproduced):
     assert len(collected.archived) == 4
 
 
-def test_a_folder_without_a_recipe_is_rejected(archive, tmp_path):
-    with pytest.raises(
-        ValueError, match=r"expected the folder of a recipe .* holds no run of a recipe"
-    ):
-        archive_runs([tmp_path], archive.folder, recipes())
-
-
 def test_an_unknown_recipe_is_rejected(archive, reproduced):
     with pytest.raises(ValueError, match=f"expected a recipe of this version .* got '{TABLE}'"):
         archive_runs([reproduced], archive.folder, {})
@@ -360,7 +344,6 @@ def test_a_run_of_another_version_is_named_and_archived(archive, reproduced):
 DAMAGES = {
     "newer": ({"format": FORMAT + 1}, rf"expected format {FORMAT}, got {FORMAT + 1}"),
     "field": ({"colour": "red"}, rf"expected the keys of format {FORMAT}, got others: colour"),
-    "foreign": ({"format": None}, "expected an archived run, got something else"),
     "paper": ({"recipe": "other/table1"}, "a run of other/table1 is in its file"),
 }
 
@@ -486,15 +469,6 @@ def test_the_descriptions_of_all_rows_are_strict_json():
         for known in (r for r in recipe.rows if isinstance(r, Row) and r.layer):
             described = known.describe()
             assert json.loads(json.dumps(described, allow_nan=False)) == described
-
-
-def test_a_run_of_an_earlier_version_is_named(archive, reproduced):
-    config = json.loads((reproduced / RUN / "config.json").read_text())
-    del config["network"]
-    config |= {"task": "Copying(delay=4)", "model": ["SequenceModel("]}
-    (reproduced / RUN / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"seed-\d/config.json is damaged or of another version"):
-        archive_runs([reproduced], archive.folder, recipes())
 
 
 def test_a_run_of_the_commit_that_trains_the_open_claims_is_converted():

@@ -186,13 +186,6 @@ def test_a_signal_at_the_time_limit_is_reported_as_a_signal(tmp_path):
     assert (stopped.interrupted, stopped.out_of_time) == (True, False)
 
 
-def test_an_interrupted_run_prints_how_to_resume(tmp_path):
-    screen = io.StringIO()
-    small_fit(tmp_path, console=Console(file=screen), callbacks=[Interrupt(8, signal.SIGINT)])
-    assert "stopped after step 9 of 20" in screen.getvalue()
-    assert "--resume" in screen.getvalue()
-
-
 def test_a_run_at_its_time_limit_can_be_resumed_with_a_higher_one(tmp_path, monkeypatch):
     class Clock:
         """Advances by a second after each step."""
@@ -346,16 +339,6 @@ def test_the_printed_form_of_a_model_does_not_matter_where_its_call_is_known(
     assert again.steps == 6
     with pytest.raises(ValueError, match=r"network\.layer was small, now large"):
         small_fit(tmp_path, small_settings(8), network={"layer": "large"}, resume=True)
-
-
-def test_a_run_of_an_earlier_version_is_rejected_with_a_remedy(tmp_path):
-    small_fit(tmp_path, small_settings(2))
-    content = checkpoint.load(tmp_path / "last.pt")
-    content["identity"] = {"task": "Copying", "model line 1": "SequenceModel("}
-    del content["fingerprint"]
-    checkpoint.save(tmp_path / "last.pt", content)
-    with pytest.raises(CheckpointError, match=r"last\.pt was written by an earlier version"):
-        small_fit(tmp_path, small_settings(4), resume=True)
 
 
 def test_logging_intervals_may_change(tmp_path):
@@ -697,15 +680,6 @@ def test_the_lock_file_of_a_process_that_died_is_removed(monkeypatch, tmp_path):
     with pytest.warns(UserWarning, match="has no locks"), locked(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
-
-
-def test_a_lock_that_fails_names_its_file(monkeypatch, tmp_path):
-    refuse_locks(monkeypatch, errno.EIO)
-    with (
-        pytest.raises(OSError, match=r"cannot lock .*\.lock: Input/output error"),
-        locked(tmp_path),
-    ):
-        pass
 
 
 def test_a_lock_that_belongs_to_another_user_is_named(monkeypatch, tmp_path):

