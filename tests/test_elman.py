@@ -178,16 +178,6 @@ def test_odd_shapes_agree_with_the_reference(shape, case, reverse, ragged):
     assert_equals_reference(case, shape, torch.float64, None, reverse=reverse, ragged=ragged)
 
 
-@pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
-@each_direction
-def test_steps_at_which_no_sequence_runs_give_zeros(sizes, reverse):
-    tensors = operands(4, 3, 2)
-    options = {"batch_sizes": sizes, "reverse": reverse}
-    got = values_and_gradients(tensors, **options)
-    expected = values_and_gradients(tensors, backend="reference", **options)
-    assert_near(got, expected, torch.float64, 8)
-
-
 @each_raggedness
 @each_direction
 @each_backend

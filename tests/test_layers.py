@@ -536,11 +536,6 @@ def test_a_copy_of_a_frozen_layer_unfreezes_independently():
     assert twin.all_directions()[0].frozen is None
 
 
-def test_a_frozen_layer_can_change_its_dtype():
-    layer = ScoRNN(M, N).freeze().double()
-    assert layer(normal(T, B, M, dtype=torch.float64))[0].dtype == torch.float64
-
-
 def test_a_frozen_layer_passes_gradients_to_its_inputs():
     layer, x = ScoRNN(M, N), normal(T, B, M).requires_grad_()
     expected = torch.autograd.grad(layer(x)[0].square().sum(), x)[0]

@@ -10,7 +10,7 @@ import scipy.linalg
 import torch
 from torch import nn
 from torch.autograd import forward_ad
-from torch.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_state, vmap
+from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from torch.nn.utils import parametrize, prune
 
 from cases import CONSTRAINTS
@@ -377,19 +377,6 @@ def test_derivatives_of_forward_mode_are_those_of_backward(name):
         of_dual = forward_ad.unpack_dual(loss_at(constraint)(duals, x)).tangent
     torch.testing.assert_close(slope, expected)
     torch.testing.assert_close(of_dual, expected)
-
-
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("outer", [jacrev, jacfwd])
-@pytest.mark.parametrize("inner", [jacrev, jacfwd])
-def test_second_derivatives_agree_in_any_mode(outer, inner):
-    for name in ("moving-cayley", "scaled-cayley"):
-        constraint = perturbed(CONSTRAINTS[name], 4, dtype=torch.float64)
-        x = torch.randn(4, generator=stream(4), dtype=torch.float64)
-        loss = lambda raw: loss_at(constraint)({"raw": raw}, x)  # noqa: B023, E731
-        raw = constraint.raw.detach()
-        expected = torch.autograd.functional.hessian(loss, raw)
-        torch.testing.assert_close(outer(inner(loss))(raw), expected)
 
 
 @pytest.mark.parametrize("make", [FullCapacityURNN, NCGRU])

@@ -78,19 +78,6 @@ def test_every_parameter_gets_a_gradient(layer, x):
     assert missing == []
 
 
-def test_lengths_equal_packing(layer, x):
-    lengths = torch.tensor([5, 2, 4, 1])
-    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
-    unpacked, _ = torch.nn.utils.rnn.pad_packed_sequence(layer(packed)[0])
-    assert torch.equal(unpacked, layer(x, lengths=lengths)[0])
-
-
-def test_the_same_generator_gives_the_same_weights(layer, request):
-    make = NAMED[request.node.callspec.params["layer"]]
-    again = make(3, 8, generator=torch.Generator().manual_seed(0))
-    assert all(map(torch.equal, layer.state_dict().values(), again.state_dict().values()))
-
-
 @few("make", NAMED, ["ENRNN", "URNN"])
 def test_a_compiled_layer_agrees_without_graph_breaks(make, x):
     torch.compiler.reset()

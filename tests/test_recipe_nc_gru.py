@@ -386,8 +386,3 @@ def test_the_row_of_figure_8_writes_norms(tmp_path):
     callback_factory = PLACES["fig8"].rows[0].callback_factory
     train(20, tmp_path, callback_factory())
     assert list(norm_rows(tmp_path)) == [10, 20]
-
-
-def test_the_callback_rejects_an_interval_of_one_step():
-    with pytest.raises(ValueError, match="expected every >= 2, got 1"):
-        NeumannNormCallback(every=1)

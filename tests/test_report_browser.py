@@ -1,6 +1,5 @@
 """The report in an offline browser: clicks and keys on a page of short trainings."""
 
-import base64
 import json
 import shutil
 
@@ -251,17 +250,6 @@ def test_keys_zoom_a_chart_and_reset_it(shared_page):
     WebDriverWait(shared_page, 10).until(lambda _: width() == pytest.approx(whole))
 
 
-def test_logarithmic_axis_can_be_toggled(shared_page):
-    button = focus(
-        shared_page, shared_page.find_element(By.CSS_SELECTOR, "#task-1 [data-act=log]")
-    )
-    scale = "return document.querySelector('#task-1 .plot')._fullLayout.yaxis.type"
-    button.send_keys(Keys.ENTER)
-    assert shared_page.execute_script(scale) == "log"
-    button.send_keys(Keys.ENTER)
-    assert shared_page.execute_script(scale) == "linear"
-
-
 def test_selected_quantity_is_drawn(shared_page):
     Select(shared_page.find_element(By.ID, "task-1-quantity")).select_by_value("train_loss")
     assert len(traces(shared_page, "#task-1 .plot")[-1]["x"]) == 6  # logged every 5 of 30 steps
@@ -277,14 +265,6 @@ def test_button_switches_page_and_charts_to_dark(shared_page):
     assert all(a != b for a, b in zip(light, dark, strict=True))
     shared_page.find_element(By.ID, "theme").click()
     assert (background(shared_page), shared_page.execute_script(ink)) == light
-
-
-@pytest.mark.long
-def test_page_follows_the_preferred_colour_scheme(fresh_page):
-    light = background(fresh_page)
-    prefer(fresh_page, "dark")
-    WebDriverWait(fresh_page, 10).until(lambda b: background(b) != light)
-    assert fresh_page.find_element(By.ID, "theme").get_attribute("aria-pressed") == "true"
 
 
 @pytest.mark.long
@@ -320,17 +300,6 @@ def test_results_with_many_metrics_fit_the_page(browser, page, tmp_path):
 
 
 @pytest.mark.long
-def test_text_on_a_phone_is_readable(shared_page):
-    resize(shared_page, PHONE)
-    settled(shared_page, PHONE[0])
-    sizes = shared_page.execute_script(
-        "return [...document.querySelectorAll('p, td, th, label, button, summary, .xtick text')]"
-        ".map((e) => parseFloat(getComputedStyle(e).fontSize))"
-    )
-    assert min(sizes) >= 12
-
-
-@pytest.mark.long
 def test_tab_key_reaches_every_control(shared_page):
     reached = set()
     controls = shared_page.execute_script(CONTROLS)
@@ -362,14 +331,6 @@ def test_tables_are_saved_in_every_format(fresh_page):
     assert "\n<b>LSTM</b> & more," in csv
     assert r"| \<b\>LSTM\</b\> \& more |" in markdown
     assert r"\textless{}b\textgreater{}LSTM" in latex
-
-
-@pytest.mark.long
-def test_numbers_of_a_chart_are_also_a_table(fresh_page):
-    fresh_page.find_element(By.CSS_SELECTOR, "#task-1 .numbers summary").click()
-    place = (By.CSS_SELECTOR, "#task-1 .numbers tbody td")
-    cells = WebDriverWait(fresh_page, 10).until(lambda b: b.find_elements(*place))
-    assert cells[0].text == "10"  # the first evaluation
 
 
 def test_label_with_markup_is_shown_as_text(shared_page):
@@ -408,21 +369,3 @@ def test_quantities_named_like_object_properties_are_drawn(browser, page, tmp_pa
     ]
     assert [button.text for button in shown] == ["lstm-0"]
     assert browser.get_log("browser") == []
-
-
-@pytest.mark.long
-def test_page_prints(fresh_page):
-    paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
-    printed = base64.b64decode(fresh_page.execute_cdp_cmd("Page.printToPDF", paper)["data"])
-    assert printed.startswith(b"%PDF")
-    assert fresh_page.get_log("browser") == []
-    # and is as it was
-    assert fresh_page.execute_script("return document.documentElement.dataset.theme") == "light"
-    settled(fresh_page, DESKTOP[0])
-
-
-def test_controls_are_not_printed(shared_page):
-    shared_page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    hidden = shared_page.find_elements(By.CSS_SELECTOR, "[data-act], nav, #theme, .slider")
-    assert not any(element.is_displayed() for element in hidden)
-    shared_page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -246,28 +246,12 @@ def test_a_cell_takes_no_layer_and_no_other_cell():
             GRUCell(M, N).load_torch(other)
 
 
-def test_a_weight_that_a_cell_lacks_is_named():
-    with pytest.raises(AttributeError, match=r"'bias_ih'; it has weight_ih, weight_hh$"):
-        getattr(GRUCell(M, N, bias=False), "bias_ih")  # noqa: B009
-
-
-def test_a_cell_is_pickled_and_copied_with_its_names():
-    cell = GRUCell(M, N)
-    for other in (pickle.loads(pickle.dumps(cell)), copy.deepcopy(cell)):
-        torch.testing.assert_close(other.weight_hh, cell.weight_hh)
-
-
 @pytest.mark.parametrize("name", ["weight_hh_l1", "bias_ih_l0", "weight_hh_l0_reverse"])
 def test_a_weight_that_is_not_there_is_named(name):
     layer = ScoRNN(M, N)
     assert not hasattr(layer, name)
     with pytest.raises(AttributeError, match=f"ScoRNN has no '{name}'; it has weight_ih_l0"):
         getattr(layer, name)
-
-
-def test_a_layer_without_a_twin_in_torch_has_no_such_names():
-    with pytest.raises(AttributeError, match="LRU has no weights of torch's names"):
-        getattr(LRU(M, N), "weight_hh_l0")  # noqa: B009
 
 
 @pytest.mark.parametrize("kind", [LRU, MinGRU, DeltaNet])
