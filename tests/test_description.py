@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from eigenrnn import EURNN, LRU, ScoRNN
-from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training.description import (
     build,
     describe,
@@ -30,19 +29,6 @@ class Options:
 
     def build(self):
         return self
-
-
-class Custom(nn.Module):
-    """A module of a user, with an attribute of each kind."""
-
-    def __init__(self, units):
-        super().__init__()
-        self.units = units
-        self.activation = torch.tanh
-        self.key = lambda: None
-        self._cache = {}
-        self.inner = nn.Linear(2, units, dtype=torch.float64)
-        self.register_buffer("mask", torch.ones(units))
 
 
 DESCRIPTIONS = {
@@ -73,9 +59,7 @@ def test_a_value_becomes_data(value, expected):
     assert describe(value) == expected
 
 
-@pytest.mark.parametrize(
-    "value", [lambda: None, object(), torch.ones(3), {1: 2}, {1, 2}], ids=type
-)
+@pytest.mark.parametrize("value", [lambda: None, torch.ones(3), {1: 2}], ids=type)
 def test_a_value_without_a_description_is_rejected(value):
     with pytest.raises(TypeError, match="expected"):
         describe({"options": [value]})
@@ -151,13 +135,3 @@ def test_what_is_described_is_built_again(value):
 def test_a_function_that_is_not_among_the_names_is_not_built():
     with pytest.raises(ValueError, match="foreign"):
         build({"layer": [{"function": "foreign.Layer"}]}, {"EURNN": EURNN})
-
-
-def test_another_class_is_one_difference():
-    then, now = {"task": describe(Copying(delay=4))}, {"task": describe(Options())}
-    assert differences(then, now) == ["task.class was Copying, now test_description.Options"]
-
-
-def test_an_option_that_one_side_lacks_is_absent():
-    assert differences({"a": [1]}, {"a": (1,)}) == []
-    assert differences({"a": 1}, {"b": 2}) == ["a was 1, now absent", "b was absent, now 2"]

@@ -19,7 +19,7 @@ from eigenrnn.constraints import (
     Schur,
     SpectralRadius,
 )
-from eigenrnn.layers import ENRNN, EURNN, GORU, GRU, NCGRU, ORNN, RNN, NnRNN
+from eigenrnn.layers import ENRNN, EURNN, GORU, GRU, ORNN, RNN, NnRNN
 
 unitary = partial(ScaledCayley, dtype=torch.complex64)
 unitary_schur = partial(Schur, dtype=torch.complex64)
@@ -114,17 +114,14 @@ def test_the_named_values_are_valid(_rejected, _advice, taken):
     taken()
 
 
-@pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
+@pytest.mark.parametrize("value", [-1.0, math.nan])
 @pytest.mark.parametrize(
     ("make", "name"),
     [
         (partial(Schur, 4), "gamma_penalty"),
         (partial(Schur, 4), "decay"),
-        (partial(NnRNN, 2, 4), "decay"),
         (partial(SpectralRadius, 4), "epsilon"),
-        (partial(ENRNN, 2, 4), "epsilon"),
         (partial(NeumannCayley, 4), "gradient_rate"),
-        (partial(NCGRU, 2, 4), "gradient_rate"),
     ],
 )
 def test_an_invalid_weight_or_rate_is_rejected(make, name, value):

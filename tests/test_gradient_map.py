@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.analysis import GradientMap, gradient_map, state_maps
+from eigenrnn.analysis import gradient_map, state_maps
 from eigenrnn.analysis.gradients import SpectralNorms
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import ENRNN, GRU, RNN, ScoRNN, ScuRNN, TorchLSTM
@@ -207,12 +207,6 @@ def test_steps_count_from_one_in_table_and_figure():
     assert panel.images[0].get_extent() == [0.5, T + 0.5, T + 0.5, 0.5]
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e300, 1.7e308])
-def test_norms_of_any_magnitude_can_be_drawn(size, tmp_path):
-    norms = np.array([[size, np.nan], [1.0, np.inf]])
-    assert GradientMap({}, {"whole": norms}).save(tmp_path / "far")[0].stat().st_size > 0
-
-
 def test_figure_table_and_headline_agree():
     result = gradient_map(ENRNN(M, N), draw(T, B, M))
     table = result.table()
@@ -226,21 +220,10 @@ def test_figure_table_and_headline_agree():
     [
         (draw(T, B, 3), {}, r"expected x of shape \(T, B, M\) or \(T, M\) with M = 2.*got"),
         (draw(0, B, M), {}, "at least one step"),
-        (draw(M), {}, "expected x of shape"),
-        (draw(T, B, M).fill_(np.nan), {}, "expected finite numbers in x, got 20"),
-        (draw(T, B, M) + 0j, {}, "expected real numbers in x, got complex"),
-        (None, {}, "expected x to be a tensor or an array of numbers, got NoneType"),
-        ("abc", {}, "expected x to be a tensor or an array of numbers, got str"),
         (draw(T, B, M), {"which": "l1"}, "expected which to be one of l0, got 'l1'"),
         (draw(T, B, M), {"of": "weights"}, "expected of to contain 'input', 'state' or both"),
-        (draw(T, B, M), {"of": ()}, "expected of to contain"),
     ],
 )
 def test_invalid_argument_raises(x, options, message):
     with pytest.raises(ValueError, match=message):
         gradient_map(nn.RNN(M, N), x, **options)
-
-
-def test_layer_without_a_recurrent_matrix_raises():
-    with pytest.raises(ValueError, match="got Linear, which has no recurrent matrix"):
-        gradient_map(nn.Linear(2, 2), draw(T, B, M))

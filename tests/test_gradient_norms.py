@@ -91,37 +91,12 @@ def test_figure_and_table_have_the_curves():
     [
         (draw(T, B, M), lambda h: h.sum().item(), "as a tensor, got float"),
         (draw(T, B, M), lambda h: h.sum() / 0, "one finite number, got -?inf; the states"),
-        (draw(T, B, M), lambda h: h.sum() * np.nan, "one finite number, got nan"),
         (draw(T, B, 3), lambda h: h.sum(), r"with M = 2.*got \(7, 3, 3\)"),
         (draw(0, B, M), lambda h: h.sum(), r"at least one step, got \(0, 3, 2\)"),
-        (draw(T, 0, M), lambda h: h.sum(), r"got \(7, 0, 2\)"),
-        (draw(M), lambda h: h.sum(), r"expected x of shape \(T, B, M\).*got \(2,\)"),
-        (draw(T, B, M).long(), lambda h: h.sum(), "expected floating-point numbers in x, got int"),
-        ([[1.0, 2.0]], lambda h: h.sum(), "expected x to be a tensor, got list"),
         (draw(T, B, M), lambda h: h, r"expected loss to give one finite number, got shape \(7"),
         (draw(T, B, M), lambda _: torch.ones(()), "expected a loss that depends on the states"),
-        (draw(T, B, M) / 0, lambda h: h.sum(), "expected finite numbers in inputs"),
     ],
 )
 def test_invalid_inputs_or_loss_raise(x, loss, message):
     with pytest.raises(ValueError, match=message):
         gradient_norms(nn.RNN(M, N), x, loss)
-
-
-def test_inputs_that_the_model_rejects_raise():
-    model = LanguageModel(5, M, [ScoRNN(M, N)])
-    with pytest.raises(ValueError, match=r"inputs that LanguageModel takes, got float64 of shape"):
-        gradient_norms(model, draw(T, B), lambda y: y.sum())
-
-
-def test_array_is_accepted_as_a_tensor():
-    layer, x = nn.RNN(M, N), draw(T, B, M)
-    result, expected = (gradient_norms(layer, each, lambda h: h.sum()) for each in (x.numpy(), x))
-    np.testing.assert_array_equal(result.curves["l0"], expected.curves["l0"])
-
-
-def test_curve_of_one_point_has_a_marker():
-    result = gradient_norms(nn.RNN(M, N), draw(T, B, M), lambda h: h[0].sum())
-    assert result.plot().axes[0].lines[0].get_marker() == "o"
-    long = gradient_norms(nn.RNN(M, N), draw(T, B, M), lambda h: h.sum())
-    assert long.plot().axes[0].lines[0].get_marker() == "None"

@@ -930,13 +930,6 @@ def test_an_invalid_call_raises_with_the_expected_value(layer, arguments, error,
         ((x[0, :, :3],), ValueError, "inputs of size 4, got 3"),
         ((x[0].double(),), TypeError, "input of torch.float32, .*, got torch.float64"),
         ((x[0], torch.zeros(1, 1, N)), ValueError, r"initial states of shape \(1, 3, 8\), got"),
-        (
-            (x[0, 0], torch.zeros(2, N)),
-            ValueError,
-            r"initial states of shape \(1, 8\), got \(2, 8\)",
-        ),
-        ((x[0].tolist(),), TypeError, "x_t to be a tensor, got list"),
-        ((x[0, 0], PAIR), TypeError, "the initial states to be a tensor, got tuple: only an LSTM"),
     ],
     ids=["rank", "input size", "type", "state of a batch", "state", "list", "pair"],
 )

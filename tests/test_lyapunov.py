@@ -51,11 +51,6 @@ def test_subset_of_exponents_is_the_largest_even_with_invariant_units(count, d):
     np.testing.assert_allclose(result.exponents, np.log([0.9, 0.5][:count]), rtol=1e-12)
 
 
-def test_exponents_of_a_triangular_map_converge_to_its_log_diagonal():
-    result = lyapunov(linear([[0.5, 3.0], [0.0, 0.9]]), torch.zeros(400, 1, 1), discard=200)
-    np.testing.assert_allclose(result.exponents, np.log([0.9, 0.5]), atol=1e-10)
-
-
 def test_exponent_of_a_scalar_network_is_the_mean_log_slope():
     layer, x = nn.RNN(1, 1).double(), draw(50, 3, 1)
     h, w = layer(x)[0].detach().numpy(), layer.weight_hh_l0.item()
@@ -81,14 +76,6 @@ def test_exponents_sum_to_the_log_determinant(layer):
     )
 
 
-def test_subset_of_exponents_agrees_with_all():
-    x = draw(300, 1, 2)
-    layer = nn.GRU(2, 5)
-    every, first = lyapunov(layer, x), lyapunov(layer, x, exponents=2)
-    assert len(first.exponents) == 2
-    np.testing.assert_allclose(first.exponents, every.exponents[:2], atol=0.05)
-
-
 def test_singular_map_has_an_exponent_of_minus_infinity():
     result = lyapunov(linear([[0.5, 0.0], [0.0, 0.0]]), torch.zeros(5, 1, 1), discard=1)
     assert result.exponents.tolist() == [pytest.approx(np.log(0.5)), -np.inf]
@@ -102,12 +89,6 @@ def test_map_that_is_singular_up_to_rounding_counts_as_singular():
     result = lyapunov(linear(0.3 * np.ones((3, 3))), torch.zeros(5, 1, 1), discard=1)
     assert result.exponents.tolist() == [pytest.approx(np.log(0.9)), -np.inf, -np.inf]
     assert result.dimension == 0
-
-
-def test_figure_has_integer_ticks():
-    (axes,) = lyapunov(nn.GRU(2, 3), draw(10, 1, 2)).plot().axes
-    ticks = axes.get_xticks()
-    np.testing.assert_array_equal(ticks, ticks.round())
 
 
 @pytest.mark.parametrize(
@@ -161,11 +142,8 @@ def test_overflowing_derivatives_raise():
     ("options", "message"),
     [
         ({"discard": 10}, "expected 0 <= discard < 10"),
-        ({"discard": -1}, "expected 0 <= discard < 10"),
         ({"exponents": 6}, "expected 1 <= exponents <= 5"),
-        ({"exponents": 0}, "expected exponents to be a positive integer, got 0"),
         ({"exponents": 2.0}, "expected exponents to be a positive integer, got 2.0"),
-        ({"which": "l0_reverse"}, "expected which to be one of l0"),
     ],
 )
 def test_invalid_argument_raises(options, message):

@@ -1,7 +1,6 @@
 """The recipes of Orhan and Pitkow: searches, initialisation, settings and printed numbers."""
 
 import csv
-import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -151,22 +150,6 @@ def test_a_row_whose_data_does_not_depend_on_the_seed_keeps_its_task():
 
 
 # table 3: departures from normality
-
-
-def rotation(n, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.linalg.qr(torch.randn(n, n, generator=generator, dtype=torch.float64))[0]
-
-
-def test_the_henrici_index_of_a_normal_matrix_is_zero():
-    # the root of a difference of nearly equal squares keeps half of the digits
-    assert henrici_index(1.7 * rotation(9)) < math.sqrt(81 * 9 * torch.finfo(torch.float64).eps)
-
-
-def test_the_henrici_index_is_the_norm_above_the_diagonal_of_a_schur_form():
-    T = torch.tensor([[1.0, 2.0, -3.0], [0.0, -0.5, 6.0], [0.0, 0.0, 0.3]], dtype=torch.float64)
-    Q = rotation(3)
-    assert henrici_index(Q @ T @ Q.T) == pytest.approx(7.0, rel=1e-12)
 
 
 def test_the_index_is_written_at_every_evaluation(tmp_path):

@@ -64,21 +64,6 @@ def test_every_backend_is_named_after_its_recurrence():
     assert delta | elman | gru | linear | lstm == registry.BACKENDS
 
 
-@pytest.mark.parametrize(
-    ("mapping", "name", "kind"),
-    [
-        (registry.TASKS, "PixelMNIST", tasks.PixelMNIST),
-        (registry.TASKS, "Copying", tasks.Copying),
-        (registry.CONSTRAINTS, "ScaledCayley", constraints.ScaledCayley),
-        (registry.LAYERS, "ScoRNN", layers.ScoRNN),
-        (registry.LAYERS, "LSTM", layers.LSTM),
-        (registry.LAYERS, "TorchLSTM", layers.TorchLSTM),
-    ],
-)
-def test_a_class_has_the_expected_name(mapping, name, kind):
-    assert mapping[name] is kind
-
-
 def test_names_of_recipes_give_the_paper_and_the_place():
     published = r"[a-z_]+/(table|fig)\d(-free)?"
     tracking = r"state_tracking/[a-z]\d(-sets|-delta|-reflections|-radius)?"

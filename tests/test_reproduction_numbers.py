@@ -85,9 +85,7 @@ def remark(rows='["exact"]', kind='"open"', recipe=f'"{TABLE}"', text='"x"'):
     ("content", "said"),
     [
         (remark('["GRU"]'), f"expected a row of {TABLE} in .*, got 'GRU'"),
-        (remark(recipe='"tiny/table9"'), "got 'exact'"),
         (remark(kind='"odd"'), "expected a kind of remark in .*, got 'odd'"),
-        ('[[remark]]\nkind = "open"\ntext = "x"\nclaim = "no"', "the name of a claim .* 'no'"),
         ('[papers]\nother = "x"', "expected papers among scornn, .* got {'other'}"),
     ],
 )

@@ -122,12 +122,6 @@ def test_the_baseline_is_the_loss_of_the_constant_prediction_one(task):
     assert prediction == pytest.approx(task.baseline(), abs=4 * math.sqrt((7 / 180) / 100_000))
 
 
-def test_no_other_constant_prediction_has_a_lower_loss():
-    targets = Adding(10).batch(50_000, generator_for(0)).targets
-    losses = {c: (targets - c).square().mean().item() for c in (0.9, 0.95, 1.0, 1.05, 1.1)}
-    assert min(losses, key=losses.get) == 1.0
-
-
 def test_the_accuracy_is_the_fraction_of_errors_below_a_twenty_fifth():
     task = Adding(5)
     targets = torch.ones(4, 1)
@@ -196,9 +190,7 @@ def stream_of_seeds(count):
     [
         ({"length": 1}, r"expected length >= 2, got 1"),
         ({"length": 2, "places": "early_half"}, r"expected length >= 3, got 2"),
-        ({"places": "ends"}, r"expected places to be 'halves' or .* or 'anywhere', got 'ends'"),
         ({"order": "both"}, r"expected order to be 'value_mask' or 'mask_value', got 'both'"),
-        ({"decimals": -1}, r"expected decimals >= 0, got -1"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):

@@ -10,7 +10,7 @@ from scipy import stats
 
 from eigenrnn import RNN, SequenceModel
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.data.car_racing import ENCODED, Encoded, split_slices
+from eigenrnn.experiments.data.car_racing import ENCODED, split_slices
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.tasks import CarRacing
 from eigenrnn.experiments.tasks.sampling import generator_for
@@ -161,25 +161,6 @@ def test_the_file_is_found_in_a_subfolder_of_the_data_folder(tmp_path, monkeypat
     assert CarRacing().batch(2, generator_for(0)).size == 2
 
 
-@pytest.mark.parametrize("cut", [0, 100, 20_000])
-def test_a_truncated_file_is_rejected_by_name(task_of, tmp_path, cut):
-    task = task_of(DRIVES)
-    path = tmp_path / ENCODED
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(ValueError, match=rf"expected a complete zip archive in {path}, got"):
-        task.batch(1, generator_for(0))
-
-
-def test_a_file_with_a_changed_byte_is_rejected(task_of, tmp_path):
-    task = task_of(DRIVES)
-    path = tmp_path / ENCODED
-    content = bytearray(path.read_bytes())
-    content[5_000] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"Bad CRC-32"):
-        task.batch(1, generator_for(0))
-
-
 def test_non_finite_numbers_are_rejected_with_their_position(task_of):
     logvar = DRIVES.logvar.copy()
     logvar[7, 3, 9] = np.nan
@@ -188,26 +169,10 @@ def test_non_finite_numbers_are_rejected_with_their_position(task_of):
 
 
 @pytest.mark.parametrize(
-    "drives",
-    [
-        Encoded(DRIVES.mu[:2], DRIVES.logvar[:2], DRIVES.action[:2]),
-        replace(DRIVES, action=DRIVES.action[:, :-1]),
-        replace(DRIVES, mu=DRIVES.mu[..., :31]),
-        replace(DRIVES, mu=DRIVES.mu.astype(np.float16)),
-    ],
-    ids=["two drives", "unequal lengths", "other width", "other dtype"],
-)
-def test_arrays_of_another_shape_or_type_are_rejected(task_of, drives):
-    with pytest.raises(ValueError, match=r"expected mu \(R, S, 32\), .*got mu float"):
-        task_of(drives).batch(1, generator_for(0))
-
-
-@pytest.mark.parametrize(
     ("arrays", "message"),
     [
         ({"format": 2}, r"expected encoded rollouts of format <= 1, got 2"),
         ({"x": 1}, r"got a file without format number"),
-        ({"format": 1}, r"got none of them"),
     ],
 )
 def test_files_with_other_contents_are_rejected(tmp_path, arrays, message):

@@ -144,17 +144,6 @@ def test_a_layer_with_zoneout_trains_on_finite_numbers():
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 
-@each_case
-def test_strides_do_not_change_the_results(case):
-    tensors = operands(case, (4, 3, 2))
-    strided = {name: torch.stack([v, v], dim=-1)[..., 0] for name, v in tensors.items()}
-    strided["x"] = tensors["x"].transpose(0, 1).contiguous().transpose(0, 1)
-    strided["W"] = tensors["W"].T.contiguous().T
-    before = [v.detach().clone() for v in strided.values()]
-    assert_equals_reference(case, strided, **options_of(case, (4, 3, 2)))
-    assert all(map(torch.equal, strided.values(), before))
-
-
 def test_tensors_without_gradient_get_none_and_cost_no_graph():
     tensors = operands("gru", (4, 3, 2))
     tensors["x"].requires_grad_(False)
@@ -182,17 +171,6 @@ def test_it_can_be_differentiated_twice(case):
     tensors = operands(case, (2, 2, 2))
     run = of_backend(case, tensors, **options_of(case, (2, 2, 2), ragged=True))
     assert torch.autograd.gradgradcheck(run, list(tensors.values()), fast_mode=True)
-
-
-@pytest.mark.parametrize("case", ["tanh", "lstm"])
-def test_batched_gradients_equal_single_ones(case):
-    tensors = operands(case, (3, 2, 2))
-    h, *_ = of_backend(case, tensors, **CASES[case][4])(*tensors.values())
-    leaves, gs = list(tensors.values()), torch.eye(h.numel(), dtype=h.dtype).view(-1, *h.shape)
-    batched = torch.autograd.grad(h, leaves, gs, is_grads_batched=True, retain_graph=True)
-    single = [torch.autograd.grad(h, leaves, g, retain_graph=True) for g in gs]
-    for one, other in zip(batched, map(torch.stack, zip(*single, strict=True)), strict=True):
-        torch.testing.assert_close(one, other)
 
 
 def test_a_backward_pass_frees_what_it_does_not_keep():

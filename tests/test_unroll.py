@@ -80,15 +80,3 @@ def test_model_is_not_changed():
     assert model.training
     assert model.head.weight.dtype == torch.float32
     assert isinstance(model.layer, Stacked)
-
-
-def test_states_are_the_outputs_of_the_layer():
-    layer, x = make_layer("ScoRNN"), draw(T, B, M)
-    copy = unroll(layer)
-    output, _ = copy.model(x)
-    torch.testing.assert_close(torch.stack(copy.states["l0"]), output)
-
-
-def test_model_without_a_recurrent_layer_raises():
-    with pytest.raises(ValueError, match="got Linear, which has no recurrent matrix"):
-        unroll(nn.Linear(2, 2))

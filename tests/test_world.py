@@ -128,24 +128,9 @@ def test_a_folder_with_other_files_is_rejected_unchanged(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_truncated_drive_is_rejected_by_name(copied):
-    path = copied.path(2)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=rf"expected a complete rollout in {path}"):
-        copied.record(console=QUIET)
-
-
 def test_a_drive_of_another_number_is_rejected_by_name(copied):
     shutil.copy(copied.path(0), copied.path(1))
     with pytest.raises(ValueError, match=r"expected the actions of drive 1 with the seed 4"):
-        copied.record(console=QUIET)
-
-
-def test_another_array_is_rejected_by_name(copied):
-    np.save(copied.path(0), np.zeros(STEPS))
-    with pytest.raises(
-        ValueError, match=r"expected 15 steps of frames and actions in .*00000.npy"
-    ):
         copied.record(console=QUIET)
 
 
