@@ -46,13 +46,13 @@ NOT_MODELS = {
 @pytest.mark.parametrize("function", MODEL_FUNCTIONS.values(), ids=MODEL_FUNCTIONS)
 @pytest.mark.parametrize(("kind", "model"), NOT_MODELS.items(), ids=NOT_MODELS)
 def test_argument_that_is_not_a_model_raises(function, kind, model):
-    with pytest.raises(TypeError, match=f"expected a recurrent layer or a model .*, got .*{kind}"):
+    with pytest.raises(TypeError, match=f"got .*{kind}"):
         function(model)
 
 
 @pytest.mark.parametrize("steps", [np.ones(2), 2.0])
 def test_steps_that_are_not_an_integer_raise(steps):
-    with pytest.raises(ValueError, match="expected steps to be a positive integer, got"):
+    with pytest.raises(ValueError, match="steps"):
         transient_growth(np.eye(2), steps)
 
 
@@ -63,7 +63,6 @@ def test_steps_that_are_not_an_integer_raise(steps):
         (torch.ones(3, 1, 2) * 1j, "expected real numbers in x, got complex"),
         (None, "expected x to be a tensor or an array of numbers, got NoneType"),
     ],
-    ids=["complex", "none", "text", "ragged"],
 )
 def test_input_that_is_not_real_numbers_raises(function, x, message):
     with pytest.raises(ValueError, match=message):

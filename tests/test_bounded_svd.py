@@ -140,14 +140,14 @@ def test_as_many_reflections_as_units_reach_a_negative_determinant():
 def test_one_reflection_less_is_rejected_and_changes_nothing():
     constraint = build(7, 6)
     before = [raw.detach().clone() for raw in constraint.parameters()]
-    with pytest.raises(NotInSetError, match="its determinant is negative: use reflections=7"):
+    with pytest.raises(NotInSetError, match="use reflections=7"):
         constraint.assign(reflected())
     assert all(torch.equal(p, q) for p, q in zip(constraint.parameters(), before, strict=True))
 
 
 def test_few_reflections_have_no_inverse():
     constraint = build(7, 3)
-    with pytest.raises(NoInverseError, match=r"expected reflections=7 .* got 3"):
+    with pytest.raises(NoInverseError, match="got 3"):
         constraint.assign(constraint())
 
 
@@ -167,11 +167,11 @@ def test_the_residual_is_the_excess_of_the_singular_values_over_the_margin():
 
 
 def test_singular_values_outside_the_margin_are_rejected():
-    with pytest.raises(NotInSetError, match=r"singular values must lie within 0\.2 of one"):
+    with pytest.raises(NotInSetError, match=r"within 0\.2 of one"):
         build(5).assign(with_singular_values(np.array([1.5, 1, 1, 1, 1])))
 
 
 @pytest.mark.parametrize("margin", [0.0, float("nan")])
 def test_a_margin_out_of_range_is_rejected(margin):
-    with pytest.raises(ValueError, match=rf"expected 0 < margin <= 1, got {margin} .*Householder"):
+    with pytest.raises(ValueError, match=f"got {margin} .*Householder"):
         BoundedSVD(4, margin=margin)

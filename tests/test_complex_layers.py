@@ -129,13 +129,13 @@ def test_a_bidirectional_layer_equals_two_directions(constraint):
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
 @each_set
 def test_a_nonlinearity_without_complex_form_raises(constraint, nonlinearity):
-    with pytest.raises(ValueError, match=f"as .* is complex, got .{nonlinearity}"):
+    with pytest.raises(ValueError, match=f"got .{nonlinearity}"):
         RNN(M, N, nonlinearity=nonlinearity, constraint=constraint)
 
 
 @each_set
 def test_h0_with_only_real_parts_raises(constraint):
-    with pytest.raises(ValueError, match=r"initial states of shape \(1, 3, 16\), got \(1, 3, 8\)"):
+    with pytest.raises(ValueError, match=r"got \(1, 3, 8\)"):
         make_layer(constraint)(normal(T, B, M), normal(1, B, N))
 
 

@@ -386,7 +386,7 @@ def test_a_layer_still_runs_after_its_parametrisation_is_removed():
 def test_a_matrix_outside_the_set_is_rejected_and_changes_nothing():
     lstm = constrained_lstm()
     before = lstm.weight_hh_l0.detach().clone()
-    with pytest.raises(NotInSetError, match="expected a matrix in ScaledCayley"):
+    with pytest.raises(NotInSetError, match="ScaledCayley"):
         lstm.weight_hh_l0 = torch.ones(4 * N, N)
     assert torch.equal(lstm.weight_hh_l0, before)
 
@@ -441,13 +441,13 @@ def test_rows_that_are_not_a_square_block_are_rejected(module, arguments, error,
 
 @pytest.mark.parametrize("rows", ["g", slice(2 * N - 1, 3 * N - 1), slice(2 * N + 1, 3 * N + 1)])
 def test_rows_that_overlap_with_constrained_ones_are_rejected(rows):
-    with pytest.raises(ValueError, match="rows 8:12 of weight_hh_l0 are constrained already"):
+    with pytest.raises(ValueError, match="rows 8:12 of weight_hh_l0"):
         constrain(constrained_lstm(), "weight_hh_l0", ScaledCayley, rows)
 
 
 def test_a_matrix_with_another_parametrisation_is_rejected():
     module = nn.utils.parametrizations.weight_norm(nn.Linear(N, N))
-    with pytest.raises(ValueError, match="expected weight to be a plain matrix, got one param"):
+    with pytest.raises(ValueError, match="got one param"):
         constrain(module, "weight", ScaledCayley)
 
 

@@ -427,7 +427,7 @@ def test_a_matrix_outside_the_set_changes_nothing(case):
 def test_a_real_set_rejects_complex_matrices(case):
     constraint = perturbed(case)
     before = state_of(constraint)
-    with pytest.raises(TypeError, match=r"expected a real floating-point .*torch.complex64"):
+    with pytest.raises(TypeError, match="torch.complex64"):
         constraint.assign(constraint.sample(stream(1)).cfloat())
     assert_same_state(state_of(constraint), before)
 
@@ -443,7 +443,7 @@ def test_a_complex_set_accepts_real_matrices(case):
 def test_a_set_without_an_inverse_raises_and_changes_nothing(case):
     constraint = perturbed(case)
     before = state_of(constraint)
-    with pytest.raises(NoInverseError, match=rf"^expected .*{type(constraint).__name__}"):
+    with pytest.raises(NoInverseError, match=type(constraint).__name__):
         constraint.assign(constraint())
     assert_same_state(state_of(constraint), before)
 
@@ -451,7 +451,7 @@ def test_a_set_without_an_inverse_raises_and_changes_nothing(case):
 @pytest.mark.parametrize("size", [0, 2.0], ids=repr)
 @few_constraints
 def test_a_size_that_is_not_a_positive_integer_is_rejected(case, size):
-    with pytest.raises(ValueError, match=f"expected size to be a positive integer, got {size!r}"):
+    with pytest.raises(ValueError, match=f"got {size!r}"):
         case(size)
 
 
@@ -650,7 +650,7 @@ def test_parameters_replaced_by_loading_still_count_steps(moving):
 
 @pytest.mark.parametrize("period", [0, 2.5])
 def test_a_period_that_is_not_a_positive_integer_is_rejected(period):
-    with pytest.raises(ValueError, match=f"expected period to be a positive .*, got {period}"):
+    with pytest.raises(ValueError, match=f"got {period}"):
         Exponential(4, period=period)
 
 
@@ -729,20 +729,20 @@ def test_half_of_the_signs_are_negative_by_default():
 
 @pytest.mark.parametrize("negative", [-1, 6])
 def test_a_number_of_signs_outside_the_matrix_is_rejected(negative):
-    with pytest.raises(ValueError, match=f"expected 0 <= negative <= 5, got {negative}"):
+    with pytest.raises(ValueError, match=f"got {negative}"):
         ScaledCayley(5, negative=negative)
 
 
 @pytest.mark.parametrize("make", [ScaledCayley, Exponential])
 def test_an_unknown_initialisation_is_rejected(make):
-    with pytest.raises(ValueError, match=r"expected init to be '.*' or '.*', got 'ones'"):
+    with pytest.raises(ValueError, match="got 'ones'"):
         make(5, init="ones")
 
 
 def test_an_orthogonal_matrix_out_of_reach_of_the_cayley_map_is_rejected_with_a_hint():
     constraint = ScaledCayley(4, negative=0)
     before = state_of(constraint)
-    with pytest.raises(NotInSetError, match="eigenvalue near -1 for negative=0"):
+    with pytest.raises(NotInSetError, match="negative=0"):
         constraint.assign(-torch.eye(4))
     assert_same_state(state_of(constraint), before)
 
@@ -761,13 +761,13 @@ def test_another_number_of_signs_reaches_that_matrix():
 def test_a_matrix_of_the_other_determinant_is_rejected_with_the_required_parity(
     negative, W, parity
 ):
-    with pytest.raises(NotInSetError, match=f"choose an {parity} number"):
+    with pytest.raises(NotInSetError, match=parity):
         ScaledCayley(4, negative=negative).assign(W)
 
 
 def test_the_weights_of_another_number_of_signs_are_rejected():
     constraint = ScaledCayley(5, negative=2)
-    with pytest.raises(ValueError, match="the weights of negative=2, got those of 3"):
+    with pytest.raises(ValueError, match="got those of 3"):
         constraint.load_state_dict(ScaledCayley(5, negative=3).state_dict())
 
 

@@ -172,7 +172,6 @@ def test_idx_tensors_are_writable(tmp_path):
         (idx(2049), r"expected a header of 8 bytes .*, got 4"),
         (idx(2049, 2, content=b"01")[:-3], r"expected a complete gzip file, got .*a\.gz"),
     ],
-    ids=["another rank", "too short", "too long", "no sizes", "cut off", "damaged", "negative"],
 )
 def test_a_file_inconsistent_with_its_header_is_rejected(tmp_path, content, message):
     path = put(tmp_path / "a.gz", content)

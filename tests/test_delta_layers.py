@@ -336,7 +336,7 @@ def test_transition_spectra_take_a_layer_of_a_model_by_name():
     double(x)
     W = double.get_submodule(second).transitions(seen[0])[0]
     assert found.eigenvalues.sum() == pytest.approx(W.diagonal(dim1=-2, dim2=-1).sum().item())
-    with pytest.raises(ValueError, match=f"got None of '{first}', '{second}'"):
+    with pytest.raises(ValueError, match=f"'{first}', '{second}'"):
         transition_spectra(model, x)
 
 
@@ -344,7 +344,7 @@ def test_transition_spectra_need_a_delta_layer_of_that_depth():
     with pytest.raises(ValueError, match="got None of none"):
         transition_spectra(eigenrnn.RNN(M, N), inputs())
     layer = eigenrnn.DeltaNet(M, N)
-    with pytest.raises(ValueError, match="expected which to be one of l0, got 'l1'"):
+    with pytest.raises(ValueError, match="got 'l1'"):
         transition_spectra(layer, inputs(), which="l1")
     with pytest.raises(ValueError, match="layer of one direction"):
         transition_spectra(eigenrnn.DeltaNet(M, N, bidirectional=True), inputs())

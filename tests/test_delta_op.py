@@ -645,11 +645,11 @@ def test_bad_input_raises_an_error_that_says_what_was_expected(given, error, mes
 
 
 def test_wrong_options_raise_an_error_that_says_what_was_expected():
-    with pytest.raises(ValueError, match=r"expected 4 batch sizes that fall from 3"):
+    with pytest.raises(ValueError, match="4 batch sizes"):
         delta(q, k, v, beta, batch_sizes=[3, 3])
-    with pytest.raises(TypeError, match="expected reverse to be True or False, got int"):
+    with pytest.raises(TypeError, match="got int"):
         delta(q, k, v, beta, reverse=1)
-    with pytest.raises(ValueError, match=r"expected backend to be one of .*, got 'scan'"):
+    with pytest.raises(ValueError, match="got 'scan'"):
         delta(q, k, v, beta, backend="scan")
 
 

@@ -15,19 +15,19 @@ def language_model(vocabulary=5):
 
 @pytest.mark.parametrize("vocabulary", [0, 1.5])
 def test_a_vocabulary_is_a_positive_integer(vocabulary):
-    with pytest.raises(ValueError, match="expected vocabulary to be a positive integer, got"):
+    with pytest.raises(ValueError, match="vocabulary"):
         language_model(vocabulary)
 
 
 @pytest.mark.parametrize("symbol", [-1, 5])
 def test_a_symbol_out_of_range_is_named(symbol):
-    with pytest.raises(ValueError, match=f"expected symbols from 0 to 4, got {symbol} to"):
+    with pytest.raises(ValueError, match=f"got {symbol} to"):
         language_model()(torch.full((4, 2), symbol))
 
 
 @pytest.mark.parametrize("layers", [[None], GRU(3, 3)], ids=["None", "a layer"])
 def test_a_language_model_takes_a_list_of_layers(layers):
-    with pytest.raises(TypeError, match=r"expected (a list of|layer 1 to be a) recurrent layer"):
+    with pytest.raises(TypeError, match="recurrent layer"):
         LanguageModel(5, 3, layers)
 
 
@@ -60,12 +60,12 @@ def test_an_option_of_another_type_is_named(options, said):
 @pytest.mark.parametrize("sizes", [[3, 3, 9], [2, 3, 5]], ids=["sum", "rising"])
 def test_an_inconsistent_packed_sequence_is_refused(layer, sizes):
     packed = pack_padded_sequence(torch.randn(5, 3, 2), [5, 3, 2])
-    with pytest.raises(ValueError, match="expected a PackedSequence whose batch sizes fall"):
+    with pytest.raises(ValueError, match="PackedSequence"):
         layer(2, 3)(PackedSequence(packed.data, torch.tensor(sizes)))
 
 
 @pytest.mark.parametrize("other", [RNN(2, 4), torch.nn.Linear(2, 2)], ids=["size", "kind"])
 def test_the_average_of_another_model_is_refused(other):
     averaged = AveragedModel(RNN(2, 3))
-    with pytest.raises(ValueError, match="expected the model whose weights are averaged"):
+    with pytest.raises(ValueError, match="weights are averaged"):
         averaged.update_parameters(other)

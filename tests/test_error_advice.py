@@ -125,7 +125,5 @@ def test_the_named_values_are_valid(_rejected, _advice, taken):
     ],
 )
 def test_an_invalid_weight_or_rate_is_rejected(make, name, value):
-    with pytest.raises(
-        ValueError, match=f"expected {name} to be finite and not neg.*, got {value}"
-    ):
+    with pytest.raises(ValueError, match=f"got {value}"):
         make(**{name: value})

@@ -152,7 +152,7 @@ def test_an_array_of_objects_is_a_list():
     np.testing.assert_array_equal(classifier().fit(objects, y).predict_proba(objects), expected)
     search = GridSearchCV(classifier(), {"epochs": [1]}, cv=2).fit(objects, y)
     assert search.best_estimator_.n_features_in_ == 2
-    with pytest.raises(TypeError, match=r"index 0, got object: .* array.astype\(float\)"):
+    with pytest.raises(TypeError, match="got object"):
         classifier().fit([x.astype(object) for x in X], y)
 
 
@@ -227,7 +227,7 @@ def test_the_run_stays_in_its_folder_and_the_model_streams(tmp_path):
     assert (tmp_path / "run" / "result.json").is_file()
     fitted.fit(X, y)  # replaces the run
     for other in (clone(fitted), classifier().fit(X, y).set_params(directory=tmp_path / "run")):
-        with pytest.raises(RunExistsError, match="delete that folder, name another one") as caught:
+        with pytest.raises(RunExistsError, match="delete that folder") as caught:
             other.fit(X, y)
         assert "resume" not in str(caught.value)
     model = fitted.model_
@@ -245,18 +245,18 @@ def test_channels_and_options_are_checked_early():
         fitted.predict([x[:, :1] for x in X])
     with pytest.raises(TypeError, match="such as the class"):
         classifier().set_params(layer=LRU(2, 8)).fit(X, y)
-    with pytest.raises(ValueError, match="class_weight to be None, 'balanced' or a dictionary"):
+    with pytest.raises(ValueError, match="class_weight"):
         classifier(class_weight="some").fit(X, y)
-    with pytest.raises(ValueError, match="class_weight of the classes left, right, got 'up'"):
+    with pytest.raises(ValueError, match="got 'up'"):
         classifier(class_weight={"up": 2}).fit(X, y)
-    with pytest.raises(ValueError, match=r"expected layer to be 'auto', .*ScoRNN.*, got 'gur'"):
+    with pytest.raises(ValueError, match="got 'gur'"):
         classifier().set_params(layer="gur").fit(X, y)
     table = pandas.DataFrame(X[0])
-    with pytest.raises(TypeError, match=r"got a table, DataFrame: .*from_table"):
+    with pytest.raises(TypeError, match="got a table, DataFrame"):
         classifier().fit(table, y)
     with pytest.raises(ValueError, match="y should be a 1d array"):
         SequenceRegressor().fit(X, np.zeros((40, 2)))
-    with pytest.raises(ValueError, match="40 labels of the arrays, got 39"):
+    with pytest.raises(ValueError, match="got 39"):
         classifier().fit(X, y[:-1])
     assert isinstance(classifier().set_params(layer=LRU).fit(X, y).model_.layer, LRU)
 
@@ -270,7 +270,7 @@ def test_the_columns_of_frames_are_found_by_their_names():
     swapped = [frame[["right", "left"]] for frame in frames]
     np.testing.assert_array_equal(fitted.predict_proba(swapped), expected)
     np.testing.assert_array_equal(fitted.predict_proba(X), expected)  # by their places
-    with pytest.raises(ValueError, match=r"channels left, right in .*got 2: 'left', 'up'"):
+    with pytest.raises(ValueError, match="got 2: 'left', 'up'"):
         fitted.predict([frame.rename(columns={"right": "up"}) for frame in frames])
 
 
@@ -331,9 +331,9 @@ def test_missing_values_without_the_option_are_an_early_error(tmp_path):
     with pytest.raises(ValueError, match=message):
         fitted.predict(X)
     X[3][2, 1] = np.inf
-    with pytest.raises(ValueError, match="correct or remove infinite values"):
+    with pytest.raises(ValueError, match="infinite values"):
         classifier(missing="mask").fit(X, y)
-    with pytest.raises(ValueError, match="expected missing to be 'error' or 'mask' or 'forward'"):
+    with pytest.raises(ValueError, match="expected missing"):
         classifier(missing="drop").fit(*draw())
 
 

@@ -350,7 +350,7 @@ def test_a_sample_that_cannot_be_drawn_raises(options, message):
 
 
 def test_several_inputs_raise():
-    with pytest.raises(ValueError, match=r"one input of shape \(3,\), got \(4, 3\); slow_points"):
+    with pytest.raises(ValueError, match=r"got \(4, 3\)"):
         fixed_points(nn.RNN(3, 2), input=torch.zeros(4, 3))
 
 

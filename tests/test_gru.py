@@ -210,13 +210,13 @@ def test_a_model_passes_lengths_to_its_layer():
 @pytest.mark.parametrize("gate", GATES)
 def test_a_complex_constraint_raises_and_suggests_rnn(gate):
     constraint = partial(Givens, dtype=torch.complex64)
-    with pytest.raises(ValueError, match=f"real matrices for {gate}, .*got complex Givens.*RNN"):
+    with pytest.raises(ValueError, match="got complex Givens.*RNN"):
         GRU(M, N, **{gate: constraint})
 
 
 @pytest.mark.parametrize("gate", GATES)
 def test_a_function_that_returns_no_constraint_raises(gate):
-    with pytest.raises(TypeError, match=r"a Constraint, .* got .*Identity"):
+    with pytest.raises(TypeError, match="got .*Identity"):
         GRU(M, N, **{gate: nn.Identity})
 
 
@@ -259,7 +259,7 @@ def test_nc_gru_passes_its_options_to_the_constraint():
 
 @pytest.mark.parametrize("orthogonal", ["candidate", ("reset", 3)], ids=str)
 def test_nc_gru_rejects_an_unknown_gate(orthogonal):
-    with pytest.raises(ValueError, match=r"expected orthogonal to be gates out of .*, got"):
+    with pytest.raises(ValueError, match="orthogonal"):
         NCGRU(M, N, orthogonal=orthogonal)
 
 

@@ -172,7 +172,6 @@ def test_figure_table_and_headline_agree():
         (GRU(M, N, layer_norm=True), "expected a layer without layer_norm"),
         (nn.ModuleList([nn.RNN(M, N), GRU(M, N)]), "expected one recurrent layer, got 0, 1"),
     ],
-    ids=["scornn", "norm", "both", "several", "linear"],
 )
 def test_layer_outside_the_theorem_raises(layer, message):
     with pytest.raises(ValueError, match=message):

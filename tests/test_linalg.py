@@ -159,7 +159,7 @@ def test_the_cayley_transform_is_unitary_and_right_for_every_finite_matrix(size,
 
 
 def test_the_cayley_transform_of_an_infinite_matrix_is_rejected():
-    with pytest.raises(ValueError, match="expected finite numbers in A, got 2 of 4 that are not"):
+    with pytest.raises(ValueError, match="got 2 of 4 that are not"):
         cayley(torch.tensor([[0.0, torch.inf], [-torch.inf, 0.0]]))
 
 

@@ -137,7 +137,7 @@ def test_an_lru_begins_on_the_ring_that_was_asked_for():
 def test_an_lru_passes_further_options_to_its_set():
     layer = eigenrnn.LRU(M, 500, constraint=DiagonalSegment, low=-0.5, high=0.5)
     assert 0.4 < layer.spectrum().abs().max() <= 0.5
-    with pytest.raises(TypeError, match=r"DiagonalSegment.* unexpected keyword argument 'r_min'"):
+    with pytest.raises(TypeError, match="'r_min'"):
         eigenrnn.LRU(M, N, constraint=DiagonalSegment, r_min=0.5)
 
 
@@ -187,12 +187,12 @@ def test_bad_options_are_rejected(make, message):
     "make", [lambda: DiagonalRing(4, r_max=1.5), lambda: DiagonalSegment(4, low=-1.5)]
 )
 def test_eigenvalues_above_one_are_warned_of(make):
-    with pytest.warns(UserWarning, match=r"modulus at most 1, got up to 1\.5"):
+    with pytest.warns(UserWarning, match=r"got up to 1\.5"):
         make()
 
 
 def test_a_layer_does_not_repeat_the_warning_of_its_set():
-    with pytest.warns(UserWarning, match="modulus at most 1, got up to"):
+    with pytest.warns(UserWarning, match="got up to"):
         layer = eigenrnn.LRU(M, N, constraint=DiagonalRing, r_max=1.5)
     layer(inputs(torch.float32))
     circle = eigenrnn.LRU(M, N, constraint=DiagonalRing, r_min=1.0)

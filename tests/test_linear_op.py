@@ -213,7 +213,7 @@ def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, option
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
 def test_a_decay_above_one_is_warned_of(dtype):
-    with pytest.warns(UserWarning, match=r"expected decays of modulus at most 1, got 1\.5"):
+    with pytest.warns(UserWarning, match=r"got 1\.5"):
         linear(x.to(dtype), torch.tensor([1.5, 0], dtype=dtype))
 
 

@@ -155,7 +155,7 @@ def test_a_trained_initial_state_has_two_halves():
 @pytest.mark.parametrize("gate", GATES)
 def test_a_complex_constraint_raises_and_suggests_rnn(gate):
     constraint = partial(Givens, dtype=torch.complex64)
-    with pytest.raises(ValueError, match=f"real matrices for {gate}, .*got complex Givens.*RNN"):
+    with pytest.raises(ValueError, match="got complex Givens.*RNN"):
         LSTM(M, N, **{gate: constraint})
 
 
@@ -181,5 +181,5 @@ def test_wrong_initial_states_raise_an_error_that_says_what_was_expected(hx, err
 def test_a_frozen_step_refuses_the_state_of_another_layer():
     layer = LSTM(M, N).freeze()
     for h in (torch.zeros(1, B, N), torch.zeros(1, B, 2 * N)):
-        with pytest.raises(TypeError, match="got Tensor: an LSTM has both, where an RNN or a GRU"):
+        with pytest.raises(TypeError, match="got Tensor"):
             layer.step(torch.zeros(B, M), h)

@@ -132,9 +132,7 @@ def test_figure_and_table_show_all_exponents():
 def test_overflowing_derivatives_raise():
     state_map = replace(state_maps(nn.RNN(1, 2))[0], step=lambda x, h: x * h**3)
     path = Trajectory(state_map, draw(3, 1, 1) + 2, 1e200 * draw(4, 1, 2))
-    with pytest.raises(
-        ValueError, match="expected derivatives that stay finite, got NaN or infinity in st"
-    ):
+    with pytest.raises(ValueError, match="got NaN or infinity in st"):
         list(path.jacobians())
 
 

@@ -150,13 +150,13 @@ def test_the_head_has_the_output_size_of_a_complex_layer(output, directions, wid
 
 
 def test_an_unknown_readout_raises():
-    with pytest.raises(ValueError, match="readout to be 'all' or 'last', got 'first'"):
+    with pytest.raises(ValueError, match="got 'first'"):
         SequenceModel(ScoRNN(M, N), K, "first")
 
 
 @pytest.mark.parametrize("kind", [RNN, nn.LSTM])
 def test_a_batch_first_layer_raises(kind):
-    with pytest.raises(ValueError, match="expected a layer with time first, got batch_first=True"):
+    with pytest.raises(ValueError, match="got batch_first=True"):
         SequenceModel(kind(M, N, batch_first=True), K)
 
 

@@ -96,7 +96,7 @@ def test_a_compiled_layer_agrees_without_graph_breaks(make, x):
 @pytest.mark.parametrize("size", [0, 2.5])
 @pytest.mark.parametrize("make", (OURS | NAMED).values(), ids=OURS | NAMED)
 def test_an_invalid_hidden_size_raises(make, size):
-    with pytest.raises(ValueError, match=f"expected hidden_size to be a positive .*{size!r}"):
+    with pytest.raises(ValueError, match=f"hidden_size.*{size!r}"):
         make(3, size)
 
 
@@ -164,12 +164,12 @@ def test_as_rnn_initialises_mixing_to_the_identity_where_it_can_be_assigned():
 @pytest.mark.parametrize("name", ["constraint", "mixing"])
 @pytest.mark.parametrize("make", [Unconstrained, BoundedSVD, FourierProduct])
 def test_as_rnn_rejects_sets_that_are_not_orthogonal(name, make):
-    with pytest.raises(ValueError, match=f"expected {name} to be a set of real orthogonal"):
+    with pytest.raises(ValueError, match=f"expected {name}"):
         AsRNN(3, 8, **{name: make})
 
 
 def test_as_rnn_rejects_an_initialisation_with_a_constraint():
-    with pytest.raises(ValueError, match="expected either init or constraint, got both"):
+    with pytest.raises(ValueError, match="got both"):
         AsRNN(3, 8, init="haar", constraint=ScaledCayley)
 
 

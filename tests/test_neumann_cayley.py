@@ -375,24 +375,24 @@ def test_a_wider_dtype_is_exact_to_its_own_precision():
 
 @pytest.mark.parametrize("order", [4, "2"])
 def test_an_order_out_of_range_is_rejected(order):
-    with pytest.raises(ValueError, match=f"expected order to be 1, 2, 3 or None, got {order!r}"):
+    with pytest.raises(ValueError, match=f"got {order!r}"):
         NeumannCayley(4, order=order)
 
 
 @pytest.mark.parametrize("reset_every", [0, 2.5])
 def test_a_period_that_is_not_a_positive_integer_is_rejected(reset_every):
-    with pytest.raises(ValueError, match="expected reset_every to be a positive integer"):
+    with pytest.raises(ValueError, match="reset_every"):
         NeumannCayley(4, reset_every=reset_every)
 
 
 @pytest.mark.parametrize("max_error", [0.0, math.nan])
 def test_an_error_that_is_not_positive_is_rejected(max_error):
-    with pytest.raises(ValueError, match=f"expected max_error > 0, got {max_error}"):
+    with pytest.raises(ValueError, match=f"got {max_error}"):
         NeumannCayley(4, max_error=max_error)
 
 
 def test_signs_and_initialisation_are_those_of_the_scaled_cayley_transform():
-    with pytest.raises(ValueError, match="expected 0 <= negative <= 4, got 5"):
+    with pytest.raises(ValueError, match="got 5"):
         NeumannCayley(4, negative=5)
     W = NeumannCayley(4, negative=1, init="zero")()
     assert torch.equal(W, torch.diag(torch.tensor([1.0, 1, 1, -1])))

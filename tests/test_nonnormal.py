@@ -105,13 +105,13 @@ def test_an_orthogonal_matrix_can_be_scaled():
 @pytest.mark.parametrize("fill", [chain_, ramp_])
 @pytest.mark.parametrize("shape", [(3, 4), (3,)])
 def test_a_weight_that_is_not_square_is_rejected(fill, shape):
-    with pytest.raises(ValueError, match=r"expected a square matrix, got shape \(3"):
+    with pytest.raises(ValueError, match=r"got shape \(3"):
         fill(torch.empty(shape))
 
 
 @pytest.mark.parametrize("fill", [chain_, ramp_])
 def test_an_unknown_direction_is_rejected(fill):
-    with pytest.raises(ValueError, match="'forward' or 'backward', got 'up'"):
+    with pytest.raises(ValueError, match="got 'up'"):
         fill(torch.empty(3, 3), direction="up")
 
 
@@ -265,7 +265,7 @@ def test_our_gated_network_equals_that_of_torch(kind):
 
 def test_a_complex_network_is_rejected():
     ours = RNN(3, 5, constraint=partial(ScaledCayley, dtype=torch.complex64))
-    with pytest.raises(ValueError, match="expected a layer with real recurrent matrices, got RNN"):
+    with pytest.raises(ValueError, match="got RNN"):
         recurrent_(ours, "identity")
 
 

@@ -435,12 +435,12 @@ def test_layer_norm_of_complex_states_raises_and_suggests_alternatives(make):
 
 @pytest.mark.parametrize("make", [RNN, GRU])
 def test_layer_norm_of_one_unit_raises(make):
-    with pytest.raises(ValueError, match="expected hidden_size > 1 with layer_norm"):
+    with pytest.raises(ValueError, match="hidden_size > 1"):
         make(M, 1, layer_norm=True)
 
 
 def test_locked_dropout_without_dropout_warns():
-    with pytest.warns(UserWarning, match=r"locked_dropout=True has no effect with dropout=0\.0"):
+    with pytest.warns(UserWarning, match="locked_dropout=True"):
         RNN(M, N, 2, locked_dropout=True)
 
 
@@ -450,7 +450,7 @@ def test_locked_dropout_without_dropout_warns():
 def test_load_torch_raises_with_layer_norm_or_zoneout(make, kind, options, training):
     (name,) = options
     layer = make(M, N, **options).train(training)
-    with pytest.raises(ValueError, match=f"expected a layer with {name}=.*strict=False"):
+    with pytest.raises(ValueError, match=f"{name}="):
         layer.load_torch(kind(M, N))
 
 

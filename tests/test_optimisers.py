@@ -133,7 +133,7 @@ def test_its_state_can_be_saved_and_loaded():
 
 @pytest.mark.parametrize("name", ["lr", "alpha"])
 def test_numbers_out_of_range_raise(name):
-    with pytest.raises(ValueError, match=f"expected .*{name}.*, got -1"):
+    with pytest.raises(ValueError, match="got -1"):
         RMSpropTF1([Parameter(torch.ones(1))], **{name: -1.0})
 
 
@@ -237,7 +237,7 @@ def test_a_constrained_matrix_without_the_recurrent_rate_does_not_decay():
 
 @pytest.mark.parametrize("parts", [(), ("kernel",)])
 def test_a_recurrent_rate_of_unknown_parameters_raises(parts):
-    with pytest.raises(ValueError, match="expected lr_recurrent_of to be parts of layer"):
+    with pytest.raises(ValueError, match="lr_recurrent_of"):
         build_optimisers(small_model(), Settings(steps=1, lr_recurrent_of=parts))
 
 
@@ -246,7 +246,7 @@ def test_a_recurrent_rate_of_unknown_parameters_raises(parts):
 )
 def test_a_recurrent_rate_without_a_constrained_matrix_raises(option):
     model = SequenceModel(RNNOrth(2, 8), 3)
-    with pytest.raises(ValueError, match="only for a network with a constrained matrix, got"):
+    with pytest.raises(ValueError, match="constrained matrix"):
         check_recurrent_rate(model, Settings(steps=1, **option))
     check_recurrent_rate(model, Settings(steps=1))
     check_recurrent_rate(small_model(), Settings(steps=1, **option))
@@ -254,7 +254,7 @@ def test_a_recurrent_rate_without_a_constrained_matrix_raises(option):
 
 @pytest.mark.parametrize("name", ["lr_recurrent_of", "weight_decay_of"])
 def test_a_string_in_place_of_several_raises(name):
-    with pytest.raises(ValueError, match=f"expected {name} as a tuple, got 'head'"):
+    with pytest.raises(ValueError, match="got 'head'"):
         Settings(steps=1, **{name: "head"})
 
 
@@ -293,7 +293,7 @@ def test_decays_multiply_the_schedule():
 
 @pytest.mark.parametrize("warmup", [10, 11])
 def test_a_warmup_as_long_as_the_run_raises(warmup):
-    with pytest.raises(ValueError, match=f"expected warmup_steps < 10, .* got {warmup}"):
+    with pytest.raises(ValueError, match=f"got {warmup}"):
         Settings(steps=10, warmup_steps=warmup).total_steps(Copying(delay=5))
 
 

@@ -73,12 +73,12 @@ def test_a_reduced_recipe_has_fewer_epochs():
 
 @pytest.mark.parametrize("epochs", [3, 4])
 def test_a_recipe_is_not_reduced_to_as_many_epochs(epochs):
-    with pytest.raises(ValueError, match=r"expected fewer epochs .* train for at most 3 epochs"):
+    with pytest.raises(ValueError, match="at most 3 epochs"):
         recipe().reduced(Length("epochs", epochs))
 
 
 def test_a_recipe_of_steps_is_not_reduced():
-    with pytest.raises(ValueError, match="its rows train for a number of steps"):
+    with pytest.raises(ValueError, match="a number of steps"):
         recipes()["tiny/fig1"].reduced(ONE_EPOCH)
 
 
@@ -124,7 +124,7 @@ def test_a_reduced_run_is_rebuilt_with_its_epochs(reduced_folder):
 
 
 def test_an_unknown_point_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"expected points of these rows .* got 'lr=1'"):
+    with pytest.raises(ValueError, match="got 'lr=1'"):
         run(recipe(), tmp_path, points=["lr=1"])
 
 

@@ -334,7 +334,7 @@ def test_a_set_for_p_without_an_inverse_keeps_its_basis():
 def test_a_matrix_whose_basis_is_out_of_reach_is_rejected_with_a_hint():
     constraint = initialised(partial(Schur, orthogonal=partial(Householder, reflections=1)), 6)
     before = state_of(constraint)
-    with pytest.raises(NotInSetError, match="out of reach of Householder"):
+    with pytest.raises(NotInSetError, match="Householder"):
         constraint.assign(gaussian(6))
     assert all(torch.equal(before[name], value) for name, value in state_of(constraint).items())
 
@@ -360,7 +360,7 @@ each_defective = pytest.mark.parametrize(
 @each_defective
 def test_a_matrix_whose_eigenvectors_are_too_close_is_rejected(make, W):
     constraint = initialised(make, len(W)).double()
-    with pytest.raises(NotInSetError, match="its eigenvectors are too close") as error:
+    with pytest.raises(NotInSetError, match="eigenvectors") as error:
         constraint.assign(W)
     assert error.value.residual > error.value.tolerance
 
@@ -485,5 +485,5 @@ def test_invalid_options_are_rejected(size, options, message):
 
 
 def test_a_negative_penalty_of_gamma_is_refused():
-    with pytest.raises(ValueError, match=r"expected gamma_penalty .* not negative, got -0\.1"):
+    with pytest.raises(ValueError, match=r"got -0\.1"):
         Schur(4, gamma_penalty=-0.1)

@@ -87,7 +87,7 @@ def test_a_table_of_polars_equals_the_same_table_of_pandas():
 
 def test_a_lazy_table_of_polars_is_no_table():
     lazy = polars.LazyFrame({"unit": [1], "left": [0.5]})
-    with pytest.raises(TypeError, match="pandas or polars, got LazyFrame"):
+    with pytest.raises(TypeError, match="got LazyFrame"):
         from_table(lazy, sequence="unit")
 
 
@@ -194,7 +194,7 @@ def test_a_list_of_frames_keeps_the_names_of_its_columns():
     assert read.channels == ("left", "right")
     np.testing.assert_array_equal(read.values, np.concatenate(arrays))
     frames[3] = frames[3].rename(columns={"left": "up"})
-    with pytest.raises(ValueError, match=r"left, right .* index 3, got up, right"):
+    with pytest.raises(ValueError, match="got up, right"):
         from_arrays(frames)
 
 
@@ -215,7 +215,7 @@ def test_targets_of_arrays_are_numbers(targets):
 
 @pytest.mark.parametrize("missing", [None, np.nan, ""])
 def test_missing_labels_of_arrays_are_refused(missing):
-    with pytest.raises(ValueError, match="'labels' in row 2 of the arrays, got"):
+    with pytest.raises(ValueError, match="'labels' in row 2"):
         from_arrays(draw(), labels=["a", missing, *"abcabc"])
 
 
@@ -229,7 +229,7 @@ def test_an_ignored_column_is_no_channel_and_has_to_exist():
     table = pandas.DataFrame({"unit": [7, 7, 9], "index": [0, 1, 2], "x": [0.1, 0.2, 0.3]})
     for ignored in (["index"], "index"):
         assert list(from_table(table, sequence="unit", ignored=ignored).channels) == ["x"]
-    with pytest.raises(ValueError, match="expected a column 'note' in the table"):
+    with pytest.raises(ValueError, match="'note'"):
         from_table(table, sequence="unit", ignored=["note"])
 
 

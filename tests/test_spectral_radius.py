@@ -381,7 +381,7 @@ def test_a_compiled_layer_trains_through_the_switch_like_a_plain_one():
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan])
 def test_an_epsilon_that_is_negative_or_not_finite_is_rejected(epsilon):
-    with pytest.raises(ValueError, match=f"expected epsilon to be finite .*, got {epsilon}"):
+    with pytest.raises(ValueError, match=f"got {epsilon}"):
         SpectralRadius(4, epsilon=epsilon)
 
 

@@ -143,7 +143,7 @@ def test_slow_searches_stay_near_where_they_begin_and_failures_are_counted():
         drift.directions[0].weight_ih.fill_(1.0)
     moving = slow_points(drift, [[1.0]], initial_states=4, threshold=1e-8, steps=20)
     assert (len(moving.points), moving.failed, moving.merged) == (0, 4, 0)
-    with pytest.raises(ValueError, match="expected at least 3 slow points"):
+    with pytest.raises(ValueError, match="3 slow points"):
         line_attractor(moving)
 
 
@@ -290,7 +290,7 @@ def test_a_targeted_projection_finds_planted_axes():
 
 def test_dependent_variables_are_refused():
     states, motion, _, _ = planted()
-    with pytest.raises(ValueError, match="expected variables that do not depend linearly"):
+    with pytest.raises(ValueError, match="linearly"):
         targeted_projection(states, {"motion": motion, "again": 2 * motion})
 
 
@@ -428,7 +428,7 @@ def test_a_layer_of_torch_is_reduced_like_ours(batch_first):
     ],
 )
 def test_what_has_no_single_matrix_is_not_reduced(network, name):
-    with pytest.raises(TypeError, match=rf"an eigenrnn.RNN, a torch.nn.RNN or .*, got {name}"):
+    with pytest.raises(TypeError, match=f"got {name}"):
         reduced_model(network, torch.zeros(4, 1, 2), 1)
 
 

@@ -633,7 +633,7 @@ def test_a_layer_that_changes_its_dtype_needs_a_new_stream():
     stream = Stream(layer)
     stream(inputs(layer)[0])
     layer.double()
-    with pytest.raises(TypeError, match=r"expected input of torch\.float64"):
+    with pytest.raises(TypeError, match=r"torch\.float64"):
         stream(torch.zeros(M))
     again = Stream(layer)
     assert again(inputs(layer)[0]).dtype == torch.float64
@@ -645,11 +645,11 @@ def test_the_kernels_read_no_state_of_another_dtype():
     stream(torch.zeros(M))
     with torch.autocast("cpu"):
         stream.state = torch.zeros(1, N, dtype=torch.float16)
-    with pytest.raises(TypeError, match=r"expected initial states of torch\.float32.*float16"):
+    with pytest.raises(TypeError, match="float32.*float16"):
         stream(torch.zeros(M))
     stream.reset()
     layer.double()
-    with pytest.raises(TypeError, match=r"expected initial states of torch\.float64.*float32"):
+    with pytest.raises(TypeError, match="float64.*float32"):
         stream(torch.zeros(M, dtype=torch.float64))
 
 
@@ -665,9 +665,9 @@ def test_a_step_that_fails_leaves_the_stream_as_it_was():
     stream, other = Stream(layer), Stream(layer)
     stream(x[0])
     before = stream.state
-    with pytest.raises(RuntimeError, match=r"outside of torch\.func transforms"):
+    with pytest.raises(RuntimeError, match=r"torch\.func transforms"):
         torch.func.vmap(stream)(x)
-    with pytest.raises(RuntimeError, match=r"outside of torch\.func transforms"):
+    with pytest.raises(RuntimeError, match=r"torch\.func transforms"):
         torch.func.grad(lambda x_t: stream(x_t).sum())(x[1])
     assert torch.equal(stream.state, before)
     other(x[0])

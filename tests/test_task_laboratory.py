@@ -192,11 +192,11 @@ def test_the_penalties_are_the_means_of_squares_of_rates_and_weights():
 
 def test_a_penalty_needs_all_states_and_a_layer_of_ours():
     layer = RNN(2, 4)
-    with pytest.raises(ValueError, match="expected a model with outputs at all steps"):
+    with pytest.raises(ValueError, match="all steps"):
         Objective(SequenceModel(layer, 1, "last"), TASKS[0], "32-true", rate_penalty=0.1)
-    with pytest.raises(ValueError, match="expected a SequenceModel around a layer of eigenrnn"):
+    with pytest.raises(ValueError, match="SequenceModel"):
         Objective(nn.Linear(2, 1), TASKS[0], "32-true", weight_penalty=0.1)
-    with pytest.raises(ValueError, match="expected a finite rate_penalty >= 0"):
+    with pytest.raises(ValueError, match="rate_penalty"):
         Settings(steps=1, rate_penalty=-1.0)
 
 

@@ -390,13 +390,11 @@ def test_options_of_enwik8_out_of_range_are_rejected(options, message):
 
 
 def test_a_text_too_short_for_its_streams_is_rejected(path):
-    with pytest.raises(ValueError, match=r"at least 200 symbols in the test text .*got 172"):
+    with pytest.raises(ValueError, match="got 172"):
         next(Text(path, held_out=SHARES).batches("test", 100))
 
 
 def test_lines_of_a_text_without_line_ends_are_rejected(tmp_path):
     (tmp_path / "a.txt").write_text("all in one line" * 10)
-    with pytest.raises(
-        ValueError, match=r"expected a text with line ends for cut='lines', got one"
-    ):
+    with pytest.raises(ValueError, match="got one"):
         next(Text(tmp_path / "a.txt", cut="lines").batches("train", 2))

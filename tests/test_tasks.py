@@ -272,7 +272,7 @@ def test_the_streams_of_neighbouring_steps_are_independent():
 
 
 def test_a_negative_seed_is_rejected():
-    with pytest.raises(ValueError, match=r"expected seed >= 0, got -1"):
+    with pytest.raises(ValueError, match="got -1"):
         generator_for(-1)
 
 
@@ -301,5 +301,5 @@ LEAST = {"train_examples": 1, "test_examples": 1, "validation_examples": 1, "dat
 )
 def test_options_of_the_sets_that_are_out_of_range_are_rejected(task, option):
     least = LEAST[option]
-    with pytest.raises(ValueError, match=f"expected {option} >= {least}, got {least - 1}"):
+    with pytest.raises(ValueError, match=f"got {least - 1}"):
         task(**{option: least - 1})

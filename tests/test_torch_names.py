@@ -135,7 +135,7 @@ def test_a_state_of_another_layer_is_refused_with_the_call_of_that_layer(theirs,
 def test_a_state_with_a_part_of_the_weights_is_refused_with_their_shapes():
     state = nn.RNN(M, N).state_dict()
     del state["bias_hh_l0"]
-    with pytest.raises(ValueError, match=r"'bias_hh_l0': \(5,\)}, got those of {'weight_ih_l0'"):
+    with pytest.raises(ValueError, match="got those of {'weight_ih_l0'"):
         RNN(M, N, nonlinearity="tanh", **FREE).load_state_dict(state)
 
 
@@ -232,7 +232,7 @@ def test_a_cell_names_the_option_that_differs(load, message):
 
 def test_a_cell_takes_no_layer_and_no_other_cell():
     for other in (nn.GRU(M, N), nn.LSTMCell(M, N)):
-        with pytest.raises(TypeError, match=f"torch.nn.GRUCell, got a {type(other).__name__}"):
+        with pytest.raises(TypeError, match=f"got a {type(other).__name__}"):
             GRUCell(M, N).load_torch(other)
 
 
@@ -240,7 +240,7 @@ def test_a_cell_takes_no_layer_and_no_other_cell():
 def test_a_weight_that_is_not_there_is_named(name):
     layer = ScoRNN(M, N)
     assert not hasattr(layer, name)
-    with pytest.raises(AttributeError, match=f"ScoRNN has no '{name}'; it has weight_ih_l0"):
+    with pytest.raises(AttributeError, match=f"no '{name}'"):
         getattr(layer, name)
 
 
@@ -256,7 +256,7 @@ def test_a_layer_without_a_twin_in_torch_says_which_have_one(kind, method):
 
 @pytest.mark.parametrize("kind", [RNN, GRU])
 def test_only_an_lstm_projects_its_states(kind):
-    with pytest.raises(ValueError, match="expected proj_size=0, got 2: only an LSTM"):
+    with pytest.raises(ValueError, match="got 2: only an LSTM"):
         kind(M, N, proj_size=2)
 
 
@@ -322,9 +322,7 @@ def test_a_raw_parameter_is_pruned_and_parametrised():
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("kind", [RNN, LRU])
 def test_torchscript_is_refused_with_what_to_use(kind, make):
-    with pytest.raises(
-        ValueError, match=r"expected torch.export.export .* got torch.jit"
-    ) as error:
+    with pytest.raises(ValueError, match="got torch.jit") as error:
         make(kind(M, N))
     assert "constraint" not in str(error.value)
 

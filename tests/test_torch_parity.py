@@ -353,13 +353,13 @@ DIFFERENT_OPTIONS = {
 def test_load_torch_names_the_option_that_differs(name):
     theirs = nn.RNN(**{"input_size": M, "hidden_size": N} | DIFFERENT_OPTIONS[name])
     ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained)
-    with pytest.raises(ValueError, match=f"expected a torch.nn.RNN with {name}=.*, got "):
+    with pytest.raises(ValueError, match=f"with {name}="):
         ours.load_torch(theirs)
 
 
 def test_load_torch_rejects_another_layer_type():
     ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained)
-    with pytest.raises(TypeError, match=r"expected a torch.nn.RNN, got .*LSTM"):
+    with pytest.raises(TypeError, match="got .*LSTM"):
         ours.load_torch(nn.LSTM(M, N))
 
 
@@ -373,7 +373,7 @@ def test_load_torch_of_a_gated_layer_names_the_option_that_differs(kind, name):
 
 
 def test_load_torch_rejects_an_lstm_that_projects_its_states():
-    with pytest.raises(ValueError, match=r"expected a torch.nn.LSTM with proj_size=0, got 3"):
+    with pytest.raises(ValueError, match="got 3"):
         LSTM(M, N).load_torch(nn.LSTM(M, N, proj_size=3))
 
 
@@ -384,7 +384,7 @@ def test_load_torch_rejects_an_lstm_that_projects_its_states():
 )
 def test_load_torch_rejects_another_form_of_the_gru(options):
     (name,) = options
-    with pytest.raises(ValueError, match=f"expected a layer with {name}=.*, as in torch.nn.GRU"):
+    with pytest.raises(ValueError, match=f"with {name}="):
         GRU(M, N, **options).load_torch(nn.GRU(M, N))
 
 

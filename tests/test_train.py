@@ -233,7 +233,7 @@ def test_any_metric_of_the_task_may_choose_the_best_model(tmp_path, best_by, sig
     assert result.best_by == f"validation {best_by}"
     assert sign * result.best["validation"][best_by] == max(values)
     assert values[result.best_step - 1] == max(values)
-    with pytest.raises(ValueError, match=r"best_by among loss, accuracy, f1, .* got 'F1'"):
+    with pytest.raises(ValueError, match="got 'F1'"):
         small_fit(tmp_path / "other", replace(settings, best_by="F1"), model=model, task=task)
     assert not (tmp_path / "other").exists()
 
@@ -445,7 +445,7 @@ def test_a_non_finite_loss_stops_the_run(tmp_path):
 
 def test_a_non_finite_first_loss_leaves_no_checkpoint(tmp_path):
     task = NanBatch(delay=4, symbols=2, test_examples=30, bad_step=1)
-    with pytest.raises(NonFiniteLossError, match="there is no checkpoint yet"):
+    with pytest.raises(NonFiniteLossError, match="no checkpoint"):
         small_fit(tmp_path, task=task)
     assert not (tmp_path / "last.pt").exists()
 
@@ -482,7 +482,7 @@ def test_settings_out_of_range_raise(options, message):
 
 
 def test_epochs_of_endless_data_raise(tmp_path):
-    with pytest.raises(ValueError, match="expected steps, got epochs"):
+    with pytest.raises(ValueError, match="got epochs"):
         small_fit(tmp_path, small_settings(None, epochs=1))
 
 
@@ -493,7 +493,7 @@ def test_a_damaged_metrics_csv_raises_when_a_run_is_resumed(tmp_path, broken):
     header, *rows = file.read_bytes().splitlines(keepends=True)
     damaged = broken + rows[0][1:] if broken == b"step" else broken
     file.write_bytes(header + damaged + b"".join(rows))
-    with pytest.raises(ValueError, match=r"metrics\.csv is damaged: "):
+    with pytest.raises(ValueError, match=r"metrics\.csv"):
         small_fit(tmp_path, small_settings(3), resume=True)
 
 

@@ -121,16 +121,14 @@ def test_a_folder_of_another_collection_is_rejected(recorded, options, message):
 
 def test_a_folder_with_other_files_is_rejected_unchanged(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(
-        ValueError, match=rf"expected an empty folder .* got {tmp_path} with other"
-    ):
+    with pytest.raises(ValueError, match=f"got {tmp_path} with other"):
         Collection(tmp_path, rollouts=3).record(console=QUIET)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_a_drive_of_another_number_is_rejected_by_name(copied):
     shutil.copy(copied.path(0), copied.path(1))
-    with pytest.raises(ValueError, match=r"expected the actions of drive 1 with the seed 4"):
+    with pytest.raises(ValueError, match="drive 1 with the seed 4"):
         copied.record(console=QUIET)
 
 
