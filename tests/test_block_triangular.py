@@ -165,17 +165,13 @@ def test_a_part_without_an_inverse_raises():
 # ------------------------------------------------------------------------------ bad input
 
 REJECTED = {
-    "no short": ({"short_size": 0}, ValueError, "expected 1 <= short_size < size, got short_s"),
+    "no short": ({"short_size": 0}, ValueError, "got short_s"),
     "short too large": (
         {"short": lambda _: SpectralRadius(5)},
         ValueError,
-        r"expected a constraint of size 4, got SpectralRadius\(5",
+        r"got SpectralRadius\(5",
     ),
-    "one complex": (
-        {"long": unitary},
-        ValueError,
-        "expected two sets of real matrices or two of complex ones, got ScaledCayley",
-    ),
+    "one complex": ({"long": unitary}, ValueError, "got ScaledCayley"),
     "no constraint": ({"short": torch.eye}, TypeError, "expected a function from the size"),
 }
 

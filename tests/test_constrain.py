@@ -392,17 +392,12 @@ def test_a_matrix_outside_the_set_is_rejected_and_changes_nothing():
 
 
 REJECTED = {
-    "no such name": (
-        nn.Linear(N, N),
-        ("wait", ScaledCayley),
-        ValueError,
-        r"expected the name of a matrix, one of \['weight'\], got 'wait'",
-    ),
+    "no such name": (nn.Linear(N, N), ("wait", ScaledCayley), ValueError, "got 'wait'"),
     "all rows of a tall matrix": (
         nn.GRU(3, N),
         ("weight_hh_l0", ScaledCayley),
         ValueError,
-        "expected 4 adjacent rows, as weight_hh_l0 has 4 columns, got 12 of 12",
+        "got 12 of 12",
     ),
     "rows apart": (
         nn.GRU(3, N),
@@ -414,7 +409,7 @@ REJECTED = {
         nn.GRU(3, N),
         ("weight_hh_l0", ScaledCayley, "g"),
         ValueError,
-        r"expected a gate of GRU, one of \['r', 'z', 'n'\], got 'g'",
+        "got 'g'",
     ),
     "a number": (
         nn.GRU(3, N),
@@ -426,7 +421,7 @@ REJECTED = {
         nn.Linear(N, N),
         ("weight", nn.Identity),
         TypeError,
-        "expected .* Constraint, such as ScaledCayley, got one that returns Identity",
+        "got one that returns Identity",
     ),
 }
 

@@ -427,7 +427,7 @@ def test_a_matrix_outside_the_set_changes_nothing(case):
 def test_a_real_set_rejects_complex_matrices(case):
     constraint = perturbed(case)
     before = state_of(constraint)
-    with pytest.raises(TypeError, match="torch.complex64"):
+    with pytest.raises(TypeError, match=r"torch.complex64"):
         constraint.assign(constraint.sample(stream(1)).cfloat())
     assert_same_state(state_of(constraint), before)
 

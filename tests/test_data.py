@@ -167,10 +167,10 @@ def test_idx_tensors_are_writable(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (idx(2051, 1, 1, 1, content=b"0"), r"expected the magic number 2049 .*, got 2051"),
+        (idx(2051, 1, 1, 1, content=b"0"), "got 2051"),
         (idx(2049, 3, content=b"01"), r"expected 3 bytes for the shape \(3,\) .*, got 2"),
         (idx(2049), r"expected a header of 8 bytes .*, got 4"),
-        (idx(2049, 2, content=b"01")[:-3], r"expected a complete gzip file, got .*a\.gz"),
+        (idx(2049, 2, content=b"01")[:-3], r"got .*a\.gz"),
     ],
 )
 def test_a_file_inconsistent_with_its_header_is_rejected(tmp_path, content, message):

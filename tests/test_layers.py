@@ -872,28 +872,18 @@ x = normal(T, B, M)
 PACKED = pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
 PAIR = (torch.zeros(1, B, N), torch.zeros(1, B, N))
 INVALID_CALLS = {
-    "one dimension": (LAYER, (x[0, 0],), ValueError, r"input of 2 or 3 dimensions, got .*\(4,\)"),
-    "input size": (LAYER, (x[..., :3],), ValueError, r"inputs of size 4, got 3 in .*\(6, 3, 3\)"),
+    "one dimension": (LAYER, (x[0, 0],), ValueError, r"got .*\(4,\)"),
+    "input size": (LAYER, (x[..., :3],), ValueError, r"got 3 in .*\(6, 3, 3\)"),
     "packed input size": (
         LAYER,
         (pack_padded_sequence(x[..., :3], LENGTHS, enforce_sorted=False),),
         ValueError,
         "inputs of size 4, got 3",
     ),
-    "no steps": (LAYER, (x[:0],), ValueError, "at least one step, got T = 0"),
-    "double": (LAYER, (x.double(),), TypeError, "input of torch.float32, .*, got torch.float64"),
-    "h0 layers": (
-        DEEP,
-        (x, torch.zeros(2, B, N)),
-        ValueError,
-        r"shape \(4, 3, 8\), got \(2, 3, 8\)",
-    ),
-    "h0 dtype": (
-        LAYER,
-        (x, torch.zeros(1, B, N).double()),
-        TypeError,
-        "initial states of torch.float32, .*, got torch.float64",
-    ),
+    "no steps": (LAYER, (x[:0],), ValueError, "got T = 0"),
+    "double": (LAYER, (x.double(),), TypeError, "got torch.float64"),
+    "h0 layers": (DEEP, (x, torch.zeros(2, B, N)), ValueError, r"got \(2, 3, 8\)"),
+    "h0 dtype": (LAYER, (x, torch.zeros(1, B, N).double()), TypeError, "got torch.float64"),
     "packed h0": (LAYER, (PACKED, torch.zeros(1, 1, N)), ValueError, r"\(1, 3, 8\), got"),
     "packed with lengths": (
         LAYER,
@@ -901,17 +891,12 @@ INVALID_CALLS = {
         ValueError,
         "either a PackedSequence or lengths",
     ),
-    "too long": (LAYER, (x, None, [7, 1, 1]), ValueError, "lengths <= T = 6, got 1 to 7"),
-    "length zero": (LAYER, (x, None, [6, 0, 1]), ValueError, "lengths <= T = 6, got 0 to 6"),
+    "too long": (LAYER, (x, None, [7, 1, 1]), ValueError, "got 1 to 7"),
+    "length zero": (LAYER, (x, None, [6, 0, 1]), ValueError, "got 0 to 6"),
     "too many lengths": (LAYER, (x, None, [1] * 4), ValueError, r"shape \(3,\), got \(4,\)"),
     "fractional": (LAYER, (x, None, [1.0, 2.0, 3.0]), TypeError, "lengths to be integers, got"),
-    "list": (LAYER, (x.tolist(),), TypeError, "input to be a tensor, got list"),
-    "pair": (
-        LAYER,
-        (x, PAIR),
-        TypeError,
-        "initial states to be a tensor, got tuple: only an LSTM",
-    ),
+    "list": (LAYER, (x.tolist(),), TypeError, "got list"),
+    "pair": (LAYER, (x, PAIR), TypeError, "got tuple"),
 }
 
 
@@ -919,21 +904,21 @@ INVALID_CALLS = {
     ("layer", "arguments", "error", "message"), INVALID_CALLS.values(), ids=INVALID_CALLS.keys()
 )
 def test_an_invalid_call_raises_with_the_expected_value(layer, arguments, error, message):
-    with pytest.raises(error, match=f"expected .*{message}"):
+    with pytest.raises(error, match=message):
         layer(*arguments)
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((x,), ValueError, r"x_t of shape \(B, M\) or \(M,\), got \(6, 3, 4\)"),
+        ((x,), ValueError, r"got \(6, 3, 4\)"),
         ((x[0, :, :3],), ValueError, "inputs of size 4, got 3"),
-        ((x[0].double(),), TypeError, "input of torch.float32, .*, got torch.float64"),
+        ((x[0].double(),), TypeError, "got torch.float64"),
         ((x[0], torch.zeros(1, 1, N)), ValueError, r"initial states of shape \(1, 3, 8\), got"),
     ],
 )
 def test_an_invalid_step_raises_with_the_expected_value(arguments, error, message):
-    with pytest.raises(error, match=f"expected {message}"):
+    with pytest.raises(error, match=message):
         LAYER.step(*arguments)
 
 
@@ -941,29 +926,21 @@ INVALID_OPTIONS = {
     "input_size": ({"input_size": 0}, ValueError, "input_size to be a positive integer, got 0"),
     "hidden_size": ({"hidden_size": -1}, ValueError, "hidden_size to be a positive integer"),
     "num_layers": ({"num_layers": 0}, ValueError, "num_layers to be a positive .*, got 0"),
-    "dropout": ({"dropout": 1.5}, ValueError, "dropout to be a probability from 0 to 1, got 1.5"),
-    "nan dropout": ({"dropout": math.nan}, ValueError, "dropout to be a probability .*, got nan"),
-    "complex dtype": (
-        {"dtype": torch.complex64},
-        ValueError,
-        "a real .* dtype for the weights, got torch.complex64; choose a complex set",
-    ),
-    "output": ({"output": "imag"}, ValueError, "output to be 'real_imag' or 'real', got 'imag'"),
-    "nonlinearity": ({"nonlinearity": "sine"}, ValueError, ".*nonlinearity.*, got 'sine'"),
-    "constraint": (
-        {"constraint": nn.Identity},
-        TypeError,
-        ".* a Constraint, such as .*, got .* Identity",
-    ),
+    "dropout": ({"dropout": 1.5}, ValueError, "got 1.5"),
+    "nan dropout": ({"dropout": math.nan}, ValueError, "got nan"),
+    "complex dtype": ({"dtype": torch.complex64}, ValueError, "got torch.complex64"),
+    "output": ({"output": "imag"}, ValueError, "got 'imag'"),
+    "nonlinearity": ({"nonlinearity": "sine"}, ValueError, "got 'sine'"),
+    "constraint": ({"constraint": nn.Identity}, TypeError, "got .* Identity"),
     "constraint instance": (
         {"constraint": ScaledCayley(N)},
         TypeError,
-        r".* such as ScaledCayley, got the matrix ScaledCayley\(8, negative=4\): pass the class ",
+        r"got the matrix ScaledCayley\(8, negative=4\)",
     ),
     "constraint size": (
         {"constraint": lambda n: ScaledCayley(n + 1)},
         ValueError,
-        r"a constraint of size 8, got ScaledCayley\(9, negative=4\)",
+        r"got ScaledCayley\(9, negative=4\)",
     ),
 }
 
@@ -972,7 +949,7 @@ INVALID_OPTIONS = {
     ("options", "error", "message"), INVALID_OPTIONS.values(), ids=INVALID_OPTIONS.keys()
 )
 def test_an_invalid_option_raises_with_the_expected_value(options, error, message):
-    with pytest.raises(error, match=f"expected {message}"):
+    with pytest.raises(error, match=message):
         RNN(**{"input_size": M, "hidden_size": N} | options)
 
 

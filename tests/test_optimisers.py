@@ -435,8 +435,8 @@ def test_frozen_parameters_are_in_no_group():
     ("model", "options", "message"),
     [
         (torch.nn.LSTM(2, 3), {"lr_recurrent": 0.1}, "only for a model with a constrained matrix"),
-        (torch.nn.ReLU(), {}, "expected a model with trainable parameters, got none"),
-        (small_model(), {"weight_decay": -1.0}, "expected a finite weight_decay >= 0, got -1.0"),
+        (torch.nn.ReLU(), {}, "got none"),
+        (small_model(), {"weight_decay": -1.0}, "got -1.0"),
     ],
 )
 def test_wrong_arguments_of_parameter_groups_raise(model, options, message):

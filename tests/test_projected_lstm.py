@@ -266,10 +266,7 @@ WRONG = {
         lambda: LSTM(M, N, proj_size=N),
         "expected 0 <= proj_size < hidden_size=5, got 5",
     ),
-    "a set": (
-        lambda: LSTM(M, N, proj_size=P, cell=ScaledCayley),
-        r"with proj_size=3, .* have the shape \(5, 3\), got ScaledCayley\(5",
-    ),
+    "a set": (lambda: LSTM(M, N, proj_size=P, cell=ScaledCayley), r"got ScaledCayley\(5"),
     "another size": (
         lambda: LSTM(M, N, proj_size=P).load_torch(nn.LSTM(M, N, proj_size=2)),
         "expected a torch.nn.LSTM with proj_size=3, got 2",
@@ -278,7 +275,7 @@ WRONG = {
         lambda: LSTM(M, N, proj_size=P)(
             torch.zeros(T, B, M), (torch.zeros(1, B, N), torch.zeros(1, B, N))
         ),
-        r"shape \(1, 3, 3\), got \(1, 3, 5\)",
+        r"got \(1, 3, 5\)",
     ),
     "dropout of weights": (lambda: weight_drop(LSTM(M, N, proj_size=P), 0.5), "matrix|matrices"),
 }

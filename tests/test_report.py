@@ -151,7 +151,7 @@ def test_an_empty_list_of_folders_is_rejected():
 
 def test_run_that_ended_before_its_first_row_is_explained(runs):
     (runs / "lstm-0" / "metrics.csv").unlink()
-    with pytest.raises(ValueError, match="lstm-0 has no metrics.csv"):
+    with pytest.raises(ValueError, match=r"lstm-0 has no metrics.csv"):
         read_records([runs / "lstm-0"])
 
 
@@ -631,7 +631,7 @@ def test_report_replaces_an_earlier_one(runs, tmp_path):
 def test_file_that_is_not_a_report_is_not_replaced(runs, tmp_path):
     out = tmp_path / "p.html"
     out.write_text("<html>mine</html>")
-    with pytest.raises(FileExistsError, match="p.html"):
+    with pytest.raises(FileExistsError, match=r"p.html"):
         write_report([runs], out)
     assert out.read_text() == "<html>mine</html>"
 

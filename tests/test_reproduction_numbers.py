@@ -84,9 +84,9 @@ def remark(rows='["exact"]', kind='"open"', recipe=f'"{TABLE}"', text='"x"'):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (remark('["GRU"]'), f"expected a row of {TABLE} in .*, got 'GRU'"),
-        (remark(kind='"odd"'), "expected a kind of remark in .*, got 'odd'"),
-        ('[papers]\nother = "x"', "expected papers among scornn, .* got {'other'}"),
+        (remark('["GRU"]'), "got 'GRU'"),
+        (remark(kind='"odd"'), "got 'odd'"),
+        ('[papers]\nother = "x"', "got {'other'}"),
     ],
 )
 def test_a_text_about_something_unknown_is_rejected(tmp_path, content, said):

@@ -298,13 +298,10 @@ def test_the_constraints_of_all_layers_are_found_and_stay_in_their_set():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"depth": 1.5}, "expected depth to be a positive integer, got 1.5"),
-        ({"norm": "batch"}, "expected norm to be 'layer', 'rms' or None, got 'batch'"),
-        ({"dropout": 1.0}, "expected 0 <= dropout < 1, got 1.0"),
-        (
-            {"make_layer": lambda width: nn.GRU(width, N, batch_first=True)},
-            "expected layers with time first, got batch_first=True",
-        ),
+        ({"depth": 1.5}, "got 1.5"),
+        ({"norm": "batch"}, "got 'batch'"),
+        ({"dropout": 1.0}, "got 1.0"),
+        ({"make_layer": lambda width: nn.GRU(width, N, batch_first=True)}, "got batch_first=True"),
     ],
 )
 def test_invalid_options_are_rejected(options, message):

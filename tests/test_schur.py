@@ -456,25 +456,17 @@ def test_matrices_without_a_basis_of_eigenvectors_raise_nothing():
 # ------------------------------------------------------------------------------ bad input
 
 REJECTED = {
-    "odd": (7, {}, r"expected an even size, .* got 7; use 8, or the complex set"),
-    "gamma": (6, {"gamma": "free"}, "expected gamma to be 'trained' or 'clamped', got 'free'"),
-    "negative": (6, {"gamma_value": -1.0}, "expected gamma_value to be positive .* got -1.0"),
-    "nan": (6, {"gamma_value": math.nan}, "expected gamma_value to be .* got nan"),
+    "odd": (7, {}, "got 7; use 8, or the complex set"),
+    "gamma": (6, {"gamma": "free"}, "got 'free'"),
+    "negative": (6, {"gamma_value": -1.0}, "got -1.0"),
+    "nan": (6, {"gamma_value": math.nan}, "got nan"),
     "blocks": (
         6,
         {"in_block": False, "dtype": COMPLEX},
         "expected no in_block where W is complex",
     ),
-    "P real": (
-        6,
-        {"orthogonal": Exponential, "dtype": COMPLEX},
-        "expected P from a set of unitary matrices, got Exponential",
-    ),
-    "P anything": (
-        6,
-        {"orthogonal": Unconstrained},
-        "expected P from a set of orthogonal matrices, got Unconstrained",
-    ),
+    "P real": (6, {"orthogonal": Exponential, "dtype": COMPLEX}, "got Exponential"),
+    "P anything": (6, {"orthogonal": Unconstrained}, "got Unconstrained"),
 }
 
 

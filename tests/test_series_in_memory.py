@@ -147,16 +147,8 @@ WRONG = {
     "none": (lambda: from_arrays([]), ValueError, "at least one array"),
     "widths": (lambda: from_arrays([np.zeros((2, 3)), np.zeros((3, 2))]), ValueError, "index 1"),
     "nan": (lambda: from_arrays(WITH_NAN), ValueError, "index 1, channel 1, step 3"),
-    "labels": (
-        lambda: from_arrays(draw(), labels=[1]),
-        ValueError,
-        "8 labels .* got 1",
-    ),
-    "both": (
-        lambda: from_arrays(draw(), labels=LABELS, targets=LABELS),
-        ValueError,
-        "got both",
-    ),
+    "labels": (lambda: from_arrays(draw(), labels=[1]), ValueError, "8 labels .* got 1"),
+    "both": (lambda: from_arrays(draw(), labels=LABELS, targets=LABELS), ValueError, "got both"),
     "column": (lambda: from_table(as_table(draw())), ValueError, "'sequence' in the table, got"),
     "missing value": (
         lambda: from_table(pandas.DataFrame({"sequence": [1], "x": [np.nan]})),

@@ -617,7 +617,7 @@ ERRORS = {
     "a state on another device": (
         lambda: setattr(Stream(LAYER), "state", torch.zeros(1, N, device="meta")),
         ValueError,
-        "expected a state on cpu, got one on meta",
+        "got one on meta",
     ),
 }
 
@@ -645,11 +645,11 @@ def test_the_kernels_read_no_state_of_another_dtype():
     stream(torch.zeros(M))
     with torch.autocast("cpu"):
         stream.state = torch.zeros(1, N, dtype=torch.float16)
-    with pytest.raises(TypeError, match="float32.*float16"):
+    with pytest.raises(TypeError, match=r"float32.*float16"):
         stream(torch.zeros(M))
     stream.reset()
     layer.double()
-    with pytest.raises(TypeError, match="float64.*float32"):
+    with pytest.raises(TypeError, match=r"float64.*float32"):
         stream(torch.zeros(M, dtype=torch.float64))
 
 

@@ -118,10 +118,10 @@ def test_the_longest_length_ends_where_the_accuracy_falls_to_nine_tenths(correct
             ({"group": name}, rf"expected group to be Z2 to Z256, .*, got '{name}'")
             for name in ("Z1", "Z257", "S6", "A2", "D4", "z2", "Z", "Z02", "Z2 ")
         ),
-        ({"letters": "all"}, r"expected letters to be 'elements' or 'generators', got 'all'"),
-        ({"length": 1.5}, r"expected length to be a positive integer, got 1.5"),
-        ({"test_lengths": (0, 5)}, r"in ascending order, got \(0, 5\)"),
-        ({"test_lengths": (5, 5)}, r"in ascending order, got \(5, 5\)"),
+        ({"letters": "all"}, "got 'all'"),
+        ({"length": 1.5}, "got 1.5"),
+        ({"test_lengths": (0, 5)}, r"got \(0, 5\)"),
+        ({"test_lengths": (5, 5)}, r"got \(5, 5\)"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):

@@ -368,9 +368,9 @@ def test_enwik8_is_read_byte_by_byte(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cut": "pages"}, r"expected cut to be 'fixed' or 'random' or 'lines', got 'pages'"),
-        ({"cut": "random", "window": 19}, r"expected window >= 20 with random lengths, got 19"),
-        ({"held_out": (0.0, 0.5)}, r"expected held_out to be two fractions .*got \(0.0, 0.5\)"),
+        ({"cut": "pages"}, "got 'pages'"),
+        ({"cut": "random", "window": 19}, "got 19"),
+        ({"held_out": (0.0, 0.5)}, r"got \(0.0, 0.5\)"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):
@@ -381,7 +381,7 @@ def test_options_out_of_range_are_rejected(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length": 10**8 + 1}, r"expected 1000 <= length <= 100000000, got 100000001"),
+        ({"length": 10**8 + 1}, "got 100000001"),
     ],
 )
 def test_options_of_enwik8_out_of_range_are_rejected(options, message):

