@@ -218,32 +218,6 @@ def reference_lstm(x, weights):
     return torch.stack(states)
 
 
-def reference_gru(x, weights):
-    U, W, b, c = weights
-    h = x.new_zeros(x.shape[1], N)
-    states = []
-    for x_t in x:
-        r, z, n = (x_t @ U.T + b).chunk(3, dim=1)
-        r_h, z_h, n_h = (h @ W.T + c).chunk(3, dim=1)
-        z = torch.sigmoid(z + z_h)
-        h = (1 - z) * torch.tanh(n + torch.sigmoid(r + r_h) * n_h) + z * h
-        states.append(h)
-    return torch.stack(states)
-
-
-@pytest.mark.parametrize(
-    ("kind", "rows", "hand_written"),
-    [(nn.LSTM, "f", reference_lstm), (nn.GRU, "n", reference_gru)],
-    ids=["lstm", "gru"],
-)
-def test_the_output_of_a_trained_layer_uses_the_constrained_matrix(kind, rows, hand_written):
-    module = constrain(kind(3, N), "weight_hh_l0", partial(Exponential, period=2), rows)
-    train(module)
-    x = inputs_of(module)
-    expected = hand_written(x, module.all_weights[0])
-    torch.testing.assert_close(module(x)[0], expected, rtol=0, atol=tol(torch.float32, N * len(x)))
-
-
 def test_the_gradient_of_a_layer_reaches_the_raw_parameters():
     lstm = constrained_lstm().double()
     raw = lstm.parametrizations.weight_hh_l0[0].constraints[0].raw

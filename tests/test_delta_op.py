@@ -405,46 +405,8 @@ def standard_representation(n):
     return permutations, reflections
 
 
-def icosahedral_rotations():
-    """Return A5 as permutations of the vertices of an icosahedron, with two reflections each."""
-    golden = (1 + math.sqrt(5)) / 2
-    vertices = []
-    for a, b in itertools.product((-1, 1), (-golden, golden)):
-        vertices += [(0, a, b), (a, b, 0), (b, 0, a)]
-    vertices = np.array(vertices)
-
-    def moved(matrix):
-        distances = np.linalg.norm(vertices @ matrix.T - vertices[:, None], axis=-1)
-        if distances.min(0).max() > 1e-6:
-            return None
-        return tuple(int(i) for i in distances.argmin(0))
-
-    def rotation(axis, angle):
-        x, y, z = axis / np.linalg.norm(axis)
-        cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-        return np.eye(3) + math.sin(angle) * cross + (1 - math.cos(angle)) * cross @ cross
-
-    found = {}
-    axes = [*vertices]
-    axes += [a + b for a, b in itertools.combinations(vertices, 2)]
-    axes += [a + b + c for a, b, c in itertools.combinations(vertices, 3)]
-    for axis in axes:
-        if np.linalg.norm(axis) < 1e-6:
-            continue
-        for angle in (0, 2 * math.pi / 5, 4 * math.pi / 5, 2 * math.pi / 3, math.pi):
-            permutation = moved(rotation(axis, angle))
-            if permutation is None or permutation in found:
-                continue
-            # both keys are normal to the axis, at half the angle
-            normal = np.linalg.svd(axis[None])[2][1]
-            found[permutation] = [normal, rotation(axis, angle / 2) @ normal]
-    assert len(found) == 60
-    return list(found), list(found.values())
-
-
 GROUPS = {
     "S3": (lambda: standard_representation(3), 2),
-    "A5": (icosahedral_rotations, 2),
     "S5": (lambda: standard_representation(5), 4),
 }
 

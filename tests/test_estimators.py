@@ -354,19 +354,6 @@ def test_arrays_and_tables_may_have_missing_values(layout):
     np.testing.assert_array_equal(fitted.predict_proba(array), expected)
 
 
-def test_missing_is_a_parameter_like_any_other():
-    X, y = with_gaps()
-    fitted = classifier(missing="forward").fit(X, y)
-    assert clone(fitted).missing == "forward"
-    again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
-    search = GridSearchCV(classifier(), {"missing": ["mask", "forward"]}, cv=2).fit(X, y)
-    assert search.best_estimator_.preprocessing_.missing == search.best_params_["missing"]
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert fitted.__sklearn_tags__().input_tags.allow_nan
-    assert not classifier().__sklearn_tags__().input_tags.allow_nan
-
-
 def test_a_regressor_takes_missing_values():
     X, _ = with_gaps(60)
     y = np.array([np.isnan(x).mean() for x in X])  # only the masks tell it

@@ -7,7 +7,7 @@ import signal
 import statistics
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -27,15 +27,6 @@ from shrunken import ROWS
 from training_run import QUIET, one_thread, read_metrics
 
 TASK = Copying(delay=4, symbols=2, test_examples=20, validation_examples=20)
-
-
-@dataclass(frozen=True)
-class WithoutValidation(Copying):
-    """Copying without a validation split."""
-
-    @property
-    def splits(self):
-        return "train", "test"
 
 
 @pytest.fixture(scope="module")
@@ -189,10 +180,6 @@ def test_a_row_has_its_network_and_what_the_networks_share():
     assert row.reported == Reported(0.5, "table 7", rule="last", note="a note", decimals=2)
 
 
-def test_a_label_without_a_suffix_is_that_of_the_network():
-    assert replace(EXPERIMENT, suffix="").row(NETWORK).label == "scoRNN 6"
-
-
 def test_a_network_states_what_differs_from_the_others():
     other = replace(
         NETWORK,
@@ -333,21 +320,6 @@ def test_the_table_also_has_accuracies_selected_on_validation(recipe, tmp_path):
     assert table(tmp_path)["scoRNN 6"]["ours, selected on validation"].startswith(mean)
 
 
-def test_without_a_validation_split_the_table_has_no_column_for_it(recipe, tmp_path):
-    task = WithoutValidation(delay=2, symbols=2, test_examples=20)
-    run(replace(recipe, rows=(replace(recipe.rows[0], task=task),)), tmp_path, seeds=[0])
-    assert "ours, selected on validation" not in table(tmp_path)["scoRNN 6"]
-
-
-def test_results_contain_the_numbers_of_the_runs(finished):
-    folder, _ = finished
-    ours = results(folder)["rows"][0]
-    folders = [folder / "scornn-6" / f"seed-{seed}" for seed in ours["seeds"]]
-    runs = [json.loads((folder / "result.json").read_text()) for folder in folders]
-    assert ours["values"] == [max(evaluations(folder, "test_accuracy")) for folder in folders]
-    assert ours["seconds"] == [run["seconds"] for run in runs]
-
-
 def test_results_give_mean_and_standard_error_over_the_seeds(finished):
     folder, _ = finished
     ours = results(folder)["rows"][0]
@@ -371,12 +343,6 @@ def test_the_table_has_the_papers_number_and_the_difference(finished):
     assert row["paper"] == "0.9"
     assert row["quantity"] == "best test accuracy"
     assert row["difference"] == f"{statistics.fmean(outcomes[1].values) - 0.9:+.4f}"
-
-
-def test_the_table_counts_parameters(recipe, finished):
-    folder, outcomes = finished
-    assert outcomes[1].parameters == count_parameters(recipe.rows[1].build(0))
-    assert table(folder)["LSTM 5"]["parameters"] == str(outcomes[1].parameters)
 
 
 def test_a_number_that_the_paper_does_not_print_has_no_difference(recipe, tmp_path):

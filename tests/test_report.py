@@ -594,38 +594,11 @@ def test_damaged_spectra_are_named_and_the_rest_is_shown(runs, tmp_path):
     assert [one["label"] for one in data_of(text)["spectrum"]] == ["lstm, seed 0"]
 
 
-def test_page_without_rebuilt_networks_has_curves_and_a_hint(runs, tmp_path):
-    (runs / WITH_DYNAMICS / "dynamics.jsonl").unlink()
-    text = write_report([runs], tmp_path / "p.html").read_text()
-    assert json.loads(Page(text).data)["curves"]["task-1"]["series"]
-    assert "the trained network was not rebuilt" in text
-    assert "To see how the eigenvalues move" in text
-
-
 def test_recipe_without_runs_has_a_page(tmp_path):
     write_recipe(tmp_path / "r", [recipe_row()])
     text = write_report([tmp_path / "r"], tmp_path / "p.html").read_text()
     assert "Reproduction of scornn/copying" in text
     assert "Batches are drawn anew." in text
-
-
-def test_unfinished_run_is_marked(runs, tmp_path):
-    (runs / "lstm-1" / "result.json").unlink()
-    text = write_report([runs], tmp_path / "p.html").read_text()
-    assert "1 of 2 unfinished" in Page(text).cells
-
-
-def test_run_without_metrics_has_no_chart(runs, tmp_path):
-    file = runs / "lstm-0" / "metrics.csv"
-    file.write_text(file.read_text().splitlines()[0] + "\n")
-    text = write_report([runs / "lstm-0"], tmp_path / "p.html").read_text()
-    assert "No run has metrics yet." in text
-
-
-def test_report_replaces_an_earlier_one(runs, tmp_path):
-    out = tmp_path / "p.html"
-    write_report([runs / "lstm-0"], out)
-    assert "Anew" in write_report([runs / "lstm-0"], out, title="Anew").read_text()
 
 
 def test_file_that_is_not_a_report_is_not_replaced(runs, tmp_path):
@@ -647,23 +620,6 @@ def test_missing_package_is_named_with_its_install_command(runs, tmp_path, monke
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"{package}.* pip install 'eigenrnn\[report\]'"):
         write_report([runs], tmp_path / "p.html")
-
-
-def test_network_keeps_its_colour_on_another_task_but_not_its_label(runs, tmp_path):
-    for folder in runs.iterdir():
-        config = json.loads((folder / "config.json").read_text())
-        config["name"], seed = folder.name.split("-")
-        config["task"]["options"]["delay"] = int(f"1{seed}")
-        (folder / "config.json").write_text(json.dumps(config))
-    data = data_of(write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text())
-    styles = [
-        {one["label"]: (one["colour"], one["dash"]) for one in chart["series"]}
-        for chart in data["curves"].values()
-    ]
-    assert styles == [{"lstm": (0, 0), "scornn": (1, 1)}] * 2
-    tasks = ("Copying (delay 10)", "Copying (delay 11)")
-    labels = [f"{name}, {task}" for name in ("lstm", "scornn") for task in tasks]
-    assert [one["label"] for one in data["schur"]] == labels
 
 
 def test_the_gradients_of_a_small_network_are_of_its_first_steps_only():

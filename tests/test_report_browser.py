@@ -56,12 +56,6 @@ return [...document.querySelectorAll(".plot")].filter((p) => p.offsetParent).fla
 });
 """
 
-CONTROLS = """
-return [...document.querySelectorAll("a[href], button, select, input, summary, [tabindex='0']")]
-  .filter((e) => e.offsetParent !== null && !e.closest("details:not([open]) > :not(summary)"))
-  .filter((e) => e.checkVisibility({visibilityProperty: true})).length;
-"""
-
 
 @pytest.fixture(scope="module")
 def browser():
@@ -197,19 +191,6 @@ def test_eigenvalues_on_the_disc_are_those_of_the_step(shared_page, page):
     assert traces(shared_page, "[data-part=disc]")[2]["x"] == pytest.approx(written, abs=1e-4)
 
 
-@pytest.mark.long
-def test_play_steps_through_training_and_stops_at_the_end(shared_page):
-    Select(shared_page.find_element(By.ID, "spectrum-network")).select_by_visible_text(
-        "scornn, seed 0"
-    )
-    button = focus(shared_page, shared_page.find_element(By.CSS_SELECTOR, "[data-act=play]"))
-    button.send_keys(Keys.SPACE)
-    assert button.text == "Pause"
-    WebDriverWait(shared_page, 10, poll_frequency=0.05).until(lambda _: button.text == "Play")
-    output = shared_page.find_element(By.CSS_SELECTOR, ".slider output").text
-    assert output == f"step {STEPS[-1]}"
-
-
 def test_network_without_recorded_dynamics_has_no_slider(shared_page):
     Select(shared_page.find_element(By.ID, "spectrum-network")).select_by_visible_text(
         "lstm, seed 0"
@@ -233,21 +214,6 @@ def test_space_on_a_toggle_hides_and_shows_its_curve_with_its_band(fresh_page):
     assert (shown(), button.get_attribute("aria-pressed")) == ([False, False], "false")
     button.send_keys(Keys.SPACE)
     assert shown() == [True, True]
-
-
-def test_keys_zoom_a_chart_and_reset_it(shared_page):
-    def width():
-        low, high = shared_page.execute_script(
-            "return document.querySelector('#task-1 .plot')._fullLayout.xaxis.range"
-        )
-        return high - low
-
-    plot = focus(shared_page, shared_page.find_element(By.CSS_SELECTOR, "#task-1 .plot"))
-    whole = width()
-    plot.send_keys("+")
-    WebDriverWait(shared_page, 10).until(lambda _: width() == pytest.approx(0.6 * whole))
-    plot.send_keys("0")
-    WebDriverWait(shared_page, 10).until(lambda _: width() == pytest.approx(whole))
 
 
 def test_selected_quantity_is_drawn(shared_page):
@@ -278,35 +244,6 @@ def test_page_fits_its_width_and_nothing_overlaps(shared_page, size):
     assert wide <= inner
     assert shared_page.execute_script(OVERLAPS) == []
     assert shared_page.execute_script(TICKS) == []
-
-
-def test_results_with_many_metrics_fit_the_page(browser, page, tmp_path):
-    folder = shutil.copytree(page.parent / "runs", tmp_path / "runs")
-    metrics = {"f1": 0.51, "auc": 0.62, "log_loss": 0.73, "calibration_error": 0.14}
-    for number, file in enumerate(sorted(folder.glob("*/result.json"))):
-        result = json.loads(file.read_text())
-        for split in result["best"].values():
-            split |= {name: value + 0.01 * number for name, value in metrics.items()}
-        file.write_text(json.dumps(result))
-    resize(browser, DESKTOP)
-    load(browser, write_report([folder], tmp_path / "page.html"))
-    headings, wide = browser.execute_script(
-        "const frames = [...document.querySelectorAll('#results .scroll')];"
-        "return [frames.flatMap((e) => [...e.querySelectorAll('thead th')]).length,"
-        "frames.filter((e) => e.scrollWidth > e.clientWidth).length]"
-    )
-    assert headings > 16
-    assert wide == 0
-
-
-@pytest.mark.long
-def test_tab_key_reaches_every_control(shared_page):
-    reached = set()
-    controls = shared_page.execute_script(CONTROLS)
-    for _ in range(controls):
-        webdriver.ActionChains(shared_page, duration=0).send_keys(Keys.TAB).perform()
-        reached.add(shared_page.switch_to.active_element.id)
-    assert len(reached) == controls
 
 
 def test_every_control_has_a_name(shared_page):

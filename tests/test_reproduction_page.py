@@ -14,8 +14,6 @@ from reproduction.claim import (
     Progress,
     Runs,
     accuracy,
-    of_baseline,
-    steps_below,
     value,
 )
 from reproduction.page import describe_quantity, evidence, to_markdown
@@ -189,14 +187,6 @@ def test_of_many_networks_the_evidence_names_the_best():
     assert "the best of 3 others, first, of 300 %." in evidence(judged(accuracy, *rivals))
 
 
-def test_the_evidence_states_the_words_around_numbers_once():
-    of_chance = of_baseline(value)
-    assert evidence(judged(of_chance, ("GORU", 0.5, (True,)), ("GRU", 0.25, (True,)))) == (
-        "The LSTM ends at 200 %, GORU at 50 % and GRU at 25 % of the chance level. "
-        "1 seed, the paper's length."
-    )
-
-
 def test_a_network_that_diverges_does_nothing_else():
     said = evidence(judged(value, ("GORU", math.inf, (True,)), ("GRU", 0.5, (True,))))
     assert said.startswith("The LSTM reaches 2, GRU 0.5 and GORU diverges. ")
@@ -205,22 +195,6 @@ def test_a_network_that_diverges_does_nothing_else():
     medians = dict.fromkeys(result.medians, math.inf)
     said = evidence(replace(alone, results=(replace(result, medians=medians),)))
     assert said.startswith("The LSTM diverges and GORU diverges. ")
-
-
-def test_the_evidence_states_in_how_many_pairs_a_comparison_is_true():
-    pairs = (True, False, False, False)
-    rivals = (("GORU", 10.0, pairs), ("GRU", 10.0, (False, False)))
-    assert (
-        "But the LSTM is faster than GORU in only 1 of 4 pairs and faster than GRU in none of 2 "
-        "pairs."
-    ) in evidence(judged(steps_below(0.5), *rivals))
-
-
-def test_the_evidence_says_by_which_factor_a_network_is_not_below():
-    said = judged(value, ("GORU", 3.0, (False,)))
-    test = tuple(replace(check, factor=2.0) for check in said.claim.test)
-    by_half = replace(said, claim=replace(said.claim, decisive=test))
-    assert evidence(by_half).endswith("But the LSTM is not below GORU by a factor of 2.")
 
 
 def test_a_claim_whose_test_is_newer_than_its_runs_says_so(archive, reproduced):

@@ -136,18 +136,6 @@ def test_the_schur_form_of_scipy_has_these_angles(make):
     )
 
 
-@pytest.mark.parametrize(("t", "modulus"), [(-0.5, 0.761), (0.5, 1.192)])
-def test_an_entry_inside_a_block_changes_the_modulus(t, modulus):
-    constraint = Schur(2).double()
-    with torch.no_grad():
-        constraint.theta.fill_(1.0)
-        constraint.triangle.fill_(t)
-    moduli = torch.linalg.eigvals(constraint()).abs()
-    expected = math.sqrt(1 + t * math.sin(1.0))
-    assert abs(expected - modulus) < 5e-4  # the figure of the specification
-    np.testing.assert_allclose(array(moduli), [expected] * 2, rtol=1e-12)
-
-
 # ---------------------------------------------------------------------- the initialisation
 
 
@@ -238,22 +226,6 @@ def test_the_recurrent_optimiser_gets_the_parameters_of_p_alone():
 )
 def test_a_matrix_of_six_units_has_as_many_numbers(make, expected):
     assert count_parameters(make(6)) == expected
-
-
-@pytest.mark.parametrize("t", [1, 2, 5, 9, 40])
-def test_powers_grow_polynomially_as_proposition_2_says(t):
-    n, x = 6, 0.7
-    constraint = Schur(n).double()
-    with torch.no_grad():
-        constraint.theta.zero_()
-        constraint.triangle.fill_(x)
-    P = constraint.P()
-    power = array(P.T @ torch.linalg.matrix_power(constraint(), t) @ P)
-    for i in range(n):
-        for j in range(i):
-            d = i - j  # a polynomial in x of degree d with polynomials in t as coefficients
-            terms = [math.comb(t, k) * math.comb(d - 1, k - 1) * x**k for k in range(1, d + 1)]
-            assert power[i, j] == pytest.approx(sum(terms), rel=1e-9)
 
 
 # ------------------------------------------------------------------------------ the inverse

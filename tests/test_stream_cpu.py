@@ -246,18 +246,6 @@ def test_a_stream_of_the_delta_rule_follows_every_weight(name):
     assert not torch.allclose(after, before, atol=1e-3)
 
 
-@needs_kernels
-def test_queries_and_keys_of_zero_leave_the_state_of_a_stream():
-    layer = seeded(DeltaNet, M, N, heads=3).freeze()
-    stream = Stream(layer)
-    stream(torch.ones(M))
-    state = stream.state
-    y = stream(torch.zeros(M))
-    assert is_packed(stream)
-    assert torch.equal(y, torch.zeros(N))
-    assert torch.equal(stream.state, state)
-
-
 @pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())
 @pytest.mark.parametrize("B", [None, 17], ids=["single", "many"])
 def test_other_layers_step_as_without_a_stream(make, B):
@@ -580,16 +568,6 @@ def test_a_step_of_a_frozen_layer_compiles_to_one_graph():
     compiled_step = torch.compile(layer.step, backend="aot_eager", fullgraph=True)
     got, _ = compiled_step(x[0], state)
     torch.testing.assert_close(got, expected)
-
-
-def test_inference_mode_gives_the_same_outputs():
-    layer = frozen()
-    x, stream = inputs(layer), Stream(layer)
-    expected = run(stream, x)
-    with torch.inference_mode():
-        other = Stream(layer)
-        first = run(other, x[:3])
-    assert torch.equal(torch.cat([first, run(other, x[3:])]), expected)
 
 
 LAYER, PAIR = frozen(), frozen(LSTM)
