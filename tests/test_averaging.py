@@ -11,6 +11,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 import eigenrnn
 from cases import CONSTRAINTS, NAMED, OURS
+from draws import stream
 from eigenrnn import DtrivRNN
 from eigenrnn.constraints import Exponential, MovingCayley, Schur
 from eigenrnn.layers import RNN, AsRNN
@@ -35,10 +36,6 @@ with_or_without_buffers = pytest.mark.parametrize("use_buffers", [False, True])
 each_kind = pytest.mark.parametrize(
     "options", [{}, {"multi_avg_fn": get_ema_multi_avg_fn(0.9)}], ids=["mean", "ema"]
 )
-
-
-def stream(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def normal(*shape, seed=1):

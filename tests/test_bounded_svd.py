@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from draws import normal, stream
 from eigenrnn.constraints import BoundedSVD
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.init import haar_
@@ -12,14 +13,6 @@ from eigenrnn.linalg import orthogonality_error, tol
 SIZES = [(1, 1), (2, 1), (2, 2), (7, 3), (7, 7), (20, 5)]  # N and m
 
 each_size = pytest.mark.parametrize(("n", "m"), SIZES)
-
-
-def stream(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(shape, generator=stream(seed), dtype=torch.float64)
 
 
 def build(n, m=None, margin=0.2, dtype=torch.float64):

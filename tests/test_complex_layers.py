@@ -8,6 +8,7 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from cases import COMPLEX
+from draws import normal, stream
 from eigenrnn.layers import RNN
 from eigenrnn.linalg import tol
 
@@ -19,14 +20,6 @@ each_set = pytest.mark.parametrize("constraint", [COMPLEX[name] for name in NAME
 each_output = pytest.mark.parametrize(("output", "width"), [("real_imag", 2 * N), ("real", N)])
 
 
-def seeded_generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape, seed=1, dtype=torch.float64):
-    return torch.randn(shape, generator=seeded_generator(seed), dtype=dtype)
-
-
 def near(dtype=torch.float64, n=T * N):
     return {"rtol": 0, "atol": tol(dtype, n)}
 
@@ -36,7 +29,7 @@ def make_layer(constraint, *sizes, **options):
     layer = RNN(M, N, *sizes, constraint=constraint, **{"dtype": torch.float64} | options)
     for direction in layer.all_directions():
         if direction.bias is not None:
-            torch.nn.init.uniform_(direction.bias, -0.01, 0.01, generator=seeded_generator(5))
+            torch.nn.init.uniform_(direction.bias, -0.01, 0.01, generator=stream(5))
     return layer
 
 
@@ -142,7 +135,7 @@ def test_h0_with_only_real_parts_raises(constraint):
 def test_the_output_option_has_no_effect_on_a_real_layer():
     x = normal(T, B, M, dtype=torch.float32)
     one, other = (
-        partial(RNN, output=output)(M, N, generator=seeded_generator())(x)[0]
+        partial(RNN, output=output)(M, N, generator=stream())(x)[0]
         for output in ("real", "real_imag")
     )
     assert torch.equal(one, other)

@@ -44,13 +44,6 @@ each_module = pytest.mark.parametrize(
 each_constraint = pytest.mark.parametrize("case", REAL.values(), ids=REAL)
 
 
-@pytest.fixture(autouse=True)
-def reproducible():
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(0)
-        yield
-
-
 def is_orthogonal(W):
     return orthogonality_error(W) <= tol(torch.float32, len(W))
 

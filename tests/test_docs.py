@@ -154,7 +154,6 @@ def test_the_layer_in_the_readme_learns_to_remember_and_the_lstm_does_not(capsys
         ),
     ],
 )
-@pytest.mark.usefixtures("reproducible")
 def test_the_gradient_in_the_readme_keeps_its_norm_with_modrelu_and_not_with_tanh(
     layer, lowest, highest
 ):
@@ -174,13 +173,6 @@ def code_blocks(page):
             yield "\n" * (block.line - 1) + block.text
 
 
-@pytest.fixture
-def reproducible():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 # torch's quantisation will move to another package
 @pytest.mark.filterwarnings(
     "ignore:torch.ao.quantization is deprecated:DeprecationWarning",
@@ -188,7 +180,6 @@ def reproducible():
 )
 # Lightning and torch's exporter ask torch's pytree a question that torch has deprecated
 @pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)`:FutureWarning")
-@pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize(
     "page",
     [
@@ -427,7 +418,6 @@ def example_namespace():
     return names
 
 
-@pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_docstring_examples_give_the_output_shown(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

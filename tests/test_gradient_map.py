@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from draws import normal
 from eigenrnn.analysis import gradient_map, state_maps
 from eigenrnn.analysis.gradients import SpectralNorms
 from eigenrnn.constraints import Unconstrained
@@ -21,17 +22,6 @@ LAYERS = {
     "scurnn": lambda **options: ScuRNN(M, N, **options),
     "enrnn": lambda **options: ENRNN(M, N, short_size=1, **options),
 }
-
-
-@pytest.fixture(autouse=True)
-def same_weights_each_time():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
-def draw(*shape):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
 def norms(J):  # (T, S, T, K) of one sequence, to (T, T)
@@ -66,7 +56,7 @@ def assert_map(result, expected):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_maps_equal_norms_of_jacobians_by_autograd(name):
-    layer, x = LAYERS[name](), draw(T, B, M)
+    layer, x = LAYERS[name](), normal(T, B, M)
     state_map, result = state_maps(layer)[0], gradient_map(layer, x)
     for block, rows in {"whole": slice(None), **state_map.blocks}.items():
         by_input, by_state = by_jacrev(state_map, x, rows)
@@ -79,20 +69,20 @@ def test_maps_equal_norms_of_jacobians_by_autograd(name):
 @pytest.mark.parametrize("which", ["l0_reverse", "l1", "l1_reverse"])
 def test_later_layers_and_directions_read_the_outputs_of_earlier_ones(name, which):
     layer = LAYERS[name](num_layers=2, bidirectional=True).double()
-    x = draw(T, B, M)
+    x = normal(T, B, M)
     state_map = next(each for each in state_maps(layer) if each.name == which)
     if which != "l0_reverse":
         lower = LAYERS[name](bidirectional=True).double()
         lower.load_state_dict(layer.state_dict(), strict=False)
         x = lower(x)[0].detach()
     by_input, by_state = by_jacrev(state_map, x.flip(0) if state_map.reverse else x, slice(None))
-    result = gradient_map(layer, draw(T, B, M), which=which)
+    result = gradient_map(layer, normal(T, B, M), which=which)
     assert_map(result.by_input["whole"], by_input)
     assert_map(result.by_state["whole"], by_state)
 
 
 def test_parts_of_the_state_of_an_enrnn_and_an_lstm_are_named():
-    x = draw(3, 1, M)
+    x = normal(3, 1, M)
     assert list(gradient_map(ENRNN(M, N), x).by_input) == ["whole", "long", "short"]
     assert list(gradient_map(TorchLSTM(M, N), x).by_state) == ["whole", "hidden", "cell"]
 
@@ -154,8 +144,8 @@ def test_direction_that_becomes_dominant_late_is_found():
 
 def test_sequences_have_their_own_factors_and_columns_can_be_selected():
     B, N, steps = 3, 40, 20
-    J = draw(steps, B, N, N) / N**0.5
-    norms, A = SpectralNorms(B, 2, (N, N), slice(20, 40)), draw(B, 2, N, N)
+    J = normal(steps, B, N, N) / N**0.5
+    norms, A = SpectralNorms(B, 2, (N, N), slice(20, 40)), normal(B, 2, N, N)
     for factor in J:
         A = A @ factor[:, None].mT
         expected = torch.linalg.matrix_norm(A[..., 20:], 2)
@@ -164,8 +154,8 @@ def test_sequences_have_their_own_factors_and_columns_can_be_selected():
 
 def test_products_may_be_rescaled_between_steps():
     N = 40
-    J, A = draw(N, N)[None], draw(1, 2, N, N)
-    norms, scales = SpectralNorms(1, 2, (N, N)), draw(1, 2).abs() * 1e100
+    J, A = normal(N, N)[None], normal(1, 2, N, N)
+    norms, scales = SpectralNorms(1, 2, (N, N)), normal(1, 2).abs() * 1e100
     norms(A, J)
     norms.rescale(scales)
     A = (scales[..., None, None] * A) @ J[:, None].mT
@@ -175,7 +165,7 @@ def test_products_may_be_rescaled_between_steps():
 @pytest.mark.parametrize("shape", [(3, 20), (20, 3), (20, 40), (40, 20)])
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
 def test_spectral_norms_of_any_shape_and_scale(shape, scale):
-    A = scale * draw(6, *shape)
+    A = scale * normal(6, *shape)
     result = SpectralNorms(1, 6, shape)(A[None], torch.eye(shape[1])[None].double())
     torch.testing.assert_close(result[0], torch.linalg.matrix_norm(A, 2), rtol=5e-3, atol=0)
 
@@ -186,21 +176,21 @@ def test_norm_of_zero_is_zero():
 
 
 def test_one_kind_of_map_can_be_requested():
-    result = gradient_map(nn.RNN(M, N), draw(T, B, M), of="input")
+    result = gradient_map(nn.RNN(M, N), normal(T, B, M), of="input")
     assert set(result.by_input) == {"whole"}
     assert result.by_state == {}
 
 
 def test_batch_first_layout_and_unbatched_input_are_accepted():
     layer = nn.RNN(M, N, batch_first=True)
-    x = draw(T, 1, M)
+    x = normal(T, 1, M)
     expected = gradient_map(layer, x.transpose(0, 1)).by_state["whole"]
     np.testing.assert_array_equal(gradient_map(layer, x[:, 0]).by_state["whole"], expected)
 
 
 @pytest.mark.long
 def test_steps_count_from_one_in_table_and_figure():
-    result = gradient_map(nn.RNN(M, N), draw(T, B, M), of="state")
+    result = gradient_map(nn.RNN(M, N), normal(T, B, M), of="state")
     table = result.table()
     assert (min(table["t"]), max(table["tau"])) == (1, T)
     (panel, _bar) = result.plot().axes
@@ -208,7 +198,7 @@ def test_steps_count_from_one_in_table_and_figure():
 
 
 def test_figure_table_and_headline_agree():
-    result = gradient_map(ENRNN(M, N), draw(T, B, M))
+    result = gradient_map(ENRNN(M, N), normal(T, B, M))
     table = result.table()
     assert {len(np.asarray(column)) for column in table.values()} == {T * (T + 1) // 2}
     assert result.headline()["last long by first input"] == result.by_input["long"][-1, 0]
@@ -218,10 +208,10 @@ def test_figure_table_and_headline_agree():
 @pytest.mark.parametrize(
     ("x", "options", "message"),
     [
-        (draw(T, B, 3), {}, r"expected x of shape \(T, B, M\) or \(T, M\) with M = 2.*got"),
-        (draw(0, B, M), {}, "at least one step"),
-        (draw(T, B, M), {"which": "l1"}, "got 'l1'"),
-        (draw(T, B, M), {"of": "weights"}, "expected of to contain 'input', 'state' or both"),
+        (normal(T, B, 3), {}, r"expected x of shape \(T, B, M\) or \(T, M\) with M = 2.*got"),
+        (normal(0, B, M), {}, "at least one step"),
+        (normal(T, B, M), {"which": "l1"}, "got 'l1'"),
+        (normal(T, B, M), {"of": "weights"}, "expected of to contain 'input', 'state' or both"),
     ],
 )
 def test_invalid_argument_raises(x, options, message):

@@ -10,6 +10,7 @@ from torch import nn
 
 from cases import GATED
 from crossing import few
+from draws import normal, stream
 from eigenrnn import GORU, GRU, NCGRU
 from eigenrnn.constraints import (
     Exponential,
@@ -25,14 +26,6 @@ from eigenrnn.models import SequenceModel, constrained_parameters
 
 T, B, M, N = 6, 3, 4, 8
 GATES = ("reset", "update", "candidate")
-
-
-def seeded_generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape, seed=1, dtype=torch.float64):
-    return torch.randn(shape, generator=seeded_generator(seed), dtype=dtype)
 
 
 def near(dtype, n=T * N):
@@ -111,7 +104,7 @@ CELLS = {
 
 @pytest.mark.parametrize(("make", "cell"), CELLS.values(), ids=CELLS.keys())
 def test_a_layer_computes_the_formula_of_its_paper(make, cell):
-    layer = randomise(make(M, N, generator=seeded_generator(), dtype=torch.float64))
+    layer = randomise(make(M, N, generator=stream(), dtype=torch.float64))
     x = normal(T, B, M)
     named = parameters_of(layer.all_directions()[0])
     h = np.zeros((B, N))
@@ -124,7 +117,7 @@ def test_a_layer_computes_the_formula_of_its_paper(make, cell):
 
 
 def test_bias_false_equals_zero_biases():
-    layer = GRU(M, N, bias=False, generator=seeded_generator(), dtype=torch.float64)
+    layer = GRU(M, N, bias=False, generator=stream(), dtype=torch.float64)
     with_biases = GRU(M, N, dtype=torch.float64)
     for name, parameter in with_biases.named_parameters():
         if name.endswith("bias"):
@@ -266,7 +259,7 @@ def largest(tensor):
 
 
 def test_nc_gru_has_the_initialisation_of_the_tensorflow_cell():
-    layer = NCGRU(20, 40, orthogonal=(), generator=seeded_generator())
+    layer = NCGRU(20, 40, orthogonal=(), generator=stream())
     direction = layer.all_directions()[0]
     assert not direction.gate_bias.any()
     assert 0.09 < largest(direction.bias) <= 0.1
@@ -278,7 +271,7 @@ def test_nc_gru_has_the_initialisation_of_the_tensorflow_cell():
 
 
 def test_nc_gru_has_the_initialisation_of_the_pytorch_cell():
-    layer = ReleasedNCGRU(20, 40, code="torch", generator=seeded_generator())
+    layer = ReleasedNCGRU(20, 40, code="torch", generator=stream())
     direction = layer.all_directions()[0]
     bound = 1 / math.sqrt(40)
     assert not direction.bias.any()
@@ -289,7 +282,7 @@ def test_nc_gru_has_the_initialisation_of_the_pytorch_cell():
 
 
 def test_goru_has_the_published_initialisation():
-    direction = GORU(20, 40, generator=seeded_generator()).all_directions()[0]
+    direction = GORU(20, 40, generator=stream()).all_directions()[0]
     assert 0.0099 < largest(direction.weight_ih) <= 0.01
     assert 0.0099 < largest(direction.weight_hh[:80]) <= 0.01
     assert (direction.gate_bias[:40] == 2).all()
@@ -333,7 +326,7 @@ unlike_torch_advises = pytest.mark.filterwarnings(
 @few("make", GATED, ["GRU-before", "NCGRU"])
 def test_a_compiled_layer_agrees_without_graph_breaks(make, backend):
     torch.compiler.reset()
-    layer = make(M, N, num_layers=2, generator=seeded_generator())
+    layer = make(M, N, num_layers=2, generator=stream())
     compiled = torch.compile(layer, backend=backend, fullgraph=True)
     x, weights = (normal(T, B, size, dtype=torch.float32) for size in (M, N))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from draws import normal, stream
 from eigenrnn.constraints import Householder
 from eigenrnn.errors import NotInSetError
 from eigenrnn.init import haar_
@@ -20,14 +21,6 @@ from eigenrnn.linalg import (
 SIZES = [(1, 1), (2, 1), (2, 2), (7, 1), (7, 4), (7, 6), (7, 7), (33, 12)]  # N and m
 
 each_size = pytest.mark.parametrize(("n", "m"), SIZES)
-
-
-def stream(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(shape, generator=stream(seed), dtype=torch.float64)
 
 
 def build(n, m=None, seed=0, dtype=torch.float64):

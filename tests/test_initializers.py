@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 
+from draws import stream
 from eigenrnn import init
 from eigenrnn.init import (
     chain_,
@@ -49,10 +50,6 @@ ALL = RANDOM | {
 
 each_random = pytest.mark.parametrize("fill", RANDOM.values(), ids=RANDOM.keys())
 each_of_all = pytest.mark.parametrize("fill", ALL.values(), ids=ALL.keys())
-
-
-def stream(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def draw(fill, *shape, seed=0, dtype=torch.float32):

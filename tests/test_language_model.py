@@ -34,13 +34,6 @@ RECURRENT = {
 each_layer = pytest.mark.parametrize("make", RECURRENT.values(), ids=RECURRENT)
 
 
-@pytest.fixture(autouse=True)
-def reproducible():
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(0)
-        yield
-
-
 def text(steps=T):
     return torch.randint(K, (steps, B), generator=torch.Generator().manual_seed(1))
 

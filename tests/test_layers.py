@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
 from cases import BASELINES, ELMAN, LAYERS, NAMED, NONLINEARITIES, OURS, REAL
+from draws import stream
 from eigenrnn import DtrivRNN, ExpRNN, ScoRNN
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.constraints.diagonal import AbstractDiagonal
@@ -44,12 +45,8 @@ each_elman = pytest.mark.parametrize("make", ELMAN.values(), ids=ELMAN.keys())
 each_baseline = pytest.mark.parametrize("make", BASELINES.values(), ids=BASELINES.keys())
 
 
-def seeded_generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def normal(*shape, seed=1, dtype=torch.float32):
-    return torch.randn(shape, generator=seeded_generator(seed), dtype=dtype)
+    return torch.randn(shape, generator=stream(seed), dtype=dtype)
 
 
 def near(dtype, n=T * N):
@@ -97,13 +94,13 @@ def train(layer, steps=3, lr=0.1):
 @pytest.mark.usefixtures("global_streams_untouched")
 @each_layer
 def test_the_generator_determines_the_initialisation(make):
-    one, other = (make(M, N, generator=seeded_generator(3)) for _ in range(2))
+    one, other = (make(M, N, generator=stream(3)) for _ in range(2))
     assert is_same_state(state_of(one), state_of(other))
 
 
 @each_layer
 def test_different_seeds_give_different_weights(make):
-    one, other = (make(M, N, generator=seeded_generator(seed)) for seed in (3, 4))
+    one, other = (make(M, N, generator=stream(seed)) for seed in (3, 4))
     assert not is_same_state(state_of(one), state_of(other))
 
 
@@ -121,17 +118,17 @@ def test_without_a_generator_the_global_generator_determines_the_weights(make):
 
 @each_of_ours
 def test_layers_and_directions_have_different_initial_weights(make):
-    layer = make(N, N, num_layers=2, bidirectional=True, generator=seeded_generator())
+    layer = make(N, N, num_layers=2, bidirectional=True, generator=stream())
     inputs = [direction.weight_ih.flatten()[0].item() for direction in layer.all_directions()]
     assert len(set(inputs)) == 4
 
 
 @each_of_ours
 def test_a_reset_gives_the_weights_of_a_new_layer(make):
-    layer = make(M, N, generator=seeded_generator(1), trainable_h0=True)
+    layer = make(M, N, generator=stream(1), trainable_h0=True)
     train(layer)
-    layer.reset(seeded_generator(2))
-    fresh = make(M, N, generator=seeded_generator(2), trainable_h0=True)
+    layer.reset(stream(2))
+    fresh = make(M, N, generator=stream(2), trainable_h0=True)
     assert is_same_state(state_of(layer), state_of(fresh))
 
 
@@ -140,8 +137,8 @@ def test_a_reset_gives_the_weights_of_a_new_layer(make):
 
 def same_initialisation(one, other):
     return is_same_state(
-        state_of(one(generator=seeded_generator(7))),
-        state_of(other(generator=seeded_generator(7))),
+        state_of(one(generator=stream(7))),
+        state_of(other(generator=stream(7))),
     )
 
 
@@ -182,18 +179,18 @@ def test_the_baselines_of_nnrnn_initialise_their_two_biases_differently(make, in
         input_bias_init=fan_uniform_,
     )
     assert same_initialisation(partial(make, 2, 9), other)
-    (direction,) = make(2, 900, generator=seeded_generator(0)).all_directions()
+    (direction,) = make(2, 900, generator=stream(0)).all_directions()
     assert 0.009 < direction.bias.abs().max() <= 0.01
     assert 0.9 / 30 < direction.input_bias.abs().max() <= 1 / 30
 
 
 @pytest.mark.parametrize("period", [1, 100, math.inf])
 def test_dtrivrnn_is_an_exprnn_whose_base_moves(period):
-    layer = DtrivRNN(2, 9, period=period, generator=seeded_generator(3))
+    layer = DtrivRNN(2, 9, period=period, generator=stream(3))
     assert layer.all_directions()[0].constraint.period == period
     torch.testing.assert_close(
         layer.recurrent_matrices()[0],
-        ExpRNN(2, 9, generator=seeded_generator(3)).recurrent_matrices()[0],
+        ExpRNN(2, 9, generator=stream(3)).recurrent_matrices()[0],
         **near(torch.float32, 9),
     )
 
@@ -283,7 +280,7 @@ def test_a_layer_runs_with_every_nonlinearity(case):
 
 @pytest.mark.parametrize("constraint", REAL.values(), ids=REAL)
 def test_training_keeps_the_matrix_of_every_constraint_in_its_set(constraint):
-    layer = RNN(M, N, constraint=constraint, generator=seeded_generator())
+    layer = RNN(M, N, constraint=constraint, generator=stream())
     train(layer, 4)
     direction = layer.all_directions()[0]
     assert direction.constraint.residual(direction.weight_hh) <= constraint.tol(torch.float32, N)
@@ -318,7 +315,7 @@ def test_each_constraint_is_evaluated_once_per_sequence(monkeypatch, make):
 
 @each_elman
 def test_a_layer_computes_its_formula(make):
-    layer = make(M, N, input_bias=True, generator=seeded_generator(), dtype=torch.float64)
+    layer = make(M, N, input_bias=True, generator=stream(), dtype=torch.float64)
     x = normal(T, B, M, dtype=torch.float64)
     direction = layer.all_directions()[0]
     U, c, W = direction.weight_ih, direction.input_bias, direction.weight_hh
@@ -446,8 +443,8 @@ def test_evaluation_keeps_the_frozen_matrix(make):
 @each_of_ours
 def test_loading_a_state_dict_unfreezes(make):
     source, layer = (
-        make(M, N, generator=seeded_generator(1)),
-        make(M, N, generator=seeded_generator(2)).freeze(),
+        make(M, N, generator=stream(1)),
+        make(M, N, generator=stream(2)).freeze(),
     )
     layer.load_state_dict(source.state_dict())
     x = normal(T, B, M)
@@ -456,8 +453,8 @@ def test_loading_a_state_dict_unfreezes(make):
 
 def test_a_reset_unfreezes():
     layer = ScoRNN(M, N).freeze()
-    layer.reset(seeded_generator(4))
-    fresh = ScoRNN(M, N, generator=seeded_generator(4))
+    layer.reset(stream(4))
+    fresh = ScoRNN(M, N, generator=stream(4))
     assert torch.equal(layer.recurrent_matrices()[0], fresh.recurrent_matrices()[0])
 
 
@@ -538,9 +535,7 @@ def test_matrices_frozen_in_inference_mode_work_outside_of_it(make):
 
 
 def test_models_stacked_under_vmap_equal_each_model_alone():
-    layers = [
-        ExpRNN(M, N, dtype=torch.float64, generator=seeded_generator(seed)) for seed in (1, 2)
-    ]
+    layers = [ExpRNN(M, N, dtype=torch.float64, generator=stream(seed)) for seed in (1, 2)]
     stacked = torch.func.stack_module_state(layers)
     x = normal(T, B, M, dtype=torch.float64)
 
@@ -557,8 +552,8 @@ def test_models_stacked_under_vmap_equal_each_model_alone():
 
 @each_of_ours
 def test_a_trainable_initial_state_is_initialised_to_zero(make):
-    layer = make(M, N, generator=seeded_generator(), trainable_h0=True)
-    plain = make(M, N, generator=seeded_generator())
+    layer = make(M, N, generator=stream(), trainable_h0=True)
+    plain = make(M, N, generator=stream())
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], plain(x)[0])
 
@@ -638,14 +633,6 @@ def test_the_recurrent_matrices_are_differentiable_in_the_raw_parameters():
 # ----------------------------------------------------------------------------- dropout
 
 
-@pytest.fixture
-def reproducible():
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(0)
-        yield
-
-
-@pytest.mark.usefixtures("reproducible")
 def test_dropout_acts_on_the_input_of_the_second_layer():
     layer = RNN(M, N, 2, "tanh", bias=False, dropout=1.0)
     output, h_n = layer(normal(T, B, M))
@@ -653,7 +640,6 @@ def test_dropout_acts_on_the_input_of_the_second_layer():
     assert h_n[0].any()
 
 
-@pytest.mark.usefixtures("reproducible")
 def test_dropout_scales_the_remaining_units():
     layer = RNN(M, 200, 2, "identity", bias=False, dropout=0.25, constraint=Unconstrained)
     second = layer.all_directions()[1]
@@ -669,8 +655,8 @@ def test_dropout_scales_the_remaining_units():
 
 @pytest.mark.usefixtures("global_streams_untouched")
 def test_dropout_has_no_effect_in_evaluation():
-    layer = RNN(M, N, 2, dropout=0.5, generator=seeded_generator(3)).eval()
-    plain = RNN(M, N, 2, generator=seeded_generator(3))
+    layer = RNN(M, N, 2, dropout=0.5, generator=stream(3)).eval()
+    plain = RNN(M, N, 2, generator=stream(3))
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], plain(x)[0])
 
@@ -678,9 +664,9 @@ def test_dropout_has_no_effect_in_evaluation():
 @pytest.mark.usefixtures("global_streams_untouched")
 def test_dropout_has_no_effect_on_a_single_layer():
     with pytest.warns(UserWarning, match="dropout=1.0"):
-        layer = RNN(M, N, dropout=1.0, generator=seeded_generator(3))
+        layer = RNN(M, N, dropout=1.0, generator=stream(3))
     x = normal(T, B, M)
-    assert torch.equal(layer(x)[0], RNN(M, N, generator=seeded_generator(3))(x)[0])
+    assert torch.equal(layer(x)[0], RNN(M, N, generator=stream(3))(x)[0])
 
 
 # ---------------------------------------------------------------------------------- dtypes
@@ -689,7 +675,7 @@ def test_dropout_has_no_effect_on_a_single_layer():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @each_named
 def test_a_16_bit_layer_returns_16_bit_outputs(make, dtype):
-    layer, x = make(M, N, generator=seeded_generator()), normal(3, B, M)
+    layer, x = make(M, N, generator=stream()), normal(3, B, M)
     expected = layer(x)[0]
     output, h_n = layer.to(dtype)(x.to(dtype))
     assert {each.dtype for each in tree_leaves((output, h_n))} == {dtype}
@@ -715,7 +701,7 @@ def test_a_frozen_16_bit_layer_computes_the_same(make):
 
 @each_named
 def test_under_autocast_the_recurrence_and_its_matrix_stay_in_float32(make):
-    layer, x = make(M, N, generator=seeded_generator()), normal(40, B, M)
+    layer, x = make(M, N, generator=stream()), normal(40, B, M)
     expected = layer(x)
     with torch.autocast("cpu", torch.bfloat16):
         got = layer(x)
@@ -850,7 +836,7 @@ def test_an_empty_batch_gives_zero_gradients(make):
 
 @each_baseline
 def test_a_baseline_computes_what_torch_does(make):
-    layer = make(M, N, generator=seeded_generator())
+    layer = make(M, N, generator=stream())
     theirs = type(layer).__bases__[-1](M, N)
     theirs.load_state_dict(layer.state_dict())
     assert torch.equal(layer(x)[0], theirs(x)[0])
@@ -858,7 +844,7 @@ def test_a_baseline_computes_what_torch_does(make):
 
 @pytest.mark.parametrize("make", [TorchLSTM, TorchGRU, TanhRNN])
 def test_a_baseline_has_the_initialisation_of_torch(make):
-    layer = make(M, 100, num_layers=2, bidirectional=True, generator=seeded_generator())
+    layer = make(M, 100, num_layers=2, bidirectional=True, generator=stream())
     maxima = [weight.abs().max().item() for weight in layer.parameters()]
     assert all(0.9 / 10 < maximum <= 1 / 10 for maximum in maxima)
 
@@ -883,8 +869,8 @@ def forget_gates(layer, size=N):
 
 def test_the_forget_bias_is_added_only_to_the_forget_gates():
     options = {"num_layers": 2, "bidirectional": True}
-    layer = TorchLSTM(M, N, forget_bias=3.0, generator=seeded_generator(), **options)
-    plain = TorchLSTM(M, N, generator=seeded_generator(), **options)
+    layer = TorchLSTM(M, N, forget_bias=3.0, generator=stream(), **options)
+    plain = TorchLSTM(M, N, generator=stream(), **options)
     with torch.no_grad():
         for gate in forget_gates(plain):
             gate.add_(3)
@@ -900,16 +886,14 @@ def test_glorot_initialisation_sets_all_biases_but_the_forget_bias_to_zero():
 
 
 def test_glorot_initialisation_draws_all_gates_as_one_kernel():
-    layer = TorchLSTM(30, 50, init="glorot", generator=seeded_generator())
+    layer = TorchLSTM(30, 50, init="glorot", generator=stream())
     bound = math.sqrt(6 / (30 + 50 + 4 * 50))
     for weight in (layer.weight_ih_l0, layer.weight_hh_l0):
         assert 0.99 * bound < weight.abs().max() <= bound
 
 
 def test_glorot_initialisation_counts_the_inputs_of_each_layer():
-    layer = TorchLSTM(
-        30, 50, num_layers=2, bidirectional=True, init="glorot", generator=seeded_generator()
-    )
+    layer = TorchLSTM(30, 50, num_layers=2, bidirectional=True, init="glorot", generator=stream())
     bound = math.sqrt(6 / (2 * 50 + 50 + 4 * 50))
     assert 0.99 * bound < layer.weight_ih_l1_reverse.abs().max() <= bound
 
@@ -920,7 +904,7 @@ def test_glorot_initialisation_leaves_no_matrix_at_zero():
 
 
 def test_normal_glorot_initialisation_draws_each_gate_separately():
-    layer = TorchLSTM(30, 200, num_layers=2, init="glorot_normal", generator=seeded_generator())
+    layer = TorchLSTM(30, 200, num_layers=2, init="glorot_normal", generator=stream())
     for k, fan_in in enumerate((30 + 200, 200 + 200)):
         expected = math.sqrt(2 / (fan_in + 200))
         for weight in (getattr(layer, f"weight_{part}_l{k}") for part in ("ih", "hh")):
@@ -932,8 +916,7 @@ def test_normal_glorot_initialisation_draws_each_gate_separately():
 
 def test_normal_glorot_initialisation_keeps_the_biases_of_torch():
     layer, plain = (
-        TorchLSTM(M, N, init=start, generator=seeded_generator())
-        for start in ("glorot_normal", "torch")
+        TorchLSTM(M, N, init=start, generator=stream()) for start in ("glorot_normal", "torch")
     )
     biases = [name for name, _ in layer.named_parameters() if name.startswith("bias")]
     assert all(torch.equal(getattr(layer, name), getattr(plain, name)) for name in biases)

@@ -13,6 +13,7 @@ import torch
 
 import eigenrnn
 from crossing import few
+from draws import stream
 from eigenrnn.analysis import (
     analyse,
     fixed_points,
@@ -37,12 +38,8 @@ LAYERS = {
 each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def inputs(dtype=torch.float64):
-    return torch.randn(T, B, M, generator=generator(1), dtype=torch.float64).to(dtype)
+    return torch.randn(T, B, M, generator=stream(1), dtype=torch.float64).to(dtype)
 
 
 def lru(layer, x):
@@ -75,7 +72,7 @@ def min_gru(layer, x, low, high):
 
 @each_layer
 def test_outputs_equal_the_formula_in_numpy(make):
-    layer = make(M, N, generator=generator()).double()
+    layer = make(M, N, generator=stream()).double()
     x = inputs()
     if isinstance(layer, eigenrnn.LRU):
         expected = lru(layer, x.numpy())
@@ -87,7 +84,7 @@ def test_outputs_equal_the_formula_in_numpy(make):
 
 @each_layer
 def test_gradients_equal_finite_differences(make):
-    layer = make(M, N, num_layers=2, bidirectional=True, generator=generator()).double()
+    layer = make(M, N, num_layers=2, bidirectional=True, generator=stream()).double()
     weights = dict(layer.named_parameters())
 
     def outputs(x, *values):
@@ -100,7 +97,7 @@ def test_gradients_equal_finite_differences(make):
 
 @each_layer
 def test_one_step_at_a_time_equals_the_whole_sequence(make):
-    layer = make(M, N, num_layers=2, generator=generator()).freeze()
+    layer = make(M, N, num_layers=2, generator=stream()).freeze()
     x, h, outputs = inputs(torch.float32), None, []
     with torch.no_grad():
         expected, h_n = layer(x)
@@ -114,7 +111,7 @@ def test_one_step_at_a_time_equals_the_whole_sequence(make):
 
 @each_layer
 def test_the_spectrum_is_that_of_its_set(make):
-    layer = make(M, N, bidirectional=True, generator=generator())
+    layer = make(M, N, bidirectional=True, generator=stream())
     spectrum = layer.spectrum()
     assert spectrum.shape == (2, N)
     assert (spectrum.abs() <= 1 + tol(torch.float32, 1)).all()
@@ -122,7 +119,7 @@ def test_the_spectrum_is_that_of_its_set(make):
 
 def test_an_lru_begins_on_the_ring_that_was_asked_for():
     ring = {"r_min": 0.8, "r_max": 0.9, "phase": 0.1}
-    layer = eigenrnn.LRU(M, 500, **ring, generator=generator())
+    layer = eigenrnn.LRU(M, 500, **ring, generator=stream())
     spectrum = layer.spectrum()
     assert (spectrum.abs() > 0.8 - 1e-5).all()
     assert (spectrum.abs() < 0.9 + 1e-5).all()
@@ -149,9 +146,9 @@ def test_an_lru_names_the_options_of_all_its_sets():
 
 
 def test_double_precision_is_complex128_in_the_recurrence():
-    layer = eigenrnn.LRU(M, N, generator=generator()).double()
+    layer = eigenrnn.LRU(M, N, generator=stream()).double()
     assert layer.all_directions()[0].eigenvalues.diagonal().dtype == torch.complex128
-    rounded = eigenrnn.LRU(M, N, generator=generator())
+    rounded = eigenrnn.LRU(M, N, generator=stream())
     rounded.load_state_dict(layer.state_dict())
     difference = (layer(inputs())[0] - rounded(inputs(torch.float32))[0]).abs().max()
     assert 0 < difference < tol(torch.float32, T * N)
@@ -225,11 +222,11 @@ def test_exponents_of_an_lru_are_the_logarithms_of_its_moduli(constraint):
 
 @pytest.mark.parametrize("name", ["MinGRU", "negative"])
 def test_exponents_of_a_min_gru_are_the_mean_logarithms_of_its_decays(name):
-    layer = LAYERS[name](1, N, generator=generator()).double()
+    layer = LAYERS[name](1, N, generator=stream()).double()
     low, high = layer.decays
     U, b = (p.detach()[:N] for p in layer.parameters())
     b.copy_(((high - low) / (MODULI - low) - 1).log())  # the decays of the input zero
-    x = torch.randn(300, 2, 1, generator=generator(1), dtype=torch.float64) / 10
+    x = torch.randn(300, 2, 1, generator=stream(1), dtype=torch.float64) / 10
     result = lyapunov(layer, x, discard=200)
     decays = low + (high - low) / (1 + np.exp(x.numpy() @ U.numpy().T + b.numpy()))
     expected = np.log(np.abs(decays[200:])).mean(axis=(0, 1))
@@ -237,7 +234,7 @@ def test_exponents_of_a_min_gru_are_the_mean_logarithms_of_its_decays(name):
 
 
 def test_gradients_of_an_lru_shrink_as_powers_of_its_largest_modulus():
-    layer = eigenrnn.LRU(M, N, generator=generator()).double()
+    layer = eigenrnn.LRU(M, N, generator=stream()).double()
     norms = gradient_map(layer, inputs()[:, :1]).by_state["whole"]
     delays = np.arange(T)[:, None] - np.arange(T)
     expected = layer.spectrum().abs().max().item() ** np.where(delays >= 0, delays, np.nan)
@@ -245,7 +242,7 @@ def test_gradients_of_an_lru_shrink_as_powers_of_its_largest_modulus():
 
 
 def test_gradient_norms_of_an_lru_equal_those_of_a_loop():
-    layer = eigenrnn.LRU(M, N, generator=generator()).double()
+    layer = eigenrnn.LRU(M, N, generator=stream()).double()
     x = inputs()
     result = gradient_norms(layer, x, lambda y: y[-1].square().sum())
     C = _maps(layer)[1].detach().numpy()
@@ -265,9 +262,9 @@ def _maps(layer):
 
 
 def test_the_fixed_point_of_an_lru_under_a_constant_input_is_that_of_its_formula():
-    layer, x = eigenrnn.LRU(M, N, generator=generator()).double(), np.array([0.5, -1.0])
+    layer, x = eigenrnn.LRU(M, N, generator=stream()).double(), np.array([0.5, -1.0])
     decay = layer.recurrent_matrices()[0].detach().numpy().diagonal()
-    result = fixed_points(layer, input=x, initial_states=2, generator=generator())
+    result = fixed_points(layer, input=x, initial_states=2, generator=stream())
     B = _maps(layer)[0].detach().numpy()
     np.testing.assert_allclose(result.points, [pair(B @ x / (1 - decay))], atol=1e-8)
     assert result.kinds == ["stable"]
@@ -276,7 +273,7 @@ def test_the_fixed_point_of_an_lru_under_a_constant_input_is_that_of_its_formula
 
 
 def test_the_weights_around_the_decays_are_those_of_the_formulas():
-    lru, gru = (LAYERS[name](M, N, generator=generator()).double() for name in ("disc", "MinGRU"))
+    lru, gru = (LAYERS[name](M, N, generator=stream()).double() for name in ("disc", "MinGRU"))
     known = recurrent_weights(lru)["hh_l0"]
     assert torch.equal(known.U, _maps(lru)[0])
     assert known.constraint is lru.all_directions()[0].constraint
@@ -284,7 +281,7 @@ def test_the_weights_around_the_decays_are_those_of_the_formulas():
 
 
 def test_past_inputs_are_decoded_from_the_whole_state_of_an_lru():
-    layer = eigenrnn.LRU(1, N, generator=generator()).double()
+    layer = eigenrnn.LRU(1, N, generator=stream()).double()
     options = {"samples": 200, "noise": 0.0}
     found = linear_decodability(layer, 6, generator=np.random.default_rng(0), **options)
     (W,), B = layer.recurrent_matrices(), _maps(layer)[0][:, 0]
@@ -301,7 +298,7 @@ def test_past_inputs_are_decoded_from_the_whole_state_of_an_lru():
 
 @few("make", LAYERS, list(LAYERS)[:1])
 def test_every_analysis_of_a_linear_recurrence_runs(make):
-    layer = make(M, N, generator=generator())
+    layer = make(M, N, generator=stream())
     results = analyse(layer, inputs().float(), lambda y: y.square().mean())
     complex_states = {"hidden_chain_l0"} if layer.recurrent_matrices()[0].is_complex() else set()
     assert set(results.skipped) <= complex_states | {"fisher_memory_decay_l0"}

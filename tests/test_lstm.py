@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from draws import normal, stream
 from eigenrnn import GRU, LSTM
 from eigenrnn.constraints import Exponential, Givens, ScaledCayley, Unconstrained
 from eigenrnn.init import recurrent_
@@ -19,14 +20,6 @@ from eigenrnn.models import (
 
 T, B, M, N = 6, 3, 4, 8
 GATES = ("input", "forget", "cell", "output")
-
-
-def seeded_generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape, seed=1, dtype=torch.float64):
-    return torch.randn(shape, generator=seeded_generator(seed), dtype=dtype)
 
 
 def near(dtype, n=T * N):
@@ -42,7 +35,7 @@ def sigmoid(z):
 
 
 def test_a_layer_computes_its_formula():
-    layer = LSTM(M, N, cell=ScaledCayley, generator=seeded_generator(), dtype=torch.float64)
+    layer = LSTM(M, N, cell=ScaledCayley, generator=stream(), dtype=torch.float64)
     (direction,) = layer.all_directions()
     U, W, b = (
         v.detach().numpy()
@@ -121,9 +114,9 @@ def test_a_model_passes_lengths_to_its_layer(readout):
 
 
 def test_a_language_model_continues_from_its_states():
-    layers = [LSTM(M, N, generator=seeded_generator()), LSTM(N, M, generator=seeded_generator())]
+    layers = [LSTM(M, N, generator=stream()), LSTM(N, M, generator=stream())]
     model = LanguageModel(7, M, layers).eval()
-    symbols = torch.randint(7, (T, B), generator=seeded_generator())
+    symbols = torch.randint(7, (T, B), generator=stream())
     first, state = model.advance(symbols[:2], None)
     second, _ = model.advance(symbols[2:], state)
     torch.testing.assert_close(torch.cat([first, second]), model(symbols), **near(torch.float32))
@@ -136,7 +129,7 @@ def test_the_mixed_initialisation_fills_the_gates_as_in_torch():
 
 
 def test_bias_false_equals_zero_biases():
-    layer = LSTM(M, N, bias=False, generator=seeded_generator(), dtype=torch.float64)
+    layer = LSTM(M, N, bias=False, generator=stream(), dtype=torch.float64)
     with_biases = LSTM(M, N, dtype=torch.float64)
     nn.init.zeros_(with_biases.all_directions()[0].input_bias)
     with_biases.load_state_dict(layer.state_dict(), strict=False)
@@ -146,7 +139,7 @@ def test_bias_false_equals_zero_biases():
 def test_a_trained_initial_state_has_two_halves():
     layer = LSTM(M, N, trainable_h0=True, dtype=torch.float64)
     (direction,) = layer.all_directions()
-    nn.init.normal_(direction.h0, generator=seeded_generator())
+    nn.init.normal_(direction.h0, generator=stream())
     h0, c0 = (half.expand(1, B, N) for half in direction.h0.detach().chunk(2))
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], layer(x, (h0, c0))[0])

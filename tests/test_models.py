@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from cases import LAYERS
+from draws import stream
 from eigenrnn import SequenceModel, constrain
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.init import glorot_uniform_, zeros_
@@ -26,12 +27,8 @@ each_depth = pytest.mark.parametrize(
 )
 
 
-def seeded_generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def sequences():
-    return torch.randn(T, B, M, generator=seeded_generator(1))
+    return torch.randn(T, B, M, generator=stream(1))
 
 
 def last_states(layer, states, lengths):
@@ -107,23 +104,20 @@ def test_outputs_of_a_batch_with_lengths_equal_each_sequence_alone(make, options
 @pytest.mark.usefixtures("global_streams_untouched")
 def test_the_generator_determines_the_initialisation_of_the_head():
     one, other = (
-        SequenceModel(ScoRNN(M, N, generator=seeded_generator()), K, generator=seeded_generator(2))
-        for _ in range(2)
+        SequenceModel(ScoRNN(M, N, generator=stream()), K, generator=stream(2)) for _ in range(2)
     )
     assert torch.equal(one.head.weight, other.head.weight)
     assert torch.equal(one.head.bias, other.head.bias)
 
 
 def test_the_head_has_the_initialisation_of_torch():
-    head = SequenceModel(ScoRNN(M, 100), 200, generator=seeded_generator()).head
+    head = SequenceModel(ScoRNN(M, 100), 200, generator=stream()).head
     for weight in (head.weight, head.bias):
         assert 0.09 < weight.abs().max() <= 1 / 10
 
 
 def test_the_initialiser_of_the_head_can_be_chosen():
-    model = SequenceModel(
-        ScoRNN(M, 100), 200, head_init=glorot_uniform_, generator=seeded_generator()
-    )
+    model = SequenceModel(ScoRNN(M, 100), 200, head_init=glorot_uniform_, generator=stream())
     assert 0.99 * 0.02**0.5 < model.head.weight.abs().max() <= 0.02**0.5
 
 

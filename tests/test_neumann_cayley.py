@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.func import functional_call
 
+from draws import normal, stream
 from eigenrnn.constraints import NeumannCayley, ScaledCayley
 from eigenrnn.errors import NotInSetError
 from eigenrnn.linalg import orthogonality_error, skew, tol
@@ -22,14 +23,6 @@ OPTIMISERS = {
 
 each_order = pytest.mark.parametrize("order", ORDERS)
 each_optimiser = pytest.mark.parametrize("optimiser", OPTIMISERS.values(), ids=OPTIMISERS)
-
-
-def stream(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(shape, generator=stream(seed), dtype=torch.float64)
 
 
 def build(n=7, dtype=torch.float64, seed=0, **options):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from draws import stream
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
 from eigenrnn.init import (
@@ -34,10 +35,6 @@ TORCH = {
 }
 GATED = {name: make for name, make in TORCH.items() if "RNN" not in name}
 KINDS = ["chain", "feedback_chain", "identity", "ortho", "plain"]
-
-
-def stream(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def filled(fill, *shape, **options):

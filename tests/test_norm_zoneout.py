@@ -11,6 +11,7 @@ from torch import nn
 
 from cases import NAMED, OURS
 from crossing import few
+from draws import normal, stream
 from eigenrnn import GRU, NCGRU, RNN, AsRNN, DeltaNet, ScoRNN, ScuRNN
 from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.layers import EURNN, LRU, LSTM, URNN, FullCapacityURNN, MinGRU
@@ -32,14 +33,6 @@ each_complex = pytest.mark.parametrize("make", COMPLEX.values(), ids=COMPLEX.key
 each_recurrence = pytest.mark.parametrize("make", [TANH_RNN, ScoRNN, GRU, NCGRU, AsRNN])
 
 
-def seeded_generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape, seed=1, dtype=torch.float64):
-    return torch.randn(shape, generator=seeded_generator(seed), dtype=dtype)
-
-
 def near(dtype=torch.float64, n=T * N):
     return {"rtol": 0, "atol": 10 * tol(dtype, n)}
 
@@ -53,7 +46,7 @@ def run_seeded(run, *arguments, seed=5, **options):
 
 def make_layer(make, *sizes, **options):
     """A layer in double precision with random gains and shifts."""
-    layer = make(*(sizes or (M, N)), generator=seeded_generator(), dtype=torch.float64, **options)
+    layer = make(*(sizes or (M, N)), generator=stream(), dtype=torch.float64, **options)
     for k, direction in enumerate(layer.all_directions()):
         if options.get("layer_norm"):
             parameters = direction.norm_zoneout
@@ -134,7 +127,7 @@ def kept_units(layer, x):
 @each_recurrence
 def test_in_training_units_keep_their_state_with_the_zoneout_probability(make):
     rate, steps = 0.2, 101
-    layer = make(M, 32, zoneout=rate, generator=seeded_generator(), dtype=torch.float64)
+    layer = make(M, 32, zoneout=rate, generator=stream(), dtype=torch.float64)
     if make is AsRNN:  # zoneout acts on W_f h, not on h
         masks = run_seeded(layer.all_directions()[0].norm_zoneout_kwargs, normal(steps, 16, M))[
             "zoneout"
@@ -155,7 +148,7 @@ def test_in_training_units_keep_their_state_with_the_zoneout_probability(make):
 def test_masks_of_different_steps_sequences_and_units_are_independent():
     rate = 0.4
     mask = kept_units(
-        TANH_RNN(M, 32, zoneout=rate, generator=seeded_generator()), normal(101, 16, M).float()
+        TANH_RNN(M, 32, zoneout=rate, generator=stream()), normal(101, 16, M).float()
     )
     for one, other in (
         (mask[1:], mask[:-1]),
@@ -169,7 +162,7 @@ def test_masks_of_different_steps_sequences_and_units_are_independent():
 @each_recurrence
 def test_each_call_draws_new_masks_from_the_global_generator(make):
     layer, x = (
-        make(M, N, zoneout=0.5, generator=seeded_generator(), dtype=torch.float64),
+        make(M, N, zoneout=0.5, generator=stream(), dtype=torch.float64),
         normal(T, B, M),
     )
     first, second = run_seeded(lambda: (layer(x)[0], layer(x)[0]))
@@ -180,7 +173,7 @@ def test_each_call_draws_new_masks_from_the_global_generator(make):
 @pytest.mark.usefixtures("global_streams_untouched")
 @each_recurrence
 def test_in_evaluation_nothing_is_drawn(make):
-    layer = make(M, N, **BOTH, generator=seeded_generator(), dtype=torch.float64).eval()
+    layer = make(M, N, **BOTH, generator=stream(), dtype=torch.float64).eval()
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], layer(x)[0])
 
@@ -215,7 +208,7 @@ def input_of_top_layer(layer, x):
 
 
 def two_layers(**options):
-    return RNN(M, N, 2, dropout=0.5, nonlinearity="tanh", generator=seeded_generator(), **options)
+    return RNN(M, N, 2, dropout=0.5, nonlinearity="tanh", generator=stream(), **options)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -257,7 +250,7 @@ def test_in_evaluation_no_unit_is_dropped():
 
 @each_real
 def test_every_layer_accepts_the_options_and_all_parameters_get_gradients(make):
-    layer = make(M, N, 2, dropout=0.2, locked_dropout=True, generator=seeded_generator(), **BOTH)
+    layer = make(M, N, 2, dropout=0.2, locked_dropout=True, generator=stream(), **BOTH)
     assert (layer.layer_norm, layer.zoneout, layer.locked_dropout) == (True, 0.3, True)
     layer(normal(T, B, M, dtype=torch.float32))[0].square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
@@ -271,7 +264,7 @@ def test_every_complex_layer_accepts_zoneout_and_locked_dropout(make):
 
 
 def test_zoneout_keeps_both_parts_of_a_complex_unit():
-    layer = RNN(M, N, constraint=FourierProduct, zoneout=0.5, generator=seeded_generator())
+    layer = RNN(M, N, constraint=FourierProduct, zoneout=0.5, generator=stream())
     layer.all_directions()[0].bias.data.fill_(0.1)
     kept = kept_units(layer, normal(T, B, M).float())
     real, imaginary = kept.chunk(2, dim=2)
@@ -352,7 +345,7 @@ def test_a_compiled_layer_agrees_without_graph_breaks(make, training):
 
 @pytest.mark.parametrize("make", [TANH_RNN, ScoRNN, GRU, NCGRU])
 def test_under_autocast_states_stay_in_float32(make):
-    layer = make(M, N, generator=seeded_generator(), **BOTH)
+    layer = make(M, N, generator=stream(), **BOTH)
     with torch.autocast("cpu", torch.bfloat16):
         output, _ = layer(normal(T, B, M, dtype=torch.float32))
     assert output.dtype == torch.float32
@@ -379,8 +372,8 @@ def test_a_reset_initialises_layer_norm_again(make):
 @each_real
 def test_the_options_only_add_gain_and_shift_to_the_state_dict(make):
     plain, extended = (
-        make(M, N, generator=seeded_generator()),
-        make(M, N, generator=seeded_generator(), **BOTH),
+        make(M, N, generator=stream()),
+        make(M, N, generator=stream(), **BOTH),
     )
     assert not any("norm_zoneout" in name for name in plain.state_dict())
     added = extended.state_dict().keys() - plain.state_dict().keys()

@@ -37,13 +37,6 @@ LAYERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _reproducible():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 @pytest.fixture(params=LAYERS)
 def layer(request):
     return LAYERS[request.param]().double().eval()

@@ -1,11 +1,11 @@
 """The adding problem, against a slow reference and the table of published variants."""
 
-import itertools
 import math
 
 import pytest
 import torch
 
+from draws import first
 from eigenrnn.experiments.tasks import Adding
 from eigenrnn.experiments.tasks.adding import splitmix_uniforms
 from eigenrnn.experiments.tasks.sampling import generator_for
@@ -22,10 +22,6 @@ VARIANTS = [
     ("nnrnn", 20, (0, 9), (10, 19), 0),
     ("nc_gru", 200, (0, 99), (100, 199), 1),
 ]
-
-
-def first(batches, count):
-    return list(itertools.islice(batches, count))
 
 
 def channels(batch, task):

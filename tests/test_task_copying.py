@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from draws import first
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.tasks.sampling import generator_for
 
@@ -51,10 +52,6 @@ def collate_slowly(symbols, task):
         recalled = step - len(symbols) - task.delay
         target.append(blank if recalled < 0 else symbols[recalled])
     return read, target
-
-
-def first(batches, count):
-    return list(itertools.islice(batches, count))
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options.values()))

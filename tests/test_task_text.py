@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from draws import first
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.tasks import CharPTB, Enwik8, Text, WordPTB
 from eigenrnn.experiments.tasks.base import model_for
@@ -27,10 +28,6 @@ def path(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("".join(line + "\n" for line in LINES * 20))
     return path
-
-
-def first(batches, count):
-    return list(itertools.islice(batches, count))
 
 
 def read_out(task, numbers):

@@ -1,6 +1,5 @@
 """The contract of every task: shapes, random streams, splits and errors."""
 
-import itertools
 import math
 from dataclasses import fields, replace
 
@@ -10,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from cases import TASKS
+from draws import first
 from eigenrnn.experiments.tasks import (
     Batch,
     CarRacing,
@@ -37,10 +37,6 @@ def task(request, tmp_path_factory):
     if isinstance(request.param, (NextSymbol, PixelMNIST, Series, Speech)):
         request.getfixturevalue("data_root")
     yield request.param
-
-
-def first(batches, count):
-    return list(itertools.islice(batches, count))
 
 
 def assert_same(got, expected):

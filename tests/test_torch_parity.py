@@ -48,13 +48,6 @@ each_option = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.k
 each_h0 = pytest.mark.parametrize("with_h0", [False, True], ids=["no h0", "h0"])
 
 
-@pytest.fixture(autouse=True)
-def reproducible():
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(0)
-        yield
-
-
 def both(kind=nn.RNN, **options):
     """A torch layer, and ours with its weights, in double precision."""
     theirs = kind(M, N, dtype=torch.float64, **options)
