@@ -58,11 +58,7 @@ def test_steps_that_are_not_an_integer_raise(steps):
 
 @pytest.mark.parametrize("function", [gradient_map, jacobian_bound, lyapunov])
 @pytest.mark.parametrize(
-    ("x", "message"),
-    [
-        (torch.ones(3, 1, 2) * 1j, "got complex"),
-        (None, "got NoneType"),
-    ],
+    ("x", "message"), [(torch.ones(3, 1, 2) * 1j, "got complex"), (None, "got NoneType")]
 )
 def test_input_that_is_not_real_numbers_raises(function, x, message):
     with pytest.raises(ValueError, match=message):

@@ -179,9 +179,6 @@ def test_a_mean_without_a_nearest_orthogonal_matrix_is_rejected():
         averaged.update_parameters(layer)
 
 
-# ---------------------------------------------------------------------------- index tables
-
-
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 def test_no_buffer_holds_integers_that_an_average_would_change(make):
     layer = make(M, N)

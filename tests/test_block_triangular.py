@@ -42,9 +42,6 @@ def array(tensor):
     return tensor.detach().numpy()
 
 
-# ------------------------------------------------------------- against a second definition
-
-
 def test_its_blocks_are_arranged_as_in_the_paper():
     constraint = perturbed(partial(BlockTriangular, short_size=3), 8)
     W_L, W_S, W_C = constraint.long(), constraint.short(), constraint.coupling
@@ -81,9 +78,6 @@ def test_without_coupling_its_entries_count_in_the_residual():
     W[0, 5], W[5, 0] = 3, 4
     assert BlockTriangular(6, coupling=False).residual(W) == 5
     assert BlockTriangular(6, coupling=True).residual(W) == 4
-
-
-# ------------------------------------------------------------ initialisation and penalties
 
 
 @pytest.mark.parametrize("make", [BlockTriangular, complex_pair])
@@ -138,9 +132,6 @@ def test_the_parts_advance_automatically():
     assert constraint.residual(constraint()) <= tol(torch.float32, 8)
 
 
-# ------------------------------------------------------------------------------ the inverse
-
-
 def test_a_matrix_that_one_part_rejects_changes_neither_part():
     make = partial(BlockTriangular, long=Exponential, short=partial(ScaledCayley, negative=0))
     constraint = perturbed(make, 8)
@@ -161,8 +152,6 @@ def test_a_part_without_an_inverse_raises():
         constraint.assign(constraint())
     assert_same_state(state_of(constraint), before)
 
-
-# ------------------------------------------------------------------------------ bad input
 
 REJECTED = {
     "no short": ({"short_size": 0}, ValueError, "got short_s"),

@@ -109,9 +109,6 @@ def test_an_optimiser_step_normalises_the_reflections_and_keeps_the_matrix():
     assert abs(float(first.detach().norm()) - 1) <= tol(W.dtype, 7)
 
 
-# ------------------------------------------------------------------------------- assign
-
-
 @pytest.mark.parametrize("m", [6, 7])
 def test_every_matrix_within_the_margin_with_positive_determinant_is_reached(m):
     W = with_singular_values(1 + 0.19 * np.linspace(-1, 1, 7))

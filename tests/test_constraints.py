@@ -79,9 +79,6 @@ def each_size_of(cases, sizes=None):
     )
 
 
-# --------------------------------------------------------------- the contract of every set
-
-
 @each_size_of(ALL)
 def test_an_initialised_matrix_lies_in_the_set(case, n):
     constraint = initialised(case, n)
@@ -451,9 +448,6 @@ def test_its_repr_names_the_set_and_the_size(case):
     assert re.match(rf"{type(constraint).__name__}\(\s*{constraint.size}\b", repr(constraint))
 
 
-# --------------------------------------------------------------------- the moving base
-
-
 def moves_of(constraint, steps, step):
     """The steps that change the base."""
     moved = []
@@ -616,9 +610,6 @@ def test_parameters_replaced_by_loading_still_count_steps(moving):
 def test_a_period_that_is_not_a_positive_integer_is_rejected(period):
     with pytest.raises(ValueError, match=f"got {period}"):
         Exponential(4, period=period)
-
-
-# --------------------------------------------------- each set against a second definition
 
 
 @pytest.mark.parametrize("negative", [0, 1, 3, 7])

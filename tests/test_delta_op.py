@@ -94,8 +94,6 @@ def assert_equals_reference(tensors, backend, bound, **options):
     assert_near(got, evaluated(exact(tensors), "reference", **options), bound)
 
 
-# ------------------------------------------------------------- all options, crossed in pairs
-
 AXES = {
     "backend": list(HERE),
     "T": [1, 2, 31, 63, 65, 130],
@@ -160,9 +158,6 @@ def test_a_decay_of_minus_infinity_resets_the_state(backend):
     torch.testing.assert_close(S_n, expected_S_n, rtol=0, atol=tol(torch.float64, 9))
 
 
-# ------------------------------------------------------------------------ the reference itself
-
-
 def by_transitions(tensors, steps, b, h):
     """Return outputs and the last state from matrices of transitions, in numpy."""
     q, k, v, beta, log_decay, S = (np.asarray(each.detach()) for each in tensors)
@@ -214,8 +209,6 @@ def test_the_reference_has_second_derivatives():
 
     assert torch.autograd.gradgradcheck(run, leaves)
 
-
-# ---------------------------------------------------------------- comparison with the reference
 
 # Chunks hold 32 or 64 reflections: lengths below, at and above a multiple of both.
 GRID = [
@@ -353,9 +346,6 @@ def test_the_operator_is_registered_correctly():
     torch.library.opcheck(there, arguments, test_utils=checks)
 
 
-# ------------------------------------------------------------------------------ the spectrum
-
-
 @each_backend
 def test_at_strength_two_the_transition_is_orthogonal(backend):
     tensors = operands(1000, B=1, H=1, K=6, V=6, decay=None)
@@ -377,9 +367,6 @@ def test_two_reflections_rotate_by_twice_the_angle_of_their_keys(backend, angle)
     c, s = math.cos(2 * angle), math.sin(2 * angle)
     rotation = torch.tensor([[c, -s, 0], [s, c, 0], [0, 0, 1]], dtype=torch.float64)
     torch.testing.assert_close(S[0, 0], rotation, rtol=0, atol=1e-15)
-
-
-# --------------------------------------------------------------------------- tracking of groups
 
 
 def standard_representation(n):
@@ -450,9 +437,6 @@ def test_reflections_made_by_hand_track_a_group_for_ten_thousand_letters(backend
     apart = torch.cdist(places, places).fill_diagonal_(torch.inf).min()
     assert distances.argmin(1).tolist() == truth
     assert distances.min(1).values.max() < apart / 10
-
-
-# -------------------------------------------------------------------------- outside definitions
 
 
 def of_head_last(tensors):
@@ -532,9 +516,6 @@ def test_the_backend_fla_passes_what_the_package_expects(monkeypatch, R, decay):
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
 
 
-# ---------------------------------------------------------------------------------- export
-
-
 class Op(torch.nn.Module):
     """The op as a module, which torch exports."""
 
@@ -561,8 +542,6 @@ def test_an_exported_program_takes_any_number_of_steps_and_any_lengths(reverse):
     expected = delta(*longer, batch_sizes=sizes, reverse=reverse)
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
 
-
-# ------------------------------------------------------------------------------ bad input
 
 q, k, v, beta, log_decay, S0 = operands(4, dtype=torch.float32)
 REJECTED = {
@@ -605,9 +584,6 @@ def test_wrong_options_raise_an_error_that_says_what_was_expected():
         delta(q, k, v, beta, reverse=1)
     with pytest.raises(ValueError, match="got 'scan'"):
         delta(q, k, v, beta, backend="scan")
-
-
-# ----------------------------------------------------------------------------- lower precision
 
 
 @each_backend

@@ -87,10 +87,7 @@ def test_table_has_cumulative_shares(measure, tmp_path):
 @pytest.mark.parametrize("measure", [participation_ratio, effective_rank])
 @pytest.mark.parametrize(
     ("states", "message"),
-    [
-        (np.ones(3), r"got shape \(3,\)"),
-        (np.full((2, 2), np.nan), "expected finite states"),
-    ],
+    [(np.ones(3), r"got shape \(3,\)"), (np.full((2, 2), np.nan), "expected finite states")],
 )
 def test_invalid_states_raise(measure, states, message):
     with pytest.raises(ValueError, match=message):

@@ -198,10 +198,7 @@ def test_python_blocks_of_the_page_run_from_top_to_bottom(page, tmp_path, monkey
 
 # Replacements in the commands of each page, so that the test takes seconds.
 SHORTENED = {
-    "README.md": {
-        "--steps 300": "--steps 20",
-        "--rows scoRNN": "--rows 'scoRNN 170'",
-    },
+    "README.md": {"--steps 300": "--steps 20", "--rows scoRNN": "--rows 'scoRNN 170'"},
     "docs/data.md": {
         "/path/to/data": "$EIGENRNN_DATA",
         "--epochs 3": "--steps 2 --eval_batch_size 1000",
@@ -210,9 +207,7 @@ SHORTENED = {
         "--batch_size 100 --steps 4000": "--batch_size 1 --steps 2",
     },
     "docs/exporting.md": {"--epochs 5": "--steps 2"},
-    "docs/analysing.md": {
-        "--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1",
-    },
+    "docs/analysing.md": {"--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1"},
     "docs/reproducing.md": {
         "reproduction write  ": "reproduction write --out page.md  ",
         "table2 --quick": "table2 --quick --rows 'scoRNN 170'",

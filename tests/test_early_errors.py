@@ -33,9 +33,7 @@ def test_a_language_model_takes_a_list_of_layers(layers):
 
 @pytest.mark.parametrize(
     ("options", "error", "said"),
-    [
-        ({"output_size": 2, "generator": 3}, TypeError, "expected generator to be a torch.Gen"),
-    ],
+    [({"output_size": 2, "generator": 3}, TypeError, "expected generator to be a torch.Gen")],
 )
 def test_a_head_is_checked_before_it_is_allocated(options, error, said):
     with pytest.raises(error, match=said):

@@ -15,13 +15,7 @@ from eigenrnn.ops.elman import BACKENDS, ElmanOperands, loop
 from eigenrnn.ops.elman import elman as public_elman
 from eigenrnn.ops.elman.backward import bias_gradient
 from eigenrnn.ops.elman.loop import elman_loop
-from kernel_testing import (
-    Work,
-    each_direction,
-    each_raggedness,
-    forward_mode,
-    ragged_sizes,
-)
+from kernel_testing import Work, each_direction, each_raggedness, forward_mode, ragged_sizes
 from states import elman
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
@@ -95,8 +89,6 @@ def assert_equals_reference(case, shape, dtype, backend, **options):
     assert_near(got, expected, dtype, shape[0] * shape[2])
 
 
-# ------------------------------------------------------------------------ the reference itself
-
 IN_NUMPY = {
     "modrelu": lambda z, b: np.sign(z) * np.maximum(np.abs(z) + b, 0),
     "modrelu-no-bias": lambda z, _: z,
@@ -150,9 +142,6 @@ def test_the_gradient_of_a_nonlinearity_follows_from_its_output(case, dtype):
     h, g = f.forward(z, bias), normal(generator, (50,), dtype)
     expected = torch.autograd.grad(h, z, g)
     assert_near([f.backward(g, h.detach(), bias, z.detach().abs())], expected, torch.float64, 50)
-
-
-# -------------------------------------------------------------- backends against the reference
 
 
 @each_raggedness
@@ -300,8 +289,6 @@ def test_only_the_requested_gradients_are_needed(needed):
     assert_near(got, expected, torch.float64, 20)
 
 
-# --------------------------------------------------------------- registration of the operators
-
 OP_CASES = {
     "tanh": ("tanh", torch.float32, None, False),
     "ragged": ("relu", torch.float64, [3, 2, 1, 1], False),
@@ -331,9 +318,6 @@ def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, re
     grads = {"h": weights_like(returned["h"]), "last": None}
     arguments = elman_loop.backward_arguments(inputs, options, needed, grads, returned)
     torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, arguments)
-
-
-# -------------------------------------------------------------------- kinds of differentiation
 
 
 @each_raggedness
@@ -463,9 +447,6 @@ def test_modrelu_of_complex_numbers_far_below_the_bias_has_exact_gradients(backe
         assert float((one - other).abs().max() / other.abs().max()) <= tol(torch.float32, 1)
 
 
-# ------------------------------------------------------------------------ number of operations
-
-
 INSIDE = {
     torch.ops.eigenrnn.elman_loop.default: loop.elman_loop.call_forward,
     torch.ops.eigenrnn.elman_loop_backward.default: loop.elman_loop.call_backward,
@@ -489,8 +470,6 @@ def test_the_work_grows_linearly_with_the_number_of_steps(backend, what, ragged)
     of_12, of_24, of_36 = (work_of(T, backend, what, ragged=ragged) for T in (12, 24, 36))
     assert ((of_36 - of_24) == (of_24 - of_12)).all()
 
-
-# ------------------------------------------------------------------------------ error messages
 
 x, W, h0, b = (tensor.detach() for tensor in operands(4, 3, 2, torch.float32, bias=True))
 REJECTED = {
@@ -520,9 +499,6 @@ REJECTED = {
 def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
     with pytest.raises(error, match=message):
         elman(*arguments, **options)
-
-
-# ----------------------------------------------------------------------------- lower precision
 
 
 @each_nonlinearity

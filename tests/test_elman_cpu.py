@@ -122,9 +122,6 @@ def spy(monkeypatch):
     return spy
 
 
-# --------------------------------------------------------------- comparison with the reference
-
-
 @each_raggedness
 @each_smoothness
 def test_a_kernel_agrees_at_the_size_of_an_experiment(case, dtype, ragged):
@@ -165,9 +162,6 @@ def test_gradients_of_nan_are_nan(which):
     assert got["dW"].isnan().any()
 
 
-# ---------------------------------------------------------------------- strides without copies
-
-
 def steps_apart(tensor):
     """Leave gaps between steps and between sequences, as in a slice of a larger batch."""
     return torch.nn.functional.pad(tensor, (0, 0, 0, 3, 0, 2))[:-2, :-3]
@@ -180,9 +174,6 @@ def test_contiguous_rows_are_never_copied(spy, lay_out):
     BACKENDS["cpu"].run(ElmanOperands(*tensors), Options("modrelu"))
     for name, tensor in zip(NAMES, tensors, strict=True):
         assert spy.call[name][0] == tensor.data_ptr()
-
-
-# ---------------------------------------------------------------------- requested results only
 
 
 @each_direction
@@ -225,9 +216,6 @@ def test_last_only_returns_the_same_last_states(spy, dtype, M, reverse, ragged):
     assert "h" not in spy.call
     assert h.numel() == 0
     assert torch.equal(last, expected)
-
-
-# ---------------------------------------------------------------------------- instruction sets
 
 
 def test_the_environment_selects_the_instruction_set():

@@ -65,11 +65,7 @@ ADVICE = {
         r"got 5; use 6, or the complex set Schur\(5, dtype=torch.complex64\)",
         lambda: unitary_schur(5),
     ),
-    "P": (
-        lambda: Schur(4, orthogonal=SpectralRadius),
-        "omit `orthogonal`",
-        lambda: Schur(4),
-    ),
+    "P": (lambda: Schur(4, orthogonal=SpectralRadius), "omit `orthogonal`", lambda: Schur(4)),
     "one block": (
         lambda: ENRNN(2, 4, short_size=4),
         "1 <= short_size < size, got short_size=4 and size=4",

@@ -52,12 +52,7 @@ def test_a_classifier_learns_and_names_the_classes_as_given():
 
 @pytest.mark.parametrize(
     ("layer", "options", "expected"),
-    [
-        ("auto", {}, 1e-2),
-        (GRU, {}, 1e-2),
-        ("MinGRU", {}, 1e-3),
-        ("auto", {"lr": 0.5}, 0.5),
-    ],
+    [("auto", {}, 1e-2), (GRU, {}, 1e-2), ("MinGRU", {}, 1e-3), ("auto", {"lr": 0.5}, 0.5)],
 )
 def test_the_learning_rate_is_that_of_the_layer(tmp_path, layer, options, expected):
     fitted = SequenceClassifier(layer, 4, epochs=1, directory=tmp_path / "run", **options)

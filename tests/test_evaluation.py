@@ -275,10 +275,7 @@ def test_a_report_without_an_evaluation_has_no_such_section(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"confusion": [[1]], "class_names": ["a", "b"]}, "2 classes"),
-    ],
+    ("change", "message"), [({"confusion": [[1]], "class_names": ["a", "b"]}, "2 classes")]
 )
 def test_a_damaged_evaluation_is_named(tmp_path, change, message):
     content = {"file": "a", "count": 2, "metrics": {"accuracy": 1.0}} | change

@@ -328,10 +328,7 @@ def test_a_sample_of_a_trajectory_is_of_its_states():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"count": 0}, "expected count to be a positive integer, got 0"),
-    ],
+    ("options", "message"), [({"count": 0}, "expected count to be a positive integer, got 0")]
 )
 def test_a_sample_that_cannot_be_drawn_raises(options, message):
     path = trajectory(nn.RNN(2, 3), torch.zeros(4, 1, 2))

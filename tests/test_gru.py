@@ -12,13 +12,7 @@ from cases import GATED
 from crossing import few
 from draws import normal, stream
 from eigenrnn import GORU, GRU, NCGRU
-from eigenrnn.constraints import (
-    Exponential,
-    Givens,
-    NeumannCayley,
-    ScaledCayley,
-    Unconstrained,
-)
+from eigenrnn.constraints import Exponential, Givens, NeumannCayley, ScaledCayley, Unconstrained
 from eigenrnn.experiments.recipes.nc_gru.released import ReleasedNCGRU
 from eigenrnn.init import uniform_
 from eigenrnn.linalg import tol
@@ -39,9 +33,6 @@ def randomise(layer):
             if bias is not None:
                 bias.data.copy_(normal(*bias.shape, seed=k))
     return layer
-
-
-# ------------------------------------------------------- a second definition, cell by cell
 
 
 def sigmoid(z):
@@ -147,9 +138,6 @@ def test_the_biases_are_those_of_the_formula(options, expected):
     assert names.keys() - NAMES == expected
 
 
-# -------------------------------------------------------------- one constraint for each gate
-
-
 def test_each_gate_has_its_own_constraint():
     layer = GRU(M, N, reset=Givens, update=Exponential, candidate=ScaledCayley)
     direction = layer.all_directions()[0]
@@ -225,9 +213,6 @@ GRU(
 )"""
     candidate = partial(ScaledCayley, negative=1)
     assert repr(GRU(2, 4, 2, candidate=candidate, reset_after=False)) == expected
-
-
-# ------------------------------------------------------------------------ the named layers
 
 
 def sets_of(layer):
@@ -306,9 +291,6 @@ def test_an_option_overrides_the_default_of_the_paper(make):
     layer = make(2, 4, input_init=partial(uniform_, bound=0.0), candidate_init=None, **chosen)
     assert not layer.all_directions()[0].weight_ih.any()
     assert {name: getattr(layer, name) for name in chosen} == chosen
-
-
-# ------------------------------------------------------------------------------- compiling
 
 
 # torch's compiler triggers these warnings itself

@@ -12,12 +12,7 @@ from eigenrnn.linalg import tol
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, loop
 from eigenrnn.ops.gru import gru as public_gru
 from eigenrnn.ops.gru.loop import gru_loop
-from kernel_testing import (
-    Work,
-    each_direction,
-    each_raggedness,
-    ragged_sizes,
-)
+from kernel_testing import Work, each_direction, each_raggedness, ragged_sizes
 from states import gru
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
@@ -93,9 +88,6 @@ def assert_near(got, expected, dtype, n):
         )
 
 
-# ------------------------------------------------------------------------ the reference itself
-
-
 def sigmoid(z):
     return 1 / (1 + np.exp(-z))
 
@@ -145,9 +137,6 @@ def test_without_biases_they_are_zero(backend):
     assert torch.equal(gru(x, W, h0, backend=backend), expected)
 
 
-# -------------------------------------------------------------- backends against the reference
-
-
 @each_raggedness
 @each_direction
 @each_backend
@@ -195,8 +184,6 @@ def test_inputs_are_not_modified(backend, form):
     assert all(map(torch.equal, leaves_of(tensors), before))
 
 
-# --------------------------------------------------------------- registration of the operators
-
 OP_CASES = {
     "torch": ("torch", "tanh", torch.float32, None, False),
     "ragged": ("nc-gru", "relu", torch.float64, [3, 2, 1, 1], False),
@@ -234,9 +221,6 @@ def test_the_operator_gives_the_same_states_without_saving_gates(form):
     kept, lost = (gru_loop(tensors, options, save) for save in (True, False))
     assert torch.equal(kept["h"], lost["h"])
     assert lost["gates"].shape == (1, 3, 8)
-
-
-# -------------------------------------------------------------------- kinds of differentiation
 
 
 # along random directions, because all of them take seconds
@@ -279,9 +263,6 @@ def test_batched_gradients_equal_those_of_each(backend, form):
     assert_near(batched, map(torch.stack, zip(*one_by_one, strict=True)), torch.float64, 8)
 
 
-# ------------------------------------------------------------------------ number of operations
-
-
 INSIDE = {
     torch.ops.eigenrnn.gru_loop.default: loop.gru_loop.call_forward,
     torch.ops.eigenrnn.gru_loop_backward.default: loop.gru_loop.call_backward,
@@ -306,8 +287,6 @@ def test_the_work_of_the_loop_grows_linearly_with_the_number_of_steps(form, what
     assert ((of_36 - of_24) == (of_24 - of_12)).all()
 
 
-# ------------------------------------------------------------------------------ error messages
-
 x, W, h0, b, recurrent = (
     t.detach() for t in operands(4, 3, 2, case="modrelu", dtype=torch.float32)
 )
@@ -331,9 +310,6 @@ REJECTED = {
 def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
     with pytest.raises(error, match=message):
         gru(*arguments, **options)
-
-
-# ----------------------------------------------------------------------------- lower precision
 
 
 @each_form

@@ -121,9 +121,6 @@ def spy(monkeypatch):
     return spy
 
 
-# --------------------------------------------------------------- comparison with the reference
-
-
 @pytest.mark.parametrize(
     ("reverse", "ragged"), [(True, False), (False, True)], ids=["reverse", "ragged"]
 )
@@ -221,9 +218,6 @@ def test_sixteen_bit_inputs_are_summed_in_float32():
     assert_near(got, evaluated(separate_head, exact, {}), torch.finfo(torch.bfloat16).eps)
 
 
-# ---------------------------------------------------------------------- requested results only
-
-
 @pytest.mark.parametrize("requested", NAMES)
 def test_only_the_requested_gradients_are_computed(spy, requested):
     tensors, options = operands((5, 3, 19, 9), bias=True), {"nonlinearity": "modrelu"}
@@ -257,9 +251,6 @@ def test_without_gradients_no_states_are_stored(spy, reverse, ragged):
     assert all(map(torch.equal, got, expected))
 
 
-# ----------------------------------------------------------------------------- reproducibility
-
-
 @each_raggedness
 @pytest.mark.parametrize("size", [(31, 13, 65, 17), (31, 1, 65, 9), (5, 40, 33, 16)], ids=str)
 def test_outputs_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
@@ -285,9 +276,6 @@ def test_threads_that_share_units_keep_no_states(threads):
     with torch.no_grad():
         shared = elman(**tensors, **options)
     assert all(map(torch.equal, alone, shared))
-
-
-# ---------------------------------------------------------------------- integration with torch
 
 
 @pytest.mark.parametrize("last_only", [False, True], ids=["all", "last"])
@@ -327,9 +315,6 @@ def test_outputs_can_be_differentiated_twice(ragged):
 
     assert torch.autograd.gradcheck(run, tuple(leaves.values()))
     assert torch.autograd.gradgradcheck(run, tuple(leaves.values()), fast_mode=True)
-
-
-# -------------------------------------------------------------------- heads that are not fused
 
 
 OUTSIDE = {
@@ -376,9 +361,6 @@ def test_a_bad_head_raises_an_error_that_says_what_was_expected(case):
     options, error, message = REJECTED[case]
     with pytest.raises(error, match=f"expected {message}"):
         elman(x, W, **options)
-
-
-# -------------------------------------------------------------------------------------- models
 
 
 LAYERS = {
@@ -455,9 +437,6 @@ def test_a_head_with_a_custom_forward_is_called():
     model.head.forward = lambda states: states[..., :1]
     assert model(torch.randn(5, 2, 2)).shape == (5, 2, 1)
     assert isinstance(model.head, nn.Linear)
-
-
-# ---------------------------------------------------------------------------- instruction sets
 
 
 @each_isa

@@ -58,9 +58,6 @@ def rotation(n, seed=0):
     return haar_(torch.empty(n, n, dtype=torch.float64), generator=stream(seed))
 
 
-# ------------------------------------------------------------------ the second definition
-
-
 @each_size
 def test_the_matrix_is_the_product_of_the_reflections(n, m):
     constraint = build(n, m)
@@ -113,9 +110,6 @@ def test_many_reflections_are_orthogonal_in_single_precision(m):
 def test_nearly_equal_vectors_are_orthogonal_in_single_precision():
     V = upper_rows(1 + 1e-4 * torch.randn(reflection_count(40, 64), generator=stream()), 40, 64)
     assert orthogonality_error(reflection_product(V)) <= tol(torch.float32, 64)
-
-
-# ----------------------------------------------------------------- lengths of the vectors
 
 
 def lengths(constraint):
@@ -176,9 +170,6 @@ def test_a_vector_of_zeros_is_not_divided():
     assert not normalise_(torch.zeros(7), 2, 4).any()
 
 
-# ----------------------------------------------------------------------- initialisation
-
-
 def test_the_initialisation_is_a_normalised_triangle_of_normal_draws():
     constraint = Householder(6, reflections=3)
     constraint.reset(stream(4))
@@ -195,9 +186,6 @@ def test_the_last_sign_is_drawn_at_random():
         constraint.reset(stream(seed))
         signs.add(float(constraint.sign))
     assert signs == {-1.0, 1.0}
-
-
-# -------------------------------------------------------------------------------- reach
 
 
 HARD = {

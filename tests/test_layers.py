@@ -88,9 +88,6 @@ def train(layer, steps=3, lr=0.1):
         optimiser.step()
 
 
-# ------------------------------------------------------------------------- randomness
-
-
 @pytest.mark.usefixtures("global_streams_untouched")
 @each_layer
 def test_the_generator_determines_the_initialisation(make):
@@ -132,14 +129,8 @@ def test_a_reset_gives_the_weights_of_a_new_layer(make):
     assert is_same_state(state_of(layer), state_of(fresh))
 
 
-# ---------------------------------------------------------------------- the named layers
-
-
 def same_initialisation(one, other):
-    return is_same_state(
-        state_of(one(generator=stream(7))),
-        state_of(other(generator=stream(7))),
-    )
+    return is_same_state(state_of(one(generator=stream(7))), state_of(other(generator=stream(7))))
 
 
 def test_scornn_is_an_rnn_with_the_scaled_cayley_transform():
@@ -268,9 +259,6 @@ RNN(
     assert repr(layer) == expected
 
 
-# ---------------------------------------------------------------------------- computation
-
-
 @pytest.mark.parametrize("case", NONLINEARITIES)
 def test_a_layer_runs_with_every_nonlinearity(case):
     name, has_bias = NONLINEARITIES[case]
@@ -374,9 +362,6 @@ def test_a_batch_with_lengths_equals_each_sequence_alone(make):
         torch.testing.assert_close(ends, tree_leaves(last), **near(torch.float64))
 
 
-# ------------------------------------------------------------------------------ streaming
-
-
 @pytest.mark.parametrize("options", [{}, {"num_layers": 3}, {"trainable_h0": True}], ids=str)
 @each_of_ours
 def test_single_steps_equal_the_whole_sequence(make, options):
@@ -401,9 +386,6 @@ def test_a_step_of_a_batch_first_layer_equals_the_sequence():
 def test_a_bidirectional_layer_rejects_single_steps():
     with pytest.raises(ValueError, match="got a bidirectional one"):
         RNN(M, N, bidirectional=True).step(normal(B, M))
-
-
-# -------------------------------------------------------------------------------- freezing
 
 
 @each_of_ours
@@ -442,10 +424,7 @@ def test_evaluation_keeps_the_frozen_matrix(make):
 
 @each_of_ours
 def test_loading_a_state_dict_unfreezes(make):
-    source, layer = (
-        make(M, N, generator=stream(1)),
-        make(M, N, generator=stream(2)).freeze(),
-    )
+    source, layer = (make(M, N, generator=stream(1)), make(M, N, generator=stream(2)).freeze())
     layer.load_state_dict(source.state_dict())
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], source(x)[0])
@@ -531,9 +510,6 @@ def test_matrices_frozen_in_inference_mode_work_outside_of_it(make):
     assert x.grad.any()
 
 
-# ------------------------------------------------------------------- the meta device, vmap
-
-
 def test_models_stacked_under_vmap_equal_each_model_alone():
     layers = [ExpRNN(M, N, dtype=torch.float64, generator=stream(seed)) for seed in (1, 2)]
     stacked = torch.func.stack_module_state(layers)
@@ -545,9 +521,6 @@ def test_models_stacked_under_vmap_equal_each_model_alone():
     got = torch.func.vmap(run)(*stacked)
     expected = torch.stack([layer(x)[0] for layer in layers])
     torch.testing.assert_close(got, expected, **near(torch.float64))
-
-
-# -------------------------------------------------------------- initial states and spectra
 
 
 @each_of_ours
@@ -630,9 +603,6 @@ def test_the_recurrent_matrices_are_differentiable_in_the_raw_parameters():
     assert all(gradient.any() for gradient in torch.autograd.grad(loss, raws))
 
 
-# ----------------------------------------------------------------------------- dropout
-
-
 def test_dropout_acts_on_the_input_of_the_second_layer():
     layer = RNN(M, N, 2, "tanh", bias=False, dropout=1.0)
     output, h_n = layer(normal(T, B, M))
@@ -667,9 +637,6 @@ def test_dropout_has_no_effect_on_a_single_layer():
         layer = RNN(M, N, dropout=1.0, generator=stream(3))
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], RNN(M, N, generator=stream(3))(x)[0])
-
-
-# ---------------------------------------------------------------------------------- dtypes
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -719,8 +686,6 @@ def test_under_autocast_16_bit_inputs_give_gradients(make):
     assert output.dtype == torch.float32
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
-
-# --------------------------------------------------------------------------- invalid input
 
 LAYER = RNN(M, N)
 DEEP = RNN(M, N, 2, bidirectional=True)
@@ -829,9 +794,6 @@ def test_an_empty_batch_gives_zero_gradients(make):
     layer = make(M, N)
     layer(x[:, :0])[0].sum().backward()
     assert not any(p.grad.any() for p in layer.parameters())
-
-
-# ------------------------------------------------------------------------------- baselines
 
 
 @each_baseline

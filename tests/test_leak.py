@@ -18,11 +18,7 @@ from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands
 from eigenrnn.ops.elman.cpu import elman_cpu_norm_zoneout
 from eigenrnn.ops.elman.loop import elman_loop
-from kernel_testing import (
-    each_direction,
-    each_raggedness,
-    needs_kernels,
-)
+from kernel_testing import each_direction, each_raggedness, needs_kernels
 from test_elman import IN_NUMPY, assert_near, normal, ragged_sizes, weights_like
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
@@ -161,9 +157,6 @@ def test_bad_arguments_are_refused(change, message):
         elman(**tensors)
 
 
-# -------------------------------------------------------------------------------- the layer
-
-
 def assert_detached_near(got, expected):
     detached = [[each.detach() for each in tensors] for tensors in (got, expected)]
     assert_near(*detached, torch.float64, T * N)
@@ -249,9 +242,6 @@ def test_both_directions_and_ragged_sequences_run_each_sequence_alone(form, stat
         alone, ends = layer(x[:length, b])
         assert_detached_near([outputs[:length, b], h_n[:, b]], [alone, ends])
         assert not outputs[length:, b].any()
-
-
-# -------------------------------------------------------------------------------- the noise
 
 
 @pytest.mark.parametrize("leak", [1.0, 0.1])

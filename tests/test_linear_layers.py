@@ -286,12 +286,7 @@ def test_past_inputs_are_decoded_from_the_whole_state_of_an_lru():
     found = linear_decodability(layer, 6, generator=np.random.default_rng(0), **options)
     (W,), B = layer.recurrent_matrices(), _maps(layer)[0][:, 0]
     expected = linear_decodability(
-        W,
-        6,
-        source=B,
-        nonlinearity="identity",
-        generator=np.random.default_rng(0),
-        **options,
+        W, 6, source=B, nonlinearity="identity", generator=np.random.default_rng(0), **options
     )
     np.testing.assert_allclose(found.r_squared, expected.r_squared, rtol=1e-6)
 

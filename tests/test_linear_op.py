@@ -66,9 +66,6 @@ def assert_near(got, expected, dtype, n):
         torch.testing.assert_close(one.to(other.dtype), other, rtol=0, atol=bound)
 
 
-# ------------------------------------------------------------------------ the reference itself
-
-
 @each_raggedness
 @each_direction
 @each_decay
@@ -90,9 +87,6 @@ def test_the_reference_equals_a_product_with_powers_of_the_decay(dtype, gated, r
         last[k] = states[steps[-1], k]
     got = [each.detach() for each in linear(*tensors, backend="reference", **options)]
     assert_near(got, map(torch.as_tensor, (states, last)), torch.float64, T * N)
-
-
-# ---------------------------------------------------------------- comparison with the reference
 
 
 @pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
@@ -181,8 +175,6 @@ def test_the_operators_are_registered_correctly(operator, gated):
     torch.library.opcheck(there, arguments, test_utils=checks)
 
 
-# ------------------------------------------------------------------------------ bad input
-
 x, decay, h0 = (tensor.detach() for tensor in operands((4, 3, 2), torch.float32))
 REJECTED = {
     "rank": ((x[0], decay), {}, ValueError, r"got \(3, 2\)"),
@@ -212,9 +204,6 @@ def test_a_decay_of_one_is_not_warned_of():
     linear(x.cfloat(), torch.polar(torch.ones(2), angles))
 
 
-# ----------------------------------------------------------------------------- lower precision
-
-
 def test_autocast_runs_the_recurrence_in_float32():
     rounded = x.bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
@@ -229,9 +218,6 @@ def test_sixteen_bits_agree_with_double_precision_up_to_rounding(backend):
     expected = values_and_gradients(exact(tensors), backend="reference")
     assert got[0].dtype == torch.bfloat16
     assert_near(got, expected, torch.bfloat16, 3)
-
-
-# ------------------------------------------------------------------------------- long sequences
 
 
 def test_states_of_a_long_sequence_stay_bounded_on_the_unit_circle():

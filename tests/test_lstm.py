@@ -12,11 +12,7 @@ from eigenrnn import GRU, LSTM
 from eigenrnn.constraints import Exponential, Givens, ScaledCayley, Unconstrained
 from eigenrnn.init import recurrent_
 from eigenrnn.linalg import tol
-from eigenrnn.models import (
-    LanguageModel,
-    SequenceModel,
-    constrained_parameters,
-)
+from eigenrnn.models import LanguageModel, SequenceModel, constrained_parameters
 
 T, B, M, N = 6, 3, 4, 8
 GATES = ("input", "forget", "cell", "output")

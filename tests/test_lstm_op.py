@@ -11,12 +11,7 @@ from eigenrnn.linalg import tol
 from eigenrnn.ops import lstm
 from eigenrnn.ops.lstm import BACKENDS, LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.cpu import lstm_cpu
-from kernel_testing import (
-    each_direction,
-    each_raggedness,
-    needs_kernels,
-    ragged_sizes,
-)
+from kernel_testing import each_direction, each_raggedness, needs_kernels, ragged_sizes
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
@@ -66,9 +61,6 @@ def assert_near(got, expected, dtype, n):
         torch.testing.assert_close(
             one.to(other.dtype), other, rtol=0, atol=scale * tol(dtype, n), equal_nan=False
         )
-
-
-# ------------------------------------------------------------------------ the reference itself
 
 
 def sigmoid(z):
@@ -121,9 +113,6 @@ def test_it_equals_the_lstm_of_torch(backend, reverse, ragged):
     assert_near([v.detach() for v in got], [v[0].detach() for v in ends], torch.float64, T * N)
 
 
-# -------------------------------------------------------------- backends against the reference
-
-
 @each_backend
 def test_states_past_the_end_of_a_sequence_are_zero_for_any_input_there(backend):
     x, *others = operands(4, 3, 2)
@@ -164,8 +153,6 @@ def test_each_result_alone_gives_the_gradients_of_the_reference(backend, result)
     assert_near(got, expected, torch.float64, 20)
 
 
-# --------------------------------------------------------------- registration of the operators
-
 # the compiled kernels leave what they save uninitialised past the end of a sequence
 OP_CASES = {
     "cpu": ("lstm_cpu", torch.float32, None, False),
@@ -204,9 +191,6 @@ def test_the_operator_gives_the_same_states_without_saving_gates():
     assert lost["saved"].numel() < kept["saved"].numel()
 
 
-# -------------------------------------------------------------------- kinds of differentiation
-
-
 # along random directions, because all of them take seconds
 gradgradcheck = partial(torch.autograd.gradgradcheck, fast_mode=True)
 
@@ -228,8 +212,6 @@ def test_it_can_be_differentiated_twice(reverse, ragged):
     check_gradients(gradgradcheck, reverse=reverse, ragged=ragged)
 
 
-# ------------------------------------------------------------------------------ error messages
-
 x, W, h0, c0 = (tensor.detach() for tensor in operands(4, 3, 2, torch.float32))
 REJECTED = {
     "quarters": ((x[..., :7], W), {}, ValueError, r"got \(4, 3, 7\)"),
@@ -245,9 +227,6 @@ REJECTED = {
 def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
     with pytest.raises(error, match=message):
         lstm(*arguments, **options)
-
-
-# ----------------------------------------------------------------------------- lower precision
 
 
 def test_autocast_runs_the_recurrence_in_float32():

@@ -154,9 +154,6 @@ def test_a_batch_first_layer_raises(kind):
         SequenceModel(kind(M, N, batch_first=True), K)
 
 
-# --------------------------------------------------------------- parameters and penalties
-
-
 def test_parameters_without_gradient_are_not_counted():
     linear = nn.Linear(3, 4)
     linear.bias.requires_grad_(False)

@@ -120,10 +120,7 @@ WRAPPED = {
 }
 each_wrapped = pytest.mark.parametrize("wrapped", WRAPPED.values(), ids=WRAPPED)
 
-LAYERS = {
-    "dtriv": partial(DtrivRNN, period=7),
-    "full-capacity": FullCapacityURNN,
-}
+LAYERS = {"dtriv": partial(DtrivRNN, period=7), "full-capacity": FullCapacityURNN}
 
 
 def train(layer, optimiser, steps=40):
@@ -273,9 +270,6 @@ def test_two_threads_train_two_models_at_the_same_time():
     assert [int(each.get_extra_state()) for each in constraints] == [5, 5]
 
 
-# ---------------------------------------------------------------- replaced raw parameters
-
-
 class Doubled(nn.Module):
     def forward(self, raw):
         return 2 * raw
@@ -309,8 +303,6 @@ def test_replaced_raw_parameters_work_without_a_moving_base(make, replace):
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.1), range(3))
     assert constraint.residual(constraint()) <= constraint.tolerance
 
-
-# ----------------------------------------------------------------- transforms of torch.func
 
 TRANSFORMED = ("moving-cayley", "moving-cayley-complex", "neumann-cayley", "neumann-cayley-1")
 
@@ -394,9 +386,6 @@ def test_a_layer_has_gradients_of_each_sample(make):
         layer(x[:, k : k + 1])[0].real.square().sum().backward()
         for key, raw in layer.named_parameters():
             torch.testing.assert_close(got[key][k], raw.grad)
-
-
-# ----------------------------------------------------- comparison with the released code
 
 
 def gradient_of_released_code(initial, G):

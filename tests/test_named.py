@@ -189,8 +189,6 @@ def test_a_double_precision_eurnn_is_double_precision_throughout(dtype, width):
     assert layer.orthogonality_error() <= tol(torch.float64, 8)
 
 
-# ---------------------------------------------------------------- options of the constraints
-
 SCHUR = {
     "gamma_penalty": 0.5,
     "decay": 0.25,

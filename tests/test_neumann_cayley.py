@@ -58,9 +58,6 @@ def skew_of(constraint):
     return skew(constraint.cayley.raw.detach(), constraint.size).numpy()
 
 
-# ------------------------------------------------------------------- the second definition
-
-
 @each_optimiser
 @each_order
 def test_inverse_and_matrix_equal_algorithm_1_by_explicit_sums(order, optimiser):
@@ -156,9 +153,6 @@ def test_second_derivatives_agree_whichever_mode_comes_first():
             torch.testing.assert_close(outer(inner(loss))(raw), expected)
 
 
-# ------------------------------------------------------------------------ error and bound
-
-
 @each_order
 def test_the_error_of_a_step_has_the_order_of_the_series(order):
     def error(size):
@@ -188,9 +182,6 @@ def test_the_papers_rule_keeps_orthogonality_where_that_of_the_code_does_not(cor
         list(train(constraint, 49, correlated=correlated))
     assert orthogonality_error(papers()) < 1e-3
     assert orthogonality_error(codes()) > 1e-1
-
-
-# ---------------------------------------------------------------------- exact inversions
 
 
 def exact_after(constraint, steps, optimiser=OPTIMISERS["Adam"]):
@@ -361,9 +352,6 @@ def test_a_wider_dtype_is_exact_to_its_own_precision():
     constraint = build(30, torch.float32)
     list(train(constraint, 5))
     assert rho_of(constraint.double()) <= tol(torch.float64, 30)
-
-
-# --------------------------------------------------------------------------- bad input
 
 
 @pytest.mark.parametrize("order", [4, "2"])

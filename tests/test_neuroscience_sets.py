@@ -16,9 +16,6 @@ from random_constraints import distance, initialised, perturbed, stream
 N = 20
 
 
-# ---------------------------------------------------------------------------------------- Dale
-
-
 @pytest.mark.parametrize("self_connections", [True, False])
 def test_the_first_units_excite_and_the_others_inhibit(self_connections):
     constraint = perturbed(lambda n: Dale(n, self_connections=self_connections), N)
@@ -50,9 +47,6 @@ def test_the_residual_is_the_norm_of_what_has_the_wrong_sign():
     assert without.residual(W) == np.sqrt(9 + 16 + 1 + 1)
 
 
-# ---------------------------------------------------------------------------------------- rank
-
-
 def test_assigning_takes_the_leading_singular_vectors():
     plus = torch.randn(N, N, generator=stream(1), dtype=torch.float64)
     low = torch.randn(N, 2, generator=stream(2), dtype=torch.float64)
@@ -71,9 +65,6 @@ def test_the_eigenvalues_of_the_overlap_are_those_of_the_matrix():
     leading = of_W[np.argsort(-np.abs(of_W))][:3]
     of_overlap = np.linalg.eigvals(constraint.overlap.detach().numpy())
     np.testing.assert_allclose(np.sort_complex(leading), np.sort_complex(of_overlap), atol=1e-12)
-
-
-# ---------------------------------------------------------------------------------------- masks
 
 
 def test_a_mask_keeps_its_zeros_and_counts_only_its_connections():
@@ -99,9 +90,6 @@ def test_masked_free_entries_keep_the_variance_of_a_row():
     full.reset(stream(0))
     ratio = float(sparse().detach().square().sum() / full().detach().square().sum())
     assert abs(ratio - 1) < 0.05
-
-
-# --------------------------------------------------------------------------------- other users
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,6 @@ def pulse_through(rnn, steps):
     return rnn(x)[0][:, 0].detach()
 
 
-# ------------------------------------------------------------------------- entries
-
-
 @pytest.mark.parametrize("n", SIZES)
 def test_a_chain_is_that_of_the_paper(n):
     # in W h the entry at (i, j) connects unit j to unit i; unit i drives unit i + 1
@@ -112,18 +109,12 @@ def test_an_unknown_direction_is_rejected(fill):
         fill(torch.empty(3, 3), direction="up")
 
 
-# -------------------------------------------------------------------------- memory
-
-
 def test_a_pulse_stays_in_the_chain_for_exactly_as_many_steps_as_there_are_units():
     h = pulse_through(linear_rnn(filled(chain_, 6, 6, alpha=1.02), filled(source_, 6, 2)), 9)
     expected = np.zeros((9, 6))
     for k in range(6):  # at step k the pulse is in unit k alone, amplified k times
         expected[k, k] = 0.9 * 1.02**k
     np.testing.assert_allclose(h, expected, rtol=1e-14)
-
-
-# --------------------------------------------------------------- whole recurrent layers
 
 
 def gates_of(module, name):

@@ -55,9 +55,6 @@ def make_layer(make, *sizes, **options):
     return layer
 
 
-# --------------------------------------------------- LayerNorm, against torch.nn.functional
-
-
 def norms_of(direction):
     parameters = direction.norm_zoneout
     pairs = zip(parameters.gain.split(N), parameters.shift.split(N), strict=True)
@@ -115,9 +112,6 @@ def test_layer_norm_is_initialised_as_in_torch(make):
         assert direction.norm_zoneout.gain.shape == (len(direction.weight_ih),)
 
 
-# -------------------------------------------------------------------------------- zoneout
-
-
 def kept_units(layer, x):
     """Mark the entries of the states that equal those of the previous time step."""
     h = run_seeded(layer, x)[0]
@@ -161,10 +155,7 @@ def test_masks_of_different_steps_sequences_and_units_are_independent():
 
 @each_recurrence
 def test_each_call_draws_new_masks_from_the_global_generator(make):
-    layer, x = (
-        make(M, N, zoneout=0.5, generator=stream(), dtype=torch.float64),
-        normal(T, B, M),
-    )
+    layer, x = (make(M, N, zoneout=0.5, generator=stream(), dtype=torch.float64), normal(T, B, M))
     first, second = run_seeded(lambda: (layer(x)[0], layer(x)[0]))
     assert not torch.equal(first, second)
     assert torch.equal(run_seeded(layer, x)[0], first)
@@ -193,9 +184,6 @@ def test_every_layer_and_direction_has_its_own_masks():
     x = torch.zeros(T, B, M)
     masks = [direction.norm_zoneout_kwargs(x)["zoneout"] for direction in layer.all_directions()]
     assert len({tuple(mask.flatten().tolist()) for mask in masks}) == 4
-
-
-# -------------------------------------------------------------------------- locked dropout
 
 
 def input_of_top_layer(layer, x):
@@ -243,9 +231,6 @@ def test_locked_dropout_drops_units_with_the_dropout_probability():
 def test_in_evaluation_no_unit_is_dropped():
     x = torch.ones(T, B, M)
     assert torch.equal(two_layers(locked_dropout=True).eval()(x)[0], two_layers().eval()(x)[0])
-
-
-# -------------------------------------------------- together with the other options of a layer
 
 
 @each_real
@@ -371,10 +356,7 @@ def test_a_reset_initialises_layer_norm_again(make):
 
 @each_real
 def test_the_options_only_add_gain_and_shift_to_the_state_dict(make):
-    plain, extended = (
-        make(M, N, generator=stream()),
-        make(M, N, generator=stream(), **BOTH),
-    )
+    plain, extended = (make(M, N, generator=stream()), make(M, N, generator=stream(), **BOTH))
     assert not any("norm_zoneout" in name for name in plain.state_dict())
     added = extended.state_dict().keys() - plain.state_dict().keys()
     assert added == {f"directions.0.norm_zoneout.{name}" for name in ("gain", "shift")}
@@ -401,8 +383,6 @@ def test_explain_names_the_backend_that_supports_the_options():
     drawn, plain = GRU(M, N, zoneout=0.1).explain(x), GRU(M, N).explain(x)
     assert drawn == plain
 
-
-# --------------------------------------------------------------------- errors and load_torch
 
 INVALID_ZONEOUT = {
     "one": ({"zoneout": 1.0}, r".*zoneout.*, got 1.0"),

@@ -72,9 +72,6 @@ def values_and_gradients(tensors, norm, **options):
     return h.detach(), *torch.autograd.grad(h, leaves, weights_like(h))
 
 
-# ------------------------------------------------------ an independent implementation in NumPy
-
-
 def layer_norm(z, gain, shift):
     centred = z - z.sum() / z.size
     return gain * centred / np.sqrt((centred**2).sum() / z.size + 1e-5) + shift
@@ -192,9 +189,6 @@ def test_a_unit_that_always_keeps_its_state_ignores_its_input(backend):
     assert not of_W[0].any()
 
 
-# -------------------------------------------------------------- backends against the reference
-
-
 @each_raggedness
 @each_direction
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
@@ -305,9 +299,6 @@ def test_any_byte_of_a_mask_but_zero_is_true():
     )
 
 
-# -------------------------------------------------------------------- kinds of differentiation
-
-
 def checked(kind, normed, reverse, ragged, backend):
     """Return a function of the leaves, and the leaves."""
     shape = (3, 2, 3)
@@ -410,9 +401,6 @@ def test_without_gradients_little_is_saved(backend, others):
     assert torch.equal(run_elman(tensors, norm, zoneout=RATE, backend=backend), h)
 
 
-# ------------------------------------------------------------------------- choice of a backend
-
-
 def called(dtype=torch.float32, *options, transformed=False):
     return Call("cpu", dtype, "tanh", transformed, 3, options)
 
@@ -437,9 +425,6 @@ def test_a_call_without_options_is_the_plain_one(options):
     assert torch.equal(gru(x, W, backend="loop", **options), gru(x, W, backend="loop"))
 
 
-# ----------------------------------------------------------------------------- lower precision
-
-
 @each_option
 def test_autocast_runs_the_recurrence_in_float32(kind, normed):
     tensors = [t.detach() for t in operands(T, B, N, torch.float32)]
@@ -462,8 +447,6 @@ def test_sixteen_bits_agree_with_double_precision_up_to_rounding(kind, normed, d
     assert h.dtype == dtype
     assert_near([h], [run_elman(*exact, zoneout=zoneout)], dtype, 3)
 
-
-# ------------------------------------------------------------------------------ error messages
 
 x, W, _ = (t.detach() for t in operands(T, B, N, torch.float32))
 ones, mask = torch.ones(N), zoneout_of("mask")

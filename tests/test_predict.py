@@ -395,7 +395,7 @@ def assert_matches(pattern, text):
         (
             "plain\nna\u00efve",
             "characters of the training text in standard input, got 'ï' in line 2",
-        ),
+        )
     ],
 )
 def test_invalid_texts_are_named(characters, predict, text, said):

@@ -149,9 +149,6 @@ def test_an_operator_takes_and_returns_what_its_record_names(operator):
     assert len(schema.returns) == len((*operator.results, *operator.saved))
 
 
-# ------------------------------------------------------------------------------- the kernels
-
-
 @pytest.fixture
 def spy(monkeypatch, record):
     spy = SpiedKernels(record.name)

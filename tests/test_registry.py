@@ -10,13 +10,7 @@ from cases import CELLS
 from eigenrnn import constraints, layers
 from eigenrnn.constraints import Constraint
 from eigenrnn.experiments import registry, tasks
-from eigenrnn.experiments.recipes import (
-    enrnn,
-    nc_gru,
-    nnrnn,
-    nonnormal,
-    scornn,
-)
+from eigenrnn.experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
 from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 from eigenrnn.ops.delta import BACKENDS as DELTA
 from eigenrnn.ops.elman import BACKENDS as ELMAN

@@ -241,7 +241,7 @@ def test_dynamics_recorded_by_training_are_read(tmp_path):
     found = training_dynamics(read_records([tmp_path]).runs[0])
     assert found["steps"] == [0, 2, 4]
     assert list(found["measures"]) == [
-        *("spectral radius", "orthogonality error", "departure from normality"),
+        *("spectral radius", "orthogonality error", "departure from normality")
     ]
     assert [len(found["gradients"]["l0"]["norms"][0])] == [len(found["gradients"]["l0"]["time"])]
 
@@ -570,7 +570,7 @@ def test_unreadable_run_is_named_and_the_rest_is_shown(runs, tmp_path):
     text = write_report([runs], tmp_path / "p.html").read_text()
     assert "lstm-1/result.json is truncated or damaged" in text
     assert {one["label"] for one in data_of(text)["curves"]["task-1"]["series"]} == {
-        *("lstm-0", "scornn (2 seeds)"),
+        *("lstm-0", "scornn (2 seeds)")
     }
 
 

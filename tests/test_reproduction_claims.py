@@ -195,12 +195,7 @@ def test_a_number_of_successes_leaves_other_runs_out():
 
 
 def test_numbers_that_grow_are_compared_at_one_length():
-    evidence = Known(
-        {
-            OURS: {None: [run(1.0)], SHORT: [run(3.0)]},
-            THEIRS: {SHORT: [run(2.0)]},
-        }
-    )
+    evidence = Known({OURS: {None: [run(1.0)], SHORT: [run(3.0)]}, THEIRS: {SHORT: [run(2.0)]}})
     assert medians(Less(OURS, THEIRS).check(evidence)) == [3.0, 2.0]
 
 
@@ -327,12 +322,7 @@ def test_a_diverged_run_counts_as_the_worst():
 
 @pytest.mark.parametrize(
     ("decisive", "further", "verdict"),
-    [
-        (1.0, 1.0, "holds"),
-        (1.0, 0.1, "partly"),
-        (0.1, 1.0, "fails"),
-        (0.1, 0.1, "fails"),
-    ],
+    [(1.0, 1.0, "holds"), (1.0, 0.1, "partly"), (0.1, 1.0, "fails"), (0.1, 0.1, "fails")],
 )
 def test_a_claim_holds_partly_only_if_its_decisive_comparison_does(decisive, further, verdict):
     judged = claim(AtMost(OURS, decisive), further=(AtMost(OURS, further),))

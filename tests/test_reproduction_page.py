@@ -21,16 +21,7 @@ from reproduction.recipes import RECIPES
 
 from eigenrnn.experiments.recipes import Reported
 from eigenrnn.experiments.training.run_key import Length
-from recipes_for_results import (
-    SEEDS,
-    TABLE,
-    archived,
-    changed,
-    journal,
-    of_figure,
-    recipes,
-    row,
-)
+from recipes_for_results import SEEDS, TABLE, archived, changed, journal, of_figure, recipes, row
 
 
 def texts_of(archive):

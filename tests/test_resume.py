@@ -645,10 +645,7 @@ def test_a_folder_on_a_file_system_without_locks_is_locked_by_a_file(
         warnings.simplefilter("always")
         with locked(tmp_path):
             assert (tmp_path / ".lock.process").exists()
-            with (
-                pytest.raises(FolderInUseError, match=f"process {os.getpid()}"),
-                locked(tmp_path),
-            ):
+            with pytest.raises(FolderInUseError, match=f"process {os.getpid()}"), locked(tmp_path):
                 pass
     assert ["has no locks" in str(each.message) for each in caught] == [True, True]
     assert not list(tmp_path.iterdir())
@@ -682,10 +679,7 @@ def test_a_lock_that_belongs_to_another_user_is_named(monkeypatch, tmp_path):
     (tmp_path / ".lock").touch()
     refuse_locks(monkeypatch, errno.EACCES)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with (
-        pytest.raises(PermissionError, match=r"write to .*\.lock"),
-        locked(tmp_path),
-    ):
+    with pytest.raises(PermissionError, match=r"write to .*\.lock"), locked(tmp_path):
         pass
 
 
@@ -694,9 +688,6 @@ def test_a_planted_link_is_no_lock(tmp_path):
     victim.write_text("text")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/.lock").symlink_to(victim)
-    with (
-        pytest.raises(OSError, match="got a symbolic link"),
-        locked(tmp_path / "run"),
-    ):
+    with pytest.raises(OSError, match="got a symbolic link"), locked(tmp_path / "run"):
         pass
     assert victim.read_text() == "text"

@@ -65,9 +65,6 @@ def non_normal(make, n, seed=0, scale=1.0):
     return constraint
 
 
-# ------------------------------------------------------------- against a second definition
-
-
 def form_entry_by_entry(constraint):
     """Equation 5 of the paper, or its complex form."""
     n = constraint.size
@@ -136,9 +133,6 @@ def test_the_schur_form_of_scipy_has_these_angles(make):
     )
 
 
-# ---------------------------------------------------------------------- the initialisation
-
-
 @each
 def test_the_initialisation_is_orthogonal_up_to_a_clamped_modulus(make):
     constraint = initialised(make, 8)
@@ -161,9 +155,6 @@ def test_the_initialisation_has_no_transients(make):
     constraint = initialised(make, 6)
     assert not constraint.triangle.any()
     assert not (constraint.is_complex and constraint.imaginary.any())
-
-
-# ----------------------------------------------------------------------------- the penalty
 
 
 def test_the_penalty_is_that_of_the_paper():
@@ -216,9 +207,6 @@ def test_the_recurrent_optimiser_gets_the_parameters_of_p_alone():
     assert [*constraint.recurrent_parameters()] == [constraint.P.raw]
 
 
-# -------------------------------------------------------------- statements of the papers
-
-
 @pytest.mark.parametrize(
     ("make", "expected"),
     [(Schur, 36), (normal_blocks, 33), (clamped, 33), (rotations, 30), (complex_clamped, 78)],
@@ -226,9 +214,6 @@ def test_the_recurrent_optimiser_gets_the_parameters_of_p_alone():
 )
 def test_a_matrix_of_six_units_has_as_many_numbers(make, expected):
     assert count_parameters(make(6)) == expected
-
-
-# ------------------------------------------------------------------------------ the inverse
 
 
 def gaussian(n, seed=0, dtype=DOUBLE):
@@ -349,9 +334,6 @@ def test_such_a_matrix_is_assigned_in_the_schur_basis_of_scipy(make, W):
     assert distance(constraint(), W) <= tol(DOUBLE, len(W)) * W.norm().item()
 
 
-# ----------------------------------------------------------------------------- the residual
-
-
 @pytest.mark.parametrize("make", [rotations, clamped, complex_clamped, normal_blocks])
 def test_a_highly_non_normal_matrix_is_still_in_its_set(make):
     constraint = non_normal(make, 30)
@@ -379,9 +361,6 @@ def test_no_matrix_is_outside_the_set_of_all(make):
     constraint = make(6)
     assert not constraint.constrained
     assert constraint.residual(gaussian(6)) == 0
-
-
-# -------------------------------------------------------------------------------- the bases
 
 
 @pytest.mark.parametrize("n", [2, 8, 30])
@@ -424,8 +403,6 @@ def test_matrices_without_a_basis_of_eigenvectors_raise_nothing():
     for make in (rotations, clamped, complex_clamped, normal_blocks):
         assert math.isfinite(initialised(make, 8).residual(W))
 
-
-# ------------------------------------------------------------------------------ bad input
 
 REJECTED = {
     "odd": (7, {}, "got 7; use 8, or the complex set"),

@@ -268,11 +268,7 @@ def test_row_numbers_are_no_channel_by_chance(name, values, place, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "values", "place"),
-    [
-        ("nr", [0, 1, 2, 4], 0),
-        ("nr", [2, 3, 4, 5], 0),
-        ("nr", [0, 1, 2, 3], 1),
-    ],
+    [("nr", [0, 1, 2, 4], 0), ("nr", [2, 3, 4, 5], 0), ("nr", [0, 1, 2, 3], 1)],
     ids=["a gap", "from two", "not first"],
 )
 def test_other_columns_stay_channels(name, values, place, tmp_path):

@@ -66,9 +66,6 @@ MATRICES = {"real": REAL, "negative": NEGATIVE, "complex": COMPLEX, "gaussian": 
 each_matrix = pytest.mark.parametrize("T", MATRICES.values(), ids=MATRICES)
 
 
-# ------------------------------------------------------------- against a second definition
-
-
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 @each_matrix
 def test_after_the_switch_the_divisor_is_the_spectral_radius_of_scipy(T, epsilon):
@@ -87,9 +84,6 @@ def test_before_the_switch_the_matrix_is_the_parameter(T):
 def test_the_radius_is_one_in_single_precision(n):
     constraint = divided(2 * gaussian(n, dtype=torch.float32))
     assert abs(radius(constraint()) - 1) <= tol(torch.float32, n)
-
-
-# -------------------------------------------------------------------------------- gradient
 
 
 def gradient_of_the_paper(T, G, epsilon, conjugate=False, printed=False):
@@ -193,9 +187,6 @@ def test_a_parameter_of_nan_raises_nothing():
     assert not constraint().isfinite().all()
 
 
-# ------------------------------------------------------------------------------ the switch
-
-
 def step_to(constraint, T):
     """Take one step of plain gradient descent that ends at T."""
     optimiser = torch.optim.SGD(constraint.parameters(), lr=1.0)
@@ -257,9 +248,6 @@ def test_its_parameters_belong_to_the_optimiser_of_all_other_weights():
     assert [*SpectralRadius(3).recurrent_parameters()] == []
 
 
-# ---------------------------------------------------------------------- the initialisation
-
-
 @pytest.mark.parametrize("n", [1, 2, 7, 40])
 def test_the_initialisation_rotates_and_shrinks_planes(n):
     generator = stream()
@@ -276,9 +264,6 @@ def test_the_initialisation_has_the_unpaired_eigenvalue_last():
     assert not W[6, :6].any()
     assert not W[:6, 6].any()
     assert W[0, 0] == W[1, 1]
-
-
-# ------------------------------------------------------------------------------ the search
 
 
 def nothing(n, dtype=torch.float32):

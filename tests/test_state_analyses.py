@@ -54,9 +54,6 @@ def line(S=6, seed=0):
     return V * values @ left, V[:, 0], left[0]
 
 
-# --------------------------------------------------------------------------------- slow points
-
-
 def test_a_linear_line_attractor_has_its_direction_selection_and_time_constants():
     W, right, left = line()
     points = slow_points(network(W), initial_states=20, generator=stream(), threshold=1e-16)
@@ -209,9 +206,6 @@ def test_time_constants_of_modes_that_stay_decay_grow_and_vanish():
     assert growing.time_constants[0, 0] == pytest.approx(-1 / math.log(2))
 
 
-# ------------------------------------------------------------------------------------ spectra
-
-
 def test_local_spectra_are_those_of_finite_differences():
     layer = network(np.random.default_rng(0).normal(size=(4, 4)), "tanh")
     x = torch.randn(5, 3, 2, generator=stream(), dtype=torch.float64)
@@ -258,9 +252,6 @@ def test_the_error_of_the_participation_ratio_is_the_jackknife_over_sequences():
     expected = math.sqrt(7 / 8 * sum((v - np.mean(left_out)) ** 2 for v in left_out))
     assert found.error == pytest.approx(expected, rel=1e-9)
     assert math.isnan(participation_ratio(states[:, 0]).error)
-
-
-# ------------------------------------------------------------------------------------ populations
 
 
 def planted(T=12, B=400, S=20, noise=0.1):
@@ -327,9 +318,6 @@ def test_the_space_of_conditions_is_that_of_their_means():
         states + 0.1 * np.random.default_rng(0).normal(size=states.shape), motion
     )
     assert three.plot().axes[0].name == "3d"
-
-
-# ---------------------------------------------------------------------- interventions and models
 
 
 def test_inactivated_units_are_held_while_the_others_run():

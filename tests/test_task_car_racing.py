@@ -179,10 +179,7 @@ def test_files_with_other_contents_are_rejected(tmp_path, arrays, message):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"mixtures": 0}, r"expected mixtures >= 1, got 0"),
-        ({"data_seed": -1}, "got -1"),
-    ],
+    [({"mixtures": 0}, r"expected mixtures >= 1, got 0"), ({"data_seed": -1}, "got -1")],
 )
 def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):

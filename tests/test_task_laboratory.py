@@ -163,9 +163,6 @@ def test_bad_options_are_refused(make, message):
         make()
 
 
-# ------------------------------------------------------------------------ penalties of training
-
-
 def model_for(task, **options):
     generator = torch.Generator().manual_seed(0)
     options = {"nonlinearity": "softplus", "leak": 0.3, "constraint": Unconstrained} | options

@@ -127,10 +127,7 @@ def test_files_are_located_at_the_first_batch_and_not_before(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"split": "half"}, "got 'half'"),
-        ({"permutation_seed": -1}, "got -1"),
-    ],
+    [({"split": "half"}, "got 'half'"), ({"permutation_seed": -1}, "got -1")],
 )
 def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):

@@ -375,12 +375,7 @@ def test_options_out_of_range_are_rejected(options, message):
         Text(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"length": 10**8 + 1}, "got 100000001"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [({"length": 10**8 + 1}, "got 100000001")])
 def test_options_of_enwik8_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Enwik8(**options)

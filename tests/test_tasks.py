@@ -244,11 +244,7 @@ def test_streams_of_different_seeds_keys_and_words_differ():
         generator_for(0, 1),
         generator_for(1, 0),
     ]
-    streams += [
-        generator_for(0, "train"),
-        generator_for(0, "test"),
-        generator_for(0, "train", 0),
-    ]
+    streams += [generator_for(0, "train"), generator_for(0, "test"), generator_for(0, "train", 0)]
     draws = {tuple(torch.randint(2**31, (4,), generator=each).tolist()) for each in streams}
     assert len(draws) == len(streams)
 

@@ -153,9 +153,6 @@ def test_tensors_without_gradient_get_none_and_cost_no_graph():
         assert gru(**tensors, backend="torch")[0].grad_fn is None
 
 
-# ------------------------------------------------------------------------ second derivatives
-
-
 def of_backend(case, tensors, **options):
     names = list(tensors)
 
@@ -185,9 +182,6 @@ def test_a_backward_pass_frees_what_it_does_not_keep():
     del h, node
     gc.collect()
     assert not any(one() is not None for one in inner)
-
-
-# --------------------------------------------------------------------------- the choice of it
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
@@ -248,9 +242,6 @@ def test_a_layer_under_autocast_runs_in_float32(layer):
     with torch.autocast("cpu", torch.bfloat16):
         h, _ = layer(x)
     assert torch.equal(h, layer(x)[0])
-
-
-# ----------------------------------------------------------------------------------- precision
 
 
 class OnGPU:

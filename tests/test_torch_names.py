@@ -147,10 +147,7 @@ def test_what_torch_lacks_is_reported_as_missing():
 
 @pytest.mark.parametrize(
     ("layer", "message"),
-    [
-        (ScoRNN(M, N), "got 'modrelu'"),
-        (LSTM(M, N, trainable_h0=True), "got trainable_h0"),
-    ],
+    [(ScoRNN(M, N), "got 'modrelu'"), (LSTM(M, N, trainable_h0=True), "got trainable_h0")],
 )
 def test_a_layer_that_torch_lacks_is_not_converted(layer, message):
     with pytest.raises(ValueError, match=message):

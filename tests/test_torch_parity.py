@@ -370,11 +370,7 @@ def test_load_torch_rejects_an_lstm_that_projects_its_states():
         LSTM(M, N).load_torch(nn.LSTM(M, N, proj_size=3))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"nonlinearity": "relu"}, {"reset_after": False}],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [{"nonlinearity": "relu"}, {"reset_after": False}], ids=str)
 def test_load_torch_rejects_another_form_of_the_gru(options):
     (name,) = options
     with pytest.raises(ValueError, match=f"with {name}="):

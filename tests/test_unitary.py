@@ -51,9 +51,6 @@ def symmetric_entry_by_entry(raw, n):
     return S
 
 
-# --------------------------------------------------------------------------- all sets
-
-
 @pytest.mark.parametrize(
     ("make", "n", "count"),
     [
@@ -125,9 +122,6 @@ def test_a_dtype_below_float32_is_rejected(make, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE, COMPLEX, torch.complex128], ids=str)
 def test_the_matrix_has_the_requested_dtype(make, dtype):
     assert make(4, dtype=dtype)().dtype == dtype
-
-
-# ------------------------------------------------------------------- scuRNN: ScaledCayley
 
 
 def skew_hermitian(raw, imaginary, n):
@@ -209,9 +203,6 @@ def test_signs_for_trained_phases_are_rejected():
         scurnn(4, negative=2)
 
 
-# ------------------------------------------------------------------- uRNN: FourierProduct
-
-
 def fourier_matrix(n):
     k = np.arange(n)
     return np.exp(-2j * np.pi * np.outer(k, k) / n) / math.sqrt(n)
@@ -247,16 +238,7 @@ def test_the_initialisation_has_uniform_phases_and_glorot_reflections():
 
 
 def test_the_permutation_is_drawn_once_from_its_seed():
-    expected = [
-        2,
-        1,
-        6,
-        0,
-        4,
-        5,
-        3,
-        7,
-    ]  # numpy.random.seed(1234); numpy.random.permutation(8)
+    expected = [2, 1, 6, 0, 4, 5, 3, 7]  # numpy.random.seed(1234); numpy.random.permutation(8)
     constraint = FourierProduct(8)
     constraint.reset()
     assert constraint.permutation.tolist() == expected
@@ -274,9 +256,6 @@ def test_the_permutation_is_saved():
 def test_a_seed_that_numpy_does_not_accept_is_rejected(seed):
     with pytest.raises(ValueError, match=f"got {seed}"):
         FourierProduct(8, permutation_seed=seed)
-
-
-# -------------------------------------------------------------------------- EURNN: Givens
 
 
 def tunable_pairs(n, layers):
@@ -342,9 +321,6 @@ def test_all_initial_angles_are_uniform():
 def test_layers_that_do_not_fit_the_size_are_rejected(options, n, message):
     with pytest.raises(ValueError, match=message):
         Givens(n, **options)
-
-
-# ---------------------------------------------------- full-capacity uRNN: MovingCayley
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
@@ -442,18 +418,11 @@ def test_the_urnn_initialisation_is_a_fourier_product():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"init": "ones"}, "got 'ones'"),
-        ({"init": "urnn"}, "got 'urnn'"),
-    ],
+    ("options", "message"), [({"init": "ones"}, "got 'ones'"), ({"init": "urnn"}, "got 'urnn'")]
 )
 def test_an_unknown_initialisation_is_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         MovingCayley(4, **options)
-
-
-# ---------------------------------------------------------------------------- complex Haar
 
 
 def test_complex_haar_draws_are_spread_uniformly():
