@@ -31,11 +31,6 @@ def test_a_saved_state_can_be_loaded(path):
     }
 
 
-def test_saving_leaves_no_other_file(path):
-    checkpoint.save(path, STATE)
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_a_missing_file_raises(tmp_path):
     with pytest.raises(CheckpointError, match=r"absent\.pt"):
         checkpoint.load(tmp_path / "absent.pt")
@@ -46,15 +41,6 @@ def test_a_truncated_file_raises(path, fraction):
     content = path.read_bytes()
     path.write_bytes(content[: int(fraction * len(content))])
     with pytest.raises(CheckpointError, match=r"last\.pt is truncated"):
-        checkpoint.load(path)
-
-
-def test_a_flipped_bit_in_the_weights_raises(path):
-    content = bytearray(path.read_bytes())
-    weights = STATE["weights"]["W"].numpy().tobytes()
-    content[content.index(weights) + 100] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="data/0"):
         checkpoint.load(path)
 
 

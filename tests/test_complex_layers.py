@@ -119,13 +119,6 @@ def test_a_bidirectional_layer_equals_two_directions(constraint):
         torch.testing.assert_close(states, torch.as_tensor(both), **near())
 
 
-@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
-@each_set
-def test_a_nonlinearity_without_complex_form_raises(constraint, nonlinearity):
-    with pytest.raises(ValueError, match=f"got .{nonlinearity}"):
-        RNN(M, N, nonlinearity=nonlinearity, constraint=constraint)
-
-
 @each_set
 def test_h0_with_only_real_parts_raises(constraint):
     with pytest.raises(ValueError, match=r"got \(1, 3, 8\)"):

@@ -90,11 +90,6 @@ def constrained_lstm(constraint=ScaledCayley, rows="g"):
     return constrain(nn.LSTM(3, N), "weight_hh_l0", constraint, rows)
 
 
-def test_constrain_returns_the_module():
-    module = nn.Linear(N, N)
-    assert constrain(module, "weight", ScaledCayley) is module
-
-
 @each_module
 def test_the_rows_are_initialised_in_the_set(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit as sigmoid
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import eigenrnn
@@ -49,10 +50,6 @@ def with_biases(layer):
             if direction.output_bias is not None:
                 direction.output_bias.copy_(inputs(N, seed=5))
     return layer
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
 
 
 def weights(layer):

@@ -19,7 +19,7 @@ from eigenrnn.constraints import (
     Schur,
     SpectralRadius,
 )
-from eigenrnn.layers import ENRNN, EURNN, GORU, GRU, ORNN, RNN, NnRNN
+from eigenrnn.layers import ENRNN, EURNN, GRU, RNN, NnRNN
 
 unitary = partial(ScaledCayley, dtype=torch.complex64)
 unitary_schur = partial(Schur, dtype=torch.complex64)
@@ -31,21 +31,11 @@ ADVICE = {
         "got 6; use 8 or style='tunable'",
         lambda: (Givens(8, style="fft"), Givens(6, style="tunable")),
     ),
-    "fft size of GORU": (
-        lambda: GORU(2, 12, style="fft"),
-        "got 12; use 16 or style='tunable'",
-        lambda: (GORU(2, 16, style="fft"), GORU(2, 12, style="tunable")),
-    ),
     "odd rotations": (lambda: EURNN(2, 5), "got 5; use 6", lambda: EURNN(2, 6)),
     "reflections": (
         lambda: Householder(4, reflections=5),
         "got 5; 4 reach all of the set",
         lambda: Householder(4, reflections=4),
-    ),
-    "reflections of ORNN": (
-        lambda: ORNN(2, 4, reflections=5),
-        "got 5; 4 reach all of the set",
-        lambda: ORNN(2, 4, reflections=4),
     ),
     "reflections on both sides": (
         lambda: BoundedSVD(4, reflections=5),

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit as sigmoid
 from torch import nn
 
 from cases import GATED
@@ -33,10 +34,6 @@ def randomise(layer):
             if bias is not None:
                 bias.data.copy_(normal(*bias.shape, seed=k))
     return layer
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
 
 
 def modrelu(z, b):
@@ -176,21 +173,6 @@ def test_only_constrained_gates_get_the_recurrent_optimiser():
     direction = model.layer.all_directions()[0]
     expected = [direction.reset_gate.cayley.raw, direction.candidate.cayley.raw]
     assert list(map(id, constrained_parameters(model))) == list(map(id, expected))
-
-
-def test_a_model_passes_lengths_to_its_layer():
-    model = SequenceModel(GRU(M, N, dtype=torch.float64), 2, "last").double()
-    x = normal(T, B, M)
-    got = model(x, torch.tensor([4, 6, 1]))
-    alone = [model(x[:length, b : b + 1]) for b, length in enumerate((4, 6, 1))]
-    torch.testing.assert_close(got, torch.cat(alone), **near(torch.float64))
-
-
-@pytest.mark.parametrize("gate", GATES)
-def test_a_complex_constraint_raises_and_suggests_rnn(gate):
-    constraint = partial(Givens, dtype=torch.complex64)
-    with pytest.raises(ValueError, match=r"got complex Givens.*RNN"):
-        GRU(M, N, **{gate: constraint})
 
 
 @pytest.mark.parametrize("gate", GATES)

@@ -5,15 +5,16 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit as sigmoid
 
 from cases import NONLINEARITIES
 from eigenrnn.init import haar_
-from eigenrnn.linalg import tol
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, loop
 from eigenrnn.ops.gru import gru as public_gru
 from eigenrnn.ops.gru.loop import gru_loop
 from kernel_testing import Work, each_direction, each_raggedness, ragged_sizes
 from states import gru
+from test_elman import assert_near
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
@@ -80,18 +81,6 @@ def values_and_gradients(tensors, **options):
     return h.detach(), *torch.autograd.grad(h, leaves_of(tensors), weights_like(h))
 
 
-def assert_near(got, expected, dtype, n):
-    for one, other in zip(got, expected, strict=True):
-        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
-        torch.testing.assert_close(
-            one.to(other.dtype), other, rtol=0, atol=scale * tol(dtype, n), equal_nan=False
-        )
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
-
-
 def modrelu(z, b):
     return np.sign(z) * np.maximum(np.abs(z) + b, 0)
 
@@ -118,16 +107,17 @@ def test_the_reference_runs_each_sequence_independently(form, case, reverse, rag
     tensors = operands(T, B, N, form, case)
     options = options_of(form, case, T, B, reverse=reverse, ragged=ragged)
     x, W, h0, b, recurrent = (None if t is None else t.detach().numpy() for t in tensors)
-    expected = np.zeros((T, B, N))
+    states, last = np.zeros((T, B, N)), np.zeros((B, N))
     sizes = options["batch_sizes"] or [B] * T
     for k in range(B):
         length = sum(size > k for size in sizes)
         h = h0[k]
         for t in reversed(range(length)) if reverse else range(length):
             h = one_step(form, case, x[t, k], W, h, b, recurrent)
-            expected[t, k] = h
-    got = gru(*tensors, backend="reference", **options)
-    assert_near([got], [torch.as_tensor(expected)], torch.float64, T * N)
+            states[t, k] = h
+        last[k] = h
+    got = [each.detach() for each in public_gru(*tensors, backend="reference", **options)]
+    assert_near(got, map(torch.as_tensor, (states, last)), torch.float64, T * N)
 
 
 @each_backend
@@ -135,44 +125,6 @@ def test_without_biases_they_are_zero(backend):
     x, W, h0, _, recurrent = operands(5, 3, 2)
     expected = gru(x, W, h0, None, torch.zeros_like(recurrent), backend=backend)
     assert torch.equal(gru(x, W, h0, backend=backend), expected)
-
-
-@each_raggedness
-@each_direction
-@each_backend
-def test_the_last_states_are_those_at_the_end_of_each_sequence(backend, reverse, ragged):
-    T, B, N = 5, 3, 4
-    tensors = operands(T, B, N)
-    options = options_of("torch", "tanh", T, B, reverse=reverse, ragged=ragged)
-    sizes = options["batch_sizes"] or [B] * T
-    lengths = [sum(size > k for size in sizes) for k in range(B)]
-    h, last = public_gru(*tensors, backend=backend, **options)
-    ends = torch.stack([h[0 if reverse else n - 1, k] for k, n in enumerate(lengths)])
-    assert torch.equal(last, ends)
-    got, expected = (
-        torch.autograd.grad(each, leaves_of(tensors), weights_like(each), retain_graph=True)
-        for each in (last, ends)
-    )
-    assert_near(got, expected, torch.float64, T * N)
-
-
-@each_form
-@each_backend
-def test_states_past_the_end_of_a_sequence_are_zero_for_any_input_there(backend, form):
-    tensors = operands(4, 3, 2, form)
-    x = tensors[0].detach().clone()
-    x[2:, 1:] = torch.nan
-    options = options_of(form, "tanh", 4, 3) | {"batch_sizes": [3, 3, 1, 1]}
-    h = gru(x, *tensors[1:], backend=backend, **options)
-    assert not h[2:, 1:].any()
-    assert all(g.isfinite().all() for g in torch.autograd.grad(h.sum(), leaves_of(tensors[1:])))
-
-
-@each_backend
-def test_the_initial_state_is_zero_by_default(backend):
-    x, W, h0, *_ = operands(5, 3, 2)
-    expected = gru(x, W, torch.zeros_like(h0), backend=backend)
-    assert torch.equal(gru(x, W, backend=backend), expected)
 
 
 @each_form
@@ -250,17 +202,6 @@ def test_its_gradients_are_those_of_finite_differences(form, case, reverse, ragg
 @each_form
 def test_it_can_be_differentiated_twice(form, reverse, ragged):
     check_gradients(gradgradcheck, form, "tanh", reverse=reverse, ragged=ragged)
-
-
-@each_form
-@each_backend
-def test_batched_gradients_equal_those_of_each(backend, form):
-    tensors = operands(3, 2, 2, form, "modrelu")
-    h = gru(*tensors, backend=backend, **options_of(form, "modrelu", 3, 2))
-    leaves, gs = leaves_of(tensors), torch.eye(h.numel(), dtype=h.dtype).view(-1, *h.shape)
-    batched = torch.autograd.grad(h, leaves, gs, is_grads_batched=True, retain_graph=True)
-    one_by_one = [torch.autograd.grad(h, leaves, g, retain_graph=True) for g in gs]
-    assert_near(batched, map(torch.stack, zip(*one_by_one, strict=True)), torch.float64, 8)
 
 
 INSIDE = {

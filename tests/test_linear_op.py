@@ -10,6 +10,7 @@ from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
 from eigenrnn.ops.linear.cpu import linear_cpu
 from eigenrnn.ops.linear.scan import linear_scan
 from kernel_testing import each_direction, each_raggedness, forward_mode, ragged_sizes
+from test_elman import assert_near
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
@@ -59,13 +60,6 @@ def exact(tensors):
     return [v.detach().to(torch.complex128 if v.is_complex() else torch.double) for v in tensors]
 
 
-def assert_near(got, expected, dtype, n):
-    for one, other in zip(got, expected, strict=True):
-        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
-        bound = scale * tol(dtype, n)
-        torch.testing.assert_close(one.to(other.dtype), other, rtol=0, atol=bound)
-
-
 @each_raggedness
 @each_direction
 @each_decay
@@ -98,16 +92,6 @@ def test_steps_at_which_no_sequence_runs_give_zeros(backend, gated, reverse, siz
     got = values_and_gradients(tensors, backend=backend, **options)
     expected = values_and_gradients(tensors, backend="reference", **options)
     assert_near(got, expected, torch.float64, 12)
-
-
-@each_decay
-@each_backend
-def test_without_an_initial_state_it_is_zero(backend, gated):
-    x, decay, h0 = operands((4, 3, 2), gated=gated)
-    h, last = linear(x, decay, backend=backend)
-    other, other_last = linear(x, decay, torch.zeros_like(h0), backend=backend)
-    assert torch.equal(h, other)
-    assert torch.equal(last, other_last)
 
 
 @pytest.mark.parametrize("result", [0, 1], ids=["all states", "last states"])

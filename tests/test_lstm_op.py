@@ -5,13 +5,14 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit as sigmoid
 
 from eigenrnn.init import haar_
-from eigenrnn.linalg import tol
 from eigenrnn.ops import lstm
 from eigenrnn.ops.lstm import BACKENDS, LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.cpu import lstm_cpu
-from kernel_testing import each_direction, each_raggedness, needs_kernels, ragged_sizes
+from kernel_testing import each_direction, each_raggedness, ragged_sizes
+from test_elman import assert_near
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
@@ -53,18 +54,6 @@ def values_and_gradients(tensors, **options):
     results = lstm(*leaves, **options)
     gradients = torch.autograd.grad(results, leaves, weights_of(results))
     return *(each.detach() for each in results), *gradients
-
-
-def assert_near(got, expected, dtype, n):
-    for one, other in zip(got, expected, strict=True):
-        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
-        torch.testing.assert_close(
-            one.to(other.dtype), other, rtol=0, atol=scale * tol(dtype, n), equal_nan=False
-        )
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
 
 
 def one_step(x, W, h, c):
@@ -113,46 +102,6 @@ def test_it_equals_the_lstm_of_torch(backend, reverse, ragged):
     assert_near([v.detach() for v in got], [v[0].detach() for v in ends], torch.float64, T * N)
 
 
-@each_backend
-def test_states_past_the_end_of_a_sequence_are_zero_for_any_input_there(backend):
-    x, *others = operands(4, 3, 2)
-    x = x.detach().clone()
-    x[2:, 1:] = torch.nan
-    h, last, cell = lstm(x, *others, backend=backend, batch_sizes=[3, 3, 1, 1])
-    assert not h[2:, 1:].any()
-    loss = h.sum() + last.sum() + cell.sum()
-    assert all(g.isfinite().all() for g in torch.autograd.grad(loss, others))
-
-
-@each_backend
-def test_the_initial_states_are_zero_by_default(backend):
-    x, W, h0, _ = operands(5, 3, 2)
-    zero = torch.zeros_like(h0)
-    expected = lstm(x, W, zero, zero, backend=backend)
-    assert all(map(torch.equal, lstm(x, W, backend=backend), expected))
-    expected = lstm(x, W, h0, zero, backend=backend)
-    assert all(map(torch.equal, lstm(x, W, h0, backend=backend), expected))
-
-
-@each_backend
-def test_inputs_are_not_modified(backend):
-    tensors = operands(5, 3, 2)
-    before = [tensor.detach().clone() for tensor in tensors]
-    values_and_gradients(tensors, backend=backend)
-    assert all(map(torch.equal, tensors, before))
-
-
-@pytest.mark.parametrize("result", [0, 1, 2], ids=["states", "last states", "last cells"])
-@each_backend
-def test_each_result_alone_gives_the_gradients_of_the_reference(backend, result):
-    tensors, options = operands(5, 3, 4), options_of(5, 3, ragged=True)
-    got, expected = (
-        torch.autograd.grad(lstm(*tensors, backend=name, **options)[result].sum(), tensors)
-        for name in (backend, "reference")
-    )
-    assert_near(got, expected, torch.float64, 20)
-
-
 # the compiled kernels leave what they save uninitialised past the end of a sequence
 OP_CASES = {
     "cpu": ("lstm_cpu", torch.float32, None, False),
@@ -181,14 +130,6 @@ def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, re
     arguments = lstm_cpu.backward_arguments(inputs, options, needed, grads, returned)
     backward = getattr(torch.ops.eigenrnn, f"{name}_backward").default
     torch.library.opcheck(backward, arguments)
-
-
-@needs_kernels
-def test_the_operator_gives_the_same_states_without_saving_gates():
-    tensors, options = LSTMOperands(*operands(4, 3, 2)), LSTMOptions()
-    kept, lost = (lstm_cpu(tensors, options, save) for save in (True, False))
-    assert all(torch.equal(kept[result], lost[result]) for result in lstm_cpu.results)
-    assert lost["saved"].numel() < kept["saved"].numel()
 
 
 # along random directions, because all of them take seconds

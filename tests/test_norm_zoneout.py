@@ -208,11 +208,6 @@ def test_a_locked_mask_is_the_same_at_all_time_steps(bidirectional):
     assert dropped[0].shape == (B, (1 + bidirectional) * N)
 
 
-def test_an_unlocked_mask_differs_between_time_steps():
-    dropped = input_of_top_layer(two_layers(), torch.ones(40, B, M)) == 0
-    assert not (dropped == dropped[0]).all()
-
-
 def test_locked_dropout_scales_the_remaining_units():
     layer, x = two_layers(locked_dropout=True), torch.ones(T, B, M)
     top_input = input_of_top_layer(layer, x)

@@ -423,8 +423,3 @@ REJECTED = {
 def test_invalid_options_are_rejected(size, options, message):
     with pytest.raises(ValueError, match=message):
         Schur(size, **options)
-
-
-def test_a_negative_penalty_of_gamma_is_refused():
-    with pytest.raises(ValueError, match=r"got -0\.1"):
-        Schur(4, gamma_penalty=-0.1)

@@ -313,7 +313,6 @@ def test_all_initial_angles_are_uniform():
     ("options", "n", "message"),
     [
         ({}, 7, "got 7; use 8"),
-        ({"style": "fft"}, 12, "got 12"),
         ({"style": "fft", "layers": 4}, 8, "expected 3 layers in the FFT style .*, got 4"),
         ({"style": "ring"}, 8, "got 'ring'"),
     ],
