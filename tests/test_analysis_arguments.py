@@ -71,9 +71,6 @@ def test_source_may_be_a_column():
     np.testing.assert_array_equal(result, expected)
 
 
-# figures
-
-
 @pytest.mark.parametrize("options", [{}, {"log": True}, {"around_zero": True}])
 @pytest.mark.parametrize(
     "values", [[1.0, 2.0], [-1.7e308, 1.7e308], [0.0, 0.0], [1e-310, 1.0], [np.nan, np.nan]]

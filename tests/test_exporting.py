@@ -394,9 +394,6 @@ def test_torch_export_refuses_packed_sequences():
         torch.export.export(Packed().eval(), (batch(5, 4),))
 
 
-# models with their description
-
-
 def session_of(path):
     return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 

@@ -223,9 +223,6 @@ def test_invalid_argument_raises(options, message):
         fixed_points(tanh([[2.0]]), **options)
 
 
-# where the search begins, and where it stays
-
-
 def three_way_flip_flop():
     """Return a network of rank three, with an attractor at both ends of each axis."""
     rnn = nn.RNN(3, 32, bias=False).double()

@@ -258,9 +258,6 @@ def test_a_string_in_place_of_several_raises(name):
         Settings(steps=1, **{name: "head"})
 
 
-# schedules
-
-
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
 @pytest.mark.parametrize("warmup", [0, 2, 7])
 def test_schedules_agree_with_those_of_torch(schedule, warmup):
@@ -295,9 +292,6 @@ def test_decays_multiply_the_schedule():
 def test_a_warmup_as_long_as_the_run_raises(warmup):
     with pytest.raises(ValueError, match=f"got {warmup}"):
         Settings(steps=10, warmup_steps=warmup).total_steps(Copying(delay=5))
-
-
-# groups for a loop of one's own
 
 
 def test_parameter_groups_separate_matrices_raw_parameters_and_weights():

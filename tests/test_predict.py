@@ -94,9 +94,6 @@ def as_csv(file, *, channels=None, count=None):
     return "\n".join(lines) + "\n"
 
 
-# series
-
-
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's exporter
 def test_an_exported_run_predicts_the_same_with_the_preprocessing_beside_it(
@@ -229,9 +226,6 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers():
     ]
 
 
-# texts
-
-
 @pytest.fixture(scope="module")
 def shakespeare(data_root):
     return (data_root / TINY_SHAKESPEARE.path).read_text()[:20_000]
@@ -335,9 +329,6 @@ def test_a_text_may_contain_any_name_of_a_line_end(text, unit):
 def test_the_symbols_have_the_indices_of_training(characters, shakespeare):
     expected = split_text(shakespeare, "characters", (0.05, 0.05)).parts["train"][:500]
     assert np.array_equal(load(characters).preprocessing.encode(shakespeare[:500]), expected)
-
-
-# errors
 
 
 @pytest.mark.parametrize(

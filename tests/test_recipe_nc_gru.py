@@ -304,9 +304,6 @@ def test_the_gru_computes_the_equations_of_tensorflow():
     torch.testing.assert_close(layer(x)[1][0], h)
 
 
-# figure 8
-
-
 class SkewRecorder(Callback):
     """Records the skew-symmetric A after every step."""
 

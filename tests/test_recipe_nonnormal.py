@@ -80,9 +80,6 @@ def expected_parameters(symbols, embedding, units, gates=1, biases=1):
     return symbols * (embedding + 1) + layers
 
 
-# figure 3: the searches
-
-
 @pytest.mark.parametrize("toy", TOYS)
 @pytest.mark.parametrize(
     ("start", "runs"), [("identity", 594), ("ortho", 594), ("chain", 462), ("feedback chain", 462)]
@@ -149,9 +146,6 @@ def test_a_row_whose_data_does_not_depend_on_the_seed_keeps_its_task():
     assert row.with_seed(3).task is row.task
 
 
-# table 3: departures from normality
-
-
 def test_the_index_is_written_at_every_evaluation(tmp_path):
     row = replace(ROWS["table3: identity adding"], label="adding")
     recipe = replace(TABLES["table3"], rows=(row,))
@@ -162,9 +156,6 @@ def test_the_index_is_written_at_every_evaluation(tmp_path):
     saved = torch.load(path.parent / "last.pt")["train_step"]["model"]
     W = next(weight for name, weight in saved.items() if name.endswith("constraint.raw"))
     assert float(last["henrici"]) == henrici_index(W) > 0
-
-
-# tables 1 and 4, figure 4: texts
 
 
 @pytest.mark.parametrize("table", PRINTED)
@@ -263,9 +254,6 @@ def test_texts_are_searched_over_21_values(name, last):
     (axis,) = ROWS[name].grid
     assert axis.values == pytest.approx(np.linspace(last / 21, last, 21))
     assert len(TABLES["fig4"].seeds) == 3
-
-
-# table 2: CarRacing
 
 
 def test_car_racing_has_the_published_settings():

@@ -131,9 +131,6 @@ class StopAt(Console):
             signal.raise_signal(signal.SIGINT)
 
 
-# rows
-
-
 def test_a_network_with_another_number_of_parameters_is_refused(recipe):
     row = replace(recipe.rows[0], parameters=7)
     with pytest.raises(ValueError, match="7 parameters in scoRNN 6"):
@@ -155,9 +152,6 @@ def test_a_quick_row_has_the_same_network():
     row = ROWS["scornn/fig1: scoRNN 190 T=1000"].quick()
     assert (row.task.delay, row.settings.steps) == (30, 30)
     assert count_parameters(row.build(0)) == 21_764
-
-
-# rows of a table
 
 
 NETWORK = Network("scoRNN 6", ScoRNN, 6, parameters=100, options={"negative": 2})
@@ -227,9 +221,6 @@ def test_a_row_that_is_not_trained_is_not_found(recipe):
         listed.row("GRU 5 T=4")
 
 
-# selection of rows
-
-
 @pytest.mark.parametrize(
     ("patterns", "labels"),
     [
@@ -248,9 +239,6 @@ def test_an_unknown_row_writes_nothing(recipe, tmp_path):
     with pytest.raises(ValueError, match="got 'GRU'"):
         run(recipe, tmp_path / "results", rows=["GRU"])
     assert not (tmp_path / "results").exists()
-
-
-# results
 
 
 def test_every_row_and_seed_has_a_run(finished):
@@ -371,9 +359,6 @@ def test_a_quick_run_is_marked(recipe, finished, tmp_path):
     assert "A quick run" in (tmp_path / "results.md").read_text()
     assert "A quick run" not in (finished[0] / "results.md").read_text()
     assert results(tmp_path)["quick"]
-
-
-# resuming
 
 
 def test_results_are_written_after_every_run(recipe, tmp_path):
@@ -508,9 +493,6 @@ def test_quick_results_do_not_stay_among_full_ones(recipe, tmp_path):
     run(recipe, tmp_path, rows=["LSTM"], seeds=[0], quick=True)
     outcomes = run(recipe, tmp_path, rows=["scornn"], seeds=[0], overwrite=True)
     assert [outcome.label for outcome in outcomes] == ["scoRNN 6"]
-
-
-# grids, callbacks, scores and computed rows
 
 
 def test_a_row_without_a_grid_is_its_only_point():

@@ -118,9 +118,6 @@ def unreadable(runs):
     return why
 
 
-# reading
-
-
 def test_runs_are_found_at_any_depth_and_only_once(runs):
     found = read_records([runs.parent, runs, runs / WITH_DYNAMICS])
     assert sorted(run.path.name for run in found.runs) == [
@@ -244,9 +241,6 @@ def test_dynamics_recorded_by_training_are_read(tmp_path):
         *("spectral radius", "orthogonality error", "departure from normality")
     ]
     assert [len(found["gradients"]["l0"]["norms"][0])] == [len(found["gradients"]["l0"]["time"])]
-
-
-# curves
 
 
 def test_runs_that_differ_only_by_their_seed_are_one_curve(runs):
@@ -386,9 +380,6 @@ def test_quantity_without_finite_values_is_not_offered(tmp_path):
     assert found.quantities == ["loss"]
 
 
-# numbers
-
-
 def test_values_that_are_not_finite_become_none():
     assert rounded([1 / 3, math.nan, math.inf], 3) == [0.333, None, None]
 
@@ -408,9 +399,6 @@ def test_matrix_shrinks_to_block_maxima():
 def test_logarithms_are_blank_below_the_floor():
     assert log10_or_none([[100.0, 0.0], [1e-9, np.nan]], 1e-8) == [[2.0, None], [None, None]]
     assert rounded_positive([2.0, 1e-9, np.inf], 1e-8) == [2.0, None, None]
-
-
-# tables
 
 
 def test_table_compares_our_mean_and_standard_error_with_the_paper(tmp_path):
@@ -475,9 +463,6 @@ def test_machines_are_counted_by_run(runs):
 
 def test_task_name_has_the_main_options():
     assert task_name(Description("Copying", {"delay": 10, "symbols": 3})) == "Copying (delay 10)"
-
-
-# the page
 
 
 def test_page_loads_nothing(page):

@@ -54,9 +54,6 @@ from recipes_for_results import (
 RUN = Path("scornn-6", "seed-0")
 
 
-# archived content
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_value_of_a_run_follows_the_papers_rule(archive, reproduced, seed):
     known = archived(archive, reproduced)[TABLE, "scoRNN 6", seed]
@@ -126,9 +123,6 @@ def test_no_two_runs_of_all_recipes_share_a_name():
     assert len(names) == len(set(names))
 
 
-# curves
-
-
 @pytest.fixture
 def long_metrics(tmp_path):
     """Write a metrics.csv of 1,001 rows; every tenth is an evaluation."""
@@ -159,9 +153,6 @@ def test_evaluations_are_a_separate_curve(long_metrics):
     assert curve["step"] == list(range(0, 1_001, 10))
     assert curve["test_accuracy"] == [None] * 101
     assert curve["henrici"] == list(range(0, 501, 5))  # of a callback
-
-
-# runs shared by several rows
 
 
 def test_a_run_counts_for_the_figure_that_shows_it(archive, reproduced):
@@ -219,9 +210,6 @@ def test_a_run_of_the_row_itself_replaces_a_shared_run(archive, reproduced, tmp_
     assert again.trained_for is None
 
 
-# unfinished and diverged runs
-
-
 def test_an_unfinished_run_is_named_and_skipped(archive, reproduced):
     (reproduced / RUN / "result.json").unlink()
     collected = archive_runs([reproduced], archive.folder, recipes())
@@ -277,9 +265,6 @@ def test_a_diverged_run_is_archived_as_diverged(archive, reproduced):
     diverge(reproduced)
     known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
     assert (known.state, known.value, known.steps) == ("diverged", None, 20)
-
-
-# errors and existing files
 
 
 def test_quick_runs_are_rejected(archive, tmp_path):

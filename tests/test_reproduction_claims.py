@@ -109,9 +109,6 @@ def medians(result):
     return list(result.medians.values())
 
 
-# data
-
-
 def test_there_are_26_claims_of_five_papers():
     assert len(CLAIMS) == 26
     assert len({claim.paper for claim in CLAIMS.values()}) == 5
@@ -143,9 +140,6 @@ def test_a_claim_is_one_sentence_with_its_place_and_enough_seeds():
         assert datetime.fromisoformat(each.changed).tzinfo is not None
         trained = [n for n in each.networks if isinstance(row_of(RECIPES, n), Row)]
         assert all(len(network.seeds) >= each.seeds for network in trained)
-
-
-# comparisons
 
 
 @pytest.mark.parametrize(
@@ -243,9 +237,6 @@ def test_a_first_update_is_compared_up_to_the_end_of_the_shorter_run(theirs, out
     assert Less(OURS, THEIRS, number=steps_below(0.5)).check(evidence).outcomes == outcomes
 
 
-# the chance level
-
-
 @pytest.mark.parametrize(("loss", "expected"), [(0.94, False), (0.95, True), (1.2, True)])
 def test_a_network_is_at_chance_from_95_percent_of_its_loss(loss, expected):
     assert is_at_chance(run(loss=loss)) == expected
@@ -266,9 +257,6 @@ def test_a_claim_whose_networks_are_all_at_chance_is_not_decided():
     its = {each: {None: [run(1.0, loss=1.0)]} for each in (OURS, THEIRS)}
     judged = claim(AtLeast(OURS, 0.5), AtLeast(THEIRS, 0.5)).judge(Known(its))
     assert judged.verdict == "not decided yet"
-
-
-# numbers
 
 
 def test_numbers_are_read_from_the_record_and_its_curves():
@@ -315,9 +303,6 @@ def test_a_diverged_run_counts_as_the_worst():
     diverged = run(None, state="diverged")
     assert (value.read(diverged), accuracy.read(diverged)) == (math.inf, 0.0)
     assert not AtMost(OURS, 1.0).check(Known({OURS: {None: [diverged]}})).is_true
-
-
-# verdicts
 
 
 @pytest.mark.parametrize(

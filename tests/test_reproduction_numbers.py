@@ -268,9 +268,6 @@ def test_curves_that_end_below_a_number_have_it_as_a_bound():
     assert all("is below" in r.reported.note for r in known if r.reported.at_most is not None)
 
 
-# figures
-
-
 def test_a_figure_shows_the_median_over_the_seeds(archive):
     known = recipes()
     curves = ([4.0, 2.0, 0.0], [5.0, 3.0, 1.0], [9.0, 9.0, None])

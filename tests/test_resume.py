@@ -474,9 +474,6 @@ def test_a_damaged_result_raises_with_a_remedy(tmp_path, content):
     assert replace(again, **NO_TIMES) == replace(result, **NO_TIMES)
 
 
-# the best model
-
-
 def crash_after_best(folder):
     """Start a run that crashes between a best model and the next checkpoint."""
     settings = small_settings(8, lr=1.0, eval_every=1, checkpoint_every=2)
@@ -521,9 +518,6 @@ def test_a_checkpoint_of_an_earlier_version_is_refused_by_name(tmp_path):
     )
 
 
-# concurrent processes
-
-
 def test_a_folder_in_use_raises_and_names_the_process(tmp_path):
     messages = []
 
@@ -539,9 +533,6 @@ def test_a_folder_in_use_raises_and_names_the_process(tmp_path):
     assert all(message.startswith(f"{tmp_path} is {here}") for message in messages)
     assert [row["step"] for row in read_metrics(tmp_path)] == ["1"]
     assert not list(tmp_path.glob(".lock*"))
-
-
-# full disk
 
 
 FILES = ("config.json", "metrics.csv", "last.pt", "best.pt", "result.json", "dynamics.jsonl")
@@ -590,9 +581,6 @@ def test_a_full_disk_raises_and_the_run_can_be_resumed(tmp_path, monkeypatch, wh
     assert numbers(tmp_path) == numbers(whole)
     records = [(run / "dynamics.jsonl").read_bytes() for run in (tmp_path, whole)]
     assert records[0] == records[1]
-
-
-# folders of someone else
 
 
 @pytest.mark.parametrize("name", FILES)

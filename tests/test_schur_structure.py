@@ -100,8 +100,6 @@ def test_shares_do_not_depend_on_scale(scale):
     assert sorted(result.moduli / scale) == pytest.approx(sorted(expected.moduli), rel=1e-10)
 
 
-# learned forms
-
 KINDS = {
     "paper": Schur,
     "no entry in blocks": partial(Schur, in_block=False),

@@ -61,9 +61,6 @@ def torch_cell(request):
     return TORCH_CELLS[request.param]().double()
 
 
-# cells of other libraries, with the calls that these take
-
-
 class MinimalCell(nn.Module):
     """A state in, a state out, as in torchrecurrent."""
 
@@ -193,9 +190,6 @@ def test_fixed_points_of_a_step_are_those_of_its_equation():
     np.testing.assert_allclose(found.eigenvalues, [[2 * (1 - stable**2)], [2]], atol=1e-9)
 
 
-# Lyapunov exponents on the attractor
-
-
 def quadratic(x, h):
     return 1 - 2 * h**2 + 0 * x  # conjugate to the tent map, with exponent log 2
 
@@ -252,9 +246,6 @@ def test_a_burn_in_repeats_the_input(which):
     assert path.states.shape == (T + 1, B, N)
 
 
-# initial states
-
-
 @pytest.mark.parametrize("make", [nn.GRU, nn.LSTM, eigenrnn.GRU, eigenrnn.LSTM])
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_initial_states_are_those_that_the_layer_takes(make, batch_first):
@@ -301,9 +292,6 @@ def test_a_hidden_chain_and_a_decoder_start_from_the_initial_state():
 def test_an_initial_state_that_does_not_fit_raises(h0, message):
     with pytest.raises(ValueError, match=message):
         lyapunov(nn.GRUCell(M, N), inputs(), h0=h0)
-
-
-# gradients of a loss, and models with cells
 
 
 class Looping(nn.Module):
@@ -355,9 +343,6 @@ def test_the_inputs_of_a_cell_are_those_of_all_steps(make):
         torch.testing.assert_close(recorded, x)
 
 
-# all analyses
-
-
 def test_all_analyses_of_a_cell_are_those_of_the_layer():
     cell, x = nn.GRUCell(M, N).double(), inputs(12, 1, M)
     ours, theirs = analyse(cell, x, loss), analyse(layer_of(cell), x, loss)
@@ -382,9 +367,6 @@ def test_all_analyses_of_a_step_are_those_that_need_no_matrix():
     found = analyse(known, inputs(20, 1, M))
     assert {"spectrum_hh_l0", "hidden_chain_l0", "lyapunov_l0"} <= set(found.results)
     assert "no input weights" in found.skipped["fisher_memory_hh_l0"]
-
-
-# refusals
 
 
 W = torch.eye(N, dtype=torch.float64)

@@ -66,9 +66,6 @@ class Penalised(Unconstrained):
         return self().square().sum()
 
 
-# numbers
-
-
 def test_the_loss_decreases(tmp_path):
     settings = small_settings(150, lr=0.02, eval_every=150)
     result = small_fit(tmp_path, settings, model=small_model(dropout=0))
@@ -292,9 +289,6 @@ def test_a_gradient_scaler_does_not_change_the_parameters():
     assert torch.equal(train(None), train(1024.0))
 
 
-# files
-
-
 def test_a_run_writes_its_files(tmp_path):
     result = small_fit(tmp_path, network={"layer": "small"}, name="mine")
     names = ["best.pt", "config.json", "last.pt", "metrics.csv", "result.json", "tensorboard"]
@@ -371,9 +365,6 @@ def test_callbacks_see_every_step_and_evaluation(tmp_path):
     assert [repr(loss) for loss in recorder.losses] == list(losses(tmp_path).values())
 
 
-# console output
-
-
 def output_of(tmp_path, **options):
     screen = io.StringIO()
     console = Console(file=screen, width=140, **options)
@@ -409,9 +400,6 @@ def test_a_line_says_if_the_rate_of_constrained_matrices_applies_to_nothing(tmp_
         "False: lr_recurrent applies to no parameter, because this network has no constrained "
         "matrix"
     ]
-
-
-# errors
 
 
 def test_an_existing_run_raises(tmp_path):
