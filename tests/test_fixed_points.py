@@ -210,10 +210,7 @@ def test_the_plane_of_one_unit_is_a_line():
     ("options", "message"),
     [
         ({"input": [1.0, 2.0]}, "expected input of size 1"),
-        (
-            {"initial_states": 0},
-            r"expected initial_states to contain at least one state, \(P, 1\)",
-        ),
+        ({"initial_states": 0}, r"one state, \(P, 1\)"),
         ({"tolerance": 0.0}, "got 0.0"),
         ({"which": "l3"}, "got 'l3'"),
     ],

@@ -238,7 +238,7 @@ REJECTED = {
         (x, W, h0, None, recurrent),
         {"reset_after": False},
         ValueError,
-        "no recurrent_bias with the reset before W: add it to x",
+        "no recurrent_bias",
     ),
     "complex": ((x.cfloat(), W.cfloat()), {}, TypeError, "got torch.complex64"),
     "too few sizes": ((x, W), {"batch_sizes": [3, 3, 3]}, ValueError, r"got \[3, 3, 3\]"),

@@ -13,11 +13,7 @@ from eigenrnn.ops import explain
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
-from kernel_testing import (
-    each_direction,
-    each_raggedness,
-    needs_kernels,
-)
+from kernel_testing import each_direction, each_raggedness, needs_kernels
 from states import elman, gru
 from test_elman import assert_near, normal, operands, ragged_sizes, weights_like
 

@@ -337,11 +337,11 @@ def test_the_symbols_have_the_indices_of_training(characters, shakespeare):
         ("sequence,1,2\na,0,0\n", "expected a column '3' in .*, got the columns sequence, 1, 2"),
         (
             f"sequence,{','.join(map(str, range(1, 13)))}\na,zero{',0' * 11}\n",
-            "expected a number in the column '1' in row 1 of .* got 'zero': correct it$",
+            "row 1 of .* got 'zero'",
         ),
         (
             f"sequence,{','.join(map(str, range(1, 13)))}\na,{',0' * 11}\n",
-            "the column '1' in row 1 of .* train with missing='mask'",
+            "row 1 of .* missing='mask'",
         ),
     ],
 )
@@ -380,15 +380,7 @@ def assert_matches(pattern, text):
         raise ValueError(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "plain\nna\u00efve",
-            "characters of the training text in standard input, got 'ï' in line 2",
-        )
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [("plain\nna\u00efve", "got 'ï' in line 2")])
 def test_invalid_texts_are_named(characters, predict, text, said):
     assert_matches(said, predict(f"{characters} -", stdin=text, fails=True))
 

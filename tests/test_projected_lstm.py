@@ -262,14 +262,11 @@ def test_an_exported_model_computes_the_same(tmp_path, ending, readout):
 
 
 WRONG = {
-    "too large": (
-        lambda: LSTM(M, N, proj_size=N),
-        "expected 0 <= proj_size < hidden_size=5, got 5",
-    ),
+    "too large": (lambda: LSTM(M, N, proj_size=N), "got 5"),
     "a set": (lambda: LSTM(M, N, proj_size=P, cell=ScaledCayley), r"got ScaledCayley\(5"),
     "another size": (
         lambda: LSTM(M, N, proj_size=P).load_torch(nn.LSTM(M, N, proj_size=2)),
-        "expected a torch.nn.LSTM with proj_size=3, got 2",
+        "got 2",
     ),
     "a state": (
         lambda: LSTM(M, N, proj_size=P)(

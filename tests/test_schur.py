@@ -409,11 +409,7 @@ REJECTED = {
     "gamma": (6, {"gamma": "free"}, "got 'free'"),
     "negative": (6, {"gamma_value": -1.0}, "got -1.0"),
     "nan": (6, {"gamma_value": math.nan}, "got nan"),
-    "blocks": (
-        6,
-        {"in_block": False, "dtype": COMPLEX},
-        "expected no in_block where W is complex",
-    ),
+    "blocks": (6, {"in_block": False, "dtype": COMPLEX}, "no in_block"),
     "P real": (6, {"orthogonal": Exponential, "dtype": COMPLEX}, "got Exponential"),
     "P anything": (6, {"orthogonal": Unconstrained}, "got Unconstrained"),
 }

@@ -458,10 +458,7 @@ def test_non_finite_parameters_are_never_saved(tmp_path):
         ({"steps": 1, "clip_norm": 0}, "expected clip_norm > 0"),
         ({"steps": 1, "optimiser": "adagrad"}, "got 'adagrad'"),
         ({"steps": 1, "alpha": 1.0}, "got 1.0"),
-        (
-            {"steps": 1, "optimiser": "adam", "alpha": 0.9},
-            "expected alpha only with rmsprop or rmsprop_tf1",
-        ),
+        ({"steps": 1, "optimiser": "adam", "alpha": 0.9}, "alpha only with"),
     ],
 )
 def test_settings_out_of_range_raise(options, message):
