@@ -354,22 +354,19 @@ def test_a_wider_dtype_is_exact_to_its_own_precision():
     assert rho_of(constraint.double()) <= tol(torch.float64, 30)
 
 
-@pytest.mark.parametrize("order", [4, "2"])
-def test_an_order_out_of_range_is_rejected(order):
-    with pytest.raises(ValueError, match=f"got {order!r}"):
-        NeumannCayley(4, order=order)
-
-
-@pytest.mark.parametrize("reset_every", [0, 2.5])
-def test_a_period_that_is_not_a_positive_integer_is_rejected(reset_every):
-    with pytest.raises(ValueError, match="reset_every"):
-        NeumannCayley(4, reset_every=reset_every)
-
-
-@pytest.mark.parametrize("max_error", [0.0, math.nan])
-def test_an_error_that_is_not_positive_is_rejected(max_error):
-    with pytest.raises(ValueError, match=f"got {max_error}"):
-        NeumannCayley(4, max_error=max_error)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("order", 4),
+        ("order", "2"),
+        ("reset_every", 0),
+        ("max_error", 0.0),
+        ("max_error", math.nan),
+    ],
+)
+def test_options_out_of_range_are_rejected(name, value):
+    with pytest.raises(ValueError, match=f"{name}.*got {value!r}"):
+        NeumannCayley(4, **{name: value})
 
 
 def test_signs_and_initialisation_are_those_of_the_scaled_cayley_transform():
