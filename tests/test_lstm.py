@@ -13,7 +13,7 @@ from eigenrnn import GRU, LSTM
 from eigenrnn.constraints import Exponential, Givens, ScaledCayley, Unconstrained
 from eigenrnn.init import recurrent_
 from eigenrnn.linalg import tol
-from eigenrnn.models import LanguageModel, SequenceModel, constrained_parameters
+from eigenrnn.models import LanguageModel
 
 T, B, M, N = 6, 3, 4, 8
 GATES = ("input", "forget", "cell", "output")
@@ -63,37 +63,6 @@ def test_each_gate_has_its_own_constraint():
 )
 def test_the_constraint_of_all_gates_holds_for_those_without_their_own(kind, own, expected):
     assert sets_of(kind(M, N, constraint=ScaledCayley, **{own: Exponential})) == expected
-
-
-@pytest.mark.parametrize("gate", GATES)
-def test_training_keeps_the_matrix_of_a_gate_in_its_set(gate):
-    layer = LSTM(M, N, **{gate: ScaledCayley}, dtype=torch.float64)
-    optimiser = torch.optim.Adam(layer.parameters(), lr=0.1)
-    for k in range(5):
-        optimiser.zero_grad()
-        layer(normal(T, B, M, seed=k))[0].square().sum().backward()
-        optimiser.step()
-    assert layer.constrained_gates == [gate]
-    assert layer.orthogonality_error().item() <= tol(torch.float64, N)
-
-
-@pytest.mark.parametrize("gates", [(), ("cell",), ("input", "output"), GATES], ids=str)
-def test_spectra_cover_the_constrained_gates_or_all(gates):
-    layer = LSTM(M, N, 2, bidirectional=True, **dict.fromkeys(gates, ScaledCayley))
-    assert layer.constrained_gates == list(gates)
-    measured = gates or GATES
-    assert layer.spectrum().shape == (4, len(measured), N)
-    assert layer.orthogonality_error().shape == (4, len(measured))
-    matrices = torch.stack(layer.recurrent_matrices()).view(4, 4, N, N)
-    W = matrices[3, GATES.index(measured[-1])].detach()
-    expected = torch.linalg.eigvals(W).angle().sort(descending=True).values
-    torch.testing.assert_close(layer.spectrum()[3, -1].angle(), expected, **near(torch.float32))
-
-
-def test_only_constrained_gates_get_the_recurrent_optimiser():
-    model = SequenceModel(LSTM(M, N, cell=ScaledCayley), 2)
-    (direction,) = model.layer.all_directions()
-    assert list(map(id, constrained_parameters(model))) == [id(direction.cell.raw)]
 
 
 def test_a_language_model_continues_from_its_states():

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from draws import first
 from eigenrnn.experiments.tasks import Adding
 from eigenrnn.experiments.tasks.adding import splitmix_uniforms
 from eigenrnn.experiments.tasks.sampling import generator_for
@@ -125,20 +124,6 @@ def test_the_accuracy_is_the_fraction_of_errors_below_a_twenty_fifth():
     figures = task.metrics_from_sums(task.metric_sums(outputs, targets).double())
     assert figures["accuracy"] == 0.5
     assert figures["loss"] == pytest.approx((0.0009 * 2 + 0.0025 + 1) / 4, rel=1e-5)
-
-
-def test_a_shuffled_training_set_has_the_same_sequences_in_another_order():
-    task = Adding(9, train_examples=10, shuffle=True)
-    one, two = (batch.inputs for batch in first(task.batches("train", 10), 2))
-    assert not torch.equal(one, two)
-    assert torch.equal(one.unique(dim=1), two.unique(dim=1))
-
-
-def test_a_fixed_training_set_is_cycled_in_order_for_every_seed():
-    task = Adding(9, train_examples=10)
-    inputs = [batch.inputs for batch in first(task.batches("train", 4, seed=8), 6)]
-    again = [batch.inputs for batch in first(task.batches("train", 4, seed=9), 6)]
-    assert all(torch.equal(*pair) for pair in zip(inputs[:3], again[3:], strict=True))
 
 
 def test_a_hundred_thousand_long_sequences_are_stored_in_a_few_megabytes():

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from draws import first
-from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.tasks import CharPTB, Enwik8, Text, WordPTB
 from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.tasks.sampling import generator_for
@@ -240,13 +239,6 @@ def test_every_line_of_ptb_is_used(data_root):
     assert sum(batch.size for batch in task.batches("test", 100)) == 3_761
 
 
-def test_files_are_located_at_the_first_batch_and_not_before(tmp_path):
-    for task in (CharPTB(data_root=tmp_path), WordPTB(data_root=tmp_path)):
-        batches = task.batches("train", 2)
-        with pytest.raises(MissingDataError, match=r"ptb\..*train\.txt"):
-            next(batches)
-
-
 @pytest.mark.parametrize("options", [{}, {"cut": "lines"}, {"unit": "words"}], ids=str)
 def test_the_baseline_is_the_loss_of_the_symbol_frequencies(path, options):
     task = Text(path, held_out=SHARES, **options)
@@ -373,12 +365,6 @@ def test_enwik8_is_read_byte_by_byte(tmp_path):
 def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Text(**options)
-
-
-@pytest.mark.parametrize(("options", "message"), [({"length": 10**8 + 1}, "got 100000001")])
-def test_options_of_enwik8_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        Enwik8(**options)
 
 
 def test_a_text_too_short_for_its_streams_is_rejected(path):
