@@ -4,7 +4,6 @@ import json
 import pickle
 
 import numpy as np
-import onnxruntime
 import pandas
 import pytest
 import torch
@@ -14,9 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from crossing import some
 from eigenrnn import GRU, LRU, MinGRU, ResidualStack, ScoRNN, Stream
-from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.data.in_memory import from_arrays, from_table
 from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.estimators import SequenceClassifier, SequenceRegressor
@@ -298,12 +295,6 @@ def test_missing_values_are_learnt_from_and_predicted(missing):
     np.testing.assert_allclose(outputs.softmax(-1), p, rtol=0, atol=1e-5)
 
 
-def test_the_two_ways_to_fill_gaps_differ():
-    X, y = with_gaps()
-    mask = classifier(missing="mask").fit(X, y).predict_proba(X)
-    assert np.abs(mask - classifier(missing="forward").fit(X, y).predict_proba(X)).max() > 1e-3
-
-
 def test_missing_values_without_the_option_are_an_early_error(tmp_path):
     X, y = draw()
     fitted = classifier().fit(X, y)
@@ -355,29 +346,3 @@ def test_a_regressor_takes_missing_values():
     options = {"epochs": 60, "lr": 2e-2, "patience": None, "random_state": 0}
     fitted = SequenceRegressor(MinGRU, 16, missing="mask", **options).fit(X, y)
     assert fitted.score(X, y) > 0.5
-
-
-# torch's exporter asks torch's pytree a question that torch has deprecated
-@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
-@pytest.mark.parametrize("missing", some(["mask", "forward"], ["mask"]))
-def test_missing_values_in_an_exported_network_and_a_stream(missing, tmp_path):
-    X, y = with_gaps()
-    fitted = classifier(missing=missing, directory=tmp_path / "run").fit(X, y)
-    p = fitted.predict_proba(X[:3])
-    assert main(["export", str(tmp_path / "run"), str(tmp_path / "model.onnx")]) == 0
-    description = json.loads((tmp_path / "model.json").read_text())["preprocessing"]
-    assert description["missing"] == missing
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    steps, stream = fitted.preprocessing_.steps(), Stream(fitted.model_)
-    for x, expected in zip(X, p, strict=False):
-        steps.reset()
-        stream.reset()
-        prepared = [steps(row) for row in torch.from_numpy(x)]
-        with torch.no_grad():
-            for x_t in prepared:
-                y_t = stream(x_t)
-        np.testing.assert_allclose(y_t.softmax(-1), expected, rtol=0, atol=1e-5)
-        inputs = torch.stack(prepared).unsqueeze(1).numpy()
-        (logits,) = session.run(None, {"inputs": inputs, "lengths": np.array([len(x)])})
-        exported = torch.from_numpy(logits[0]).softmax(-1)
-        np.testing.assert_allclose(exported, expected, rtol=0, atol=1e-5)
