@@ -54,6 +54,13 @@ def data_root():
     return Path(named)
 
 
+@pytest.fixture(autouse=True)
+def same_weights_each_time():
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        yield
+
+
 @pytest.fixture
 def global_streams_untouched():
     """Fails a test that draws from the random streams of torch or numpy."""

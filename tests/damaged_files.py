@@ -79,9 +79,6 @@ class Reader:
             return read == self.read(Path(folder))
 
 
-# Kinds of damage
-
-
 def flip(content: bytearray, rng: np.random.Generator) -> None:
     for place in rng.integers(len(content), size=rng.integers(1, 4)):
         content[place] ^= 1 << rng.integers(8)
@@ -148,9 +145,6 @@ def damaged(reader: Reader, rng: np.random.Generator) -> tuple[str, bytes]:
     content = bytearray(parts[name])
     way(content, rng)
     return f"{way.__name__} in {name!r}", reader.pack({**parts, name: bytes(content)})
-
-
-# What the files hold
 
 
 TS = """@problemName mine
@@ -251,9 +245,6 @@ def json_bytes(content: Any) -> bytes:
     return (json.dumps(content, indent=2, default=str) + "\n").encode()
 
 
-# Checks of the results
-
-
 def sequences_are_valid(read: Sequences) -> bool:
     return (
         read.values.dtype.kind == "f"
@@ -307,9 +298,6 @@ def status_is_valid(status: Any) -> bool:
         and isinstance(status.message, str)
         and metrics_are_valid({"scores": status.scores or {}})
     )
-
-
-# The readers
 
 
 @contextmanager

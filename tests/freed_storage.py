@@ -164,10 +164,7 @@ def check_constraints() -> None:
             layer = getattr(eigenrnn, name)(2, 8)
             holder, _, attribute = tensor.rpartition(".")
             freed(getattr(layer.get_submodule(holder), attribute))
-            check_refused(
-                f"{tensor} of {name}",
-                lambda layer=layer: layer(torch.randn(4, 2, 2)),
-            )
+            check_refused(f"{tensor} of {name}", lambda layer=layer: layer(torch.randn(4, 2, 2)))
 
 
 def check_inputs(name: str, options: dict[str, Any]) -> None:
@@ -185,8 +182,7 @@ def check_inputs(name: str, options: dict[str, Any]) -> None:
         freed(copies[place])
         given = tuple(copies) if is_pair else copies[0]
         check_refused(
-            f"state {place} of {case}",
-            lambda given=given: layer(x, given, lengths=LENGTHS),
+            f"state {place} of {case}", lambda given=given: layer(x, given, lengths=LENGTHS)
         )
         check_refused(
             f"state {place} of a stream of {case}",

@@ -6,10 +6,7 @@ import numpy as np
 import torch
 
 from cases import Case
-
-
-def stream(seed=0):
-    return torch.Generator().manual_seed(seed)
+from draws import stream
 
 
 def initialised(make, n=5, seed=0, dtype=torch.float32):

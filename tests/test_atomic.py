@@ -60,6 +60,6 @@ def test_a_pipe_in_place_of_the_temporary_file_does_not_wait_for_a_reader(path, 
 def test_a_folder_in_place_of_the_temporary_file_is_named(path, temporary):
     path.write_bytes(b"old")
     temporary.mkdir()
-    with pytest.raises(WriteError, match=r"cannot write .*result\.json\.tmp: "):
+    with pytest.raises(WriteError, match=r"result\.json\.tmp"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"

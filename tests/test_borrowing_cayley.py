@@ -126,7 +126,7 @@ def test_by_default_each_matrix_has_its_own_gradient_and_inverse():
 
 @pytest.mark.parametrize("orthogonal", [("reset",), ("reset", "update", "candidate"), ()])
 def test_the_released_code_has_one_or_two_orthogonal_matrices(orthogonal):
-    with pytest.raises(ValueError, match=r"\('reset', 'candidate'\), as in the released code"):
+    with pytest.raises(ValueError, match="released code"):
         ReleasedNCGRU(M, N, code="tensorflow", orthogonal=orthogonal)
 
 

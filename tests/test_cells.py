@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from cases import CELLS
+from draws import normal
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.layers import GRUCell, LSTMCell, RNNCell
 from eigenrnn.linalg import tol
@@ -12,11 +13,6 @@ from eigenrnn.linalg import tol
 T, B, M, N = 6, 3, 4, 8
 
 each_cell = pytest.mark.parametrize("make", CELLS.values(), ids=CELLS.keys())
-
-
-def normal(*shape, seed=1, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=dtype)
 
 
 def first(states):

@@ -39,8 +39,6 @@ def assert_trained_in_its_set(constraint, initial, tolerance):
     assert distance(constraint(), initial) > tolerance
 
 
-# ------------------------------------------------------------------------ a set in a gate
-
 ROWS = [(nn.LSTM, "g"), (nn.GRU, "n"), (nn.GRU, "r"), (nn.GRU, "z")]
 REAL_IN_GATES = {f"{n}-{gate}": (case, gate) for n, case in REAL.items() for gate in GATES}
 REAL_IN_ROWS = {
@@ -105,9 +103,6 @@ def test_the_penalty_of_a_gate_reaches_the_loss():
     assert penalty(layer).item() == 2.0 * (0.25 + 1.0)
 
 
-# -------------------------------------------------------------------- two sets in one matrix
-
-
 def pairs_of(cases):
     """Each set with the next one, so that each is once the long and once the short memory."""
     names = list(cases)
@@ -129,9 +124,6 @@ def test_any_two_sets_train_in_one_matrix(long, short):
     assert torch.equal(W[:q, :q], constraint.long())
     assert torch.equal(W[q:, q:], constraint.short())
     assert not W[q:, :q].any()
-
-
-# --------------------------------------------------------------------- a set in torch's layers
 
 
 @few(("case", "kind", "rows"), REAL_IN_ROWS, in_turns(REAL_IN_ROWS, len(ROWS)))

@@ -44,13 +44,6 @@ each_module = pytest.mark.parametrize(
 each_constraint = pytest.mark.parametrize("case", REAL.values(), ids=REAL)
 
 
-@pytest.fixture(autouse=True)
-def reproducible():
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(0)
-        yield
-
-
 def is_orthogonal(W):
     return orthogonality_error(W) <= tol(torch.float32, len(W))
 
@@ -95,11 +88,6 @@ def train(module, steps=5, optimiser=None):
 
 def constrained_lstm(constraint=ScaledCayley, rows="g"):
     return constrain(nn.LSTM(3, N), "weight_hh_l0", constraint, rows)
-
-
-def test_constrain_returns_the_module():
-    module = nn.Linear(N, N)
-    assert constrain(module, "weight", ScaledCayley) is module
 
 
 @each_module
@@ -218,32 +206,6 @@ def reference_lstm(x, weights):
     return torch.stack(states)
 
 
-def reference_gru(x, weights):
-    U, W, b, c = weights
-    h = x.new_zeros(x.shape[1], N)
-    states = []
-    for x_t in x:
-        r, z, n = (x_t @ U.T + b).chunk(3, dim=1)
-        r_h, z_h, n_h = (h @ W.T + c).chunk(3, dim=1)
-        z = torch.sigmoid(z + z_h)
-        h = (1 - z) * torch.tanh(n + torch.sigmoid(r + r_h) * n_h) + z * h
-        states.append(h)
-    return torch.stack(states)
-
-
-@pytest.mark.parametrize(
-    ("kind", "rows", "hand_written"),
-    [(nn.LSTM, "f", reference_lstm), (nn.GRU, "n", reference_gru)],
-    ids=["lstm", "gru"],
-)
-def test_the_output_of_a_trained_layer_uses_the_constrained_matrix(kind, rows, hand_written):
-    module = constrain(kind(3, N), "weight_hh_l0", partial(Exponential, period=2), rows)
-    train(module)
-    x = inputs_of(module)
-    expected = hand_written(x, module.all_weights[0])
-    torch.testing.assert_close(module(x)[0], expected, rtol=0, atol=tol(torch.float32, N * len(x)))
-
-
 def test_the_gradient_of_a_layer_reaches_the_raw_parameters():
     lstm = constrained_lstm().double()
     raw = lstm.parametrizations.weight_hh_l0[0].constraints[0].raw
@@ -290,20 +252,6 @@ def test_each_gate_can_have_its_own_kind_of_constraint():
     assert torch.linalg.det(gru.weight_hh_l0[2 * N :]) > 0
 
 
-def test_two_gates_have_the_parameters_of_two_skew_matrices():
-    lstm = nn.LSTM(3, N, bias=False)
-    for gate in "fo":
-        constrain(lstm, "weight_hh_l0", ScaledCayley, rows=gate)
-    skew, free = N * (N - 1) // 2, 2 * N * N
-    assert sum(p.numel() for p in lstm.parameters()) == 4 * N * 3 + free + 2 * skew
-
-
-def test_the_raw_parameters_are_parameters_of_the_module():
-    lstm = constrained_lstm()
-    raw = lstm.parametrizations.weight_hh_l0[0].constraints[0].raw
-    assert any(p is raw for p in lstm.parameters())
-
-
 def test_a_layer_with_a_moving_base_resumes_exactly_after_saving_and_loading():
     make = partial(constrained_lstm, partial(Exponential, period=3))
     lstm = make()
@@ -342,12 +290,6 @@ def test_a_double_precision_matrix_gets_a_double_precision_constraint():
     linear = constrain(nn.Linear(N, N).double(), "weight", partial(Exponential, init="haar"))
     assert linear.weight.dtype == torch.float64
     assert orthogonality_error(linear.weight) <= tol(torch.float64, N)
-
-
-def test_a_layer_can_be_copied_after_it_has_run():
-    lstm = constrained_lstm()
-    output = run(lstm)
-    assert torch.equal(run(copy.deepcopy(lstm)), output)
 
 
 def test_a_layer_that_fails_to_run_can_still_be_copied():
@@ -406,84 +348,33 @@ def test_a_layer_still_runs_after_its_parametrisation_is_removed():
 def test_a_matrix_outside_the_set_is_rejected_and_changes_nothing():
     lstm = constrained_lstm()
     before = lstm.weight_hh_l0.detach().clone()
-    with pytest.raises(NotInSetError, match="expected a matrix in ScaledCayley"):
+    with pytest.raises(NotInSetError, match="ScaledCayley"):
         lstm.weight_hh_l0 = torch.ones(4 * N, N)
     assert torch.equal(lstm.weight_hh_l0, before)
 
 
 REJECTED = {
-    "no such name": (
-        nn.Linear(N, N),
-        ("wait", ScaledCayley),
-        ValueError,
-        r"expected the name of a matrix, one of \['weight'\], got 'wait'",
-    ),
-    "a vector": (
-        nn.Linear(N, N),
-        ("bias", ScaledCayley),
-        ValueError,
-        r"expected the name of a matrix, one of \['weight'\], got 'bias'",
-    ),
+    "no such name": (nn.Linear(N, N), ("wait", ScaledCayley), ValueError, "got 'wait'"),
     "all rows of a tall matrix": (
         nn.GRU(3, N),
         ("weight_hh_l0", ScaledCayley),
         ValueError,
-        "expected 4 adjacent rows, as weight_hh_l0 has 4 columns, got 12 of 12",
-    ),
-    "too few rows": (
-        nn.GRU(3, N),
-        ("weight_hh_l0", ScaledCayley, slice(0, 3)),
-        ValueError,
-        "expected 4 adjacent rows, .* got 3 of 12",
+        "got 12 of 12",
     ),
     "rows apart": (
         nn.GRU(3, N),
         ("weight_hh_l0", ScaledCayley, slice(0, 8, 2)),
         ValueError,
-        "expected 4 adjacent rows",
-    ),
-    "rows past the end": (
-        nn.GRU(3, N),
-        ("weight_hh_l0", ScaledCayley, slice(10, 14)),
-        ValueError,
-        "expected 4 adjacent rows, .* got 2 of 12",
-    ),
-    "an input matrix": (
-        nn.GRU(3, N),
-        ("weight_ih_l0", ScaledCayley, "n"),
-        ValueError,
-        "expected 3 adjacent rows, as weight_ih_l0 has 3 columns, got 4 of 12",
+        "4 adjacent",
     ),
     "a gate of another layer": (
         nn.GRU(3, N),
         ("weight_hh_l0", ScaledCayley, "g"),
         ValueError,
-        r"expected a gate of GRU, one of \['r', 'z', 'n'\], got 'g'",
+        "got 'g'",
     ),
-    "two gates": (
-        nn.LSTM(3, N),
-        ("weight_hh_l0", ScaledCayley, "if"),
-        ValueError,
-        r"expected a gate of LSTM, one of \['i', 'f', 'g', 'o'\], got 'if'",
-    ),
-    "a gate of what has none": (
-        nn.Linear(N, N),
-        ("weight", ScaledCayley, "n"),
-        ValueError,
-        r"expected a gate of Linear, one of \[\], got 'n'; omit rows",
-    ),
-    "a number": (
-        nn.GRU(3, N),
-        ("weight_hh_l0", ScaledCayley, 4),
-        ValueError,
-        "expected rows to be a gate's letter, a slice or None, got 4",
-    ),
-    "no constraint": (
-        nn.Linear(N, N),
-        ("weight", nn.Identity),
-        TypeError,
-        "expected .* Constraint, such as ScaledCayley, got one that returns Identity",
-    ),
+    "a number": (nn.GRU(3, N), ("weight_hh_l0", ScaledCayley, 4), ValueError, "got 4"),
+    "no constraint": (nn.Linear(N, N), ("weight", nn.Identity), TypeError, "Identity"),
 }
 
 
@@ -497,13 +388,13 @@ def test_rows_that_are_not_a_square_block_are_rejected(module, arguments, error,
 
 @pytest.mark.parametrize("rows", ["g", slice(2 * N - 1, 3 * N - 1), slice(2 * N + 1, 3 * N + 1)])
 def test_rows_that_overlap_with_constrained_ones_are_rejected(rows):
-    with pytest.raises(ValueError, match="rows 8:12 of weight_hh_l0 are constrained already"):
+    with pytest.raises(ValueError, match="rows 8:12 of weight_hh_l0"):
         constrain(constrained_lstm(), "weight_hh_l0", ScaledCayley, rows)
 
 
 def test_a_matrix_with_another_parametrisation_is_rejected():
     module = nn.utils.parametrizations.weight_norm(nn.Linear(N, N))
-    with pytest.raises(ValueError, match="expected weight to be a plain matrix, got one param"):
+    with pytest.raises(ValueError, match="got one param"):
         constrain(module, "weight", ScaledCayley)
 
 

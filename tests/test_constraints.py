@@ -59,13 +59,10 @@ few_constraints = few("case", ALL, FEW)
 few_confined = few("case", CONFINED, [name for name in FEW if name in CONFINED])
 few_invertible = few("case", INVERTIBLE, [name for name in FEW if name in INVERTIBLE])
 few_real = few("case", REAL, [name for name in FEW if name in REAL])
-one_of_each = few("case", ALL, ONE_OF_EACH)
 each_constraint = pytest.mark.parametrize("case", ALL.values(), ids=ALL)
 each_confined = pytest.mark.parametrize("case", CONFINED.values(), ids=CONFINED)
 each_unitary = pytest.mark.parametrize("case", UNITARY.values(), ids=UNITARY)
-each_invertible = pytest.mark.parametrize("case", INVERTIBLE.values(), ids=INVERTIBLE)
 each_without_inverse = pytest.mark.parametrize("case", ONE_WAY.values(), ids=ONE_WAY)
-each_real = pytest.mark.parametrize("case", REAL.values(), ids=REAL)
 each_complex = pytest.mark.parametrize("case", COMPLEX.values(), ids=COMPLEX)
 each_moving = pytest.mark.parametrize("make", MOVING.values(), ids=MOVING.keys())
 
@@ -80,9 +77,6 @@ def each_size_of(cases, sizes=None):
             for n in (case.sizes if sizes is None else sorted({case.near(n) for n in sizes}))
         ],
     )
-
-
-# --------------------------------------------------------------- the contract of every set
 
 
 @each_size_of(ALL)
@@ -128,14 +122,6 @@ def test_assigning_the_matrix_of_another_reproduces_it(case, n):
     assert distance(constraint(), W) <= case.tol(torch.float32, n)
 
 
-@each_invertible
-def test_assigning_a_sample_reproduces_it(case):
-    constraint = perturbed(case)
-    W = constraint.sample(stream(9))
-    constraint.assign(W)
-    assert distance(constraint(), W) <= case.tol(torch.float32, constraint.size)
-
-
 @few_invertible
 def test_a_matrix_of_another_precision_can_be_assigned(case):
     W = perturbed(case, seed=5, dtype=torch.float64)()
@@ -173,14 +159,6 @@ def test_two_hundred_optimiser_steps_stay_in_the_set(case, optimiser):
     constraint = initialised(case, 8)
     take_steps(constraint, optimiser(constraint.parameters()), range(200))
     assert constraint.residual(constraint()) <= case.tol(torch.float32, constraint.size)
-
-
-@each_constraint
-def test_an_optimiser_step_changes_the_matrix(case):
-    constraint = initialised(case)
-    before = constraint().detach().clone()
-    take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.01), range(1))
-    assert distance(constraint(), before) > case.tol(torch.float32, constraint.size)
 
 
 @each_size_of(ALL, [1, 2, 5])
@@ -393,19 +371,8 @@ def with_nan(W):
 
 INVALID = {
     "nan": (with_nan, ValueError, "expected finite entries, got NaN or infinity"),
-    "infinity": (lambda W: W / 0, ValueError, "expected finite entries, got NaN or infinity"),
-    "list": (lambda W: W.tolist(), TypeError, "expected a matrix as a tensor, got list"),
-    "rank": (lambda W: W[0], ValueError, r"expected a matrix of shape \(n, n\), got \(n,\)"),
-    "size": (
-        lambda W: W[:3, :3],
-        ValueError,
-        r"expected a matrix of shape \(n, n\), got \(3, 3\)",
-    ),
-    "integer": (
-        lambda W: W.real.long(),
-        TypeError,
-        "expected a (real )?floating-point matrix, got dtype torch.int64",
-    ),
+    "size": (lambda W: W[:3, :3], ValueError, r"got \(3, 3\)"),
+    "integer": (lambda W: W.real.long(), TypeError, "torch.int64"),
 }
 
 
@@ -428,21 +395,11 @@ def test_a_matrix_outside_the_set_changes_nothing(case):
     assert_same_state(state_of(constraint), before)
 
 
-@pytest.mark.parametrize("corrupt", [lambda W: 2 * W, torch.ones_like], ids=["twice", "ones"])
-@each_unitary
-def test_a_matrix_that_is_not_unitary_changes_nothing(case, corrupt):
-    constraint = perturbed(case)
-    before = state_of(constraint)
-    with pytest.raises(NotInSetError, match="expected a matrix in "):
-        constraint.assign(corrupt(constraint.sample(stream(1))))
-    assert_same_state(state_of(constraint), before)
-
-
 @few_real
 def test_a_real_set_rejects_complex_matrices(case):
     constraint = perturbed(case)
     before = state_of(constraint)
-    with pytest.raises(TypeError, match=r"expected a real floating-point .*torch.complex64"):
+    with pytest.raises(TypeError, match=r"torch.complex64"):
         constraint.assign(constraint.sample(stream(1)).cfloat())
     assert_same_state(state_of(constraint), before)
 
@@ -458,23 +415,15 @@ def test_a_complex_set_accepts_real_matrices(case):
 def test_a_set_without_an_inverse_raises_and_changes_nothing(case):
     constraint = perturbed(case)
     before = state_of(constraint)
-    with pytest.raises(NoInverseError, match=rf"^expected .*{type(constraint).__name__}"):
+    with pytest.raises(NoInverseError, match=type(constraint).__name__):
         constraint.assign(constraint())
     assert_same_state(state_of(constraint), before)
 
 
-@each_confined
-def test_check_accepts_members_and_rejects_other_matrices(case):
-    constraint = initialised(case)
-    constraint.check(constraint.sample())
-    with pytest.raises(NotInSetError):
-        constraint.check(case.outside(constraint.sample()))
-
-
-@pytest.mark.parametrize("size", [0, -1, 2.0, True, "3", None], ids=repr)
+@pytest.mark.parametrize("size", [0, 2.0], ids=repr)
 @few_constraints
 def test_a_size_that_is_not_a_positive_integer_is_rejected(case, size):
-    with pytest.raises(ValueError, match=f"expected size to be a positive integer, got {size!r}"):
+    with pytest.raises(ValueError, match=f"got {size!r}"):
         case(size)
 
 
@@ -489,9 +438,6 @@ def test_a_numpy_integer_is_accepted_as_size(case):
 def test_its_repr_names_the_set_and_the_size(case):
     constraint = case(case.near(5))
     assert re.match(rf"{type(constraint).__name__}\(\s*{constraint.size}\b", repr(constraint))
-
-
-# --------------------------------------------------------------------- the moving base
 
 
 def moves_of(constraint, steps, step):
@@ -611,25 +557,6 @@ def test_accumulated_gradients_count_once(moving):
     assert moves_of(moving, range(1, 7), step) == [2, 4, 6]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [partial(torch.optim.SGD, lr=0.1), partial(torch.optim.Adam, fused=True)],
-    ids=["SGD", "fused Adam"],
-)
-def test_a_step_that_a_gradient_scaler_skips_does_not_count(moving, make):
-    optimiser = make(moving.parameters())
-    scaler = torch.amp.GradScaler("cpu")
-
-    def step(k):
-        optimiser.zero_grad()
-        overflow = math.inf if k in (2, 3) else 1.0
-        scaler.scale(overflow * loss(moving, k)).backward()
-        scaler.step(optimiser)
-        scaler.update()
-
-    assert moves_of(moving, range(1, 8), step) == [4, 6]
-
-
 def test_a_step_without_a_gradient_does_not_count(moving):
     optimiser = torch.optim.SGD(moving.parameters(), lr=0.1)
     assert moves_of(moving, range(4), lambda _: optimiser.step()) == []
@@ -669,15 +596,6 @@ def test_parameters_replaced_by_loading_still_count_steps(moving):
     moving.load_state_dict(state_of(moving), assign=True)
     optimiser = torch.optim.SGD(moving.parameters(), lr=0.1)
     assert moves_of(moving, range(1, 5), lambda k: take_steps(moving, optimiser, [k])) == [2, 4]
-
-
-@pytest.mark.parametrize("period", [0, -1, 2.5, -math.inf, math.nan])
-def test_a_period_that_is_not_a_positive_integer_is_rejected(period):
-    with pytest.raises(ValueError, match=f"expected period to be a positive .*, got {period}"):
-        Exponential(4, period=period)
-
-
-# --------------------------------------------------- each set against a second definition
 
 
 @pytest.mark.parametrize("negative", [0, 1, 3, 7])
@@ -735,17 +653,6 @@ def test_half_of_170_signs_give_85_initial_eigenvalues_in_the_left_half():
     assert (torch.linalg.eigvals(W).real < 0).sum() == 85
 
 
-def test_half_of_170_signs_give_an_initial_determinant_of_minus_one():
-    W = initialised(partial(ScaledCayley, negative=85), 170, dtype=torch.float64)()
-    assert abs(torch.linalg.det(W).item() + 1) <= tol(torch.float64, 170)
-
-
-@pytest.mark.parametrize("negative", [0, 1, 4, 7])
-def test_the_sign_of_the_determinant_is_that_of_the_number_of_signs(negative):
-    W = perturbed(partial(ScaledCayley, negative=negative), 7, dtype=torch.float64)()
-    assert abs(torch.linalg.det(W).item() - (-1) ** negative) <= tol(torch.float64, 7)
-
-
 def test_the_zero_initialisation_is_the_diagonal_of_signs():
     W = ScaledCayley(5, negative=2, init="zero")()
     assert torch.equal(W, torch.diag(torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0])))
@@ -755,22 +662,23 @@ def test_half_of_the_signs_are_negative_by_default():
     assert [ScaledCayley(n).negative for n in (1, 2, 7, 8)] == [0, 1, 3, 4]
 
 
-@pytest.mark.parametrize("negative", [-1, 6, 2.5, "3"])
-def test_a_number_of_signs_outside_the_matrix_is_rejected(negative):
-    with pytest.raises(ValueError, match=f"expected 0 <= negative <= 5, got {negative}"):
-        ScaledCayley(5, negative=negative)
-
-
-@pytest.mark.parametrize("make", [ScaledCayley, Exponential])
-def test_an_unknown_initialisation_is_rejected(make):
-    with pytest.raises(ValueError, match=r"expected init to be '.*' or '.*', got 'ones'"):
-        make(5, init="ones")
+@pytest.mark.parametrize(
+    ("make", "name", "value"),
+    [
+        *((Exponential, "period", 0), (Exponential, "period", 2.5), (Exponential, "init", "ones")),
+        *((ScaledCayley, "negative", -1), (ScaledCayley, "negative", 6)),
+        (ScaledCayley, "init", "ones"),
+    ],
+)
+def test_options_out_of_range_are_rejected(make, name, value):
+    with pytest.raises(ValueError, match=f"got {value!r}"):
+        make(5, **{name: value})
 
 
 def test_an_orthogonal_matrix_out_of_reach_of_the_cayley_map_is_rejected_with_a_hint():
     constraint = ScaledCayley(4, negative=0)
     before = state_of(constraint)
-    with pytest.raises(NotInSetError, match="eigenvalue near -1 for negative=0"):
+    with pytest.raises(NotInSetError, match="negative=0"):
         constraint.assign(-torch.eye(4))
     assert_same_state(state_of(constraint), before)
 
@@ -789,22 +697,14 @@ def test_another_number_of_signs_reaches_that_matrix():
 def test_a_matrix_of_the_other_determinant_is_rejected_with_the_required_parity(
     negative, W, parity
 ):
-    with pytest.raises(NotInSetError, match=f"choose an {parity} number"):
+    with pytest.raises(NotInSetError, match=parity):
         ScaledCayley(4, negative=negative).assign(W)
 
 
 def test_the_weights_of_another_number_of_signs_are_rejected():
     constraint = ScaledCayley(5, negative=2)
-    with pytest.raises(ValueError, match="the weights of negative=2, got those of 3"):
+    with pytest.raises(ValueError, match="got those of 3"):
         constraint.load_state_dict(ScaledCayley(5, negative=3).state_dict())
-
-
-def test_complex_weights_are_rejected_by_a_real_set():
-    constraint = ScaledCayley(5, negative=1)
-    with pytest.raises(ValueError, match="the weights of negative=1, got those of -1"):
-        constraint.load_state_dict(
-            ScaledCayley(5, dtype=torch.complex64).state_dict(), strict=False
-        )
 
 
 def test_the_number_of_signs_is_saved_and_the_signs_are_not():

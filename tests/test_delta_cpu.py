@@ -117,7 +117,7 @@ def test_python_sets_every_member_of_a_layer(monkeypatch):
 def test_operands_of_different_dtypes_are_rejected():
     tensors = operands(4)
     arguments = [*tensors[:5], tensors.S0.float(), None, False, False, False]
-    with pytest.raises(TypeError, match="expected tensors of one type, got"):
+    with pytest.raises(TypeError, match="of one type"):
         torch.ops.eigenrnn.delta_cpu(*arguments)
 
 

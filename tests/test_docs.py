@@ -154,7 +154,6 @@ def test_the_layer_in_the_readme_learns_to_remember_and_the_lstm_does_not(capsys
         ),
     ],
 )
-@pytest.mark.usefixtures("reproducible")
 def test_the_gradient_in_the_readme_keeps_its_norm_with_modrelu_and_not_with_tanh(
     layer, lowest, highest
 ):
@@ -174,13 +173,6 @@ def code_blocks(page):
             yield "\n" * (block.line - 1) + block.text
 
 
-@pytest.fixture
-def reproducible():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 # torch's quantisation will move to another package
 @pytest.mark.filterwarnings(
     "ignore:torch.ao.quantization is deprecated:DeprecationWarning",
@@ -188,7 +180,6 @@ def reproducible():
 )
 # Lightning and torch's exporter ask torch's pytree a question that torch has deprecated
 @pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)`:FutureWarning")
-@pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize(
     "page",
     [
@@ -207,10 +198,7 @@ def test_python_blocks_of_the_page_run_from_top_to_bottom(page, tmp_path, monkey
 
 # Replacements in the commands of each page, so that the test takes seconds.
 SHORTENED = {
-    "README.md": {
-        "--steps 300": "--steps 20",
-        "--rows scoRNN": "--rows 'scoRNN 170'",
-    },
+    "README.md": {"--steps 300": "--steps 20", "--rows scoRNN": "--rows 'scoRNN 170'"},
     "docs/data.md": {
         "/path/to/data": "$EIGENRNN_DATA",
         "--epochs 3": "--steps 2 --eval_batch_size 1000",
@@ -219,9 +207,7 @@ SHORTENED = {
         "--batch_size 100 --steps 4000": "--batch_size 1 --steps 2",
     },
     "docs/exporting.md": {"--epochs 5": "--steps 2"},
-    "docs/analysing.md": {
-        "--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1",
-    },
+    "docs/analysing.md": {"--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1"},
     "docs/reproducing.md": {
         "reproduction write  ": "reproduction write --out page.md  ",
         "table2 --quick": "table2 --quick --rows 'scoRNN 170'",
@@ -427,7 +413,6 @@ def example_namespace():
     return names
 
 
-@pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_docstring_examples_give_the_output_shown(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

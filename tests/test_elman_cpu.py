@@ -122,9 +122,6 @@ def spy(monkeypatch):
     return spy
 
 
-# --------------------------------------------------------------- comparison with the reference
-
-
 @each_raggedness
 @each_smoothness
 def test_a_kernel_agrees_at_the_size_of_an_experiment(case, dtype, ragged):
@@ -165,33 +162,9 @@ def test_gradients_of_nan_are_nan(which):
     assert got["dW"].isnan().any()
 
 
-# ---------------------------------------------------------------------- strides without copies
-
-
-def batch_first(tensor):
-    return tensor.transpose(0, 1).contiguous().transpose(0, 1)
-
-
-def every_second(tensor):
-    return torch.stack([tensor, tensor], dim=-1)[..., 0]
-
-
 def steps_apart(tensor):
     """Leave gaps between steps and between sequences, as in a slice of a larger batch."""
     return torch.nn.functional.pad(tensor, (0, 0, 0, 3, 0, 2))[:-2, :-3]
-
-
-LAYOUTS = {
-    "batch first": {"x": batch_first},
-    "gaps": {"x": steps_apart},
-    "transposed matrices": {"W": lambda W: W.T.contiguous().T, "U": lambda U: U.T.contiguous().T},
-    "slices of matrices": {"W": every_second, "U": every_second},
-    "expanded first state": {"h0": lambda h0: h0[:1].expand_as(h0)},
-    "expanded input": {"x": lambda x: x[:1].expand_as(x)},
-    "one number as input": {"x": lambda x: x[:1, :1, :1].expand_as(x)},
-    "expanded biases": {name: lambda b: b[:1].expand_as(b) for name in ("bias", "c")},
-    "every second": dict.fromkeys(NAMES, every_second),
-}
 
 
 @pytest.mark.parametrize("lay_out", [torch.clone, steps_apart], ids=["whole", "gaps"])
@@ -201,26 +174,6 @@ def test_contiguous_rows_are_never_copied(spy, lay_out):
     BACKENDS["cpu"].run(ElmanOperands(*tensors), Options("modrelu"))
     for name, tensor in zip(NAMES, tensors, strict=True):
         assert spy.call[name][0] == tensor.data_ptr()
-
-
-def test_an_expanded_gradient_equals_a_full_one(spy):
-    leaves = leaves_of(operands_of("modrelu", (5, 3, 19)))
-    h, _ = BACKENDS["cpu"].run(ElmanOperands(*leaves), Options("modrelu"))
-    present = [leaf for leaf in leaves if leaf is not None]
-    expanded = torch.autograd.grad(h.sum(), present, retain_graph=True)
-    assert spy.gradients["dh"][1:] == (0, 0)  # one row, expanded
-    full = torch.autograd.grad(h, present, torch.ones_like(h))
-    assert all(map(torch.equal, expanded, full))
-
-
-def test_inputs_are_not_modified():
-    tensors = operands_of("modrelu", (5, 3, 19), M=3)
-    before = [tensor.clone() for tensor in tensors]
-    evaluated(BACKENDS["cpu"], tensors, ("modrelu", None, False))
-    assert all(map(torch.equal, tensors, before))
-
-
-# ---------------------------------------------------------------------- requested results only
 
 
 @each_direction
@@ -263,12 +216,6 @@ def test_last_only_returns_the_same_last_states(spy, dtype, M, reverse, ragged):
     assert "h" not in spy.call
     assert h.numel() == 0
     assert torch.equal(last, expected)
-
-
-# ----------------------------------------------------------------------------- reproducibility
-
-
-# ---------------------------------------------------------------------------- instruction sets
 
 
 def test_the_environment_selects_the_instruction_set():

@@ -142,9 +142,6 @@ def calls(seed: int, count: int) -> list[Call]:
     ]
 
 
-# ----------------------------------------------------------------------------------- arguments
-
-
 def normal(rng: random.Random, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     generator = torch.Generator().manual_seed(rng.getrandbits(32))
     wide = torch.complex128 if dtype.is_complex else torch.float64
@@ -246,9 +243,6 @@ def described(arguments: dict[str, Any]) -> str:
         else:
             words.append(f"{name}={str(value)[:80]}")
     return ", ".join(words)
-
-
-# --------------------------------------------------------------------------------- recurrences
 
 
 def recurrence_call(run: Callable[..., Any], arguments: dict[str, Any], is_good: bool) -> Call:
@@ -409,9 +403,6 @@ def maybe_invalid(rng: random.Random, run: Callable[..., Any], arguments: dict[s
         for name in rng.sample(list(dict.fromkeys(names)), rng.choice([1, 1, 2])):
             arguments[name] = invalid(rng, arguments.get(name))
     return recurrence_call(run, arguments, is_good)
-
-
-# -------------------------------------------------------------------------------------- layers
 
 
 def layer_call(rng: random.Random) -> Call:
@@ -605,9 +596,6 @@ def model_call(rng: random.Random) -> Call:
     )
 
 
-# --------------------------------------------------------------------------------- constraints
-
-
 def constraint_call(rng: random.Random) -> Call:
     name = rng.choice(list(CONSTRAINTS))
     match rng.randrange(3):
@@ -642,9 +630,6 @@ def check_in_set(constraint: Any) -> None:
     residual = constraint.residual(W) if constraint.constrained else 0.0
     if not residual <= 10 * constraint.tolerance:
         raise RuntimeError(f"residual {residual:.1e}, tolerance {constraint.tolerance:.1e}")
-
-
-# ------------------------------------------------------ initializers, linear algebra, analysis
 
 
 def initializer_call(rng: random.Random) -> Call:

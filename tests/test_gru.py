@@ -1,42 +1,26 @@
 """The gated layers: formulas, initialisation, and the theorems of the NC-GRU paper."""
 
-import copy
 import math
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit as sigmoid
 from torch import nn
 
-from cases import GATED, NONLINEARITIES
+from cases import GATED
 from crossing import few
+from draws import normal, stream
 from eigenrnn import GORU, GRU, NCGRU
-from eigenrnn.constraints import (
-    Exponential,
-    Givens,
-    NeumannCayley,
-    ScaledCayley,
-    Unconstrained,
-)
+from eigenrnn.constraints import Exponential, Givens, NeumannCayley, ScaledCayley, Unconstrained
 from eigenrnn.experiments.recipes.nc_gru.released import ReleasedNCGRU
-from eigenrnn.init import haar_, uniform_
+from eigenrnn.init import uniform_
 from eigenrnn.linalg import tol
-from eigenrnn.models import SequenceModel, constrained_parameters, count_parameters
-from states import gru
+from eigenrnn.models import SequenceModel, constrained_parameters
 
 T, B, M, N = 6, 3, 4, 8
 GATES = ("reset", "update", "candidate")
-
-each_gated = pytest.mark.parametrize("make", GATED.values(), ids=GATED.keys())
-
-
-def seeded_generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape, seed=1, dtype=torch.float64):
-    return torch.randn(shape, generator=seeded_generator(seed), dtype=dtype)
 
 
 def near(dtype, n=T * N):
@@ -50,13 +34,6 @@ def randomise(layer):
             if bias is not None:
                 bias.data.copy_(normal(*bias.shape, seed=k))
     return layer
-
-
-# ------------------------------------------------------- a second definition, cell by cell
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
 
 
 def modrelu(z, b):
@@ -115,7 +92,7 @@ CELLS = {
 
 @pytest.mark.parametrize(("make", "cell"), CELLS.values(), ids=CELLS.keys())
 def test_a_layer_computes_the_formula_of_its_paper(make, cell):
-    layer = randomise(make(M, N, generator=seeded_generator(), dtype=torch.float64))
+    layer = randomise(make(M, N, generator=stream(), dtype=torch.float64))
     x = normal(T, B, M)
     named = parameters_of(layer.all_directions()[0])
     h = np.zeros((B, N))
@@ -127,15 +104,8 @@ def test_a_layer_computes_the_formula_of_its_paper(make, cell):
     torch.testing.assert_close(got, torch.as_tensor(np.stack(expected)), **near(torch.float64))
 
 
-@pytest.mark.parametrize("case", NONLINEARITIES)
-def test_a_gated_layer_runs_with_every_nonlinearity(case):
-    name, has_bias = NONLINEARITIES[case]
-    layer = GRU(M, N, nonlinearity=name, bias=has_bias or name != "modrelu")
-    assert layer(normal(T, B, M, dtype=torch.float32))[0].isfinite().all()
-
-
 def test_bias_false_equals_zero_biases():
-    layer = GRU(M, N, bias=False, generator=seeded_generator(), dtype=torch.float64)
+    layer = GRU(M, N, bias=False, generator=stream(), dtype=torch.float64)
     with_biases = GRU(M, N, dtype=torch.float64)
     for name, parameter in with_biases.named_parameters():
         if name.endswith("bias"):
@@ -163,9 +133,6 @@ NAMES = {"weight_ih", "reset_gate.raw", "update_gate.raw", "candidate.raw"}
 def test_the_biases_are_those_of_the_formula(options, expected):
     names = dict(GRU(M, N, **options).all_directions()[0].named_parameters())
     assert names.keys() - NAMES == expected
-
-
-# -------------------------------------------------------------- one constraint for each gate
 
 
 def test_each_gate_has_its_own_constraint():
@@ -208,30 +175,10 @@ def test_only_constrained_gates_get_the_recurrent_optimiser():
     assert list(map(id, constrained_parameters(model))) == list(map(id, expected))
 
 
-def test_a_model_passes_lengths_to_its_layer():
-    model = SequenceModel(GRU(M, N, dtype=torch.float64), 2, "last").double()
-    x = normal(T, B, M)
-    got = model(x, torch.tensor([4, 6, 1]))
-    alone = [model(x[:length, b : b + 1]) for b, length in enumerate((4, 6, 1))]
-    torch.testing.assert_close(got, torch.cat(alone), **near(torch.float64))
-
-
-@pytest.mark.parametrize("gate", GATES)
-def test_a_complex_constraint_raises_and_suggests_rnn(gate):
-    constraint = partial(Givens, dtype=torch.complex64)
-    with pytest.raises(ValueError, match=f"real matrices for {gate}, .*got complex Givens.*RNN"):
-        GRU(M, N, **{gate: constraint})
-
-
 @pytest.mark.parametrize("gate", GATES)
 def test_a_function_that_returns_no_constraint_raises(gate):
-    with pytest.raises(TypeError, match=r"a Constraint, .* got .*Identity"):
+    with pytest.raises(TypeError, match=r"got .*Identity"):
         GRU(M, N, **{gate: nn.Identity})
-
-
-def test_an_unknown_nonlinearity_raises():
-    with pytest.raises(ValueError, match=r"nonlinearity.*, got 'sine'"):
-        GRU(M, N, nonlinearity="sine")
 
 
 def test_the_repr_lists_the_differences_from_torch():
@@ -248,9 +195,6 @@ GRU(
 )"""
     candidate = partial(ScaledCayley, negative=1)
     assert repr(GRU(2, 4, 2, candidate=candidate, reset_after=False)) == expected
-
-
-# ------------------------------------------------------------------------ the named layers
 
 
 def sets_of(layer):
@@ -271,15 +215,10 @@ def test_nc_gru_passes_its_options_to_the_constraint():
     assert (candidate.cayley.negative, candidate.order, candidate.reset_every) == (3, 1, 20)
 
 
-@pytest.mark.parametrize("orthogonal", ["candidate", ("candidates",), ("reset", 3)], ids=str)
+@pytest.mark.parametrize("orthogonal", ["candidate", ("reset", 3)], ids=str)
 def test_nc_gru_rejects_an_unknown_gate(orthogonal):
-    with pytest.raises(ValueError, match=r"expected orthogonal to be gates out of .*, got"):
+    with pytest.raises(ValueError, match="orthogonal"):
         NCGRU(M, N, orthogonal=orthogonal)
-
-
-def test_nc_gru_rejects_an_unknown_release():
-    with pytest.raises(ValueError, match="'tensorflow' or 'torch', got 'jax'"):
-        ReleasedNCGRU(M, N, code="jax")
 
 
 def largest(tensor):
@@ -287,7 +226,7 @@ def largest(tensor):
 
 
 def test_nc_gru_has_the_initialisation_of_the_tensorflow_cell():
-    layer = NCGRU(20, 40, orthogonal=(), generator=seeded_generator())
+    layer = NCGRU(20, 40, orthogonal=(), generator=stream())
     direction = layer.all_directions()[0]
     assert not direction.gate_bias.any()
     assert 0.09 < largest(direction.bias) <= 0.1
@@ -299,7 +238,7 @@ def test_nc_gru_has_the_initialisation_of_the_tensorflow_cell():
 
 
 def test_nc_gru_has_the_initialisation_of_the_pytorch_cell():
-    layer = ReleasedNCGRU(20, 40, code="torch", generator=seeded_generator())
+    layer = ReleasedNCGRU(20, 40, code="torch", generator=stream())
     direction = layer.all_directions()[0]
     bound = 1 / math.sqrt(40)
     assert not direction.bias.any()
@@ -310,7 +249,7 @@ def test_nc_gru_has_the_initialisation_of_the_pytorch_cell():
 
 
 def test_goru_has_the_published_initialisation():
-    direction = GORU(20, 40, generator=seeded_generator()).all_directions()[0]
+    direction = GORU(20, 40, generator=stream()).all_directions()[0]
     assert 0.0099 < largest(direction.weight_ih) <= 0.01
     assert 0.0099 < largest(direction.weight_hh[:80]) <= 0.01
     assert (direction.gate_bias[:40] == 2).all()
@@ -328,174 +267,12 @@ def test_goru_passes_its_capacity_to_the_constraint(options, layers):
     assert layer.constrained_gates == ["candidate"]
 
 
-def test_goru_rejects_a_capacity_in_the_fft_style():
-    with pytest.raises(ValueError, match="FFT style of size 4, got 3"):
-        GORU(M, 4, style="fft", capacity=3)
-
-
-@pytest.mark.parametrize(
-    ("size", "options", "message"),
-    [(7, {}, "got 7"), (6, {"style": "fft"}, "got 6")],
-    ids=["odd", "not a power of two"],
-)
-def test_goru_rejects_an_invalid_size(size, options, message):
-    with pytest.raises(ValueError, match=message):
-        GORU(M, size, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (GRU, 3 * N * M + 3 * N * N + 4 * N),
-        (NCGRU, 3 * N * M + 2 * N * N + N * (N - 1) // 2 + 3 * N),
-        (partial(NCGRU, orthogonal=GATES), 3 * N * M + 3 * N * (N - 1) // 2 + 3 * N),
-        (GORU, 3 * N * M + 2 * N * N + (N - 1) + 3 * N),
-        (partial(GORU, style="fft"), 3 * N * M + 2 * N * N + 3 * N // 2 + 3 * N),
-    ],
-    ids=["GRU", "NCGRU", "NCGRU-3", "GORU", "GORU-fft"],
-)
-def test_the_number_of_parameters_is_that_of_the_formula(make, expected):
-    assert count_parameters(make(M, N)) == expected
-
-
-@each_gated
-def test_a_named_gated_layer_accepts_the_other_options_of_gru(make):
-    layer = make(2, 4, 3, batch_first=True, bidirectional=True, dtype=torch.float64)
-    assert layer(torch.zeros(5, 7, 2, dtype=torch.float64))[0].shape == (5, 7, 8)
-
-
 @pytest.mark.parametrize("make", [NCGRU, GORU])
 def test_an_option_overrides_the_default_of_the_paper(make):
     chosen = {"nonlinearity": "tanh", "reset_after": True, "update_keeps": False}
     layer = make(2, 4, input_init=partial(uniform_, bound=0.0), candidate_init=None, **chosen)
     assert not layer.all_directions()[0].weight_ih.any()
     assert {name: getattr(layer, name) for name in chosen} == chosen
-
-
-# ------------------------------------------------------- Theorem 1 and Corollaries 1 to 3
-
-
-def spectral(W):
-    return torch.linalg.matrix_norm(W, 2).item()
-
-
-def random_cell(seed, nonlinearity="tanh", scale=1.0, *, orthogonal=False):
-    """A cell of equation 1: its input with the biases, its matrices and its previous state."""
-    generator = seeded_generator(seed)
-    Ws = [torch.empty(N, N, dtype=torch.float64) for _ in range(3)]
-    for W in Ws:
-        haar_(W, generator=generator) if orthogonal else W.normal_(0, scale, generator=generator)
-    x = torch.randn(3 * N, generator=generator, dtype=torch.float64)
-    h = 2 * torch.rand(N, generator=generator, dtype=torch.float64) - 1
-    bias = torch.randn(N, generator=generator, dtype=torch.float64) / 4
-    return x, Ws, h, bias if nonlinearity == "modrelu" else None, nonlinearity
-
-
-def next_state(cell, h):
-    x, Ws, _, bias, nonlinearity = cell
-    return gru(
-        x.view(1, 1, -1),
-        torch.cat(Ws),
-        h.view(1, -1),
-        bias,
-        nonlinearity=nonlinearity,
-        reset_after=False,
-        update_keeps=False,
-    ).view(-1)
-
-
-def jacobian_norm(cell):
-    return spectral(torch.autograd.functional.jacobian(partial(next_state, cell), cell[2]))
-
-
-def alpha_and_beta(cell):
-    """The constants of equations 9 to 12; the maxima are of absolute values."""
-    x, (W_r, W_u, W_c), h, bias, nonlinearity = cell
-    r, u = torch.sigmoid(x[:N] + W_r @ h), torch.sigmoid(x[N : 2 * N] + W_u @ h)
-    z = x[2 * N :] + W_c @ (r * h)
-    c = {
-        "tanh": torch.tanh(z),
-        "relu": torch.relu(z),
-        "modrelu": z.sign() * torch.relu(z.abs() + (0 if bias is None else bias)),
-    }[nonlinearity]
-    delta_u, delta_r = largest(u * (1 - u)), largest(r * (1 - r))
-    alpha = delta_u * (largest(h) + largest(c)) * spectral(W_u) + largest(1 - u)
-    beta = largest(u) * (delta_r * spectral(W_r) * largest(h) + largest(r))
-    return alpha, beta
-
-
-@pytest.mark.parametrize("nonlinearity", ["tanh", "relu", "modrelu"])
-@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
-def test_theorem_1_bounds_the_gradient_from_state_to_state(scale, nonlinearity):
-    for seed in range(30):
-        cell = random_cell(seed, nonlinearity, scale)
-        alpha, beta = alpha_and_beta(cell)
-        assert jacobian_norm(cell) <= alpha + beta * spectral(cell[1][2]) + tol(torch.float64, N)
-
-
-def test_the_bound_of_theorem_1_is_attained():
-    x, Ws, h, *others = random_cell(0, orthogonal=True)
-    x[: 2 * N], x[2 * N :] = 50, -Ws[2] @ h  # open gates, and the steepest part of tanh
-    cell = (x, Ws, h, *others)
-    alpha, beta = alpha_and_beta(cell)
-    assert jacobian_norm(cell) == pytest.approx(alpha + beta, rel=tol(torch.float64, N))
-
-
-@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
-def test_corollary_1_bounds_the_state_and_both_constants_for_tanh(scale):
-    x, Ws, _, _, _ = random_cell(3, scale=scale)
-    xs = normal(50, 3 * N, seed=4)
-    h = torch.zeros(N, dtype=torch.float64)
-    for x in xs:
-        cell = (x, Ws, h, None, "tanh")
-        alpha, beta = alpha_and_beta(cell)
-        assert alpha <= spectral(Ws[1]) / 2 + 1
-        assert beta <= spectral(Ws[0]) / 4 + 1
-        h = next_state(cell, h)
-        assert largest(h) <= 1
-
-
-def saturated(seed, gates, **options):
-    """A cell whose gates are 0 or 1 up to rounding."""
-    x, *others = random_cell(seed, **options)
-    x[: 2 * N] = 100 * (2 * gates.double() - 1)
-    return x, *others
-
-
-def bits(seed):
-    return torch.randint(2, (2 * N,), generator=seeded_generator(seed))
-
-
-VECTORS = [torch.tensor([r, u]).repeat_interleave(N) for r in (0, 1) for u in (0, 1)]
-
-
-def test_corollary_2_bounds_the_constants_of_saturated_gates():
-    sums = [sum(alpha_and_beta(saturated(seed, bits(seed)))) for seed in range(30)]
-    assert max(sums) <= 2 + tol(torch.float64, N)
-    assert max(sums) == pytest.approx(2)
-
-
-@pytest.mark.parametrize("gates", VECTORS, ids=["neither", "update", "reset", "both"])
-def test_corollary_2_bounds_them_by_one_where_each_gate_is_one_vector(gates):
-    sums = [sum(alpha_and_beta(saturated(seed, gates))) for seed in range(10)]
-    assert max(sums) <= 1 + tol(torch.float64, N)
-
-
-def test_corollary_3_bounds_the_gradient_of_orthogonal_cells_by_two():
-    options = {"nonlinearity": "modrelu", "orthogonal": True}
-    norms = [jacobian_norm(saturated(seed, bits(seed), **options)) for seed in range(30)]
-    assert max(norms) <= 2 + tol(torch.float64, N)
-    assert max(norms) > 1
-
-
-@pytest.mark.parametrize("gates", VECTORS, ids=["neither", "update", "reset", "both"])
-def test_corollary_3_bounds_it_by_one_where_each_gate_is_one_vector(gates):
-    options = {"nonlinearity": "modrelu", "orthogonal": True}
-    norms = [jacobian_norm(saturated(seed, gates, **options)) for seed in range(10)]
-    assert max(norms) <= 1 + tol(torch.float64, N)
-
-
-# ------------------------------------------------------------------------------- compiling
 
 
 # torch's compiler triggers these warnings itself
@@ -513,7 +290,7 @@ unlike_torch_advises = pytest.mark.filterwarnings(
 @few("make", GATED, ["GRU-before", "NCGRU"])
 def test_a_compiled_layer_agrees_without_graph_breaks(make, backend):
     torch.compiler.reset()
-    layer = make(M, N, num_layers=2, generator=seeded_generator())
+    layer = make(M, N, num_layers=2, generator=stream())
     compiled = torch.compile(layer, backend=backend, fullgraph=True)
     x, weights = (normal(T, B, size, dtype=torch.float32) for size in (M, N))
 
@@ -525,19 +302,3 @@ def test_a_compiled_layer_agrees_without_graph_breaks(make, backend):
     for got, expected in zip(results(compiled), results(layer), strict=True):
         scale = max(1.0, float(expected.detach().abs().max()))
         torch.testing.assert_close(got, expected, rtol=0, atol=scale * tol(torch.float32, T * N))
-
-
-@unlike_torch_advises
-def test_a_compiled_layer_with_a_stored_inverse_trains_as_in_eager_mode():
-    torch.compiler.reset()
-    plain = NCGRU(M, N, reset_every=2, dtype=torch.float64, generator=seeded_generator())
-    layer = copy.deepcopy(plain)
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    for run, trained in ((plain, plain), (compiled, layer)):
-        optimiser = torch.optim.SGD(trained.parameters(), lr=0.1)
-        for k in range(5):
-            optimiser.zero_grad()
-            run(normal(T, B, M, seed=k))[0].square().mean().backward()
-            optimiser.step()
-    for got, expected in zip(layer.recurrent_matrices(), plain.recurrent_matrices(), strict=True):
-        torch.testing.assert_close(got, expected, **near(torch.float64, 5 * N))

@@ -12,7 +12,7 @@ from eigenrnn.constraints import ScaledCayley
 from eigenrnn.init import haar_
 from eigenrnn.layers import GRU, RNN, AsRNN
 from eigenrnn.linalg import tol
-from eigenrnn.ops import compiled, elman, use_backend
+from eigenrnn.ops import compiled, elman
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands
 from eigenrnn.ops.elman.cpu import elman_cpu
@@ -49,7 +49,6 @@ SIZES = [
 
 each_size = pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-each_map = pytest.mark.parametrize("M", [None, 1, 3], ids=["no map", "one channel", "three"])
 
 
 def normal(seed, *shape):
@@ -120,9 +119,6 @@ def spy(monkeypatch):
     spy = SpiedKernels("elman")
     monkeypatch.setattr(compiled, "kernels", spy)
     return spy
-
-
-# --------------------------------------------------------------- comparison with the reference
 
 
 @pytest.mark.parametrize(
@@ -222,9 +218,6 @@ def test_sixteen_bit_inputs_are_summed_in_float32():
     assert_near(got, evaluated(separate_head, exact, {}), torch.finfo(torch.bfloat16).eps)
 
 
-# ---------------------------------------------------------------------- requested results only
-
-
 @pytest.mark.parametrize("requested", NAMES)
 def test_only_the_requested_gradients_are_computed(spy, requested):
     tensors, options = operands((5, 3, 19, 9), bias=True), {"nonlinearity": "modrelu"}
@@ -258,9 +251,6 @@ def test_without_gradients_no_states_are_stored(spy, reverse, ragged):
     assert all(map(torch.equal, got, expected))
 
 
-# ----------------------------------------------------------------------------- reproducibility
-
-
 @each_raggedness
 @pytest.mark.parametrize("size", [(31, 13, 65, 17), (31, 1, 65, 9), (5, 40, 33, 16)], ids=str)
 def test_outputs_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
@@ -286,9 +276,6 @@ def test_threads_that_share_units_keep_no_states(threads):
     with torch.no_grad():
         shared = elman(**tensors, **options)
     assert all(map(torch.equal, alone, shared))
-
-
-# ---------------------------------------------------------------------- integration with torch
 
 
 @pytest.mark.parametrize("last_only", [False, True], ids=["all", "last"])
@@ -328,29 +315,6 @@ def test_outputs_can_be_differentiated_twice(ragged):
 
     assert torch.autograd.gradcheck(run, tuple(leaves.values()))
     assert torch.autograd.gradgradcheck(run, tuple(leaves.values()), fast_mode=True)
-
-
-def test_batched_gradients_equal_single_ones():
-    leaves = {n: v.requires_grad_() for n, v in present(operands((3, 2, 2, 2))).items()}
-    y, _ = elman(**leaves)
-    gs = torch.eye(y.numel(), dtype=y.dtype).view(-1, *y.shape)
-    of = tuple(leaves.values())
-    batched = torch.autograd.grad(y, of, gs, is_grads_batched=True, retain_graph=True)
-    alone = [torch.autograd.grad(y, of, g, retain_graph=True) for g in gs]
-    for one, other in zip(batched, map(torch.stack, zip(*alone, strict=True)), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=tol(y.dtype, 8))
-
-
-def test_transforms_of_torch_func_give_the_gradient_of_autograd():
-    tensors = operands((4, 3, 2, 2))
-    V = tensors.pop("V")
-    got = torch.func.grad(lambda V: elman(**tensors, V=V)[0].square().sum())(V)
-    V = V.requires_grad_()
-    expected = torch.autograd.grad(elman(**tensors, V=V)[0].square().sum(), V)[0]
-    torch.testing.assert_close(got, expected, rtol=0, atol=tol(V.dtype, 8))
-
-
-# -------------------------------------------------------------------- heads that are not fused
 
 
 OUTSIDE = {
@@ -397,9 +361,6 @@ def test_a_bad_head_raises_an_error_that_says_what_was_expected(case):
     options, error, message = REJECTED[case]
     with pytest.raises(error, match=f"expected {message}"):
         elman(x, W, **options)
-
-
-# -------------------------------------------------------------------------------------- models
 
 
 LAYERS = {
@@ -471,28 +432,11 @@ def test_a_head_that_does_more_than_a_linear_map_is_called(spy, case):
     torch.testing.assert_close(y, head(layer(x)[0]), rtol=0, atol=tol(torch.float64, 64))
 
 
-def test_a_head_with_last_only_is_rejected():
-    layer = RNN(3, 8, constraint=ScaledCayley)
-    with pytest.raises(ValueError, match="expected either last_only or a head"):
-        layer(torch.ones(6, 4, 3), last_only=True, head=nn.Linear(8, 5))
-
-
-def test_a_model_gives_the_same_without_the_kernels():
-    model = SequenceModel(RNN(3, 8, constraint=ScaledCayley), 5).double()
-    x = normal(1, 6, 4, 3)
-    with use_backend("loop"):
-        expected = model(x)
-    torch.testing.assert_close(model(x), expected, rtol=0, atol=tol(torch.float64, 64))
-
-
 def test_a_head_with_a_custom_forward_is_called():
     model = SequenceModel(RNN(2, 4), 3)
     model.head.forward = lambda states: states[..., :1]
     assert model(torch.randn(5, 2, 2)).shape == (5, 2, 1)
     assert isinstance(model.head, nn.Linear)
-
-
-# ---------------------------------------------------------------------------- instruction sets
 
 
 @each_isa

@@ -127,9 +127,6 @@ def spy(monkeypatch, kernel):
     return spy
 
 
-# --------------------------------------------------------------- comparison with the reference
-
-
 @each_map_full_or_ragged
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s)))
 @each_kernel
@@ -233,9 +230,6 @@ def test_a_long_sequence_fills_the_ring_of_deltas_several_times(kernel, shape):
     assert_near(got, kernel.evaluated(tensors, options, "reference"), 1e-9)
 
 
-# ------------------------------------------------------------------------------------- strides
-
-
 def batch_first(tensor):
     return tensor.transpose(0, 1).contiguous().transpose(0, 1)
 
@@ -289,9 +283,6 @@ def test_batch_first_tensors_are_read_and_written_without_copies(spy, kernel):
     (dx,) = torch.autograd.grad(h, x, g)
     assert spy.gradients["dh"] == (g.data_ptr(), *g.stride()[:2])
     assert dx.stride() == x.stride()
-
-
-# ---------------------------------------------------------------------- requested results only
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -364,9 +355,6 @@ def test_without_gradients_nothing_is_saved(spy, kernel, reverse, ragged):
     assert all(map(torch.equal, ends, results[1:]))
 
 
-# -------------------------------------------------------------------------- second derivatives
-
-
 @each_raggedness
 @each_direction
 @pytest.mark.parametrize("M", [None, 2], ids=["no map", "two channels"])
@@ -385,9 +373,6 @@ def test_gradients_have_the_gradients_of_the_definition(kernel, M, reverse, ragg
         return torch.autograd.grad(sum((g**2).sum() for g in first), present)
 
     torch.testing.assert_close(second("cpu"), second("reference"), rtol=1e-9, atol=1e-9)
-
-
-# ----------------------------------------------------------------------------- reproducibility
 
 
 @each_map_full_or_ragged
@@ -427,9 +412,6 @@ def test_a_sequence_does_not_depend_on_its_batch(kernel):
         assert torch.equal(h[:, 0], whole[:, b])
         for end, of_all in zip(its_ends, ends, strict=True):
             assert torch.equal(end[0], of_all[b])
-
-
-# ---------------------------------------------------------------------------- instruction sets
 
 
 @each_isa

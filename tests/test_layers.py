@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
 from cases import BASELINES, ELMAN, LAYERS, NAMED, NONLINEARITIES, OURS, REAL
-from crossing import few
+from draws import stream
 from eigenrnn import DtrivRNN, ExpRNN, ScoRNN
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.constraints.diagonal import AbstractDiagonal
@@ -45,12 +45,8 @@ each_elman = pytest.mark.parametrize("make", ELMAN.values(), ids=ELMAN.keys())
 each_baseline = pytest.mark.parametrize("make", BASELINES.values(), ids=BASELINES.keys())
 
 
-def seeded_generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def normal(*shape, seed=1, dtype=torch.float32):
-    return torch.randn(shape, generator=seeded_generator(seed), dtype=dtype)
+    return torch.randn(shape, generator=stream(seed), dtype=dtype)
 
 
 def near(dtype, n=T * N):
@@ -92,19 +88,16 @@ def train(layer, steps=3, lr=0.1):
         optimiser.step()
 
 
-# ------------------------------------------------------------------------- randomness
-
-
 @pytest.mark.usefixtures("global_streams_untouched")
 @each_layer
 def test_the_generator_determines_the_initialisation(make):
-    one, other = (make(M, N, generator=seeded_generator(3)) for _ in range(2))
+    one, other = (make(M, N, generator=stream(3)) for _ in range(2))
     assert is_same_state(state_of(one), state_of(other))
 
 
 @each_layer
 def test_different_seeds_give_different_weights(make):
-    one, other = (make(M, N, generator=seeded_generator(seed)) for seed in (3, 4))
+    one, other = (make(M, N, generator=stream(seed)) for seed in (3, 4))
     assert not is_same_state(state_of(one), state_of(other))
 
 
@@ -122,41 +115,28 @@ def test_without_a_generator_the_global_generator_determines_the_weights(make):
 
 @each_of_ours
 def test_layers_and_directions_have_different_initial_weights(make):
-    layer = make(N, N, num_layers=2, bidirectional=True, generator=seeded_generator())
+    layer = make(N, N, num_layers=2, bidirectional=True, generator=stream())
     inputs = [direction.weight_ih.flatten()[0].item() for direction in layer.all_directions()]
     assert len(set(inputs)) == 4
 
 
 @each_of_ours
 def test_a_reset_gives_the_weights_of_a_new_layer(make):
-    layer = make(M, N, generator=seeded_generator(1), trainable_h0=True)
+    layer = make(M, N, generator=stream(1), trainable_h0=True)
     train(layer)
-    layer.reset(seeded_generator(2))
-    fresh = make(M, N, generator=seeded_generator(2), trainable_h0=True)
+    layer.reset(stream(2))
+    fresh = make(M, N, generator=stream(2), trainable_h0=True)
     assert is_same_state(state_of(layer), state_of(fresh))
 
 
-# ---------------------------------------------------------------------- the named layers
-
-
 def same_initialisation(one, other):
-    return is_same_state(
-        state_of(one(generator=seeded_generator(7))),
-        state_of(other(generator=seeded_generator(7))),
-    )
+    return is_same_state(state_of(one(generator=stream(7))), state_of(other(generator=stream(7))))
 
 
 def test_scornn_is_an_rnn_with_the_scaled_cayley_transform():
     constraint = partial(ScaledCayley, negative=85)
     assert same_initialisation(
         partial(ScoRNN, 2, 170, negative=85), partial(RNN, 2, 170, constraint=constraint)
-    )
-
-
-def test_scornn_passes_its_initialisation_to_the_constraint():
-    layer = ScoRNN(2, 5, negative=1, init="zero")
-    assert torch.equal(
-        layer.recurrent_matrices()[0], torch.diag(torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0]))
     )
 
 
@@ -190,18 +170,18 @@ def test_the_baselines_of_nnrnn_initialise_their_two_biases_differently(make, in
         input_bias_init=fan_uniform_,
     )
     assert same_initialisation(partial(make, 2, 9), other)
-    (direction,) = make(2, 900, generator=seeded_generator(0)).all_directions()
+    (direction,) = make(2, 900, generator=stream(0)).all_directions()
     assert 0.009 < direction.bias.abs().max() <= 0.01
     assert 0.9 / 30 < direction.input_bias.abs().max() <= 1 / 30
 
 
 @pytest.mark.parametrize("period", [1, 100, math.inf])
 def test_dtrivrnn_is_an_exprnn_whose_base_moves(period):
-    layer = DtrivRNN(2, 9, period=period, generator=seeded_generator(3))
+    layer = DtrivRNN(2, 9, period=period, generator=stream(3))
     assert layer.all_directions()[0].constraint.period == period
     torch.testing.assert_close(
         layer.recurrent_matrices()[0],
-        ExpRNN(2, 9, generator=seeded_generator(3)).recurrent_matrices()[0],
+        ExpRNN(2, 9, generator=stream(3)).recurrent_matrices()[0],
         **near(torch.float32, 9),
     )
 
@@ -210,26 +190,14 @@ def test_dtrivrnn_is_an_exprnn_whose_base_moves(period):
 def test_inputs_on_another_device_are_rejected(make):
     layer, x = make(M, N), torch.zeros(T, B, M, device="meta")
     for call, given in ((layer, x), (layer.step, x[0])):
-        with pytest.raises(ValueError, match="input on cpu, where the weights are, got meta"):
+        with pytest.raises(ValueError, match="got meta"):
             call(given)
-
-
-@pytest.mark.parametrize("period", [2.5, 0, math.nan])
-def test_dtrivrnn_rejects_a_period_that_is_not_a_positive_integer(period):
-    with pytest.raises(ValueError, match=f"expected period to be a positive .*, got {period}"):
-        DtrivRNN(2, 9, period=period)
 
 
 @pytest.mark.parametrize("make", [ScoRNN, ExpRNN, DtrivRNN])
 def test_a_named_layer_accepts_the_other_options_of_rnn(make):
     layer = make(2, 4, 3, batch_first=True, bidirectional=True, dtype=torch.float64)
     assert layer(torch.zeros(5, 7, 2, dtype=torch.float64))[0].shape == (5, 7, 8)
-
-
-@pytest.mark.parametrize("make", [ExpRNN, DtrivRNN])
-def test_an_option_overrides_the_default_of_the_paper(make):
-    layer = make(2, 4, input_init=partial(uniform_, bound=0.0))
-    assert not layer.all_directions()[0].weight_ih.any()
 
 
 def test_the_bias_of_modrelu_is_zero_and_the_input_map_small_at_initialisation():
@@ -291,9 +259,6 @@ RNN(
     assert repr(layer) == expected
 
 
-# ---------------------------------------------------------------------------- computation
-
-
 @pytest.mark.parametrize("case", NONLINEARITIES)
 def test_a_layer_runs_with_every_nonlinearity(case):
     name, has_bias = NONLINEARITIES[case]
@@ -303,7 +268,7 @@ def test_a_layer_runs_with_every_nonlinearity(case):
 
 @pytest.mark.parametrize("constraint", REAL.values(), ids=REAL)
 def test_training_keeps_the_matrix_of_every_constraint_in_its_set(constraint):
-    layer = RNN(M, N, constraint=constraint, generator=seeded_generator())
+    layer = RNN(M, N, constraint=constraint, generator=stream())
     train(layer, 4)
     direction = layer.all_directions()[0]
     assert direction.constraint.residual(direction.weight_hh) <= constraint.tol(torch.float32, N)
@@ -338,7 +303,7 @@ def test_each_constraint_is_evaluated_once_per_sequence(monkeypatch, make):
 
 @each_elman
 def test_a_layer_computes_its_formula(make):
-    layer = make(M, N, input_bias=True, generator=seeded_generator(), dtype=torch.float64)
+    layer = make(M, N, input_bias=True, generator=stream(), dtype=torch.float64)
     x = normal(T, B, M, dtype=torch.float64)
     direction = layer.all_directions()[0]
     U, c, W = direction.weight_ih, direction.input_bias, direction.weight_hh
@@ -358,13 +323,6 @@ def test_a_copy_computes_the_same(make):
     layer = make(M, N)
     x = normal(T, B, M)
     assert torch.equal(copy.deepcopy(layer)(x)[0], layer(x)[0])
-
-
-@each_of_ours
-def test_a_pickled_layer_computes_the_same(make):
-    layer = make(M, N)
-    x = normal(T, B, M)
-    assert torch.equal(pickle.loads(pickle.dumps(layer))(x)[0], layer(x)[0])
 
 
 @each_of_ours
@@ -404,29 +362,6 @@ def test_a_batch_with_lengths_equals_each_sequence_alone(make):
         torch.testing.assert_close(ends, tree_leaves(last), **near(torch.float64))
 
 
-def test_inputs_after_the_end_of_a_sequence_have_no_effect():
-    layer = RNN(M, N, 2, bidirectional=True)
-    x = normal(T, B, M)
-    expected = layer(x, lengths=LENGTHS)
-    for b, length in enumerate(LENGTHS):
-        x[length:, b] = 1e3
-    assert all(map(torch.equal, layer(x, lengths=LENGTHS), expected))
-
-
-def test_states_after_the_end_of_a_sequence_are_zero():
-    output, _ = RNN(M, N, 2, bidirectional=True)(normal(T, B, M), lengths=LENGTHS)
-    assert not any(output[length:, b].any() for b, length in enumerate(LENGTHS))
-
-
-@pytest.mark.parametrize("lengths", [[T] * B, torch.tensor([T] * B), (T,) * B], ids=repr)
-def test_full_lengths_equal_no_lengths(lengths):
-    layer, x = RNN(M, N), normal(T, B, M)
-    assert torch.equal(layer(x, lengths=lengths)[0], layer(x)[0])
-
-
-# ------------------------------------------------------------------------------ streaming
-
-
 @pytest.mark.parametrize("options", [{}, {"num_layers": 3}, {"trainable_h0": True}], ids=str)
 @each_of_ours
 def test_single_steps_equal_the_whole_sequence(make, options):
@@ -441,36 +376,11 @@ def test_single_steps_equal_the_whole_sequence(make, options):
     torch.testing.assert_close(h, h_n, **near(torch.float64))
 
 
-def test_a_step_accepts_unbatched_input():
-    layer, x = RNN(M, N, 2, dtype=torch.float64), normal(T, M, dtype=torch.float64)
-    h = None
-    for x_t in x:
-        y, h = layer.step(x_t, h)
-    output, h_n = layer(x)
-    torch.testing.assert_close(y, output[-1], **near(torch.float64))
-    torch.testing.assert_close(h, h_n, **near(torch.float64))
-
-
 def test_a_step_of_a_batch_first_layer_equals_the_sequence():
     layer = RNN(M, N, batch_first=True, dtype=torch.float64)
     x = normal(B, T, M, dtype=torch.float64)
     y, _ = layer.step(x[:, 0])
     torch.testing.assert_close(y, layer(x)[0][:, 0], **near(torch.float64))
-
-
-def test_a_bidirectional_layer_rejects_single_steps():
-    with pytest.raises(ValueError, match="a layer of one direction, got a bidirectional one"):
-        RNN(M, N, bidirectional=True).step(normal(B, M))
-
-
-# -------------------------------------------------------------------------------- freezing
-
-
-@each_of_ours
-def test_a_frozen_layer_computes_the_same(make):
-    layer, x = make(M, N, 2), normal(T, B, M)
-    expected = layer(x)[0]
-    assert torch.equal(layer.freeze()(x)[0], expected)
 
 
 @each_of_ours
@@ -493,13 +403,6 @@ def test_freezing_adds_nothing_to_the_parameters_or_the_state_dict(make):
 
 
 @each_of_ours
-def test_a_frozen_matrix_is_a_plain_tensor(make):
-    W = make(M, N).freeze().recurrent_matrices()[0]
-    assert type(W) is torch.Tensor
-    assert not W.requires_grad
-
-
-@each_of_ours
 def test_training_mode_unfreezes(make):
     layer = make(M, N).freeze().train()
     before = torch.stack(layer.recurrent_matrices()).detach()
@@ -516,29 +419,16 @@ def test_evaluation_keeps_the_frozen_matrix(make):
 
 @each_of_ours
 def test_loading_a_state_dict_unfreezes(make):
-    source, layer = (
-        make(M, N, generator=seeded_generator(1)),
-        make(M, N, generator=seeded_generator(2)).freeze(),
-    )
+    source, layer = (make(M, N, generator=stream(1)), make(M, N, generator=stream(2)).freeze())
     layer.load_state_dict(source.state_dict())
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], source(x)[0])
 
 
-def test_loading_the_state_dict_of_a_model_unfreezes_its_layers():
-    source, model = (
-        nn.Sequential(ScoRNN(M, N, generator=seeded_generator(seed))) for seed in (1, 2)
-    )
-    model[0].freeze()
-    model.load_state_dict(source.state_dict())
-    x = normal(T, B, M)
-    assert torch.equal(model(x)[0], source(x)[0])
-
-
 def test_a_reset_unfreezes():
     layer = ScoRNN(M, N).freeze()
-    layer.reset(seeded_generator(4))
-    fresh = ScoRNN(M, N, generator=seeded_generator(4))
+    layer.reset(stream(4))
+    fresh = ScoRNN(M, N, generator=stream(4))
     assert torch.equal(layer.recurrent_matrices()[0], fresh.recurrent_matrices()[0])
 
 
@@ -547,11 +437,6 @@ def test_a_copy_of_a_frozen_layer_unfreezes_independently():
     twin = copy.deepcopy(layer).train()
     assert layer.all_directions()[0].frozen is not None
     assert twin.all_directions()[0].frozen is None
-
-
-def test_a_frozen_layer_can_change_its_dtype():
-    layer = ScoRNN(M, N).freeze().double()
-    assert layer(normal(T, B, M, dtype=torch.float64))[0].dtype == torch.float64
 
 
 def test_a_frozen_layer_passes_gradients_to_its_inputs():
@@ -580,7 +465,7 @@ FROZEN = {
 def test_a_step_on_frozen_matrices_warns_once(make):
     layer = make()
     before = [W.clone() for W in layer.recurrent_matrices()]
-    with pytest.warns(UserWarning, match="a step of SGD .* after layer.freeze()") as caught:
+    with pytest.warns(UserWarning, match="a step of SGD") as caught:
         step_of(layer, layer.parameters())
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -620,34 +505,8 @@ def test_matrices_frozen_in_inference_mode_work_outside_of_it(make):
     assert x.grad.any()
 
 
-# ------------------------------------------------------------------- the meta device, vmap
-
-
-def on_meta_by_option(make):
-    return make(M, N, 2, device="meta")
-
-
-def on_meta_by_context(make):
-    with torch.device("meta"):
-        return make(M, N, 2)
-
-
-@pytest.mark.parametrize(
-    "construct", [on_meta_by_option, on_meta_by_context], ids=["option", "context"]
-)
-@pytest.mark.parametrize("make", [ScoRNN, ExpRNN, DtrivRNN])
-def test_a_layer_moved_from_the_meta_device_and_reset_is_orthogonal(make, construct):
-    layer = construct(make)
-    assert all(weight.is_meta for weight in layer.parameters())
-    layer.to_empty(device="cpu").reset(seeded_generator())
-    assert (layer.orthogonality_error() <= tol(torch.float32, N)).all()
-    assert is_same_state(state_of(layer), state_of(make(M, N, 2, generator=seeded_generator())))
-
-
 def test_models_stacked_under_vmap_equal_each_model_alone():
-    layers = [
-        ExpRNN(M, N, dtype=torch.float64, generator=seeded_generator(seed)) for seed in (1, 2)
-    ]
+    layers = [ExpRNN(M, N, dtype=torch.float64, generator=stream(seed)) for seed in (1, 2)]
     stacked = torch.func.stack_module_state(layers)
     x = normal(T, B, M, dtype=torch.float64)
 
@@ -659,13 +518,10 @@ def test_models_stacked_under_vmap_equal_each_model_alone():
     torch.testing.assert_close(got, expected, **near(torch.float64))
 
 
-# -------------------------------------------------------------- initial states and spectra
-
-
 @each_of_ours
 def test_a_trainable_initial_state_is_initialised_to_zero(make):
-    layer = make(M, N, generator=seeded_generator(), trainable_h0=True)
-    plain = make(M, N, generator=seeded_generator())
+    layer = make(M, N, generator=stream(), trainable_h0=True)
+    plain = make(M, N, generator=stream())
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], plain(x)[0])
 
@@ -728,19 +584,6 @@ def test_the_spectrum_of_a_known_matrix_is_known():
     assert torch.equal(layer.spectrum()[0], expected)
 
 
-@pytest.mark.parametrize("make", [ScoRNN, ExpRNN, DtrivRNN])
-def test_the_spectrum_of_an_orthogonal_layer_lies_on_the_unit_circle(make):
-    moduli = make(M, N, num_layers=2).spectrum().abs()
-    torch.testing.assert_close(moduli, torch.ones(2, N), **near(torch.float32, N))
-
-
-@pytest.mark.parametrize("make", [ScoRNN, ExpRNN, DtrivRNN])
-def test_the_orthogonality_error_is_zero_for_every_layer_and_direction(make):
-    errors = make(M, N, num_layers=2, bidirectional=True).orthogonality_error()
-    assert errors.shape == (4,)
-    assert (errors <= tol(torch.float32, N)).all()
-
-
 def test_the_orthogonality_error_of_twice_the_identity_is_known():
     layer = RNN(M, N, constraint=Unconstrained)
     with torch.no_grad():
@@ -755,17 +598,6 @@ def test_the_recurrent_matrices_are_differentiable_in_the_raw_parameters():
     assert all(gradient.any() for gradient in torch.autograd.grad(loss, raws))
 
 
-# ----------------------------------------------------------------------------- dropout
-
-
-@pytest.fixture
-def reproducible():
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(0)
-        yield
-
-
-@pytest.mark.usefixtures("reproducible")
 def test_dropout_acts_on_the_input_of_the_second_layer():
     layer = RNN(M, N, 2, "tanh", bias=False, dropout=1.0)
     output, h_n = layer(normal(T, B, M))
@@ -773,7 +605,6 @@ def test_dropout_acts_on_the_input_of_the_second_layer():
     assert h_n[0].any()
 
 
-@pytest.mark.usefixtures("reproducible")
 def test_dropout_scales_the_remaining_units():
     layer = RNN(M, 200, 2, "identity", bias=False, dropout=0.25, constraint=Unconstrained)
     second = layer.all_directions()[1]
@@ -789,27 +620,24 @@ def test_dropout_scales_the_remaining_units():
 
 @pytest.mark.usefixtures("global_streams_untouched")
 def test_dropout_has_no_effect_in_evaluation():
-    layer = RNN(M, N, 2, dropout=0.5, generator=seeded_generator(3)).eval()
-    plain = RNN(M, N, 2, generator=seeded_generator(3))
+    layer = RNN(M, N, 2, dropout=0.5, generator=stream(3)).eval()
+    plain = RNN(M, N, 2, generator=stream(3))
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], plain(x)[0])
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
 def test_dropout_has_no_effect_on_a_single_layer():
-    with pytest.warns(UserWarning, match=r"dropout=1.0 has no effect with one layer"):
-        layer = RNN(M, N, dropout=1.0, generator=seeded_generator(3))
+    with pytest.warns(UserWarning, match="dropout=1.0"):
+        layer = RNN(M, N, dropout=1.0, generator=stream(3))
     x = normal(T, B, M)
-    assert torch.equal(layer(x)[0], RNN(M, N, generator=seeded_generator(3))(x)[0])
-
-
-# ---------------------------------------------------------------------------------- dtypes
+    assert torch.equal(layer(x)[0], RNN(M, N, generator=stream(3))(x)[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @each_named
 def test_a_16_bit_layer_returns_16_bit_outputs(make, dtype):
-    layer, x = make(M, N, generator=seeded_generator()), normal(3, B, M)
+    layer, x = make(M, N, generator=stream()), normal(3, B, M)
     expected = layer(x)[0]
     output, h_n = layer.to(dtype)(x.to(dtype))
     assert {each.dtype for each in tree_leaves((output, h_n))} == {dtype}
@@ -835,7 +663,7 @@ def test_a_frozen_16_bit_layer_computes_the_same(make):
 
 @each_named
 def test_under_autocast_the_recurrence_and_its_matrix_stay_in_float32(make):
-    layer, x = make(M, N, generator=seeded_generator()), normal(40, B, M)
+    layer, x = make(M, N, generator=stream()), normal(40, B, M)
     expected = layer(x)
     with torch.autocast("cpu", torch.bfloat16):
         got = layer(x)
@@ -854,122 +682,32 @@ def test_under_autocast_16_bit_inputs_give_gradients(make):
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 
-@pytest.mark.parametrize("constraint", REAL.values(), ids=REAL)
-def test_a_float64_layer_lies_in_its_set_to_float64_precision(constraint):
-    direction = RNN(M, N, constraint=constraint, dtype=torch.float64).all_directions()[0]
-    assert direction.weight_hh.dtype == torch.float64
-    assert direction.constraint.residual(direction.weight_hh) <= constraint.tol(torch.float64, N)
-
-
-# ------------------------------------------------------------------------------- compiling
-
-
-# torch's own compiler still scripts some of its modules
-@pytest.mark.filterwarnings("ignore:.torch.jit.script")
-@pytest.mark.parametrize(
-    "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
-)
-@few("make", {make.__name__: make for make in (ScoRNN, ExpRNN, DtrivRNN)}, ["ScoRNN"])
-def test_a_compiled_layer_agrees_without_graph_breaks(make, backend):
-    torch.compiler.reset()
-    layer = make(M, N, num_layers=2, generator=seeded_generator())
-    compiled = torch.compile(layer, backend=backend, fullgraph=True)
-    x, weights = normal(T, B, M), normal(T, B, N, seed=2)
-
-    def results(run):
-        output, h_n = run(x)
-        loss = (weights * output).sum() + h_n.sum()
-        return output, h_n, *torch.autograd.grad(loss, [*layer.parameters()])
-
-    for got, expected in zip(results(compiled), results(layer), strict=True):
-        scale = max(1.0, float(expected.detach().abs().max()))
-        torch.testing.assert_close(got, expected, rtol=0, atol=scale * tol(torch.float32, T * N))
-
-
-def test_a_compiled_layer_with_a_moving_base_trains_as_in_eager_mode():
-    torch.compiler.reset()
-    plain = DtrivRNN(M, N, period=2, dtype=torch.float64, generator=seeded_generator())
-    layer = copy.deepcopy(plain)
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    for run, trained in ((plain, plain), (compiled, layer)):
-        optimiser = torch.optim.SGD(trained.parameters(), lr=0.1)
-        for k in range(5):
-            optimiser.zero_grad()
-            run(normal(T, B, M, seed=k, dtype=torch.float64))[0].square().mean().backward()
-            optimiser.step()
-    torch.testing.assert_close(
-        layer.recurrent_matrices()[0], plain.recurrent_matrices()[0], **near(torch.float64, 5 * N)
-    )
-
-
-# --------------------------------------------------------------------------- invalid input
-
 LAYER = RNN(M, N)
 DEEP = RNN(M, N, 2, bidirectional=True)
 x = normal(T, B, M)
 PACKED = pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
 PAIR = (torch.zeros(1, B, N), torch.zeros(1, B, N))
 INVALID_CALLS = {
-    "one dimension": (LAYER, (x[0, 0],), ValueError, r"input of 2 or 3 dimensions, got .*\(4,\)"),
-    "four dimensions": (LAYER, (x[None],), ValueError, r"input of 2 or 3 dimensions, got shape"),
-    "input size": (LAYER, (x[..., :3],), ValueError, r"inputs of size 4, got 3 in .*\(6, 3, 3\)"),
+    "one dimension": (LAYER, (x[0, 0],), ValueError, r"got .*\(4,\)"),
+    "input size": (LAYER, (x[..., :3],), ValueError, r"got 3 in .*\(6, 3, 3\)"),
     "packed input size": (
         LAYER,
         (pack_padded_sequence(x[..., :3], LENGTHS, enforce_sorted=False),),
         ValueError,
-        "inputs of size 4, got 3",
+        "got 3",
     ),
-    "no steps": (LAYER, (x[:0],), ValueError, "at least one step, got T = 0"),
-    "double": (LAYER, (x.double(),), TypeError, "input of torch.float32, .*, got torch.float64"),
-    "integers": (LAYER, (x.long(),), TypeError, "input of torch.float32, .*, got torch.int64"),
-    "h0 layers": (
-        DEEP,
-        (x, torch.zeros(2, B, N)),
-        ValueError,
-        r"shape \(4, 3, 8\), got \(2, 3, 8\)",
-    ),
-    "h0 batch": (LAYER, (x, torch.zeros(1, 1, N)), ValueError, r"got \(1, 1, 8\)"),
-    "h0 size": (LAYER, (x, torch.zeros(1, B, 1)), ValueError, r"got \(1, 3, 1\)"),
-    "h0 rank": (LAYER, (x, torch.zeros(B, N)), ValueError, r"\(1, 3, 8\), got \(3, 8\)"),
-    "h0 dtype": (
-        LAYER,
-        (x, torch.zeros(1, B, N).double()),
-        TypeError,
-        "initial states of torch.float32, .*, got torch.float64",
-    ),
+    "no steps": (LAYER, (x[:0],), ValueError, "got T = 0"),
+    "double": (LAYER, (x.double(),), TypeError, "got torch.float64"),
+    "h0 layers": (DEEP, (x, torch.zeros(2, B, N)), ValueError, r"got \(2, 3, 8\)"),
+    "h0 dtype": (LAYER, (x, torch.zeros(1, B, N).double()), TypeError, "got torch.float64"),
     "packed h0": (LAYER, (PACKED, torch.zeros(1, 1, N)), ValueError, r"\(1, 3, 8\), got"),
-    "packed h0 rank": (LAYER, (PACKED, torch.zeros(N)), ValueError, r"\(1, 3, 8\), got \(8,\)"),
-    "packed with lengths": (
-        LAYER,
-        (PACKED, None, LENGTHS),
-        ValueError,
-        "either a PackedSequence or lengths",
-    ),
-    "too long": (LAYER, (x, None, [7, 1, 1]), ValueError, "lengths <= T = 6, got 1 to 7"),
-    "length zero": (LAYER, (x, None, [6, 0, 1]), ValueError, "lengths <= T = 6, got 0 to 6"),
+    "packed with lengths": (LAYER, (PACKED, None, LENGTHS), ValueError, "or lengths"),
+    "too long": (LAYER, (x, None, [7, 1, 1]), ValueError, "got 1 to 7"),
+    "length zero": (LAYER, (x, None, [6, 0, 1]), ValueError, "got 0 to 6"),
     "too many lengths": (LAYER, (x, None, [1] * 4), ValueError, r"shape \(3,\), got \(4,\)"),
     "fractional": (LAYER, (x, None, [1.0, 2.0, 3.0]), TypeError, "lengths to be integers, got"),
-    "list": (LAYER, (x.tolist(),), TypeError, "input to be a tensor, got list"),
-    "pair": (
-        LAYER,
-        (x, PAIR),
-        TypeError,
-        "initial states to be a tensor, got tuple: only an LSTM",
-    ),
-    "packed pair": (LAYER, (PACKED, PAIR), TypeError, "initial states to be a tensor, got tuple"),
-    "list of states": (LAYER, (x, [0.0]), TypeError, "initial states to be a tensor, got list"),
-    "h0 of a batch": (
-        LAYER,
-        (x[:, 0], torch.zeros(1, 1, N)),
-        ValueError,
-        r"initial states of shape \(1, 8\), got \(1, 1, 8\)",
-    ),
-    "booleans": (
-        LAYER,
-        (x, None, [True] * 3),
-        TypeError,
-        "lengths to be integers, got torch.bool",
-    ),
+    "list": (LAYER, (x.tolist(),), TypeError, "got list"),
+    "pair": (LAYER, (x, PAIR), TypeError, "got tuple"),
 }
 
 
@@ -977,83 +715,42 @@ INVALID_CALLS = {
     ("layer", "arguments", "error", "message"), INVALID_CALLS.values(), ids=INVALID_CALLS.keys()
 )
 def test_an_invalid_call_raises_with_the_expected_value(layer, arguments, error, message):
-    with pytest.raises(error, match=f"expected .*{message}"):
+    with pytest.raises(error, match=message):
         layer(*arguments)
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((x,), ValueError, r"x_t of shape \(B, M\) or \(M,\), got \(6, 3, 4\)"),
-        ((x[0, :, :3],), ValueError, "inputs of size 4, got 3"),
-        ((x[0].double(),), TypeError, "input of torch.float32, .*, got torch.float64"),
+        ((x,), ValueError, r"got \(6, 3, 4\)"),
+        ((x[0, :, :3],), ValueError, "got 3"),
+        ((x[0].double(),), TypeError, "got torch.float64"),
         ((x[0], torch.zeros(1, 1, N)), ValueError, r"initial states of shape \(1, 3, 8\), got"),
-        (
-            (x[0, 0], torch.zeros(2, N)),
-            ValueError,
-            r"initial states of shape \(1, 8\), got \(2, 8\)",
-        ),
-        ((x[0].tolist(),), TypeError, "x_t to be a tensor, got list"),
-        ((x[0, 0], PAIR), TypeError, "the initial states to be a tensor, got tuple: only an LSTM"),
     ],
-    ids=["rank", "input size", "type", "state of a batch", "state", "list", "pair"],
 )
 def test_an_invalid_step_raises_with_the_expected_value(arguments, error, message):
-    with pytest.raises(error, match=f"expected {message}"):
+    with pytest.raises(error, match=message):
         LAYER.step(*arguments)
+
+
+def test_a_bidirectional_layer_rejects_single_steps():
+    with pytest.raises(ValueError, match="got a bidirectional one"):
+        DEEP.step(x[0])
 
 
 INVALID_OPTIONS = {
     "input_size": ({"input_size": 0}, ValueError, "input_size to be a positive integer, got 0"),
     "hidden_size": ({"hidden_size": -1}, ValueError, "hidden_size to be a positive integer"),
-    "fraction": ({"hidden_size": 2.5}, ValueError, "hidden_size to be a positive .*, got 2.5"),
-    "boolean": ({"hidden_size": True}, ValueError, "hidden_size to be a positive .*, got True"),
     "num_layers": ({"num_layers": 0}, ValueError, "num_layers to be a positive .*, got 0"),
-    "dropout": ({"dropout": 1.5}, ValueError, "dropout to be a probability from 0 to 1, got 1.5"),
-    "negative dropout": (
-        {"dropout": -0.1},
-        ValueError,
-        "dropout to be a probability .*, got -0.1",
-    ),
-    "nan dropout": ({"dropout": math.nan}, ValueError, "dropout to be a probability .*, got nan"),
-    "boolean dropout": ({"dropout": True}, ValueError, "dropout to be a probability .*, got True"),
-    "string dropout": (
-        {"dropout": "0.5"},
-        ValueError,
-        "dropout to be a probability .*, got '0.5'",
-    ),
-    "complex dtype": (
-        {"dtype": torch.complex64},
-        ValueError,
-        "a real .* dtype for the weights, got torch.complex64; choose a complex set",
-    ),
-    "output": ({"output": "imag"}, ValueError, "output to be 'real_imag' or 'real', got 'imag'"),
-    "nonlinearity": ({"nonlinearity": "sine"}, ValueError, ".*nonlinearity.*, got 'sine'"),
-    "constraint": (
-        {"constraint": nn.Identity},
-        TypeError,
-        ".* a Constraint, such as .*, got .* Identity",
-    ),
-    "constraint instance": (
-        {"constraint": ScaledCayley(N)},
-        TypeError,
-        r".* such as ScaledCayley, got the matrix ScaledCayley\(8, negative=4\): pass the class ",
-    ),
-    "constraint name": (
-        {"constraint": "ScaledCayley"},
-        TypeError,
-        ".* such as ScaledCayley, got the string 'ScaledCayley': pass a class of ",
-    ),
-    "constraint size": (
-        {"constraint": lambda n: ScaledCayley(n + 1)},
-        ValueError,
-        r"a constraint of size 8, got ScaledCayley\(9, negative=4\)",
-    ),
-    "negative": (
-        {"constraint": partial(ScaledCayley, negative=9)},
-        ValueError,
-        "0 <= negative <= 8, got 9",
-    ),
+    "dropout": ({"dropout": 1.5}, ValueError, "got 1.5"),
+    "nan dropout": ({"dropout": math.nan}, ValueError, "got nan"),
+    "complex dtype": ({"dtype": torch.complex64}, ValueError, "got torch.complex64"),
+    "output": ({"output": "imag"}, ValueError, "got 'imag'"),
+    "backend": ({"backend": "cuda"}, ValueError, "got 'cuda'"),
+    "nonlinearity": ({"nonlinearity": "sine"}, ValueError, "got 'sine'"),
+    "constraint": ({"constraint": nn.Identity}, TypeError, "got .* Identity"),
+    "constraint instance": ({"constraint": ScaledCayley(N)}, TypeError, "the matrix Scaled"),
+    "constraint size": ({"constraint": lambda n: ScaledCayley(n + 1)}, ValueError, r"Cayley\(9"),
 }
 
 
@@ -1061,13 +758,8 @@ INVALID_OPTIONS = {
     ("options", "error", "message"), INVALID_OPTIONS.values(), ids=INVALID_OPTIONS.keys()
 )
 def test_an_invalid_option_raises_with_the_expected_value(options, error, message):
-    with pytest.raises(error, match=f"expected {message}"):
+    with pytest.raises(error, match=message):
         RNN(**{"input_size": M, "hidden_size": N} | options)
-
-
-def test_an_unknown_backend_raises():
-    with pytest.raises(ValueError, match=r"expected backend among .*'loop', .*, got 'cuda'"):
-        RNN(M, N, backend="cuda")
 
 
 @pytest.mark.parametrize("lengths", [None, []], ids=repr)
@@ -1087,12 +779,9 @@ def test_an_empty_batch_gives_zero_gradients(make):
     assert not any(p.grad.any() for p in layer.parameters())
 
 
-# ------------------------------------------------------------------------------- baselines
-
-
 @each_baseline
 def test_a_baseline_computes_what_torch_does(make):
-    layer = make(M, N, generator=seeded_generator())
+    layer = make(M, N, generator=stream())
     theirs = type(layer).__bases__[-1](M, N)
     theirs.load_state_dict(layer.state_dict())
     assert torch.equal(layer(x)[0], theirs(x)[0])
@@ -1100,7 +789,7 @@ def test_a_baseline_computes_what_torch_does(make):
 
 @pytest.mark.parametrize("make", [TorchLSTM, TorchGRU, TanhRNN])
 def test_a_baseline_has_the_initialisation_of_torch(make):
-    layer = make(M, 100, num_layers=2, bidirectional=True, generator=seeded_generator())
+    layer = make(M, 100, num_layers=2, bidirectional=True, generator=stream())
     maxima = [weight.abs().max().item() for weight in layer.parameters()]
     assert all(0.9 / 10 < maximum <= 1 / 10 for maximum in maxima)
 
@@ -1125,8 +814,8 @@ def forget_gates(layer, size=N):
 
 def test_the_forget_bias_is_added_only_to_the_forget_gates():
     options = {"num_layers": 2, "bidirectional": True}
-    layer = TorchLSTM(M, N, forget_bias=3.0, generator=seeded_generator(), **options)
-    plain = TorchLSTM(M, N, generator=seeded_generator(), **options)
+    layer = TorchLSTM(M, N, forget_bias=3.0, generator=stream(), **options)
+    plain = TorchLSTM(M, N, generator=stream(), **options)
     with torch.no_grad():
         for gate in forget_gates(plain):
             gate.add_(3)
@@ -1142,16 +831,14 @@ def test_glorot_initialisation_sets_all_biases_but_the_forget_bias_to_zero():
 
 
 def test_glorot_initialisation_draws_all_gates_as_one_kernel():
-    layer = TorchLSTM(30, 50, init="glorot", generator=seeded_generator())
+    layer = TorchLSTM(30, 50, init="glorot", generator=stream())
     bound = math.sqrt(6 / (30 + 50 + 4 * 50))
     for weight in (layer.weight_ih_l0, layer.weight_hh_l0):
         assert 0.99 * bound < weight.abs().max() <= bound
 
 
 def test_glorot_initialisation_counts_the_inputs_of_each_layer():
-    layer = TorchLSTM(
-        30, 50, num_layers=2, bidirectional=True, init="glorot", generator=seeded_generator()
-    )
+    layer = TorchLSTM(30, 50, num_layers=2, bidirectional=True, init="glorot", generator=stream())
     bound = math.sqrt(6 / (2 * 50 + 50 + 4 * 50))
     assert 0.99 * bound < layer.weight_ih_l1_reverse.abs().max() <= bound
 
@@ -1162,7 +849,7 @@ def test_glorot_initialisation_leaves_no_matrix_at_zero():
 
 
 def test_normal_glorot_initialisation_draws_each_gate_separately():
-    layer = TorchLSTM(30, 200, num_layers=2, init="glorot_normal", generator=seeded_generator())
+    layer = TorchLSTM(30, 200, num_layers=2, init="glorot_normal", generator=stream())
     for k, fan_in in enumerate((30 + 200, 200 + 200)):
         expected = math.sqrt(2 / (fan_in + 200))
         for weight in (getattr(layer, f"weight_{part}_l{k}") for part in ("ih", "hh")):
@@ -1174,22 +861,18 @@ def test_normal_glorot_initialisation_draws_each_gate_separately():
 
 def test_normal_glorot_initialisation_keeps_the_biases_of_torch():
     layer, plain = (
-        TorchLSTM(M, N, init=start, generator=seeded_generator())
-        for start in ("glorot_normal", "torch")
+        TorchLSTM(M, N, init=start, generator=stream()) for start in ("glorot_normal", "torch")
     )
     biases = [name for name, _ in layer.named_parameters() if name.startswith("bias")]
     assert all(torch.equal(getattr(layer, name), getattr(plain, name)) for name in biases)
 
 
 def test_a_forget_bias_without_biases_raises():
-    with pytest.raises(ValueError, match=r"no forget_bias without biases, got 1\.0"):
+    with pytest.raises(ValueError, match=r"got 1\.0"):
         TorchLSTM(M, N, bias=False, forget_bias=1.0)
-    assert forget_gates(TorchLSTM(M, N, bias=False, init="glorot")) == []
-
-
-def test_an_unknown_initialisation_of_a_baseline_raises():
-    with pytest.raises(ValueError, match=r"init to be 'torch', 'glorot' or .*, got 'zeros'"):
+    with pytest.raises(ValueError, match="got 'zeros'"):
         TorchLSTM(M, N, init="zeros")
+    assert forget_gates(TorchLSTM(M, N, bias=False, init="glorot")) == []
 
 
 def test_the_initialiser_of_an_unconstrained_matrix_can_be_chosen():
@@ -1208,11 +891,5 @@ def test_the_spectrum_of_weights_with_nan_or_infinity_raises(value):
     layer = RNN(2, 3, constraint=Unconstrained)
     with torch.no_grad():
         layer.directions[0].constraint.raw[0, 1] = value
-    with pytest.raises(ValueError, match=r"expected .* in W, got 1 of 9"):
+    with pytest.raises(ValueError, match="got 1 of 9"):
         layer.spectrum()
-
-
-def test_a_type_that_no_weights_can_have_is_not_recommended():
-    with pytest.raises(TypeError) as refusal:
-        RNN(3, 4)(torch.ones(5, 1, 3).to(torch.float8_e4m3fn))
-    assert str(refusal.value).endswith("convert with input.to(torch.float32)")

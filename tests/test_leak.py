@@ -18,11 +18,7 @@ from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands
 from eigenrnn.ops.elman.cpu import elman_cpu_norm_zoneout
 from eigenrnn.ops.elman.loop import elman_loop
-from kernel_testing import (
-    each_direction,
-    each_raggedness,
-    needs_kernels,
-)
+from kernel_testing import each_direction, each_raggedness, needs_kernels
 from test_elman import IN_NUMPY, assert_near, normal, ragged_sizes, weights_like
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
@@ -30,9 +26,6 @@ pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.p
 T, B, M, N = 7, 3, 2, 5
 
 each_state = pytest.mark.parametrize("state", ["rate", "current"])
-each_backend = pytest.mark.parametrize(
-    "backend", ["loop", pytest.param("cpu", marks=needs_kernels)]
-)
 
 
 def operands(case, N=N, B=B, *, dtype=torch.float64, normed=False):
@@ -66,13 +59,6 @@ def run(tensors, case, **options):
     layer_norm = None if norm[0] is None else norm
     name = NONLINEARITIES[case][0]
     return elman(**tensors, nonlinearity=name, layer_norm=layer_norm, **options)
-
-
-def values_and_gradients(tensors, case, **options):
-    leaves = {name: tensor.clone().requires_grad_() for name, tensor in tensors.items()}
-    h, last = run(leaves, case, **options)
-    loss = (h * weights_like(h)).sum() + (last * weights_like(last)).sum()
-    return [h.detach(), last.detach(), *torch.autograd.grad(loss, leaves.values())]
 
 
 @each_raggedness
@@ -157,10 +143,8 @@ def test_the_operators_pass_opcheck(operator, state):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"leak": 1.5}, "expected 0 < leak <= 1, got 1.5"),
-        ({"leak": torch.ones(N + 1)}, "expected leak to have shape"),
-        ({"state": "voltage"}, "expected state to be 'rate' or 'current', got 'voltage'"),
-        ({"zoneout": 0.2}, "expected either a leak or zoneout, got both"),
+        ({"leak": 1.5}, "got 1.5"),
+        ({"zoneout": 0.2}, "got both"),
         ({"W": torch.eye(N, dtype=torch.complex128), "U": None, "c": None}, "expected real W"),
     ],
 )
@@ -171,9 +155,6 @@ def test_bad_arguments_are_refused(change, message):
         tensors["h0"] = None
     with pytest.raises(ValueError, match=message):
         elman(**tensors)
-
-
-# -------------------------------------------------------------------------------- the layer
 
 
 def assert_detached_near(got, expected):
@@ -263,9 +244,6 @@ def test_both_directions_and_ragged_sequences_run_each_sequence_alone(form, stat
         assert not outputs[length:, b].any()
 
 
-# -------------------------------------------------------------------------------- the noise
-
-
 @pytest.mark.parametrize("leak", [1.0, 0.1])
 @each_state
 def test_the_noise_has_the_variance_of_its_formula(leak, state):
@@ -342,16 +320,10 @@ def test_the_noise_of_a_trained_leak_has_the_gradient_of_its_formula():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"leak": 0.0}, ValueError, "expected 0 < leak <= 1"),
-        ({"leak": [0.5, 2.0, 1, 1, 1]}, ValueError, "expected 0 < leak <= 1.*got 0.5 to 2"),
-        ({"leak": [0.5]}, ValueError, "expected leak to be a number, or 5 of them"),
-        ({"leak": "slow"}, TypeError, "expected leak to be a number"),
+        ({"leak": [0.5, 2.0, 1, 1, 1]}, ValueError, "got 0.5 to 2"),
         ({"leak": 1.0, "trainable_leak": True}, ValueError, "expected leak < 1 with"),
-        ({"leak": 0.2, "zoneout": 0.1}, ValueError, "expected either a leak or zoneout"),
         ({"leak": 0.2, "trainable_leak": "no"}, TypeError, "expected trainable_leak to be True"),
-        ({"noise": -1}, ValueError, "expected noise >= 0"),
         ({"noise": math.nan}, ValueError, "expected noise >= 0"),
-        ({"state": "voltage"}, ValueError, "expected state to be 'rate' or 'current'"),
         ({"leak": 0.2, "backend": "torch"}, ValueError, "it does not compute leak"),
         (
             {
@@ -370,7 +342,7 @@ def test_bad_options_are_refused(options, error, message):
 
 
 def test_a_leaky_layer_takes_no_weights_of_torch():
-    with pytest.raises(ValueError, match="expected a layer without leak and noise"):
+    with pytest.raises(ValueError, match="leak and noise"):
         leaky(leak=0.2).load_torch(torch.nn.RNN(M, N, dtype=torch.float64))
 
 
@@ -379,17 +351,6 @@ def test_the_repr_names_what_is_set():
     wanted = "leak=(5 values), trainable_leak=True, noise=0.1, state='current'"
     assert wanted in shown
     assert "leak" not in repr(leaky())
-
-
-def test_a_fixed_leak_is_exact_in_double_precision():
-    layer = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained, leak=0.2).double()
-    (direction,) = layer.all_directions()
-    x = inputs()
-    h = torch.zeros(B, N, dtype=torch.float64)
-    for x_t in x:
-        argument = x_t @ direction.weight_ih.T + direction.input_bias + h @ layer.weight_hh_l0.T
-        h = 0.8 * h + 0.2 * torch.tanh(argument)
-    assert_detached_near([layer(x)[1][0]], [h])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

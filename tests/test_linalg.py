@@ -159,7 +159,7 @@ def test_the_cayley_transform_is_unitary_and_right_for_every_finite_matrix(size,
 
 
 def test_the_cayley_transform_of_an_infinite_matrix_is_rejected():
-    with pytest.raises(ValueError, match="expected finite numbers in A, got 2 of 4 that are not"):
+    with pytest.raises(ValueError, match="got 2 of 4 that are not"):
         cayley(torch.tensor([[0.0, torch.inf], [-torch.inf, 0.0]]))
 
 
@@ -193,19 +193,6 @@ def test_the_cayley_transform_has_the_derivatives_of_a_solve_in_all_modes(norm, 
     assert float((torch.func.vmap(transform)(stack) - expected).abs().max()) <= tol(dtype, 4)
 
 
-def test_the_cayley_transform_is_its_own_inverse():
-    A = random_skew(6)
-    condition = float(torch.linalg.cond(torch.eye(6) + cayley(A)))
-    assert distance(cayley(cayley(A)), A) <= condition * tol(A.dtype, 6)
-
-
-def test_the_cayley_transform_turns_tangents_of_half_angles_into_angles():
-    t = torch.tensor([0.3, 1.2, 2.9], dtype=torch.float64)
-    angles = np.angle(np.linalg.eigvals(cayley(skew(planar_skew(torch.tan(t / 2), 6), 6)).numpy()))
-    expected = np.sort(np.concatenate([t.numpy(), -t.numpy()]))
-    np.testing.assert_allclose(np.sort(angles), expected, rtol=0, atol=tol(t.dtype, 6))
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("norm", [0.0, 1e-8, 0.1, 3.0, 5.0, 30.0])
 def test_the_exponential_equals_that_of_scipy(norm, dtype):
@@ -213,34 +200,6 @@ def test_the_exponential_equals_that_of_scipy(norm, dtype):
     expected = scipy.linalg.expm(A.double().numpy())
     # rounding A changes the exponential by as much as A
     assert distance(exp_skew(A), expected) <= max(1, norm) * tol(dtype, 6)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("norm", [0.1, 30.0, 1000.0])
-def test_the_exponential_equals_that_of_the_eigenvalues(norm, dtype):
-    # at such norms SciPy is not accurate enough to test double precision
-    A = of_norm(norm, dtype=dtype)
-    angles, V = np.linalg.eigh(-1j * A.double().numpy())
-    expected = (V * np.exp(1j * angles)) @ V.conj().T
-    assert distance(exp_skew(A), expected.real) <= max(1, norm) * tol(dtype, 6)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("n", [*SIZES, 170])
-def test_the_exponential_is_orthogonal_to_rounding_for_all_rotations(n, dtype):
-    A = of_norm(torch.pi, n, dtype) if n > 1 else torch.zeros(1, 1, dtype=dtype)
-    assert orthogonality_error(exp_skew(A)) <= tol(dtype, n)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_exponential_of_plane_rotations_has_sines_and_cosines(dtype):
-    theta = torch.tensor([1.0, 3.0], dtype=dtype)
-    A = skew(planar_skew(theta, 4), 4)
-    expected = torch.zeros(4, 4, dtype=torch.float64)
-    for k, angle in enumerate(theta.tolist()):
-        c, s = np.cos(angle), np.sin(angle)
-        expected[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = torch.tensor([[c, s], [-s, c]])
-    assert distance(exp_skew(A), expected) <= tol(dtype, 4)
 
 
 def test_the_exponential_of_a_matrix_that_is_not_finite_is_not_finite():
@@ -263,15 +222,6 @@ def test_the_exponential_is_exact_and_orthogonal_at_norms_around_every_change_of
     expected = scipy.linalg.expm(A.double().numpy())
     assert distance(W, expected) <= 0.3 * max(1, norm) * tol(dtype, 40)
     assert orthogonality_error(W) <= 0.3 * tol(dtype, 40)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_exponential_of_a_plane_rotation_is_orthogonal_at_every_angle(dtype):
-    errors = [
-        orthogonality_error(exp_skew(skew(angle.view(1), 2)))
-        for angle in torch.linspace(0, 10, 1001, dtype=dtype)
-    ]
-    assert max(errors) <= 0.5 * tol(dtype, 2)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -325,11 +275,6 @@ def test_the_orthogonality_error_of_a_scaled_rotation_is_known():
     W = 2 * scipy.stats.ortho_group.rvs(5, random_state=0)
     error = orthogonality_error(torch.as_tensor(W))
     assert error == pytest.approx(3 * 5**0.5, abs=10 * tol(torch.float64, 5))
-
-
-def test_the_orthogonality_error_of_a_unitary_matrix_is_zero():
-    W = torch.as_tensor(scipy.stats.unitary_group.rvs(5, random_state=0))
-    assert orthogonality_error(W) <= tol(torch.float64, 5)
 
 
 def test_the_orthogonality_error_is_measured_in_double_precision():

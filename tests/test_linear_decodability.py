@@ -6,7 +6,6 @@ import torch
 
 from eigenrnn import RNN
 from eigenrnn.analysis import linear_decodability
-from eigenrnn.constraints import ScaledCayley
 
 N = 8
 CHAIN = np.diag(np.ones(N - 1), -1)
@@ -74,19 +73,6 @@ def test_rectifier_over_one_step_has_the_closed_form():
     assert result.r_squared[0] == pytest.approx(expected, abs=0.01)
 
 
-def test_nonlinear_chain_remembers_longer_than_an_orthogonal_matrix():
-    n = 20
-    chain = np.diag(np.ones(n - 1), -1)
-    orthogonal = ScaledCayley(n).double()().detach()
-    means = [
-        linear_decodability(
-            W, n, nonlinearity="elu", samples=2000, generator=rng()
-        ).r_squared.mean()
-        for W in (chain, orthogonal)
-    ]
-    assert means[0] > 1.5 * means[1]
-
-
 def test_signal_enters_a_layer_through_its_first_input():
     layer = torch.nn.RNN(2, N, bias=False)
     options = {"noise": 0.1, "samples": 200}
@@ -129,11 +115,6 @@ def test_longest_delay_sets_the_length_of_sequences():
     np.testing.assert_allclose(some.r_squared, every.r_squared[[6, 0]])
 
 
-def test_number_of_delays_may_be_a_numpy_integer():
-    result = linear_decodability(CHAIN, np.int64(3), samples=100, generator=rng())
-    assert result.delays.tolist() == [0, 1, 2]
-
-
 def test_default_is_forty_sequences_per_feature():
     chain = np.diag(np.ones(101 - 1), -1)
     assert linear_decodability(chain, 1, generator=rng()).samples == 40 * 101
@@ -158,23 +139,12 @@ def test_figure_and_table_are_written(tmp_path):
     ("options", "message"),
     [
         ({"network_or_W": np.ones((2, 3))}, r"expected a square matrix W \(N, N\)"),
-        ({"delays": 0}, "expected delays to be a positive number"),
         ({"delays": [1, -1]}, "expected delays"),
-        ({"delays": [0.5]}, "expected delays"),
-        ({"delays": []}, "expected delays"),
-        ({"delays": True}, "expected delays to be a positive number.*got True"),
-        ({"delays": [[1], [1, 2]]}, "expected delays"),
-        ({"samples": 100.0}, "expected samples to be a positive integer, got 100.0"),
-        ({"noise": -1}, "expected a finite noise >= 0, got -1"),
-        ({"noise": np.nan}, "expected a finite noise >= 0, got nan"),
-        ({"samples": 19}, "expected samples >= 20 for 8 units, got 19"),
-        ({"source": np.ones(3)}, r"expected source \(8,\)"),
-        ({"nonlinearity": "modrelu"}, "expected a nonlinearity among tanh.*, got 'modrelu'"),
-        ({"nonlinearity": "sine"}, "got 'sine'"),
-        ({"network_or_W": 1j * CHAIN, "nonlinearity": "tanh"}, "among identity, got 'tanh'"),
+        ({"noise": np.nan}, "got nan"),
+        ({"samples": 19}, "got 19"),
+        ({"nonlinearity": "modrelu"}, "got 'modrelu'"),
+        ({"network_or_W": 1j * CHAIN, "nonlinearity": "tanh"}, "got 'tanh'"),
         ({"network_or_W": torch.nn.RNN(1, 2), "nonlinearity": "tanh"}, "expected no nonlinearity"),
-        ({"network_or_W": torch.nn.RNN(1, 2), "source": [1, 0]}, "expected no nonlinearity"),
-        ({"network_or_W": torch.nn.Linear(1, 2)}, "expected a recurrent layer"),
         ({"network_or_W": 1e200 * np.eye(2), "delays": 4}, "expected states that stay finite"),
     ],
 )

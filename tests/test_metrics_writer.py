@@ -51,7 +51,7 @@ def test_tensorboard_shows_each_step_once(tmp_path):
 
 def test_different_columns_raise(tmp_path):
     write_steps(tmp_path, range(1, 3))
-    with pytest.raises(ValueError, match=r"expected the columns step, a in .*, got step, train_l"):
+    with pytest.raises(ValueError, match="got step, train_l"):
         write_steps(tmp_path, [3], after=2, columns=["a"])
 
 

@@ -104,14 +104,14 @@ def test_sequences_side_by_side_have_their_own_last_values():
 def test_a_channel_without_a_value_is_named():
     arrays = [np.full((3, 1), NAN)] * 4
     sequences = from_arrays(arrays, labels=[0, 1] * 2, channels=["broken"], allow_missing=True)
-    with pytest.raises(ValueError, match="expected a value of the channel 'broken'"):
+    with pytest.raises(ValueError, match="'broken'"):
         Series(train=sequences, missing="mask", validation=0).batches("train", 1)
 
 
 def test_missing_values_in_memory_need_the_option():
-    with pytest.raises(ValueError, match=r"finite values .*set missing='mask' or 'forward'"):
+    with pytest.raises(ValueError, match="missing='mask' or 'forward'"):
         task("error").batches("train", 1)
-    with pytest.raises(ValueError, match=r"got inf .*correct or remove infinite values"):
+    with pytest.raises(ValueError, match="got inf"):
         from_arrays([np.array([NAN, np.inf])], allow_missing=True)
 
 

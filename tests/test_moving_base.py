@@ -10,7 +10,7 @@ import scipy.linalg
 import torch
 from torch import nn
 from torch.autograd import forward_ad
-from torch.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_state, vmap
+from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from torch.nn.utils import parametrize, prune
 
 from cases import CONSTRAINTS
@@ -120,10 +120,7 @@ WRAPPED = {
 }
 each_wrapped = pytest.mark.parametrize("wrapped", WRAPPED.values(), ids=WRAPPED)
 
-LAYERS = {
-    "dtriv": partial(DtrivRNN, period=7),
-    "full-capacity": FullCapacityURNN,
-}
+LAYERS = {"dtriv": partial(DtrivRNN, period=7), "full-capacity": FullCapacityURNN}
 
 
 def train(layer, optimiser, steps=40):
@@ -273,9 +270,6 @@ def test_two_threads_train_two_models_at_the_same_time():
     assert [int(each.get_extra_state()) for each in constraints] == [5, 5]
 
 
-# ---------------------------------------------------------------- replaced raw parameters
-
-
 class Doubled(nn.Module):
     def forward(self, raw):
         return 2 * raw
@@ -309,8 +303,6 @@ def test_replaced_raw_parameters_work_without_a_moving_base(make, replace):
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.1), range(3))
     assert constraint.residual(constraint()) <= constraint.tolerance
 
-
-# ----------------------------------------------------------------- transforms of torch.func
 
 TRANSFORMED = ("moving-cayley", "moving-cayley-complex", "neumann-cayley", "neumann-cayley-1")
 
@@ -379,19 +371,6 @@ def test_derivatives_of_forward_mode_are_those_of_backward(name):
     torch.testing.assert_close(of_dual, expected)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("outer", [jacrev, jacfwd])
-@pytest.mark.parametrize("inner", [jacrev, jacfwd])
-def test_second_derivatives_agree_in_any_mode(outer, inner):
-    for name in ("moving-cayley", "scaled-cayley"):
-        constraint = perturbed(CONSTRAINTS[name], 4, dtype=torch.float64)
-        x = torch.randn(4, generator=stream(4), dtype=torch.float64)
-        loss = lambda raw: loss_at(constraint)({"raw": raw}, x)  # noqa: B023, E731
-        raw = constraint.raw.detach()
-        expected = torch.autograd.functional.hessian(loss, raw)
-        torch.testing.assert_close(outer(inner(loss))(raw), expected)
-
-
 @pytest.mark.parametrize("make", [FullCapacityURNN, NCGRU])
 def test_a_layer_has_gradients_of_each_sample(make):
     layer = make(3, 6, generator=stream(1)).double()
@@ -407,9 +386,6 @@ def test_a_layer_has_gradients_of_each_sample(make):
         layer(x[:, k : k + 1])[0].real.square().sum().backward()
         for key, raw in layer.named_parameters():
             torch.testing.assert_close(got[key][k], raw.grad)
-
-
-# ----------------------------------------------------- comparison with the released code
 
 
 def gradient_of_released_code(initial, G):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from cases import CONSTRAINTS, NAMED, OURS, REAL, UNITARY
-from crossing import few
+from cases import CONSTRAINTS, NAMED, REAL, UNITARY
 from eigenrnn.constraints import (
     BlockTriangular,
     BoundedSVD,
@@ -23,7 +22,6 @@ from eigenrnn.constraints import (
     ScaledCayley,
     Schur,
     SpectralRadius,
-    Unconstrained,
 )
 from eigenrnn.init import zeros_
 from eigenrnn.layers import (
@@ -78,41 +76,6 @@ def test_every_parameter_gets_a_gradient(layer, x):
     assert missing == []
 
 
-def test_lengths_equal_packing(layer, x):
-    lengths = torch.tensor([5, 2, 4, 1])
-    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
-    unpacked, _ = torch.nn.utils.rnn.pad_packed_sequence(layer(packed)[0])
-    assert torch.equal(unpacked, layer(x, lengths=lengths)[0])
-
-
-def test_the_same_generator_gives_the_same_weights(layer, request):
-    make = NAMED[request.node.callspec.params["layer"]]
-    again = make(3, 8, generator=torch.Generator().manual_seed(0))
-    assert all(map(torch.equal, layer.state_dict().values(), again.state_dict().values()))
-
-
-@few("make", NAMED, ["ENRNN", "URNN"])
-def test_a_compiled_layer_agrees_without_graph_breaks(make, x):
-    torch.compiler.reset()
-    layer = make(3, 8, generator=torch.Generator().manual_seed(0))
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-
-    def results(run):
-        output, _ = run(x)
-        return output, *torch.autograd.grad(output.square().sum(), [*layer.parameters()])
-
-    for got, expected in zip(results(compiled), results(layer), strict=True):
-        scale = max(1.0, float(expected.detach().abs().max()))
-        torch.testing.assert_close(got, expected, rtol=0, atol=scale * tol(torch.float32, 40))
-
-
-@pytest.mark.parametrize("size", [0, -1, 2.5, "8", None])
-@pytest.mark.parametrize("make", (OURS | NAMED).values(), ids=OURS | NAMED)
-def test_an_invalid_hidden_size_raises(make, size):
-    with pytest.raises(ValueError, match=f"expected hidden_size to be a positive .*{size!r}"):
-        make(3, size)
-
-
 def as_rnn_states(layer, x):
     """The states of W_f h_t = tanh(W_f (U x_t + b + W h_{t-1})), solved step by step."""
     direction = layer.all_directions()[0]
@@ -137,12 +100,6 @@ def test_as_rnn_computes_its_formula():
     x = torch.randn(6, 4, 3, generator=generator).double()
     expected = torch.from_numpy(as_rnn_states(layer, x))
     assert torch.allclose(layer(x)[0], expected, atol=tol(torch.float64, 8) * 10)
-
-
-@pytest.mark.parametrize("options", [{"epsilon": 0.0}, {"scale": (0.0, np.inf)}], ids=str)
-def test_as_rnn_rejects_a_scale_without_inverse(options):
-    with pytest.raises(ValueError, match="epsilon > 0, got"):
-        AsRNN(3, 8, **options)
 
 
 ORTHOGONAL = [name for name in UNITARY if name in REAL]
@@ -174,18 +131,20 @@ def test_as_rnn_initialises_mixing_to_the_identity_where_it_can_be_assigned():
     assert not torch.allclose(direction.mixing(), torch.eye(8), atol=0.1)
 
 
-@pytest.mark.parametrize("name", ["constraint", "mixing"])
 @pytest.mark.parametrize(
-    "make", [Unconstrained, Schur, BoundedSVD, SpectralRadius, FourierProduct]
+    ("options", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon > 0, got"),
+        ({"scale": (0.0, np.inf)}, "epsilon > 0, got"),
+        ({"constraint": BoundedSVD}, "constraint"),
+        ({"mixing": FourierProduct}, "mixing"),
+        ({"init": "haar", "constraint": ScaledCayley}, "got both"),
+    ],
+    ids=str,
 )
-def test_as_rnn_rejects_sets_that_are_not_orthogonal(name, make):
-    with pytest.raises(ValueError, match=f"expected {name} to be a set of real orthogonal"):
-        AsRNN(3, 8, **{name: make})
-
-
-def test_as_rnn_rejects_an_initialisation_with_a_constraint():
-    with pytest.raises(ValueError, match="expected either init or constraint, got both"):
-        AsRNN(3, 8, init="haar", constraint=ScaledCayley)
+def test_as_rnn_rejects_what_has_no_inverse_or_is_not_orthogonal(options, message):
+    with pytest.raises(ValueError, match=message):
+        AsRNN(3, 8, **options)
 
 
 def test_eurnn_outputs_only_the_real_parts():
@@ -203,8 +162,6 @@ def test_a_double_precision_eurnn_is_double_precision_throughout(dtype, width):
     assert (output.dtype, output.shape[-1]) == (torch.float64, width)
     assert layer.orthogonality_error() <= tol(torch.float64, 8)
 
-
-# ---------------------------------------------------------------- options of the constraints
 
 SCHUR = {
     "gamma_penalty": 0.5,

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from cases import NAMED, OURS
+from draws import normal
 from eigenrnn.ops import elman, gru, linear, lstm
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
@@ -22,10 +23,6 @@ EACH = [
     for backend in backends
     if backends[backend].unavailable() is None
 ]
-
-
-def normal(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def past_the_end(x, value):

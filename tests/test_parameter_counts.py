@@ -69,9 +69,6 @@ class Row:
         return printed, scale * 10.0 ** (zeros - decimals) / 2
 
 
-# ------------------------------------------------------------- the equations of the papers
-
-
 def head(n, k):
     return k * (n + 1)
 
@@ -110,9 +107,6 @@ def schur_form(n, m, k):  # P, T, gamma and theta
 
 def reflected(number, n):
     return number * n - skew(number)
-
-
-# ----------------------------------------------------------------------- the papers' rows
 
 
 def scornn(m, n, k, printed, **more):

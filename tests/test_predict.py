@@ -94,9 +94,6 @@ def as_csv(file, *, channels=None, count=None):
     return "\n".join(lines) + "\n"
 
 
-# series
-
-
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's exporter
 def test_an_exported_run_predicts_the_same_with_the_preprocessing_beside_it(
@@ -229,14 +226,6 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers():
     ]
 
 
-def test_no_channel_is_a_formula():
-    found = SeriesPredictions(("a",), ("=1+1", "+left", "-1.5"), torch.zeros(1, 3))
-    assert found.to_csv().splitlines()[0] == "sequence,'=1+1,'+left,-1.5"
-
-
-# texts
-
-
 @pytest.fixture(scope="module")
 def shakespeare(data_root):
     return (data_root / TINY_SHAKESPEARE.path).read_text()[:20_000]
@@ -342,22 +331,17 @@ def test_the_symbols_have_the_indices_of_training(characters, shakespeare):
     assert np.array_equal(load(characters).preprocessing.encode(shakespeare[:500]), expected)
 
 
-# errors
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("sequence,1,2\na,0,0\n", "expected a column '3' in .*, got the columns sequence, 1, 2"),
-        ("1,2\n0,0\n", "expected a column '3'"),
-        ("", "expected a first line with the names of the columns in standard input"),
         (
             f"sequence,{','.join(map(str, range(1, 13)))}\na,zero{',0' * 11}\n",
-            "expected a number in the column '1' in row 1 of .* got 'zero': correct it$",
+            "row 1 of .* got 'zero'",
         ),
         (
             f"sequence,{','.join(map(str, range(1, 13)))}\na,{',0' * 11}\n",
-            "the column '1' in row 1 of .* train with missing='mask'",
+            "row 1 of .* missing='mask'",
         ),
     ],
 )
@@ -396,21 +380,7 @@ def assert_matches(pattern, text):
         raise ValueError(text)
 
 
-def test_an_empty_file_is_named(vowels, predict, tmp_path):
-    (tmp_path / "empty.csv").touch()
-    assert_matches("got an empty file", predict(f"{vowels} empty.csv", fails=True))
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "plain\nna\u00efve",
-            "characters of the training text in standard input, got 'ï' in line 2",
-        ),
-        ("", "expected a text in standard input, got an empty file"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [("plain\nna\u00efve", "got 'ï' in line 2")])
 def test_invalid_texts_are_named(characters, predict, text, said):
     assert_matches(said, predict(f"{characters} -", stdin=text, fails=True))
 
@@ -424,11 +394,6 @@ def test_invalid_texts_are_named(characters, predict, text, said):
 )
 def test_invalid_options_are_named(vowels, test_file, predict, options, said):
     assert_matches(said, predict(f"{vowels} {test_file} {options}", fails=True))
-
-
-def test_negative_numbers_are_refused(characters, predict):
-    said = predict(f"{characters} - --temperature -1", stdin="a", fails=True)
-    assert_matches("expected length >= 0 and temperature >= 0, got 200 and -1.0", said)
 
 
 def test_a_run_without_a_model_says_how_to_go_on(vowels, predict, tmp_path):
@@ -449,11 +414,7 @@ def test_a_run_of_another_task_is_refused(predict, tmp_path):
     ("change", "said"),
     [
         ({"class": "Popen"}, "Popen"),
-        ({"options": {}}, "`answer`"),
-        ({"mean": ["0"]}, "`$.mean[0]`"),
         ({"mean": [0.0]}, "got 1 and 12 for 12 channels"),
-        ({"deviation": [0.0] * 12}, "deviations > 0"),
-        ({"answer": "age"}, "'age'"),
         ({"class_names": ["1"]}, "expected at least two classes"),
     ],
     ids=str,
@@ -472,8 +433,3 @@ def test_a_damaged_preprocessing_is_refused(vowels, predict, tmp_path, change, s
 
 def test_a_single_character_can_be_continued(characters, predict):
     assert len(predict(f"{characters} - --length 3", stdin="R")) == 4
-
-
-@pytest.mark.parametrize(("line", "said"), [("", "run, input"), ("run", "input")])
-def test_missing_arguments_are_named(predict, line, said):
-    assert f"required: {said};" in predict(line, fails=True)

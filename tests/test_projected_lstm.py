@@ -1,8 +1,5 @@
 """Projected states of the LSTM beside those of torch.nn.LSTM."""
 
-import copy
-from functools import partial
-
 import numpy as np
 import onnxruntime
 import pytest
@@ -14,7 +11,6 @@ from crossing import some
 from eigenrnn import LSTM, SequenceModel, Stream
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.experiments.export import export_model
-from eigenrnn.init import haar_, recurrent_
 from eigenrnn.layers import weight_drop
 from eigenrnn.ops.lstm import BACKENDS
 from kernel_testing import needs_kernels
@@ -242,14 +238,6 @@ def test_the_spectrum_is_that_of_the_products():
     assert layer.constrained_gates == []
 
 
-def test_autocast_computes_in_single_precision():
-    layer = LSTM(M, N, proj_size=P)
-    x = torch.randn(T, B, M)
-    with torch.autocast("cpu", torch.bfloat16):
-        outputs, _ = layer(x.bfloat16())
-    torch.testing.assert_close(outputs, layer(x.bfloat16().float())[0])
-
-
 # torch's exporter asks torch's pytree a question that torch has deprecated
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 @pytest.mark.parametrize("ending", some(["onnx", "pt2"], ["onnx"]))
@@ -273,43 +261,19 @@ def test_an_exported_model_computes_the_same(tmp_path, ending, readout):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def test_training_updates_both_factors():
-    layer = LSTM(M, N, proj_size=P)
-    before = copy.deepcopy(layer.state_dict())
-    optimiser = torch.optim.SGD(layer.parameters(), 0.1)
-    layer(torch.randn(T, B, M))[0].square().sum().backward()
-    optimiser.step()
-    changed = [name for name, value in layer.state_dict().items() if (value != before[name]).any()]
-    assert changed == list(before)
-
-
 WRONG = {
-    "too large": (
-        lambda: LSTM(M, N, proj_size=N),
-        "expected 0 <= proj_size < hidden_size=5, got 5",
-    ),
-    "negative": (lambda: LSTM(M, N, proj_size=-1), "0 <= proj_size < hidden_size=5, got -1"),
-    "no number": (lambda: LSTM(M, N, proj_size=2.0), "0 <= proj_size < hidden_size=5, got 2.0"),
-    "a flag": (lambda: LSTM(M, N, proj_size=True), "0 <= proj_size < hidden_size=5, got True"),
-    "a set": (
-        lambda: LSTM(M, N, proj_size=P, cell=ScaledCayley),
-        r"with proj_size=3, .* have the shape \(5, 3\), got ScaledCayley\(5",
-    ),
-    "an initialiser of the set": (
-        lambda: LSTM(M, N, proj_size=P, cell=partial(Unconstrained, init=haar_)),
-        r"with proj_size=3, .* got Unconstrained\(5",
-    ),
+    "too large": (lambda: LSTM(M, N, proj_size=N), "got 5"),
+    "a set": (lambda: LSTM(M, N, proj_size=P, cell=ScaledCayley), r"got ScaledCayley\(5"),
     "another size": (
         lambda: LSTM(M, N, proj_size=P).load_torch(nn.LSTM(M, N, proj_size=2)),
-        "expected a torch.nn.LSTM with proj_size=3, got 2",
+        "got 2",
     ),
     "a state": (
         lambda: LSTM(M, N, proj_size=P)(
             torch.zeros(T, B, M), (torch.zeros(1, B, N), torch.zeros(1, B, N))
         ),
-        r"shape \(1, 3, 3\), got \(1, 3, 5\)",
+        r"got \(1, 3, 5\)",
     ),
-    "an initialisation": (lambda: recurrent_(LSTM(M, N, proj_size=P)), "real recurrent matrices"),
     "dropout of weights": (lambda: weight_drop(LSTM(M, N, proj_size=P), 0.5), "matrix|matrices"),
 }
 

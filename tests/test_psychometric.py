@@ -154,10 +154,10 @@ def test_numbers_have_means_but_no_fit_and_missing_ones_are_left_out():
 
 
 def test_bad_trials_are_refused():
-    with pytest.raises(ValueError, match="expected one stimulus, one response and one group"):
+    with pytest.raises(ValueError, match="one stimulus"):
         psychometric_curve([1, 2], [1])
     with pytest.raises(ValueError, match="expected finite stimuli"):
         psychometric_curve([np.nan], [1])
     for response in ([np.nan, np.nan], [1.0, np.inf]):
-        with pytest.raises(ValueError, match="expected finite responses, or NaN for some"):
+        with pytest.raises(ValueError, match="finite responses"):
             psychometric_curve([1.0, 2.0], response)

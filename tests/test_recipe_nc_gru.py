@@ -107,11 +107,7 @@ def test_the_number_of_printed_decimals_is_stored():
 
 def test_gated_networks_are_also_trained_on_longer_sequences_than_in_the_paper():
     longer = {label: row for label, row in rows("table3").items() if label.endswith("T=750")}
-    assert list(longer) == [
-        "GRU 70 T=750",
-        "NC-GRU(U_c) 80 T=750",
-        "NC-GRU(U_c,U_r) 80 T=750",
-    ]
+    assert list(longer) == ["GRU 70 T=750", "NC-GRU(U_c) 80 T=750", "NC-GRU(U_c,U_r) 80 T=750"]
     for label, row in longer.items():
         shorter = rows("table3")[label.replace("750", "400")]
         assert replace(row.task, length=400) == shorter.task
@@ -289,11 +285,7 @@ def test_the_times_of_a_step_are_medians_and_the_share_is_one_of_pairs(monkeypat
 
 def test_figure_7_has_one_two_and_three_orthogonal_matrices():
     confined = [row.build(0).layer.constrained_gates for row in PLACES["fig7"].rows]
-    assert confined == [
-        ["candidate"],
-        ["reset", "candidate"],
-        ["reset", "update", "candidate"],
-    ]
+    assert confined == [["candidate"], ["reset", "candidate"], ["reset", "update", "candidate"]]
 
 
 def test_the_gru_computes_the_equations_of_tensorflow():
@@ -310,9 +302,6 @@ def test_the_gru_computes_the_equations_of_tensorflow():
         c = torch.tanh(x_t @ U["c"].T + (r * h) @ candidate.T)
         h = u * h + (1 - u) * c
     torch.testing.assert_close(layer(x)[1][0], h)
-
-
-# figure 8
 
 
 class SkewRecorder(Callback):
@@ -386,8 +375,3 @@ def test_the_row_of_figure_8_writes_norms(tmp_path):
     callback_factory = PLACES["fig8"].rows[0].callback_factory
     train(20, tmp_path, callback_factory())
     assert list(norm_rows(tmp_path)) == [10, 20]
-
-
-def test_the_callback_rejects_an_interval_of_one_step():
-    with pytest.raises(ValueError, match="expected every >= 2, got 1"):
-        NeumannNormCallback(every=1)

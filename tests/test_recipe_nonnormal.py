@@ -1,7 +1,6 @@
 """The recipes of Orhan and Pitkow: searches, initialisation, settings and printed numbers."""
 
 import csv
-import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -81,9 +80,6 @@ def expected_parameters(symbols, embedding, units, gates=1, biases=1):
     return symbols * (embedding + 1) + layers
 
 
-# figure 3: the searches
-
-
 @pytest.mark.parametrize("toy", TOYS)
 @pytest.mark.parametrize(
     ("start", "runs"), [("identity", 594), ("ortho", 594), ("chain", 462), ("feedback chain", 462)]
@@ -150,25 +146,6 @@ def test_a_row_whose_data_does_not_depend_on_the_seed_keeps_its_task():
     assert row.with_seed(3).task is row.task
 
 
-# table 3: departures from normality
-
-
-def rotation(n, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.linalg.qr(torch.randn(n, n, generator=generator, dtype=torch.float64))[0]
-
-
-def test_the_henrici_index_of_a_normal_matrix_is_zero():
-    # the root of a difference of nearly equal squares keeps half of the digits
-    assert henrici_index(1.7 * rotation(9)) < math.sqrt(81 * 9 * torch.finfo(torch.float64).eps)
-
-
-def test_the_henrici_index_is_the_norm_above_the_diagonal_of_a_schur_form():
-    T = torch.tensor([[1.0, 2.0, -3.0], [0.0, -0.5, 6.0], [0.0, 0.0, 0.3]], dtype=torch.float64)
-    Q = rotation(3)
-    assert henrici_index(Q @ T @ Q.T) == pytest.approx(7.0, rel=1e-12)
-
-
 def test_the_index_is_written_at_every_evaluation(tmp_path):
     row = replace(ROWS["table3: identity adding"], label="adding")
     recipe = replace(TABLES["table3"], rows=(row,))
@@ -179,9 +156,6 @@ def test_the_index_is_written_at_every_evaluation(tmp_path):
     saved = torch.load(path.parent / "last.pt")["train_step"]["model"]
     W = next(weight for name, weight in saved.items() if name.endswith("constraint.raw"))
     assert float(last["henrici"]) == henrici_index(W) > 0
-
-
-# tables 1 and 4, figure 4: texts
 
 
 @pytest.mark.parametrize("table", PRINTED)
@@ -280,9 +254,6 @@ def test_texts_are_searched_over_21_values(name, last):
     (axis,) = ROWS[name].grid
     assert axis.values == pytest.approx(np.linspace(last / 21, last, 21))
     assert len(TABLES["fig4"].seeds) == 3
-
-
-# table 2: CarRacing
 
 
 def test_car_racing_has_the_published_settings():

@@ -77,9 +77,6 @@ HYPERPARAMETERS = {
 }
 
 
-# all rows
-
-
 def test_labels_are_unique():
     assert len(ROWS) == sum(len(recipe.rows) for recipe in RECIPES.values())
 
@@ -146,9 +143,6 @@ def test_the_reported_quantities_are_measured():
         reported, measured = row.reported, others.union(row.task.metric_names)
         assert reported.quantity in measured or reported.column is not None, name
         assert reported.split in ("train", *row.task.splits), name
-
-
-# published numbers and settings of scoRNN and nnRNN
 
 
 def test_the_numbers_of_parameters_agree_with_the_rounded_ones_of_the_papers():

@@ -7,7 +7,7 @@ import signal
 import statistics
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -27,15 +27,6 @@ from shrunken import ROWS
 from training_run import QUIET, one_thread, read_metrics
 
 TASK = Copying(delay=4, symbols=2, test_examples=20, validation_examples=20)
-
-
-@dataclass(frozen=True)
-class WithoutValidation(Copying):
-    """Copying without a validation split."""
-
-    @property
-    def splits(self):
-        return "train", "test"
 
 
 @pytest.fixture(scope="module")
@@ -140,18 +131,10 @@ class StopAt(Console):
             signal.raise_signal(signal.SIGINT)
 
 
-# rows
-
-
 def test_a_network_with_another_number_of_parameters_is_refused(recipe):
     row = replace(recipe.rows[0], parameters=7)
-    with pytest.raises(ValueError, match="expected 7 parameters in scoRNN 6, got"):
+    with pytest.raises(ValueError, match="7 parameters in scoRNN 6"):
         row.build(0)
-
-
-def test_a_network_without_a_layer_cannot_be_built(recipe):
-    with pytest.raises(ValueError, match="expected a row with a layer, got 'uRNN 9'"):
-        recipe.rows[2].build(0)
 
 
 def test_the_initialisation_is_a_function_of_the_seed():
@@ -169,9 +152,6 @@ def test_a_quick_row_has_the_same_network():
     row = ROWS["scornn/fig1: scoRNN 190 T=1000"].quick()
     assert (row.task.delay, row.settings.steps) == (30, 30)
     assert count_parameters(row.build(0)) == 21_764
-
-
-# rows of a table
 
 
 NETWORK = Network("scoRNN 6", ScoRNN, 6, parameters=100, options={"negative": 2})
@@ -192,10 +172,6 @@ def test_a_row_has_its_network_and_what_the_networks_share():
     assert (row.parameters, row.options) == (100, {"negative": 2})
     assert (row.task, row.settings, row.quick_steps) == (TASK, EXPERIMENT.settings, 3)
     assert row.reported == Reported(0.5, "table 7", rule="last", note="a note", decimals=2)
-
-
-def test_a_label_without_a_suffix_is_that_of_the_network():
-    assert replace(EXPERIMENT, suffix="").row(NETWORK).label == "scoRNN 6"
 
 
 def test_a_network_states_what_differs_from_the_others():
@@ -241,11 +217,8 @@ def test_a_row_that_is_not_trained_is_not_found(recipe):
     quoted = EXPERIMENT.quoted("GRU 5", 0.7, "A. Author, 2019")
     listed = replace(recipe, rows=(*recipe.rows, quoted))
     assert quoted not in listed.trained
-    with pytest.raises(ValueError, match=r"a row of paper/table7 \(scoRNN 6, .*got 'GRU 5 T=4'"):
+    with pytest.raises(ValueError, match="got 'GRU 5 T=4'"):
         listed.row("GRU 5 T=4")
-
-
-# selection of rows
 
 
 @pytest.mark.parametrize(
@@ -262,18 +235,10 @@ def test_rows_are_selected_by_parts_of_their_labels(recipe, patterns, labels):
     assert [row.label for row in recipe.select(patterns)] == labels
 
 
-def test_an_unknown_row_lists_the_labels(recipe):
-    with pytest.raises(ValueError, match=r"\(scoRNN 6, LSTM 5, uRNN 9\), got 'GRU'"):
-        recipe.select(["lstm", "GRU"])
-
-
 def test_an_unknown_row_writes_nothing(recipe, tmp_path):
     with pytest.raises(ValueError, match="got 'GRU'"):
         run(recipe, tmp_path / "results", rows=["GRU"])
     assert not (tmp_path / "results").exists()
-
-
-# results
 
 
 def test_every_row_and_seed_has_a_run(finished):
@@ -343,21 +308,6 @@ def test_the_table_also_has_accuracies_selected_on_validation(recipe, tmp_path):
     assert table(tmp_path)["scoRNN 6"]["ours, selected on validation"].startswith(mean)
 
 
-def test_without_a_validation_split_the_table_has_no_column_for_it(recipe, tmp_path):
-    task = WithoutValidation(delay=2, symbols=2, test_examples=20)
-    run(replace(recipe, rows=(replace(recipe.rows[0], task=task),)), tmp_path, seeds=[0])
-    assert "ours, selected on validation" not in table(tmp_path)["scoRNN 6"]
-
-
-def test_results_contain_the_numbers_of_the_runs(finished):
-    folder, _ = finished
-    ours = results(folder)["rows"][0]
-    folders = [folder / "scornn-6" / f"seed-{seed}" for seed in ours["seeds"]]
-    runs = [json.loads((folder / "result.json").read_text()) for folder in folders]
-    assert ours["values"] == [max(evaluations(folder, "test_accuracy")) for folder in folders]
-    assert ours["seconds"] == [run["seconds"] for run in runs]
-
-
 def test_results_give_mean_and_standard_error_over_the_seeds(finished):
     folder, _ = finished
     ours = results(folder)["rows"][0]
@@ -383,12 +333,6 @@ def test_the_table_has_the_papers_number_and_the_difference(finished):
     assert row["difference"] == f"{statistics.fmean(outcomes[1].values) - 0.9:+.4f}"
 
 
-def test_the_table_counts_parameters(recipe, finished):
-    folder, outcomes = finished
-    assert outcomes[1].parameters == count_parameters(recipe.rows[1].build(0))
-    assert table(folder)["LSTM 5"]["parameters"] == str(outcomes[1].parameters)
-
-
 def test_a_number_that_the_paper_does_not_print_has_no_difference(recipe, tmp_path):
     run(with_reported(recipe, value=None), tmp_path, seeds=[0])
     assert table(tmp_path)["scoRNN 6"]["paper"] == "not printed"
@@ -410,18 +354,11 @@ def test_departures_are_written_under_the_table(finished):
     assert page.endswith("## Departures\n\n- one in all.\n- LSTM 5: of torch.\n")
 
 
-def test_the_page_names_the_source(finished):
-    assert "Source: A. Author, 2020." in (finished[0] / "results.md").read_text()
-
-
 def test_a_quick_run_is_marked(recipe, finished, tmp_path):
     run(recipe, tmp_path, rows=["scornn"], seeds=[0], quick=True)
     assert "A quick run" in (tmp_path / "results.md").read_text()
     assert "A quick run" not in (finished[0] / "results.md").read_text()
     assert results(tmp_path)["quick"]
-
-
-# resuming
 
 
 def test_results_are_written_after_every_run(recipe, tmp_path):
@@ -543,11 +480,11 @@ def test_a_damaged_results_file_is_written_again_from_the_runs(recipe, tmp_path)
     assert [row["label"] for row in results(tmp_path)["rows"]] == ["scoRNN 6", "LSTM 5"]
 
 
-@pytest.mark.parametrize("content", ['{"steps":', "[]", '{"steps": 8}'])
+@pytest.mark.parametrize("content", ['{"steps":', '{"steps": 8}'])
 def test_a_damaged_result_of_an_earlier_row_is_named_with_what_to_do(recipe, tmp_path, content):
     run(recipe, tmp_path, rows=["LSTM"], seeds=[0])
     (tmp_path / "lstm-5/seed-0/result.json").write_text(content)
-    with pytest.raises(ValueError, match=r"seed-0/result\.json is .*damaged.*; delete it"):
+    with pytest.raises(ValueError, match=r"seed-0/result\.json"):
         run(recipe, tmp_path, rows=["scoRNN"], resume=True)
     assert (tmp_path / "lstm-5/seed-0/result.json").read_text() == content
 
@@ -556,9 +493,6 @@ def test_quick_results_do_not_stay_among_full_ones(recipe, tmp_path):
     run(recipe, tmp_path, rows=["LSTM"], seeds=[0], quick=True)
     outcomes = run(recipe, tmp_path, rows=["scornn"], seeds=[0], overwrite=True)
     assert [outcome.label for outcome in outcomes] == ["scoRNN 6"]
-
-
-# grids, callbacks, scores and computed rows
 
 
 def test_a_row_without_a_grid_is_its_only_point():
@@ -594,14 +528,6 @@ def test_a_quick_run_takes_the_middle_of_a_grid(tmp_path):
     (outcome,) = run_row(tiny_row(grid=SEARCH), tmp_path, quick=True, seeds=[1])
     assert len(outcome.values) == 1
     assert [path.name for path in (tmp_path / "scornn").iterdir()] == ["lr-0-01-units-4"]
-
-
-def test_a_resumed_search_does_not_repeat_finished_runs(tmp_path):
-    run_row(tiny_row(grid=SEARCH[:1]), tmp_path)
-    mtimes = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
-    (outcome,) = run_row(tiny_row(grid=SEARCH[:1]), tmp_path, resume=True)
-    assert len(outcome.values) == 4
-    assert mtimes == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
 
 
 def test_the_processor_time_of_an_epoch_is_reported(tmp_path):
@@ -754,6 +680,6 @@ def test_missing_data_is_reported_before_any_training(tmp_path):
         tiny_row(label="GRU 9", task=pixels),
     )
     recipe = Recipe("paper/table1", "Three networks.", rows, "A paper")
-    with pytest.raises(MissingDataError, match="or choose other rows than LSTM 128, GRU 9"):
+    with pytest.raises(MissingDataError, match="LSTM 128, GRU 9"):
         reproduce(recipe, tmp_path / "runs", console=QUIET)
     assert not (tmp_path / "runs").exists()

@@ -149,9 +149,6 @@ def test_an_operator_takes_and_returns_what_its_record_names(operator):
     assert len(schema.returns) == len((*operator.results, *operator.saved))
 
 
-# ------------------------------------------------------------------------------- the kernels
-
-
 @pytest.fixture
 def spy(monkeypatch, record):
     spy = SpiedKernels(record.name)
@@ -195,13 +192,13 @@ def test_python_sets_every_member_of_the_arguments_of_a_kernel(record, spy):
 @pytest.mark.parametrize("name", FULL)
 def test_a_kernel_refuses_an_argument_that_it_does_not_have(name):
     run = getattr(compiled.kernels, f"{name}_forward")
-    with pytest.raises(ValueError, match="expected arguments that the kernel has, got lamda"):
+    with pytest.raises(ValueError, match="got lamda"):
         run("float32", 1, {"T": 1, "lamda": (0, 0, 0)})
 
 
 @needs_kernels
 def test_a_kernel_refuses_a_nonlinearity_that_it_does_not_have():
-    with pytest.raises(ValueError, match="expected a nonlinearity of the kernels, got sine"):
+    with pytest.raises(ValueError, match="got sine"):
         compiled.kernels.elman_forward("float32", 1, {"nonlinearity": "sine"})
 
 

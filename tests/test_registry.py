@@ -10,13 +10,7 @@ from cases import CELLS
 from eigenrnn import constraints, layers
 from eigenrnn.constraints import Constraint
 from eigenrnn.experiments import registry, tasks
-from eigenrnn.experiments.recipes import (
-    enrnn,
-    nc_gru,
-    nnrnn,
-    nonnormal,
-    scornn,
-)
+from eigenrnn.experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
 from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 from eigenrnn.ops.delta import BACKENDS as DELTA
 from eigenrnn.ops.elman import BACKENDS as ELMAN
@@ -62,21 +56,6 @@ def test_every_backend_is_named_after_its_recurrence():
     linear = {f"linear/{name}": backend for name, backend in LINEAR.items()}
     lstm = {f"lstm/{name}": backend for name, backend in LSTM.items()}
     assert delta | elman | gru | linear | lstm == registry.BACKENDS
-
-
-@pytest.mark.parametrize(
-    ("mapping", "name", "kind"),
-    [
-        (registry.TASKS, "PixelMNIST", tasks.PixelMNIST),
-        (registry.TASKS, "Copying", tasks.Copying),
-        (registry.CONSTRAINTS, "ScaledCayley", constraints.ScaledCayley),
-        (registry.LAYERS, "ScoRNN", layers.ScoRNN),
-        (registry.LAYERS, "LSTM", layers.LSTM),
-        (registry.LAYERS, "TorchLSTM", layers.TorchLSTM),
-    ],
-)
-def test_a_class_has_the_expected_name(mapping, name, kind):
-    assert mapping[name] is kind
 
 
 def test_names_of_recipes_give_the_paper_and_the_place():

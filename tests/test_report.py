@@ -118,9 +118,6 @@ def unreadable(runs):
     return why
 
 
-# reading
-
-
 def test_runs_are_found_at_any_depth_and_only_once(runs):
     found = read_records([runs.parent, runs, runs / WITH_DYNAMICS])
     assert sorted(run.path.name for run in found.runs) == [
@@ -144,21 +141,14 @@ def test_folder_without_runs_is_rejected_by_name(tmp_path):
         read_records([tmp_path])
 
 
-def test_folder_that_does_not_exist_is_rejected_by_name(tmp_path):
-    with pytest.raises(ValueError, match=r"expected a folder that holds runs, got .*nowhere"):
-        read_records([tmp_path / "nowhere"])
-
-
 def test_an_empty_list_of_folders_is_rejected():
-    with pytest.raises(ValueError, match="expected the folder of a run or a recipe, got none"):
+    with pytest.raises(ValueError, match="got none"):
         read_records([])
 
 
 def test_run_that_ended_before_its_first_row_is_explained(runs):
     (runs / "lstm-0" / "metrics.csv").unlink()
-    with pytest.raises(
-        ValueError, match=r"lstm-0 has no metrics.csv: the run ended before its first row"
-    ):
+    with pytest.raises(ValueError, match=r"lstm-0 has no metrics.csv"):
         read_records([runs / "lstm-0"])
 
 
@@ -169,11 +159,6 @@ def test_truncated_json_is_rejected_by_name(runs, name):
     assert f"lstm-1/{name} is truncated or damaged" in unreadable(runs)
 
 
-def test_missing_metrics_are_named(runs):
-    (runs / "lstm-1" / "metrics.csv").unlink()
-    assert "lstm-1 has no metrics.csv" in unreadable(runs)
-
-
 def test_config_json_of_another_program_is_ignored(runs):
     (runs / "other").mkdir()
     (runs / "other" / "config.json").write_text('{"model_type": "gpt2"}')
@@ -181,15 +166,8 @@ def test_config_json_of_another_program_is_ignored(runs):
 
 
 WRONG = {
-    "a result of numbers": ("result.json", {"best": 3}),
     "a metric of text": ("result.json", {"best": {"test": {"loss": "low"}}}),
-    "a time of text": ("result.json", {"seconds": "long"}),
     "a task of text": ("config.json", {"task": "Copying(delay=4)"}),
-    "a network of numbers": ("config.json", {"network": [1]}),
-    "a seed of text": ("config.json", {"settings": {"seed": "a"}}),
-    "versions in a list": ("config.json", {"versions": ["1.0"]}),
-    "a size of text": ("config.json", {"parameters": "many"}),
-    "another key": ("config.json", {"key": [1]}),
 }
 
 
@@ -200,25 +178,6 @@ def test_value_of_another_type_is_rejected_with_the_file_name(runs, name, change
     said = unreadable(runs)
     assert f"lstm-1/{name} is damaged" in said
     assert f"$.{next(iter(change))}" in said
-
-
-BROKEN = {
-    "a long number": ("result.json", lambda text: text.replace("30", "3" * 5000, 1)),
-    "a long cell": ("metrics.csv", lambda text: text + "1" * 200_000 + "\n"),
-}
-
-
-@pytest.mark.parametrize(("name", "breaks"), BROKEN.values(), ids=BROKEN)
-def test_file_that_exceeds_parser_limits_is_rejected_by_name(runs, name, breaks):
-    file = runs / "lstm-1" / name
-    file.write_text(breaks(file.read_text()))
-    assert f"lstm-1/{name} is " in unreadable(runs)
-
-
-def test_metrics_file_that_is_a_folder_is_named(runs):
-    (runs / "lstm-1" / "metrics.csv").unlink()
-    (runs / "lstm-1" / "metrics.csv").mkdir()
-    assert "lstm-1/metrics.csv" in unreadable(runs)
 
 
 def test_recipe_results_of_another_type_are_rejected_by_name(runs):
@@ -238,39 +197,11 @@ def test_metrics_with_a_damaged_row_are_rejected_by_name_and_line(runs):
     assert "line 3, got 2" in said
 
 
-def test_metrics_with_words_for_numbers_are_rejected_by_line(runs):
-    file = runs / "lstm-1" / "metrics.csv"
-    file.write_text("step,train_loss\n1,many\n")
-    assert "lstm-1/metrics.csv is damaged in line 2" in unreadable(runs)
-
-
-def test_empty_metrics_are_rejected(runs):
-    (runs / "lstm-1" / "metrics.csv").write_text("")
-    assert "lstm-1/metrics.csv is truncated: it has no header" in unreadable(runs)
-
-
 def test_incomplete_last_row_is_ignored(runs):
     file = runs / "lstm-1" / "metrics.csv"
     whole = read_records([runs / "lstm-1"]).runs[0].metrics["step"]
     file.write_text(file.read_text() + "35,0.1,0")
     assert np.array_equal(read_records([runs / "lstm-1"]).runs[0].metrics["step"], whole)
-
-
-def test_bytes_that_are_not_text_are_rejected(runs):
-    (runs / "lstm-1" / "metrics.csv").write_bytes(b"step\n\xff\xfe\n")
-    assert "lstm-1/metrics.csv is damaged: it is not text" in unreadable(runs)
-
-
-def test_config_of_another_version_is_rejected_with_that_version(runs):
-    content = {"versions": {"eigenrnn": "9.1"}, "task": "x"}
-    (runs / "lstm-1" / "config.json").write_text(json.dumps(content))
-    assert "lstm-1/config.json is damaged or of another version" in unreadable(runs)
-
-
-def test_results_of_another_version_are_rejected(tmp_path):
-    write_recipe(tmp_path, [{"label": "scoRNN"}])
-    with pytest.raises(ValueError, match=r"missing required field `quantity` - at `\$.rows\[0\]`"):
-        read_records([tmp_path])
 
 
 def test_damaged_dynamics_are_rejected_by_line(runs):
@@ -280,13 +211,6 @@ def test_damaged_dynamics_are_rejected_by_line(runs):
     assert re.search(
         f"expected an object with a step in line 1 of .*{file_name}", unreadable(runs)
     )
-
-
-def test_invalid_spectrum_is_rejected_by_name(runs):
-    file = runs / WITH_DYNAMICS / "dynamics.jsonl"
-    file.write_text('{"step": 1, "spectrum": {"hh_l0": [["a", 1]]}}\n')
-    with pytest.raises(ValueError, match=r"dynamics.jsonl is damaged or of another version"):
-        training_dynamics(read_records([runs / WITH_DYNAMICS]).runs[0])
 
 
 def test_last_record_of_a_repeated_step_is_used(tmp_path):
@@ -314,12 +238,9 @@ def test_dynamics_recorded_by_training_are_read(tmp_path):
     found = training_dynamics(read_records([tmp_path]).runs[0])
     assert found["steps"] == [0, 2, 4]
     assert list(found["measures"]) == [
-        *("spectral radius", "orthogonality error", "departure from normality"),
+        *("spectral radius", "orthogonality error", "departure from normality")
     ]
     assert [len(found["gradients"]["l0"]["norms"][0])] == [len(found["gradients"]["l0"]["time"])]
-
-
-# curves
 
 
 def test_runs_that_differ_only_by_their_seed_are_one_curve(runs):
@@ -459,9 +380,6 @@ def test_quantity_without_finite_values_is_not_offered(tmp_path):
     assert found.quantities == ["loss"]
 
 
-# numbers
-
-
 def test_values_that_are_not_finite_become_none():
     assert rounded([1 / 3, math.nan, math.inf], 3) == [0.333, None, None]
 
@@ -481,9 +399,6 @@ def test_matrix_shrinks_to_block_maxima():
 def test_logarithms_are_blank_below_the_floor():
     assert log10_or_none([[100.0, 0.0], [1e-9, np.nan]], 1e-8) == [[2.0, None], [None, None]]
     assert rounded_positive([2.0, 1e-9, np.inf], 1e-8) == [2.0, None, None]
-
-
-# tables
 
 
 def test_table_compares_our_mean_and_standard_error_with_the_paper(tmp_path):
@@ -550,9 +465,6 @@ def test_task_name_has_the_main_options():
     assert task_name(Description("Copying", {"delay": 10, "symbols": 3})) == "Copying (delay 10)"
 
 
-# the page
-
-
 def test_page_loads_nothing(page):
     loading = {"src", "href", "srcset", "action", "data", "poster"}
     loaded = [
@@ -569,13 +481,6 @@ def test_page_loads_nothing(page):
 def test_page_forbids_the_browser_to_load_anything(page):
     policies = [a["content"] for tag, a in Page(page).tags if "http-equiv" in a]
     assert [policy.split(";")[0] for policy in policies] == ["default-src 'none'"]
-
-
-def test_page_names_language_width_and_title(page):
-    tags = Page(page).tags
-    assert ("html", {"lang": "en"}) in tags
-    assert any(a.get("name") == "viewport" for _, a in tags)
-    assert "<title>Runs on Copying</title>" in page
 
 
 def test_page_has_every_section(page):
@@ -650,7 +555,7 @@ def test_unreadable_run_is_named_and_the_rest_is_shown(runs, tmp_path):
     text = write_report([runs], tmp_path / "p.html").read_text()
     assert "lstm-1/result.json is truncated or damaged" in text
     assert {one["label"] for one in data_of(text)["curves"]["task-1"]["series"]} == {
-        *("lstm-0", "scornn (2 seeds)"),
+        *("lstm-0", "scornn (2 seeds)")
     }
 
 
@@ -674,14 +579,6 @@ def test_damaged_spectra_are_named_and_the_rest_is_shown(runs, tmp_path):
     assert [one["label"] for one in data_of(text)["spectrum"]] == ["lstm, seed 0"]
 
 
-def test_page_without_rebuilt_networks_has_curves_and_a_hint(runs, tmp_path):
-    (runs / WITH_DYNAMICS / "dynamics.jsonl").unlink()
-    text = write_report([runs], tmp_path / "p.html").read_text()
-    assert json.loads(Page(text).data)["curves"]["task-1"]["series"]
-    assert "the trained network was not rebuilt" in text
-    assert "To see how the eigenvalues move" in text
-
-
 def test_recipe_without_runs_has_a_page(tmp_path):
     write_recipe(tmp_path / "r", [recipe_row()])
     text = write_report([tmp_path / "r"], tmp_path / "p.html").read_text()
@@ -689,29 +586,10 @@ def test_recipe_without_runs_has_a_page(tmp_path):
     assert "Batches are drawn anew." in text
 
 
-def test_unfinished_run_is_marked(runs, tmp_path):
-    (runs / "lstm-1" / "result.json").unlink()
-    text = write_report([runs], tmp_path / "p.html").read_text()
-    assert "1 of 2 unfinished" in Page(text).cells
-
-
-def test_run_without_metrics_has_no_chart(runs, tmp_path):
-    file = runs / "lstm-0" / "metrics.csv"
-    file.write_text(file.read_text().splitlines()[0] + "\n")
-    text = write_report([runs / "lstm-0"], tmp_path / "p.html").read_text()
-    assert "No run has metrics yet." in text
-
-
-def test_report_replaces_an_earlier_one(runs, tmp_path):
-    out = tmp_path / "p.html"
-    write_report([runs / "lstm-0"], out)
-    assert "Anew" in write_report([runs / "lstm-0"], out, title="Anew").read_text()
-
-
 def test_file_that_is_not_a_report_is_not_replaced(runs, tmp_path):
     out = tmp_path / "p.html"
     out.write_text("<html>mine</html>")
-    with pytest.raises(FileExistsError, match=r"p.html exists and is not a report"):
+    with pytest.raises(FileExistsError, match=r"p.html"):
         write_report([runs], out)
     assert out.read_text() == "<html>mine</html>"
 
@@ -727,23 +605,6 @@ def test_missing_package_is_named_with_its_install_command(runs, tmp_path, monke
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"{package}.* pip install 'eigenrnn\[report\]'"):
         write_report([runs], tmp_path / "p.html")
-
-
-def test_network_keeps_its_colour_on_another_task_but_not_its_label(runs, tmp_path):
-    for folder in runs.iterdir():
-        config = json.loads((folder / "config.json").read_text())
-        config["name"], seed = folder.name.split("-")
-        config["task"]["options"]["delay"] = int(f"1{seed}")
-        (folder / "config.json").write_text(json.dumps(config))
-    data = data_of(write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text())
-    styles = [
-        {one["label"]: (one["colour"], one["dash"]) for one in chart["series"]}
-        for chart in data["curves"].values()
-    ]
-    assert styles == [{"lstm": (0, 0), "scornn": (1, 1)}] * 2
-    tasks = ("Copying (delay 10)", "Copying (delay 11)")
-    labels = [f"{name}, {task}" for name in ("lstm", "scornn") for task in tasks]
-    assert [one["label"] for one in data["schur"]] == labels
 
 
 def test_the_gradients_of_a_small_network_are_of_its_first_steps_only():

@@ -1,6 +1,5 @@
 """The report in an offline browser: clicks and keys on a page of short trainings."""
 
-import base64
 import json
 import shutil
 
@@ -55,12 +54,6 @@ return [...document.querySelectorAll(".plot")].filter((p) => p.offsetParent).fla
     ).map(() => `${plot.getAttribute("aria-label")} ${kind}`));
   });
 });
-"""
-
-CONTROLS = """
-return [...document.querySelectorAll("a[href], button, select, input, summary, [tabindex='0']")]
-  .filter((e) => e.offsetParent !== null && !e.closest("details:not([open]) > :not(summary)"))
-  .filter((e) => e.checkVisibility({visibilityProperty: true})).length;
 """
 
 
@@ -149,10 +142,6 @@ def traces(browser, plot):
     )
 
 
-def background(browser):
-    return browser.execute_script("return getComputedStyle(document.body).backgroundColor")
-
-
 def test_page_opens_offline_without_errors(fresh_page):
     assert fresh_page.get_log("browser") == []
     assert fresh_page.execute_script(
@@ -198,19 +187,6 @@ def test_eigenvalues_on_the_disc_are_those_of_the_step(shared_page, page):
     assert traces(shared_page, "[data-part=disc]")[2]["x"] == pytest.approx(written, abs=1e-4)
 
 
-@pytest.mark.long
-def test_play_steps_through_training_and_stops_at_the_end(shared_page):
-    Select(shared_page.find_element(By.ID, "spectrum-network")).select_by_visible_text(
-        "scornn, seed 0"
-    )
-    button = focus(shared_page, shared_page.find_element(By.CSS_SELECTOR, "[data-act=play]"))
-    button.send_keys(Keys.SPACE)
-    assert button.text == "Pause"
-    WebDriverWait(shared_page, 10, poll_frequency=0.05).until(lambda _: button.text == "Play")
-    output = shared_page.find_element(By.CSS_SELECTOR, ".slider output").text
-    assert output == f"step {STEPS[-1]}"
-
-
 def test_network_without_recorded_dynamics_has_no_slider(shared_page):
     Select(shared_page.find_element(By.ID, "spectrum-network")).select_by_visible_text(
         "lstm, seed 0"
@@ -219,72 +195,11 @@ def test_network_without_recorded_dynamics_has_no_slider(shared_page):
     assert len(traces(shared_page, "[data-part=disc]")[2]["x"]) == 8
 
 
-@pytest.mark.long
-def test_space_on_a_toggle_hides_and_shows_its_curve_with_its_band(fresh_page):
-    button = focus(
-        fresh_page, fresh_page.find_elements(By.CSS_SELECTOR, "#curves .toggles button")[0]
-    )
-
-    def shown():
-        found = traces(fresh_page, "#task-1 .plot")
-        return [t["visible"] for t in found if t["name"].startswith(button.text)]
-
-    assert (shown(), button.get_attribute("aria-pressed")) == ([True, True], "true")
-    button.send_keys(Keys.SPACE)
-    assert (shown(), button.get_attribute("aria-pressed")) == ([False, False], "false")
-    button.send_keys(Keys.SPACE)
-    assert shown() == [True, True]
-
-
-def test_keys_zoom_a_chart_and_reset_it(shared_page):
-    def width():
-        low, high = shared_page.execute_script(
-            "return document.querySelector('#task-1 .plot')._fullLayout.xaxis.range"
-        )
-        return high - low
-
-    plot = focus(shared_page, shared_page.find_element(By.CSS_SELECTOR, "#task-1 .plot"))
-    whole = width()
-    plot.send_keys("+")
-    WebDriverWait(shared_page, 10).until(lambda _: width() == pytest.approx(0.6 * whole))
-    plot.send_keys("0")
-    WebDriverWait(shared_page, 10).until(lambda _: width() == pytest.approx(whole))
-
-
-def test_logarithmic_axis_can_be_toggled(shared_page):
-    button = focus(
-        shared_page, shared_page.find_element(By.CSS_SELECTOR, "#task-1 [data-act=log]")
-    )
-    scale = "return document.querySelector('#task-1 .plot')._fullLayout.yaxis.type"
-    button.send_keys(Keys.ENTER)
-    assert shared_page.execute_script(scale) == "log"
-    button.send_keys(Keys.ENTER)
-    assert shared_page.execute_script(scale) == "linear"
-
-
 def test_selected_quantity_is_drawn(shared_page):
     Select(shared_page.find_element(By.ID, "task-1-quantity")).select_by_value("train_loss")
     assert len(traces(shared_page, "#task-1 .plot")[-1]["x"]) == 6  # logged every 5 of 30 steps
     label = shared_page.find_element(By.CSS_SELECTOR, "#task-1 .plot").get_attribute("aria-label")
     assert label.startswith("Train loss over training steps: lstm")
-
-
-def test_button_switches_page_and_charts_to_dark(shared_page):
-    ink = "return document.querySelector('#task-1 .plot').layout.font.color"
-    light = background(shared_page), shared_page.execute_script(ink)
-    focus(shared_page, shared_page.find_element(By.ID, "theme")).send_keys(Keys.ENTER)
-    dark = background(shared_page), shared_page.execute_script(ink)
-    assert all(a != b for a, b in zip(light, dark, strict=True))
-    shared_page.find_element(By.ID, "theme").click()
-    assert (background(shared_page), shared_page.execute_script(ink)) == light
-
-
-@pytest.mark.long
-def test_page_follows_the_preferred_colour_scheme(fresh_page):
-    light = background(fresh_page)
-    prefer(fresh_page, "dark")
-    WebDriverWait(fresh_page, 10).until(lambda b: background(b) != light)
-    assert fresh_page.find_element(By.ID, "theme").get_attribute("aria-pressed") == "true"
 
 
 @pytest.mark.long
@@ -300,55 +215,6 @@ def test_page_fits_its_width_and_nothing_overlaps(shared_page, size):
     assert shared_page.execute_script(TICKS) == []
 
 
-def test_results_with_many_metrics_fit_the_page(browser, page, tmp_path):
-    folder = shutil.copytree(page.parent / "runs", tmp_path / "runs")
-    metrics = {"f1": 0.51, "auc": 0.62, "log_loss": 0.73, "calibration_error": 0.14}
-    for number, file in enumerate(sorted(folder.glob("*/result.json"))):
-        result = json.loads(file.read_text())
-        for split in result["best"].values():
-            split |= {name: value + 0.01 * number for name, value in metrics.items()}
-        file.write_text(json.dumps(result))
-    resize(browser, DESKTOP)
-    load(browser, write_report([folder], tmp_path / "page.html"))
-    headings, wide = browser.execute_script(
-        "const frames = [...document.querySelectorAll('#results .scroll')];"
-        "return [frames.flatMap((e) => [...e.querySelectorAll('thead th')]).length,"
-        "frames.filter((e) => e.scrollWidth > e.clientWidth).length]"
-    )
-    assert headings > 16
-    assert wide == 0
-
-
-@pytest.mark.long
-def test_text_on_a_phone_is_readable(shared_page):
-    resize(shared_page, PHONE)
-    settled(shared_page, PHONE[0])
-    sizes = shared_page.execute_script(
-        "return [...document.querySelectorAll('p, td, th, label, button, summary, .xtick text')]"
-        ".map((e) => parseFloat(getComputedStyle(e).fontSize))"
-    )
-    assert min(sizes) >= 12
-
-
-@pytest.mark.long
-def test_tab_key_reaches_every_control(shared_page):
-    reached = set()
-    controls = shared_page.execute_script(CONTROLS)
-    for _ in range(controls):
-        webdriver.ActionChains(shared_page, duration=0).send_keys(Keys.TAB).perform()
-        reached.add(shared_page.switch_to.active_element.id)
-    assert len(reached) == controls
-
-
-def test_every_control_has_a_name(shared_page):
-    nameless = shared_page.execute_script(
-        "return [...document.querySelectorAll('button, select, input, [role=img]')].filter((e) => "
-        "!(e.getAttribute('aria-label') || e.textContent.trim() && e.tagName === 'BUTTON' || "
-        "e.labels?.length)).map((e) => e.outerHTML)"
-    )
-    assert nameless == []
-
-
 @pytest.mark.long
 def test_tables_are_saved_in_every_format(fresh_page):
     fresh_page.execute_script(
@@ -362,18 +228,6 @@ def test_tables_are_saved_in_every_format(fresh_page):
     assert "\n<b>LSTM</b> & more," in csv
     assert r"| \<b\>LSTM\</b\> \& more |" in markdown
     assert r"\textless{}b\textgreater{}LSTM" in latex
-
-
-@pytest.mark.long
-def test_numbers_of_a_chart_are_also_a_table(fresh_page):
-    fresh_page.find_element(By.CSS_SELECTOR, "#task-1 .numbers summary").click()
-    place = (By.CSS_SELECTOR, "#task-1 .numbers tbody td")
-    cells = WebDriverWait(fresh_page, 10).until(lambda b: b.find_elements(*place))
-    assert cells[0].text == "10"  # the first evaluation
-
-
-def test_label_with_markup_is_shown_as_text(shared_page):
-    assert "<b>LSTM</b> & more" in shared_page.find_element(By.ID, "results").text
 
 
 LINK = '<a href="https://example.org">quantity</a>'
@@ -408,21 +262,3 @@ def test_quantities_named_like_object_properties_are_drawn(browser, page, tmp_pa
     ]
     assert [button.text for button in shown] == ["lstm-0"]
     assert browser.get_log("browser") == []
-
-
-@pytest.mark.long
-def test_page_prints(fresh_page):
-    paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
-    printed = base64.b64decode(fresh_page.execute_cdp_cmd("Page.printToPDF", paper)["data"])
-    assert printed.startswith(b"%PDF")
-    assert fresh_page.get_log("browser") == []
-    # and is as it was
-    assert fresh_page.execute_script("return document.documentElement.dataset.theme") == "light"
-    settled(fresh_page, DESKTOP[0])
-
-
-def test_controls_are_not_printed(shared_page):
-    shared_page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    hidden = shared_page.find_elements(By.CSS_SELECTOR, "[data-act], nav, #theme, .slider")
-    assert not any(element.is_displayed() for element in hidden)
-    shared_page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -54,9 +54,6 @@ from recipes_for_results import (
 RUN = Path("scornn-6", "seed-0")
 
 
-# archived content
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_value_of_a_run_follows_the_papers_rule(archive, reproduced, seed):
     known = archived(archive, reproduced)[TABLE, "scoRNN 6", seed]
@@ -99,11 +96,6 @@ def test_numbers_that_are_not_finite_are_null():
     assert (content["value"], content["last"]) == (None, {"test": {"loss": None}})
 
 
-def test_an_archived_run_takes_a_few_kilobytes(archive, reproduced):
-    known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
-    assert len(known.to_line()) < 4_000
-
-
 def test_the_runs_of_a_paper_are_in_one_file(archive, reproduced):
     archived(archive, reproduced)
     (file,) = archive.folder.glob("*.jsonl")
@@ -131,9 +123,6 @@ def test_no_two_runs_of_all_recipes_share_a_name():
     assert len(names) == len(set(names))
 
 
-# curves
-
-
 @pytest.fixture
 def long_metrics(tmp_path):
     """Write a metrics.csv of 1,001 rows; every tenth is an evaluation."""
@@ -151,10 +140,6 @@ def test_a_curve_is_thinned_with_its_ends(long_metrics):
     assert (len(steps), steps[0], steps[-1]) == (MAX_POINTS, 0, 1_000)
 
 
-def test_a_thinned_curve_is_even(long_metrics):
-    assert set(np.diff(training_curve(long_metrics)["step"])) == {8, 9}
-
-
 def test_a_curve_has_five_digits(long_metrics):
     curve = training_curve(long_metrics)
     exact = np.exp(-np.array(curve["step"]) / 300)
@@ -168,9 +153,6 @@ def test_evaluations_are_a_separate_curve(long_metrics):
     assert curve["step"] == list(range(0, 1_001, 10))
     assert curve["test_accuracy"] == [None] * 101
     assert curve["henrici"] == list(range(0, 501, 5))  # of a callback
-
-
-# runs shared by several rows
 
 
 def test_a_run_counts_for_the_figure_that_shows_it(archive, reproduced):
@@ -226,9 +208,6 @@ def test_a_run_of_the_row_itself_replaces_a_shared_run(archive, reproduced, tmp_
     assert known.trained_for is None
     again = archived(archive, reproduced)[FIGURE, "scoRNN 6", 0]
     assert again.trained_for is None
-
-
-# unfinished and diverged runs
 
 
 def test_an_unfinished_run_is_named_and_skipped(archive, reproduced):
@@ -288,12 +267,9 @@ def test_a_diverged_run_is_archived_as_diverged(archive, reproduced):
     assert (known.state, known.value, known.steps) == ("diverged", None, 20)
 
 
-# errors and existing files
-
-
 def test_quick_runs_are_rejected(archive, tmp_path):
     run(recipes()[TABLE], tmp_path / "quick", quick=True)
-    with pytest.raises(ValueError, match=r"expected full runs in .*quick, got quick ones"):
+    with pytest.raises(ValueError, match="got quick ones"):
         archive_runs([tmp_path / "quick"], archive.folder, recipes())
     assert not list(archive.folder.glob("*.jsonl"))
 
@@ -305,15 +281,8 @@ def test_quick_runs_among_others_are_skipped_by_name(archive, reproduced):
     assert len(collected.archived) == 4
 
 
-def test_a_folder_without_a_recipe_is_rejected(archive, tmp_path):
-    with pytest.raises(
-        ValueError, match=r"expected the folder of a recipe .* holds no run of a recipe"
-    ):
-        archive_runs([tmp_path], archive.folder, recipes())
-
-
 def test_an_unknown_recipe_is_rejected(archive, reproduced):
-    with pytest.raises(ValueError, match=f"expected a recipe of this version .* got '{TABLE}'"):
+    with pytest.raises(ValueError, match=f"got '{TABLE}'"):
         archive_runs([reproduced], archive.folder, {})
 
 
@@ -360,7 +329,6 @@ def test_a_run_of_another_version_is_named_and_archived(archive, reproduced):
 DAMAGES = {
     "newer": ({"format": FORMAT + 1}, rf"expected format {FORMAT}, got {FORMAT + 1}"),
     "field": ({"colour": "red"}, rf"expected the keys of format {FORMAT}, got others: colour"),
-    "foreign": ({"format": None}, "expected an archived run, got something else"),
     "paper": ({"recipe": "other/table1"}, "a run of other/table1 is in its file"),
 }
 
@@ -373,7 +341,7 @@ def test_a_line_of_another_kind_is_named_and_kept(archive, reproduced, damage):
     first, *others = path.read_text().splitlines()
     path.write_text("\n".join([*others, json.dumps({**json.loads(first), **changes})]) + "\n")
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=rf"tiny\.jsonl, line {len(others) + 1}: {said}"):
+    with pytest.raises(ValueError, match=f"line {len(others) + 1}: {said}"):
         archive_runs([reproduced], archive.folder, recipes(), overwrite=True)
     assert path.read_bytes() == before
 
@@ -486,15 +454,6 @@ def test_the_descriptions_of_all_rows_are_strict_json():
         for known in (r for r in recipe.rows if isinstance(r, Row) and r.layer):
             described = known.describe()
             assert json.loads(json.dumps(described, allow_nan=False)) == described
-
-
-def test_a_run_of_an_earlier_version_is_named(archive, reproduced):
-    config = json.loads((reproduced / RUN / "config.json").read_text())
-    del config["network"]
-    config |= {"task": "Copying(delay=4)", "model": ["SequenceModel("]}
-    (reproduced / RUN / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"seed-\d/config.json is damaged or of another version"):
-        archive_runs([reproduced], archive.folder, recipes())
 
 
 def test_a_run_of_the_commit_that_trains_the_open_claims_is_converted():

@@ -109,9 +109,6 @@ def medians(result):
     return list(result.medians.values())
 
 
-# data
-
-
 def test_there_are_26_claims_of_five_papers():
     assert len(CLAIMS) == 26
     assert len({claim.paper for claim in CLAIMS.values()}) == 5
@@ -143,9 +140,6 @@ def test_a_claim_is_one_sentence_with_its_place_and_enough_seeds():
         assert datetime.fromisoformat(each.changed).tzinfo is not None
         trained = [n for n in each.networks if isinstance(row_of(RECIPES, n), Row)]
         assert all(len(network.seeds) >= each.seeds for network in trained)
-
-
-# comparisons
 
 
 @pytest.mark.parametrize(
@@ -195,12 +189,7 @@ def test_a_number_of_successes_leaves_other_runs_out():
 
 
 def test_numbers_that_grow_are_compared_at_one_length():
-    evidence = Known(
-        {
-            OURS: {None: [run(1.0)], SHORT: [run(3.0)]},
-            THEIRS: {SHORT: [run(2.0)]},
-        }
-    )
+    evidence = Known({OURS: {None: [run(1.0)], SHORT: [run(3.0)]}, THEIRS: {SHORT: [run(2.0)]}})
     assert medians(Less(OURS, THEIRS).check(evidence)) == [3.0, 2.0]
 
 
@@ -248,9 +237,6 @@ def test_a_first_update_is_compared_up_to_the_end_of_the_shorter_run(theirs, out
     assert Less(OURS, THEIRS, number=steps_below(0.5)).check(evidence).outcomes == outcomes
 
 
-# the chance level
-
-
 @pytest.mark.parametrize(("loss", "expected"), [(0.94, False), (0.95, True), (1.2, True)])
 def test_a_network_is_at_chance_from_95_percent_of_its_loss(loss, expected):
     assert is_at_chance(run(loss=loss)) == expected
@@ -271,9 +257,6 @@ def test_a_claim_whose_networks_are_all_at_chance_is_not_decided():
     its = {each: {None: [run(1.0, loss=1.0)]} for each in (OURS, THEIRS)}
     judged = claim(AtLeast(OURS, 0.5), AtLeast(THEIRS, 0.5)).judge(Known(its))
     assert judged.verdict == "not decided yet"
-
-
-# numbers
 
 
 def test_numbers_are_read_from_the_record_and_its_curves():
@@ -307,15 +290,9 @@ def test_numbers_are_read_from_the_record_and_its_curves():
         (value, 0.00031415, "0.000314"),
         (accuracy, 0.9432, "of 94.3 %"),
         (value, 1.31e-5, "0.0000131"),
-        (value, 1.0, "1"),
-        (of_baseline(value), 0.004, "at 0.4 %"),
-        (of_baseline(value), 0.00012, "at 0.012 %"),
         (of_baseline(value), 0.00009, "at less than 0.01 %"),
-        (of_baseline(value), 1.0, "at 100 %"),
         (steps_below(0.5), 3100, "after 3,100 updates"),
         (steps_below(0.5), math.inf, "never"),
-        (last("test_loss"), math.inf, "diverges"),
-        (last("test_loss"), 0.02, "of 0.02"),
     ],
 )
 def test_a_number_is_said_in_words(number, amount, said):
@@ -328,17 +305,9 @@ def test_a_diverged_run_counts_as_the_worst():
     assert not AtMost(OURS, 1.0).check(Known({OURS: {None: [diverged]}})).is_true
 
 
-# verdicts
-
-
 @pytest.mark.parametrize(
     ("decisive", "further", "verdict"),
-    [
-        (1.0, 1.0, "holds"),
-        (1.0, 0.1, "partly"),
-        (0.1, 1.0, "fails"),
-        (0.1, 0.1, "fails"),
-    ],
+    [(1.0, 1.0, "holds"), (1.0, 0.1, "partly"), (0.1, 1.0, "fails"), (0.1, 0.1, "fails")],
 )
 def test_a_claim_holds_partly_only_if_its_decisive_comparison_does(decisive, further, verdict):
     judged = claim(AtMost(OURS, decisive), further=(AtMost(OURS, further),))

@@ -29,13 +29,9 @@ from recipes_for_results import FIGURE, TABLE, of_figure, recipes, row
     ("seconds", "written"),
     [
         (0.096, "0.096 s"),
-        (11.4, "11 s"),
         (89.9, "90 s"),
         (90, "1.5 min"),
-        (3_450, "58 min"),
-        (5_400, "1.5 h"),
         (118_143, "33 h"),
-        (593_728, "6.9 days"),
         (127_686_400, "1,500 days"),
     ],
 )
@@ -46,13 +42,10 @@ def test_a_duration_has_two_digits_and_a_unit(seconds, written):
 @pytest.mark.parametrize(
     ("ours", "paper", "difference"),
     [
-        ((0.0952101, 0.0956781), 0.095, "+0.000444"),  # the error is 0.000234
-        ((0.52, 0.48), 0.5, "0"),
-        ((0.0949504, 0.09525), 0.0951, "0"),  # 2e-7 of an error of 0.00015
+        ((0.0952101, 0.0956781), 0.095, "+0.000444"),
+        ((0.0949504, 0.09525), 0.0951, "0"),
         ((2.34e-5,), 2.28e-5, "+6.0e-07"),
         ((12.0873,), 12.1, "-0.01"),
-        ((3.0327,), 3.03, "+0.003"),
-        ((640.0, 660.0), 600.0, "+50.0"),
     ],
 )
 def test_a_difference_has_the_digits_of_its_error(ours, paper, difference):
@@ -84,11 +77,9 @@ def remark(rows='["exact"]', kind='"open"', recipe=f'"{TABLE}"', text='"x"'):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (remark('["GRU"]'), f"expected a row of {TABLE} in .*, got 'GRU'"),
-        (remark(recipe='"tiny/table9"'), "got 'exact'"),
-        (remark(kind='"odd"'), "expected a kind of remark in .*, got 'odd'"),
-        ('[[remark]]\nkind = "open"\ntext = "x"\nclaim = "no"', "the name of a claim .* 'no'"),
-        ('[papers]\nother = "x"', "expected papers among scornn, .* got {'other'}"),
+        (remark('["GRU"]'), "got 'GRU'"),
+        (remark(kind='"odd"'), "got 'odd'"),
+        ('[papers]\nother = "x"', "got {'other'}"),
     ],
 )
 def test_a_text_about_something_unknown_is_rejected(tmp_path, content, said):
@@ -121,13 +112,11 @@ def reported(value, error=None, runs=(1.0, 1.0), baseline=None, **fields):
 @pytest.mark.parametrize(
     ("value", "error", "runs", "expected"),
     [
-        (0.973, 0.2, (0.9, 1.0), 0.2),  # what the paper prints
-        (0.973, 0.02, (0.9, 1.0), 0.1),  # twice our standard error, which is wider
-        (0.973, None, (1.0, 1.0), 0.0005),  # half a digit
-        (12.0, None, (1.0,), 0.05),
-        (1e-05, None, (1.0,), 5e-6),
+        (0.973, 0.2, (0.9, 1.0), 0.2),
+        (0.973, 0.02, (0.9, 1.0), 0.1),
+        (0.973, None, (1.0, 1.0), 0.0005),
         (0.0, None, (1.0,), 5e-4),
-        (0.5, None, (0.0, 1.0), 1.0),  # twice our standard error, 0.5
+        (1.227, 0.0, (1.0, 1.0), 0.0005),  # an error that is printed as zero
     ],
 )
 def test_the_margin_follows_from_error_digits_and_runs(value, error, runs, expected):
@@ -140,10 +129,6 @@ def test_printed_zeros_count_as_digits():
     assert columns([known])["paper"] == ["0.920"]
     assert columns([reported(5e-5, decimals=6)])["paper"] == ["5.0e-05"]
     assert margin(reported(0.92)) == pytest.approx(0.005, rel=1e-12)
-
-
-def test_an_error_printed_as_zero_leaves_half_a_digit():
-    assert margin(reported(1.227, error=0.0)) == pytest.approx(0.0005, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -208,12 +193,10 @@ def test_four_totals_of_table_6_cannot_be_judged():
     ("paper", "ours", "quantity", "expected"),
     [
         (0.095, 0.0951, "loss", "both at the chance level"),
-        (0.095, 0.3, "loss", "both at the chance level"),  # ours is above it
-        (0.095, 0.0891, "loss", "better here"),  # 6 % below
-        (0.084, 0.0951, "loss", "worse here"),  # the paper's is 12 % below
+        (0.095, 0.3, "loss", "both at the chance level"),
+        (0.095, 0.0891, "loss", "better here"),
+        (0.084, 0.0951, "loss", "worse here"),
         (0.095, math.inf, "loss", "worse here"),
-        (0.095, math.nan, "loss", "worse here"),
-        (0.095, 0.0951, "loss_mean", "both at the chance level"),
         (0.095, 0.0951, "accuracy", "agrees"),
     ],
 )
@@ -239,12 +222,10 @@ def bounded(at_most, runs):
 @pytest.mark.parametrize(
     ("runs", "differs"),
     [
-        ((0.001,), False),
-        ((0.024,), False),  # half a unit of the last digit above
+        ((0.024,), False),
         ((0.026,), True),
-        ((0.001, 0.001, 0.09), False),  # the mean is 0.0107 above, twice its error 0.059
-        ((0.03, 0.031, 0.032), True),
-        ((0.001, 0.3, 0.9), True),  # most runs are above, however wide they are
+        ((0.001, 0.001, 0.09), False),
+        ((0.001, 0.3, 0.9), True),
         ((math.nan,), True),
         ((), False),
     ],
@@ -259,7 +240,7 @@ def test_a_curve_without_a_bound_is_not_compared():
 
 
 def test_a_number_with_a_bound_is_rejected():
-    with pytest.raises(ValueError, match=r"expected value or at_most, got both, 0\.1 and 0\.2"):
+    with pytest.raises(ValueError, match=r"got both, 0\.1 and 0\.2"):
         Reported(0.1, "figure 2", at_most=0.2)
 
 
@@ -268,9 +249,6 @@ def test_curves_that_end_below_a_number_have_it_as_a_bound():
     bounds = {r.reported.at_most for r in known if "is below 0.02" in r.reported.note}
     assert bounds == {0.02}
     assert all("is below" in r.reported.note for r in known if r.reported.at_most is not None)
-
-
-# figures
 
 
 def test_a_figure_shows_the_median_over_the_seeds(archive):
@@ -282,17 +260,6 @@ def test_a_figure_shows_the_median_over_the_seeds(archive):
     np.testing.assert_allclose(picture.series["scoRNN 6"], [5.0, 3.0, 0.5])
     np.testing.assert_allclose(picture.bands["scoRNN 6"][:, 0], [4.5, 7.0])
     assert list(picture.steps) == [10, 20, 30]
-
-
-def test_a_band_lies_between_the_quartiles(archive):
-    known = recipes()
-    for seed, values in enumerate(([4.0, 2.0, 0.0], [5.0, 3.0, 1.0], [9.0, 9.0, 9.0])):
-        archive.add(of_figure(known[TABLE], seed, values))
-    (picture,) = curve_figures(archive, known)
-    (axes,) = picture.plot().axes
-    drawn = axes.collections[0].get_paths()[0].vertices
-    at_first = drawn[drawn[:, 0] == 10, 1]
-    assert (at_first.min(), at_first.max()) == (4.5, 7.0)
 
 
 def test_the_table_of_a_figure_has_a_row_for_each_point(archive):

@@ -62,9 +62,6 @@ def missing(claims, folder, **options):
     return [(job.row.label, job.seeds, job.recipe.reduced_to) for job in jobs]
 
 
-# reduced runs
-
-
 def test_a_reduced_recipe_has_fewer_epochs():
     reduced = recipe().reduced(Length("epochs", 2))
     assert reduced.reduced_to == ("epochs", 2)
@@ -73,12 +70,12 @@ def test_a_reduced_recipe_has_fewer_epochs():
 
 @pytest.mark.parametrize("epochs", [3, 4])
 def test_a_recipe_is_not_reduced_to_as_many_epochs(epochs):
-    with pytest.raises(ValueError, match=r"expected fewer epochs .* train for at most 3 epochs"):
+    with pytest.raises(ValueError, match="at most 3 epochs"):
         recipe().reduced(Length("epochs", epochs))
 
 
 def test_a_recipe_of_steps_is_not_reduced():
-    with pytest.raises(ValueError, match="its rows train for a number of steps"):
+    with pytest.raises(ValueError, match="a number of steps"):
         recipes()["tiny/fig1"].reduced(ONE_EPOCH)
 
 
@@ -124,11 +121,8 @@ def test_a_reduced_run_is_rebuilt_with_its_epochs(reduced_folder):
 
 
 def test_an_unknown_point_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"expected points of these rows .* got 'lr=1'"):
+    with pytest.raises(ValueError, match="got 'lr=1'"):
         run(recipe(), tmp_path, points=["lr=1"])
-
-
-# evidence and missing runs
 
 
 def test_a_claim_without_runs_is_not_decided(tmp_path):
@@ -195,9 +189,6 @@ def test_runs_without_data_come_last_and_have_no_time(tmp_path):
         ("absent", "absent.bin"),
     ]
     assert jobs[1].seconds is None
-
-
-# the commands
 
 
 def output(capsys, *arguments, **options):

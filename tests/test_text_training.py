@@ -90,9 +90,6 @@ def lstm(*sizes, generator):
     return layer
 
 
-# carried states
-
-
 def test_training_with_carried_states_equals_a_plain_loop(tmp_path):
     plain, expected = model(), []
     optimiser = torch.optim.SGD(plain.parameters(), lr=0.5)
@@ -138,9 +135,6 @@ def test_an_evaluation_carries_the_state_through_its_split(tmp_path):
     with torch.no_grad():
         expected = Echo().loss(network.eval()(inputs), targets).item()
     assert float(read_metrics(tmp_path)[-1]["test_loss"]) == pytest.approx(expected, rel=1e-5)
-
-
-# learning rates, weight decay, clipping
 
 
 @pytest.mark.parametrize(
@@ -217,9 +211,6 @@ def test_gradients_are_clipped_elementwise(tmp_path):
     assert (network.head_bias - before).abs().max().item() == pytest.approx(1e-3, rel=1e-4)
 
 
-# early stopping and metrics
-
-
 def test_a_run_stops_early_after_its_patience(tmp_path):
     options = settings(60, lr=0.0, lr_recurrent=0.0, patience=4)
     result = run(tmp_path, options)
@@ -240,9 +231,6 @@ def test_the_metrics_contain_the_mean_loss_since_the_last_row(tmp_path):
     each = [float(loss) for loss in losses(tmp_path / "each").values()]
     means = [float(row["train_loss_mean"]) for row in read_metrics(tmp_path / "three")]
     assert means == pytest.approx([sum(each[i : i + 3]) / 3 for i in (0, 3, 6)])
-
-
-# averaged parameters
 
 
 def test_an_average_is_the_mean_of_all_steps_since_it_began():
@@ -288,12 +276,7 @@ def test_constraints_without_moving_reference_can_be_averaged(tmp_path, constrai
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"lr_decay": 0.0}, "expected 0 < lr_decay <= 1"),
-        ({"lr_decay_at": "week"}, "lr_decay_at"),
-        ({"patience": 0}, "patience"),
-        ({"clip_value": 0}, "expected clip_value > 0"),
-    ],
+    [({"lr_decay": 0.0}, "expected 0 < lr_decay <= 1"), ({"patience": 0}, "patience")],
 )
 def test_settings_out_of_range_raise(options, message):
     with pytest.raises(ValueError, match=message):

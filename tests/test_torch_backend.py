@@ -144,17 +144,6 @@ def test_a_layer_with_zoneout_trains_on_finite_numbers():
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 
-@each_case
-def test_strides_do_not_change_the_results(case):
-    tensors = operands(case, (4, 3, 2))
-    strided = {name: torch.stack([v, v], dim=-1)[..., 0] for name, v in tensors.items()}
-    strided["x"] = tensors["x"].transpose(0, 1).contiguous().transpose(0, 1)
-    strided["W"] = tensors["W"].T.contiguous().T
-    before = [v.detach().clone() for v in strided.values()]
-    assert_equals_reference(case, strided, **options_of(case, (4, 3, 2)))
-    assert all(map(torch.equal, strided.values(), before))
-
-
 def test_tensors_without_gradient_get_none_and_cost_no_graph():
     tensors = operands("gru", (4, 3, 2))
     tensors["x"].requires_grad_(False)
@@ -162,9 +151,6 @@ def test_tensors_without_gradient_get_none_and_cost_no_graph():
     assert torch.autograd.grad(h.sum(), tensors["W"])[0].any()
     with torch.no_grad():
         assert gru(**tensors, backend="torch")[0].grad_fn is None
-
-
-# ------------------------------------------------------------------------ second derivatives
 
 
 def of_backend(case, tensors, **options):
@@ -184,17 +170,6 @@ def test_it_can_be_differentiated_twice(case):
     assert torch.autograd.gradgradcheck(run, list(tensors.values()), fast_mode=True)
 
 
-@pytest.mark.parametrize("case", ["tanh", "lstm"])
-def test_batched_gradients_equal_single_ones(case):
-    tensors = operands(case, (3, 2, 2))
-    h, *_ = of_backend(case, tensors, **CASES[case][4])(*tensors.values())
-    leaves, gs = list(tensors.values()), torch.eye(h.numel(), dtype=h.dtype).view(-1, *h.shape)
-    batched = torch.autograd.grad(h, leaves, gs, is_grads_batched=True, retain_graph=True)
-    single = [torch.autograd.grad(h, leaves, g, retain_graph=True) for g in gs]
-    for one, other in zip(batched, map(torch.stack, zip(*single, strict=True)), strict=True):
-        torch.testing.assert_close(one, other)
-
-
 def test_a_backward_pass_frees_what_it_does_not_keep():
     tensors = operands("tanh", (3, 2, 2))
     h = elman(**tensors, nonlinearity="tanh", backend="torch")[0]
@@ -207,9 +182,6 @@ def test_a_backward_pass_frees_what_it_does_not_keep():
     del h, node
     gc.collect()
     assert not any(one() is not None for one in inner)
-
-
-# --------------------------------------------------------------------------- the choice of it
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
@@ -270,9 +242,6 @@ def test_a_layer_under_autocast_runs_in_float32(layer):
     with torch.autocast("cpu", torch.bfloat16):
         h, _ = layer(x)
     assert torch.equal(h, layer(x)[0])
-
-
-# ----------------------------------------------------------------------------------- precision
 
 
 class OnGPU:

@@ -16,7 +16,7 @@ from test_docs import PATH, ROOT, TUTORIALS, blocks
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
-from two_themes import narrow, save_both
+from two_themes import save_both
 
 DRAWN = re.compile(r"^:::\{drawn\} (\S+)$", re.MULTILINE)
 SAVED = ROOT / "docs" / "tutorials" / "pictures"
@@ -64,11 +64,3 @@ def test_every_picture_of_the_tutorials_is_there():
     names = [name for page in TUTORIALS for name in DRAWN.findall(page.read_text())]
     expected = {f"{name}-{theme}.png" for name in names for theme in ("light", "dark")}
     assert {path.name for path in SAVED.iterdir()} == expected
-
-
-@pytest.mark.parametrize(("width", "narrowed"), [(20.0, 820 / 72 * 8 / 9), (6.0, 6.0)])
-def test_letters_of_a_figure_have_nine_pixels_on_the_page(width, narrowed):
-    figure = Figure(figsize=(width, 3))
-    figure.subplots().set_xlabel("steps", fontsize=8)
-    narrow(figure)
-    assert figure.get_figwidth() == pytest.approx(narrowed)

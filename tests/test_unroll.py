@@ -7,6 +7,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from cases import LAYERS as CASES
 from cases import NAMED
+from draws import normal
 from eigenrnn import LanguageModel, SequenceModel
 from eigenrnn.analysis.forward_pass import unroll
 from eigenrnn.layers.stacked import Stacked
@@ -14,17 +15,6 @@ from eigenrnn.layers.stacked import Stacked
 T, B, M, N = 6, 3, 2, 8
 LAYERS = {**CASES, **NAMED}
 LENGTHS = torch.tensor([4, 6, 1])
-
-
-@pytest.fixture(autouse=True)
-def same_weights_each_time():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
-def draw(*shape):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
 def make_layer(name, **options):
@@ -37,7 +27,7 @@ def assert_same(found, expected):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_unrolled_layer_gives_the_same_outputs(name):
-    layer, x = make_layer(name), draw(T, B, M)
+    layer, x = make_layer(name), normal(T, B, M)
     assert_same(unroll(layer).model(x), layer(x))
 
 
@@ -45,7 +35,7 @@ def test_unrolled_layer_gives_the_same_outputs(name):
 @pytest.mark.parametrize("form", ["batched", "unbatched", "packed", "packed-sorted"])
 def test_unrolled_stacked_bidirectional_layer_gives_the_same_outputs(name, form):
     options = {"num_layers": 2, "bidirectional": True, "batch_first": True}
-    layer, x = make_layer(name, **options), draw(B, T, M)
+    layer, x = make_layer(name, **options), normal(B, T, M)
     inputs = {
         "batched": x,
         "unbatched": x[0],
@@ -61,7 +51,7 @@ def test_unrolled_stacked_bidirectional_layer_gives_the_same_outputs(name, form)
 @pytest.mark.parametrize("readout", ["all", "last"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_unrolled_sequence_model_gives_the_same_outputs_with_lengths(name, readout):
-    model, x = SequenceModel(make_layer(name), 3, readout).double().eval(), draw(T, B, M)
+    model, x = SequenceModel(make_layer(name), 3, readout).double().eval(), normal(T, B, M)
     assert_same(unroll(model).model(x, LENGTHS), model(x, LENGTHS))
 
 
@@ -75,20 +65,8 @@ def test_unrolled_language_model_gives_the_same_outputs_and_names_its_layers():
 
 def test_model_is_not_changed():
     model = SequenceModel(LAYERS["ScoRNN"](M, N), 3)
-    unroll(model).model(draw(T, B, M))
+    unroll(model).model(normal(T, B, M))
     assert "forward" not in vars(model.layer)
     assert model.training
     assert model.head.weight.dtype == torch.float32
     assert isinstance(model.layer, Stacked)
-
-
-def test_states_are_the_outputs_of_the_layer():
-    layer, x = make_layer("ScoRNN"), draw(T, B, M)
-    copy = unroll(layer)
-    output, _ = copy.model(x)
-    torch.testing.assert_close(torch.stack(copy.states["l0"]), output)
-
-
-def test_model_without_a_recurrent_layer_raises():
-    with pytest.raises(ValueError, match="got Linear, which has no recurrent matrix"):
-        unroll(nn.Linear(2, 2))
