@@ -92,9 +92,9 @@ def test_the_defaults_of_a_network_are_those_of_its_classes_bases_and_functions(
         {"layer": ScoRNN, "options": {"negative": 2, "input_init": partial(uniform_, bound=1.0)}}
     )
     assert found["ScoRNN"] == {"num_layers": 1, "init": "unit_circle"}
-    assert found["RNN"]["constraint"] == "ScaledCayley", "a default of the base class"
+    assert found["RNN"]["nonlinearity"] == "modrelu", "a default of the base class"
     assert "input_init" not in found["RNN"]
-    assert found["ScaledCayley"]["init"] == "unit_circle", "a default of that default"
+    assert found["ScaledCayley"]["init"] == "unit_circle", "a default of the set that it makes"
     assert "bound" not in found.get("uniform_", {})
 
 

@@ -290,4 +290,4 @@ def test_a_run_on_no_series_is_refused(tmp_path, capsys, monkeypatch):
     with one_thread():
         assert main([*line.split(), str(tmp_path / "run")]) == 0
     assert main(["evaluate", str(tmp_path / "run"), "a.csv"]) == 2
-    assert "expected a run of the task series" in capsys.readouterr().err
+    assert "expected a run of the task Series" in capsys.readouterr().err

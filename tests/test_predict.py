@@ -407,7 +407,7 @@ def test_a_run_without_a_model_says_how_to_go_on(vowels, predict, tmp_path):
 def test_a_run_of_another_task_is_refused(predict, tmp_path):
     run = train(tmp_path / "run", "--task Copying --task.delay 3 --task.test_examples 4 --steps 1")
     said = predict(f"{run} -", stdin="", fails=True)
-    assert_matches("expected a run of the task series or text, .* a run of Copying", said)
+    assert_matches("expected a run of the task Series or Text, .* a run of Copying", said)
 
 
 @pytest.mark.parametrize(

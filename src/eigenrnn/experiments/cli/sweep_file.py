@@ -69,9 +69,12 @@ def read_sweep(path: str | Path) -> Sweep:
     points: list[Mapping[str, Any]] = [
         dict(zip(grid, values, strict=True)) for values in product(*grid.values())
     ]
-    rows: dict[str, Any] = _rows(keys) if keys.recipe else {}
-    if rows:
-        grid_of_all = points if rows["varied"] else None
+    rows: dict[str, Any] = {}
+    if keys.recipe:
+        rows = _rows(keys)
+        grid_of_all = None
+        if rows["varied"]:
+            grid_of_all = points
         points = row_points(rows["recipe"], rows["labels"], grid_of_all, quick=keys.quick)
         if not points:
             raise ValueError(f"expected a row of {keys.recipe} that trains a network, got none")
@@ -175,7 +178,9 @@ def _rows(keys: _Keys) -> dict[str, Any]:
     if keys.recipe not in RECIPES:
         raise ValueError(unknown_name("recipe", keys.recipe, RECIPES))
     recipe = recipe_with_data_root(RECIPES[keys.recipe], keys.data_root)
-    patterns = [keys.rows] if isinstance(keys.rows, str) else keys.rows
+    patterns = keys.rows
+    if isinstance(patterns, str):
+        patterns = [patterns]
     return {
         "recipe": recipe,
         "labels": tuple(row.label for row in recipe.select(patterns)),

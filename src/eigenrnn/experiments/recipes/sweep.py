@@ -35,8 +35,12 @@ def row_points(
     points: list[Mapping[str, Any]] = []
     for row in recipe.trained:
         if row.layer and row.label in labels:
-            own = grid_points(row.quick().grid if quick else row.grid)
-            points += [{_ROW: row.label, **point} for point in (own if grid is None else grid)]
+            chosen = grid
+            if quick:
+                row = row.quick()
+            if chosen is None:
+                chosen = grid_points(row.grid)
+            points += [{_ROW: row.label, **point} for point in chosen]
     return points
 
 
@@ -61,9 +65,10 @@ class RecipeSweep(Sweep):
     def trials_of(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
         row = self.recipe.row(parameters[_ROW])
         hyperparameters = {name: value for name, value in parameters.items() if name != _ROW}
-        point = point_name(hyperparameters) if not self.varied else _label(hyperparameters)
+        point = point_name(hyperparameters)
         folder = point
         if self.varied:
+            point = _label(hyperparameters)
             folder = f"{number:03d} {point}"[:_MAX_FOLDER_NAME]
         return [
             Trial(number, parameters, seed, run_path(row.label, folder, seed).as_posix(), point)

@@ -237,7 +237,9 @@ class Sweep(ABC):
 
     def trials(self, out: Path) -> list[Trial]:
         """Return all trials of a grid, or those that a search has proposed so far."""
-        points = self.read_points(out) if isinstance(self.plan, Search) else self.plan
+        points = self.plan
+        if isinstance(points, Search):
+            points = self.read_points(out)
         return [t for number, point in enumerate(points) for t in self.trials_of(number, point)]
 
     def read_points(self, out: Path) -> list[Mapping[str, Any]]:
@@ -267,7 +269,9 @@ class Sweep(ABC):
         """
         # all points have one task, up to its options
         task, settings = self.task_and_settings(self._examples[0])
-        search = self.plan if isinstance(self.plan, Search) else Search({})
+        search = Search({})
+        if isinstance(self.plan, Search):
+            search = self.plan
         metric = search.metric or selection_metric(task, settings.best_by)
         if metric is None and search is not self.plan:
             return None
@@ -293,7 +297,10 @@ class Sweep(ABC):
     def write_results(self, out: Path) -> None:
         """Write `results.csv` and the summary of the source from the folders of the runs."""
         trials = self.trials(out)
-        write_table(out, trials, self.criterion() if isinstance(self.plan, Search) else None)
+        criterion: Criterion | None = None
+        if isinstance(self.plan, Search):
+            criterion = self.criterion()
+        write_table(out, trials, criterion)
         final = sum(trial.is_final(out) for trial in trials)
         self.summarise(out, trials, is_over=final == self._total)
 
@@ -307,7 +314,9 @@ class Sweep(ABC):
     @property
     def _examples(self) -> list[Trial]:
         """One trial of each point to check: seeds are valid or invalid together."""
-        points = self.plan.examples if isinstance(self.plan, Search) else self.plan
+        points = self.plan
+        if isinstance(points, Search):
+            points = points.examples
         return [self.trials_of(0, point)[0] for point in points]
 
     def _check(self) -> None:

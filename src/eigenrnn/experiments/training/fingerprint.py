@@ -72,7 +72,7 @@ def run_config(
         task=Description(describe(task)["class"], describe_options(task)),
         files=_files(task),
         data=data_hashes(task),
-        network=None if network is None else dict(network),
+        network=network,
         layer=_layer_class(model),
         modules=str(model),
         parameters=count_parameters(model),

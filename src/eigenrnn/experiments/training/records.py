@@ -68,7 +68,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     name: str | None = None
     best_by: str | None = None
-    network: dict[str, Any] | None = None
+    network: Mapping[str, Any] | None = None
     layer: str = ""
     key: RunKey | None = None
     files: dict[str, str] = {}
