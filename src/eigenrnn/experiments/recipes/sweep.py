@@ -36,9 +36,9 @@ def row_points(
     for row in recipe.trained:
         if row.layer and row.label in labels:
             chosen = grid
-            if quick:
-                row = row.quick()
-            if chosen is None:
+            if chosen is None and quick:
+                chosen = grid_points(row.quick().grid)
+            elif chosen is None:
                 chosen = grid_points(row.grid)
             points += [{_ROW: row.label, **point} for point in chosen]
     return points
