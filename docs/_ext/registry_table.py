@@ -30,7 +30,9 @@ class RegistryTable(SphinxDirective):
             rows = [(f"``{name}``", registry.summary(entry)) for name, entry in mapping.items()]
             return parse_lines(self, table_lines(("name", "description"), rows))
         names = {kind: f"``{name}``" for name, kind in mapping.items()}
-        package = registry.class_path(first).rpartition(".")[0]
+        # classes are exported by the package of their room: eigenrnn.layers, experiments.tasks
+        depth = 3 if first.__module__.startswith("eigenrnn.experiments.") else 2
+        package = ".".join(first.__module__.split(".")[:depth])
         rows = [(*row, names.get(entry, "")) for entry, row in _exports(package)]
         return parse_lines(self, table_lines(("name", "description", "on the command line"), rows))
 
