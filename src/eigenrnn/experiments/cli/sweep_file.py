@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import yaml
-from jsonargparse import ArgumentError, ArgumentParser, get_loader
+from jsonargparse import ArgumentError, ArgumentParser, Namespace, get_loader
 from torch import nn
 
 from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.experiments.cli.parser import PARSERS
-from eigenrnn.experiments.cli.train_options import Training, build_training, recipe_with_data_root
+from eigenrnn.experiments.cli.train_options import (
+    Training,
+    build_training,
+    recipe_with_data_root,
+    settings_of,
+    with_data_root,
+)
 from eigenrnn.experiments.errors import did_you_mean, unknown_name
 from eigenrnn.experiments.recipes.sweep import RecipeSweep, row_points
 from eigenrnn.experiments.registry import RECIPES
@@ -212,8 +218,8 @@ class ConfigSweep(Sweep):
         ]
 
     def task_and_settings(self, trial: Trial) -> tuple[Task, Settings]:
-        training = self._training(trial)
-        return training.task, training.settings
+        chosen, task = self._parsed(trial)  # and no network, which a check does not need
+        return with_data_root(task, self.data_root), settings_of(chosen)
 
     def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
         training = self._training(trial)
@@ -232,13 +238,17 @@ class ConfigSweep(Sweep):
         )
 
     def _training(self, trial: Trial) -> Training:
+        chosen, task = self._parsed(trial)
+        return build_training(chosen, task, self.data_root)
+
+    def _parsed(self, trial: Trial) -> tuple[Namespace, Task]:
         content = copy.deepcopy(dict(self.options))
         for name, value in trial.parameters.items():
             _set(content, name.split("."), value)
         content["seed"] = trial.seed
         parser = PARSERS["train"]()
         chosen = parser.parse_object(content)
-        return build_training(chosen, parser.instantiate(chosen).task, self.data_root)
+        return chosen, parser.instantiate(chosen).task
 
 
 def _set(content: dict[str, Any], path: list[str], value: Any) -> None:
