@@ -244,8 +244,8 @@ def _all_jobs(
             if has_batch_first(layer):
                 x = x.transpose(0, 1)
             steps = max(steps, len(x))
-        for which in [each.name for each in maps[path]]:
-            yield from _trajectory_jobs(prefix, layer, maps[path], which, x, lengths, h0)
+        for each in maps[path]:
+            yield from _trajectory_jobs(prefix, layer, maps[path], each.name, x, lengths, h0)
     if inputs is None or loss is None:
         yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
     else:

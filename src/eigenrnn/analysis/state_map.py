@@ -804,9 +804,11 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
             for k, constraint in enumerate(constraints):
                 yield RecurrentWeights(matrices[k], inputs[k], constraint, alpha)
         return
-    is_cell = isinstance(module, nn.RNNCellBase)
-    for suffix in [""] if is_cell else [f"_{name}" for name in _direction_names(module)]:
-        N = module.hidden_size
+    N = module.hidden_size
+    suffixes = [""]  # of a cell
+    if not isinstance(module, nn.RNNCellBase):
+        suffixes = [f"_{name}" for name in _direction_names(module)]
+    for suffix in suffixes:
         constraints = _row_constraints(module, f"weight_hh{suffix}")
         # torch stacks the gates, so gate g begins at row g N
         matrices = getattr(module, f"weight_hh{suffix}").detach().split(N)

@@ -252,7 +252,9 @@ def _read_folder(path: Path, options: ReadOptions) -> Sequences:
         values.append(part.values[:, [part.channels.index(name) for name in channels]])
     answers: dict[str, Any] = {}
     for name in ("labels", "targets", "groups"):
-        found = [value for part in parts for value in getattr(part, name) or ()]
+        found: list[Any] = []
+        for part in parts:
+            found.extend(getattr(part, name) or ())
         answers[name] = found or None
     if depths == {2}:  # a folder for each class
         answers["labels"] = [file.parent.name for file in files]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +235,7 @@ def sequences_of(frames: Iterable[Any], table: Table) -> Sequences:
     # one frame at a time is in memory as it was read, the others are numbers
     pieces: dict[str, list[Any]] = {name: [] for name in (*roles.values(), *table.channels)}
     texts: dict[str, dict[str, int]] = {role: {} for role in roles}
-    for frame in (part for each in frames for part in _blocks(each)):
+    for frame in chain.from_iterable(map(_blocks, frames)):
         for name in table.channels:
             pieces[name].append(_numbers(frame[name], table, allow_missing))
         for role, name in roles.items():

@@ -103,7 +103,10 @@ class Search:
         ends = {n: d.get("choices") or [d["low"], d["high"]] for n, d in self.space.items()}
         first = {name: values[0] for name, values in ends.items()}
         # one parameter at a time: all combinations would be too many
-        return [first, *({**first, n: v} for n, values in ends.items() for v in values[1:])]
+        found: list[Mapping[str, Any]] = [first]
+        for name, values in ends.items():
+            found.extend({**first, name: value} for value in values[1:])
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +243,10 @@ class Sweep(ABC):
         points = self.plan
         if isinstance(points, Search):
             points = self.read_points(out)
-        return [t for number, point in enumerate(points) for t in self.trials_of(number, point)]
+        found: list[Trial] = []
+        for number, point in enumerate(points):
+            found.extend(self.trials_of(number, point))
+        return found
 
     def read_points(self, out: Path) -> list[Mapping[str, Any]]:
         """Read the points that a search has proposed.
@@ -275,8 +281,10 @@ class Sweep(ABC):
         metric = search.metric or selection_metric(task, settings.best_by)
         if metric is None and search is not self.plan:
             return None
-        splits = [split for split in task.splits if split != "train"]
-        known = {f"{split} {name}": name for split in splits for name in task.metric_names}
+        known: dict[str, str] = {}
+        for split in task.splits:
+            if split != "train":
+                known.update({f"{split} {name}": name for name in task.metric_names})
         if metric not in known:
             raise ValueError(f"expected metric among {', '.join(known)}; got {metric!r}")
         is_higher_better = task.is_higher_better(known[metric])
