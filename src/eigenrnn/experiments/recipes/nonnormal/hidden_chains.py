@@ -80,7 +80,7 @@ def hidden_chain(layer: nn.Module) -> HiddenChain:
     the same step, or never respond, are ordered at random, the same way in every call.
 
     Args:
-        layer: A recurrent layer, of which the first layer and direction is analysed.
+        layer: A recurrent layer; its first layer and direction is analysed.
     Source:
         Orhan and Pitkow, ICLR 2020, section 4. https://arxiv.org/abs/1905.13715; after Rajan,
         Harvey and Tank, Neuron 90(1), 2016. https://doi.org/10.1016/j.neuron.2016.02.009
