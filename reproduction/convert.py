@@ -51,7 +51,7 @@ def _task(stored: dict[str, Any]) -> dict[str, Any]:
 def _of_studies(description: Any) -> Any:
     """Name the functions and classes of our own studies, which have left the package."""
     if isinstance(description, str):
-        return f"reproduction.{description}" if description in _MOVED else description
+        return _MOVED.get(description.removeprefix("reproduction."), description)
     if isinstance(description, list):
         return [_of_studies(each) for each in description]
     if isinstance(description, dict):
@@ -60,7 +60,7 @@ def _of_studies(description: Any) -> Any:
 
 
 _MOVED = {
-    name
+    name: f"{module.__name__}.{name}"
     for module in (permuted_mnist, state_tracking, state_tracking_radius)
     for name, entry in vars(module).items()
     if getattr(entry, "__module__", None) == module.__name__

@@ -253,7 +253,7 @@ def _name(value: Any) -> str:
     package = module.partition(".")[0]
     if package in ("eigenrnn", "builtins"):
         return str(name)
-    if package in ("torch", "reproduction"):  # whose names are unique too
+    if package == "torch":  # whose names are unique too
         return f"{package}.{name}"
     return f"{module}.{name}"
 
