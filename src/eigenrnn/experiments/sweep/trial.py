@@ -115,7 +115,9 @@ def write_table(out: Path, trials: Sequence[Trial], criterion: Criterion | None)
         criterion: The metric of a search, which has columns of its own.
     """
     rows = [_row(out, trial, criterion) for trial in trials]
-    columns = dict.fromkeys(name for row in rows for name in row)
+    columns: dict[str, None] = {}  # a set that keeps its order
+    for row in rows:
+        columns.update(dict.fromkeys(row))
     for name in ("message", "folder"):  # which all rows have, after what only some have
         columns[name] = columns.pop(name, None)
     text = io.StringIO()
