@@ -182,3 +182,15 @@ def test_torchs_layers_name_their_weights():
     assert set(names) == {name for name, _ in layer.named_parameters()}
     listed = [weight for weights in layer.all_weights for weight in weights]
     assert all(getattr(layer, n) is w for n, w in zip(names, listed, strict=True))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_export_differs_from_a_compilation(strict):
+    class AddsOneInAnExport(nn.Module):
+        def forward(self, x):
+            return x + torch_internals.is_exporting()
+
+    module, x = AddsOneInAnExport(), torch.zeros(2)
+    assert not torch.compile(module, backend="eager", fullgraph=True)(x).any()
+    assert torch.export.export(module, (x,), strict=strict).module()(x).all()
+    assert not module(x).any()

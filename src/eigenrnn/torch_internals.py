@@ -25,6 +25,7 @@ __all__ = [
     "graph_is_kept",
     "has_dispatch_mode",
     "hooks_of_call",
+    "is_exporting",
     "is_legacy_batched",
     "original_of",
     "record_scan",
@@ -128,6 +129,14 @@ def weight_names(layer: nn.RNNBase) -> list[str]:
     The public `all_weights` has the tensors without their names.
     """
     return layer._flat_weights_names
+
+
+def is_exporting() -> bool:
+    """Whether `torch.export` traces the current call.
+
+    Before torch 2.13, `torch.compile` takes the public `torch.compiler.is_exporting()` for True.
+    """
+    return torch.compiler._is_exporting_flag
 
 
 def record_scan(

@@ -12,6 +12,7 @@ from eigenrnn.torch_internals import (
     direct_parameters,
     forward_mode_is_active,
     has_dispatch_mode,
+    is_exporting,
     is_legacy_batched,
     original_of,
     transform_is_active,
@@ -155,11 +156,6 @@ def check_weights(*modules: Module) -> None:
     for module in modules:
         check_dense(direct_parameters(module))
         check_dense(direct_buffers(module))
-
-
-def is_exporting() -> bool:
-    """Whether `torch.export` or `torch.onnx.export` traces the current call."""
-    return torch.compiler.is_exporting()
 
 
 def is_exporting_to_onnx() -> bool:

@@ -26,7 +26,7 @@ from eigenrnn.layers.validation import check_pair
 from eigenrnn.ops import lstm
 from eigenrnn.ops.lstm import BACKENDS
 from eigenrnn.ops.lstm.cpu import lstm_stepper, projected_lstm_stepper
-from eigenrnn.tracing import is_eager
+from eigenrnn.tracing import is_eager, is_exporting
 
 __all__ = ["LSTM", "LSTMDirection", "ProjectedLSTMDirection"]
 
@@ -186,7 +186,7 @@ class ProjectedLSTMDirection(LSTMDirection):
 
 def _is_zero(h: Tensor) -> bool:
     """Whether a state is known to be zero, without waiting for a device."""
-    can_ask = h.device.type == "cpu" and is_eager() and not torch.compiler.is_exporting()
+    can_ask = h.device.type == "cpu" and is_eager() and not is_exporting()
     return can_ask and not h.requires_grad and not bool(h.any())
 
 
