@@ -72,17 +72,18 @@ def contestants(device: str) -> dict[str, Contestant]:
         for on in (False, True):
             found[f"{name}, TF32 {'on' if on else 'off'}"] = Contestant(partial(make, 1), tf32=on)
     backends = {
-        "RNN(tanh)": ("torch", "loop"),
-        "RNN(modReLU), scaled Cayley": ("loop",),
-        "GRU": ("torch", "loop"),
+        "RNN(tanh)": ("triton", "torch", "loop"),
+        "RNN(modReLU), scaled Cayley": ("triton", "loop"),
+        "GRU": ("triton", "torch", "loop"),
         "LSTM": ("torch",),
     }
     for name, make in ours.items():
         for backend in backends[name]:
             found[f"{name}, {backend}"] = Contestant(partial(make, 1, backend=backend))
     if device == "cuda":
-        loop = partial(RNN, 1, backend="loop")
-        found["a CUDA graph of RNN(modReLU), loop"] = Contestant(loop, graphed=True)
+        for backend in ("triton", "loop"):
+            layer = partial(RNN, 1, backend=backend)
+            found[f"a CUDA graph of RNN(modReLU), {backend}"] = Contestant(layer, graphed=True)
     return found
 
 

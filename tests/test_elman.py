@@ -29,7 +29,8 @@ EXACT = {
 
 SIXTEEN = (torch.bfloat16, torch.float16)
 NO_KERNEL = ("cpu", torch.float16)
-QUICK = [name for name in BACKENDS if name != "torch"]  # test_torch_backend.py has its cases
+# test_torch_backend.py and test_triton.py have the cases of the other two
+QUICK = [name for name in BACKENDS if name not in ("torch", "triton")]
 each_backend = pytest.mark.parametrize("backend", QUICK)
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
 

@@ -75,7 +75,7 @@ def can_run(
     if form is not None:
         features += form_features(*FORMS[form])
     states = len(RECORDS[kind].states) * shape[2] * (2 if dtype.is_complex else 1)
-    call = Call("cpu", dtype, f.name, False, states, tuple(features), shape[1])
+    call = Call("cpu", dtype, f.name, False, states, tuple(features))
     return BACKENDS[kind][backend].reason_against(call) is None
 
 

@@ -71,6 +71,7 @@ def main(arguments):
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--checkpoint_every", type=int, default=20)
     parser.add_argument("--dropout", type=float, default=0.3)
+    parser.add_argument("--accelerator", default="cpu")
     parser.add_argument("--dynamics_every", type=int)
     options = vars(parser.parse_args(arguments))
     directory, dropout = options.pop("directory"), options.pop("dropout")

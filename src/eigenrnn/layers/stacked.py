@@ -312,18 +312,8 @@ class Stacked(Layer, Generic[_D]):
             *self.parameters(),
             state_size=size,
             features=features,
-            batch_size=self._batch_size(input),
         )
         return explain(self.backends, call, self.backend)
-
-    def _batch_size(self, input: Tensor | PackedSequence) -> int:
-        if isinstance(input, PackedSequence):
-            return int(input.batch_sizes[0])
-        if input.dim() < 3:
-            return 1
-        if self.batch_first:
-            return input.shape[0]
-        return input.shape[1]
 
     def _features(self) -> list[str]:
         """Return the features that a backend needs, as in `Backend.features`."""

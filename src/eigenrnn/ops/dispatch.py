@@ -45,7 +45,6 @@ class Call:
         state_size: The number of real numbers in one state.
         features: The optional features in use, such as ``"layer_norm"``, ``"zoneout"`` and
             ``"leak"``.
-        batch_size: The number B of sequences.
     """
 
     device: str
@@ -54,7 +53,6 @@ class Call:
     transformed: bool
     state_size: int
     features: tuple[str, ...] = ()
-    batch_size: int = 1
 
     @classmethod
     def of(
@@ -64,12 +62,9 @@ class Call:
         *others: Tensor | None,
         state_size: int,
         features: Iterable[str] = (),
-        batch_size: int | None = None,
     ) -> "Call":
-        """Describe a call by its tensors; x is (T, B, .), or the batch size is given."""
+        """Describe a call by its tensors."""
         transformed = under_transform() or is_dual(x, *others)
-        if batch_size is None:
-            batch_size = x.shape[1]
         return cls(
             device=x.device.type,
             dtype=x.dtype,
@@ -77,7 +72,6 @@ class Call:
             transformed=transformed,
             state_size=state_size,
             features=tuple(features),
-            batch_size=batch_size,
         )
 
 

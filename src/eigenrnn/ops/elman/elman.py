@@ -25,6 +25,7 @@ from eigenrnn.ops.elman.loop import ElmanLoop
 from eigenrnn.ops.elman.operands import ElmanOperands
 from eigenrnn.ops.elman.reference import ELMAN, ElmanReference
 from eigenrnn.ops.elman.torch import ElmanTorch
+from eigenrnn.ops.elman.triton import ElmanTriton
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
@@ -37,7 +38,8 @@ from eigenrnn.tracing import autocasts
 __all__ = ["BACKENDS", "elman"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (ElmanCPU(), ElmanTorch(), ElmanLoop(), ElmanReference())
+    backend.name: backend
+    for backend in (ElmanCPU(), ElmanTriton(), ElmanTorch(), ElmanLoop(), ElmanReference())
 }
 """The backends by name, in order of preference."""
 

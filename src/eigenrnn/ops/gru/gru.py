@@ -24,6 +24,7 @@ from eigenrnn.ops.gru.loop import GRULoop
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, form_features
 from eigenrnn.ops.gru.reference import GRU, GRUReference
 from eigenrnn.ops.gru.torch import GRUTorch
+from eigenrnn.ops.gru.triton import GRUTriton
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
 from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import autocasts
@@ -31,7 +32,8 @@ from eigenrnn.tracing import autocasts
 __all__ = ["BACKENDS", "gru"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (GRUCPU(), GRUTorch(), GRULoop(), GRUReference())
+    backend.name: backend
+    for backend in (GRUCPU(), GRUTriton(), GRUTorch(), GRULoop(), GRUReference())
 }
 """The backends by name, in order of preference."""
 

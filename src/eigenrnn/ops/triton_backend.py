@@ -1,0 +1,176 @@
+"""Which calls the Triton kernels compute, and how they are launched; imports no Triton."""
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigenrnn.nonlinearities import LEAKY_SLOPES
+from eigenrnn.ops.dispatch import Backend, Call
+
+__all__ = ["TritonBackend", "launch"]
+
+_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+"""Whether Triton's interpreter runs the kernels on the CPU, as in the tests."""
+
+_OLDEST = (3, 4)  # the oldest version that compiles the kernels
+
+_NONLINEARITIES = frozenset({"tanh", "relu", "elu", "modrelu", "identity", *LEAKY_SLOPES})
+
+_MOST_IN_ONE_PIECE = 176  # with more rows, a thread's column does not fit into its registers
+
+
+def _why_unavailable() -> str | None:
+    if not (_INTERPRETED or torch.cuda.device_count()):
+        return "it needs an NVIDIA GPU, and this machine has none"
+    try:
+        found = version("triton")
+    except PackageNotFoundError:
+        return "Triton is not installed: pip install triton (CUDA builds of torch bring it)"
+    if tuple(map(int, found.split(".")[:2])) < _OLDEST:
+        return f"expected Triton 3.4 or newer, which comes with torch 2.8, got {found}"
+    return None
+
+
+# asked once: torch.compile cannot trace it
+_UNAVAILABLE = _why_unavailable()
+
+
+class TritonBackend(Backend):
+    """A backend that launches one Triton program for each sequence.
+
+    It is preferred to cuDNN because it is faster wherever both support a call; README.md in the
+    folder of each recurrence has the timings.
+    """
+
+    name = "triton"
+    description = "Triton kernels on NVIDIA GPUs, with W in the registers of one multiprocessor"
+    # sums and states are in float32
+    dtypes = frozenset({torch.float32, torch.float16, torch.bfloat16})
+
+    largest_state: int
+    """The most real numbers in a state for which the registers hold W."""
+
+    def unavailable(self) -> str | None:
+        return _UNAVAILABLE
+
+    def unsupported(self, call: Call) -> str | None:
+        device = "cpu" if _INTERPRETED else "cuda"
+        if call.device != device or torch.version.hip:
+            return f"it needs tensors on an NVIDIA GPU, and they are on {call.device}"
+        if call.nonlinearity not in _NONLINEARITIES:
+            return f"it has no kernel for {call.nonlinearity}"
+        if call.transformed:
+            return "torch.func transforms and forward mode need differentiable operations"
+        if call.state_size > self.largest_state:
+            return (
+                f"the registers of a multiprocessor hold W for at most {self.largest_state} "
+                f"numbers in a state, and here are {call.state_size}"
+            )
+        return None
+
+    def experimental(self, call: Call) -> str | None:  # noqa: ARG002
+        if _INTERPRETED:
+            return "Triton's interpreter is for tests: used only if requested by name"
+        return None
+
+
+def launch(
+    kernel: Any,
+    steps: Tensor,  # (T, B, .), of any strides; the inputs of a pass
+    others: Mapping[str, Tensor | None],
+    results: Mapping[str, Tensor],
+    N: int,
+    options: Any,
+    **flags: bool,
+) -> None:
+    """Launch one program per sequence.
+
+    Args:
+        kernel: The kernel.
+        steps: What the kernel reads at each step, its first argument.
+        others: The other tensors that it reads, by the names of its arguments.
+        results: The tensors that it writes.
+        N: The number of units.
+        options: The options of the call.
+        **flags: The flags of the kernel that are its own.
+    """
+    T, B, _ = steps.shape
+    if not steps.numel():
+        return
+    if steps.stride(2) != 1:
+        steps = steps.contiguous()
+    lengths = _sequence_lengths(options.batch_sizes, B, steps.device)
+    read = {name: _contiguous(tensor, absent=steps) for name, tensor in others.items()}
+    biased = others["bias"] is not None
+    name = options.nonlinearity
+    slope = 0.0
+    if name in LEAKY_SLOPES:
+        slope = LEAKY_SLOPES[name]
+        name = "leaky_relu"
+    elif name == "modrelu" and not biased:
+        name = "identity"
+    columns, rows = layout(N)
+    with torch.cuda.device_of(steps):
+        kernel[(B,)](
+            steps,
+            **read,
+            lengths=_contiguous(lengths, absent=steps),
+            **results,
+            T=T,
+            B=B,
+            N=N,
+            steps_stride=steps.stride(0),
+            row_stride=steps.stride(1),
+            COLUMNS=columns,
+            ROWS=rows,
+            NAME=name,
+            SLOPE=slope,
+            BIASED=biased,
+            RAGGED=lengths is not None,
+            REVERSE=options.reverse,
+            num_warps=min(8, columns[0] // 16),
+            **flags,
+        )
+
+
+def _contiguous(tensor: Tensor | None, absent: Tensor) -> Tensor:
+    """Return a tensor in contiguous memory, or for None one that the kernel never reads."""
+    if tensor is None:
+        return absent
+    return tensor.contiguous()
+
+
+def layout(N: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the sizes of the pieces of a vector of N units, and of the rows of a matrix.
+
+    All are powers of two, as Triton demands, and padded with zeros. One piece is best where it
+    fits: each thread then owns a column and adds it alone, and each further piece of the rows
+    costs a barrier per step.
+    """
+    if N <= 128:
+        size = max(16, 1 << (N - 1).bit_length())
+        return (size,), (size,)
+    if N <= _MOST_IN_ONE_PIECE:
+        rest = 16 * -(-(N - 128) // 16)  # 16, 32 or 48
+        return (256,), (128, *(size for size in (32, 16) if rest & size))
+    return (128, 64), (128, 64)
+
+
+def _sequence_lengths(
+    batch_sizes: Sequence[int] | None, B: int, device: torch.device
+) -> Tensor | None:  # (B,)
+    """Copy the lengths of all sequences to the device without waiting for it."""
+    if batch_sizes is None:
+        return None
+    lengths: list[int] = []
+    length = len(batch_sizes)
+    for b in range(B):
+        while batch_sizes[length - 1] <= b:
+            length -= 1
+        lengths.append(length)
+    pinned = torch.tensor(lengths, dtype=torch.int32, pin_memory=device.type == "cuda")
+    return pinned.to(device, non_blocking=True)
