@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -19,10 +18,10 @@ from eigenrnn.experiments.recipes import Recipe, reproduce
 from eigenrnn.experiments.recipes.runs import folder_name
 from reproduction.archive import ARCHIVE, Archive, current_runs
 from reproduction.archive_runs import archive_runs
-from reproduction.claim import Claim, Judgement
+from reproduction.claim import Claim, Runs
 from reproduction.claims import CLAIMS
-from reproduction.evidence import ArchivedEvidence, Job, missing_jobs
-from reproduction.page import describe_judgement, duration, evidence, to_markdown
+from reproduction.evidence import ArchivedEvidence, Job, Judgement, missing_jobs
+from reproduction.page import describe_judgement, duration, to_markdown
 from reproduction.recipes import RECIPES
 
 __all__ = ["main"]
@@ -89,7 +88,7 @@ def _list(
 ) -> int:
     judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
     if options.json:
-        content = [describe_judgement(judgement, recipes) for judgement in judgements]
+        content = [describe_judgement(judgement) for judgement in judgements]
         print(json.dumps(content, indent=2))
     else:
         console.print(_verdicts(judgements))
@@ -101,7 +100,8 @@ def _verdicts(judgements: Sequence[Judgement]) -> Table:
     for name in ("claim", "verdict", "evidence"):
         table.add_column(name, no_wrap=name == "claim")
     for judgement in judgements:
-        table.add_row(judgement.claim.id, judgement.verdict, evidence(judgement))
+        words = [judgement.claim.evidence, *judgement.mismatches()]
+        table.add_row(judgement.claim.id, judgement.verdict, "\n".join(filter(None, words)))
     return table
 
 
@@ -120,19 +120,19 @@ def _plan(
         table.add_column(name, no_wrap=name == "claim")
     total = 0.0
     for job in jobs:
-        total += job.seconds or 0.0
         time = f"needs {job.missing_data}"
-        if job.seconds is not None:
-            time = duration(job.seconds)
+        if job.missing_data is None:
+            total += job.count * job.seconds
+            time = duration(job.count * job.seconds)
         length = "the paper's"
         if job.recipe.reduced_to is not None:
             length = str(job.recipe.reduced_to)
         table.add_row(
             job.claim,
             job.recipe.name,
-            job.row.label,
+            job.network.row,
             length,
-            ", ".join(map(str, job.seeds)),
+            ", ".join(map(str, job.network.seeds)),
             str(job.count),
             time,
             duration(total),
@@ -148,48 +148,35 @@ def _run(
     claims: Mapping[str, Claim],
 ) -> int:
     """Train and archive the missing runs, one network after another."""
-    tried: set[JobName] = set()
+    tried: set[Runs] = set()
     while True:
         # a run that has just been archived may serve other rows too, so the plan is made anew
-        jobs = [job for job in _missing(options, recipes, claims) if _name(job) not in tried]
+        jobs = [job for job in _missing(options, recipes, claims) if job.network not in tried]
         if not jobs:
             judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
             console.print(_verdicts(judgements))
             return 0
         job = jobs[0]
-        tried.add(_name(job))
+        tried.add(job.network)
         if job.missing_data is not None:
-            console.print(f"{job.recipe.name}, {job.row.label}: needs {job.missing_data}, skipped")
+            console.print(
+                f"{job.recipe.name}, {job.network.row}: needs {job.missing_data}, skipped"
+            )
             continue
-        console.print(f"{job.claim or 'all rows'}: {job.recipe.name}, {job.row.label}")
+        console.print(f"{job.claim or 'all rows'}: {job.recipe.name}, {job.network.row}")
         folder = options.out / folder_name(job.recipe, quick=False)
         outcomes = reproduce(
             job.recipe,
             folder,
-            rows=[job.row.label],
-            points=job.points,
-            seeds=job.seeds,
+            rows=[job.network.row],
+            points=job.network.points,
+            seeds=job.network.seeds,
             resume=True,
         )
         archive_runs([folder], options.archive, recipes)
         for outcome in outcomes:
             if outcome.signal is not None:
                 return 128 + outcome.signal  # the exit status of a program ended by a signal
-
-
-class JobName(NamedTuple):
-    """What tells one job from another."""
-
-    recipe: str
-    length: str
-    row: str
-    points: tuple[str, ...]
-    seeds: tuple[int, ...]
-
-
-def _name(job: Job) -> JobName:
-    length = str(job.recipe.reduced_to)
-    return JobName(job.recipe.name, length, job.row.label, job.points, job.seeds)
 
 
 def _missing(
