@@ -10,7 +10,7 @@ from statistics import fmean, median
 from eigenrnn.experiments.recipes import Computed, Entry, Recipe, Row
 from eigenrnn.experiments.training.run_key import Length
 from reproduction.agreement import AT_CHANCE
-from reproduction.archive import Archive, ArchivedRun, RunName, current_runs, rows_by_name
+from reproduction.archive import Archive, ArchivedRun, current_runs, rows_by_name
 from reproduction.claim import AGREEING_SHARE, Check, Claim, Median, Runs, Verdict
 from reproduction.cost import estimated_seconds
 
@@ -257,13 +257,13 @@ class ArchivedEvidence:
 
 @dataclass(frozen=True)
 class Job:
-    """Runs of one network that are missing.
+    """A run that is missing.
 
     Args:
-        claim: The claim that needs them; empty for runs that no claim needs.
-        recipe: The recipe, with the length of the runs.
-        network: The network, with the seeds that are missing.
-        seconds: A rough estimate of the time of one run; infinite if data is missing.
+        claim: The claim that needs it; empty for a run that no claim needs.
+        recipe: The recipe, with the length of the run.
+        run: The network, with one point and one seed.
+        seconds: A rough estimate of its time; infinite if data is missing.
         missing_data: The data that is not on this machine; None if none is missing.
     Units:
         `seconds` on one core.
@@ -271,14 +271,9 @@ class Job:
 
     claim: str
     recipe: Recipe
-    network: Runs
+    run: Runs
     seconds: float
     missing_data: str | None = None
-
-    @property
-    def count(self) -> int:
-        """The number of runs."""
-        return len(self.network.points) * len(self.network.seeds)
 
 
 def missing_jobs(
@@ -293,40 +288,34 @@ def missing_jobs(
         evidence: What the archive holds.
         everything: Whether the full runs of all rows of all recipes follow.
     """
-    planned: set[RunName] = set()
-    groups = [_jobs(evidence, each.id, each.networks, planned) for each in claims.values()]
-    groups.sort(key=lambda jobs: sum(job.count * job.seconds for job in jobs))
+    groups = [_missing(evidence, claim.networks, claim.id) for claim in claims.values()]
+    groups.sort(key=lambda jobs: sum(job.seconds for job in jobs))
     if everything:
-        groups.append(_jobs(evidence, "", _all_networks(evidence.recipes), planned))
-    return list(chain(*groups))
+        groups.append(_missing(evidence, _all_networks(evidence.recipes)))
+    planned: dict[Runs, Job] = {}
+    for job in chain(*groups):
+        planned.setdefault(job.run, job)
+    return list(planned.values())
 
 
-def _jobs(
-    evidence: ArchivedEvidence, claim: str, networks: Sequence[Runs], planned: set[RunName]
-) -> list[Job]:
-    """Return the missing runs of each network, but for those that are planned already."""
+def _missing(evidence: ArchivedEvidence, networks: Sequence[Runs], claim: str = "") -> list[Job]:
+    """Return the missing runs of each network."""
     jobs: list[Job] = []
     for network in networks:
         recipe = evidence.recipes[network.recipe]
         if network.least is not None:
             recipe = recipe.reduced(network.least)
         row = rows_by_name({recipe.name: recipe})[network.recipe, network.row]
-        known = {run.seed for run in chain(*evidence.runs(network).values())}
-        seeds: list[int] = []
-        for seed in network.seeds:
-            name = RunName(network.recipe, network.row, "", seed, network.least)
-            names = {name._replace(point=point) for point in network.points}
-            if seed not in known and known != {None} and not names <= planned:
-                seeds.append(seed)
-            planned |= names
         seconds = 0.0
         missing_data: str | None = None
-        if isinstance(row, Row) and seeds:
+        if isinstance(row, Row):
             seconds = estimated_seconds(row) or math.inf
             missing_data = row.task.missing_data()
-        if seeds:
-            missing = replace(network, seeds=tuple(seeds))
-            jobs.append(Job(claim, recipe, missing, seconds, missing_data))
+        for seed, point in product(network.seeds, network.points):
+            run = replace(network, seeds=(seed,), points=(point,))
+            known = [its.seed for its in chain(*evidence.runs(run).values())]
+            if seed not in known and None not in known:
+                jobs.append(Job(claim, recipe, run, seconds, missing_data))
     return jobs
 
 
@@ -339,5 +328,5 @@ def _all_networks(recipes: Mapping[str, Recipe]) -> list[Runs]:
                 found.append(Runs(recipe.name, row.label))
             elif isinstance(row, Row) and row.layer is not None:
                 seeds = tuple(row.seeds or recipe.seeds)
-                found += [Runs(recipe.name, row.label, seeds, (point,)) for point in row.points()]
+                found.append(Runs(recipe.name, row.label, seeds, tuple(row.points())))
     return found

@@ -59,9 +59,9 @@ def forget_chance(folder):
 
 
 def missing(claims, folder, **options):
-    """Return the missing runs as row, seeds and length."""
+    """Return the missing runs as row, seed and length."""
     jobs = missing_jobs(claims, evidence(folder), **options)
-    return [(job.network.row, job.network.seeds, job.recipe.reduced_to) for job in jobs]
+    return [(job.run.row, *job.run.seeds, job.recipe.reduced_to) for job in jobs]
 
 
 def test_a_reduced_recipe_has_fewer_epochs():
@@ -131,7 +131,7 @@ def test_a_claim_without_runs_is_not_decided(tmp_path):
     claims = claim(at_most(Runs(NAME, SMALL), 1.0))
     (judgement,) = evidence(tmp_path).judge(claims)
     assert (judgement.verdict, judgement.done) == ("not decided yet", 0.0)
-    assert missing(claims, tmp_path) == [(SMALL, (0,), None)]
+    assert missing(claims, tmp_path) == [(SMALL, 0, None)]
 
 
 def test_a_run_of_the_least_length_decides(reduced_folder, tmp_path):
@@ -149,7 +149,7 @@ def test_a_shorter_run_does_not_decide_and_is_told(reduced_folder, tmp_path):
     claims = claim(at_least(Runs(NAME, SMALL, least=two_epochs), 0.0))
     (judgement,) = evidence(tmp_path).judge(claims)
     assert (judgement.verdict, judgement.done) == ("not decided yet", 0.5)
-    assert missing(claims, tmp_path) == [(SMALL, (0,), two_epochs)]
+    assert missing(claims, tmp_path) == [(SMALL, 0, two_epochs)]
 
 
 def test_an_unfinished_run_is_told_and_decides_nothing(reduced_folder, tmp_path):
@@ -167,19 +167,19 @@ def test_an_unfinished_run_is_told_and_decides_nothing(reduced_folder, tmp_path)
 def test_only_the_missing_seeds_are_planned(reduced_folder, tmp_path):
     archive_runs([reduced_folder], tmp_path, KNOWN)
     claims = claim(at_least(Runs(NAME, SMALL, (0, 1), least=ONE_EPOCH), 0.0))
-    assert missing(claims, tmp_path) == [(SMALL, (1,), ONE_EPOCH)]
+    assert missing(claims, tmp_path) == [(SMALL, 1, ONE_EPOCH)]
 
 
 def test_a_run_that_two_claims_need_is_planned_once(tmp_path):
     check = at_most(Runs(NAME, SMALL), 1.0)
     claims = claim(check) | claim(check, name="works too")
-    assert missing(claims, tmp_path) == [(SMALL, (0,), None)]
+    assert missing(claims, tmp_path) == [(SMALL, 0, None)]
 
 
 def test_all_rows_follow_the_runs_of_claims(tmp_path):
     claims = claim(at_most(Runs(NAME, LARGE), 1.0))
     planned = missing(claims, tmp_path, everything=True)
-    assert planned == [(LARGE, (0,), None), (SMALL, (0, 1), None), (LARGE, (1,), None)]
+    assert planned == [(LARGE, 0, None), (SMALL, 0, None), (SMALL, 1, None), (LARGE, 1, None)]
 
 
 def test_runs_without_data_come_last_and_have_no_time(tmp_path):
@@ -264,6 +264,21 @@ def test_runs_that_have_ended_are_archived(capsys, reduced_folder, tmp_path):
         capsys, "--archive", tmp_path, "archive", reduced_folder, recipes=KNOWN
     )
     assert (status, "2 runs archived, 0 already archived, 0 skipped" in out) == (0, True)
+
+
+@pytest.mark.parametrize("before", [[], ["--archive", "elsewhere"]])
+def test_a_recipe_is_trained_with_the_options_of_reproduce(capsys, tmp_path, before):
+    arguments = ("train", NAME, "--quick", "--out", tmp_path, "--rows", SMALL)
+    with one_thread():
+        status, _, _ = output(capsys, *before, *arguments, recipes=KNOWN)
+    assert status == 0
+    assert (tmp_path / "results.md").exists()
+
+
+def test_an_unknown_option_is_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["list", "--quick"])
+    assert "--quick" in capsys.readouterr().err
 
 
 def test_the_committed_page_matches_the_archive(capsys, tmp_path):
