@@ -106,6 +106,8 @@ def _verdicts(judgements: Sequence[Judgement]) -> Table:
         table.add_column(name, no_wrap=name == "claim")
     for judgement in judgements:
         words = [judgement.claim.evidence, *judgement.mismatches()]
+        if judgement.claim.hours is not None:
+            words.append(f"{judgement.done:.0%} trained, {judgement.claim.hours:g} h still needed")
         table.add_row(judgement.claim.id, judgement.verdict, "\n".join(filter(None, words)))
     return table
 

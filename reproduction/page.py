@@ -172,6 +172,9 @@ def to_markdown(
         text = texts_of_papers.get(folder, "")
         papers.append({"folder": folder, "name": name, "text": text, "judgements": of_paper})
     agreements = _agreements(own_rows)
+    printed: Any = None
+    if not agreements.empty:
+        printed = agreements.loc[["proposed", "baseline"]].sum()
     environment = Environment(
         loader=FileSystemLoader(HERE),
         undefined=StrictUndefined,
@@ -190,9 +193,7 @@ def to_markdown(
         hours=sum(claim.hours or 0 for claim in claims.values()),
         work=_work(trained),
         agreements=agreements,
-        printed=agreements.loc[["proposed", "baseline"]].sum()
-        if agreements.to_numpy().sum()
-        else None,
+        printed=printed,
         papers=papers,
         numbers=_numbers_by_paper(own_rows),
         shorter=_shorter(trained, recipes),

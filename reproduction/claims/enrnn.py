@@ -78,8 +78,8 @@ CLAIMS = (
         seen="ENRNN falls below 10 % of the chance level after {enrnn} updates, oRNN after {ornn} "
         "and Spectral RNN after {spectral}. In 4,000 updates the LSTM {lstm} gets there, scoRNN "
         "{scornn} and the full-capacity uRNN {urnn}. But ENRNN is ahead of oRNN in only {ahead} "
-        "pairs. Spectral RNN ends at {spectral_end} % and ENRNN at {enrnn_end} %: it is lower in "
-        "only {lower} pairs.",
+        "pairs. Spectral RNN ends at {spectral_end} % and ENRNN at {enrnn_end} %; Spectral RNN is "
+        "lower in only {lower} pairs.",
         numbers={
             "enrnn": Median("3,100", adding("ENRNN 96/64"), NEAR_ZERO),
             "ornn": Median("3,200", adding("oRNN 128"), NEAR_ZERO),
