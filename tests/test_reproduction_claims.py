@@ -364,6 +364,7 @@ def test_numbers_are_read_from_the_record_and_its_curves():
     assert steps_below(0.01).of(found) == math.inf
     assert steps_between(0.95, 0.1).of(found) == 20
     assert steps_between(0.95, 0.01).of(found) == math.inf
+    assert steps_between(0.01, 0.001).of(found) == math.inf
     assert of_chance(last("test_loss")).of(found) == 5.0
     assert of_success(last("test_loss"), 0.5).counts(found)
     assert not of_success(last("test_loss"), 0.01).counts(found)

@@ -236,8 +236,10 @@ def test_a_number_without_training_is_computed_and_judged(capsys, tmp_path):
     claims = claim(at_most(Runs(TABLE, "exact"), 3.1))
     arguments = ("--archive", tmp_path / "archive", "run", "--out", tmp_path / "runs")
     assert output(capsys, *arguments, recipes=recipes(), claims=claims)[0] == 0
-    (judgement,) = evidence(tmp_path / "archive", recipes()).judge(claims)
+    known = evidence(tmp_path / "archive", recipes())
+    (judgement,) = known.judge(claims)
     assert judgement.verdict == "holds"
+    assert missing_jobs(claims, known) == []
 
 
 def test_a_row_without_data_is_named_and_skipped(capsys, tmp_path):
