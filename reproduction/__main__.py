@@ -4,8 +4,8 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -17,12 +17,12 @@ from eigenrnn.experiments.cli import commands
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes import Recipe, reproduce
 from eigenrnn.experiments.recipes.runs import folder_name
-from reproduction.archive import ARCHIVE, Archive, current_runs
+from reproduction.archive import ARCHIVE, Archive, RunName, current_runs
 from reproduction.archive_runs import archive_runs
-from reproduction.claim import Claim, Judgement
+from reproduction.claim import Claim, Runs
 from reproduction.claims import CLAIMS
-from reproduction.evidence import ArchivedEvidence, Job, missing_jobs
-from reproduction.page import describe_judgement, duration, evidence, to_markdown
+from reproduction.evidence import ArchivedEvidence, Job, Judgement, missing_jobs
+from reproduction.page import describe_judgement, duration, to_markdown
 from reproduction.recipes import RECIPES
 
 __all__ = ["main"]
@@ -45,9 +45,12 @@ def main(
     """
     if arguments is None:
         arguments = sys.argv[1:]
-    if arguments[:1] == ["train"]:  # with the options of `eigenrnn reproduce`
-        return commands.run(["reproduce", *arguments[1:]], recipes)
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, others = parser.parse_known_args(arguments)
+    if options.command == "train":  # with the options of `eigenrnn reproduce`
+        return commands.run(["reproduce", *others], recipes)
+    if others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     console = Console(width=max(Console().width, 140), soft_wrap=True)
     try:
         return COMMANDS[options.command](options, console, recipes, claims)
@@ -75,7 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     archive.add_argument("folders", nargs="+", type=Path, help="folders that `reproduce` wrote")
     archive.add_argument("--overwrite", action="store_true", help="replace archived runs")
     archive.add_argument("--unfinished", action="store_true", help="archive unfinished runs too")
-    listed.add_parser("train", help="train a recipe, also our own: options of eigenrnn reproduce")
+    words = "train a recipe, also our own: options of eigenrnn reproduce"
+    listed.add_parser("train", help=words, add_help=False)
     write = listed.add_parser("write", help="write RESULTS.md")
     write.add_argument("--out", type=Path, default=PAGE, help="the file to write")
     return parser
@@ -89,7 +93,7 @@ def _list(
 ) -> int:
     judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
     if options.json:
-        content = [describe_judgement(judgement, recipes) for judgement in judgements]
+        content = [describe_judgement(judgement) for judgement in judgements]
         print(json.dumps(content, indent=2))
     else:
         console.print(_verdicts(judgements))
@@ -101,7 +105,10 @@ def _verdicts(judgements: Sequence[Judgement]) -> Table:
     for name in ("claim", "verdict", "evidence"):
         table.add_column(name, no_wrap=name == "claim")
     for judgement in judgements:
-        table.add_row(judgement.claim.id, judgement.verdict, evidence(judgement))
+        words = [judgement.claim.evidence, *judgement.mismatches()]
+        if judgement.claim.hours is not None:
+            words.append(f"{judgement.done:.0%} trained, {judgement.claim.hours:g} h still needed")
+        table.add_row(judgement.claim.id, judgement.verdict, "\n".join(filter(None, words)))
     return table
 
 
@@ -119,21 +126,24 @@ def _plan(
     for name in ("claim", "recipe", "network", "length", "seeds", "runs", "time", "in total"):
         table.add_column(name, no_wrap=name == "claim")
     total = 0.0
-    for job in jobs:
-        total += job.seconds or 0.0
+    for (claim, _, _), group in groupby(jobs, lambda job: (job.claim, job.recipe, job.run.row)):
+        its = list(group)
+        job = its[0]
         time = f"needs {job.missing_data}"
-        if job.seconds is not None:
-            time = duration(job.seconds)
+        if job.missing_data is None:
+            seconds = sum(each.seconds for each in its)
+            total += seconds
+            time = duration(seconds)
         length = "the paper's"
         if job.recipe.reduced_to is not None:
             length = str(job.recipe.reduced_to)
         table.add_row(
-            job.claim,
+            claim,
             job.recipe.name,
-            job.row.label,
+            job.run.row,
             length,
-            ", ".join(map(str, job.seeds)),
-            str(job.count),
+            ", ".join(dict.fromkeys(str(each.run.seeds[0]) for each in its)),
+            str(len(its)),
             time,
             duration(total),
         )
@@ -147,49 +157,36 @@ def _run(
     recipes: Mapping[str, Recipe],
     claims: Mapping[str, Claim],
 ) -> int:
-    """Train and archive the missing runs, one network after another."""
-    tried: set[JobName] = set()
+    """Train and archive the missing runs, one after another."""
+    tried: set[Runs] = set()
     while True:
         # a run that has just been archived may serve other rows too, so the plan is made anew
-        jobs = [job for job in _missing(options, recipes, claims) if _name(job) not in tried]
+        jobs = [job for job in _missing(options, recipes, claims) if job.run not in tried]
         if not jobs:
             judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
             console.print(_verdicts(judgements))
             return 0
         job = jobs[0]
-        tried.add(_name(job))
+        tried.add(job.run)
         if job.missing_data is not None:
-            console.print(f"{job.recipe.name}, {job.row.label}: needs {job.missing_data}, skipped")
+            console.print(f"{job.recipe.name}, {job.run.row}: needs {job.missing_data}, skipped")
             continue
-        console.print(f"{job.claim or 'all rows'}: {job.recipe.name}, {job.row.label}")
+        point, seed = job.run.points[0], job.run.seeds[0]
+        name = RunName(job.recipe.name, job.run.row, point, seed, job.run.least)
+        console.print(f"{job.claim or 'all rows'}: {name}")
         folder = options.out / folder_name(job.recipe, quick=False)
         outcomes = reproduce(
             job.recipe,
             folder,
-            rows=[job.row.label],
-            points=job.points,
-            seeds=job.seeds,
+            rows=[job.run.row],
+            points=job.run.points,
+            seeds=job.run.seeds,
             resume=True,
         )
         archive_runs([folder], options.archive, recipes)
         for outcome in outcomes:
             if outcome.signal is not None:
                 return 128 + outcome.signal  # the exit status of a program ended by a signal
-
-
-class JobName(NamedTuple):
-    """What tells one job from another."""
-
-    recipe: str
-    length: str
-    row: str
-    points: tuple[str, ...]
-    seeds: tuple[int, ...]
-
-
-def _name(job: Job) -> JobName:
-    length = str(job.recipe.reduced_to)
-    return JobName(job.recipe.name, length, job.row.label, job.points, job.seeds)
 
 
 def _missing(

@@ -1,4 +1,4 @@
-"""Whether our number of a row agrees with the paper's."""
+"""Whether our number of a row agrees with the paper's, or which of the two is better."""
 
 import math
 from decimal import Decimal
@@ -13,7 +13,7 @@ Agreement = Literal[
     "better here",
     "worse here",
     "differs",
-    "both at the chance level",
+    "at chance in both",
     "cannot be judged",
 ]
 """How our number stands beside the paper's; it *differs* if neither side is better."""
@@ -26,6 +26,7 @@ AT_CHANCE = 0.95
 
 _ZERO = 5e-4  # for a curve that reaches zero in the figure
 _PAPERS_AT_CHANCE = 0.1  # the largest distance from the chance-level loss, as a share of it
+_ROUNDING = 1 + 1e-9
 
 
 def agreement(outcome: Outcome) -> Agreement | None:
@@ -36,18 +37,28 @@ def agreement(outcome: Outcome) -> Agreement | None:
     by more than half a unit of its last digit or the accuracy of reading. The second rule does not
     loosen when the runs vary widely.
     """
-    if outcome.mean is None or _theirs(outcome) is None:
+    ours = outcome.mean
+    theirs = outcome.reported if outcome.at_most is None else outcome.at_most
+    if ours is None or theirs is None:
         return None
     if outcome.unjudged:
         return "cannot be judged"
-    if _both_at_chance(outcome):
-        return "both at the chance level"
-    if not _differs(outcome):
+    chance = outcome.baseline
+    if chance is not None and outcome.at_most is None:
+        papers_is = abs(theirs - chance) <= _PAPERS_AT_CHANCE * chance
+        if papers_is and AT_CHANCE * chance <= ours < math.inf:
+            return "at chance in both"
+    differs = not abs(ours - theirs) <= margin(outcome) * _ROUNDING  # a NaN differs
+    if outcome.at_most is not None:
+        limit = _precision(outcome) * _ROUNDING
+        above = sum(not each - theirs <= limit for each in outcome.counted_values)
+        is_above = not ours - theirs <= margin(outcome) * _ROUNDING
+        differs = is_above or 2 * above > len(outcome.counted_values)
+    if not differs:
         return "agrees"
     if outcome.better is None:
         return "differs"
-    is_higher = outcome.mean > (_theirs(outcome) or 0.0)
-    if math.isfinite(outcome.mean) and is_higher == (outcome.better == "higher"):
+    if math.isfinite(ours) and (ours > theirs) == (outcome.better == "higher"):
         return "better here"
     return "worse here"
 
@@ -61,41 +72,9 @@ def margin(outcome: Outcome) -> float:
     return max(_precision(outcome), outcome.error or 0.0, 2 * (outcome.standard_error or 0.0))
 
 
-def _differs(outcome: Outcome) -> bool:
-    mean = outcome.mean
-    bound = outcome.at_most
-    if mean is None:
-        return False
-    if bound is None:
-        return not _within(abs(mean - (outcome.reported or 0.0)), margin(outcome))
-    above = [not _within(value - bound, _precision(outcome)) for value in outcome.counted_values]
-    return 2 * sum(above) > len(above) or not _within(mean - bound, margin(outcome))
-
-
-def _both_at_chance(outcome: Outcome) -> bool:
-    mean = outcome.mean
-    theirs = outcome.reported
-    chance = outcome.baseline
-    if mean is None or theirs is None or chance is None:
-        return False
-    ours_is = math.isfinite(mean) and mean >= AT_CHANCE * chance
-    return ours_is and abs(theirs - chance) <= _PAPERS_AT_CHANCE * chance
-
-
-def _within(number: float, limit: float) -> bool:
-    # the factor allows for rounding; a NaN is not within any limit
-    return number <= limit * (1 + 1e-9)
-
-
-def _theirs(outcome: Outcome) -> float | None:
-    if outcome.at_most is not None:
-        return outcome.at_most
-    return outcome.reported
-
-
 def _precision(outcome: Outcome) -> float:
     """Return half a unit of the last printed digit, or the accuracy of reading if it is larger."""
-    number = _theirs(outcome)
+    number = outcome.reported if outcome.at_most is None else outcome.at_most
     if not number:
         half_a_digit = _ZERO
     elif outcome.decimals is not None:

@@ -1,10 +1,11 @@
 """RESULTS.md: what our runs say about the papers' claims, and the numbers."""
 
-import math
 import statistics
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -27,8 +28,8 @@ from reproduction.archive import (
     rows_by_name,
     runs_by_row,
 )
-from reproduction.claim import Check, CheckResult, Claim, Judgement, Less, Number, Runs, plain
-from reproduction.evidence import ArchivedEvidence, row_of, share_of_full
+from reproduction.claim import Claim
+from reproduction.evidence import ArchivedEvidence, Judgement, share_of_full
 
 __all__ = [
     "PAPERS",
@@ -36,13 +37,9 @@ __all__ = [
     "describe_judgement",
     "describe_quantity",
     "duration",
-    "evidence",
     "markdown_table",
     "to_markdown",
 ]
-
-NAMED = 3
-"""A sentence of the evidence names all of so many networks; of more, the best ones."""
 
 HERE = Path(__file__).parent
 TEXTS = HERE / "texts.toml"
@@ -65,6 +62,9 @@ OWN_LAYERS = {
 }
 """The layers that a paper proposes; its other networks are baselines."""
 
+
+MARKS = {"worse here": "**worse here**", "better here": "*better here*"}
+NOTHING_TRIED = "nothing yet."
 
 # Rows of the recipes with their runs
 
@@ -94,11 +94,18 @@ class PageRow:
         return agreement(self.outcome)
 
     @property
-    def kind(self) -> Literal["computed", "computed bound", "bound", "own", "baseline"]:
-        """Whether the paper's number is of no training, a bound, or of a trained network.
+    def role(self) -> Literal["proposed", "baseline", ""]:
+        """Whether a paper proposes the network or compares it; empty for a computed number."""
+        paper = paper_of(self.recipe.name)
+        if not isinstance(self.row, Row) or paper not in PAPERS:
+            return ""
+        if is_own_network(self.row, paper):
+            return "proposed"
+        return "baseline"
 
-        A trained network is the paper's own, or a baseline.
-        """
+    @property
+    def kind(self) -> str:
+        """The role of the network, or that the paper's number is a bound or is not trained."""
         is_bound = self.row.reported.at_most is not None
         if isinstance(self.row, Computed):
             if is_bound:
@@ -106,9 +113,7 @@ class PageRow:
             return "computed"
         if is_bound:
             return "bound"
-        if isinstance(self.row, Row) and is_own_network(self.row, paper_of(self.recipe.name)):
-            return "own"
-        return "baseline"
+        return self.role
 
     @property
     def has_own_runs(self) -> bool:
@@ -142,10 +147,16 @@ def to_markdown(
         claims: All claims, by name.
         texts: The file with our texts.
     Raises:
-        ValueError: If a text is about an unknown paper, row or claim.
+        ValueError: If a text is about an unknown paper or row, or if the verdict or a number of a
+            claim is not that of the runs.
     """
     runs, changed = current_runs(recipes, archive.runs())
     judgements = ArchivedEvidence(recipes, archive).judge(claims)
+    mismatches = [each for judgement in judgements for each in judgement.mismatches()]
+    if mismatches:
+        raise ValueError(
+            "expected the numbers of the archive in reproduction/claims: " + "; ".join(mismatches)
+        )
     by_row = runs_by_row(recipes, runs)
     own_rows: list[PageRow] = []
     for recipe in recipes.values():
@@ -154,13 +165,16 @@ def to_markdown(
             if row.has_own_runs:
                 own_rows.append(row)
     trained = [run for run in runs if run.trained_for is None and run.state != "computed"]
-    texts_of_papers, remarks = read_texts(texts, recipes, claims)
+    texts_of_papers, remarks = read_texts(texts, recipes)
     papers: list[dict[str, Any]] = []
     for folder, name in PAPERS.items():
         of_paper = [each for each in judgements if each.claim.paper == name]
         text = texts_of_papers.get(folder, "")
-        papers.append({"folder": folder, "name": name, "text": text, "tests": _tests(of_paper)})
+        papers.append({"folder": folder, "name": name, "text": text, "judgements": of_paper})
     agreements = _agreements(own_rows)
+    printed: Any = None
+    if not agreements.empty:
+        printed = agreements.loc[["proposed", "baseline"]].sum()
     environment = Environment(
         loader=FileSystemLoader(HERE),
         undefined=StrictUndefined,
@@ -171,19 +185,19 @@ def to_markdown(
     )
     environment.filters["table"] = markdown_table
     return environment.get_template("RESULTS.md.jinja").render(
-        claims=_claims(judgements),
-        verdicts=pd.Series([each.verdict for each in judgements]).value_counts(),
-        decided=[each for each in judgements if each.is_decided],
-        computed=sum(each.verdict == "holds" and each.is_computed for each in judgements),
-        untrained=sum(not each.is_decided and each.lacks_a_run for each in judgements),
         judgements=judgements,
+        decided=_decided(judgements, recipes),
+        undecided=_undecided(judgements),
+        verdicts=Counter(each.verdict for each in judgements),
+        computed=sum(each.verdict == "holds" and not each.trained for each in judgements),
+        hours=sum(claim.hours or 0 for claim in claims.values()),
         work=_work(trained),
         agreements=agreements,
-        printed=agreements.loc[["own", "baseline"]].sum() if agreements.to_numpy().sum() else None,
+        printed=printed,
         papers=papers,
         numbers=_numbers_by_paper(own_rows),
         shorter=_shorter(trained, recipes),
-        differences=_differences(own_rows, judgements, remarks),
+        differences=_differences(own_rows, remarks),
         machines=_machines(trained),
         changed=changed,
     )
@@ -192,215 +206,81 @@ def to_markdown(
 # Claims
 
 
-def _claims(judgements: Sequence[Judgement]) -> pd.DataFrame:
-    """Return one line per claim, those that are decided first."""
+def _decided(judgements: Sequence[Judgement], recipes: Mapping[str, Recipe]) -> pd.DataFrame:
+    """Return one line per claim that is decided."""
     return pd.DataFrame(
         {
-            "claim": f"{judgement.claim.paper}: {judgement.claim.sentence}",
-            "verdict": _verdict(judgement),
-            "evidence": f"{evidence(judgement)} {_link(judgement.claim.paper)}",
+            "paper": judgement.claim.paper,
+            "claim": judgement.claim.sentence,
+            "verdict": f"**{judgement.verdict}**",
+            "what our runs show": judgement.claim.evidence,
+            "seeds": _seeds(judgement),
+            "length": _length(judgement, recipes),
         }
-        for judgement in sorted(judgements, key=lambda each: not each.is_decided)
+        for judgement in judgements
+        if judgement.verdict != "not decided yet"
     )
 
 
-def _link(paper: str) -> str:
-    """Link to the numbers of a paper."""
-    return f"[Numbers](#numbers-of-{paper.lower().replace(' ', '-')})"
-
-
-def _tests(judgements: Sequence[Judgement]) -> list[str]:
-    """Say of each test of a paper what a reader of the verdict has to know."""
-    found: list[str] = []
-    for judgement in judgements:
-        sentences: list[str] = []
-        if judgement.claim.note:
-            sentences.append(judgement.claim.note)
-        before = judgement.runs_before_test
-        if judgement.is_decided and before:
-            count = sum(run.state != "computed" for run in judgement.runs)
-            # a copied run looks as if it had ended when it was copied
-            of = f"at least {before} of the {count}"
-            if before == count:
-                of = f"all {count}"
-            sentences.append(f"The test was last changed after {of} runs had ended.")
-        if sentences:
-            found.append(
-                f"*{judgement.claim.id}* ({judgement.claim.place}): {' '.join(sentences)}"
-            )
-    return found
-
-
-def _verdict(judgement: Judgement) -> str:
-    if not judgement.is_decided:
-        return judgement.verdict
-    return f"**{judgement.verdict}**"
-
-
-def evidence(judgement: Judgement) -> str:
-    """Say in words what the runs show, or what they lack."""
-    if not judgement.is_decided:
-        return _what_is_missing(judgement)
-    sentences = [_what_we_see(judgement), _how_much(judgement)]
-    not_true = _not_true(judgement)
-    if not_true:
-        sentences.append(f"But {'; '.join(not_true)}.")
-    return " ".join(sentences)
-
-
-def _not_true(judgement: Judgement) -> list[str]:
-    """Say which comparisons are not true, those of one network with others in one clause."""
-    clauses: list[str] = []
-    larger: dict[Runs, list[str]] = {}  # by the network that is compared with them
-    for check, result in zip(judgement.claim.test, judgement.results, strict=True):
-        if result.is_true:
-            continue
-        if isinstance(check, Less):
-            larger.setdefault(check.smaller, []).append(check.say_larger(result))
-        else:
-            clauses.append(check.say_not(result))
-    for smaller, relations in larger.items():
-        clauses.append(f"{smaller.title} is {join(relations, 'and')}")
-    return clauses
-
-
-def join(words: Sequence[str], conjunction: str) -> str:
-    """Return `a, b or c`."""
-    *first, last = words
-    if not first:
-        return last
-    return f"{', '.join(first)} {conjunction} {last}"
-
-
-def _what_is_missing(judgement: Judgement) -> str:
-    without = [each for each in judgement.progress.values() if each.share == 0]
-    if without:
-        return f"{len(without)} of its {len(judgement.progress)} networks have no run."
-    if judgement.share < 1:
-        noun = "seeds"
-        if judgement.claim.seeds == 1:
-            noun = "seed"
-        return (
-            f"{_percent(judgement.share)} of the least length, {judgement.seeds} of "
-            f"{judgement.claim.seeds} {noun}."
-        )
-    if judgement.seeds < judgement.claim.seeds and not judgement.is_computed:
-        return f"The least length, {judgement.seeds} of {judgement.claim.seeds} seeds."
-    if any(result.is_at_chance for result in judgement.results):
-        return "Networks that are to be compared are both at the chance level."
-    return "A number that the test needs is missing."
-
-
-def _what_we_see(judgement: Judgement) -> str:
-    """State the median of each network, the numbers of one kind in one sentence.
-
-    Of many networks that one network is compared with, only the best is named.
-    """
-    compared: dict[str, list[tuple[Check, CheckResult]]] = {}
-    for check, result in zip(judgement.claim.test, judgement.results, strict=True):
-        compared.setdefault(check.number.name, []).append((check, result))
-    sentences: list[str] = []
-    for pairs in compared.values():
-        medians: dict[Runs, float] = {}
-        rivals: dict[Runs, dict[Runs, float]] = {}  # by the network that is compared with them
-        for check, result in pairs:
-            medians |= result.medians
-            if isinstance(check, Less):
-                rivals.setdefault(check.smaller, {}).update(result.medians)
-        number = pairs[0][0].number
-        if len(medians) <= NAMED or not all(isinstance(check, Less) for check, _ in pairs):
-            sentences.append(_amounts(number, medians))
-        else:
-            sentences += [_beside_the_best(number, leader, its) for leader, its in rivals.items()]
-    return " ".join(sentences)
-
-
-def _amounts(number: Number, medians: Mapping[Runs, float]) -> str:
-    """State the number of each network."""
-    # after a first "never" the sentence would not read
-    (first, amount), *others = sorted(medians.items(), key=lambda pair: math.isinf(pair[1]))
-    parts = [_amount(number, first, amount)]
-    parts += [f"{network.title} {number.say(each)}" for network, each in others]
-    return _sentence(f"{join(parts, 'and')} {number.after}")
-
-
-def _amount(number: Number, network: Runs, amount: float) -> str:
-    """State the number of one network, with its verb."""
-    if math.isinf(amount) and number.unit != "updates":
-        return f"{network.title} diverges"
-    words = (network.title, number.verb, number.what, number.say(amount))
-    return " ".join(filter(None, words))
-
-
-def _beside_the_best(number: Number, leader: Runs, medians: Mapping[Runs, float]) -> str:
-    """State the number of one network, and the best of the others."""
-    others = {network: amount for network, amount in medians.items() if network != leader}
-    if len(others) == 1:
-        return _amounts(number, medians)
-    choose = max if number.higher_is_better else min
-    best = choose(others, key=lambda network: others[network])
-    return _sentence(
-        f"{_amount(number, leader, medians[leader])}, and the best of {len(others)} others, "
-        f"{best.title}, {number.say(others[best])} {number.after}"
+def _undecided(judgements: Sequence[Judgement]) -> pd.DataFrame:
+    """Return one line per claim that is not decided yet."""
+    return pd.DataFrame(
+        {
+            "paper": judgement.claim.paper,
+            "claim": judgement.claim.sentence,
+            "decides": judgement.claim.decides,
+            "trained so far": f"{100 * judgement.done:.0f} %",
+            "hours still needed": f"{judgement.claim.hours:g}",
+        }
+        for judgement in judgements
+        if judgement.verdict == "not decided yet"
     )
 
 
-def _sentence(words: str) -> str:
-    """Begin and end a sentence; the name of a network keeps its first letter."""
-    article, rest = words.strip().split(" ", 1)
-    if article in ("a", "an", "the", "one"):
-        article = article.capitalize()
-    return f"{article} {rest}."
+def _seeds(judgement: Judgement) -> str:
+    """Write the fewest and the most seeds that a comparison has of a trained network."""
+    seeds: set[int] = set()
+    for result in judgement.results.values():
+        for runs in result.runs.values():
+            seeds.add(len({run.seed for run in runs if run.state != "computed"}))
+    return _range(sorted(seeds - {0}))
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _length(judgement: Judgement, recipes: Mapping[str, Recipe]) -> str:
+    """Write the lengths of the runs as a percentage of the paper's."""
+    rows = rows_by_name(recipes)
+    shares: set[int] = set()
+    for run in judgement.trained:
+        row = rows[run.recipe, run.row]
+        if isinstance(row, Row):
+            shares.add(round(100 * share_of_full(row, run.reduced)))
+    if not shares:
+        return "computed"
+    return f"{_range(sorted(shares))} %"
 
 
-def _how_much(judgement: Judgement) -> str:
-    """State the seeds and the length of the runs."""
-    if judgement.is_computed:
-        return "Computed, without training."
-    fewest, most = judgement.seeds_compared
-    seeds = f"{fewest} to {most} seeds"
-    if fewest == most == 1:
-        seeds = "1 seed"
-    elif fewest == most:
-        seeds = f"{most} seeds"
-    length = "the paper's length"
-    shortest, longest = judgement.lengths
-    if shortest < 1:
-        share = _percent(shortest)
-        if longest > shortest:
-            share += f" to {_percent(longest)}"
-        length = f"{share} of {length}"
-    return f"{seeds}, {length}."
+def _range(numbers: Sequence[int]) -> str:
+    """Write the lowest and the highest number."""
+    return " to ".join(f"{number:,}" for number in dict.fromkeys([*numbers[:1], *numbers[-1:]]))
 
 
-def describe_judgement(judgement: Judgement, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
+def describe_judgement(judgement: Judgement) -> dict[str, Any]:
     """Return a judgement as data for JSON; a number that is not finite becomes None."""
     claim = judgement.claim
     comparisons: list[dict[str, Any]] = []
-    for check, result in zip(claim.test, judgement.results, strict=True):
+    for check, result in judgement.results.items():
+        ours = [
+            number if abs(number) < float("inf") else None for number in result.medians.values()
+        ]
         comparisons.append(
             {
-                "kind": type(check).__name__,
+                "networks": [f"{network.recipe}: {network.row}" for network in check.networks],
                 "number": check.number.name,
-                "share": result.share,
-                "ours": [_json_number(number) for number in result.medians.values()],
+                "rule": check.rule,
+                "ours": ours,
+                "true": sum(result.outcomes),
                 "outcomes": len(result.outcomes),
                 "decisive": check in claim.decisive,
-            }
-        )
-    networks: list[dict[str, Any]] = []
-    for network, progress in judgement.progress.items():
-        networks.append(
-            {
-                **asdict(network),
-                "share_of_least": progress.share,
-                "share_of_full": progress.longest,
-                "seeds_so_far": progress.seeds,
-                "paper": _reported(row_of(recipes, network)),
             }
         )
     return {
@@ -408,27 +288,16 @@ def describe_judgement(judgement: Judgement, recipes: Mapping[str, Recipe]) -> d
         "paper": claim.paper,
         "sentence": claim.sentence,
         "place": claim.place,
+        "decides": claim.decides,
         "verdict": judgement.verdict,
-        "share": judgement.share,
-        "seeds": judgement.seeds,
+        "evidence": claim.evidence,
+        "tried": claim.tried,
+        "done": judgement.done,
+        "hours": claim.hours,
         "least_seeds": claim.seeds,
-        "evidence": evidence(judgement),
         "test_changed": claim.changed,
-        "networks": networks,
         "comparisons": comparisons,
     }
-
-
-def _reported(row: Entry) -> float | None:
-    if row.reported.value is None:
-        return row.reported.at_most
-    return row.reported.value
-
-
-def _json_number(number: float) -> float | None:
-    if not abs(number) < float("inf"):  # which JSON cannot hold
-        return None
-    return number
 
 
 # Headline
@@ -465,7 +334,8 @@ def _agreements(rows: Sequence[PageRow]) -> pd.DataFrame:
     """Count our numbers beside the papers', by kind and agreement."""
     compared = [row for row in rows if row.agreement and paper_of(row.recipe.name) in PAPERS]
     kinds = pd.Categorical(
-        [row.kind for row in compared], ["own", "baseline", "bound", "computed", "computed bound"]
+        [row.kind for row in compared],
+        ["proposed", "baseline", "bound", "computed", "computed bound"],
     )
     found = pd.Categorical(
         [row.agreement for row in compared],
@@ -506,10 +376,12 @@ def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
             {
                 "recipe": row.recipe.name,
                 "network": known["network"][k],
+                "role": row.role,
                 "compared": describe_quantity(row.row),
                 "parameters": parameters,
                 "paper": printed[k],
                 "ours": _ours(row, ours[k]),
+                "beside the paper": MARKS.get(row.agreement or "", row.agreement or ""),
                 "selected on validation": selected[k],
                 "updates": _updates(row.runs),
                 "processor time": _processor_time(row.runs),
@@ -519,20 +391,11 @@ def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
 
 
 def _ours(row: PageRow, cell: str) -> str:
-    """Write our number, or why there is none.
-
-    It is in bold if it is worse than the paper's. It is in italics if it is better, or differs in
-    a quantity for which neither higher nor lower is better.
-    """
+    """Write our number, or why there is none."""
     parts: list[str] = []
     unfinished = [run for run in row.runs if run.state == "unfinished"]
     if row.outcome.values:
-        number = cell
-        if row.agreement == "worse here":
-            number = f"**{cell}**"
-        elif row.agreement in DIFFERENT:
-            number = f"*{cell}*"
-        parts.append(number + _run_count(row))
+        parts.append(cell + _run_count(row))
     elif not unfinished:
         parts.append("no valid run")
     for run in unfinished:
@@ -627,30 +490,28 @@ def _shorter(trained: Sequence[ArchivedRun], recipes: Mapping[str, Recipe]) -> p
 
 @dataclass(frozen=True)
 class Remark:
-    """A paragraph on numbers of ours that differ from the paper's, or on a claim.
+    """A paragraph on numbers of ours that differ from the paper's.
 
     Args:
-        kind: `explained`, `open`, or `cannot be judged`.
+        kind: `explained`, `open` or `cannot be judged`.
         text: The paragraph.
-        recipe: The recipe of the rows; empty for a remark on a claim.
+        recipe: The recipe of the rows.
         rows: The labels of the rows.
-        claim: The name of the claim; empty for a remark on rows.
+        tried: What was tried; needed if ours is worse in one of the rows.
     """
 
     kind: str
     text: str
-    recipe: str = ""
-    rows: tuple[str, ...] = ()
-    claim: str = ""
+    recipe: str
+    rows: tuple[str, ...]
+    tried: str = ""
 
 
-def read_texts(
-    path: Path, recipes: Mapping[str, Recipe], claims: Mapping[str, Claim]
-) -> tuple[dict[str, str], list[Remark]]:
+def read_texts(path: Path, recipes: Mapping[str, Recipe]) -> tuple[dict[str, str], list[Remark]]:
     """Read what we say about each paper, and the remarks on what differs.
 
     Raises:
-        ValueError: If a text is about an unknown paper, row or claim, or of an unknown kind.
+        ValueError: If a text is about an unknown paper or row, or of an unknown kind.
     """
     content = tomllib.loads(path.read_text(encoding="utf-8"))
     papers = {name: " ".join(text.split()) for name, text in content.get("papers", {}).items()}
@@ -663,52 +524,40 @@ def read_texts(
         remark = Remark(
             kind=entry["kind"],
             text=" ".join(entry["text"].split()),
-            recipe=entry.get("recipe", ""),
-            rows=tuple(entry.get("rows", ())),
-            claim=entry.get("claim", ""),
+            recipe=entry["recipe"],
+            rows=tuple(entry["rows"]),
+            tried=" ".join(entry.get("tried", "").split()),
         )
         if remark.kind not in ("explained", "open", "cannot be judged"):
             raise ValueError(f"expected a kind of remark in {path}, got {remark.kind!r}")
         for row in remark.rows:
             if (remark.recipe, row) not in known:
                 raise ValueError(f"expected a row of {remark.recipe} in {path}, got {row!r}")
-        if remark.claim and remark.claim not in claims:
-            raise ValueError(f"expected the name of a claim in {path}, got {remark.claim!r}")
         remarks.append(remark)
     return papers, remarks
 
 
-def _differences(
-    rows: Sequence[PageRow], judgements: Sequence[Judgement], remarks: Sequence[Remark]
-) -> dict[str, list[str]]:
+def _differences(rows: Sequence[PageRow], remarks: Sequence[Remark]) -> dict[str, list[str]]:
     """Return the paragraphs on what differs, by kind."""
     paragraphs: dict[str, list[str]] = {"explained": [], "open": [], "cannot be judged": []}
-    decided = {each.claim.id for each in judgements if each.is_decided}
     shown = {(row.recipe.name, row.row.label): row for row in rows}
-    explained: set[tuple[str, str]] = set()
-    for remark in remarks:
+    explained = {(remark.recipe, label) for remark in remarks for label in remark.rows}
+    others = [key for key in shown if key not in explained]
+    unexplained = [Remark("open", "not explained yet.", name, (row,)) for name, row in others]
+    for remark in (*remarks, *unexplained):
         its: list[PageRow] = []
         for label in remark.rows:
-            explained.add((remark.recipe, label))
             row = shown.get((remark.recipe, label))
             if row is not None and row.agreement in (*DIFFERENT, "cannot be judged"):
                 its.append(row)
-        if its or remark.claim in decided:
-            paragraphs[remark.kind].append(f"{_subject(remark, its)}: {remark.text}")
-    for name, row in shown.items():
-        if row.agreement not in DIFFERENT or name in explained:
+        if not its:
             continue
-        subject = f"{row.recipe.name}, **{row.row.label}**{_difference(row)}"
-        paragraphs["open"].append(f"{subject}: not explained yet.")
+        labels = ", ".join(f"**{row.row.label}**{_difference(row)}" for row in its)
+        text = f"{remark.recipe}, {labels}: {remark.text}"
+        if any(row.agreement == "worse here" for row in its):
+            text += f" *Tried:* {remark.tried or NOTHING_TRIED}"
+        paragraphs[remark.kind].append(text)
     return {kind: texts for kind, texts in paragraphs.items() if texts}
-
-
-def _subject(remark: Remark, rows: Sequence[PageRow]) -> str:
-    """Name the rows of a paragraph and by how much each differs, or its claim."""
-    if remark.claim:
-        return f"Claim {remark.claim}"
-    labels = ", ".join(f"**{row.row.label}**{_difference(row)}" for row in rows)
-    return f"{remark.recipe}, {labels}"
 
 
 def _difference(row: PageRow) -> str:
@@ -716,14 +565,18 @@ def _difference(row: PageRow) -> str:
     outcome = row.outcome
     if row.agreement not in DIFFERENT:
         return ""
+    side = ""
+    if row.agreement != "differs":
+        side = f"{row.agreement}, "
     seed = ""
     if outcome.seeds and len(outcome.counted_values) == 1:
         seed = ", from one seed"
     if outcome.at_most is not None:
-        return f" (above the bound of the paper's curve{seed})"
+        return f" ({side}above the bound of the paper's curve{seed})"
     distance = (outcome.mean or 0.0) - (outcome.reported or 0.0)
-    side = "above" if distance > 0 else "below"
-    return f" ({plain(abs(distance))} {side} the paper's number{seed})"
+    direction = "above" if distance > 0 else "below"
+    amount = format(Decimal(f"{abs(distance):.3g}"), "f")
+    return f" ({side}{amount} {direction} the paper's number{seed})"
 
 
 # How it was run

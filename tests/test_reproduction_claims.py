@@ -1,24 +1,26 @@
 """The claims of the papers: their experiments exist, and their tests decide as stated."""
 
+import json
 import math
 from dataclasses import replace
 from datetime import datetime
+from string import Formatter
 
 import pytest
-from reproduction.archive import ArchivedRun
+from reproduction.archive import Archive, ArchivedRun
 from reproduction.claim import (
-    AtLeast,
-    AtMost,
     Claim,
-    Close,
-    Less,
-    MoreOften,
-    Progress,
+    Median,
     Runs,
+    TrueIn,
     accuracy,
-    is_at_chance,
+    at_least,
+    at_most,
+    close,
     last,
-    of_baseline,
+    less,
+    more_often,
+    of_chance,
     of_success,
     score,
     steps_below,
@@ -26,82 +28,103 @@ from reproduction.claim import (
     value,
 )
 from reproduction.claims import CLAIMS
-from reproduction.evidence import row_of
+from reproduction.evidence import ArchivedEvidence, is_at_chance
 from reproduction.recipes import RECIPES
 
-from eigenrnn.experiments.recipes import Computed, Row
+from eigenrnn.experiments.recipes import Computed, Recipe, Row
 from eigenrnn.experiments.training.run_key import Length
+from recipes_for_results import row
 
 # when the test of each claim was last changed, and its fingerprint
 PINNED = {
-    "scornn-copy-1000": ("2026-11-24T00:09:34+00:00", "28c7f6933511"),
-    "scornn-copy-2000": ("2026-11-26T05:25:40+00:00", "e6d476921fc3"),
-    "scornn-adding": ("2026-11-26T05:30:02+00:00", "7d2792b7a2d2"),
-    "scornn-psmnist": ("2026-11-24T00:09:34+00:00", "3d943f100f83"),
-    "scornn-smnist": ("2026-11-24T00:09:34+00:00", "3a4c470cbe5f"),
-    "enrnn-adding": ("2026-11-26T05:30:02+00:00", "54c7f2f60e27"),
-    "enrnn-copy": ("2026-11-24T00:09:34+00:00", "fa7179e3f135"),
-    "enrnn-both": ("2026-11-24T00:09:34+00:00", "0b8eedb76d79"),
-    "enrnn-speech": ("2026-11-24T00:09:34+00:00", "830578ca3d23"),
-    "enrnn-ptb": ("2026-11-24T00:09:34+00:00", "eb838b963ec2"),
-    "nnrnn-copy": ("2026-11-24T00:09:34+00:00", "c0d64af94120"),
-    "nnrnn-ptb": ("2026-11-24T00:09:34+00:00", "39bdec5e282d"),
-    "nnrnn-psmnist": ("2026-11-24T00:09:34+00:00", "bdbf4c9495a2"),
-    "nnrnn-theta": ("2026-11-24T00:09:34+00:00", "2da8faf9c343"),
-    "nnrnn-fisher": ("2026-11-24T00:09:34+00:00", "76eba599d66b"),
-    "ncgru-parenthesis": ("2026-11-24T00:09:34+00:00", "edf7539b2676"),
-    "ncgru-denoise": ("2026-11-24T00:09:34+00:00", "b8f68313ba05"),
-    "ncgru-adding": ("2026-11-24T00:09:34+00:00", "8e79b77cac34"),
-    "ncgru-copy": ("2026-11-24T00:09:34+00:00", "f7b8054dc77c"),
-    "ncgru-ptb": ("2026-11-24T00:09:34+00:00", "4234b632af51"),
-    "ncgru-neumann": ("2026-11-26T05:25:40+00:00", "15d77a7f67a3"),
-    "chain-copy": ("2026-11-24T00:09:34+00:00", "97d24bc3f1fe"),
-    "chain-others": ("2026-11-24T00:09:34+00:00", "b06f11a68bf0"),
-    "chain-words": ("2026-11-26T17:16:00+00:00", "485eee070e1c"),
-    "chain-henrici": ("2026-11-25T17:50:51+00:00", "2f7c60b45024"),
-    "chain-memory": ("2026-11-24T00:09:34+00:00", "36fb90c25456"),
+    "scornn-copy-1000": ("2026-11-24T00:09:34+00:00", "ceafef53ca11"),
+    "scornn-copy-2000": ("2026-11-26T05:25:40+00:00", "eeca5ffce29a"),
+    "scornn-adding": ("2026-11-26T05:30:02+00:00", "c7215a1b0402"),
+    "scornn-psmnist": ("2026-11-24T00:09:34+00:00", "2618a9b1216f"),
+    "scornn-smnist": ("2026-11-24T00:09:34+00:00", "eeaace88a829"),
+    "enrnn-adding": ("2026-11-26T05:30:02+00:00", "e706d8f3891b"),
+    "enrnn-copy": ("2026-11-24T00:09:34+00:00", "cac311334096"),
+    "enrnn-both": ("2026-11-24T00:09:34+00:00", "e1963941251b"),
+    "enrnn-speech": ("2026-11-24T00:09:34+00:00", "a268bc9dd25b"),
+    "enrnn-ptb": ("2026-11-24T00:09:34+00:00", "36d56a3c9d38"),
+    "nnrnn-copy": ("2026-11-24T00:09:34+00:00", "7fd2ef2621a7"),
+    "nnrnn-ptb": ("2026-11-24T00:09:34+00:00", "d23c72a0792a"),
+    "nnrnn-psmnist": ("2026-11-24T00:09:34+00:00", "defcde6851bf"),
+    "nnrnn-theta": ("2026-11-24T00:09:34+00:00", "32364febe7bf"),
+    "nnrnn-fisher": ("2026-11-24T00:09:34+00:00", "b664483e46dc"),
+    "ncgru-parenthesis": ("2026-11-24T00:09:34+00:00", "a097d96ccdb1"),
+    "ncgru-denoise": ("2026-11-24T00:09:34+00:00", "cb6fa96c731b"),
+    "ncgru-adding": ("2026-11-24T00:09:34+00:00", "d1622bff8b89"),
+    "ncgru-copy": ("2026-11-24T00:09:34+00:00", "94e0890680fa"),
+    "ncgru-ptb": ("2026-11-24T00:09:34+00:00", "ea1b08248983"),
+    "ncgru-neumann": ("2026-11-26T05:25:40+00:00", "d1724822e328"),
+    "chain-copy": ("2026-11-24T00:09:34+00:00", "3b376549dc30"),
+    "chain-others": ("2026-11-24T00:09:34+00:00", "e03eaa105f2a"),
+    "chain-words": ("2026-11-26T17:16:00+00:00", "3d3daacbd74c"),
+    "chain-henrici": ("2026-11-25T17:50:51+00:00", "37ef220c0676"),
+    "chain-memory": ("2026-11-24T00:09:34+00:00", "69328d583354"),
 }
 
-OURS, THEIRS = Runs("paper/table1", "ours"), Runs("paper/table1", "theirs")
+NAME = "paper/table1"
+OURS, THEIRS = Runs(NAME, "ours"), Runs(NAME, "theirs")
+SETTINGS = replace(row().settings, steps=None, epochs=4)
+ROWS = tuple(row(label, settings=SETTINGS) for label in ("ours", "theirs"))
+KNOWN = {NAME: Recipe(NAME, "A table.", ROWS, "Nobody, 2020", (0, 1))}
 SHORT = Length("epochs", 3)
 
 
 def run(number=None, seed=0, *, loss=0.1, **changes):
     """Return a run with a number and a best test loss, of a chance level of 1."""
     known = {"state": "ended", "value": number, "baseline": 1.0, "best": {"test": {"loss": loss}}}
-    return ArchivedRun("paper/table1", "ours", "", seed, **{**known, **changes})
+    return replace(ArchivedRun(NAME, "ours", "", seed, **known), **changes)
 
 
-class Known:
-    """Evidence that consists of these runs, by network and length."""
+class Known(ArchivedEvidence):
+    """Evidence that consists of these runs, by network."""
 
-    def __init__(self, found, progress=None):
-        self.found = found
-        self.known_progress = progress or {}
+    def __init__(self, found):
+        super().__init__(KNOWN, NoRuns())
+        for network, runs in found.items():
+            its = [replace(run, row=network.row) for run in runs]
+            self._runs[network.recipe, network.row] = its
 
-    def runs(self, network):
-        return self.found.get(network, {})
 
-    def progress(self, network):
-        seeds = max((len(its) for its in self.runs(network).values()), default=0)
-        return self.known_progress.get(network, Progress(float(seeds > 0), seeds, 1.0))
+class NoRuns:
+    """An archive without runs."""
+
+    def runs(self):
+        return []
 
 
 def numbers(ours, theirs=()):
     """Return the evidence of two networks with these numbers, one for each seed."""
-    found = {
-        network: {None: [run(number, seed) for seed, number in enumerate(its)]}
-        for network, its in ((OURS, ours), (THEIRS, theirs))
-        if its
-    }
-    return Known(found)
+    found = {OURS: ours, THEIRS: theirs}
+    return Known(
+        {
+            network: [run(number, seed) for seed, number in enumerate(its)]
+            for network, its in found.items()
+        }
+    )
 
 
 def claim(*decisive, **changes):
     """Return a claim with a test."""
     known = {"id": "a", "paper": "scoRNN", "sentence": "It works.", "place": "table 1"}
     changed = "2026-01-02T00:00:00+00:00"
-    return Claim(**{**known, "decisive": decisive, "changed": changed, **changes})
+    return Claim(
+        **{**known, "decides": "Its loss.", "decisive": decisive, "changed": changed, **changes}
+    )
+
+
+def judge(claim, evidence):
+    """Return what the runs say of a claim."""
+    (judgement,) = evidence.judge({claim.id: claim})
+    return judgement
+
+
+def share(result):
+    """Return the share of the outcomes that are true; None if there are none."""
+    return sum(result.outcomes) / len(result.outcomes) if result.outcomes else None
 
 
 def medians(result):
@@ -115,8 +138,9 @@ def test_there_are_26_claims_of_five_papers():
 
 
 def test_the_runs_of_all_claims_exist():
+    rows = {(recipe.name, row.label): row for recipe in RECIPES.values() for row in recipe.rows}
     for network in [network for claim in CLAIMS.values() for network in claim.networks]:
-        row = row_of(RECIPES, network)
+        row = rows[network.recipe, network.row]
         if isinstance(row, Computed):
             continue
         assert isinstance(row, Row)
@@ -124,6 +148,55 @@ def test_the_runs_of_all_claims_exist():
         assert set(network.points) <= set(row.points())
         if network.least is not None:
             assert network.least.number < getattr(row.settings, network.least.unit)
+
+
+def test_every_verdict_and_number_in_a_sentence_is_that_of_the_archive():
+    """Where this fails, correct the sentence of the claim by hand."""
+    judgements = ArchivedEvidence(RECIPES, Archive()).judge(CLAIMS)
+    assert [each for judgement in judgements for each in judgement.mismatches()] == []
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_sentence_states_each_of_its_numbers(name):
+    known = CLAIMS[name]
+    fields = [field for _, field, *_ in Formatter().parse(known.seen) if field]
+    assert sorted(fields) == sorted(known.numbers)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_says_what_is_needed_what_was_seen_and_what_was_tried(name):
+    known = CLAIMS[name]
+    is_decided = known.verdict != "not decided yet"
+    assert (known.hours is None) == is_decided
+    assert bool(known.seen) == is_decided
+    if known.verdict in ("partly", "fails"):
+        assert known.tried.endswith(".")
+
+
+def archive_with(tmp_path, recipe, label, **changes):
+    """Return a copy of the archive of NC-GRU's paper in which runs of a row are changed."""
+    source = Archive().folder / "nc_gru.jsonl"
+    lines = [json.loads(line) for line in source.read_text().splitlines()]
+    for line in lines:
+        if (line["recipe"], line["row"]) == (recipe, label):
+            line.update({key: change(line[key]) for key, change in changes.items()})
+    (tmp_path / source.name).write_text("\n".join(map(json.dumps, lines)))
+    return Archive(tmp_path)
+
+
+def test_a_number_that_no_longer_holds_is_named(tmp_path):
+    archive = archive_with(tmp_path, "nc_gru/table4", "GRU 78 T=1000", value=lambda v: 1.01 * v)
+    known = CLAIMS["ncgru-copy"]
+    judgement = judge(known, ArchivedEvidence(RECIPES, archive))
+    (said,) = judgement.mismatches()
+    assert said.startswith("ncgru-copy: its 'gru' is 74.1, got 74.8")
+
+
+def test_a_verdict_that_the_runs_no_longer_carry_is_named(tmp_path):
+    archive = archive_with(tmp_path, "nc_gru/table4", "GRU 78 T=1000", value=lambda v: v / 2)
+    judgement = judge(CLAIMS["ncgru-copy"], ArchivedEvidence(RECIPES, archive))
+    assert judgement.verdict == "fails"
+    assert "its verdict is 'holds', got 'fails'" in judgement.mismatches()[0]
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -138,12 +211,12 @@ def test_a_claim_is_one_sentence_with_its_place_and_enough_seeds():
         assert each.place.startswith("section")
         assert each.decisive
         assert datetime.fromisoformat(each.changed).tzinfo is not None
-        trained = [n for n in each.networks if isinstance(row_of(RECIPES, n), Row)]
-        assert all(len(network.seeds) >= each.seeds for network in trained)
+        assert each.decides.endswith(".")
+        assert each.id == "nnrnn-fisher" or max(len(n.seeds) for n in each.networks) >= each.seeds
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "changes", "share"),
+    ("ours", "theirs", "changes", "expected"),
     [
         ([1.0], [2.0], {}, 1.0),
         ([1.0], [2.0], {"factor": 2}, 0.0),
@@ -154,69 +227,82 @@ def test_a_claim_is_one_sentence_with_its_place_and_enough_seeds():
         ([], [2.0], {}, None),
     ],
 )
-def test_less_compares_all_pairs_of_runs(ours, theirs, changes, share):
-    assert Less(OURS, THEIRS, **changes).check(numbers(ours, theirs)).share == share
+def test_less_compares_all_pairs_of_runs(ours, theirs, changes, expected):
+    result = numbers(ours, theirs).compare(less(OURS, THEIRS, **changes))
+    assert share(result) == expected
+    assert result.is_true == (expected is not None and expected >= 0.75)
 
 
 def test_close_compares_all_pairs_of_runs():
-    check = Close(OURS, THEIRS, within=0.5).check(numbers([1.0, 2.0], [1.5, 3.0]))
-    assert (check.share, medians(check)) == (0.5, [1.5, 2.25])
+    result = numbers([1.0, 2.0], [1.5, 3.0]).compare(close(OURS, THEIRS, 0.5))
+    assert (share(result), medians(result)) == (0.5, [1.5, 2.25])
 
 
 def test_more_often_compares_shares_of_successes():
-    check = MoreOften(OURS, THEIRS)
-    assert check.check(numbers([0.0, 0.0, 1.0], [0.0, 0.0, 0.0])).is_true
-    assert not check.check(numbers([0.0, 1.0], [0.0, 1.0])).is_true
+    check = more_often(OURS, THEIRS)
+    assert numbers([0.0, 0.0, 1.0], [0.0, 0.0, 0.0]).compare(check).is_true
+    assert not numbers([0.0, 1.0], [0.0, 1.0]).compare(check).is_true
 
 
 def test_bounds_are_inclusive():
-    assert AtMost(OURS, 1.0).check(numbers([1.0, 0.5])).is_true
-    assert not AtMost(OURS, 1.0).check(numbers([1.0, 1.5])).is_true
-    assert AtLeast(OURS, 1.0).check(numbers([1.0, 1.5])).is_true
-    assert not AtLeast(OURS, 1.0).check(numbers([1.0, 0.5])).is_true
+    assert numbers([1.0, 0.5]).compare(at_most(OURS, 1.0)).is_true
+    assert not numbers([1.0, 1.5]).compare(at_most(OURS, 1.0)).is_true
+    assert numbers([1.0, 1.5]).compare(at_least(OURS, 1.0)).is_true
+    assert not numbers([1.0, 0.5]).compare(at_least(OURS, 1.0)).is_true
 
 
 def test_a_number_of_successes_leaves_other_runs_out():
     curves = {"step": [1, 2], "test_loss": [0.4, 0.6]}
-    success, failure = (
-        run(3.0, evaluated=curves),
-        run(1.0, evaluated={**curves, "test_loss": [1, 1]}),
-    )
-    diverged = replace(success, state="diverged")
-    check = AtLeast(OURS, 2.0, of_success(value))
-    assert medians(check.check(Known({OURS: {None: [success, failure, diverged]}}))) == [3.0]
-    assert check.check(Known({OURS: {None: [failure, diverged]}})).share is None
+    success = run(3.0, 0, evaluated=curves)
+    failure = run(1.0, 1, evaluated={**curves, "test_loss": [1, 1]})
+    diverged = replace(success, seed=2, state="diverged")
+    check = at_least(OURS, 2.0, of_success(value))
+    assert medians(Known({OURS: [success, failure, diverged]}).compare(check)) == [3.0]
+    assert Known({OURS: [failure, diverged]}).compare(check).outcomes == ()
 
 
-def test_numbers_that_grow_are_compared_at_one_length():
-    evidence = Known({OURS: {None: [run(1.0)], SHORT: [run(3.0)]}, THEIRS: {SHORT: [run(2.0)]}})
-    assert medians(Less(OURS, THEIRS).check(evidence)) == [3.0, 2.0]
+SHORT_OURS, SHORT_THEIRS = replace(OURS, least=SHORT), replace(THEIRS, least=SHORT)
 
 
-def test_of_lengths_with_equally_many_seeds_the_longest_is_compared():
-    evidence = Known({each: {None: [run(1.0)], SHORT: [run(3.0)]} for each in (OURS, THEIRS)})
-    assert medians(Less(OURS, THEIRS).check(evidence)) == [1.0, 1.0]
-
-
-def test_a_length_with_more_seeds_is_preferred():
-    its = {None: [run(1.0)], SHORT: [run(3.0), run(5.0, 1)]}
-    assert medians(Less(OURS, THEIRS).check(Known({OURS: its, THEIRS: its}))) == [4.0, 4.0]
-
-
-def test_without_a_common_length_nothing_is_compared():
-    evidence = Known({OURS: {None: [run(1.0)]}, THEIRS: {SHORT: [run(2.0)]}})
-    assert Less(OURS, THEIRS).check(evidence).share is None
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ([run(1.0), run(3.0, reduced=SHORT)], [run(2.0, reduced=SHORT)], [3.0, 2.0]),
+        # of lengths with equally many seeds the longest
+        ([run(1.0), run(3.0, reduced=SHORT)], [run(1.0), run(3.0, reduced=SHORT)], [1.0, 1.0]),
+        # a length with more seeds
+        (
+            [run(1.0), run(3.0, reduced=SHORT), run(5.0, 1, reduced=SHORT)],
+            [run(1.0), run(3.0, reduced=SHORT), run(5.0, 1, reduced=SHORT)],
+            [4.0, 4.0],
+        ),
+        ([run(1.0)], [run(2.0, reduced=SHORT)], []),
+        # shorter than the least length
+        ([run(1.0)], [run(2.0, reduced=Length("epochs", 2))], []),
+    ],
+)
+def test_numbers_that_grow_are_compared_at_one_length(ours, theirs, expected):
+    evidence = Known({OURS: ours, THEIRS: theirs})
+    assert medians(evidence.compare(less(SHORT_OURS, SHORT_THEIRS))) == expected
 
 
 def test_the_longest_run_of_each_seed_counts_for_a_bound():
-    evidence = Known({OURS: {None: [run(1.0)], SHORT: [run(3.0), run(5.0, 1)]}})
-    assert medians(AtMost(OURS, 9.0).check(evidence)) == [3.0]  # the median of 1 and 5
+    runs = [run(3.0, reduced=SHORT), run(5.0, 1, reduced=SHORT), run(1.0)]
+    result = Known({OURS: runs}).compare(at_most(SHORT_OURS, 9.0))
+    assert medians(result) == [3.0]  # the median of 1 and 5
 
 
-def until(steps, *losses):
+def test_a_seed_of_a_search_counts_once_it_has_all_points():
+    network = replace(OURS, points=("a", "b"))
+    runs = [run(1.0, point="a"), run(2.0, 1, point="a"), run(4.0, 1, point="b")]
+    result = Known({OURS: runs}).runs(network)
+    assert [(each.seed, each.point) for each in result[None]] == [(1, "a"), (1, "b")]
+
+
+def until(steps, *losses, **changes):
     """Return a run that is evaluated at each update and ends after so many."""
     curve = {"step": list(range(1, len(losses) + 1)), "test_loss": list(losses)}
-    return run(steps=steps, evaluated=curve)
+    return run(steps=steps, evaluated=curve, **changes)
 
 
 @pytest.mark.parametrize(
@@ -233,8 +319,9 @@ def test_a_first_update_is_compared_up_to_the_end_of_the_shorter_run(theirs, out
     ours = until(4, 1.0, 1.0, 0.1, 0.1)
     if len(theirs.evaluated["step"]) == 3:
         ours = until(4, 1.0, 0.1, 0.1, 0.1)
-    evidence = Known({OURS: {None: [ours]}, THEIRS: {SHORT: [theirs]}})
-    assert Less(OURS, THEIRS, number=steps_below(0.5)).check(evidence).outcomes == outcomes
+    evidence = Known({OURS: [ours], THEIRS: [replace(theirs, reduced=SHORT)]})
+    result = evidence.compare(less(SHORT_OURS, SHORT_THEIRS, steps_below(0.5)))
+    assert tuple(result.outcomes) == outcomes
 
 
 @pytest.mark.parametrize(("loss", "expected"), [(0.94, False), (0.95, True), (1.2, True)])
@@ -243,19 +330,20 @@ def test_a_network_is_at_chance_from_95_percent_of_its_loss(loss, expected):
 
 
 def test_two_networks_at_chance_have_no_order():
-    its = {OURS: {None: [run(1.0, loss=0.97)]}, THEIRS: {None: [run(2.0, loss=0.98)]}}
-    judged = claim(Less(OURS, THEIRS)).judge(Known(its))
-    assert (judged.results[0].share, judged.verdict) == (None, "not decided yet")
+    evidence = Known({OURS: [run(1.0, loss=0.97)], THEIRS: [run(2.0, loss=0.98)]})
+    check = less(OURS, THEIRS)
+    assert share(evidence.compare(check)) is None
+    assert judge(claim(check), evidence).verdict == "not decided yet"
 
 
 def test_a_network_at_chance_is_above_one_that_is_not():
-    its = {OURS: {None: [run(1.0, loss=0.5)]}, THEIRS: {None: [run(2.0, loss=0.98)]}}
-    assert claim(Less(OURS, THEIRS)).judge(Known(its)).verdict == "holds"
+    evidence = Known({OURS: [run(1.0, loss=0.5)], THEIRS: [run(2.0, loss=0.98)]})
+    assert judge(claim(less(OURS, THEIRS)), evidence).verdict == "holds"
 
 
 def test_a_claim_whose_networks_are_all_at_chance_is_not_decided():
-    its = {each: {None: [run(1.0, loss=1.0)]} for each in (OURS, THEIRS)}
-    judged = claim(AtLeast(OURS, 0.5), AtLeast(THEIRS, 0.5)).judge(Known(its))
+    evidence = Known({each: [run(1.0, loss=1.0)] for each in (OURS, THEIRS)})
+    judged = judge(claim(at_least(OURS, 0.5), at_least(THEIRS, 0.5)), evidence)
     assert judged.verdict == "not decided yet"
 
 
@@ -276,33 +364,57 @@ def test_numbers_are_read_from_the_record_and_its_curves():
     assert steps_below(0.01).of(found) == math.inf
     assert steps_between(0.95, 0.1).of(found) == 20
     assert steps_between(0.95, 0.01).of(found) == math.inf
-    assert of_baseline(last("test_loss")).of(found) == 0.05
+    assert steps_between(0.01, 0.001).of(found) == math.inf
+    assert of_chance(last("test_loss")).of(found) == 5.0
     assert of_success(last("test_loss"), 0.5).counts(found)
     assert not of_success(last("test_loss"), 0.01).counts(found)
     without_chance = replace(found, baseline=None)
     assert steps_below(0.5).of(without_chance) is None
-    assert of_baseline(value).of(without_chance) is None
+    assert of_chance(value).of(without_chance) is None
 
 
 @pytest.mark.parametrize(
-    ("number", "amount", "said"),
+    ("text", "found", "agrees"),
     [
-        (value, 0.00031415, "0.000314"),
-        (accuracy, 0.9432, "of 94.3 %"),
-        (value, 1.31e-5, "0.0000131"),
-        (of_baseline(value), 0.00009, "at less than 0.01 %"),
-        (steps_below(0.5), 3100, "after 3,100 updates"),
-        (steps_below(0.5), math.inf, "never"),
+        ("2.2", 2.1564, True),
+        ("2.1", 2.1564, False),
+        ("2.20", 2.1564, False),
+        ("3,850", 3850.0, True),
+        ("3,850", 3851.0, False),
+        ("0.0000131", 1.3067e-05, True),
+        ("0.0000131", 1.2e-05, False),
+        ("100.0", 100.01, True),
+        ("never", math.inf, True),
+        ("never", 300.0, False),
+        ("300", math.inf, False),
+        ("300", math.nan, False),
     ],
 )
-def test_a_number_is_said_in_words(number, amount, said):
-    assert number.say(amount) == said
+def test_a_number_in_a_sentence_is_that_of_the_runs_rounded(text, found, agrees):
+    assert Median(text, OURS, value).agrees(found) == agrees
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"), [("1 of 2", []), ("2 of 2", ["a: its 'pairs' is 2 of 2, got 1 of 2"])]
+)
+def test_a_count_in_a_sentence_is_that_of_the_pairs(pairs, said):
+    check = less(OURS, THEIRS)
+    stated = {"pairs": TrueIn(pairs, check)}
+    known = claim(check, verdict="fails", seen="In {pairs} pairs.", numbers=stated)
+    assert judge(known, numbers([1.0, 3.0], [2.0])).mismatches() == said
+    assert known.evidence == f"In {pairs} pairs."
+
+
+def test_a_number_that_the_test_does_not_compare_is_no_number_of_the_runs():
+    stated = {"theirs": Median("0.5", THEIRS, value)}
+    known = claim(at_most(OURS, 1.0), verdict="holds", numbers=stated)
+    assert len(judge(known, numbers([0.5], [0.5])).mismatches()) == 1
 
 
 def test_a_diverged_run_counts_as_the_worst():
     diverged = run(None, state="diverged")
     assert (value.read(diverged), accuracy.read(diverged)) == (math.inf, 0.0)
-    assert not AtMost(OURS, 1.0).check(Known({OURS: {None: [diverged]}})).is_true
+    assert not Known({OURS: [diverged]}).compare(at_most(OURS, 1.0)).is_true
 
 
 @pytest.mark.parametrize(
@@ -310,59 +422,59 @@ def test_a_diverged_run_counts_as_the_worst():
     [(1.0, 1.0, "holds"), (1.0, 0.1, "partly"), (0.1, 1.0, "fails"), (0.1, 0.1, "fails")],
 )
 def test_a_claim_holds_partly_only_if_its_decisive_comparison_does(decisive, further, verdict):
-    judged = claim(AtMost(OURS, decisive), further=(AtMost(OURS, further),))
-    assert judged.judge(numbers([0.5])).verdict == verdict
+    judged = claim(at_most(OURS, decisive), further=(at_most(OURS, further),))
+    assert judge(judged, numbers([0.5])).verdict == verdict
 
 
 def test_a_claim_with_a_missing_number_is_not_decided():
-    judged = claim(AtMost(OURS, 1.0), AtMost(THEIRS, 1.0)).judge(numbers([0.5]))
-    assert judged.verdict == "not decided yet"
+    judged = claim(at_most(OURS, 1.0), at_most(THEIRS, 1.0))
+    assert judge(judged, numbers([0.5])).verdict == "not decided yet"
 
 
 @pytest.mark.parametrize(("seeds", "verdict"), [(1, "not decided yet"), (2, "holds")])
 def test_a_claim_needs_its_seeds(seeds, verdict):
-    judged = claim(AtMost(OURS, 1.0), seeds=2).judge(numbers([0.5] * seeds))
-    assert (judged.verdict, judged.seeds) == (verdict, seeds)
+    network = replace(OURS, seeds=(0, 1))
+    judged = judge(claim(at_most(network, 1.0), seeds=2), numbers([0.5] * seeds))
+    assert (judged.verdict, judged.done) == (verdict, seeds / 2)
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.99, "not decided yet"), (1.0, "holds")])
-def test_a_claim_needs_the_least_length(share, verdict):
-    evidence = Known({OURS: {None: [run(0.5)]}}, {OURS: Progress(share, 1, share)})
-    judged = claim(AtMost(OURS, 1.0)).judge(evidence)
-    assert (judged.verdict, judged.share) == (verdict, share)
+@pytest.mark.parametrize(
+    ("epochs", "done", "verdict"), [(1, 1 / 3, "not decided yet"), (3, 1.0, "holds")]
+)
+def test_a_claim_needs_the_least_length(epochs, done, verdict):
+    evidence = Known({OURS: [run(0.5, reduced=Length("epochs", epochs))]})
+    judged = judge(claim(at_most(SHORT_OURS, 1.0)), evidence)
+    assert (judged.verdict, judged.done) == (verdict, done)
+
+
+def test_the_network_furthest_behind_says_how_much_is_done():
+    begun = run(0.5, state="unfinished", steps=1, all_steps=4)
+    evidence = Known({OURS: [run(0.5)], THEIRS: [begun]})
+    assert judge(claim(less(OURS, THEIRS)), evidence).done == 0.25
 
 
 def test_a_number_without_training_needs_no_seeds():
-    computed = Progress(share=1.0, seeds=0, longest=1.0, is_trained=False)
-    evidence = Known({OURS: {None: [run(0.5, None, state="computed")]}}, {OURS: computed})
-    judged = claim(AtMost(OURS, 1.0), seeds=3).judge(evidence)
-    assert (judged.verdict, judged.is_computed) == ("holds", True)
-
-
-def test_only_seeds_that_were_compared_are_counted():
-    curves = {"step": [1], "test_loss": [0.1]}
-    runs = [run(1.0, 0, evaluated=curves), run(1.0, 1, evaluated={**curves, "test_loss": [0.9]})]
-    check = AtMost(OURS, 2.0, of_success(value))
-    evidence = Known({OURS: {None: runs}, THEIRS: {None: runs}})
-    assert claim(check).judge(evidence).seeds_compared == (1, 1)
-    assert claim(check, AtMost(THEIRS, 2.0)).judge(evidence).seeds_compared == (1, 2)
+    evidence = Known({OURS: [run(0.5, None, state="computed")]})
+    recipe = KNOWN[NAME]
+    evidence.rows = {(NAME, "ours"): Computed("ours", lambda: 0.5, recipe.rows[0].reported)}
+    judged = judge(claim(at_most(OURS, 1.0), seeds=3), evidence)
+    assert (judged.verdict, judged.trained) == ("holds", [])
 
 
 def test_the_digest_is_that_of_the_test_and_not_of_its_words():
-    known = claim(Less(OURS, THEIRS))
-    named = replace(OURS, name="a name")
-    assert claim(Less(named, THEIRS), note="A note.").digest == known.digest
+    known = claim(less(OURS, THEIRS))
+    assert claim(less(OURS, THEIRS), decides="By its loss.").digest == known.digest
     others = [
-        claim(Less(THEIRS, OURS)),
-        claim(Less(OURS, THEIRS, factor=2.0)),
-        claim(Less(OURS, THEIRS, number=accuracy)),
-        claim(Less(OURS, THEIRS, number=replace(value, grows=False))),
-        claim(Less(OURS, THEIRS, number=replace(value, is_first_update=True))),
-        claim(Less(OURS, THEIRS, number=replace(value, diverged=0.0))),
-        claim(Less(OURS, THEIRS), seeds=2),
-        claim(Less(replace(OURS, seeds=(0, 1)), THEIRS)),
-        claim(Less(replace(OURS, least=SHORT), THEIRS)),
-        claim(further=(Less(OURS, THEIRS),)),
+        claim(less(THEIRS, OURS)),
+        claim(less(OURS, THEIRS, factor=2.0)),
+        claim(less(OURS, THEIRS, accuracy)),
+        claim(less(OURS, THEIRS, replace(value, grows=False))),
+        claim(less(OURS, THEIRS, replace(value, is_first_update=True))),
+        claim(less(OURS, THEIRS, replace(value, diverged=0.0))),
+        claim(less(OURS, THEIRS), seeds=2),
+        claim(less(replace(OURS, seeds=(0, 1)), THEIRS)),
+        claim(less(replace(OURS, least=SHORT), THEIRS)),
+        claim(further=(less(OURS, THEIRS),)),
     ]
     assert known.digest not in {each.digest for each in others}
 
@@ -370,5 +482,5 @@ def test_the_digest_is_that_of_the_test_and_not_of_its_words():
 def test_the_runs_that_ended_before_the_test_was_changed_are_counted():
     ends = ("2026-01-01T00:00:00+00:00", "2026-01-03T00:00:00+00:00", None)
     runs = [run(0.5, seed, ended=end) for seed, end in enumerate(ends)]
-    judged = claim(AtMost(OURS, 1.0)).judge(Known({OURS: {None: runs}}))
-    assert judged.runs_before_test == 1
+    judged = judge(claim(at_most(OURS, 1.0)), Known({OURS: runs}))
+    assert judged.before_test == 1

@@ -1,13 +1,14 @@
 """Reduced runs, the evidence in an archive, the missing runs, and the commands."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
 from reproduction.__main__ import PAGE, main
 from reproduction.archive import Archive, runs_by_row
 from reproduction.archive_runs import archive_runs
-from reproduction.claim import AtLeast, AtMost, Claim, Less, Runs
+from reproduction.claim import Claim, Runs, at_least, at_most, less
 from reproduction.evidence import ArchivedEvidence, missing_jobs
 
 from eigenrnn.experiments.recipes import Outcome, Recipe, Row
@@ -41,7 +42,8 @@ CHANGED = "2026-01-01T00:00:00+00:00"
 
 
 def claim(*checks, name="works", **changes):
-    return {name: Claim(name, "scoRNN", "It works.", "section 1", checks, CHANGED, **changes)}
+    words = {"place": "section 1", "sentence": "It works.", "decides": "Its loss."}
+    return {name: Claim(name, "scoRNN", **words, decisive=checks, changed=CHANGED, **changes)}
 
 
 def evidence(folder, known=KNOWN):
@@ -57,9 +59,9 @@ def forget_chance(folder):
 
 
 def missing(claims, folder, **options):
-    """Return the missing runs as row, seeds and length."""
+    """Return the missing runs as row, seed and length."""
     jobs = missing_jobs(claims, evidence(folder), **options)
-    return [(job.row.label, job.seeds, job.recipe.reduced_to) for job in jobs]
+    return [(job.run.row, *job.run.seeds, job.recipe.reduced_to) for job in jobs]
 
 
 def test_a_reduced_recipe_has_fewer_epochs():
@@ -126,28 +128,28 @@ def test_an_unknown_point_is_refused(tmp_path):
 
 
 def test_a_claim_without_runs_is_not_decided(tmp_path):
-    claims = claim(AtMost(Runs(NAME, SMALL), 1.0))
+    claims = claim(at_most(Runs(NAME, SMALL), 1.0))
     (judgement,) = evidence(tmp_path).judge(claims)
-    assert (judgement.verdict, judgement.share, judgement.seeds) == ("not decided yet", 0.0, 0)
-    assert missing(claims, tmp_path) == [(SMALL, (0,), None)]
+    assert (judgement.verdict, judgement.done) == ("not decided yet", 0.0)
+    assert missing(claims, tmp_path) == [(SMALL, 0, None)]
 
 
 def test_a_run_of_the_least_length_decides(reduced_folder, tmp_path):
     archive_runs([reduced_folder], tmp_path, KNOWN)
     forget_chance(tmp_path)
-    claims = claim(AtLeast(Runs(NAME, SMALL, least=ONE_EPOCH), 0.0))
+    claims = claim(at_least(Runs(NAME, SMALL, least=ONE_EPOCH), 0.0))
     (judgement,) = evidence(tmp_path).judge(claims)
-    assert (judgement.verdict, judgement.share, judgement.lengths[0]) == ("holds", 1.0, 1 / 3)
+    assert (judgement.verdict, judgement.done) == ("holds", 1.0)
     assert missing(claims, tmp_path) == []
 
 
 def test_a_shorter_run_does_not_decide_and_is_told(reduced_folder, tmp_path):
     archive_runs([reduced_folder], tmp_path, KNOWN)
     two_epochs = Length("epochs", 2)
-    claims = claim(AtLeast(Runs(NAME, SMALL, least=two_epochs), 0.0))
+    claims = claim(at_least(Runs(NAME, SMALL, least=two_epochs), 0.0))
     (judgement,) = evidence(tmp_path).judge(claims)
-    assert (judgement.verdict, judgement.share, judgement.seeds) == ("not decided yet", 0.5, 1)
-    assert missing(claims, tmp_path) == [(SMALL, (0,), two_epochs)]
+    assert (judgement.verdict, judgement.done) == ("not decided yet", 0.5)
+    assert missing(claims, tmp_path) == [(SMALL, 0, two_epochs)]
 
 
 def test_an_unfinished_run_is_told_and_decides_nothing(reduced_folder, tmp_path):
@@ -157,38 +159,39 @@ def test_an_unfinished_run_is_told_and_decides_nothing(reduced_folder, tmp_path)
     begun = replace(ended, seed=1, reduced=None, state="unfinished", steps=3, all_steps=6)
     archive.add(replace(begun, settings=replace(recipe().rows[0].settings, seed=1).__dict__))
     archive.save()
-    found = evidence(tmp_path).progress(Runs(NAME, SMALL))
-    assert found.share < 1
+    # seed 0 has a third of the paper's length, seed 1 the half
+    assert evidence(tmp_path).done(Runs(NAME, SMALL, (0, 1))) == (1 / 3 + 1 / 2) / 2
+    assert evidence(tmp_path).runs(Runs(NAME, SMALL)) == {}
 
 
 def test_only_the_missing_seeds_are_planned(reduced_folder, tmp_path):
     archive_runs([reduced_folder], tmp_path, KNOWN)
-    claims = claim(AtLeast(Runs(NAME, SMALL, (0, 1), least=ONE_EPOCH), 0.0))
-    assert missing(claims, tmp_path) == [(SMALL, (1,), ONE_EPOCH)]
+    claims = claim(at_least(Runs(NAME, SMALL, (0, 1), least=ONE_EPOCH), 0.0))
+    assert missing(claims, tmp_path) == [(SMALL, 1, ONE_EPOCH)]
 
 
 def test_a_run_that_two_claims_need_is_planned_once(tmp_path):
-    check = AtMost(Runs(NAME, SMALL), 1.0)
+    check = at_most(Runs(NAME, SMALL), 1.0)
     claims = claim(check) | claim(check, name="works too")
-    assert missing(claims, tmp_path) == [(SMALL, (0,), None)]
+    assert missing(claims, tmp_path) == [(SMALL, 0, None)]
 
 
 def test_all_rows_follow_the_runs_of_claims(tmp_path):
-    claims = claim(AtMost(Runs(NAME, LARGE), 1.0))
+    claims = claim(at_most(Runs(NAME, LARGE), 1.0))
     planned = missing(claims, tmp_path, everything=True)
-    assert planned == [(LARGE, (0,), None), (SMALL, (0, 1), None), (LARGE, (1,), None)]
+    assert planned == [(LARGE, 0, None), (SMALL, 0, None), (SMALL, 1, None), (LARGE, 1, None)]
 
 
 def test_runs_without_data_come_last_and_have_no_time(tmp_path):
     known = KNOWN | {TABLE: changed(recipes()[TABLE], "scoRNN 6", task=ABSENT)}
-    claims = claim(AtMost(Runs(TABLE, "scoRNN 6"), 1.0), name="absent")
-    claims |= claim(AtMost(Runs(NAME, SMALL), 1.0))
+    claims = claim(at_most(Runs(TABLE, "scoRNN 6"), 1.0), name="absent")
+    claims |= claim(at_most(Runs(NAME, SMALL), 1.0))
     jobs = missing_jobs(claims, evidence(tmp_path, known))
     assert [(job.claim, job.missing_data) for job in jobs] == [
         ("works", None),
         ("absent", "absent.bin"),
     ]
-    assert jobs[1].seconds is None
+    assert jobs[1].seconds == math.inf
 
 
 def output(capsys, *arguments, **options):
@@ -203,7 +206,7 @@ def test_verdicts_are_listed_as_json(capsys, tmp_path):
     assert status == 0
     assert len(entries) == 26
     assert {entry["verdict"] for entry in entries} == {"not decided yet"}
-    assert {"id", "verdict", "share", "seeds", "networks"} <= entries[0].keys()
+    assert {"id", "verdict", "done", "hours", "comparisons"} <= entries[0].keys()
 
 
 def test_missing_runs_are_listed(capsys, tmp_path):
@@ -219,7 +222,7 @@ def test_an_unknown_claim_is_refused(capsys, tmp_path):
 
 def test_missing_runs_are_made_and_decide_the_claim(capsys, tmp_path):
     small, large = Runs(NAME, SMALL, least=ONE_EPOCH), Runs(NAME, LARGE, least=ONE_EPOCH)
-    claims = claim(AtLeast(small, 0.0), further=(Less(small, large, factor=1e9),))
+    claims = claim(at_least(small, 0.0), further=(less(small, large, factor=1e9),))
     arguments = ("--archive", tmp_path / "archive", "run", "--out", tmp_path / "runs")
     with one_thread():
         status, _, _ = output(capsys, *arguments, recipes=KNOWN, claims=claims)
@@ -230,16 +233,18 @@ def test_missing_runs_are_made_and_decide_the_claim(capsys, tmp_path):
 
 
 def test_a_number_without_training_is_computed_and_judged(capsys, tmp_path):
-    claims = claim(AtMost(Runs(TABLE, "exact"), 3.1))
+    claims = claim(at_most(Runs(TABLE, "exact"), 3.1))
     arguments = ("--archive", tmp_path / "archive", "run", "--out", tmp_path / "runs")
     assert output(capsys, *arguments, recipes=recipes(), claims=claims)[0] == 0
-    (judgement,) = evidence(tmp_path / "archive", recipes()).judge(claims)
+    known = evidence(tmp_path / "archive", recipes())
+    (judgement,) = known.judge(claims)
     assert judgement.verdict == "holds"
+    assert missing_jobs(claims, known) == []
 
 
 def test_a_row_without_data_is_named_and_skipped(capsys, tmp_path):
     known = {TABLE: changed(recipes()[TABLE], "scoRNN 6", task=ABSENT)}
-    claims = claim(AtMost(Runs(TABLE, "scoRNN 6"), 1.0))
+    claims = claim(at_most(Runs(TABLE, "scoRNN 6"), 1.0))
     arguments = ("--archive", tmp_path / "archive", "run", "--out", tmp_path / "runs")
     status, out, _ = output(capsys, *arguments, recipes=known, claims=claims)
     assert status == 0
@@ -251,7 +256,7 @@ def test_an_interruption_has_the_exit_status_of_the_signal(capsys, tmp_path, mon
     stopped = replace(Outcome.not_run(recipe().rows[0]), signal=15)
     monkeypatch.setattr("reproduction.__main__.reproduce", lambda *_, **__: [stopped])
     monkeypatch.setattr("reproduction.__main__.archive_runs", lambda *_, **__: None)
-    claims = claim(AtMost(Runs(NAME, SMALL), 1.0))
+    claims = claim(at_most(Runs(NAME, SMALL), 1.0))
     arguments = ("--archive", tmp_path, "run", "--out", tmp_path / "runs")
     assert output(capsys, *arguments, recipes=KNOWN, claims=claims)[0] == 128 + 15
 
@@ -261,6 +266,21 @@ def test_runs_that_have_ended_are_archived(capsys, reduced_folder, tmp_path):
         capsys, "--archive", tmp_path, "archive", reduced_folder, recipes=KNOWN
     )
     assert (status, "2 runs archived, 0 already archived, 0 skipped" in out) == (0, True)
+
+
+@pytest.mark.parametrize("before", [[], ["--archive", "elsewhere"]])
+def test_a_recipe_is_trained_with_the_options_of_reproduce(capsys, tmp_path, before):
+    arguments = ("train", NAME, "--quick", "--out", tmp_path, "--rows", SMALL)
+    with one_thread():
+        status, _, _ = output(capsys, *before, *arguments, recipes=KNOWN)
+    assert status == 0
+    assert (tmp_path / "results.md").exists()
+
+
+def test_an_unknown_option_is_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["list", "--quick"])
+    assert "--quick" in capsys.readouterr().err
 
 
 def test_the_committed_page_matches_the_archive(capsys, tmp_path):

@@ -1,181 +1,241 @@
 """The claims of NC-GRU's paper."""
 
 from dataclasses import replace
-from itertools import product
 
 from eigenrnn.experiments.training.run_key import Length
-from reproduction.claim import AtLeast, Claim, Less, Runs, of_baseline, value
+from reproduction.archive import ArchivedRun
+from reproduction.claim import Check, Claim, Median, Runs, TrueIn, at_least, less, of_chance, value
 
 __all__ = ["CLAIMS"]
 
 THREE_SEEDS = (0, 1, 2)
-LOSS = of_baseline(value, verb="reaches", preposition="")
-FIVE_SEEDS = (0, 1, 2, 3, 4)
-PTB_SEED = (1111,)
-BITS = replace(value, after="bits a character")
-SECONDS = replace(
-    value, name="processor seconds per update", verb="takes", after="seconds an update"
-)
-FASTER_PAIRS = replace(
-    value,
-    name="share of pairs of updates",
-    verb="takes less time",
-    preposition="in",
-    after="of 200 pairs of updates (58.5 % are more than chance)",
-    unit="percent",
-)
-MORE_THAN_CHANCE = 117 / 200  # so many pairs or more have a probability of 1 % by chance
-ONE_MATRIX = "NC-GRU(U_c)"
-TWO_MATRICES = "NC-GRU(U_c,U_r)"
-NAMES = {
-    ONE_MATRIX: "NC-GRU with one matrix",
-    TWO_MATRICES: "NC-GRU with two matrices",
-    "LSTM": "the LSTM",
-    "GRU": "the GRU",
-}
-RIVALS = (("LSTM", 42), ("GRU", 50), ("scoRNN", 110), ("GORU", 64))
+LOSS = of_chance(value)
 
 
-def name_of(network: str) -> str:
-    """Return how a sentence calls a network."""
-    return NAMES.get(network, network)
-
-
-def parenthesis(network: str, units: int, length: int) -> Runs:
+def brackets(network: str, length: int) -> Runs:
     """Return the runs of a network that counts brackets."""
-    name = name_of(network)
-    if network in (ONE_MATRIX, TWO_MATRICES):  # a sentence on one length begins with these
-        name += f" over {length} steps"
-    return Runs("nc_gru/table1", f"{network} {units} T={length}", THREE_SEEDS, name=name)
+    return Runs("nc_gru/table1", f"{network} T={length}", THREE_SEEDS)
 
 
-def denoise(network: str, units: int) -> Runs:
+def denoise(network: str) -> Runs:
     """Return the runs of a network on denoising."""
-    return Runs("nc_gru/table2", f"{network} {units} T=200", name=name_of(network))
+    return Runs("nc_gru/table2", f"{network} T=200")
 
 
-def adding(network: str, units: int) -> Runs:
+def adding(network: str) -> Runs:
     """Return the runs of a network on adding."""
-    return Runs("nc_gru/table3", f"{network} {units} T=200", THREE_SEEDS, name=name_of(network))
+    return Runs("nc_gru/table3", f"{network} T=200", THREE_SEEDS)
 
 
-def copying(network: str, units: int) -> Runs:
+def copying(network: str) -> Runs:
     """Return the runs of a network on copying."""
-    return Runs("nc_gru/table4", f"{network} {units} T=1000", THREE_SEEDS, name=name_of(network))
+    return Runs("nc_gru/table4", f"{network} T=1000", THREE_SEEDS)
 
 
-def characters(network: str, units: int) -> Runs:
+def characters(network: str) -> Runs:
     """Return the runs of a network on Penn Treebank."""
-    least = Length("epochs", 20)
-    name = name_of(network)
-    return Runs("nc_gru/table5", f"{network} {units}", PTB_SEED, least=least, name=name)
+    return Runs("nc_gru/table5", network, (1111,), least=Length("epochs", 20))
 
 
-SERIES_LOSS = Runs("nc_gru/table1", f"{ONE_MATRIX} 56 T=100", FIVE_SEEDS, name="the series")
-INVERSE_LOSS = Runs(
-    "nc_gru/fig5", f"{ONE_MATRIX} 56 inverse T=100", FIVE_SEEDS, name="the inverse"
-)
-SERIES_TIME = Runs(
-    "nc_gru/fig6", f"{ONE_MATRIX} 435, time of a step with Neumann 2", name="the series"
-)
-INVERSE_TIME = Runs(
-    "nc_gru/fig6", f"{ONE_MATRIX} 435, time of a step with the inverse", name="the inverse"
-)
-PAIRS = Runs("nc_gru/fig6", f"{ONE_MATRIX} 435, Neumann 2 beside the inverse", name="the series")
+def two_matrices(rival: str, length: int) -> Check:
+    """Return the comparison of NC-GRU with two matrices on brackets."""
+    return less(brackets("NC-GRU(U_c,U_r) 56", length), brackets(rival, length), LOSS)
+
+
+def lowest(rival: str) -> Check:
+    """Return the comparison of NC-GRU with one matrix on adding."""
+    return less(adding("NC-GRU(U_c) 80"), adding(rival), LOSS)
+
+
+def _faster_pairs(run: ArchivedRun) -> float | None:
+    if run.value is None:
+        return None
+    return 200 * run.value
+
+
+FASTER_PAIRS = replace(value, name="pairs of 200 in which the series is faster", of=_faster_pairs)
+PAIRS = Runs("nc_gru/fig6", "NC-GRU(U_c) 435, Neumann 2 beside the inverse")
+SERIES = replace(brackets("NC-GRU(U_c) 56", 100), seeds=(0, 1, 2, 3, 4))
+INVERSE = Runs("nc_gru/fig5", "NC-GRU(U_c) 56 inverse T=100", (0, 1, 2, 3, 4))
+SERIES_TIME = Runs("nc_gru/fig6", "NC-GRU(U_c) 435, time of a step with Neumann 2")
+INVERSE_TIME = Runs("nc_gru/fig6", "NC-GRU(U_c) 435, time of a step with the inverse")
+RIVALS = ("LSTM 42", "GRU 50", "scoRNN 110", "GORU 64")
 
 CLAIMS = (
     Claim(
         id="ncgru-parenthesis",
         paper="NC-GRU",
+        place="section 4.1, table 1",
         sentence="Counting brackets over 100 and 200 steps: NC-GRUs with one and with two "
         "orthogonal matrices reach lower losses than all other networks.",
-        place="section 4.1, table 1",
+        decides="The lowest training loss of NC-GRU with one matrix against the LSTM, the GRU, "
+        "scoRNN and GORU; further, that of NC-GRU with two matrices.",
         decisive=tuple(
-            Less(parenthesis(ONE_MATRIX, 56, length), parenthesis(*rival, length), number=LOSS)
-            for length, rival in product((100, 200), RIVALS)
+            less(brackets("NC-GRU(U_c) 56", length), brackets(rival, length), LOSS)
+            for length in (100, 200)
+            for rival in RIVALS
         ),
-        further=tuple(
-            Less(parenthesis(TWO_MATRICES, 56, length), parenthesis(*rival, length), number=LOSS)
-            for length, rival in product((100, 200), RIVALS)
-        ),
+        further=tuple(two_matrices(rival, length) for length in (100, 200) for rival in RIVALS),
         changed="2026-11-24T00:09:34+00:00",
         seeds=3,
+        verdict="partly",
+        seen="Over 100 steps NC-GRU with one matrix reaches {one_100} % of the chance level, with "
+        "two {two_100} %, the LSTM {lstm_100} %, GORU {goru_100} %, the GRU {gru_100} % and "
+        "scoRNN {scornn_100} %. Over 200 steps, in this order, they reach {one_200}, {two_200}, "
+        "{lstm_200}, {goru_200}, {gru_200} and {scornn_200} %. But over 100 steps NC-GRU with two "
+        "matrices is below the LSTM in only {below_lstm} pairs, and below GORU in only "
+        "{below_goru}.",
+        numbers={
+            "one_100": Median("0.20", brackets("NC-GRU(U_c) 56", 100), LOSS),
+            "two_100": Median("0.51", brackets("NC-GRU(U_c,U_r) 56", 100), LOSS),
+            "lstm_100": Median("0.56", brackets("LSTM 42", 100), LOSS),
+            "goru_100": Median("0.64", brackets("GORU 64", 100), LOSS),
+            "gru_100": Median("1.6", brackets("GRU 50", 100), LOSS),
+            "scornn_100": Median("11.6", brackets("scoRNN 110", 100), LOSS),
+            "one_200": Median("0.20", brackets("NC-GRU(U_c) 56", 200), LOSS),
+            "two_200": Median("0.49", brackets("NC-GRU(U_c,U_r) 56", 200), LOSS),
+            "lstm_200": Median("0.96", brackets("LSTM 42", 200), LOSS),
+            "goru_200": Median("0.81", brackets("GORU 64", 200), LOSS),
+            "gru_200": Median("9.1", brackets("GRU 50", 200), LOSS),
+            "scornn_200": Median("12.7", brackets("scoRNN 110", 200), LOSS),
+            "below_lstm": TrueIn("11 of 15", two_matrices("LSTM 42", 100)),
+            "below_goru": TrueIn("6 of 9", two_matrices("GORU 64", 100)),
+        },
+        tried="Only the settings of the paper were tried for NC-GRU with two matrices; its rows "
+        '"as released" have no runs.',
     ),
     Claim(
         id="ncgru-denoise",
         paper="NC-GRU",
+        place="section 4.2, table 2",
         sentence="Denoising over 200 steps: the loss of NC-GRU is 2.7 to 6 times lower than that "
         "of the other networks.",
-        place="section 4.2, table 2",
+        decides="Twice the loss of NC-GRU with one matrix is below that of the LSTM, the GRU, "
+        "scoRNN and GORU.",
         decisive=tuple(
-            Less(denoise(ONE_MATRIX, 118), denoise(*rival), factor=2, number=LOSS)
-            for rival in (("LSTM", 90), ("GRU", 100), ("scoRNN", 200), ("GORU", 128))
+            less(denoise("NC-GRU(U_c) 118"), denoise(rival), LOSS, factor=2)
+            for rival in ("LSTM 90", "GRU 100", "scoRNN 200", "GORU 128")
         ),
         changed="2026-11-24T00:09:34+00:00",
-        note="The test asks for a factor of 2.",
+        verdict="fails",
+        seen="NC-GRU with one matrix reaches {ncgru} % of the chance level, GORU {goru} %, scoRNN "
+        "{scornn} %, the GRU {gru} % and the LSTM {lstm} %.",
+        numbers={
+            "ncgru": Median("34.6", denoise("NC-GRU(U_c) 118"), LOSS),
+            "goru": Median("33.3", denoise("GORU 128"), LOSS),
+            "scornn": Median("79.8", denoise("scoRNN 200"), LOSS),
+            "gru": Median("99.8", denoise("GRU 100"), LOSS),
+            "lstm": Median("100.1", denoise("LSTM 90"), LOSS),
+        },
+        tried="We also trained NC-GRU as the released code computes it, which departs from the "
+        "paper's formulas: it ends as high. Further seeds and other rates were not tried.",
     ),
     Claim(
         id="ncgru-adding",
         paper="NC-GRU",
-        sentence="Adding with 200 steps: NC-GRU with one orthogonal matrix has the lowest error.",
         place="section 4.3, table 3",
-        decisive=tuple(
-            Less(adding(ONE_MATRIX, 80), adding(*rival), number=LOSS)
-            for rival in (
-                ("LSTM", 68),
-                ("GRU", 70),
-                ("scoRNN", 190),
-                ("GORU", 128),
-                (TWO_MATRICES, 80),
-            )
+        sentence="Adding with 200 steps: NC-GRU with one orthogonal matrix has the lowest error.",
+        decides="The lowest test loss against the LSTM, the GRU, scoRNN, GORU and NC-GRU with two "
+        "matrices.",
+        decisive=(
+            lowest("LSTM 68"),
+            lowest("GRU 70"),
+            lowest("scoRNN 190"),
+            lowest("GORU 128"),
+            lowest("NC-GRU(U_c,U_r) 80"),
         ),
         changed="2026-11-24T00:09:34+00:00",
         seeds=3,
+        verdict="fails",
+        seen="NC-GRU with one matrix reaches {one} % of the chance level, with two {two} %, GORU "
+        "{goru} %, the GRU {gru} %, the LSTM {lstm} % and scoRNN {scornn} %. NC-GRU with one "
+        "matrix is below the LSTM in only {below_lstm} pairs, below the GRU in {below_gru}, below "
+        "GORU in {below_goru} and below NC-GRU with two matrices in {below_two}.",
+        numbers={
+            "one": Median("0.015", adding("NC-GRU(U_c) 80"), LOSS),
+            "two": Median("0.016", adding("NC-GRU(U_c,U_r) 80"), LOSS),
+            "goru": Median("0.010", adding("GORU 128"), LOSS),
+            "gru": Median("0.010", adding("GRU 70"), LOSS),
+            "lstm": Median("0.014", adding("LSTM 68"), LOSS),
+            "scornn": Median("0.55", adding("scoRNN 190"), LOSS),
+            "below_lstm": TrueIn("4 of 9", lowest("LSTM 68")),
+            "below_gru": TrueIn("3 of 9", lowest("GRU 70")),
+            "below_goru": TrueIn("0 of 9", lowest("GORU 128")),
+            "below_two": TrueIn("6 of 9", lowest("NC-GRU(U_c,U_r) 80")),
+        },
+        tried="The medians of all networks but scoRNN are within a factor of two of each other, "
+        "at a ten-thousandth of the chance level. Each seed of GORU ends below each of NC-GRU, "
+        "which the paper puts first. The GRU is lower in the median, but one of its three seeds "
+        "is higher. Ours with two orthogonal matrices is better than printed, 2.8e-5 for 5.0e-5, "
+        "and so is GORU. Only the settings of the paper were tried: no other rate, and not the "
+        "formulas of the released code.",
     ),
     Claim(
         id="ncgru-copy",
         paper="NC-GRU",
-        sentence="Copying with a delay of 1000: NC-GRU ends between scoRNN and the GRU.",
         place="section 4.4, table 4",
+        sentence="Copying with a delay of 1000: NC-GRU ends between scoRNN and the GRU.",
+        decides="The lowest test loss of scoRNN, of NC-GRU with one matrix and of the GRU.",
         decisive=(
-            Less(copying("scoRNN", 190), copying(ONE_MATRIX, 96), number=LOSS),
-            Less(copying(ONE_MATRIX, 96), copying("GRU", 78), number=LOSS),
+            less(copying("scoRNN 190"), copying("NC-GRU(U_c) 96"), LOSS),
+            less(copying("NC-GRU(U_c) 96"), copying("GRU 78"), LOSS),
         ),
         changed="2026-11-24T00:09:34+00:00",
         seeds=3,
+        verdict="holds",
+        seen="scoRNN reaches {scornn} % of the chance level, NC-GRU with one matrix {ncgru} % and "
+        "the GRU {gru} %.",
+        numbers={
+            "scornn": Median("0.10", copying("scoRNN 190"), LOSS),
+            "ncgru": Median("40.6", copying("NC-GRU(U_c) 96"), LOSS),
+            "gru": Median("74.1", copying("GRU 78"), LOSS),
+        },
     ),
     Claim(
         id="ncgru-ptb",
         paper="NC-GRU",
-        sentence="Penn Treebank by characters: NC-GRU needs fewer bits than a GRU and an LSTM.",
         place="section 4.5, table 5",
-        decisive=tuple(
-            Less(characters(ONE_MATRIX, 435), characters(*rival), number=BITS)
-            for rival in (("GRU", 416), ("LSTM", 361))
+        sentence="Penn Treebank by characters: NC-GRU needs fewer bits than a GRU and an LSTM.",
+        decides="The bits a character of one layer each, with equal numbers of parameters, after "
+        "equally many epochs, at least 20 of 100.",
+        decisive=(
+            less(characters("NC-GRU(U_c) 435"), characters("GRU 416")),
+            less(characters("NC-GRU(U_c) 435"), characters("LSTM 361")),
         ),
         changed="2026-11-24T00:09:34+00:00",
-        note="One layer each, with equal numbers of parameters.",
+        hours=5.2,
     ),
     Claim(
         id="ncgru-neumann",
         paper="NC-GRU",
+        place="section 5.1, figures 5 and 6",
         sentence="A Neumann series of order 2 is as good as the exact inverse, and an update "
         "takes less time.",
-        place="section 5.1, figures 5 and 6",
-        decisive=(
-            Less(SERIES_LOSS, INVERSE_LOSS, factor=0.5, number=LOSS),
-            AtLeast(PAIRS, MORE_THAN_CHANCE, number=FASTER_PAIRS),
-            Less(SERIES_TIME, INVERSE_TIME, number=SECONDS),
-        ),
-        changed="2026-11-26T05:25:40+00:00",
-        seeds=5,
-        note="As good means at most twice the loss of the exact inverse. Times are processor "
-        "times. Two networks update in turn, 200 times each, and a sign test at a level of 1 % "
-        "asks that the series takes less time in 117 of these pairs. The test first asked for "
-        "three quarters of them. An earlier measurement had 139, too few, and the times were "
+        decides="As good means at most twice the loss of the exact inverse on brackets. Times are "
+        "processor times. Two networks update in turn, 200 times each, and a sign test at a level "
+        "of 1 % asks that the series takes less time in 117 of these pairs. The test first asked "
+        "for three quarters of them. An earlier measurement had 139, too few, and the times were "
         "measured again after the change. The two times of an epoch in the table below are of "
         "single runs beside other programs. We solve for the inverse by LU decomposition on a "
         "CPU, the paper by least squares on a GPU.",
+        decisive=(
+            less(SERIES, INVERSE, LOSS, factor=0.5),
+            at_least(PAIRS, 117, FASTER_PAIRS),
+            less(SERIES_TIME, INVERSE_TIME),
+        ),
+        changed="2026-11-26T05:25:40+00:00",
+        seeds=5,
+        verdict="holds",
+        seen="The series reaches {series} % of the chance level and the inverse {inverse} %. The "
+        "series takes less time in {pairs} of 200 pairs of updates; 117 are more than chance. An "
+        "update takes {series_time} seconds with the series and {inverse_time} with the inverse.",
+        numbers={
+            "series": Median("0.20", SERIES, LOSS),
+            "inverse": Median("0.31", INVERSE, LOSS),
+            "pairs": Median("143", PAIRS, FASTER_PAIRS),
+            "series_time": Median("0.264", SERIES_TIME, value),
+            "inverse_time": Median("0.267", INVERSE_TIME, value),
+        },
     ),
 )
 """In the order of the paper."""

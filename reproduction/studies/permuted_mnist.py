@@ -1,6 +1,5 @@
 """Permuted MNIST at two sizes, by deep stacks and by single layers; not from a paper."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from eigenrnn.experiments.tasks import PixelMNIST
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import constant_
 from eigenrnn.layers import LRU, NCGRU, AsRNN, ExpRNN, ScoRNN
+from reproduction.studies.state_tracking import stacked
 
 __all__ = ["RECIPES"]
 
@@ -44,23 +44,9 @@ _BLOCK = replace(
 )
 
 
-def _stack(
-    label: str,
-    layer: Any,
-    width: int,
-    *,
-    parameters: int,
-    options: Mapping[str, Any] | None = None,
-) -> Network:
+def _stack(label: str, layer: Any, width: int, **fields: Any) -> Network:
     """Return a stack of four blocks, which is as wide as its layers."""
-    return Network(
-        f"{label} stack, 4 blocks of {width}",
-        layer,
-        width,
-        parameters=parameters,
-        options=options or {},
-        model_factory=partial(stack_model, width=width, depth=4),
-    )
+    return stacked(Network(f"{label} stack, 4 blocks of {width}", layer, width, **fields), depth=4)
 
 
 _SLOW = {"constraint": partial(DiagonalDisc, r_min=0.999, r_max=0.9999)}

@@ -1,6 +1,5 @@
 """State tracking: word problems of five groups by networks of equal size; not from a paper."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,11 +36,10 @@ from eigenrnn.layers import (
 )
 from eigenrnn.models import SequenceModel
 
-__all__ = ["RECIPES", "SOURCE", "relu_network", "word_problem"]
+__all__ = ["RECIPES", "SOURCE", "relu_network", "stacked", "word_problem"]
 
 SOURCE = "a comparison of our own; the task is that of Grazzi et al., ICLR 2025"
 _SEEDS = (0, 1, 2)
-_LAYERS = "layers of equal size, trained on 40 letters"
 _SETS = "relu networks whose W is in six different sets"
 _DELTA = "the delta rule with different eigenvalues and numbers of reflections"
 _REFLECTING = "the delta rule from reflections on, trained on shorter and longer words"
@@ -85,22 +83,10 @@ _A5 = word_problem("A5", steps=3_000)
 _S5 = word_problem("S5", steps=3_000)
 
 
-def _stack(
-    label: str,
-    layer: Any,
-    width: int,
-    *,
-    parameters: int,
-    options: Mapping[str, Any] | None = None,
-) -> Network:
-    """Return a stack of two blocks, which is as wide as its layers."""
-    return Network(
-        f"{label} stack {width}",
-        layer,
-        width,
-        parameters=parameters,
-        options=options or {},
-        model_factory=partial(stack_model, width=width, depth=2),
+def stacked(network: Network, depth: int) -> Network:
+    """Return a residual stack of a network's layer, which is as wide as the layer."""
+    return replace(
+        network, model_factory=partial(stack_model, width=network.hidden_size, depth=depth)
     )
 
 
@@ -138,7 +124,9 @@ def _delta(name: str, hidden_size: int, *, parameters: int) -> Network:
 
 def _delta_stack(name: str, width: int, *, parameters: int) -> Network:
     """Return two blocks around layers of the delta rule."""
-    return _stack(name, DeltaNet, width, parameters=parameters, options=_DELTA_OPTIONS[name])
+    return replace(
+        stacked(_delta(name, width, parameters=parameters), depth=2), label=f"{name} stack {width}"
+    )
 
 
 _ORTHOGONAL = partial(Unconstrained, init=orthogonal_)
@@ -187,119 +175,72 @@ def _reflecting(
     return longer.row(network)
 
 
-# The numbers of units are the largest even ones with at most 5,000 parameters; 10,000 with A5 and
-# 15,000 with S5. Those of the delta rule are multiples of its four heads.
+_LAYERS = {
+    "LSTM": (LSTM, (32, 4_546), (32, 4_579), (32, 4_806), (40, 9_500), (46, 14_840)),
+    "GRU": (GRU, (38, 4_790), (38, 4_829), (36, 4_578), (46, 9_766), (50, 14_270)),
+    "RNN": (TanhRNN, (66, 4_754), (66, 4_821), (64, 4_806), (72, 9_924), (74, 14_846)),
+    "scoRNN": (ScoRNN, (94, 4_843), (94, 4_938), (90, 4_911), (90, 9_825), (88, 14_860)),
+    "expRNN": (ExpRNN, (94, 4_843), (94, 4_938), (90, 4_911), (90, 9_825), (88, 14_860)),
+    "nnRNN": (NnRNN, (68, 4_966), (66, 4_755), (64, 4_742), (72, 9_852), (74, 14_772)),
+    "ENRNN": (ENRNN, (84, 4_811), (84, 4_896), (80, 4_786), (84, 9_825), (84, 14_925)),
+    "NC-GRU": (NCGRU, (42, 4_853), (42, 4_896), (40, 4_706), (50, 9_885), (54, 14_511)),
+    "LRU": (LRU, (46, 4_786), (46, 4_833), (44, 4_714), (54, 9_834), (58, 14_562)),
+    "minGRU": (MinGRU, (624, 4_994), (554, 4_989), (356, 4_990), (146, 9_988), (116, 14_968)),
+    "signed minGRU": (
+        MinGRU,
+        (624, 4_994),
+        (554, 4_989),
+        (356, 4_990),
+        (146, 9_988),
+        (116, 14_968),
+    ),
+    "LRU stack": (LRU, (18, 4_952), (18, 4_971), (16, 4_038), (22, 8_640), (26, 13_276)),
+    "minGRU stack": (MinGRU, (22, 4_292), (22, 4_315), (22, 4_406), (30, 9_600), (34, 14_060)),
+    "signed minGRU stack": (
+        MinGRU,
+        (22, 4_292),
+        (22, 4_315),
+        (22, 4_406),
+        (30, 9_600),
+        (34, 14_060),
+    ),
+}
+"""The layer, and its units and parameters on each group, in the order of `_GROUPS`.
+
+The units are the largest even numbers with at most 5,000 parameters; 10,000 with A5 and 15,000
+with S5. Those of the delta rule below are multiples of its four heads.
+"""
+_GROUPS = {
+    "z2": (_Z2, "Parity, the word problem of Z2"),
+    "z3": (_Z3, "Counting modulo 3, the word problem of Z3"),
+    "s3": (_S3, "Permutations of three things, the word problem of S3"),
+    "a5": (_A5, "Even permutations of five things, the word problem of A5"),
+    "s5": (_S5, "Permutations of five things, the word problem of S5"),
+}
+
+
+def _layers(group: str) -> Recipe:
+    """Return the layers of equal size on a group."""
+    experiment, summary = _GROUPS[group]
+    rows: list[Row] = []
+    for label, (layer, *sizes) in _LAYERS.items():
+        units, parameters = sizes[list(_GROUPS).index(group)]
+        options = _SIGNED if label.startswith("signed") else {}
+        network = Network(f"{label} {units}", layer, units, parameters=parameters, options=options)
+        if label.endswith("stack"):
+            network = stacked(network, depth=2)
+        rows.append(experiment.row(network))
+    return Recipe(
+        name=f"state_tracking/{group}",
+        summary=f"{summary}: layers of equal size, trained on 40 letters.",
+        rows=tuple(rows),
+        source=SOURCE,
+        seeds=_SEEDS,
+    )
+
+
 RECIPES = (
-    Recipe(
-        name="state_tracking/z2",
-        summary=f"Parity, the word problem of Z2: {_LAYERS}.",
-        rows=(
-            _Z2.row(Network("LSTM 32", LSTM, 32, parameters=4_546)),
-            _Z2.row(Network("GRU 38", GRU, 38, parameters=4_790)),
-            _Z2.row(Network("RNN 66", TanhRNN, 66, parameters=4_754)),
-            _Z2.row(Network("scoRNN 94", ScoRNN, 94, parameters=4_843)),
-            _Z2.row(Network("expRNN 94", ExpRNN, 94, parameters=4_843)),
-            _Z2.row(Network("nnRNN 68", NnRNN, 68, parameters=4_966)),
-            _Z2.row(Network("ENRNN 84", ENRNN, 84, parameters=4_811)),
-            _Z2.row(Network("NC-GRU 42", NCGRU, 42, parameters=4_853)),
-            _Z2.row(Network("LRU 46", LRU, 46, parameters=4_786)),
-            _Z2.row(Network("minGRU 624", MinGRU, 624, parameters=4_994)),
-            _Z2.row(Network("signed minGRU 624", MinGRU, 624, parameters=4_994, options=_SIGNED)),
-            _Z2.row(_stack("LRU", LRU, 18, parameters=4_952)),
-            _Z2.row(_stack("minGRU", MinGRU, 22, parameters=4_292)),
-            _Z2.row(_stack("signed minGRU", MinGRU, 22, parameters=4_292, options=_SIGNED)),
-        ),
-        source=SOURCE,
-        seeds=_SEEDS,
-    ),
-    Recipe(
-        name="state_tracking/z3",
-        summary=f"Counting modulo 3, the word problem of Z3: {_LAYERS}.",
-        rows=(
-            _Z3.row(Network("LSTM 32", LSTM, 32, parameters=4_579)),
-            _Z3.row(Network("GRU 38", GRU, 38, parameters=4_829)),
-            _Z3.row(Network("RNN 66", TanhRNN, 66, parameters=4_821)),
-            _Z3.row(Network("scoRNN 94", ScoRNN, 94, parameters=4_938)),
-            _Z3.row(Network("expRNN 94", ExpRNN, 94, parameters=4_938)),
-            _Z3.row(Network("nnRNN 66", NnRNN, 66, parameters=4_755)),
-            _Z3.row(Network("ENRNN 84", ENRNN, 84, parameters=4_896)),
-            _Z3.row(Network("NC-GRU 42", NCGRU, 42, parameters=4_896)),
-            _Z3.row(Network("LRU 46", LRU, 46, parameters=4_833)),
-            _Z3.row(Network("minGRU 554", MinGRU, 554, parameters=4_989)),
-            _Z3.row(Network("signed minGRU 554", MinGRU, 554, parameters=4_989, options=_SIGNED)),
-            _Z3.row(_stack("LRU", LRU, 18, parameters=4_971)),
-            _Z3.row(_stack("minGRU", MinGRU, 22, parameters=4_315)),
-            _Z3.row(_stack("signed minGRU", MinGRU, 22, parameters=4_315, options=_SIGNED)),
-        ),
-        source=SOURCE,
-        seeds=_SEEDS,
-    ),
-    Recipe(
-        name="state_tracking/s3",
-        summary=f"Permutations of three things, the word problem of S3: {_LAYERS}.",
-        rows=(
-            _S3.row(Network("LSTM 32", LSTM, 32, parameters=4_806)),
-            _S3.row(Network("GRU 36", GRU, 36, parameters=4_578)),
-            _S3.row(Network("RNN 64", TanhRNN, 64, parameters=4_806)),
-            _S3.row(Network("scoRNN 90", ScoRNN, 90, parameters=4_911)),
-            _S3.row(Network("expRNN 90", ExpRNN, 90, parameters=4_911)),
-            _S3.row(Network("nnRNN 64", NnRNN, 64, parameters=4_742)),
-            _S3.row(Network("ENRNN 80", ENRNN, 80, parameters=4_786)),
-            _S3.row(Network("NC-GRU 40", NCGRU, 40, parameters=4_706)),
-            _S3.row(Network("LRU 44", LRU, 44, parameters=4_714)),
-            _S3.row(Network("minGRU 356", MinGRU, 356, parameters=4_990)),
-            _S3.row(Network("signed minGRU 356", MinGRU, 356, parameters=4_990, options=_SIGNED)),
-            _S3.row(_stack("LRU", LRU, 16, parameters=4_038)),
-            _S3.row(_stack("minGRU", MinGRU, 22, parameters=4_406)),
-            _S3.row(_stack("signed minGRU", MinGRU, 22, parameters=4_406, options=_SIGNED)),
-        ),
-        source=SOURCE,
-        seeds=_SEEDS,
-    ),
-    Recipe(
-        name="state_tracking/a5",
-        summary=f"Even permutations of five things, the word problem of A5: {_LAYERS}.",
-        rows=(
-            _A5.row(Network("LSTM 40", LSTM, 40, parameters=9_500)),
-            _A5.row(Network("GRU 46", GRU, 46, parameters=9_766)),
-            _A5.row(Network("RNN 72", TanhRNN, 72, parameters=9_924)),
-            _A5.row(Network("scoRNN 90", ScoRNN, 90, parameters=9_825)),
-            _A5.row(Network("expRNN 90", ExpRNN, 90, parameters=9_825)),
-            _A5.row(Network("nnRNN 72", NnRNN, 72, parameters=9_852)),
-            _A5.row(Network("ENRNN 84", ENRNN, 84, parameters=9_825)),
-            _A5.row(Network("NC-GRU 50", NCGRU, 50, parameters=9_885)),
-            _A5.row(Network("LRU 54", LRU, 54, parameters=9_834)),
-            _A5.row(Network("minGRU 146", MinGRU, 146, parameters=9_988)),
-            _A5.row(Network("signed minGRU 146", MinGRU, 146, parameters=9_988, options=_SIGNED)),
-            _A5.row(_stack("LRU", LRU, 22, parameters=8_640)),
-            _A5.row(_stack("minGRU", MinGRU, 30, parameters=9_600)),
-            _A5.row(_stack("signed minGRU", MinGRU, 30, parameters=9_600, options=_SIGNED)),
-        ),
-        source=SOURCE,
-        seeds=_SEEDS,
-    ),
-    Recipe(
-        name="state_tracking/s5",
-        summary=f"Permutations of five things, the word problem of S5: {_LAYERS}.",
-        rows=(
-            _S5.row(Network("LSTM 46", LSTM, 46, parameters=14_840)),
-            _S5.row(Network("GRU 50", GRU, 50, parameters=14_270)),
-            _S5.row(Network("RNN 74", TanhRNN, 74, parameters=14_846)),
-            _S5.row(Network("scoRNN 88", ScoRNN, 88, parameters=14_860)),
-            _S5.row(Network("expRNN 88", ExpRNN, 88, parameters=14_860)),
-            _S5.row(Network("nnRNN 74", NnRNN, 74, parameters=14_772)),
-            _S5.row(Network("ENRNN 84", ENRNN, 84, parameters=14_925)),
-            _S5.row(Network("NC-GRU 54", NCGRU, 54, parameters=14_511)),
-            _S5.row(Network("LRU 58", LRU, 58, parameters=14_562)),
-            _S5.row(Network("minGRU 116", MinGRU, 116, parameters=14_968)),
-            _S5.row(Network("signed minGRU 116", MinGRU, 116, parameters=14_968, options=_SIGNED)),
-            _S5.row(_stack("LRU", LRU, 26, parameters=13_276)),
-            _S5.row(_stack("minGRU", MinGRU, 34, parameters=14_060)),
-            _S5.row(_stack("signed minGRU", MinGRU, 34, parameters=14_060, options=_SIGNED)),
-        ),
-        source=SOURCE,
-        seeds=_SEEDS,
-    ),
+    *map(_layers, _GROUPS),
     Recipe(
         name="state_tracking/s3-sets",
         summary=f"Permutations of three things, the word problem of S3: {_SETS}.",
