@@ -1,11 +1,16 @@
-"""Kernels that are called without torch's dispatcher see what its operators would see."""
+"""Small calls: no dispatcher, no check twice, and the same results and errors as other calls."""
+
+import re
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from eigenrnn import GRU, LRU, LSTM, RNN
+from eigenrnn.ops import elman, gru, lstm, use_backend
+from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.tracing import needs_no_dispatcher
+from kernel_testing import needs_kernels
 
 LAYERS = pytest.mark.parametrize("make", [RNN, GRU, LSTM, LRU], ids=lambda make: make.__name__)
 
@@ -41,3 +46,119 @@ def test_only_plain_tensors_outside_of_modes_need_no_dispatcher():
     assert not needs_no_dispatcher([torch.randn(3, dtype=torch.complex64).conj()])
     with FlopCounterMode(display=False):
         assert not needs_no_dispatcher([x])
+
+
+T, B, N, M = 5, 2, 8, 3
+# the function and its number of matrices
+FUNCTIONS = {"elman": (elman, 1), "gru": (gru, 3), "lstm": (lstm, 4)}
+each_function = pytest.mark.parametrize("name", FUNCTIONS)
+
+
+def tensors(name):
+    _, gates = FUNCTIONS[name]
+    return {
+        "x": torch.randn(T, B, M),
+        "W": torch.randn(gates * N, N) / 3,
+        "U": torch.randn(gates * N, M),
+        "c": torch.randn(gates * N),
+    }
+
+
+@pytest.fixture
+def went_directly(monkeypatch):
+    """Return a list that tells of each call whether it needed no checks."""
+    found = []
+    run = DirectCalls.run
+
+    def recorded(calls, *arguments):
+        results = run(calls, *arguments)
+        found.append(results is not None)
+        return results
+
+    monkeypatch.setattr(DirectCalls, "run", recorded)
+    return found
+
+
+def called(name, given, **options):
+    leaves = {key: v.detach().requires_grad_() for key, v in given.items()}
+    results = FUNCTIONS[name][0](**leaves, **options)
+    gradients = torch.autograd.grad(results[0].cos().sum(), [*leaves.values()])
+    return [v.detach() for v in (*results, *gradients)]
+
+
+@needs_kernels
+@each_function
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"last_only": True}], ids=str)
+def test_the_second_call_skips_the_checks_and_gives_the_same_bits(name, options, went_directly):
+    given = tensors(name)
+    checked = called(name, given, **options, backend="cpu")
+    called(name, given, **options)
+    assert all(map(torch.equal, checked, called(name, given, **options)))
+    assert went_directly[-1]
+    with torch.no_grad():
+        FUNCTIONS[name][0](**given, **options)
+    assert went_directly[-1]
+
+
+OTHERS = {
+    "another dtype": lambda v: v | {"W": v["W"].double()},
+    "another shape": lambda v: v | {"c": v["c"][1:]},
+    "no tensor": lambda v: v | {"U": [1.0]},
+    "nested": lambda v: v | {"x": torch.nested.nested_tensor([v["x"][0]])},
+    "sparse": lambda v: v | {"W": v["W"].to_sparse()},
+    "meta": lambda v: v | {"c": v["c"].to("meta")},
+    "freed": lambda v: v | {"U": freed(v["U"])},
+}
+
+
+def freed(tensor):
+    tensor = tensor.clone()
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@each_function
+@pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS.keys())
+def test_a_wrong_call_after_a_right_one_raises_the_same_error(name, change, went_directly):
+    given = tensors(name)
+    function = FUNCTIONS[name][0]
+    wrong = change(given)
+    with pytest.raises((ValueError, TypeError)) as expected:
+        function(**wrong, backend="cpu")
+    for _ in range(2):
+        function(**given)
+    with pytest.raises(type(expected.value), match=re.escape(str(expected.value))):
+        function(**wrong)
+    assert not went_directly[-1]
+
+
+@each_function
+def test_other_options_and_forced_backends_are_checked(name, went_directly):
+    given = tensors(name)
+    function = FUNCTIONS[name][0]
+    for _ in range(2):
+        function(**given)
+    with pytest.raises(TypeError, match="reverse"):
+        function(**given, reverse="yes")
+    with pytest.raises(ValueError, match="batch sizes"):
+        function(**given, batch_sizes=[B] * (T + 1))
+    with use_backend("reference"):
+        function(**given)
+    assert not went_directly[-1]
+    strided = given | {"x": given["x"].repeat(1, 1, 2)[..., ::2], "W": given["W"].T.contiguous().T}
+    torch.testing.assert_close(function(**strided), function(**strided, backend="reference"))
+
+
+@needs_kernels
+def test_a_head_is_fused_directly_only_where_it_is_fused_at_all(went_directly):
+    given = tensors("elman")
+    for K, directly in ((2, True), (N + 1, False)):
+        V, d = torch.randn(K, N), torch.randn(K)
+        for _ in range(2):
+            went_directly.clear()
+            y, last = elman(**given, V=V, d=d)
+        assert any(went_directly) == directly
+        torch.testing.assert_close((y, last), elman(**given, V=V, d=d, backend="reference"))
+    with pytest.raises(ValueError, match="last_only"):
+        elman(**given, V=torch.randn(2, N), last_only=True)

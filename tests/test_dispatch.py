@@ -290,7 +290,7 @@ def test_kernels_check_dtypes_themselves(name, dtype):
 @pytest.mark.parametrize("other", [torch.float64], ids=str)
 def test_kernels_reject_tensors_of_different_dtypes(name, other):
     operator = getattr(torch.ops.eigenrnn, f"{name}_cpu")
-    with pytest.raises(TypeError, match="of one type"):
+    with pytest.raises(TypeError, match=str(other)):
         operator(*operator_arguments(name, torch.float32, other))
 
 
@@ -298,7 +298,7 @@ def test_kernels_reject_tensors_of_different_dtypes(name, other):
 def test_the_backward_kernel_of_the_linear_recurrence_checks_dtypes_itself():
     arguments = operator_arguments("linear", torch.float32)
     g = torch.ones(5, 1, 4, dtype=torch.float64)
-    with pytest.raises(TypeError, match="of one type"):
+    with pytest.raises(TypeError, match="float64"):
         torch.ops.eigenrnn.linear_cpu_backward(g, None, g.float(), *arguments, [True] * 3)
 
 

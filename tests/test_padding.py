@@ -21,7 +21,7 @@ EACH = [
     (name, backend)
     for name, (_, _, backends) in RECURRENCES.items()
     for backend in backends
-    if backends[backend].unavailable() is None
+    if backends[backend].unavailable() is None and torch.float64 in backends[backend].dtypes
 ]
 
 

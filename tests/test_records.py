@@ -225,7 +225,7 @@ SAVING = [
 @needs_kernels
 @pytest.mark.parametrize(("record", "operands", "options"), SAVING)
 def test_the_kernels_save_the_parts_that_the_record_names(record, operands, options):
-    _, _, call = compiled.kernel_arguments(operands, options, {})
+    call = compiled.call_arguments(operands, options)
     parts = getattr(compiled.kernels, f"{record.name}_saved_parts")(call)
     assert list(record.saved_parts(operands, options)) == parts
 

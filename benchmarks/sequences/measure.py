@@ -25,7 +25,7 @@ from benchmarks.sequences.layers import (
 from eigenrnn.layers import RNN
 from eigenrnn.ops import compiled
 from eigenrnn.ops.arguments import Options
-from eigenrnn.ops.compiled import kernel_arguments
+from eigenrnn.ops.compiled import add_results, call_arguments
 from eigenrnn.ops.elman import ElmanOperands
 
 __all__ = ["SIZES", "Bench", "Size", "Timing", "interleave", "measure"]
@@ -225,11 +225,12 @@ def _kernel_call(
     last = torch.empty(1, len(W))
     operands = ElmanOperands(x, W, h0, bias, U)
     options = Options("modrelu")
-    arguments = kernel_arguments(operands, options, {"h": h, "last": last})
+    arguments = call_arguments(operands, options)
+    add_results(arguments, {"h": h, "last": last})
 
     def call(_kept: Sequence[torch.Tensor] = (x, U, W, h0, bias, h, last)) -> None:
         # the arguments are addresses only; _kept keeps the tensors alive
-        compiled.kernels.elman_forward(*arguments)
+        compiled.kernels.elman_forward("float32", torch.get_num_threads(), arguments)
 
     return call
 

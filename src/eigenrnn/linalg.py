@@ -1,6 +1,7 @@
 """Linear algebra beyond torch: orthogonal maps, reflections, and complex numbers as pairs."""
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -8,7 +9,8 @@ from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigenrnn.tracing import is_traced, under_transform
+from eigenrnn.torch_internals import has_dispatch_mode
+from eigenrnn.tracing import is_dual, is_eager, is_traced, under_transform
 
 __all__ = [
     "at_least_float32",
@@ -38,6 +40,7 @@ __all__ = [
 _norm = torch.linalg.matrix_norm
 
 _LARGE = 4  # the mean size of eigenvalues above which a Cayley transform needs correction
+_LARGEST_KEPT = 128  # rows of a matrix whose places are kept, at most 64 kilobytes each
 _LEAST_DIVIDED = 256  # rows of a matrix that is inverted by blocks
 
 
@@ -101,9 +104,27 @@ def skew(
 
     .. math:: A_{ij} = -A_{ji} = \text{raw}_{i (i - 1) / 2 + j}, \qquad i > j
     """
-    rows, columns = torch.tril_indices(n, n, offset=-1, device=raw.device)
-    lower = raw.new_zeros(n * n).index_copy(0, rows * n + columns, raw).view(n, n)
+    lower = raw.new_zeros(n * n).index_copy(0, _places_below_diagonal(raw, n), raw).view(n, n)
     return lower - lower.T
+
+
+def _places_below_diagonal(raw: Tensor, n: int) -> Tensor:  # (N (N - 1) / 2,)
+    """Return the places of the strict lower triangle in a matrix that is stored row by row."""
+    if n <= _LARGEST_KEPT and is_eager() and not has_dispatch_mode() and raw.is_cpu:
+        return _kept_places(n)
+    return _make_places(n, raw.device)
+
+
+@cache
+def _kept_places(n: int) -> Tensor:
+    # outside of inference mode: its tensors could not take part in a later backward pass
+    with torch.inference_mode(False):
+        return _make_places(n, torch.device("cpu"))
+
+
+def _make_places(n: int, device: torch.device) -> Tensor:
+    rows, columns = torch.tril_indices(n, n, offset=-1, device=device)
+    return rows * n + columns
 
 
 def symmetric(
@@ -165,7 +186,9 @@ def cayley(
     Raises:
         ValueError: If A is infinite and on the CPU; on a GPU, W is then not finite.
     """
-    if is_traced():  # torch differentiates the operations themselves there
+    # where torch traces, it differentiates the operations themselves
+    has_derivative = (A.requires_grad and torch.is_grad_enabled()) or is_dual(A)
+    if is_traced() or not has_derivative:
         return _cayley(A)
     return _Cayley.apply(A)
 

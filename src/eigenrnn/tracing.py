@@ -29,6 +29,7 @@ __all__ = [
     "is_exporting",
     "is_exporting_to_onnx",
     "is_jit_tracing",
+    "is_plain",
     "is_traced",
     "needs_no_dispatcher",
     "real_tensors",
@@ -119,6 +120,21 @@ def has_memory(tensor: Tensor) -> bool:
         return False
 
 
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is of torch's own class, dense and in memory, as nearly all are.
+
+    False says nothing: the tensor may be empty, for instance.
+    """
+    if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+        return False
+    if tensor.is_nested or tensor.is_quantized:
+        return False
+    try:
+        return bool(tensor.data_ptr())
+    except RuntimeError:  # there is no storage
+        return False
+
+
 def check_dense(tensors: Mapping[str, Tensor | None]) -> None:
     """Check that tensors are dense and in memory: not nested, sparse, quantised or freed.
 
@@ -128,7 +144,7 @@ def check_dense(tensors: Mapping[str, Tensor | None]) -> None:
     """
     traced = is_traced()
     for name, tensor in tensors.items():
-        if tensor is None:
+        if tensor is None or (not traced and is_plain(tensor)):
             continue
         if tensor.is_nested:
             raise TypeError(

@@ -167,6 +167,8 @@ class AbstractDirection(nn.Module, ABC):
         Complex matrices stay in complex64 or better, because torch has no 16-bit complex kernels.
         """
         dtype = self.weight_ih.dtype
+        if W.dtype == dtype:
+            return W
         if not W.is_complex():
             return W.to(dtype)
         wide = at_least_float32(dtype)
@@ -295,10 +297,9 @@ class AbstractDirection(nn.Module, ABC):
             constraint.reset(generator)
 
     def _concatenated(self) -> Tensor:
-        matrices = [constraint() for constraint in self.constraints()]
-        if len(matrices) == 1:  # `cat` would copy it
-            return matrices[0]
-        return torch.cat(matrices)
+        if len(self.matrix_names) == 1:  # `cat` would copy it
+            return getattr(self, self.matrix_names[0])()
+        return torch.cat([constraint() for constraint in self.constraints()])
 
     def _compute_matrices(self) -> Tensor:
         W = self._concatenated()

@@ -104,31 +104,38 @@ class RNNDirection(AbstractDirection):
         d: Tensor | None = None,  # (K,)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
         W = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
-        if W.is_complex() and exports_scan(backend):
-            lengths = cast("Tensor | None", batch_sizes)
-            return self._export_complex(x, W, h0, lengths, reverse)
-        convert = _as_complex if W.is_complex() else _as_real
         bias = self.bias
-        if W.is_complex():  # the states are in complex64 or better, see `_cast`
+        weight: Tensor | None = self.weight_ih
+        c = self.input_bias
+        if W.is_complex():
+            if exports_scan(backend):
+                lengths = cast("Tensor | None", batch_sizes)
+                return self._export_complex(x, W, h0, lengths, reverse)
+            # the states are in complex64 or better, see `_cast`
             x = x.to(at_least_float32(x.dtype))
+            h0 = _as_complex(h0)
+            # stored as real parts above imaginary ones, so each column of U is a complex vector
+            weight = _as_complex(self.weight_ih.T).T
             if bias is not None:
                 bias = bias.to(at_least_float32(bias.dtype))
+            if c is not None:
+                c = _as_complex(c)
+        extras = self.norm_zoneout_kwargs(x)
         leak = self.leak
-        if leak is not None and leak.is_noisy:
-            # the noise is added to mapped inputs, so the recurrence gets no map
-            x = leak.noisy_inputs(x, self.weight_ih, self.input_bias)
-            maps = {}
-        else:
-            # stored as real parts above imaginary ones, so each column of U is a complex vector
-            maps = {"U": convert(self.weight_ih.T).T}
-            if self.input_bias is not None:
-                maps["c"] = convert(self.input_bias)
+        if leak is not None:
+            extras |= leak.kwargs()
+            if leak.is_noisy:
+                # the noise is added to mapped inputs, so the recurrence gets no map
+                x = leak.noisy_inputs(x, self.weight_ih, c)
+                weight = None
+                c = None
         return elman(
             x,
             W,
-            convert(h0),
+            h0,
             bias,
-            **maps,
+            U=weight,
+            c=c,
             V=V,
             d=d,
             nonlinearity=self.nonlinearity,
@@ -136,8 +143,7 @@ class RNNDirection(AbstractDirection):
             reverse=reverse,
             backend=backend,
             last_only=last_only,
-            **({} if leak is None else leak.kwargs()),
-            **self.norm_zoneout_kwargs(x),
+            **extras,
         )
 
     def fuses_head(self) -> bool:
@@ -207,10 +213,6 @@ class RNNDirection(AbstractDirection):
         if not h.is_complex():
             return h
         return torch.cat([h.real, h.imag], dim=-1).to(self.weight_ih.dtype)
-
-
-def _as_real(parts: Tensor) -> Tensor:
-    return parts
 
 
 def _as_complex(

@@ -138,7 +138,8 @@ def initial_states(
     Raises the errors of `check_h0`.
     """
     if h0 is None:
-        return torch.stack([direction.initial_state(batch_size) for direction in directions])
+        states = [direction.initial_state(batch_size) for direction in directions]
+        return states[0].unsqueeze(0) if len(states) == 1 else torch.stack(states)
     first = directions[0]
     shape: tuple[int, ...] = (len(directions), batch_size, first.state_size)
     if unbatched:

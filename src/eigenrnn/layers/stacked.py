@@ -41,6 +41,7 @@ from eigenrnn.ops import explain
 from eigenrnn.ops.compiled import warn_if_unavailable
 from eigenrnn.ops.dispatch import Backend, Call, exports_scan
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
+from eigenrnn.torch_internals import direct_children
 from eigenrnn.tracing import is_exporting
 
 __all__ = ["Layer", "Stacked"]
@@ -233,8 +234,8 @@ class Stacked(Layer, Generic[_D]):
         """
         if last_only and head is not None:
             raise ValueError("expected either last_only or a head for all time steps, got both")
-        run = partial(self._run, last_only=last_only, head=head)
         if isinstance(input, PackedSequence):
+            run = partial(self._run, last_only=last_only, head=head)
             return self._forward_packed(input, hx, lengths, run)
         check_input(input, self.input_size, self._weight)
         unbatched = input.dim() == 2
@@ -244,10 +245,14 @@ class Stacked(Layer, Generic[_D]):
         elif self.batch_first:
             x = x.transpose(0, 1)
         h0 = self._initial_states(hx, x.shape[1], unbatched)
-        if lengths is not None and exports_scan(self.backend):
+        if lengths is None and x.shape[0] >= 1:
+            output, h_n = self._run(x, h0, None, last_only, head)
+        elif lengths is not None and exports_scan(self.backend):
             # An export takes lengths in any order, because it masks steps instead of sorting.
-            output, h_n = run(x, h0, cast("Any", torch.as_tensor(lengths)))
+            sizes = cast("Any", torch.as_tensor(lengths))
+            output, h_n = self._run(x, h0, sizes, last_only, head)
         else:
+            run = partial(self._run, last_only=last_only, head=head)
             output, h_n = run_longest_first(run, x, h0, lengths)
         if unbatched:
             h_n = h_n.squeeze(1)
@@ -337,7 +342,9 @@ class Stacked(Layer, Generic[_D]):
 
     def all_directions(self) -> list[_D]:
         """Return every layer and direction, in torch's order."""
-        return cast("list[_D]", list(self.directions))
+        # torch's own walk over the list takes as long as a small product
+        directions = cast("nn.Module", direct_children(self)["directions"])
+        return cast("list[_D]", list(direct_children(directions).values()))
 
     def recurrent_matrices(self) -> list[Tensor]:
         """Return W of every layer and direction, in torch's order, with autograd graphs."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.tracing import autocasts, check_dense, is_jit_tracing
+from eigenrnn.tracing import autocasts, check_dense, is_jit_tracing, is_plain, is_traced
 
 __all__ = [
     "check_dtype",
@@ -124,7 +124,8 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
         raise ValueError(no_torchscript("torch.jit.trace"))
     if not isinstance(x, Tensor):
         raise TypeError(f"expected input to be a tensor, got {type(x).__name__}")
-    check_dense({"input": x})
+    if is_traced() or not is_plain(x):
+        check_dense({"input": x})
     if x.dim() not in (2, 3):
         raise ValueError(f"expected input of 2 or 3 dimensions, got shape {tuple(x.shape)}")
     if x.shape[-1] != input_size:

@@ -35,15 +35,18 @@ else:
 __all__ = [
     "CompiledBackend",
     "activation",
+    "add_results",
+    "call_arguments",
+    "call_sizes",
     "compiled_operator",
     "empty_buffer",
     "empty_like_steps",
     "empty_states",
     "head_stepper",
-    "kernel_arguments",
     "kernel_options",
     "kernels",
     "number_type",
+    "pointer",
     "rows",
     "saved_buffer",
     "unavailable",
@@ -131,11 +134,16 @@ def compiled_operator(
         prepare: As for `Operator`.
     """
 
-    def forward(operands: Any, options: Any, save: bool) -> Named:
-        operands = _with_rows(operands)
+    def forward(
+        operands: Any, options: Any, save: bool, call: dict[str, Any] | None = None
+    ) -> Named:
+        if call is None:
+            operands = _with_rows(operands)
+            call = call_arguments(operands, options)
         tensors = allocate(operands, options, save)
+        add_results(call, tensors)
         run = getattr(kernels, f"{recurrence.name}_forward")
-        run(*kernel_arguments(operands, options, tensors))
+        run(number_type(operands.x), torch.get_num_threads(), call)
         return tensors
 
     def backward(
@@ -168,8 +176,10 @@ def compiled_operator(
                 passed[f"d{operand}"] = pointer(gradient.T)
             else:
                 passed[f"d{operand}"] = pointer(gradient)
+        call = call_arguments(operands, options)
+        add_results(call, kept)
         run = getattr(kernels, f"{recurrence.name}_backward")
-        run(*kernel_arguments(operands, options, kept), passed)
+        run(number_type(operands.x), torch.get_num_threads(), call, passed)
         return gradients
 
     return Operator(
@@ -185,38 +195,45 @@ def compiled_operator(
     )
 
 
-def kernel_arguments(
-    operands: Any, options: Any, tensors: Named
-) -> tuple[str, int, dict[str, Any]]:
-    """Return the arguments that both kernels of a recurrence with matrices share.
-
-    They hold addresses, so all tensors must outlive the call.
+def call_arguments(operands: Any, options: Any) -> dict[str, Any]:
+    """Return what a kernel is told of a call, but for its results.
 
     Args:
-        operands: The tensors of the call; all rows but those of matrices are contiguous.
+        operands: The tensors of the call, which must outlive it; all rows but those of matrices
+            are contiguous.
         options: Its options.
-        tensors: The results and what is saved. Those without elements are left out.
+    Raises:
+        TypeError: If the dtypes differ.
     """
-    T, B, M = operands.x.shape
     call = kernel_options(options, getattr(operands, "bias", None))
-    call["T"] = T
-    call["B"] = B
-    call["N"] = operands.h0.shape[1]
-    if operands.U is not None:
-        call["M"] = M
-    numbers: list[Tensor] = []
+    call |= call_sizes(operands)
+    dtype = operands.x.dtype
     for name, tensor in zip(operands._fields, operands, strict=True):
         if tensor is None:
             continue
+        if tensor.dtype is not dtype and name != "mask":  # which has bytes
+            raise TypeError(f"expected {name} of {dtype}, the type of x, got {tensor.dtype}")
         call[name] = pointer(tensor)
-        if name == "V":
-            call["K"] = tensor.shape[0]
-        if name != "mask":  # which has bytes
-            numbers.append(tensor)
+    return call
+
+
+def call_sizes(operands: Any) -> dict[str, int]:
+    """Return the sizes of a call as the kernels name them."""
+    T, B, M = operands.x.shape
+    sizes = {"T": T, "B": B, "N": operands.h0.shape[1]}
+    if operands.U is not None:
+        sizes["M"] = M
+    V: Tensor | None = getattr(operands, "V", None)
+    if V is not None:
+        sizes["K"] = V.shape[0]
+    return sizes
+
+
+def add_results(call: dict[str, Any], tensors: Named) -> None:
+    """Add the addresses of results and of what is saved; those without elements are left out."""
     for name, tensor in tensors.items():
         if tensor is not None and tensor.numel():
             call[name] = pointer(tensor)
-    return number_type(*numbers), torch.get_num_threads(), call
 
 
 def kernel_options(options: Any, bias: Tensor | None = None) -> dict[str, Any]:
@@ -250,7 +267,7 @@ def _with_rows(operands: Any, unread: Collection[str] = ()) -> Any:
     kept = ("W", "U", "V", *unread)
     changed: dict[str, Tensor | None] = {}
     for name, tensor in zip(operands._fields, operands, strict=True):
-        if tensor is None or name in kept:
+        if tensor is None or name in kept or tensor.stride(-1) == 1:
             continue
         contiguous = rows(tensor)
         if contiguous is not tensor:
@@ -284,12 +301,9 @@ def number_type(*tensors: Tensor | None, takes_complex: bool = False) -> str:
 def empty_buffer(like: Tensor, *shape: int) -> Tensor:
     """Return an uninitialised buffer; a large one gets large memory pages."""
     buffer = like.new_empty(shape)
-    if type(buffer) is not Tensor:  # a traced tensor has no memory
-        return buffer
-    size = buffer.numel() * buffer.element_size()
     # the page faults of small pages take as long as a forward pass, see Pages in csrc/README.md
-    if size >= _LARGE:
-        kernels.prefer_large_pages(buffer.data_ptr(), size)
+    if type(buffer) is Tensor and buffer.nbytes >= _LARGE:  # a traced tensor has no memory
+        kernels.prefer_large_pages(buffer.data_ptr(), buffer.nbytes)
     return buffer
 
 

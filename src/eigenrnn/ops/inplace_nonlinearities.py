@@ -65,13 +65,9 @@ def moduli_like(
     T, B, N = x.shape
     paired = nonlinearity == "modrelu_paired"
     used = bias is not None and (paired or (nonlinearity == "modrelu" and x.is_complex()))
-    steps = 0
-    if used:
-        steps = T
-    numbers = N
-    if paired:
-        numbers = N // 2
-    shape = (steps, B, numbers)
+    if not used:
+        return x.new_empty(0, B, N)
+    shape = (T, B, N // 2 if paired else N)
     if zeros:
         return x.new_zeros(shape, dtype=x.dtype.to_real())
     return x.new_empty(shape, dtype=x.dtype.to_real())

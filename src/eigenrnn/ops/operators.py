@@ -4,9 +4,9 @@ A loss needs the backward pass of the operator. Second derivatives and `vmap` ov
 one in differentiable operations: autograd's backward pass through the definition.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,8 +21,8 @@ __all__ = ["Named", "Operator", "differentiable_gradients", "empty_gradients"]
 Named: TypeAlias = Mapping[str, Tensor | None]
 """Tensors by name: those of operands, results or what is saved, or their gradients."""
 
-_Kept: TypeAlias = Mapping[str, Tensor]
-_Forward: TypeAlias = Callable[[Any, Any, bool], Named]
+_Kept: TypeAlias = Mapping[str, Tensor]  # what a call lacks is missing
+_Forward: TypeAlias = Callable[..., Named]
 _Backward: TypeAlias = Callable[[Any, Any, Collection[str], Named, _Kept], Named]
 _Allocate: TypeAlias = Callable[[Any, Collection[str], Tensor], Named]
 _Prepare: TypeAlias = Callable[[Any, Collection[str], Named], tuple[Any, Collection[str], Named]]
@@ -118,7 +118,7 @@ class Operator:
         # what torch.compile and exports call in place of the kernels, to learn shapes and dtypes
         self._operator.register_fake(self._fake_forward)
         gradients = ", ".join(f"Tensor? d{result}" for result in self.results)
-        kept = ", ".join(f"Tensor {each}" for each in self._kept)
+        kept = ", ".join(f"Tensor? {each}" for each in self._kept)
         # an operator, too: torch.compile traces the backward pass, and cannot trace into a kernel
         self._backward_operator: Any = torch.library.custom_op(
             f"eigenrnn::{name}_backward",
@@ -127,7 +127,7 @@ class Operator:
             schema=f"({gradients}, {kept}, {taken}, bool[] needed) -> Tensor[]",
         )
         self._backward_operator.register_fake(self._fake_backward)
-        self._operator.register_autograd(self._backward_pass, setup_context=self._setup_context)
+        self._operator.register_autograd(self.backward_pass, setup_context=self._setup_context)
         operators = torch.ops.eigenrnn
         register_flop_formula(getattr(operators, name), get_raw=True)(self._forward_flops)
         backward_packet = getattr(operators, f"{name}_backward")
@@ -136,13 +136,33 @@ class Operator:
         self._overload: Any = getattr(torch.ops.eigenrnn, name).default
         self._backward_overload: Any = getattr(torch.ops.eigenrnn, f"{name}_backward").default
 
-    def __call__(self, operands: Any, options: Any, save: bool = False) -> dict[str, Tensor]:
-        """Return the results and what was saved, by name."""
+    def __call__(self, operands: Any, options: Any, save: bool = False) -> Mapping[str, Any]:
+        """Return the results by name, and maybe what was saved."""
+        records = needs_gradient(operands)
+        if not needs_no_dispatcher(operands) or (records and not save):
+            return self._by_name(self._overload(*self.arguments(operands, options, save)))
         # torch's dispatcher takes a third of a small call
-        if not save and not needs_gradient(operands) and needs_no_dispatcher(operands):
-            found = self._forward(operands, options, False)
-            return {name: cast("Tensor", found[name]) for name in self._returns}
-        return self._by_name(self._overload(*self.arguments(operands, options, save)))
+        if save and not records:
+            return self._forward(operands, options, True)
+        return self.run(operands, options)
+
+    def run(self, operands: Any, options: Any, *prepared: Any) -> Mapping[str, Any]:
+        """Return the results by name for plain tensors, without the dispatcher.
+
+        Args:
+            operands: The operands.
+            options: The options.
+            *prepared: Further arguments of `forward`.
+        """
+        if needs_gradient(operands):
+            taken = operands[: len(self.operands)]
+            returned = _Recorded.apply(*taken, options, self, prepared)
+            return dict(zip(self.results, returned, strict=True))
+        return self._forward(operands, options, False, *prepared)
+
+    def forward(self, operands: Any, options: Any, *prepared: Any) -> Named:
+        """Return the results and what a backward pass needs, by name, without recording them."""
+        return self._forward(operands, options, True, *prepared)
 
     def arguments(self, operands: Any, options: Any, save: bool = False) -> list[Any]:
         """Return the arguments of the torch operator."""
@@ -157,7 +177,7 @@ class Operator:
         """Return the arguments of the torch operator of the backward pass."""
         return [
             *(grads[name] for name in self.results),
-            *(kept[name] for name in self._kept),
+            *(kept.get(name) for name in self._kept),
             *self._flattened(operands, options),
             [name in needed for name in self.operands],
         ]
@@ -185,16 +205,23 @@ class Operator:
         """Return what `backward_arguments` takes."""
         remaining = iter(arguments)
         grads = dict(zip(self.results, remaining, strict=False))
-        kept = dict(zip(self._kept, remaining, strict=False))
+        kept = _present(zip(self._kept, remaining, strict=False))
         operands, options = self._records(remaining)
         flags = zip(self.operands, next(remaining), strict=True)
         needed = [name for name, flag in flags if flag]
         return operands, options, needed, grads, kept
 
     def _returned(self, found: Named) -> Any:
+        """Return what the torch operator returns: an empty tensor for each that a call lacks."""
         if len(self._returns) == 1:
             return found[self._returns[0]]
-        return tuple([found[name] for name in self._returns])
+        like = found[self._returns[0]]
+        assert like is not None  # noqa: S101, every call has states
+        returned: list[Tensor] = []
+        for name in self._returns:
+            tensor = found.get(name)
+            returned.append(like.new_empty(0) if tensor is None else tensor)
+        return tuple(returned)
 
     def call_forward(self, *arguments: Any) -> Any:
         """Compute what the torch operator returns, without recording it."""
@@ -242,22 +269,28 @@ class Operator:
     def _setup_context(
         self, ctx: Any, inputs: tuple[Any, ...], output: Tensor | tuple[Tensor, ...]
     ) -> None:
-        operands, ctx.options = self._records(iter(inputs))
+        operands, options = self._records(iter(inputs))
         returned = self._by_name(output)
         # autograd takes them for results, and would make gradients for them
         ctx.mark_non_differentiable(*(returned[name] for name in self.saved))
+        self.save_for_backward(ctx, operands, options, returned)
+
+    def save_for_backward(self, ctx: Any, operands: Any, options: Any, returned: Named) -> None:
+        """Save what the backward pass of a call needs."""
+        ctx.options = options
         ctx.set_materialize_grads(False)  # usually the loss uses only one of the results
         taken = operands[: len(self.operands)]
-        ctx.save_for_backward(*taken, *[returned[name] for name in self._kept])
+        ctx.save_for_backward(*taken, *[returned.get(name) for name in self._kept])
 
-    def _backward_pass(self, ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward_pass(self, ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the operands, and None for each argument after them."""
         # the options and the saved tensors, which follow, have no gradients
         flags = zip(self.operands, ctx.needs_input_grad, strict=False)
         needed: Collection[str] = [name for name, flag in flags if flag]
         grads: Named = dict(zip(self.results, gradients, strict=False))
         tensors = iter(ctx.saved_tensors)
         operands = self.recurrence.operands(*islice(tensors, len(self.operands)))
-        kept = dict(zip(self._kept, tensors, strict=True))
+        kept = _present(zip(self._kept, tensors, strict=True))
         given = [gradient for gradient in grads.values() if gradient is not None]
         found: Named
         if not given:
@@ -276,6 +309,27 @@ class Operator:
                 found = dict(zip(needed, self._backward_overload(*arguments), strict=True))
         without_gradients = (None,) * (len(ctx.needs_input_grad) - len(self.operands))
         return *(found.get(name) for name in self.operands), *without_gradients
+
+
+class _Recorded(torch.autograd.Function):
+    """A call of an operator on plain tensors, which autograd records without the dispatcher."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor | None, ...]:
+        *tensors, options, operator, prepared = inputs
+        operands = operator.recurrence.operands(*tensors)
+        ctx.operator = operator
+        returned = operator.forward(operands, options, *prepared)
+        operator.save_for_backward(ctx, operands, options, returned)
+        return tuple([returned.get(name) for name in operator.results])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        return ctx.operator.backward_pass(ctx, *gradients)
+
+
+def _present(tensors: Iterable[tuple[str, Tensor | None]]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in tensors if tensor is not None}
 
 
 # the operands through which gradients reach the state before the first product

@@ -30,26 +30,20 @@ __all__ = ["ElmanCPU", "elman_cpu", "elman_cpu_norm_zoneout", "elman_stepper"]
 
 
 def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor]:
-    """Allocate the results with the layout of the inputs; unused ones have no elements.
+    """Allocate the results with the layout of the inputs, those that the call has.
 
     Complex states are pairs of real numbers, and N counts the real numbers. For the backward pass
     modReLU of pairs saves the moduli of its arguments.
     """
-    x = operands.x
-    W = operands.W
-    V = operands.V
-    h = empty_states(operands, options)
-    if V is None:
-        y = W.new_empty(0, x.shape[1], 0)
-    else:
-        y = empty_like_steps(x, len(V), W)
-    saved_states = h if save else h[:0]
-    return {
-        "h": h,
-        "last": W.new_empty(operands.h0.shape),
-        "y": y,
-        "moduli": moduli_like(saved_states, options.nonlinearity, operands.bias),
+    results = {
+        "h": empty_states(operands, options),
+        "last": operands.W.new_empty(operands.h0.shape),
     }
+    if operands.V is not None:
+        results["y"] = empty_like_steps(operands.x, len(operands.V), operands.W)
+    if save and options.nonlinearity == "modrelu_paired":
+        results["moduli"] = moduli_like(results["h"], options.nonlinearity, operands.bias)
+    return results
 
 
 def _allocate_norm_zoneout(

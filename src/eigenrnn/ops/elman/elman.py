@@ -18,8 +18,9 @@ from eigenrnn.ops.arguments import (
     lengths_of,
     to_float32,
 )
+from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
-from eigenrnn.ops.elman.cpu import ElmanCPU
+from eigenrnn.ops.elman.cpu import ElmanCPU, elman_cpu
 from eigenrnn.ops.elman.export import export_elman
 from eigenrnn.ops.elman.loop import ElmanLoop
 from eigenrnn.ops.elman.operands import ElmanOperands
@@ -42,6 +43,8 @@ BACKENDS: dict[str, Backend] = {
     for backend in (ElmanCPU(), ElmanTriton(), ElmanTorch(), ElmanLoop(), ElmanReference())
 }
 """The backends by name, in order of preference."""
+
+_DIRECT = DirectCalls(elman_cpu)
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
@@ -145,8 +148,18 @@ def elman(
         >>> last[0]
         tensor([5., 5., 5.])
     """
-    check_flags(reverse=reverse, last_only=last_only)
     operands = ElmanOperands(x=x, W=W, h0=cast("Tensor", h0), bias=bias, U=U, c=c, V=V, d=d)
+    if (
+        layer_norm is None
+        and zoneout is None
+        and leak is None
+        and state == "rate"
+        and backend is None
+    ):
+        found = _run_directly(operands, Options(nonlinearity, batch_sizes, reverse, last_only))
+        if found is not None:
+            return found
+    check_flags(reverse=reverse, last_only=last_only)
     check_tensors(operands)
     ELMAN.check_shapes(operands)
     gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
@@ -177,6 +190,22 @@ def elman(
     if V is not None:
         h = F.linear(h, V, d)
     return h, last
+
+
+def _run_directly(
+    operands: ElmanOperands, options: Options
+) -> tuple[Tensor, Tensor] | None:  # (T, B, N) or (T, B, K), (B, N)
+    """Return what `_run` does for a small call that it has computed before; None for others."""
+    V = operands.V
+    if V is not None:
+        is_matrix = isinstance(cast("object", V), Tensor) and V.dim() == 2
+        if options.last_only or not (is_matrix and BACKENDS["cpu"].fuses_head(V)):
+            return None
+        options = options._replace(last_only=True)  # nobody reads the states
+    results = _DIRECT.run(operands, options)
+    if results is None:
+        return None
+    return results["h" if V is None else "y"], results["last"]
 
 
 def _run(
@@ -221,6 +250,8 @@ def _run(
     )
     if last_only != options.last_only:
         options = options._replace(last_only=last_only)
+    if chosen.name == "cpu" and not call.features:
+        _DIRECT.add(operands, options)
     h, last = chosen.run(operands, options)
     if V is not None and not fused:
         h = F.linear(h, V, d)

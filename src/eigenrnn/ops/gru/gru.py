@@ -17,8 +17,9 @@ from eigenrnn.ops.arguments import (
     map_inputs,
     to_float32,
 )
+from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
-from eigenrnn.ops.gru.cpu import GRUCPU
+from eigenrnn.ops.gru.cpu import GRUCPU, gru_cpu
 from eigenrnn.ops.gru.export import export_gru
 from eigenrnn.ops.gru.loop import GRULoop
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, form_features
@@ -36,6 +37,8 @@ BACKENDS: dict[str, Backend] = {
     for backend in (GRUCPU(), GRUTriton(), GRUTorch(), GRULoop(), GRUReference())
 }
 """The backends by name, in order of preference."""
+
+_DIRECT = DirectCalls(gru_cpu)
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
@@ -126,16 +129,9 @@ def gru(
         >>> h[:, 0, 0]
         tensor([0.5000, 0.2500, 0.1250, 0.0625, 0.0312])
     """
-    check_flags(reverse=reverse, last_only=last_only)
-    check_flags(reset_after=reset_after, update_keeps=update_keeps)
     operands = GRUOperands(
         x=x, W=W, h0=cast("Tensor", h0), bias=bias, recurrent_bias=recurrent_bias, U=U, c=c
     )
-    check_tensors(operands)
-    GRU.check_shapes(operands)
-    gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
-    if gain is not None or mask is not None:
-        operands = operands._replace(gain=gain, shift=shift, mask=mask)
     options = GRUOptions(
         nonlinearity=nonlinearity,
         reset_after=reset_after,
@@ -143,8 +139,19 @@ def gru(
         batch_sizes=batch_sizes,
         reverse=reverse,
         last_only=last_only,
-        rate=rate,
     )
+    if layer_norm is None and zoneout is None and backend is None:
+        found = _DIRECT.run(operands, options)
+        if found is not None:
+            return found["h"], found["last"]
+    check_flags(reverse=reverse, last_only=last_only)
+    check_flags(reset_after=reset_after, update_keeps=update_keeps)
+    check_tensors(operands)
+    GRU.check_shapes(operands)
+    gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
+    if gain is not None or mask is not None or rate:
+        operands = operands._replace(gain=gain, shift=shift, mask=mask)
+        options = options._replace(rate=rate)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):
@@ -186,6 +193,8 @@ def _run(
     chosen = choose(BACKENDS, call, backend)
     if mask is not None and "zoneout" not in chosen.features:
         operands = _keep_by_gate(operands, options, mask)
+    if chosen.name == "cpu" and not features_of(operands, options):
+        _DIRECT.add(operands, options)
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
     if last_only != options.last_only:
         options = options._replace(last_only=last_only)

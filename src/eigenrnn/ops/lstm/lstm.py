@@ -14,8 +14,9 @@ from eigenrnn.ops.arguments import (
     lengths_of,
     to_float32,
 )
+from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
-from eigenrnn.ops.lstm.cpu import LSTMCPU
+from eigenrnn.ops.lstm.cpu import LSTMCPU, lstm_cpu
 from eigenrnn.ops.lstm.export import export_lstm
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.reference import LSTM, LSTMReference
@@ -28,6 +29,8 @@ BACKENDS: dict[str, Backend] = {
     backend.name: backend for backend in (LSTMCPU(), LSTMTorch(), LSTMReference())
 }
 """The backends by name, in order of preference."""
+
+_DIRECT = DirectCalls(lstm_cpu)
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
@@ -97,11 +100,15 @@ def lstm(
         tensor([[0.1250],
                 [0.1250]])
     """
-    check_flags(reverse=reverse, last_only=last_only)
     operands = LSTMOperands(x=x, W=W, h0=cast("Tensor", h0), c0=cast("Tensor", c0), U=U, c=c)
+    options = LSTMOptions(batch_sizes=batch_sizes, reverse=reverse, last_only=last_only)
+    if backend is None:
+        found = _DIRECT.run(operands, options)
+        if found is not None:
+            return found["h"], found["last"], found["last_cell"]
+    check_flags(reverse=reverse, last_only=last_only)
     check_tensors(operands)
     LSTM.check_shapes(operands)
-    options = LSTMOptions(batch_sizes=batch_sizes, reverse=reverse, last_only=last_only)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):
@@ -128,6 +135,8 @@ def _run(
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
     call = Call.of(x, "tanh", *operands, state_size=LSTM.state_size(operands))
     chosen = choose(BACKENDS, call, backend)
+    if chosen.name == "cpu":
+        _DIRECT.add(operands, options)
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
     h, last, cell = chosen.run(operands, options._replace(last_only=last_only))
     return h, last, cell
