@@ -274,6 +274,25 @@ struct DeltaStep {
   void* o = nullptr;                // (B, H, V)
 };
 
+// The weights of an LRU layer, for single steps. Complex states are real parts, then imaginary ones.
+struct LruLayer {
+  std::ptrdiff_t N = 0, M = 0;
+  std::ptrdiff_t S = 0;  // the numbers of a state, 2 N if it is complex
+  View weight_ih;        // (S, M), scaled
+  View decay;            // (S,)
+  View weight_out;       // (N, S); the columns of imaginary parts have changed their sign
+  View weight_skip;      // (N, M)
+  View output_bias;      // (N,); may be null
+};
+
+// The weights of a minGRU layer, for single steps.
+struct MinGruLayer {
+  std::ptrdiff_t N = 0, M = 0;
+  double low = 0, high = 1;  // the ends of the decays
+  View weight_ih;            // (2 N, M), the gate, then the candidate
+  View input_bias;           // (2 N,); may be null
+};
+
 // The weights and the options of a DeltaNet layer of N = H K units, for single steps. A state has the
 // matrices of all heads, then the projections of the last `convolution` inputs, the oldest first.
 struct DeltaNet {

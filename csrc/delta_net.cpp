@@ -7,15 +7,6 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// to[i] = use(from[i], i, the lanes of the vector at i).
-template <class T, class Use>
-EIGENRNN_INLINE void each_vector(const T* from, isize count, T* to, const Use& use) {
-  for (isize i = 0; i < count; i += LANES<T>) {
-    const isize n = smaller(LANES<T>, count - i);
-    store_some<T>(to + i, use(load_some<T>(from + i, n), i, n), n);
-  }
-}
-
 template <class T>
 EIGENRNN_INLINE vec<T> silu(vec<T> x) {
   return x * logistic<T>(x);
@@ -40,15 +31,11 @@ class DeltaStepper final : public Stepper {
         layer_(layer),
         in_(layer.weight_ih, layer.projections(), layer.M),
         out_(layer.weight_out, layer.N, layer.N),
-        bias_(vectors<T>(layer.N) * LANES<T>),
+        bias_(layer.output_bias, layer.N),
         filters_(layer.convolution * layer.mixed()),
         A_log_(layer_.A_log, layer.H),
         dt_bias_(layer_.dt_bias, layer.H),
         norm_weight_(layer_.norm_weight, layer.head_size()) {
-    for (isize i = 0; i < vectors<T>(layer.N) * LANES<T>; ++i) {
-      const bool has_bias = layer.output_bias.data != nullptr && i < layer.N;
-      bias_.get()[i] = has_bias ? static_cast<const T*>(layer.output_bias.data)[i] : T(0);
-    }
     // a filter's weight of one input next to those of the other filters
     const View& filters = layer.convolution_weight;
     for (isize i = 0; i < layer.convolution; ++i)
@@ -143,7 +130,8 @@ class DeltaStepper final : public Stepper {
 
   DeltaNet layer_;
   PackedMap<T> in_, out_;
-  Scratch<T> bias_, filters_;
+  PaddedVector<T> bias_;
+  Scratch<T> filters_;
   Copied<T> A_log_, dt_bias_, norm_weight_;
 };
 

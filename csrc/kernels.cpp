@@ -36,9 +36,13 @@ static constexpr Kernels table() {
   table.lstm_stepper_double = lstm_stepper<double>;
   table.projected_lstm_stepper_float = projected_lstm_stepper<float>;
   table.projected_lstm_stepper_double = projected_lstm_stepper<double>;
+  table.lru_stepper_float = lru_stepper<float>;
+  table.lru_stepper_double = lru_stepper<double>;
+  table.min_gru_stepper_float = min_gru_stepper<float>;
+  table.min_gru_stepper_double = min_gru_stepper<double>;
   table.delta_stepper_float = delta_stepper<float>;
-  table.head_stepper_float = head_stepper<float>;
   table.delta_stepper_double = delta_stepper<double>;
+  table.head_stepper_float = head_stepper<float>;
   table.head_stepper_double = head_stepper<double>;
   table.linear_forward_float = linear_forward<float>;
   table.linear_forward_double = linear_forward<double>;

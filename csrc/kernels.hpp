@@ -30,9 +30,13 @@ struct Kernels {
   Stepper* (*lstm_stepper_double)(const Lstm&);
   Stepper* (*projected_lstm_stepper_float)(const ProjectedLstm&);
   Stepper* (*projected_lstm_stepper_double)(const ProjectedLstm&);
+  Stepper* (*lru_stepper_float)(const LruLayer&);
+  Stepper* (*lru_stepper_double)(const LruLayer&);
+  Stepper* (*min_gru_stepper_float)(const MinGruLayer&);
+  Stepper* (*min_gru_stepper_double)(const MinGruLayer&);
   Stepper* (*delta_stepper_float)(const DeltaNet&);
-  Stepper* (*head_stepper_float)(const Elman&);
   Stepper* (*delta_stepper_double)(const DeltaNet&);
+  Stepper* (*head_stepper_float)(const Elman&);
   Stepper* (*head_stepper_double)(const Elman&);
   void (*linear_forward_float)(const Linear&, int threads);
   void (*linear_forward_double)(const Linear&, int threads);

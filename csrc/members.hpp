@@ -219,6 +219,28 @@ void each_member(DeltaNet& layer, Use&& use) {
   use("output_bias", layer.output_bias);
 }
 
+template <class Use>
+void each_member(LruLayer& layer, Use&& use) {
+  use("N", layer.N);
+  use("M", layer.M);
+  use("S", layer.S);
+  use("weight_ih", layer.weight_ih);
+  use("decay", layer.decay);
+  use("weight_out", layer.weight_out);
+  use("weight_skip", layer.weight_skip);
+  use("output_bias", layer.output_bias);
+}
+
+template <class Use>
+void each_member(MinGruLayer& layer, Use&& use) {
+  use("N", layer.N);
+  use("M", layer.M);
+  use("low", layer.low);
+  use("high", layer.high);
+  use("weight_ih", layer.weight_ih);
+  use("input_bias", layer.input_bias);
+}
+
 // each_saved_part(call, use) calls use(name, part) for every part that a forward pass saves of a unit.
 
 template <class Use>

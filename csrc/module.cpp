@@ -32,6 +32,8 @@ using eigenrnn::Activation;
 using eigenrnn::Delta;
 using eigenrnn::DeltaBack;
 using eigenrnn::DeltaNet;
+using eigenrnn::LruLayer;
+using eigenrnn::MinGruLayer;
 using eigenrnn::DeltaStep;
 using eigenrnn::each_member;
 using eigenrnn::each_saved_part;
@@ -349,6 +351,8 @@ NB_MODULE(_cpu, m) {
   define_stepper(m, "lstm_stepper", kernels.lstm_stepper_float, kernels.lstm_stepper_double);
   define_stepper(m, "projected_lstm_stepper", kernels.projected_lstm_stepper_float,
                  kernels.projected_lstm_stepper_double);
+  define_stepper(m, "lru_stepper", kernels.lru_stepper_float, kernels.lru_stepper_double);
+  define_stepper(m, "min_gru_stepper", kernels.min_gru_stepper_float, kernels.min_gru_stepper_double);
   define_stepper(m, "delta_stepper", kernels.delta_stepper_float, kernels.delta_stepper_double);
   define_stepper(m, "head_stepper", kernels.head_stepper_float, kernels.head_stepper_double);
   nb::class_<StepperStack>(m, "StepperStack")
@@ -376,6 +380,8 @@ NB_MODULE(_cpu, m) {
     members["delta"] = Read<Delta>::names();
     members["delta_backward"] = Read<DeltaBack>::names();
     members["delta_net"] = Read<DeltaNet>::names();
+    members["lru"] = Read<LruLayer>::names();
+    members["min_gru"] = Read<MinGruLayer>::names();
     return members;
   });
 }

@@ -40,6 +40,10 @@ Stepper* projected_lstm_stepper(const ProjectedLstm& layer);
 template <class T>
 Stepper* delta_stepper(const DeltaNet& layer);
 template <class T>
+Stepper* lru_stepper(const LruLayer& layer);
+template <class T>
+Stepper* min_gru_stepper(const MinGruLayer& layer);
+template <class T>
 Stepper* head_stepper(const Elman& call);
 template <class T>
 void evaluate(Function function, const T* from, T* to, std::ptrdiff_t count);

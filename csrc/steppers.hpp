@@ -22,6 +22,31 @@ class Copied {
   Scratch<T> memory_;
 };
 
+// A copy of a vector, zero up to a whole number of vectors of lanes, and all zero without one.
+template <class T>
+class PaddedVector {
+ public:
+  PaddedVector(const View& view, isize count) : memory_(vectors<T>(count) * LANES<T>) {
+    for (isize i = 0; i < vectors<T>(count) * LANES<T>; ++i) {
+      const bool inside = view.data != nullptr && i < count;
+      memory_.get()[i] = inside ? static_cast<const T*>(view.data)[i] : T(0);
+    }
+  }
+  const T* get() const { return memory_.get(); }
+
+ private:
+  Scratch<T> memory_;
+};
+
+// to[i] = use(from[i], i, the lanes of the vector at i).
+template <class T, class Use>
+EIGENRNN_INLINE void each_vector(const T* from, isize count, T* to, const Use& use) {
+  for (isize i = 0; i < count; i += LANES<T>) {
+    const isize n = smaller(LANES<T>, count - i);
+    store_some<T>(to + i, use(load_some<T>(from + i, n), i, n), n);
+  }
+}
+
 // A matrix of `rows` rows, packed as the factor that maps inputs to them.
 template <class T>
 class PackedMap {

@@ -22,12 +22,14 @@ from eigenrnn import (
     DeltaNet,
     DeltaProduct,
     GatedDeltaNet,
+    MinGRU,
     ResidualStack,
     ScoRNN,
     ScuRNN,
     SequenceModel,
     Stream,
 )
+from eigenrnn.constraints import DiagonalSegment
 from eigenrnn.linalg import tol
 from eigenrnn.ops import use_backend
 from kernel_testing import assert_passes_with_isa, each_isa, needs_kernels, python
@@ -59,8 +61,17 @@ PACKED = {
     "LSTM": LSTM,
     "float64 LSTM of two layers": partial(LSTM, num_layers=2, dtype=torch.float64),
 }
-# Their whole sequences are computed in chunks, so steps agree with them up to rounding.
-DELTA = {
+# Their whole sequences are computed in other sums, so steps agree with them up to rounding.
+OTHER_SUMS = {
+    "LRU": LRU,
+    "float64 LRU of two layers without a bias": partial(
+        LRU, num_layers=2, bias=False, dtype=torch.float64, trainable_h0=True
+    ),
+    "LRU with real eigenvalues": partial(LRU, constraint=DiagonalSegment, low=-0.9),
+    "MinGRU": MinGRU,
+    "float64 MinGRU of two layers with negative decays": partial(
+        MinGRU, num_layers=2, decays=(-1, 0.5), bias=False, dtype=torch.float64
+    ),
     "DeltaNet": partial(DeltaNet, heads=3),
     "three reflections in two layers": partial(
         DeltaNet, heads=3, reflections=3, num_layers=2, trainable_h0=True
@@ -84,6 +95,11 @@ OTHERS = {
     "bfloat16": partial(LSTM, dtype=torch.bfloat16),
     "the reference": partial(GRU, backend="reference"),
 }
+WEIGHTS_OF_DELTA = (
+    *("weight_ih", "convolution_weight", "A_log", "dt_bias", "norm_weight"),
+    *("weight_out", "output_bias"),
+)
+WEIGHTS_OF_LRU = "weight_ih", "gamma_log", "weight_out", "weight_skip", "output_bias"
 each_packed = pytest.mark.parametrize("make", PACKED.values(), ids=PACKED.keys())
 each_batch = pytest.mark.parametrize("B", [None, 1, 17], ids=["single", "one", "many"])
 
@@ -183,9 +199,9 @@ def moved(layer):
 
 
 @needs_kernels
-@pytest.mark.parametrize("make", DELTA.values(), ids=DELTA.keys())
+@pytest.mark.parametrize("make", OTHER_SUMS.values(), ids=OTHER_SUMS.keys())
 @each_batch
-def test_steps_of_the_delta_rule_agree_with_the_reference(make, B):
+def test_steps_in_other_sums_agree_with_the_reference(make, B):
     layer = moved(seeded(make, M, N))
     x = inputs(layer, B)
     with torch.no_grad(), use_backend("reference"):
@@ -226,14 +242,14 @@ def test_a_stream_of_the_delta_rule_passes_its_head_and_continues_from_a_state()
 
 @needs_kernels
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("weight_ih", "convolution_weight", "A_log", "dt_bias", "norm_weight"),
-        *("weight_out", "output_bias"),
-    ],
+    ("make", "name"),
+    [(partial(DeltaProduct, heads=3, bias=True), name) for name in WEIGHTS_OF_DELTA]
+    + [(LRU, name) for name in WEIGHTS_OF_LRU]
+    + [(MinGRU, name) for name in ("weight_ih", "input_bias")],
+    ids=str,
 )
-def test_a_stream_of_the_delta_rule_follows_every_weight(name):
-    layer = moved(seeded(DeltaProduct, M, N, heads=3, bias=True))
+def test_a_stream_follows_every_weight(make, name):
+    layer = moved(seeded(make, M, N))
     stream, x = Stream(layer), inputs(layer)
     before = run(stream, x)
     with torch.no_grad():

@@ -24,6 +24,7 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
+from eigenrnn.ops.linear.cpu import lru_stepper, min_gru_stepper
 from eigenrnn.ops.time_steps import running, without_padding
 from eigenrnn.torch_internals import hooks_of_call
 from eigenrnn.tracing import autocasts, check_weights, is_eager
@@ -168,6 +169,15 @@ class LRUDirection(AbstractDiagonalDirection):
         h = torch.addcmul(u * self.gamma_log.exp(), decay.to(u.dtype), state)
         state = self.as_state(h)
         return self.output_at(x, state), state
+
+    def stepper(self) -> Any:
+        return lru_stepper(
+            self.scaled_input.flatten(0, 1),
+            self.weight_hh,
+            self.weight_out,
+            self.weight_skip,
+            self.output_bias,
+        )
 
     @without_autocast
     def output_at(self, x: Tensor, state: Tensor) -> Tensor:
@@ -399,6 +409,9 @@ class MinGRUDirection(AbstractDiagonalDirection):
         scaled, decay = self._terms(x)
         h = scaled + decay * state
         return h, h
+
+    def stepper(self) -> Any:
+        return min_gru_stepper(self.weight_ih, self.input_bias, self.decays)
 
     def input_weights(self) -> list[Tensor]:
         return [self.weight_ih[: self.hidden_size]]

@@ -97,7 +97,10 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     if any(direction.frozen is None for direction in directions) or dtype not in _DTYPES:
         return None
     # inference tensors do not count their writes, so a change would go unnoticed
-    if any(w.dtype != dtype or not w.is_cpu or w.is_inference() for w in weights):
+    if any(not w.is_cpu or w.is_inference() for w in weights):
+        return None
+    # frozen eigenvalues may be complex
+    if any(w.dtype.to_real() != dtype if w.is_complex() else w.dtype != dtype for w in weights):
         return None
     if not all(map(has_memory, weights)):  # the ordinary path has the error message
         return None
