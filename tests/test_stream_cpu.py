@@ -731,3 +731,39 @@ def test_a_stream_notices_a_write_to_the_leak(trained):
     expected, _ = layer(x.unsqueeze(0), state)
     assert torch.equal(stream(x), expected[0])
     assert not torch.equal(expected[0], state[0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [PACKED["GRU"], PACKED["LSTM"], PACKED["float64 RNN with a trained state"], AsRNN],
+    ids=["GRU", "LSTM", "trained state", "ordinary"],
+)
+@pytest.mark.parametrize("rows", [[2, 0], [True, False, True], torch.tensor([0, 2]), []], ids=str)
+def test_some_sequences_begin_anew_and_the_others_go_on(make, rows):
+    layer = frozen(make)
+    x = inputs(layer, 3)
+    stream, alone = Stream(layer, 3), Stream(layer, 3)
+    run(stream, x), run(alone, x)
+    stream.reset(rows)
+    chosen = torch.tensor([len(rows) > 0, False, len(rows) > 0])
+    got, going_on = run(stream, x), run(alone, x)
+    alone.reset()
+    assert torch.equal(got[:, chosen], run(alone, x)[:, chosen])
+    assert torch.equal(got[:, ~chosen], going_on[:, ~chosen])
+
+
+def test_gradients_of_sequences_that_go_on_pass_a_reset_of_others():
+    layer = seeded(RNN, M, N)
+    stream = Stream(layer, 2)
+    x = inputs(layer, 2).requires_grad_()
+    stream(x[0])
+    stream.reset([1])
+    (dx,) = torch.autograd.grad(stream(x[1]).sum(), x)
+    assert dx[0, 0].any()
+    assert not dx[0, 1].any()
+
+
+@pytest.mark.parametrize("rows", [[3], [-1], [True, False], [0.5], [[0]], 1], ids=str)
+def test_rows_that_are_no_sequences_of_the_batch_raise(rows):
+    with pytest.raises(ValueError, match="from 0 to 2 or as 3 booleans"):
+        Stream(frozen(), 3).reset(rows)

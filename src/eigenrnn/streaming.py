@@ -37,10 +37,10 @@ class Stream:
     outputs equal those of the sequence up to rounding.
 
     Stacks, an `RNN` with complex states, LayerNorm, zoneout, noise in evaluation, 16-bit weights,
-    other devices and other backends take the slower path of `step` in the layer. So does every step inside
-    autocast or `torch.compile`. A transform of `torch.func` is refused: its tensors must not
-    outlive it, and the stream would keep one as its state. Steps record gradients only after an
-    input that requires one, and stop at `reset` or when the state is set.
+    other devices and other backends take the slower path of `step` in the layer. So does every
+    step inside autocast or `torch.compile`. A transform of `torch.func` is refused: its tensors
+    must not outlive it, and the stream would keep one as its state. Steps record gradients only
+    after an input that requires one, and stop at `reset` or when the state is set.
 
     A stream must not be called by two threads at once. Several streams may share one model.
     Another thread may call `freeze()` or `train()` of the model meanwhile; each step uses the
@@ -150,10 +150,43 @@ class Stream:
                 raise ValueError(f"expected a state on {device}, got one on {each.device}")
         self._keep(state, copy=True)
 
-    @torch.no_grad()
-    def reset(self) -> None:
-        """Begin a new sequence, from the trained initial state or from zero."""
-        self._keep(self._layer.initial_state(self.batch_size), copy=True)
+    def reset(self, rows: Tensor | Sequence[int] | Sequence[bool] | None = None) -> None:
+        """Begin a new sequence, from the trained initial state or from zero.
+
+        Args:
+            rows: The sequences of the batch that begin anew, by number or as B booleans, such as
+                the episodes that have ended; all of them by default. The others go on.
+        Raises:
+            ValueError: If `rows` are not some of the B sequences.
+        """
+        with torch.no_grad():
+            initial = self._layer.initial_state(self.batch_size)
+        if rows is None:
+            self._keep(initial, copy=True)
+            return
+        begins = self._mask(rows).unsqueeze(1)
+        pairs = list(zip(_parts(initial), self._states, strict=True))
+        if any(state.requires_grad for state in self._states):  # autograd goes on in the others
+            going_on = [torch.where(begins, first, state) for first, state in pairs]
+            self._keep(going_on[0] if len(going_on) == 1 else (going_on[0], going_on[1]))
+            return
+        for first, state in pairs:
+            torch.where(begins, first.detach(), state, out=state)
+
+    def _mask(self, rows: Tensor | Sequence[int] | Sequence[bool]) -> Tensor:  # (B,)
+        B = self.batch_size or 0
+        device = self._states[0].device
+        chosen = torch.as_tensor(rows, device=device)
+        if chosen.dtype == torch.bool and chosen.shape == (B,):
+            return chosen
+        places = torch.arange(B, device=device)
+        if chosen.dim() == 1 and chosen.dtype != torch.bool:
+            mask = torch.isin(places, chosen)
+            if bool(torch.isin(chosen, places).all()):
+                return mask
+        raise ValueError(
+            f"expected rows as numbers from 0 to {B - 1} or as {B} booleans, got {rows!r}"
+        )
 
     def _keep(self, state: State, copy: bool = False) -> None:
         """Continue from a state, which nobody else may write to; a copy has no gradient."""
