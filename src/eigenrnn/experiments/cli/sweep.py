@@ -60,8 +60,7 @@ def sweep(options: Namespace, console: Console) -> int:
     retry = states.total() > states["ended"] + states["diverged"]
     if retry:
         lines.append("--resume retries those that have neither ended nor diverged")
-    for line in lines:
-        console.print(line, soft_wrap=True, highlight=False)
+    console.print("\n".join(lines), soft_wrap=True, highlight=False)
     return int(retry)
 
 

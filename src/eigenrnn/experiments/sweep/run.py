@@ -87,7 +87,13 @@ class Trial:
 
 def point_label(parameters: Mapping[str, Any]) -> str:
     """Return the label of a point, such as `lr=0.01 layer.negative=3`."""
-    return " ".join(f"{name}={value}" for name, value in parameters.items())
+    parts: list[str] = []
+    for name, value in parameters.items():
+        text = str(value)
+        if isinstance(value, float):
+            text = f"{value:.6g}"
+        parts.append(f"{name}={text}")
+    return " ".join(parts)
 
 
 def point_folder(number: int, label: str) -> str:
@@ -228,16 +234,13 @@ class Sweep(ABC):
         with locked(folder):
             _open(folder, self.description, resume=resume)
             self.write_results(folder)
-            trials = self.trials(folder)
-            waiting = [trial for trial in trials if not trial.is_final(folder)]
-            if not waiting and len(trials) >= self._total:
-                return trials
+            waiting = [trial for trial in self.trials(folder) if not trial.is_final(folder)]
             if find_spec("ray") is None or find_spec("optuna") is None:
                 self._print("one trial after another; in parallel: pip install 'eigenrnn[sweep]'")
                 for trial in waiting:
                     self.train_here(trial, folder, plain_console(stderr=True))
                     self.ended(trial, folder)
-            else:
+            elif waiting or self.plan.search:
                 from eigenrnn.experiments.sweep.tuning import tune_trials
 
                 tune_trials(self, folder, waiting, address, trials_at_once)
