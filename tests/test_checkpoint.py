@@ -36,14 +36,6 @@ def test_a_missing_file_raises(tmp_path):
         checkpoint.load(tmp_path / "absent.pt")
 
 
-@pytest.mark.parametrize("fraction", [0, 0.1, 0.5, 0.99])
-def test_a_truncated_file_raises(path, fraction):
-    content = path.read_bytes()
-    path.write_bytes(content[: int(fraction * len(content))])
-    with pytest.raises(CheckpointError, match=r"last\.pt is truncated"):
-        checkpoint.load(path)
-
-
 def test_no_flipped_byte_changes_the_loaded_numbers(path):
     content = path.read_bytes()
     rejected = 0
@@ -60,12 +52,6 @@ def test_no_flipped_byte_changes_the_loaded_numbers(path):
             assert torch.equal(state["weights"]["W"], STATE["weights"]["W"])
             assert state["step"] == STATE["step"]
     assert rejected > 0
-
-
-def test_another_file_raises(path):
-    path.write_text("a letter")
-    with pytest.raises(CheckpointError, match="is no checkpoint"):
-        checkpoint.load(path)
 
 
 def test_another_torch_file_raises(path):
