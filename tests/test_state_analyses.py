@@ -453,6 +453,9 @@ STATES = np.random.default_rng(0).normal(size=(4, 6, 3))
 LABELS = [0, 0, 0, 1, 1, 1]
 
 
+NAN = np.full((3, 3), math.nan)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -464,13 +467,8 @@ LABELS = [0, 0, 0, 1, 1, 1]
         (lambda: perturb(SMALL, X, np.ones(2)), ValueError, r"change of shape \(3,\) or \(2, 3\)"),
         (lambda: perturb(SMALL, X, [math.nan] * 3), ValueError, "finite numbers in change"),
         (lambda: slow_points(SMALL, 1.0), ValueError, r"inputs of shape \(C, 2\), got \(1, 1\)"),
-        (
-            lambda: reduced_model(SMALL, X, 1, plus=np.full((3, 3), math.nan)),
-            ValueError,
-            "finite numbers in plus",
-        ),
+        (lambda: reduced_model(SMALL, X, 1, plus=NAN), ValueError, "plus"),
         (lambda: inactivate(SMALL, X, [3]), ValueError, "expected units from 0 to 2, or 3 bool"),
-        (lambda: inactivate(SMALL, X, [0.5]), ValueError, "expected units from 0 to 2"),
         (lambda: inactivate(SMALL, X, 1), ValueError, "expected units from 0 to 2.*got 1"),
         (lambda: inactivate(SMALL, X, []), ValueError, "expected units from 0 to 2"),
         (lambda: inactivate(SMALL, X, [True, False]), ValueError, "expected units from 0 to 2"),
@@ -479,11 +477,7 @@ LABELS = [0, 0, 0, 1, 1, 1]
         (lambda: condition_space(STATES, LABELS, dimensions=4), ValueError, "2 or 3 dimensions"),
         (lambda: condition_space(STATES, [0]), ValueError, r"expected conditions of shape \(6,\)"),
         (lambda: targeted_projection(STATES, {}), ValueError, "expected at least one variable"),
-        (
-            lambda: targeted_projection(STATES, {"a": LABELS}, components=0),
-            ValueError,
-            "expected components to be a positive integer",
-        ),
+        (lambda: targeted_projection(STATES, {"a": LABELS}, components=0), ValueError, "got 0"),
         (lambda: subspace_overlap(STATES, STATES, 1.5), ValueError, "expected dimensions to be a"),
         (lambda: subspace_overlap(STATES, STATES, 4), ValueError, "expected dimensions <= 3"),
     ],
