@@ -478,15 +478,6 @@ def test_an_allocation_that_fails_ends_in_one_line(error_of, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "line", [f"train {SMALL} --accelerator cuda", "collect car_racing --accelerator cuda"]
-)
-def test_a_missing_device_is_refused_in_one_line(error_of, tmp_path, monkeypatch, line):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert error_of(line).startswith("expected a machine with a CUDA device")
-    assert list(tmp_path.iterdir()) == []
-
-
 WRONG_FILES = {
     "an unknown option": ("task: Copying\nstepz: 3\n", "stepz"),
     "an unknown task": ("task: Copyng\n", "Copyng"),

@@ -222,7 +222,7 @@ def test_the_plane_of_one_unit_is_a_line():
 
 def test_points_of_another_size_raise():
     points = fixed_points(two_bits())
-    with pytest.raises(ValueError, match="expected fixed points of size 3, got 2"):
+    with pytest.raises(ValueError, match="size 3, got 2"):
         state_space(torch.nn.RNN(1, 3), torch.zeros(5, 1, 1), points)
 
 
@@ -364,7 +364,7 @@ def test_a_sample_that_cannot_be_drawn_raises(options, message):
 
 
 def test_several_inputs_raise():
-    with pytest.raises(ValueError, match=r"one input of shape \(3,\), got \(4, 3\); slow_points"):
+    with pytest.raises(ValueError, match=r"\(3,\), got \(4, 3\)"):
         fixed_points(nn.RNN(3, 2), input=torch.zeros(4, 3))
 
 

@@ -4,7 +4,6 @@ import json
 import math
 import re
 import shutil
-import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -567,13 +566,6 @@ def test_file_that_is_not_a_report_is_not_replaced(runs, tmp_path):
 def test_invalid_output_path_is_rejected_before_reading(tmp_path, place):
     with pytest.raises(ValueError, match="expected a file"):
         write_report([tmp_path / "nothing"], tmp_path / place)
-
-
-@pytest.mark.parametrize("package", ["jinja2", "plotly"])
-def test_missing_package_is_named_with_its_install_command(runs, tmp_path, monkeypatch, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"{package}.* pip install 'eigenrnn\[report\]'"):
-        write_report([runs], tmp_path / "p.html")
 
 
 def test_the_gradients_of_a_small_network_are_of_its_first_steps_only():

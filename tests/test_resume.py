@@ -408,7 +408,7 @@ def averaging(monkeypatch):
 def test_a_checkpoint_of_other_shapes_raises(tmp_path, part):
     averaged_fit(tmp_path, 2)
     replace_a_tensor(tmp_path / "last.pt", part, lambda old: torch.zeros(*old.shape, 2))
-    with pytest.raises(CheckpointError, match=r"expected .* of shape .* got") as caught:
+    with pytest.raises(CheckpointError, match=r"of shape .* got") as caught:
         averaged_fit(tmp_path, 4, resume=True)
     assert str(tmp_path / "last.pt") in str(caught.value)
     assert "overwrite=True" in str(caught.value)

@@ -141,7 +141,7 @@ def test_slow_searches_stay_near_where_they_begin_and_failures_are_counted():
         drift.directions[0].weight_ih.fill_(1.0)
     moving = slow_points(drift, [[1.0]], initial_states=4, threshold=1e-8, steps=20)
     assert (len(moving.points), moving.failed, moving.merged) == (0, 4, 0)
-    with pytest.raises(ValueError, match="expected at least 3 slow points"):
+    with pytest.raises(ValueError, match="at least 3 slow points"):
         line_attractor(moving)
 
 
@@ -286,7 +286,7 @@ def test_a_targeted_projection_finds_planted_axes():
 
 def test_dependent_variables_are_refused():
     states, motion, _, _ = planted()
-    with pytest.raises(ValueError, match="expected variables that do not depend linearly"):
+    with pytest.raises(ValueError, match="depend linearly"):
         targeted_projection(states, {"motion": motion, "again": 2 * motion})
 
 
@@ -417,7 +417,7 @@ def test_a_layer_of_torch_is_reduced_like_ours(batch_first):
 
 
 def test_what_has_no_single_matrix_is_not_reduced():
-    with pytest.raises(TypeError, match=r"an eigenrnn.RNN, a torch.nn.RNN or .*, got GRU"):
+    with pytest.raises(TypeError, match="got GRU"):
         reduced_model(torch.nn.GRU(2, 3), torch.zeros(4, 1, 2), 1)
 
 
