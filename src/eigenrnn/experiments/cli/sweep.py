@@ -29,8 +29,6 @@ from eigenrnn.experiments.training.run_key import run_path
 
 __all__ = ["ConfigSweep", "read_sweep", "sweep"]
 
-_MAX_SHOWN = 10
-
 
 def sweep(options: Namespace, console: Console) -> int:
     """Train the trials of a file; print the best ones and the output folder.
@@ -49,7 +47,7 @@ def sweep(options: Namespace, console: Console) -> int:
     )
     lines = [f"the best of {len(trials)} trials:"]
     ranked = sorted(trials, key=lambda trial: chosen.score(trial, out), reverse=True)
-    for trial in ranked[:_MAX_SHOWN]:
+    for trial in ranked[:10]:
         result = trial.files(out).result
         if result is not None and result.best_by is not None:
             split, _, name = result.best_by.partition(" ")

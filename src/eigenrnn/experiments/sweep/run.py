@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "Sweep", "Trial", "point_folder", "point_label"]
 
-_DESCRIPTION = "sweep.json"
 _POINTS = "points.json"
 _MAY_CHANGE_ON_RESUME = ("trials", "cpus_per_trial", "gpus_per_trial", "retries", "data_root")
-_CONNECT_S = 3
 _MAX_FOLDER_NAME = 80  # characters
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 _NotNegative = Annotated[int, msgspec.Meta(ge=0)]
@@ -383,7 +381,7 @@ def _open(out: Path, description: Mapping[str, Any], *, resume: bool) -> None:
         ValueError: If the sweep to resume is of another file, or its description is damaged.
         RunExistsError: If the folder holds runs that are not to be resumed.
     """
-    file = out / _DESCRIPTION
+    file = out / "sweep.json"
     if not resume or not file.exists():
         if file.exists() or any(out.glob("**/config.json")):
             raise RunExistsError(
@@ -411,7 +409,7 @@ def _check_address(address: str) -> None:
     """
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+        socket.create_connection((host, int(port)), timeout=3).close()
     except (OSError, ValueError) as error:
         raise ConnectionError(
             f"expected the HOST:PORT of a Ray cluster, got {address!r} ({error}); "

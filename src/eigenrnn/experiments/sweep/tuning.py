@@ -3,11 +3,11 @@
 import logging
 import os
 import random
+import shutil
 import signal
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,6 @@ from eigenrnn.experiments.sweep.run import Sweep, Trial
 from eigenrnn.experiments.training.progress import plain_console
 
 __all__ = ["tune_trials"]
-
-_SCORE = "score"
 
 
 def tune_trials(
@@ -53,22 +51,26 @@ def tune_trials(
         space["trials"] = tune.grid_search([[trial] for trial in waiting])
     resources = {"cpu": sweep.plan.cpus_per_trial, "gpu": sweep.plan.gpus_per_trial}
     trained = tune.with_resources(tune.with_parameters(_train, sweep=sweep, out=out), resources)
-    with TemporaryDirectory(prefix=".tune-", dir=out) as scratch, _cluster(resources, address):
+    scratch = out / ".tune"
+    shutil.rmtree(scratch, ignore_errors=True)  # of a killed sweep
+    with _cluster(resources, address):
         run_config = tune.RunConfig(
-            storage_path=scratch,
+            name=scratch.name,
+            storage_path=str(out),
             failure_config=tune.FailureConfig(max_failures=sweep.plan.retries),
             callbacks=[_Progress(sweep, out)],
             verbose=0,
         )
         config = tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True, **search)
         tune.Tuner(trained, param_space=space, tune_config=config, run_config=run_config).fit()
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _train(config: Mapping[str, Any], sweep: Sweep, out: Path) -> None:
     """Train a trial in a worker, and report its score."""
     trial = _trial(config)
     sweep.train_here(trial, out, plain_console(quiet=True))
-    tune.report({_SCORE: sweep.score(trial, out)})
+    tune.report({"score": sweep.score(trial, out)})
 
 
 def _trial(config: Mapping[str, Any]) -> Trial:
@@ -99,7 +101,7 @@ def _search(sweep: Sweep, out: Path) -> dict[str, Any]:
         sweep,
         out,
         space=sweep.plan.distributions,
-        metric=_SCORE,
+        metric="score",
         mode="max",
         sampler=_Sampler(sweep.plan.search_seed),
         **study,
