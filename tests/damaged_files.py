@@ -20,7 +20,7 @@ import torch
 from reproduction.archive import Archive, ArchivedRun
 
 from eigenrnn.experiments.cli.analyse import delete_earlier_files
-from eigenrnn.experiments.cli.sweep_file import ConfigSweep
+from eigenrnn.experiments.cli.sweep import ConfigSweep
 from eigenrnn.experiments.data import corpora, speech
 from eigenrnn.experiments.data.audio import read_recording, wave_bytes
 from eigenrnn.experiments.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
@@ -34,7 +34,7 @@ from eigenrnn.experiments.data.corpora import (
 from eigenrnn.experiments.data.mnist import read_idx
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.sweep import Criterion, Search, Trial
+from eigenrnn.experiments.sweep import Plan, Trial
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.training.files import read_lines, read_table
@@ -224,7 +224,7 @@ def recordings(*names: str) -> bytes:
 
 
 def trial() -> Trial:
-    return Trial(0, {"lr": 0.01}, 0, "000/seed-0")
+    return Trial({"lr": 0.01}, 0, "000/seed-0")
 
 
 RESULT = Result(
@@ -442,14 +442,9 @@ def data_readers() -> dict[str, Reader]:
 def sweep_readers() -> dict[str, Reader]:
     place = trial().path
     status = {"state": "ended", "message": "", "scores": {"stoi": 0.5}}
-    written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
     points = {"points": [{"lr": 0.01}]}
-    search = Search({"lr": {"low": 0.001, "high": 0.1}})
-    sweep = ConfigSweep(options={}, plan=search, description={})
-
-    def score(folder: Path) -> float:
-        (folder / "result.json").write_bytes(json_bytes(written))
-        return Criterion("test loss", "min").score(RunFolder(folder))
+    plan = Plan(search={"lr": {"low": 0.001, "high": 0.1}})
+    sweep = ConfigSweep(plan=plan, points=[{}], description={})
 
     return {
         "status.json": Reader(
@@ -457,9 +452,6 @@ def sweep_readers() -> dict[str, Reader]:
             json_bytes(status),
             lambda folder: trial().status(folder),
             status_is_valid,
-        ),
-        "metrics.csv of a trial": Reader(
-            "metrics.csv", METRICS.encode(), score, lambda found: isinstance(found, float)
         ),
         "points.json": Reader(
             "points.json",

@@ -6,7 +6,7 @@ import sys
 import pytest
 import yaml
 
-from eigenrnn.experiments.cli.sweep_file import read_sweep
+from eigenrnn.experiments.cli.sweep import read_sweep
 from eigenrnn.experiments.training import RunFolder
 from training_run import QUIET, one_thread, read_metrics
 
@@ -24,7 +24,6 @@ TINY = {
     "accelerator": "cpu",
 }
 SEEDS = {"seeds": [0]}
-TUNING = "eigenrnn.experiments.sweep.tuning"
 
 
 def write_yaml(path, content):
@@ -41,7 +40,7 @@ def run_here(folder, content, out="out", **options):
     """Run a sweep without Ray, one trial after another; return the sweep and its trials."""
     sweep = read_content(folder, content)
     with pytest.MonkeyPatch.context() as patch, one_thread():
-        patch.setitem(sys.modules, TUNING, None)
+        patch.setitem(sys.modules, "ray", None)
         return sweep, sweep.run(folder / out, **options)
 
 

@@ -155,7 +155,7 @@ def test_packed_sequences_are_analysed_in_any_precision(make, dtype):
 
 def test_packed_numbers_that_are_not_finite_are_rejected():
     packed = pack_padded_sequence(torch.full((3, 1, 2), torch.nan), [3])
-    with pytest.raises(ValueError, match="expected finite numbers in inputs"):
+    with pytest.raises(ValueError, match="finite numbers in inputs"):
         analyse(RNN(2, 4), packed)
 
 
@@ -230,7 +230,7 @@ def test_a_layer_with_lengths_of_its_own_says_how_to_analyse_it(make):
 
 
 def test_lengths_beyond_the_sequences_are_rejected():
-    with pytest.raises(ValueError, match="expected 1 <= lengths <= T = 12, got 5 to 13"):
+    with pytest.raises(ValueError, match="got 5 to 13"):
         analyse(plain(), X, lengths=[5, 13, 9])
 
 
@@ -305,7 +305,7 @@ def test_unbounded_noise_is_truncated_with_a_remark():
 
 
 def test_a_module_without_recurrence_is_rejected():
-    with pytest.raises(ValueError, match="expected a recurrent layer"):
+    with pytest.raises(ValueError, match="recurrent layer"):
         analyse(torch.nn.Linear(2, 2), X)
 
 
@@ -326,7 +326,7 @@ def test_inputs_that_do_not_fit_are_rejected(inputs, message):
 
 
 def test_inputs_that_a_model_does_not_accept_are_reported():
-    with pytest.raises(ValueError, match="expected inputs that LanguageModel takes, got list"):
+    with pytest.raises(ValueError, match="got list"):
         analyse(LanguageModel(5, 3, [RNN(3, 4)]), [1, 2])
 
 

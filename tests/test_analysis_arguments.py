@@ -44,13 +44,13 @@ NOT_MODELS = {
 @pytest.mark.parametrize("function", MODEL_FUNCTIONS.values(), ids=MODEL_FUNCTIONS)
 @pytest.mark.parametrize(("kind", "model"), NOT_MODELS.items(), ids=NOT_MODELS)
 def test_argument_that_is_not_a_model_raises(function, kind, model):
-    with pytest.raises(TypeError, match=f"expected a recurrent layer or a model .*, got .*{kind}"):
+    with pytest.raises(TypeError, match=f"got .*{kind}"):
         function(model)
 
 
 @pytest.mark.parametrize("steps", [np.ones(2), torch.ones(2, 2), None, 2.0])
 def test_steps_that_are_not_an_integer_raise(steps):
-    with pytest.raises(ValueError, match="expected steps to be a positive integer, got"):
+    with pytest.raises(ValueError, match="positive integer, got"):
         transient_growth(np.eye(2), steps)
 
 

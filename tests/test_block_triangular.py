@@ -155,6 +155,7 @@ def test_a_part_without_an_inverse_raises():
 
 REJECTED = {
     "no short": ({"short_size": 0}, ValueError, "got short_s"),
+    "no long": ({"short_size": 8}, ValueError, "got short_s"),
     "short too large": ({"short": lambda _: SpectralRadius(5)}, ValueError, "Radius"),
     "one complex": ({"long": unitary}, ValueError, "got ScaledCayley"),
     "no constraint": ({"short": torch.eye}, TypeError, "expected a function from the size"),

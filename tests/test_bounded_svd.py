@@ -1,5 +1,7 @@
 """The singular value decomposition, multiplied out, and its bounds."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -161,7 +163,8 @@ def test_singular_values_outside_the_margin_are_rejected():
         build(5).assign(with_singular_values(np.array([1.5, 1, 1, 1, 1])))
 
 
-@pytest.mark.parametrize("margin", [0.0, float("nan")])
-def test_a_margin_out_of_range_is_rejected(margin):
-    with pytest.raises(ValueError, match=f"got {margin} .*Householder"):
-        BoundedSVD(4, margin=margin)
+@pytest.mark.parametrize("option", [{"margin": 0.0}, {"margin": math.nan}, {"reflections": 5}])
+def test_options_out_of_range_are_rejected(option):
+    (value,) = option.values()
+    with pytest.raises(ValueError, match=f"got {value}"):
+        BoundedSVD(4, **option)

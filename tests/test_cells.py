@@ -6,8 +6,7 @@ from torch import nn
 
 from cases import CELLS
 from draws import normal
-from eigenrnn.constraints import ScaledCayley, Unconstrained
-from eigenrnn.layers import GRUCell, LSTMCell, RNNCell
+from eigenrnn.constraints import ScaledCayley
 from eigenrnn.linalg import tol
 
 T, B, M, N = 6, 3, 4, 8
@@ -67,26 +66,3 @@ def test_an_unbatched_input_gives_an_unbatched_state(make):
     alone = first(cell(x[0], None))
     assert alone.shape == (N,)
     torch.testing.assert_close(alone, first(cell(x))[0], rtol=0, atol=tol(torch.float64, N))
-
-
-PAIRS = {
-    "rnn": (nn.RNNCell, RNNCell, {"nonlinearity": "tanh", "constraint": Unconstrained}),
-    "gru": (nn.GRUCell, GRUCell, {}),
-    "lstm": (nn.LSTMCell, LSTMCell, {}),
-}
-
-
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize(("kind", "make", "options"), PAIRS.values(), ids=PAIRS.keys())
-def test_a_cell_equals_that_of_torch(kind, make, options, bias):
-    theirs = kind(M, N, bias, dtype=torch.float64)
-    ours = make(M, N, bias, dtype=torch.float64, **options)
-    whole = {nn.RNNCell: nn.RNN, nn.GRUCell: nn.GRU, nn.LSTMCell: nn.LSTM}[kind]
-    layer = whole(M, N, bias=bias, dtype=torch.float64)
-    layer.load_state_dict({f"{name}_l0": v for name, v in theirs.state_dict().items()})
-    ours.layer.load_torch(layer)
-    x, states = normal(B, M), tuple(normal(B, N, seed=seed) for seed in (2, 3))
-    hx = states if kind is nn.LSTMCell else states[0]
-    near = {"rtol": 0, "atol": tol(torch.float64, N)}
-    torch.testing.assert_close(ours(x, hx), theirs(x, hx), **near)
-    torch.testing.assert_close(ours(x), theirs(x), **near)

@@ -2,7 +2,6 @@
 
 import contextlib
 import pickle
-import resource
 
 import pytest
 import torch
@@ -31,19 +30,6 @@ def test_a_saved_state_can_be_loaded(path):
     }
 
 
-def test_a_missing_file_raises(tmp_path):
-    with pytest.raises(CheckpointError, match=r"absent\.pt"):
-        checkpoint.load(tmp_path / "absent.pt")
-
-
-@pytest.mark.parametrize("fraction", [0, 0.1, 0.5, 0.99])
-def test_a_truncated_file_raises(path, fraction):
-    content = path.read_bytes()
-    path.write_bytes(content[: int(fraction * len(content))])
-    with pytest.raises(CheckpointError, match=r"last\.pt is truncated"):
-        checkpoint.load(path)
-
-
 def test_no_flipped_byte_changes_the_loaded_numbers(path):
     content = path.read_bytes()
     rejected = 0
@@ -60,12 +46,6 @@ def test_no_flipped_byte_changes_the_loaded_numbers(path):
             assert torch.equal(state["weights"]["W"], STATE["weights"]["W"])
             assert state["step"] == STATE["step"]
     assert rejected > 0
-
-
-def test_another_file_raises(path):
-    path.write_text("a letter")
-    with pytest.raises(CheckpointError, match="is no checkpoint"):
-        checkpoint.load(path)
 
 
 def test_another_torch_file_raises(path):
@@ -89,16 +69,3 @@ def test_code_in_a_file_is_never_run(path):
     torch.save({"format": 1, "exploit": Exploit()}, path, pickle_module=pickle)
     with pytest.raises(CheckpointError, match="not a readable"):
         checkpoint.load(path)
-
-
-def test_a_full_disk_keeps_the_old_file(path):
-    before = path.read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            checkpoint.save(path, {"W": torch.zeros(100_000)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_bytes() == before
-    assert list(path.parent.iterdir()) == [path]

@@ -11,7 +11,7 @@ from torch import nn
 
 from cases import REAL
 from eigenrnn import constrain
-from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
+from eigenrnn.constraints import Exponential, FourierProduct, ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
 from eigenrnn.linalg import orthogonality_error, tol
 
@@ -374,6 +374,7 @@ REJECTED = {
         "got 'g'",
     ),
     "a number": (nn.GRU(3, N), ("weight_hh_l0", ScaledCayley, 4), ValueError, "got 4"),
+    "complex": (nn.RNN(3, N), ("weight_hh_l0", FourierProduct), ValueError, "Fourier"),
     "no constraint": (nn.Linear(N, N), ("weight", nn.Identity), TypeError, "Identity"),
 }
 

@@ -546,17 +546,9 @@ def test_an_exported_program_takes_any_number_of_steps_and_any_lengths(reverse):
 q, k, v, beta, log_decay, S0 = operands(4, dtype=torch.float32)
 REJECTED = {
     "rank of k": ((q, k[..., 0, :], v, beta), ValueError, r"k of shape \(T, B, H, R, K\)"),
-    "no reflections": (
-        (q, k[:, :, :, :0], v[:, :, :, :0], beta[..., :0]),
-        ValueError,
-        r"got \(4, 3, 2, 0, 5\)",
-    ),
+    "none": ((q, k[:, :, :, :0], v[:, :, :, :0], beta[..., :0]), ValueError, r"got .* 0, 5\)"),
     "no values": ((q, k, v[..., :0], beta), ValueError, r"v of shape .* and V, at least 1"),
-    "reflections of v": (
-        (q, k, v.expand(4, 3, 2, 2, 7), beta),
-        ValueError,
-        r"got \(4, 3, 2, 2, 7\)",
-    ),
+    "reflections of v": ((q, k, v.expand(4, 3, 2, 2, 7), beta), ValueError, r"got .* 2, 7\)"),
     "shape of S0": ((q, k, v, beta, None, S0.mT), ValueError, r"got \(3, 2, 7, 5\)"),
     "no keys": ((q, None, v, beta), TypeError, "got NoneType"),
     "integers": ((q.long(), k, v, beta), TypeError, "got .*int64"),

@@ -129,12 +129,12 @@ def test_invalid_states_raise(measure, states, message):
 
 
 def test_single_state_raises():
-    with pytest.raises(ValueError, match="expected at least 2 states"):
+    with pytest.raises(ValueError, match="at least 2 states"):
         participation_ratio(np.ones((1, 3)))
 
 
 def test_the_outputs_and_states_of_a_layer_are_not_both_states():
     rnn = torch.nn.RNN(2, 3)
-    with pytest.raises(ValueError, match=r"pass one of them, such as output\[0\]"):
+    with pytest.raises(ValueError, match=r"output\[0\]"):
         participation_ratio(rnn(torch.randn(5, 2, 2)))
     assert participation_ratio(rnn(torch.randn(5, 2, 2))[0]).value > 1

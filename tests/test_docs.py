@@ -102,17 +102,6 @@ def test_blocks_are_no_wider_than_the_page():
         assert wide == [], page
 
 
-def test_the_readme_first_says_how_to_set_up_run_and_test():
-    readme = ROOT / "README.md"
-    (first, *_) = [block for block in blocks(readme) if block.language]
-    commands = [command.split("#")[0].strip() for command, _ in first.commands()]
-    assert commands == [
-        "git clone https://github.com/eigenrnn/eigenrnn && cd eigenrnn",
-        "make demo",
-        "make test",
-    ]
-
-
 def losses_of_the_readme(side, steps, capsys):
     """Run one side of the first difference in the README; return the losses that it prints."""
     differences = [block for block in blocks(ROOT / "README.md") if block.language == "diff"]

@@ -9,8 +9,6 @@ from crossing import few
 from drift_walk import MEASURED_STEPS, N, bound, walk
 from random_constraints import distance
 
-KEPT = [name for name in ONE_OF_EACH if name in CONFINED][::3]
-
 each_confined = pytest.mark.parametrize("name", CONFINED)
 
 

@@ -1,10 +1,14 @@
 """Arguments that were accepted, or that only torch's internals refused, get an early error."""
 
+import math
+from functools import partial
+
 import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from eigenrnn import AveragedModel
+from eigenrnn.constraints import NeumannCayley, Schur, SpectralRadius
 from eigenrnn.layers import GRU, RNN
 from eigenrnn.models import LanguageModel, SequenceModel
 
@@ -67,3 +71,18 @@ def test_the_average_of_another_model_is_refused(other):
     averaged = AveragedModel(RNN(2, 3))
     with pytest.raises(ValueError, match="weights are averaged"):
         averaged.update_parameters(other)
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (partial(Schur, 4), "gamma_penalty"),
+        (partial(Schur, 4), "decay"),
+        (partial(SpectralRadius, 4), "epsilon"),
+        (partial(NeumannCayley, 4), "gradient_rate"),
+    ],
+)
+def test_an_invalid_weight_or_rate_is_rejected(make, name, value):
+    with pytest.raises(ValueError, match=f"got {value}"):
+        make(**{name: value})

@@ -8,8 +8,8 @@ import scipy.linalg
 import torch
 
 from crossing import some
-from eigenrnn import ENRNN, NCGRU
-from eigenrnn.analysis import fisher_memory, recurrent_matrices
+from eigenrnn import NCGRU
+from eigenrnn.analysis import fisher_memory
 from eigenrnn.constraints import ScaledCayley
 
 N = 12
@@ -111,14 +111,6 @@ def test_curve_does_not_depend_on_the_basis():
     np.testing.assert_allclose(
         fisher_memory(Q @ W @ Q.T, Q @ v, 2 * N).curve, fisher_memory(W, v, 2 * N).curve, atol=1e-9
     )
-
-
-def test_layer_is_analysed_by_its_matrix():
-    layer = ENRNN(2, 8)
-    (W,) = recurrent_matrices(layer).values()
-    v = layer.all_directions()[0].weight_ih[:, 0]
-    result = fisher_memory(layer, v, 5, noise_steps=9).curve
-    np.testing.assert_array_equal(result, fisher_memory(W, v, 5, noise_steps=9).curve)
 
 
 def test_memory_use_is_below_twelve_matrices():

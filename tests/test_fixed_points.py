@@ -222,33 +222,23 @@ def test_the_plane_of_one_unit_is_a_line():
 
 def test_points_of_another_size_raise():
     points = fixed_points(two_bits())
-    with pytest.raises(ValueError, match="expected fixed points of size 3, got 2"):
+    with pytest.raises(ValueError, match="size 3, got 2"):
         state_space(torch.nn.RNN(1, 3), torch.zeros(5, 1, 1), points)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"input": [1.0, 2.0]}, "expected input of size 1"),
-        ({"input": [math.nan]}, "expected finite numbers in input"),
-        (
-            {"initial_states": 0},
-            r"expected initial_states to contain at least one state, \(P, 1\)",
-        ),
-        ({"initial_states": torch.zeros(3, 2)}, "expected initial_states of size 1"),
-        (
-            {"initial_states": torch.full((3, 1), math.inf)},
-            "expected finite numbers in initial_states",
-        ),
-        ({"initial_states": True}, "expected initial_states to be a number or states, got True"),
-        (
-            {"initial_states": "many"},
-            "expected initial_states to be a tensor or an array of numbers, got str",
-        ),
-        ({"tolerance": 0.0}, "expected tolerance > 0, got 0.0"),
-        ({"steps": 0}, "expected steps to be a positive integer, got 0"),
-        ({"steps": 2.5}, "expected steps to be a positive integer, got 2.5"),
-        ({"which": "l3"}, "expected which to be one of l0, got 'l3'"),
+        ({"input": [1.0, 2.0]}, r"got shape \(2,\)"),
+        ({"input": [math.nan]}, "finite numbers in input"),
+        ({"initial_states": 0}, r"\(P, 1\)"),
+        ({"initial_states": torch.zeros(3, 2)}, r"got shape \(3, 2\)"),
+        ({"initial_states": torch.full((3, 1), math.inf)}, "finite numbers in initial"),
+        ({"initial_states": True}, "got True"),
+        ({"initial_states": "many"}, "got str"),
+        ({"tolerance": 0.0}, "got 0.0"),
+        ({"steps": 0}, "got 0"),
+        ({"which": "l3"}, "got 'l3'"),
     ],
 )
 def test_invalid_argument_raises(options, message):
@@ -374,7 +364,7 @@ def test_a_sample_that_cannot_be_drawn_raises(options, message):
 
 
 def test_several_inputs_raise():
-    with pytest.raises(ValueError, match=r"one input of shape \(3,\), got \(4, 3\); slow_points"):
+    with pytest.raises(ValueError, match=r"\(3,\), got \(4, 3\)"):
         fixed_points(nn.RNN(3, 2), input=torch.zeros(4, 3))
 
 

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map_only
 
 import eigenrnn
 from cases import CELLS, CONSTRAINTS, LAYERS, NAMED, OURS
-from eigenrnn import LanguageModel, ResidualStack, SequenceModel, Stream, analysis, init, linalg
+from eigenrnn import LanguageModel, ResidualStack, SequenceModel, Stream, analysis, init
 from eigenrnn.constraints import LowRank
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.nonlinearities import NONLINEARITIES
@@ -133,7 +133,6 @@ def calls(seed: int, count: int) -> list[Call]:
         model_call: 3,
         constraint_call: 10,
         initializer_call: 6,
-        linalg_call: 8,
         analysis_call: 10,
     }
     return [
@@ -645,34 +644,6 @@ def initializer_call(rng: random.Random) -> Call:
     weight = rng.choice([weight, weight, invalid(rng, weight)])
     arguments = {"weight": weight} | ({"value": 2.0} if name == "constant_" else {})
     return Call(f"{name}({described(arguments)})", lambda: run(**arguments))
-
-
-def linalg_call(rng: random.Random) -> Call:
-    name = rng.choice(
-        ["cayley", "exp_skew", "orthogonality_error", "polar_step", "skew", "symmetric"]
-    )
-    run, n = getattr(linalg, name), rng.randint(1, 6)
-    size, dtype = rng.choice([1e-20, 0.1, 1, 1e3, 1e6, 1e15]), rng.choice(FLOATS)
-    if name in ("skew", "symmetric"):
-        raw = normal(rng, n * (n - 1) // 2 if name == "skew" else n * (n + 1) // 2, dtype=dtype)
-        return Call(f"{name}({n})", lambda: run(raw, n), is_good=True)
-    X = normal(rng, n, n)
-    A = (size * (X - X.T)).to(dtype)
-    if name in ("cayley", "exp_skew"):
-        run_check = partial(check_orthogonal, run, A)
-        return Call(f"{name}({size} {described({'A': A})})", run_check, is_good=True)
-    return Call(f"{name}({described({'A': A})})", lambda: run(A), is_good=True)
-
-
-def check_orthogonal(run: Callable[..., Any], A: torch.Tensor) -> None:
-    """Check that a map returns an orthogonal matrix.
-
-    Raises:
-        RuntimeError: If it does not.
-    """
-    error = linalg.orthogonality_error(run(A))
-    if not error <= linalg.tol(A.dtype, len(A)):
-        raise RuntimeError(f"orthogonality error {error:.1e}")
 
 
 MATRIX_FUNCTIONS = {

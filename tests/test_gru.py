@@ -9,8 +9,6 @@ import torch
 from scipy.special import expit as sigmoid
 from torch import nn
 
-from cases import GATED
-from crossing import few
 from draws import normal, stream
 from eigenrnn import GORU, GRU, NCGRU
 from eigenrnn.constraints import Exponential, Givens, NeumannCayley, ScaledCayley, Unconstrained
@@ -273,32 +271,3 @@ def test_an_option_overrides_the_default_of_the_paper(make):
     layer = make(2, 4, input_init=partial(uniform_, bound=0.0), candidate_init=None, **chosen)
     assert not layer.all_directions()[0].weight_ih.any()
     assert {name: getattr(layer, name) for name in chosen} == chosen
-
-
-# torch's compiler triggers these warnings itself
-unlike_torch_advises = pytest.mark.filterwarnings(
-    "ignore:.torch.jit.script",
-    "ignore:.*autograd.function.Function.* should not be instantiated",
-    "ignore:.torch._prims_common.check",
-)
-
-
-@unlike_torch_advises
-@pytest.mark.parametrize(
-    "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
-)
-@few("make", GATED, ["GRU-before", "NCGRU"])
-def test_a_compiled_layer_agrees_without_graph_breaks(make, backend):
-    torch.compiler.reset()
-    layer = make(M, N, num_layers=2, generator=stream())
-    compiled = torch.compile(layer, backend=backend, fullgraph=True)
-    x, weights = (normal(T, B, size, dtype=torch.float32) for size in (M, N))
-
-    def results(run):
-        output, h_n = run(x)
-        loss = (weights * output).sum() + h_n.sum()
-        return output, h_n, *torch.autograd.grad(loss, [*layer.parameters()])
-
-    for got, expected in zip(results(compiled), results(layer), strict=True):
-        scale = max(1.0, float(expected.detach().abs().max()))
-        torch.testing.assert_close(got, expected, rtol=0, atol=scale * tol(torch.float32, T * N))

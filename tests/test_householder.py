@@ -265,7 +265,7 @@ def test_the_k_th_recovered_vector_begins_at_coordinate_k():
     assert sign == 1
 
 
-@pytest.mark.parametrize("m", [0, True])
-def test_a_number_of_reflections_that_is_not_a_positive_integer_is_rejected(m):
+@pytest.mark.parametrize("m", [0, True, 5])
+def test_a_number_of_reflections_that_is_not_a_positive_integer_up_to_n_is_rejected(m):
     with pytest.raises(ValueError, match=f"got {m}"):
         Householder(4, reflections=m)

@@ -102,5 +102,5 @@ def test_figure_and_table_show_the_curve(tmp_path):
 
 
 def test_matrix_that_is_not_square_raises():
-    with pytest.raises(ValueError, match=r"expected a square matrix W \(N, N\)"):
+    with pytest.raises(ValueError, match="got shape"):
         kreiss(np.ones((2, 3)))

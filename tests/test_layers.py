@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from cases import BASELINES, ELMAN, LAYERS, NAMED, NONLINEARITIES, OURS, REAL
 from draws import stream
 from eigenrnn import DtrivRNN, ExpRNN, ScoRNN
-from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
+from eigenrnn.constraints import Exponential, FourierProduct, ScaledCayley, Unconstrained
 from eigenrnn.constraints.diagonal import AbstractDiagonal
 from eigenrnn.init import (
     fan_uniform_,
@@ -748,6 +748,7 @@ INVALID_OPTIONS = {
     "output": ({"output": "imag"}, ValueError, "got 'imag'"),
     "backend": ({"backend": "cuda"}, ValueError, "got 'cuda'"),
     "nonlinearity": ({"nonlinearity": "sine"}, ValueError, "got 'sine'"),
+    "tanh": ({"constraint": FourierProduct, "nonlinearity": "tanh"}, ValueError, "got 'tanh'"),
     "constraint": ({"constraint": nn.Identity}, TypeError, "got .* Identity"),
     "constraint instance": ({"constraint": ScaledCayley(N)}, TypeError, "the matrix Scaled"),
     "constraint size": ({"constraint": lambda n: ScaledCayley(n + 1)}, ValueError, r"Cayley\(9"),

@@ -15,19 +15,16 @@ from torch.nn.utils import parametrize, prune
 
 from cases import CONSTRAINTS
 from crossing import few
-from eigenrnn import AveragedModel
 from eigenrnn.constraints import (
     Exponential,
     Householder,
     MovingCayley,
-    NeumannCayley,
     SpectralRadius,
 )
 from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
-from eigenrnn.linalg import orthogonality_error, skew, tol
+from eigenrnn.linalg import skew
 from random_constraints import (
     assert_same_state,
-    distance,
     initialised,
     loss,
     perturbed,
@@ -51,32 +48,6 @@ class Wrapper(torch.optim.Optimizer):
         return self.inner.step(closure)
 
 
-class Lookahead(Wrapper):
-    """Moves halfway back to slow weights after every fifth step."""
-
-    def __init__(self, inner):
-        super().__init__(inner)
-        self.averaging = Averaging(inner)
-
-    def step(self, closure=None):
-        self.inner.step(closure)
-        self.averaging.step()
-
-
-class Averaging:
-    def __init__(self, inner):
-        self.count = 0
-        self.parameters = [p for group in inner.param_groups for p in group["params"]]
-        self.slow = [p.detach().clone() for p in self.parameters]
-
-    def step(self):
-        self.count += 1
-        if self.count % 5 == 0:
-            for slow, fast in zip(self.slow, self.parameters, strict=True):
-                slow.lerp_(fast.detach(), 0.5)
-                fast.data.copy_(slow)  # does not increase the version of the tensor
-
-
 class WrapperWithoutHooks(torch.optim.Optimizer):
     """Has no hooks, because it does not call the constructor of its base class."""
 
@@ -89,16 +60,6 @@ class WrapperWithoutHooks(torch.optim.Optimizer):
 
     def step(self, closure=None):
         return self.inner.step(closure)
-
-
-class LookaheadWithoutHooks(WrapperWithoutHooks):
-    def __init__(self, inner):
-        super().__init__(inner)
-        self.averaging = Averaging(inner)
-
-    def step(self, closure=None):
-        self.inner.step(closure)
-        self.averaging.step()
 
 
 class CallsItsBase(torch.optim.Adam):
@@ -145,39 +106,6 @@ def test_forty_steps_of_a_wrapped_optimiser_equal_those_of_the_plain_one(make, w
     train(plain, ADAM(plain.parameters()))
     train(other, wrapped(other.parameters()))
     assert_same_state(state_of(other), state_of(plain))
-
-
-@pytest.mark.parametrize("make", [Householder, NeumannCayley], ids=str)
-@pytest.mark.parametrize("wrap", [Lookahead, LookaheadWithoutHooks])
-def test_slow_weights_work_without_a_moving_base(make, wrap):
-    constraint = initialised(make, 8)
-    take_steps(constraint, wrap(ADAM(constraint.parameters())), range(23))
-    assert orthogonality_error(constraint()) <= 0.01
-    exact = constraint.cayley() if make is NeumannCayley else constraint()
-    assert distance(constraint(), exact) <= 0.01
-
-
-def test_slow_weights_of_zero_change_nothing():
-    # after each step the raw parameters of this set are zero, and so are their averages
-    plain, other = initialised(MovingCayley), initialised(MovingCayley)
-    take_steps(plain, ADAM(plain.parameters()), range(12))
-    take_steps(other, LookaheadWithoutHooks(ADAM(other.parameters())), range(12))
-    assert_same_state(state_of(other), state_of(plain))
-
-
-def test_slow_weights_outside_of_an_optimiser_may_mix_the_matrices():
-    model = build(partial(DtrivRNN, period=3))
-    optimiser = ADAM(model.parameters())
-    slow = AveragedModel(model, avg_fn=lambda slow, fast, _: slow.lerp(fast, 0.5))
-    slow.update_parameters(model)
-    mean = model.recurrent_matrices()[0].detach()
-    for _ in range(4):
-        train(model, optimiser, steps=5)
-        mean = mean.lerp(model.recurrent_matrices()[0].detach(), 0.5)
-        slow.update_parameters(model)
-        model.load_state_dict(slow.module.state_dict())
-        nearest, _ = scipy.linalg.polar(mean)
-        assert distance(model.recurrent_matrices()[0], nearest) < tol(torch.float32, 8)
 
 
 class Fails(Wrapper):

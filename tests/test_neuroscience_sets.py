@@ -133,7 +133,7 @@ def test_bad_arguments_are_refused(make, error, message):
     ids=["module", "function of W", "function that returns a matrix"],
 )
 def test_a_module_or_function_gets_the_lines_of_a_set_of_ones_own_which_run(given):
-    with pytest.raises(TypeError, match="expected a function from the size to a Constraint") as e:
+    with pytest.raises(TypeError, match="got ") as e:
         RNN(2, 4, constraint=given)
     lines = str(e.value).splitlines()
     begin = next(i for i, line in enumerate(lines) if line.startswith("class "))

@@ -396,14 +396,6 @@ def test_invalid_options_are_named(vowels, test_file, predict, options, said):
     assert_matches(said, predict(f"{vowels} {test_file} {options}", fails=True))
 
 
-def test_a_run_without_a_model_says_how_to_go_on(vowels, predict, tmp_path):
-    shutil.copytree(vowels, tmp_path / "copy")
-    for name in ("best.pt", "last.pt"):
-        (tmp_path / "copy" / name).unlink()
-    said = predict("copy -", stdin="", fails=True)
-    assert_matches("copy has no checkpoint yet: continue the run with --resume", said)
-
-
 def test_a_run_of_another_task_is_refused(predict, tmp_path):
     run = train(tmp_path / "run", "--task Copying --task.delay 3 --task.test_examples 4 --steps 1")
     said = predict(f"{run} -", stdin="", fails=True)

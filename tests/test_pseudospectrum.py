@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.optimize
-import torch
 
 from crossing import some
 from eigenrnn.analysis import pseudospectrum
@@ -68,14 +67,6 @@ def test_default_extent_includes_eigenvalues_and_unit_circle():
     assert result.x[0] < -3
     assert result.x[-1] > 3
     assert pseudospectrum(0.1 * np.eye(2), resolution=4).y[-1] > 1
-
-
-def test_layer_is_analysed_by_its_matrix():
-    layer = torch.nn.RNN(2, 5)
-    W = layer.weight_hh_l0.detach().double().numpy()
-    np.testing.assert_array_equal(
-        pseudospectrum(layer, resolution=5).sigma_min, pseudospectrum(W, resolution=5).sigma_min
-    )
 
 
 @pytest.mark.long

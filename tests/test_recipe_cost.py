@@ -1,13 +1,11 @@
 """Estimated training times of recipe rows, and the data files that a task lacks."""
 
-import json
 from dataclasses import replace
 
 import pytest
 from reproduction.archive import Archive, RunName
 from reproduction.cost import estimated_seconds
 
-from eigenrnn.experiments.cli.main import main
 from eigenrnn.experiments.data.files import DataFile, missing_file
 from eigenrnn.experiments.data.mnist import FILES
 from eigenrnn.experiments.tasks import (
@@ -100,15 +98,3 @@ def test_a_row_with_missing_data_has_no_estimate(tmp_path):
     task = PixelMNIST(data_root=tmp_path)
     row = replace(TRAINED["scornn/table1: scoRNN 170"], task=task)
     assert estimated_seconds(row) is None
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("data_root")
-def test_the_recipe_list_has_estimates_for_every_trained_row(capsys):
-    assert main(["list", "recipes", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)["recipes"]
-    rows = {f"{name}: {row['label']}": row for name, r in listed.items() for row in r["rows"]}
-    for name in TRAINED:
-        has_data = rows[name]["missing_data"] is None
-        assert (rows[name]["seconds_per_run"] is not None) == has_data, name
-    assert all(recipe["seeds"] for recipe in listed.values())

@@ -180,7 +180,7 @@ def test_a_recurrence_joins_the_states_of_all_layers(make, depth):
 
 
 def test_a_recurrence_of_layers_with_two_states_raises():
-    with pytest.raises(ValueError, match=r"got LSTMs.*layers\(\)\[0\]"):
+    with pytest.raises(ValueError, match="got LSTMs"):
         state_maps(stack(MAKERS["LSTM"]))
 
 

@@ -407,7 +407,7 @@ def test_matrices_without_a_basis_of_eigenvectors_raise_nothing():
 REJECTED = {
     "odd": (7, {}, "got 7; use 8, or the complex set"),
     "gamma": (6, {"gamma": "free"}, "got 'free'"),
-    "negative": (6, {"gamma_value": -1.0}, "got -1.0"),
+    "zero": (6, {"gamma_value": 0.0}, "got 0.0"),
     "nan": (6, {"gamma_value": math.nan}, "got nan"),
     "blocks": (6, {"in_block": False, "dtype": COMPLEX}, "no in_block"),
     "P real": (6, {"orthogonal": Exponential, "dtype": COMPLEX}, "got Exponential"),

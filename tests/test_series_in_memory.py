@@ -114,7 +114,7 @@ def test_a_run_stores_its_data_and_resumes_with_the_same_data_alone(tmp_path):
     train(tmp_path / "run", draw(), 4, resume=True)
     losses = [RunFolder(tmp_path / name).read_column("train_loss") for name in ("whole", "run")]
     assert losses[0] == losses[1]
-    with pytest.raises(ValueError, match=r"data.train was \w{64}, now"):
+    with pytest.raises(ValueError, match=r"data\.train was"):
         train(tmp_path / "run", draw(seed=1), 6, resume=True)
 
 

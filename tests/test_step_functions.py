@@ -242,7 +242,7 @@ def test_a_network_leaves_its_unstable_origin_before_the_measurement():
 
 def test_states_that_grow_without_bound_have_no_attractor():
     step = StateMap.from_step(lambda x, h: 3 * h + x, 1, 1)
-    with pytest.raises(ValueError, match=r"stay finite in the burn-in of 1000 steps.*burn_in=0"):
+    with pytest.raises(ValueError, match=r"1000 steps.*burn_in=0"):
         lyapunov(step, torch.ones(5, 1, 1))
     assert lyapunov(step, torch.ones(5, 1, 1), burn_in=0).exponents == pytest.approx(np.log(3))
 
@@ -347,7 +347,7 @@ def test_gradients_of_a_loss_depend_on_the_initial_state(torch_cell):
         for each in (torch_cell, layer_of(torch_cell))
     )
     np.testing.assert_allclose(cell, layer)
-    with pytest.raises(ValueError, match=r"expected h0 with a layer.*got Looping"):
+    with pytest.raises(ValueError, match="got Looping"):
         gradient_norms(Looping(torch_cell), x, loss, h0=h0)
 
 
@@ -434,10 +434,10 @@ def test_the_matrices_of_a_module_of_the_user_are_analysed():
 
 
 def test_matrices_of_a_layer_or_of_another_size_raise():
-    with pytest.raises(ValueError, match="a step function or a module of your own, got GRU"):
+    with pytest.raises(ValueError, match="got GRU"):
         analyse(nn.GRU(M, N), matrices={"hh": torch.eye(N)})
     known = StateMap.from_step(Leaky().step, M, N, matrices={"hh": torch.eye(N)})
-    with pytest.raises(ValueError, match="got StateMap, which has its own"):
+    with pytest.raises(ValueError, match="got StateMap"):
         analyse(known, matrices={"hh": torch.eye(N)})
     with pytest.raises(ValueError, match=rf"matrices\['hh'\] of shape \({N}, {N}\)"):
         analyse(Leaky(), matrices={"hh": torch.eye(N + 1)})
@@ -456,7 +456,7 @@ def test_a_method_of_a_module_is_copied_in_double_precision():
 
 def test_the_part_of_a_model_that_has_a_step_is_named():
     model = nn.Sequential(Leaky(), nn.Linear(N, 2))
-    with pytest.raises(ValueError, match="its part 0, which has a step, to all others"):
+    with pytest.raises(ValueError, match="its part 0"):
         analyse(model, inputs(20, 1, M))
 
 

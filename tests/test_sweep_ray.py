@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from eigenrnn.experiments.cli.sweep_file import ConfigSweep
+from eigenrnn.experiments.cli.sweep import ConfigSweep
 from eigenrnn.experiments.training import Callback
 from small_sweep import (
     SEEDS,
@@ -41,7 +41,7 @@ SEARCH = TINY | {
         "optimiser": {"choices": ["adam", "rmsprop"]},
     },
     "seeds": [0, 1],
-    "metric": "test loss",
+    "best_by": "loss",
 }
 
 
@@ -61,7 +61,6 @@ def points(trials):
     return [(trial.path, trial.parameters, trial.seed) for trial in trials]
 
 
-@dataclass(frozen=True, kw_only=True)
 class KilledSweep(ConfigSweep):
     """Kills the workers that train seed 0 after an evaluation, twice."""
 
@@ -85,9 +84,9 @@ class Kill(Callback):
 
 def test_a_trial_whose_worker_is_killed_resumes_from_its_checkpoint(tmp_path):
     plain = read_content(tmp_path, TINY | {"seeds": [0, 1]})
-    sweep = KilledSweep(**vars(plain) | {"retries": 1})
+    sweep = KilledSweep(**vars(plain) | {"plan": replace(plain.plan, retries=1)})
     trials = sweep.run(tmp_path / "out")
-    assert [row["status"] for row in read_table(tmp_path / "out")] == ["unfinished", "ended"]
+    assert [row["status"] for row in read_table(tmp_path / "out")] == ["waiting", "ended"]
     assert len(list((tmp_path / "out").glob("*/seed-0/killed*"))) == 2
     sweep.run(tmp_path / "out", resume=True)
     assert [row["status"] for row in read_table(tmp_path / "out")] == ["ended", "ended"]

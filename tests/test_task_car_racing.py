@@ -10,7 +10,7 @@ from scipy import stats
 
 from eigenrnn import RNN, SequenceModel
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.data.car_racing import ENCODED, Encoded, split_slices
+from eigenrnn.experiments.data.car_racing import Encoded, split_slices
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.tasks import CarRacing
 from eigenrnn.experiments.tasks.sampling import generator_for
@@ -141,16 +141,11 @@ def test_a_network_learns_the_effect_of_the_actions(task_of, tmp_path):
         assert figures["loss"] < task.baseline() - 0.5
 
 
-def test_batches_larger_than_the_number_of_drives_are_rejected(task):
-    with pytest.raises(ValueError, match=r"expected a batch of at most 24, .* got 25"):
-        task.batches("train", 25)
-
-
 def test_a_missing_file_is_reported_with_the_command_that_creates_it(tmp_path, monkeypatch):
-    with pytest.raises(MissingDataError, match=rf"below {tmp_path}, got none; create it with"):
+    with pytest.raises(MissingDataError, match=f"{tmp_path}/car_racing"):
         CarRacing(data_root=tmp_path).batch(1, generator_for(0))
     monkeypatch.delenv("EIGENRNN_DATA", raising=False)
-    with pytest.raises(MissingDataError, match=r"in \$EIGENRNN_DATA, got none"):
+    with pytest.raises(MissingDataError, match=r"\$EIGENRNN_DATA/car_racing"):
         CarRacing().batch(1, generator_for(0))
 
 
@@ -159,25 +154,6 @@ def test_the_file_is_found_in_a_subfolder_of_the_data_folder(tmp_path, monkeypat
     write_drives(tmp_path / "car_racing", DRIVES)
     monkeypatch.setenv("EIGENRNN_DATA", str(tmp_path))
     assert CarRacing().batch(2, generator_for(0)).size == 2
-
-
-@pytest.mark.parametrize("cut", [0, 100, 20_000])
-def test_a_truncated_file_is_rejected_by_name(task_of, tmp_path, cut):
-    task = task_of(DRIVES)
-    path = tmp_path / ENCODED
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(ValueError, match=rf"expected a complete zip archive in {path}, got"):
-        task.batch(1, generator_for(0))
-
-
-def test_a_file_with_a_changed_byte_is_rejected(task_of, tmp_path):
-    task = task_of(DRIVES)
-    path = tmp_path / ENCODED
-    content = bytearray(path.read_bytes())
-    content[5_000] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"Bad CRC-32"):
-        task.batch(1, generator_for(0))
 
 
 @pytest.mark.parametrize(
@@ -196,17 +172,11 @@ def test_other_arrays_are_rejected(task_of, drives, named):
         task_of(drives).batch(1, generator_for(0))
 
 
-def test_a_file_with_other_contents_is_rejected(tmp_path):
-    np.savez(tmp_path / ENCODED, x=1)
-    with pytest.raises(ValueError, match=ENCODED):
-        CarRacing(data_root=tmp_path).batch(1, generator_for(0))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mixtures": 0}, r"expected mixtures >= 1, got 0"),
-        ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
+        ({"mixtures": 0}, "got 0"),
+        ({"data_seed": -1}, "got -1"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):

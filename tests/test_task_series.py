@@ -69,7 +69,7 @@ def test_a_file_may_have_any_line_ends_but_not_utf16(tmp_path, name, text):
         assert np.array_equal(found.values, expected.values)
         assert found.labels == expected.labels
     for encoding in ("utf-16", "utf-16-le"):
-        with pytest.raises(ValueError, match=r"zero byte in line 1.*iconv -f utf-16"):
+        with pytest.raises(ValueError, match="zero byte in line 1"):
             read_series(put(tmp_path, name, text.encode(encoding)))
 
 
@@ -379,7 +379,7 @@ def test_parts_of_groups_have_as_many_sequences_of_a_class():
 def test_a_pickled_array_is_rejected(tmp_path):
     path = tmp_path / "mine.npz"
     np.savez(path, x=np.array([[1, "two"]], object), lengths=np.array([1]))
-    with pytest.raises(ValueError, match=r"array x.npy in .*mine.npz, got: pickled objects"):
+    with pytest.raises(ValueError, match=r"mine\.npz, got: pickled"):
         read_series(path)
 
 
@@ -631,31 +631,25 @@ def test_a_damaged_or_unknown_file_is_named(tmp_path, name, content):
         read_series(put(tmp_path, name, content))
 
 
+LETTERS = np.array(["a", "b"])
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"y": np.zeros(3)}, r"as x in .*a.npz, .* as X, got none"),
-        ({"x": np.zeros((4, 1))}, r"lengths .* \(4, 1\) in .*a.npz"),
+        ({"y": np.zeros(3)}, r"a.npz, .*got none"),
+        ({"x": np.zeros((4, 1))}, r"\(4, 1\) in .*a.npz"),
         ({"x": np.zeros((4, 1)), "lengths": np.array([2, 3])}, r"got \[2, 3\]"),
-        ({"x": np.zeros((2, 3, 1)), "label": np.array(["a"])}, r"2 labels of .*a.npz, got 1"),
-        (
-            {"x": np.zeros((2, 3, 1))},
-            r"a label of each sequence in .*, got neither label nor targ.*add the array label, or",
-        ),
-        (
-            {"x": np.zeros((2, 3, 1)), "label": np.array(["a", "b"]), "target": np.zeros(2)},
-            "labels .* or targets .* of .*a.npz, got both",
-        ),
-        ({"x": np.full((2, 3, 1), np.inf)}, r"finite .*, got inf in the sequence with index 0"),
-        ({"x": np.full((2, 3, 1), 1e39)}, r"finite .*, got 1e\+39 in the sequence with index 0"),
-        ({"x": np.zeros((2, 3, 0))}, r"at least one channel in .*a.npz, got none"),
-        (
-            {"x": np.zeros((2, 3, 1)), "lengths": np.array(["3", "2"])},
-            r"lengths of whole numbers .*a.npz, got \['3', '2'\]",
-        ),
+        ({"x": np.zeros((2, 3, 1)), "label": np.array(["a"])}, "got 1"),
+        ({"x": np.zeros((2, 3, 1))}, "got neither label nor target"),
+        ({"x": np.zeros((2, 3, 1)), "label": LETTERS, "target": np.zeros(2)}, "got both"),
+        ({"x": np.full((2, 3, 1), np.inf)}, r"got inf .* index 0"),
+        ({"x": np.full((2, 3, 1), 1e39)}, r"got 1e\+39 .* index 0"),
+        ({"x": np.zeros((2, 3, 0))}, "channel in .*a.npz, got none"),
+        ({"x": np.zeros((2, 3, 1)), "lengths": np.array(["3", "2"])}, r"got \['3', '2'\]"),
         (
             {"x": np.zeros((3, 1)), "lengths": np.array([2**63, 2**63, 3], np.uint64)},
-            rf"fit x .* in .*a.npz, got \[{2**63}, {2**63}, 3\]",
+            rf"got \[{2**63}, {2**63}, 3\]",
         ),
     ],
 )
@@ -668,8 +662,8 @@ def test_inconsistent_arrays_are_rejected(tmp_path, arrays, message):
 @pytest.mark.parametrize(
     ("test", "message"),
     [
-        (COW, r"classes of .*train.ts, cat, dog, in .*test.ts, got 'cow' in line 13"),
-        (NARROW, r"the 2 channels of .*train.ts in .*test.ts, 1, 2, got 1"),
+        (COW, "test.ts, got 'cow' in line 13"),
+        (NARROW, "test.ts, 1, 2, got 1"),
     ],
     ids=["unseen class", "channels"],
 )
@@ -690,19 +684,13 @@ def test_a_test_file_may_lack_a_class(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {},
-            r"expected either train, a file, or dataset, a name, got train=None and dataset=None",
-        ),
-        ({"dataset": "Iris"}, r"expected dataset to be 'ACSF1' or .*, got 'Iris'"),
-        ({"train": "a.ts", "validation": 1}, r"expected 0 <= validation < 1, got 1"),
-        ({"train": "a.ts", "answer": "word"}, r"answer to be 'class' or 'number' or 'next'"),
-        (
-            {"train": "a.ts", "answer": "next", "class_weights": "balanced"},
-            r"only with answer='class'",
-        ),
-        ({"train": "a.ts", "class_weights": {"a": 0}}, r"weight of the class 'a' > 0, got 0"),
-        ({"dataset": "ACSF1", "test": "a.ts"}, r"expected no test .* with dataset"),
+        ({}, "got train=None"),
+        ({"dataset": "Iris"}, "got 'Iris'"),
+        ({"train": "a.ts", "validation": 1}, "got 1"),
+        ({"train": "a.ts", "answer": "word"}, "got 'word'"),
+        ({"train": "a.ts", "answer": "next", "class_weights": "balanced"}, "answer='class'"),
+        ({"train": "a.ts", "class_weights": {"a": 0}}, "'a' > 0, got 0"),
+        ({"dataset": "ACSF1", "test": "a.ts"}, "no test .* with dataset"),
     ],
 )
 def test_invalid_options_are_rejected(options, message):
@@ -713,7 +701,7 @@ def test_invalid_options_are_rejected(options, message):
 @pytest.mark.usefixtures("data_root")
 def test_weights_of_unknown_classes_are_rejected():
     task = Series(dataset="JapaneseVowels", class_weights={"10": 2.0})
-    with pytest.raises(ValueError, match=r"class_weights of the classes 1, .*, 9, got '10'"):
+    with pytest.raises(ValueError, match="got '10'"):
         _ = task.preprocessing
 
 
@@ -722,25 +710,8 @@ def test_the_name_of_a_class_may_be_a_number():
     assert task.class_weights == {"3": 2.0}
 
 
-def test_a_file_without_answers_says_where_its_format_has_them(tmp_path):
-    np.save(tmp_path / "a.npy", np.zeros((4, 3, 1)))
-    (tmp_path / "folder").mkdir()
-    np.save(tmp_path / "folder" / "a.npy", np.zeros((3, 1)))
-    put(tmp_path, "a.csv", "sequence,x\na,1\nb,2\n")
-    in_memory = from_arrays([np.zeros((3, 1))] * 4)
-    remedies = [
-        (tmp_path / "a.npy", r"write an .npz file with the arrays x and label, or for classes"),
-        (tmp_path / "a.csv", r"name its column in columns.label"),
-        (tmp_path / "folder", r"put the files of each class in a folder of its name, name its"),
-        (in_memory, r"pass labels= to the function for arrays, or label= to from_table"),
-    ]
-    for train, remedy in remedies:
-        with pytest.raises(ValueError, match=rf"got neither label nor target: .*{remedy}"):
-            _ = Series(train=train).preprocessing
-
-
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"expected a file of series, got .*a.ts"):
+    with pytest.raises(FileNotFoundError, match=r"a\.ts"):
         Series(train=tmp_path / "a.ts").batches("train", 1)
 
 
@@ -772,7 +743,7 @@ def test_columns_separators_and_decimals_have_names_of_your_own(tmp_path, name):
 
 def test_a_decimal_comma_needs_another_separator(tmp_path):
     path = put(tmp_path, "a.csv", "sequence,x\na,1,5\n")
-    with pytest.raises(ValueError, match="separator and decimal to differ, got ','"):
+    with pytest.raises(ValueError, match="got ','"):
         read_series(path, ReadOptions(decimal=","))
 
 
@@ -853,12 +824,12 @@ def test_a_folder_of_other_things_is_refused(tmp_path):
     with pytest.raises(ValueError, match="got 0 files"):
         read_series(tmp_path)
     put(tmp_path, "train.csv", CSV)
-    with pytest.raises(ValueError, match=r"in .*train.csv, .*got 2 of left, right"):
+    with pytest.raises(ValueError, match="got 2 of left, right"):
         read_series(tmp_path)
     (tmp_path / "train.csv").unlink()
     np.save(tmp_path / "a.npy", np.zeros((3, 2)))
     np.save(tmp_path / "b.npy", np.zeros((3, 1)))
-    with pytest.raises(ValueError, match=r"channels 1, 2 in .*b.npy, like .*a.npy, got 1 of 1"):
+    with pytest.raises(ValueError, match=r"b\.npy.* got 1 of 1"):
         read_series(tmp_path)
     (tmp_path / "more").mkdir()
     np.save(tmp_path / "more" / "c.npy", np.zeros((3, 2)))

@@ -177,7 +177,7 @@ def test_a_backward_pass_frees_what_it_does_not_keep():
     inner = [weakref.ref(v) for v in node.results.values()]
     h.sum().backward(retain_graph=True)
     h.sum().backward()
-    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+    with pytest.raises(RuntimeError, match="a second time"):
         h.sum().backward()
     del h, node
     gc.collect()
@@ -223,7 +223,7 @@ def test_what_it_does_not_compute_is_refused_by_name(table, facts, reason):
 def test_other_forms_of_the_gru_are_refused(form):
     tensors = operands("gru-one-bias", (3, 2, 2), M=None)
     (name,) = form
-    with pytest.raises(ValueError, match=f"it does not compute {name}=False"):
+    with pytest.raises(ValueError, match=f"{name}=False"):
         gru(**tensors, **form, backend="torch")
     layer = GRU(2, 3, **form)
     assert layer.explain(torch.ones(2, 1, 2))["torch"] == f"it does not compute {name}=False"

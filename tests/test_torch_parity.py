@@ -124,14 +124,6 @@ def call(layer, x, *h0):
     return layer(x, hx_of(h0))
 
 
-@each_h0
-@each_option
-def test_a_batch_equals_torch(options, with_h0):
-    theirs, ours = both(**options)
-    inputs = [normal(T, B, M)] + h0_for(theirs, B) * with_h0
-    assert_equal(theirs, ours, call, inputs)
-
-
 BACKENDS = {"tanh": ELMAN_BACKENDS, "gru": GRU_BACKENDS, "lstm": LSTM_BACKENDS}
 
 
@@ -298,12 +290,6 @@ def test_shared_methods_do_what_they_do_in_torch(kind, ours):
         assert not all(map(torch.equal, layer.state_dict().values(), before.values()))
 
 
-def test_two_biases_become_their_sum():
-    theirs, ours = both()
-    expected = theirs.bias_ih_l0 + theirs.bias_hh_l0
-    assert torch.equal(ours.all_directions()[0].input_bias, expected)
-
-
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
 def test_loaded_weights_are_copies(kind):
     theirs, ours = both(kind)
@@ -319,15 +305,6 @@ def test_load_torch_unfreezes_the_layer():
     ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained, dtype=torch.float64).freeze()
     x = normal(T, B, M)
     assert_near(ours.load_torch(theirs)(x), theirs(x))
-
-
-def test_the_gates_get_the_sum_of_the_two_biases_and_the_candidate_keeps_both():
-    theirs, ours = both(nn.GRU)
-    direction = ours.all_directions()[0]
-    ih, hh = theirs.bias_ih_l0, theirs.bias_hh_l0
-    assert torch.equal(direction.gate_bias, (ih + hh)[: 2 * N])
-    assert torch.equal(direction.input_bias, ih[2 * N :])
-    assert torch.equal(direction.recurrent_bias, hh[2 * N :])
 
 
 def test_orthogonal_weights_can_be_loaded_into_an_orthogonal_layer():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn import NCGRU, RNN
-from eigenrnn.analysis import recurrent_matrices, transient_growth
+from eigenrnn import NCGRU
+from eigenrnn.analysis import transient_growth
 
 EPS = np.finfo(np.float64).eps
 
@@ -99,12 +99,6 @@ def test_memory_use_is_below_seven_matrices():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 7 * W.nbytes
-
-
-def test_layer_is_analysed_by_its_matrix():
-    layer = RNN(2, 6)
-    (W,) = recurrent_matrices(layer).values()
-    np.testing.assert_array_equal(transient_growth(layer, 3).norms, transient_growth(W, 3).norms)
 
 
 def test_figure_and_table_include_an_ensemble_if_present():

@@ -391,6 +391,7 @@ REJECTED = {
     "seed": (lambda: FourierProduct(8, permutation_seed=-1), "got -1"),
     "odd layers": (lambda: Givens(7), "got 7; use 8"),
     "fft layers": (lambda: Givens(8, style="fft", layers=4), "3 layers .*, got 4"),
+    "fft size": (lambda: Givens(6, style="fft"), "got 6"),
     "style": (lambda: Givens(8, style="ring"), "got 'ring'"),
     "init": (lambda: MovingCayley(4, init="ones"), "got 'ones'"),
     "real urnn": (lambda: MovingCayley(4, init="urnn"), "got 'urnn'"),

@@ -123,18 +123,6 @@ def test_a_layer_warns_once_if_the_kernels_were_not_built(python):
     assert done.stderr.count("layers on the CPU are several times slower") == (not built)
 
 
-@pytest.mark.parametrize(
-    ("code", "extra"),
-    [
-        ("import eigenrnn; eigenrnn.analysis", "analysis"),
-        ("import eigenrnn.experiments.tasks", "experiments"),
-    ],
-)
-def test_an_import_names_the_missing_extra(python, code, extra):
-    done = run(python, "-c", code)
-    assert f"pip install 'eigenrnn[{extra}]'" in done.stderr.splitlines()[-1]
-
-
 @pytest.mark.parametrize("arguments", [["--help"], ["list"], ["train", "--task", "Copying"]])
 def test_the_command_names_the_missing_extra(python, arguments):
     done = run(python.with_name("eigenrnn"), *arguments)

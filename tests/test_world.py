@@ -16,7 +16,7 @@ from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.world import VAE, Collection, encode
 from eigenrnn.experiments.world.autoencoder import Frames, autoencoder_settings
 from eigenrnn.experiments.world.drive import preprocess_frame, sample_actions
-from training_run import QUIET, one_thread
+from training_run import one_thread
 
 STEPS = 15
 OPTIONS = f"--rollouts 3 --steps {STEPS} --seed 4 --epochs 2 --processes 2 --accelerator cpu"
@@ -79,7 +79,7 @@ def test_a_drive_shows_a_moving_track(recorded):
 @pytest.mark.long
 def test_drives_do_not_depend_on_the_number_of_processes_or_steps(recorded, tmp_path):
     shorter = Collection(tmp_path / "again", rollouts=3, steps=6, seed=4)
-    shorter.record(processes=1, console=QUIET)
+    shorter.record(processes=1)
     for number in range(3):
         assert np.array_equal(shorter.read(number), recorded.read(number)[:6])
 
@@ -89,7 +89,7 @@ def test_recorded_drives_are_kept_and_missing_ones_recorded(copied):
     before = contents(copied)
     copied.path(1).unlink()
     kept = copied.path(0).stat().st_mtime_ns
-    copied.record(processes=2, console=QUIET)
+    copied.record(processes=2)
     assert contents(copied) == before
     assert copied.path(0).stat().st_mtime_ns == kept
 
@@ -105,14 +105,7 @@ def test_recorded_drives_are_kept_and_missing_ones_recorded(copied):
 def test_a_folder_of_another_collection_is_rejected(recorded, options, message):
     same = {"rollouts": 3, "steps": STEPS, "seed": 4}
     with pytest.raises(ValueError, match=message):
-        Collection(recorded.folder, **(same | options)).record(console=QUIET)
-
-
-def test_a_folder_with_other_files_is_rejected_unchanged(tmp_path):
-    (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(ValueError, match=str(tmp_path)):
-        Collection(tmp_path, rollouts=3).record(console=QUIET)
-    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+        Collection(recorded.folder, **(same | options)).record()
 
 
 @pytest.mark.parametrize("content", [b"\x93NUMPY", None], ids=["truncated", "another array"])
@@ -128,9 +121,9 @@ def test_a_file_that_is_no_drive_is_named(copied, content):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rollouts": 2}, r"expected 3 rollouts or more, one for each split, got 2"),
-        ({"steps": 1}, r"expected steps >= 2, got 1"),
-        ({"seed": -1}, r"expected seed >= 0, got -1"),
+        ({"rollouts": 2}, "got 2"),
+        ({"steps": 1}, "got 1"),
+        ({"seed": -1}, "got -1"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):
@@ -170,11 +163,11 @@ def test_the_loss_equals_that_of_world_models(recorded):
     assert task.loss(outputs, frames).item() == pytest.approx(expected)
     figures = task.metrics_from_sums(task.metric_sums(outputs, frames))
     assert tuple(figures) == task.metric_names
-    assert [*figures.values()] == pytest.approx([expected, np.mean(squares), np.mean(divergences)])
+    assert [*figures.values()] == pytest.approx([expected, np.mean(squares)])
 
 
 def test_an_epoch_has_each_training_frame_once_and_no_test_frame(recorded):
-    task = Frames(recorded, eval_every=4)
+    task = Frames(recorded)
     train, validation, test = (
         recorded.read(number)["frame"].reshape(STEPS, -1) for number in range(3)
     )
@@ -184,7 +177,7 @@ def test_an_epoch_has_each_training_frame_once_and_no_test_frame(recorded):
     assert all((seen == frame).all(1).sum() == 1 for frame in train)
     assert not (seen[:, None] == test).all(2).any()
     held_out = torch.cat([batch.inputs[0] for batch in task.batches("validation", 3)])
-    assert np.array_equal(held_out, validation[::4])
+    assert np.array_equal(held_out, validation)
 
 
 def test_the_autoencoders_baseline_is_the_loss_of_the_mean_frame(recorded):
@@ -213,7 +206,7 @@ def test_encoding_again_does_not_train_and_writes_the_same_file(copied):
     copied.encoded.unlink()
     steps = json.loads((copied.vae / "result.json").read_text())["steps"]
     with one_thread():
-        assert encode(copied, autoencoder_settings(epochs=2, accelerator="cpu", seed=4), QUIET)
+        assert encode(copied, autoencoder_settings(epochs=2, accelerator="cpu", seed=4))
     assert copied.encoded.read_bytes() == before
     assert json.loads((copied.vae / "result.json").read_text())["steps"] == steps == 2
 

@@ -1,9 +1,10 @@
 """The parser of each command."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from jsonargparse import ArgumentParser
+from jsonargparse.typing import PositiveInt
 
 from eigenrnn.experiments.registry import LAYERS, TASKS
 from eigenrnn.experiments.tasks import Task
@@ -11,7 +12,7 @@ from eigenrnn.experiments.training import Settings
 from eigenrnn.experiments.training.settings import Accelerator
 from eigenrnn.layers import Layer
 
-__all__ = ["PARSERS"]
+__all__ = ["PARSERS", "trial_parser"]
 
 
 def _parser(description: str) -> ArgumentParser:
@@ -30,6 +31,19 @@ def _list() -> ArgumentParser:
 
 def _train() -> ArgumentParser:
     parser = _parser("Train a recurrent layer on a task.")
+    _add_training_arguments(parser)
+    _add_run_arguments(parser, "runs/TASK-LAYER-N")
+    return parser
+
+
+def trial_parser() -> ArgumentParser:
+    """Return the parser of what a trial of a sweep trains: `train` without its seed and folder."""
+    parser = _parser("Train a trial of a sweep.")
+    _add_training_arguments(parser, skip={"seed"})
+    return parser
+
+
+def _add_training_arguments(parser: ArgumentParser, **options: Any) -> None:
     parser.add_argument("--config", action="config", help="a YAML file with these options")
     parser.add_argument(
         "--task",
@@ -51,9 +65,7 @@ def _train() -> ArgumentParser:
         type=int,
         help="size of the symbol embedding, for tasks with symbols; without it N",
     )
-    parser.add_class_arguments(Settings, None)
-    _add_run_arguments(parser, "runs/TASK-LAYER-N")
-    return parser
+    parser.add_class_arguments(Settings, None, **options)
 
 
 def _reproduce() -> ArgumentParser:
@@ -105,10 +117,9 @@ def _sweep() -> ArgumentParser:
         help="output folder, visible to all machines; without it runs/FILE",
     )
     parser.add_argument("--resume", action="store_true", help="continue existing runs")
-    parser.add_argument("--overwrite", action="store_true", help="delete existing runs")
     parser.add_argument(
         "--trials_at_once",
-        type=int,
+        type=PositiveInt,
         help="number of parallel trials; without it as many as fit",
     )
     return parser

@@ -23,7 +23,6 @@ __all__ = [
     "Training",
     "build_training",
     "recipe_with_data_root",
-    "settings_of",
     "with_data_root",
 ]
 
@@ -67,7 +66,7 @@ def build_training(options: Namespace, task: Task, data_root: str | None = None)
         task: The task, which the parser has instantiated.
         data_root: The folder with the data files.
     """
-    settings = settings_of(options)
+    settings = Settings(**{f.name: options[f.name] for f in fields(Settings)})
     task = with_data_root(task, data_root)
     make_layer: Any = DEFAULT_LAYERS.get(type(task), GRU)
     if isinstance(options.layer, Namespace):
@@ -89,11 +88,6 @@ def build_training(options: Namespace, task: Task, data_root: str | None = None)
         embedding_size=options.embedding_size,
     )
     return Training(model, task, settings, network, name)
-
-
-def settings_of(options: Namespace) -> Settings:
-    """Return the training settings among the parsed options of `train`."""
-    return Settings(**{f.name: options[f.name] for f in fields(Settings)})
 
 
 def _call(value: Any) -> Any:

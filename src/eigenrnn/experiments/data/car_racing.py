@@ -122,19 +122,16 @@ def find_encoded(data_root: str | Path | None = None) -> Path:
     Raises:
         MissingDataError: If there is none; the message says how to create it.
     """
-    named = data_root
-    if named is None:
-        named = os.environ.get(DATA_VARIABLE)
-    place = f"as data_root or in ${DATA_VARIABLE}"
+    named = data_root or os.environ.get(DATA_VARIABLE)
     if named:
-        place = f"below {named}"
         root = Path(named).expanduser()
         for path in (root / "car_racing" / ENCODED, root / ENCODED):
             if path.is_file():
                 return path
+    root = named or f"${DATA_VARIABLE}"
     raise MissingDataError(
-        f"expected a file car_racing/{ENCODED} {place}, got none; create it with: "
-        f"eigenrnn collect car_racing --out {named or 'FOLDER'}/car_racing"
+        f"expected {root}/car_racing/{ENCODED}, got no such file; create it with: "
+        f"eigenrnn collect car_racing --out {root}/car_racing"
     )
 
 

@@ -1,6 +1,5 @@
 """Sweeps: many runs from one file, on one machine or on several."""
 
-from eigenrnn.experiments.sweep.run import Search, Sweep
-from eigenrnn.experiments.sweep.trial import Criterion, Trial
+from eigenrnn.experiments.sweep.run import Plan, Sweep, Trial
 
-__all__ = ["Criterion", "Search", "Sweep", "Trial"]
+__all__ = ["Plan", "Sweep", "Trial"]

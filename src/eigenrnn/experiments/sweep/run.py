@@ -1,47 +1,43 @@
-"""The class `Sweep`, which checks the trials of a sweep and trains them."""
+"""The class `Sweep`, which checks the trials of a sweep and trains them, and its `Trial`."""
 
-import json
-import shutil
+import math
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+import msgspec
+import pandas as pd
 import torch
 from rich.console import Console
 from torch import nn
 
-from eigenrnn import __version__
-from eigenrnn.errors import check_installed, check_positive_integer
+from eigenrnn.atomic import write_atomically
+from eigenrnn.errors import check_installed
 from eigenrnn.experiments.errors import FolderInUseError, NonFiniteLossError, RunExistsError
-from eigenrnn.experiments.sweep.trial import Criterion, Trial, write_table
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training import Result, Settings, records
-from eigenrnn.experiments.training.files import write_json
-from eigenrnn.experiments.training.optimisers import check_recurrent_rate
+from eigenrnn.experiments.training.files import read_json, write_json
 from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.experiments.training.result import selection_metric
+from eigenrnn.experiments.training.records import Status
+from eigenrnn.experiments.training.result import selection_metric, selection_score
 from eigenrnn.experiments.training.run_folder import RunFolder, locked
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = ["Search", "Sweep"]
+__all__ = ["Plan", "Sweep", "Trial", "point_folder", "point_label"]
 
-_DESCRIPTION = "sweep.json"
 _POINTS = "points.json"
-_FILES = (_DESCRIPTION, _POINTS, "results.csv", "results.json", "results.md")
 _MAY_CHANGE_ON_RESUME = ("trials", "cpus_per_trial", "gpus_per_trial", "retries", "data_root")
-_CONNECT_S = 3
-_SETTINGS = frozenset(field.name for field in fields(Settings))
-
-
-class _Description(TypedDict):
-    """The content of `sweep.json`."""
-
-    file: dict[str, Any]
+_MAX_FOLDER_NAME = 80  # characters
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
+_NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Points(TypedDict):
@@ -51,23 +47,98 @@ class _Points(TypedDict):
 
 
 @dataclass(frozen=True)
-class Search:
-    """Points that Optuna proposes, each from the results of the previous ones.
+class Trial:
+    """One run of a sweep; its state is in its folder.
 
     Args:
-        space: The domain of each parameter: `low`, `high`, `log` and `step`, or `choices`.
-        trials: The number of points.
-        metric: The metric to optimise, such as `test loss`. A point scores its best value at any
-            evaluation of a run, averaged over seeds. None means the metric of the task.
-        mode: Whether to minimise or to maximise the metric; None means as is better.
-        seed: The seed of the proposals.
+        parameters: The values of the varied parameters, by name.
+        seed: The seed of the run.
+        path: The folder of the run, relative to that of the sweep.
+        point: The label of the point.
     """
 
-    space: Mapping[str, Mapping[str, Any]]
-    trials: int = 20
-    metric: str | None = None
-    mode: Literal["min", "max"] | None = None
-    seed: int = 0
+    parameters: Mapping[str, Any]
+    seed: int
+    path: str
+    point: str = ""
+
+    def files(self, out: Path) -> RunFolder:
+        """Return the folder of the run in the folder of the sweep."""
+        return RunFolder(out / self.path)
+
+    def status(self, out: Path) -> Status:
+        """Read the `state`, the `message` of an error, and any further `scores` of the run.
+
+        The state is `waiting`, `ended`, `diverged` (a loss was not finite) or `failed` (with an
+        error).
+        """
+        files = self.files(out)
+        status = files.read_status()
+        if status.state == "ended" and not files.result_file.exists():  # it was deleted
+            return Status()
+        return status
+
+    def is_final(self, out: Path) -> bool:
+        """Whether training again would give the same outcome."""
+        return self.status(out).state in ("ended", "diverged")
+
+
+def point_label(parameters: Mapping[str, Any]) -> str:
+    """Return the label of a point, such as `lr=0.01 layer.negative=3`."""
+    parts: list[str] = []
+    for name, value in parameters.items():
+        text = str(value)
+        if isinstance(value, float):
+            text = f"{value:.6g}"
+        parts.append(f"{name}={text}")
+    return " ".join(parts)
+
+
+def point_folder(number: int, label: str) -> str:
+    """Return the name of the folder of a point, which its number makes unique."""
+    return f"{number:03d} {label}"[:_MAX_FOLDER_NAME]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep tries: a grid, or a search in which Optuna proposes each point.
+
+    Args:
+        grid: The values of each parameter.
+        search: The domain of each parameter: `low`, `high`, `log` and `step`, or `choices`.
+        seeds: The seeds of each point.
+        trials: The number of points of a search.
+        search_seed: The seed of the proposals.
+        data_root: The folder with the data files.
+        cpus_per_trial: The number of CPU cores, and of threads, of each trial.
+        gpus_per_trial: The number of GPUs of each trial, or the fraction of one.
+        retries: How often a trial is resumed whose worker or machine has died.
+    """
+
+    grid: dict[str, Annotated[list[Any], msgspec.Meta(min_length=1)]] = {}
+    search: dict[str, dict[str, Any]] = {}
+    seeds: list[_NotNegative] = []
+    trials: _Positive = 20
+    search_seed: _NotNegative = 0
+    data_root: str | None = None
+    cpus_per_trial: _Positive = 1
+    gpus_per_trial: Annotated[float, msgspec.Meta(ge=0)] = 0
+    retries: _NotNegative = 10
+
+    def __post_init__(self) -> None:
+        if self.grid and self.search:
+            raise ValueError("expected grid or search, got both")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"expected different seeds, got {self.seeds}")
+
+    @property
+    def grid_points(self) -> list[dict[str, Any]]:
+        """The points of the grid; one without parameters if there is no grid."""
+        return [dict(zip(self.grid, v, strict=True)) for v in product(*self.grid.values())]
+
+    @property
+    def is_varied(self) -> bool:
+        """Whether it has parameters of its own."""
+        return bool(self.grid or self.search)
 
     @property
     def distributions(self) -> dict[str, "BaseDistribution"]:
@@ -76,36 +147,19 @@ class Search:
         Raises:
             ValueError: If a domain is invalid.
         """
-        from optuna.distributions import (
-            CategoricalDistribution,
-            FloatDistribution,
-            IntDistribution,
-        )
+        from optuna import distributions
 
         found: dict[str, BaseDistribution] = {}
-        for name, domain in self.space.items():
-            kind: Any = FloatDistribution
+        for name, domain in self.search.items():
+            kind: Any = distributions.FloatDistribution
             if "choices" in domain:
-                kind = CategoricalDistribution
+                kind = distributions.CategoricalDistribution
             elif all(isinstance(domain.get(n, 1), int) for n in ("low", "high", "step")):
-                kind = IntDistribution
+                kind = distributions.IntDistribution
             try:
                 found[name] = kind(**domain)
             except (TypeError, ValueError) as error:
-                raise ValueError(
-                    f"expected low and high, or choices, for {name}, got {dict(domain)}: {error}"
-                ) from None
-        return found
-
-    @property
-    def examples(self) -> list[Mapping[str, Any]]:
-        """The points to check before the search starts: each end of each domain."""
-        ends = {n: d.get("choices") or [d["low"], d["high"]] for n, d in self.space.items()}
-        first = {name: values[0] for name, values in ends.items()}
-        # one parameter at a time: all combinations would be too many
-        found: list[Mapping[str, Any]] = [first]
-        for name, values in ends.items():
-            found.extend({**first, name: value} for value in values[1:])
+                raise ValueError(f"in the domain of {name}, {dict(domain)}: {error}") from None
         return found
 
 
@@ -118,44 +172,31 @@ class Sweep(ABC):
     continue.
 
     Args:
-        plan: The points of a grid, or a search.
+        plan: What the sweep tries.
+        points: The points of the grid; for a search one point, which its proposals extend.
         description: The content of the sweep's file; only a sweep with the same description can
             be resumed in a folder.
-        cpus_per_trial: The number of CPU cores, and of threads, of each trial.
-        gpus_per_trial: The number of GPUs of each trial, or the fraction of one.
-        retries: How often a trial is resumed whose worker or machine has died.
     """
 
-    plan: Sequence[Mapping[str, Any]] | Search
+    plan: Plan
+    points: Sequence[Mapping[str, Any]]
     description: Mapping[str, Any]
-    cpus_per_trial: int = 1
-    gpus_per_trial: float = 0
-    retries: int = 10
 
     @abstractmethod
     def trials_of(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
         """Return the trials of a point, one per seed."""
 
     @abstractmethod
-    def task_and_settings(self, trial: Trial) -> tuple[Task, Settings]:
-        """Return the task and the settings of a trial, or raise an error if they are invalid."""
-
-    @abstractmethod
     def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
-        """Build the network of a trial; the task knows where its data are."""
+        """Build what a trial trains, or raise an error if it is invalid."""
 
     @abstractmethod
     def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
         """Train a trial in a folder, with further arguments of `fit`."""
 
-    def states_rate(self, trial: Trial) -> bool:
-        """Whether the user states a learning rate of the constrained matrices of a trial."""
-        del trial
-        return True
-
-    def summarise(self, out: Path, trials: Sequence[Trial], *, is_over: bool) -> None:
-        """Write a summary beside the table of the sweep, at the end with `is_over`."""
-        del out, trials, is_over
+    def summarise(self, out: Path, trials: Sequence[Trial]) -> None:
+        """Write a summary beside the table of the sweep."""
+        del out, trials
 
     def run(
         self,
@@ -163,7 +204,6 @@ class Sweep(ABC):
         *,
         address: str | None = None,
         resume: bool = False,
-        overwrite: bool = False,
         trials_at_once: int | None = None,
     ) -> list[Trial]:
         """Train the trials, and update `results.csv` whenever one ends.
@@ -173,44 +213,34 @@ class Sweep(ABC):
             address: The address of an existing Ray cluster, `HOST:PORT`; None starts one on this
                 machine, and stops it afterwards.
             resume: Continue the sweep in the folder; finished trials are not repeated.
-            overwrite: Delete the sweep in the folder.
             trials_at_once: The maximal number of concurrent trials; None means as many as fit.
         Returns:
             All trials.
         Raises:
             ValueError: If a trial is invalid, or the folder holds another sweep.
-            RunExistsError: If the folder holds runs and neither `resume` nor `overwrite` is set.
+            RunExistsError: If the folder holds runs and `resume` is not set.
             FolderInUseError: If another process is writing to the folder.
             ConnectionError: If there is no cluster at the address.
             ImportError: If a search or an address needs a package that is not installed.
         """
         folder = Path(out).absolute()
-        if trials_at_once is not None:
-            check_positive_integer("trials_at_once", trials_at_once)
-        if resume and overwrite:
-            raise ValueError("expected resume or overwrite, got both")
-        if isinstance(self.plan, Search) or address is not None:
+        if self.plan.search or address is not None:
             check_installed("sweep", "a search or an address", "ray", "optuna")
         if address is not None:
             _check_address(address)
         self._check()
         with locked(folder):
-            _open(folder, self.description, resume=resume, overwrite=overwrite)
+            _open(folder, self.description, resume=resume)
             self.write_results(folder)
-            trials = self.trials(folder)
-            waiting = [trial for trial in trials if not trial.is_final(folder)]
-            if not waiting and len(trials) >= self._total:
-                return trials
-            try:
-                from eigenrnn.experiments.sweep.tuning import tune_trials
-            except ImportError as error:  # only here, because it imports Ray
-                if isinstance(self.plan, Search) or address is not None:
-                    raise
-                self._print(f"one trial after another: in parallel with eigenrnn[sweep] ({error})")
+            waiting = [trial for trial in self.trials(folder) if not trial.is_final(folder)]
+            if find_spec("ray") is None or find_spec("optuna") is None:
+                self._print("one trial after another; in parallel: pip install 'eigenrnn[sweep]'")
                 for trial in waiting:
                     self.train_here(trial, folder, plain_console(stderr=True))
                     self.ended(trial, folder)
-            else:
+            elif waiting or self.plan.search:
+                from eigenrnn.experiments.sweep.tuning import tune_trials
+
                 tune_trials(self, folder, waiting, address, trials_at_once)
         return self.trials(folder)
 
@@ -223,7 +253,7 @@ class Sweep(ABC):
         """
         if trial.is_final(out):
             return
-        torch.set_num_threads(self.cpus_per_trial)
+        torch.set_num_threads(self.plan.cpus_per_trial)
         files = trial.files(out)
         try:
             result = self.train(trial, files, resume=True, console=console)
@@ -240,8 +270,8 @@ class Sweep(ABC):
 
     def trials(self, out: Path) -> list[Trial]:
         """Return all trials of a grid, or those that a search has proposed so far."""
-        points = self.plan
-        if isinstance(points, Search):
+        points = self.points
+        if self.plan.search:
             points = self.read_points(out)
         found: list[Trial] = []
         for number, point in enumerate(points):
@@ -267,36 +297,29 @@ class Sweep(ABC):
         """Write the points that a search has proposed."""
         write_json(out / _POINTS, {"points": list(points)})
 
-    def criterion(self) -> Criterion | None:
-        """Return the metric by which trials are compared; None if the task of a grid has none.
+    @cached_property
+    def _task(self) -> Task:
+        """The task of all points, up to its options."""
+        return self.build(self._examples[0])[1]
+
+    def score(self, trial: Trial, out: Path) -> float:
+        """Return the metric that selects the best model, with a sign so that larger is better.
 
         Raises:
-            ValueError: If a search names an unknown metric, or its task has none.
+            ValueError: If the result of the run is damaged.
         """
-        # all points have one task, up to its options
-        task, settings = self.task_and_settings(self._examples[0])
-        search = Search({})
-        if isinstance(self.plan, Search):
-            search = self.plan
-        metric = search.metric or selection_metric(task, settings.best_by)
-        if metric is None and search is not self.plan:
-            return None
-        known: dict[str, str] = {}
-        for split in task.splits:
-            if split != "train":
-                known.update({f"{split} {name}": name for name in task.metric_names})
-        if metric not in known:
-            raise ValueError(f"expected metric among {', '.join(known)}; got {metric!r}")
-        is_higher_better = task.is_higher_better(known[metric])
-        return Criterion(metric, search.mode or ("max" if is_higher_better else "min"))
+        result = trial.files(out).read_result()
+        if result is None or result.best_by is None:
+            return -math.inf
+        split, _, name = result.best_by.partition(" ")
+        score = selection_score(self._task, name, result.best[split])
+        return -math.inf if math.isnan(score) else score
 
     def ended(self, trial: Trial, out: Path) -> None:
         """Print how a trial has ended, and write the results."""
-        states = [each.status(out).state for each in self.trials(out)]
-        over = sum(state in ("ended", "diverged", "failed") for state in states)
+        over = sum(each.status(out).state != "waiting" for each in self.trials(out))
         status = trial.status(out)
-        outcome = ": ".join(filter(None, (status.state, status.message)))
-        self._print(f"[{over}/{self._total}] {trial.name} {outcome}")
+        self._print(f"[{over}/{self._total}] {trial.path} {status.state} {status.message}".strip())
         self.write_results(out)
 
     def _print(self, line: str) -> None:
@@ -305,96 +328,77 @@ class Sweep(ABC):
     def write_results(self, out: Path) -> None:
         """Write `results.csv` and the summary of the source from the folders of the runs."""
         trials = self.trials(out)
-        criterion: Criterion | None = None
-        if isinstance(self.plan, Search):
-            criterion = self.criterion()
-        write_table(out, trials, criterion)
-        final = sum(trial.is_final(out) for trial in trials)
-        self.summarise(out, trials, is_over=final == self._total)
+        rows = [_row(out, trial) for trial in trials]
+        # as objects: a column of whole numbers with empty cells would become one of floats
+        table = pd.DataFrame(rows, dtype=object)
+        write_atomically(out / "results.csv", table.to_csv(index=False).encode())
+        self.summarise(out, trials)
 
     @property
     def _total(self) -> int:
         """The number of trials of all points."""
-        if isinstance(self.plan, Search):
-            return self.plan.trials * len(self.trials_of(0, self.plan.examples[0]))
-        return sum(len(self.trials_of(0, point)) for point in self.plan)
+        number = sum(len(self.trials_of(0, point)) for point in self.points)
+        return number * (self.plan.trials if self.plan.search else 1)
 
     @property
     def _examples(self) -> list[Trial]:
-        """One trial of each point to check: seeds are valid or invalid together."""
-        points = self.plan
-        if isinstance(points, Search):
-            points = points.examples
+        """One trial of each point to check: seeds are valid or invalid together.
+
+        Of a search these are two points, with the first and the last value of each domain.
+        """
+        points = [*self.points]
+        if self.plan.search:
+            first = dict(points[0])
+            last = dict(points[0])
+            for name, domain in self.plan.search.items():
+                values = domain.get("choices") or [domain["low"], domain["high"]]
+                first[name] = values[0]
+                last[name] = values[-1]
+            points = [first, last]
         return [self.trials_of(0, point)[0] for point in points]
 
     def _check(self) -> None:
-        """Check all trials before any is trained, and download their data.
+        """Build all trials before any is trained, and download their data.
 
         Raises:
             ValueError: If a trial is invalid.
         """
-        if isinstance(self.plan, Search):
+        if self.plan.search:
             _ = self.plan.distributions
-        self.criterion()
-        built: set[str] = set()
-        refusals: list[ValueError] = []
         for trial in self._examples:
-            task, settings = self.task_and_settings(trial)
+            _, task, settings = self.build(trial)
             settings.total_steps(task)
-            # trials that differ in training settings only share a network: build it once
-            shape = repr({n: v for n, v in trial.parameters.items() if n not in _SETTINGS})
-            if shape in built:
-                continue
-            built.add(shape)
-            model, task, settings = self.build(trial)
+            if selection_metric(task, settings.best_by) is None and self.plan.search:
+                raise ValueError("expected a validation or test split for a search, got none")
             if task.missing_data() is not None:
                 next(task.batches("train", 1))  # downloads the data, or raises
-            if self.states_rate(trial):
-                try:
-                    check_recurrent_rate(model, settings)
-                except ValueError as error:
-                    refusals.append(error)
-        if len(refusals) == len(built):  # one of several layers may need the rate
-            raise refusals[0]
 
 
-def _open(out: Path, description: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
+def _open(out: Path, description: Mapping[str, Any], *, resume: bool) -> None:
     """Prepare the folder of a sweep.
 
     Raises:
         ValueError: If the sweep to resume is of another file, or its description is damaged.
-        RunExistsError: If the folder holds a sweep and neither option is set, or other runs.
+        RunExistsError: If the folder holds runs that are not to be resumed.
     """
-    file = out / _DESCRIPTION
-    if not file.exists() and any(out.glob("**/config.json")):
-        raise RunExistsError(
-            f"{out} holds runs that are not of a sweep: choose another folder with --out"
-        )
-    if file.exists() and overwrite:
-        # only the files of a sweep: the folder may hold others
-        for run in list(out.glob("**/seed-[0-9]*")):
-            shutil.rmtree(run)
-        for name in _FILES:
-            (out / name).unlink(missing_ok=True)
-    elif file.exists() and not resume:
-        raise RunExistsError(
-            f"{out} already holds a sweep: resume it with resume=True (on the command line: "
-            "--resume), or delete it with overwrite=True (--overwrite)"
-        )
-    elif file.exists():
-        then = records.read(file, _Description)["file"]
-        now = json.loads(json.dumps(dict(description)))  # as JSON stores it
-        changed = [
-            f"{name} was {then.get(name)!r}, now {now.get(name)!r}"
-            for name in dict.fromkeys([*then, *now])
-            if name not in _MAY_CHANGE_ON_RESUME and then.get(name) != now.get(name)
-        ]
-        if changed:
-            raise ValueError(
-                f"{out} holds a sweep of another file: {'; '.join(changed)}; choose another "
-                "folder with --out"
+    file = out / "sweep.json"
+    if not resume or not file.exists():
+        if file.exists() or any(out.glob("**/config.json")):
+            raise RunExistsError(
+                f"{out} already holds runs: resume a sweep with resume=True (on the command line: "
+                "--resume), or choose another folder with --out"
             )
-    write_json(file, {"eigenrnn": __version__, "file": dict(description)})
+    else:
+        then = read_json(file)
+        for name in {**then, **description}:
+            was = then.get(name)
+            now = description.get(name)
+            if name not in _MAY_CHANGE_ON_RESUME and was != now:
+                raise ValueError(
+                    f"{out} holds a sweep of another file: {name} was {was!r}, now {now!r}; "
+                    "choose another folder with --out"
+                )
+    write_json(file, description)
 
 
 def _check_address(address: str) -> None:
@@ -405,9 +409,26 @@ def _check_address(address: str) -> None:
     """
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+        socket.create_connection((host, int(port)), timeout=3).close()
     except (OSError, ValueError) as error:
         raise ConnectionError(
             f"expected the HOST:PORT of a Ray cluster, got {address!r} ({error}); "
             "`ray start --head` starts one and prints it"
         ) from None
+
+
+def _row(out: Path, trial: Trial) -> dict[str, Any]:
+    files = trial.files(out)
+    status = trial.status(out)
+    row: dict[str, Any] = {**trial.parameters, "seed": trial.seed, "folder": trial.path}
+    row |= {"status": status.state, "message": status.message}
+    result = files.read_result()
+    if result is not None:
+        row |= {"steps": result.steps, "seconds": round(result.seconds, 3)}
+        row |= {"best_by": result.best_by, "best_step": result.best_step}
+        for title, metrics in (("best", result.best), ("last", result.last)):
+            for split, numbers in metrics.items():
+                row |= {f"{title}_{split}_{name}": n for name, n in numbers.items()}
+    for name, number in (status.scores or {}).items():
+        row[f"score_{name}"] = number
+    return row

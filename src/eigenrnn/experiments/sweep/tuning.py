@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,18 +14,16 @@ import numpy as np
 import optuna
 import ray
 from optuna.samplers import TPESampler
+from optuna.storages import InMemoryStorage
 from ray import tune
 from ray.tune.search import Repeater
 from ray.tune.search.optuna import OptunaSearch
 from ray.tune.search.repeater import TRIAL_INDEX
 
-from eigenrnn.experiments.sweep.run import Search, Sweep
-from eigenrnn.experiments.sweep.trial import Criterion, Trial
+from eigenrnn.experiments.sweep.run import Sweep, Trial
 from eigenrnn.experiments.training.progress import plain_console
 
 __all__ = ["tune_trials"]
-
-_SCORE = "score"
 
 
 def tune_trials(
@@ -46,45 +43,34 @@ def tune_trials(
     os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"  # so that relative paths in the file stay valid
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # so that `verbose=0` prints nothing
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # so that Ctrl-C raises KeyboardInterrupt
-    scratch = out / ".tune"
-    shutil.rmtree(scratch, ignore_errors=True)  # of a killed sweep
     space: dict[str, Any] = {}
     search: dict[str, Any] = {}
-    criterion = sweep.criterion()
-    if isinstance(sweep.plan, Search) and criterion is not None:
-        search = _search(sweep, sweep.plan, criterion, out)
+    if sweep.plan.search:
+        search = _search(sweep, out)
     else:
         space["trials"] = tune.grid_search([[trial] for trial in waiting])
-    try:
-        with _cluster(sweep, address):
-            tune.Tuner(
-                tune.with_resources(
-                    tune.with_parameters(_train, sweep=sweep, criterion=criterion, out=out),
-                    {"cpu": sweep.cpus_per_trial, "gpu": sweep.gpus_per_trial},
-                ),
-                param_space=space,
-                tune_config=tune.TuneConfig(
-                    max_concurrent_trials=at_once, reuse_actors=True, **search
-                ),
-                run_config=tune.RunConfig(
-                    name=scratch.name,
-                    storage_path=str(out),
-                    failure_config=tune.FailureConfig(max_failures=sweep.retries),
-                    callbacks=[_Progress(sweep, out)],
-                    verbose=0,
-                ),
-            ).fit()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    resources = {"cpu": sweep.plan.cpus_per_trial, "gpu": sweep.plan.gpus_per_trial}
+    trained = tune.with_resources(tune.with_parameters(_train, sweep=sweep, out=out), resources)
+    scratch = out / ".tune"
+    shutil.rmtree(scratch, ignore_errors=True)  # of a killed sweep
+    with _cluster(resources, address):
+        run_config = tune.RunConfig(
+            name=scratch.name,
+            storage_path=str(out),
+            failure_config=tune.FailureConfig(max_failures=sweep.plan.retries),
+            callbacks=[_Progress(sweep, out)],
+            verbose=0,
+        )
+        config = tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True, **search)
+        tune.Tuner(trained, param_space=space, tune_config=config, run_config=run_config).fit()
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _train(
-    config: Mapping[str, Any], sweep: Sweep, criterion: Criterion | None, out: Path
-) -> None:
+def _train(config: Mapping[str, Any], sweep: Sweep, out: Path) -> None:
     """Train a trial in a worker, and report its score."""
     trial = _trial(config)
     sweep.train_here(trial, out, plain_console(quiet=True))
-    tune.report({_SCORE: criterion.score(trial.files(out)) if criterion is not None else 0.0})
+    tune.report({"score": sweep.score(trial, out)})
 
 
 def _trial(config: Mapping[str, Any]) -> Trial:
@@ -105,62 +91,52 @@ class _Progress(tune.Callback):
     on_trial_error = on_trial_complete
 
 
-def _search(sweep: Sweep, search: Search, criterion: Criterion, out: Path) -> dict[str, Any]:
+def _search(sweep: Sweep, out: Path) -> dict[str, Any]:
     """Return the options of Tune for a search, which knows the points in the folder."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     # The folder is the record. A study in a file would keep the points of a killed sweep as
     # running, and number them anew when they are tried again.
-    study: dict[str, Any] = {
-        "storage": optuna.storages.InMemoryStorage(),
-        "study_name": "sweep",
-        "sampler": _Sampler(search.seed),
-    }
-    record = optuna.create_study(
-        **study, direction="minimize" if criterion.mode == "min" else "maximize"
-    )
-    points = sweep.read_points(out)
-    unfinished: list[int] = []
-    for number, point in enumerate(points):
-        trials = sweep.trials_of(number, point)
-        if all(trial.is_final(out) for trial in trials):
-            # the mean of `Repeater`, to the last bit
-            value = float(np.nanmean([criterion.score(trial.files(out)) for trial in trials]))
-            distributions = search.distributions
-            record.add_trial(
-                optuna.create_trial(params=dict(point), distributions=distributions, value=value)
-            )
-        else:
-            record.enqueue_trial(dict(point))
-            unfinished.append(number)
+    study: dict[str, Any] = {"storage": InMemoryStorage(), "study_name": "sweep"}
     proposals = _Proposals(
         sweep,
         out,
-        unfinished,
-        space=search.distributions,
-        metric=_SCORE,
-        mode=criterion.mode,
+        space=sweep.plan.distributions,
+        metric="score",
+        mode="max",
+        sampler=_Sampler(sweep.plan.search_seed),
         **study,
     )
-    remaining = len(unfinished) + max(0, search.trials - len(points))
-    seeds = len(sweep.trials_of(0, search.examples[0]))
+    points = sweep.read_points(out)
+    for number, point in enumerate(points):
+        trials = sweep.trials_of(number, point)
+        proposed = {name: point[name] for name in sweep.plan.search}
+        if all(trial.is_final(out) for trial in trials):
+            # the mean of `Repeater`, to the last bit
+            value = float(np.nanmean([sweep.score(trial, out) for trial in trials]))
+            proposals.add_evaluated_point(proposed, value)
+        else:
+            optuna.load_study(**study).enqueue_trial(proposed)
+            proposals.unfinished.append(number)
+    remaining = len(proposals.unfinished) + max(0, sweep.plan.trials - len(points))
+    seeds = len(sweep.trials_of(0, sweep.points[0]))
     return {"search_alg": Repeater(proposals, repeat=seeds), "num_samples": remaining * seeds}
 
 
 class _Proposals(OptunaSearch):
     """Proposes the trials of each point, first of those in the folder that are not finished."""
 
-    def __init__(self, sweep: Sweep, out: Path, unfinished: list[int], **options: Any) -> None:
+    def __init__(self, sweep: Sweep, out: Path, **options: Any) -> None:
         super().__init__(**options)
         self._sweep = sweep
         self._out = out
-        self._unfinished = unfinished
+        self.unfinished: list[int] = []
 
     def suggest(self, trial_id: str) -> dict[str, Any]:
-        point = super().suggest(trial_id) or {}
-        points = self._sweep.read_points(self._out)
-        if self._unfinished:
-            number = self._unfinished.pop(0)
+        point = {**self._sweep.points[0], **(super().suggest(trial_id) or {})}
+        if self.unfinished:
+            number = self.unfinished.pop(0)
         else:
+            points = self._sweep.read_points(self._out)
             number = len(points)
             self._sweep.write_points(self._out, [*points, point])
         return {"trials": self._sweep.trials_of(number, point)}
@@ -183,7 +159,7 @@ class _Sampler(TPESampler):
 
 
 @contextmanager
-def _cluster(sweep: Sweep, address: str | None) -> Generator[None]:
+def _cluster(needed: Mapping[str, float], address: str | None) -> Generator[None]:
     """Join a cluster, or start one on this machine; leave or stop it afterwards.
 
     Raises:
@@ -197,22 +173,17 @@ def _cluster(sweep: Sweep, address: str | None) -> Generator[None]:
         options["include_dashboard"] = False
         if hasattr(os, "sched_getaffinity"):  # the processors that this process may use
             options["num_cpus"] = len(os.sched_getaffinity(0))
-    is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
         # local, not the address in RAY_ADDRESS
         ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
-        if is_main:  # SIGTERM stops the sweep as Ctrl-C does; Ray would abort
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # SIGTERM stops the sweep as Ctrl-C does; Ray would abort
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         found = ray.cluster_resources()
-        for name, needed in (("CPU", sweep.cpus_per_trial), ("GPU", sweep.gpus_per_trial)):
-            if address is None and needed > found.get(name, 0):  # others may still join a cluster
-                raise ValueError(
-                    f"expected {name.lower()}s_per_trial <= {found.get(name, 0):g}, as many as "
-                    f"this machine has, got {needed}"
-                )
+        missing = {n: amount for n, amount in needed.items() if amount > found.get(n.upper(), 0)}
+        if missing and address is None:  # others may still join a cluster
+            raise ValueError(f"expected a machine with {missing} for each trial, got {found}")
         yield
     finally:
         ray.shutdown()
-        if is_main:
-            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)

@@ -21,12 +21,7 @@ from eigenrnn.experiments.data.car_racing import (
     split_slices,
 )
 from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.tasks.base import (
-    Batch,
-    Task,
-    check_at_least,
-    with_exact_counts,
-)
+from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least
 from eigenrnn.experiments.tasks.sampling import generator_for, sequential_slices
 
 __all__ = ["CarRacing"]
@@ -119,7 +114,7 @@ class CarRacing(Task):
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         self.check_request("train", size)
-        rows = torch.randint(self._count, (size,), generator=generator)
+        rows = torch.randint(self._train.stop, (size,), generator=generator)
         return self._draw(rows, generator)
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
@@ -130,17 +125,14 @@ class CarRacing(Task):
         """
         self.check_request(split, size, start)
         if split != "train":
-            z, actions = self._fixed(split)
-            chosen = sequential_slices(z.shape[1], size, start)
-            return (_collate(z[:, rows], actions[:, rows]) for rows in chosen)
-        if size > self._count:
-            raise ValueError(
-                f"expected a batch of at most {self._count}, the number of training drives in "
-                f"{self._path}, got {size}"
-            )
+            drives = split_slices(self._drives[0].shape[1])[split]
+            # the latent vectors of a fixed split are the same at every evaluation
+            fixed = self._draw(drives, generator_for(self.data_seed, f"{split} set"))
+            chosen = sequential_slices(fixed.size, size, start)
+            return (fixed.rows(rows.start, rows.stop) for rows in chosen)
         generators = (generator_for(seed, "train", step) for step in itertools.count(start))
         return (
-            self._draw(torch.randperm(self._count, generator=each)[:size], each)
+            self._draw(torch.randperm(self._train.stop, generator=each)[:size], each)
             for each in generators
         )
 
@@ -155,14 +147,6 @@ class CarRacing(Task):
 
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self.loss(outputs, targets)
-
-    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (2,)
-        loss = self.loss(with_exact_counts(outputs), targets).double()
-        return torch.stack([loss, torch.ones_like(loss)]) * targets.numel()
-
-    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
-        loss, count = sums.tolist()
-        return {"loss": loss / count}
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -179,13 +163,9 @@ class CarRacing(Task):
         return None  # the latent vectors of a drive differ at every step
 
     @cached_property
-    def _path(self) -> Path:
-        return find_encoded(self.data_root)
-
-    @cached_property
     def _drives(self) -> tuple[Tensor, Tensor, Tensor]:  # (S, R, 32), (S, R, 32), (S, R, 3)
         """The means, standard deviations and actions of all drives, read at first use."""
-        encoded = read_encoded(self._path)
+        encoded = read_encoded(find_encoded(self.data_root))
         mu = _time_first(encoded.mu)
         deviations = (_time_first(encoded.logvar) / 2).exp()
         return mu, deviations, _time_first(encoded.action)
@@ -194,36 +174,13 @@ class CarRacing(Task):
     def _train(self) -> slice:
         return split_slices(self._drives[0].shape[1])["train"]
 
-    @property
-    def _count(self) -> int:
-        return self._train.stop
-
-    def _draw(self, rows: Tensor, generator: torch.Generator) -> Batch:
+    def _draw(self, rows: Tensor | slice, generator: torch.Generator) -> Batch:
         mu, deviations, actions = (each[:, rows] for each in self._drives)
-        # in place: these tensors are large, and already copies
-        z = torch.randn(mu.shape, generator=generator).mul_(deviations).add_(mu)
-        return _collate(z, actions)
-
-    @cached_property
-    def _cache(self) -> dict[str, tuple[Tensor, Tensor]]:
-        return {}
-
-    def _fixed(self, split: str) -> tuple[Tensor, Tensor]:
-        """Return the latent vectors of a fixed split, drawn at first use."""
-        if split not in self._cache:
-            rows = split_slices(self._drives[0].shape[1])[split]
-            mu, deviations, actions = (each[:, rows] for each in self._drives)
-            generator = generator_for(self.data_seed, f"{split} set")
-            noise = torch.randn(mu.shape, generator=generator)
-            self._cache[split] = mu + deviations * noise, actions
-        return self._cache[split]
+        z = mu + deviations * torch.randn(mu.shape, generator=generator)
+        return Batch(torch.cat([z[:-1], actions[:-1]], -1), z[1:])
 
 
 def _time_first(
     array: Floats,  # (R, S, M)
 ) -> Tensor:  # (S, R, M)
     return torch.from_numpy(array).transpose(0, 1).contiguous()
-
-
-def _collate(z: Tensor, actions: Tensor) -> Batch:
-    return Batch(torch.cat([z[:-1], actions[:-1]], -1), z[1:])

@@ -2,20 +2,21 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from rich.console import Console
+from rich.progress import track
 from torch import Generator, Tensor, nn
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.data.car_racing import FRAME, Z_SIZE, Encoded, Floats, split_slices
 from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for, sequential_slices
+from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
 from eigenrnn.experiments.training import RunFolder, Settings, fit
+from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.world.collection import Collection
 
 __all__ = ["VAE", "Frames", "autoencoder_settings", "encode"]
@@ -117,7 +118,6 @@ class Frames(Task):
     Args:
         collection: The drives.
         kl_tolerance: The lower bound :math:`\tau` of the divergence, in nats per latent dimension.
-        eval_every: The step between evaluated frames of the validation drives.
 
     Shape:
         inputs: :math:`(1, B, 12288)`, bytes.
@@ -136,7 +136,6 @@ class Frames(Task):
 
     collection: Collection
     kl_tolerance: float = 0.5
-    eval_every: int = field(default=10, compare=False)
 
     @property
     def input_size(self) -> int:
@@ -156,14 +155,11 @@ class Frames(Task):
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
-        if split == "train":
-            chosen = epoch_indices(self._count, size, seed=seed, start=start, shuffle=True)
-            return (self._collate(numbers) for numbers in chosen)
         drives = split_slices(self.collection.rollouts)[split]
-        steps = self.collection.steps
-        numbers = torch.arange(drives.start * steps, drives.stop * steps, self.eval_every)
-        chosen = sequential_slices(len(numbers), size, start)
-        return (self._collate(numbers[rows]) for rows in chosen)
+        first = drives.start * self.collection.steps
+        count = drives.stop * self.collection.steps - first
+        chosen = batch_indices(split, count, size, seed=seed, start=start, shuffle=True)
+        return (self._collate(first + rows) for rows in chosen)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         squares, divergence = self._terms(outputs, targets)
@@ -172,27 +168,11 @@ class Frames(Task):
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self._terms(outputs, targets)[0].mean()
 
-    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (3,)
-        squares, divergence = (each.double().sum() for each in self._terms(outputs, targets))
-        return torch.stack([squares, divergence, squares.new_tensor(len(targets))])
-
-    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
-        squares, divergence, count = sums.tolist()
-        return {
-            "loss": (squares + divergence) / count,
-            "reconstruction": squares / count,
-            "divergence": divergence / count,
-        }
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        return "loss", "reconstruction", "divergence"
-
     def baseline(self) -> float:
         """The loss of the mean frame: the variance of the pixels plus the KL tolerance."""
         total = np.zeros(_PIXELS)
         squares = np.zeros(_PIXELS)
-        for drive in self._drives[self._train]:
+        for drive in self._drives[split_slices(self.collection.rollouts)["train"]]:
             pixels = drive["frame"].reshape(-1, _PIXELS) / 255
             total += pixels.sum(0)
             squares += np.square(pixels).sum(0)
@@ -204,12 +184,8 @@ class Frames(Task):
         return math.ceil(self._count / size)
 
     @property
-    def _train(self) -> slice:
-        return split_slices(self.collection.rollouts)["train"]
-
-    @property
     def _count(self) -> int:
-        return self._train.stop * self.collection.steps
+        return split_slices(self.collection.rollouts)["train"].stop * self.collection.steps
 
     @cached_property
     def _drives(self) -> list[Any]:
@@ -224,42 +200,33 @@ class Frames(Task):
         return squares, divergence.clamp(min=self.kl_tolerance * Z_SIZE)
 
     def _collate(self, numbers: Tensor) -> Batch:
-        """Gather frames by their index over all drives, with one access per drive."""
-        frames = torch.empty(len(numbers), _PIXELS, dtype=torch.uint8)
-        drives, steps = np.divmod(numbers.numpy(), self.collection.steps)
-        for drive in np.unique(drives):
-            rows = np.flatnonzero(drives == drive)
-            pixels = self._drives[drive]["frame"][steps[rows]]
-            frames[torch.from_numpy(rows)] = torch.from_numpy(pixels).flatten(1)
+        """Gather frames by their index over all drives."""
+        pixels: list[Any] = []
+        for number in numbers.tolist():
+            drive, step = divmod(number, self.collection.steps)
+            pixels.append(self._drives[drive]["frame"][step])
+        frames = torch.from_numpy(np.stack(pixels)).flatten(1)
         return Batch(frames.unsqueeze(0), frames, targets_batch_dim=0)
 
 
-_ENCODE_BATCH = 250
-
-
-def autoencoder_settings(**options: Any) -> Settings:
+def autoencoder_settings(epochs: int = 10, **options: Any) -> Settings:
     """Return the authors' settings: 10 epochs, batches of 100, Adam with a learning rate of 1e-4.
 
     Args:
-        options: The settings to change.
+        epochs: The number of epochs.
+        options: Further settings.
     """
-    authors: dict[str, Any] = {"batch_size": 100, "optimiser": "adam", "lr": 1e-4}
-    if "steps" not in options:
-        authors["epochs"] = 10
-    return Settings(**{**authors, **options})
+    return Settings(epochs=epochs, batch_size=100, optimiser="adam", lr=1e-4, **options)
 
 
-def encode(
-    collection: Collection, settings: Settings | None = None, console: Console | None = None
-) -> bool:
+def encode(collection: Collection, settings: Settings) -> bool:
     """Train an autoencoder on the training drives, and encode all drives with it.
 
     Training resumes after an interruption. The encoded drives are written atomically at the end.
 
     Args:
         collection: The drives; all must be recorded.
-        settings: The training settings; by default those of the authors.
-        console: The console for progress; by default standard error.
+        settings: The training settings, such as those of the authors.
 
     Returns:
         Whether the file was written; False if Ctrl-C ended the training.
@@ -267,31 +234,31 @@ def encode(
     Raises:
         ValueError: If a drive is damaged, or the folder holds another autoencoder.
     """
-    settings = settings or autoencoder_settings()
     model = VAE(generator=generator_for(collection.seed, "vae"))
     task = Frames(collection)
-    run = fit(model, task, settings, collection.vae, resume=True, console=console)
+    run = fit(model, task, settings, collection.vae, resume=True)
     if run.interrupted:
         return False
     files = RunFolder(collection.vae)
     weights, _ = files.read_weights(files.last)
     # `fit` on a finished run returns its result and leaves the model unchanged
     model.load_state_dict(weights)
-    write_atomically(collection.encoded, _encode_all(model.cpu(), collection, console).to_bytes())
+    write_atomically(collection.encoded, _encode_all(model.cpu(), collection).to_bytes())
     return True
 
 
 @torch.no_grad()
-def _encode_all(model: VAE, collection: Collection, console: Console | None) -> Encoded:
+def _encode_all(model: VAE, collection: Collection) -> Encoded:
     model.eval()
     mu: list[Floats] = []
     logvar: list[Floats] = []
     actions: list[Floats] = []
-    for drive in collection.drives("encoding drives", console):
+    numbers = range(collection.rollouts)
+    for number in track(numbers, "encoding drives", console=plain_console(stderr=True)):
+        drive = collection.read(number)
         frames = torch.from_numpy(np.array(drive["frame"])).flatten(1)
-        # in parts, because a whole drive would need much memory
-        encoded = [model.encode(part.unsqueeze(0)) for part in frames.split(_ENCODE_BATCH)]
-        mu.append(torch.cat([mean for mean, _ in encoded]).numpy())
-        logvar.append(torch.cat([log_variance for _, log_variance in encoded]).numpy())
+        means, log_variances = model.encode(frames.unsqueeze(0))
+        mu.append(means.numpy())
+        logvar.append(log_variances.numpy())
         actions.append(np.array(drive["action"]))
     return Encoded(np.stack(mu), np.stack(logvar), np.stack(actions))

@@ -1,8 +1,6 @@
 """Records many drives in parallel into a folder."""
 
 import io
-import os
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -12,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.progress import track
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.errors import check_installed, check_positive_integer
+from eigenrnn.errors import check_installed
 from eigenrnn.experiments.data.car_racing import ENCODED, read_rollout, split_slices
+from eigenrnn.experiments.tasks.base import check_at_least
 from eigenrnn.experiments.training.files import check_folder_path, read_json, write_json
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.world.drive import record_drive
@@ -57,10 +55,8 @@ class Collection:
 
     def __post_init__(self) -> None:
         split_slices(self.rollouts)
-        if self.steps < 2:
-            raise ValueError(f"expected steps >= 2, got {self.steps}")
-        if self.seed < 0:
-            raise ValueError(f"expected seed >= 0, got {self.seed}")
+        check_at_least(self, 2, "steps")
+        check_at_least(self, 0, "seed")
 
     def path(self, number: int) -> Path:
         """Return the file of a drive."""
@@ -84,13 +80,7 @@ class Collection:
         """
         return read_rollout(self.path(number), self.steps)
 
-    def drives(self, label: str, console: Console | None = None) -> Iterator[Any]:
-        """Yield all drives, with a progress bar."""
-        shown = console or plain_console(stderr=True)
-        for number in track(range(self.rollouts), label, console=shown):
-            yield self.read(number)
-
-    def record(self, processes: int | None = None, console: Console | None = None) -> None:
+    def record(self, processes: int | None = None) -> None:
         """Record the missing drives; after an interruption another call records the rest.
 
         Each drive is written atomically. A script must call this under
@@ -99,22 +89,19 @@ class Collection:
         Args:
             processes: The number of processes, by default one per core; the drives do not depend
                 on it.
-            console: The console for progress; by default standard error.
         Raises:
             ImportError: If a package of the extra `world` is missing.
-            ValueError: If the folder holds another collection or other files.
+            ValueError: If the folder holds another collection.
         """
-        if processes is not None:
-            check_positive_integer("processes", processes)
         packages = "gymnasium", "Box2D", "pygame", "PIL"
         check_installed("world", "the environment CarRacing", *packages)
         self._open_folder()
         missing = [number for number in range(self.rollouts) if not self.path(number).exists()]
         # spawned, not forked: the environment conflicts with libraries loaded by this process
-        with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn")) as pool:
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
             done = pool.map(partial(_write, self), missing)
-            shown = console or plain_console(stderr=True)
-            for _ in track(done, "recording drives", total=len(missing), console=shown):
+            console = plain_console(stderr=True)
+            for _ in track(done, "recording drives", total=len(missing), console=console):
                 pass
 
     def _open_folder(self) -> None:
@@ -135,8 +122,6 @@ class Collection:
             if found != options:
                 raise ValueError(f"expected the collection {options} in {folder}, got {found}")
             return
-        if folder.exists() and any(folder.iterdir()):
-            raise ValueError(f"expected an empty folder, got {folder} with other files in it")
         (folder / "rollouts").mkdir(parents=True, exist_ok=True)
         write_json(known, options)
 

@@ -8,35 +8,29 @@ from eigenrnn.experiments.recipes.recipe import Recipe, Reported
 from eigenrnn.experiments.tasks import CarRacing
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_
+from eigenrnn.init.layers import Kind
 
 __all__ = ["RECIPES"]
 
 _UNKNOWN = "the paper prints the loss at the best of 21 values, but not that value"
 
-_IDENTITY = Network(
-    "identity",
-    PlainRNN,
-    256,
-    parameters=198_112,
-    options={"kind": "identity"},
-    departures=(f"lambda: {_UNKNOWN}; 1 here, see the search below",),
-)
-_CHAIN = replace(
-    _IDENTITY,
-    label="chain",
-    options={"kind": "chain"},
-    departures=(f"alpha: {_UNKNOWN}; 1 here, see the search below",),
-)
-_IDENTITY_SEARCH = replace(
-    _IDENTITY,
-    label="identity, search",
-    grid=(init_axis("identity", FINE_GAINS),),
-    departures=(),
-)
-_CHAIN_SEARCH = replace(
-    _CHAIN, label="chain, search", grid=(init_axis("chain", FINE_GAINS),), departures=()
-)
 
+def _networks(kind: Kind, gain: str) -> tuple[Network, Network]:
+    """Return the network of an initialisation, and the search for its gain."""
+    network = Network(
+        kind,
+        PlainRNN,
+        256,
+        parameters=198_112,
+        options={"kind": kind},
+        departures=(f"{gain}: {_UNKNOWN}; 1 here, see the search below",),
+    )
+    axis = init_axis(kind, FINE_GAINS)
+    return network, replace(network, label=f"{kind}, search", grid=(axis,), departures=())
+
+
+_IDENTITY, _IDENTITY_SEARCH = _networks("identity", gain="lambda")
+_CHAIN, _CHAIN_SEARCH = _networks("chain", gain="alpha")
 _DRIVES = Experiment(
     task=CarRacing(),
     settings=Settings(
