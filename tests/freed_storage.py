@@ -32,7 +32,7 @@ BACKENDS = {
     "gru": GRU.backends,
     "lstm": LSTM.backends,
     "linear": LRU.backends,
-    "delta": [name for name in DeltaNet.backends if name != "fla"],  # needs a GPU
+    "delta": DeltaNet.backends,
 }
 LAYERS: list[tuple[str, dict[str, Any]]] = [
     ("RNN", {}),

@@ -18,11 +18,7 @@ from kernel_testing import each_direction, each_raggedness, forward_mode, ragged
 
 pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
-HERE = {
-    name: backend
-    for name, backend in BACKENDS.items()
-    if name != "fla" and backend.unavailable() is None
-}
+HERE = {name: backend for name, backend in BACKENDS.items() if backend.unavailable() is None}
 each_backend = pytest.mark.parametrize("backend", HERE)
 each_other_backend = pytest.mark.parametrize(
     "backend", [name for name in HERE if name != "reference"]
@@ -468,11 +464,8 @@ def test_it_equals_the_torch_function_of_transformers():
     assert_equal_outside(tensors, o, S_n)
 
 
-needs_fla = pytest.mark.filterwarnings("ignore:Triton is not supported")
-
-
 @pytest.mark.slow
-@needs_fla
+@pytest.mark.filterwarnings("ignore:Triton is not supported")
 def test_it_equals_the_naive_functions_of_flash_linear_attention():
     module = pytest.importorskip("fla.ops.gated_delta_rule.naive")
     tensors = operands(130, K=8, V=16, dtype=torch.float32)
@@ -482,38 +475,6 @@ def test_it_equals_the_naive_functions_of_flash_linear_attention():
     assert_equal_outside(tensors, *one)
     other = module.naive_chunk_gated_delta_rule(q, k, v, log_decay, beta, **options)
     assert_equal_outside(tensors, *other)
-
-
-@pytest.mark.slow
-@needs_fla
-@pytest.mark.parametrize("R", [1, 3])
-@pytest.mark.parametrize("decay", [None, -1.0])
-def test_the_backend_fla_passes_what_the_package_expects(monkeypatch, R, decay):
-    """Its kernels need a GPU; the package's own naive functions have the same layouts."""
-    naive = pytest.importorskip("fla.ops.gated_delta_product.naive")
-    product = naive.naive_recurrent_gated_delta_product
-
-    def of_products(q, k, v, g, beta, R, **options):
-        return product(q, k, v, g, beta, num_householder=R, **options)
-
-    def gated(q, k, v, g, beta, **options):
-        return product(q, k, v, g, beta, **options)
-
-    def plain(q, k, v, beta, **options):
-        return product(q, k, v, None, beta, **options)
-
-    for folder, name, function in (
-        ("gated_delta_product", "chunk_gated_delta_product", of_products),
-        ("gated_delta_rule", "chunk_gated_delta_rule", gated),
-        ("delta_rule", "chunk_delta_rule", plain),
-    ):
-        monkeypatch.setattr(importlib.import_module(f"fla.ops.{folder}"), name, function)
-    tensors = operands(20, R=R, decay=decay, dtype=torch.float32)
-    for reverse in (False, True):
-        options = DeltaOptions(ragged_sizes(20, 3), reverse)
-        got = BACKENDS["fla"].run(tensors, options)
-        expected = BACKENDS["reference"].run(tensors, options)
-        torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
 
 
 class Op(torch.nn.Module):

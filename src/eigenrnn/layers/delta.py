@@ -131,8 +131,6 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         S0, past = self._parts(h0)
         terms, past = self._terms(x, past, batch_sizes, reverse)
         dtype = state_dtype(x)
-        if backend == "fla":  # its kernels take 16 bits only
-            dtype = x.dtype
         o, S = delta(
             terms.q.to(dtype),
             terms.k.to(dtype),

@@ -10,7 +10,6 @@ from eigenrnn.ops.arguments import check_batch_sizes, check_flags, lengths_of
 from eigenrnn.ops.delta.chunk import DeltaChunk
 from eigenrnn.ops.delta.cpu import DeltaCPU
 from eigenrnn.ops.delta.export import export_delta
-from eigenrnn.ops.delta.fla import DeltaFLA
 from eigenrnn.ops.delta.operands import (
     DeltaOperands,
     DeltaOptions,
@@ -25,7 +24,7 @@ from eigenrnn.tracing import autocasts, needs_no_dispatcher
 __all__ = ["BACKENDS", "delta"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (DeltaCPU(), DeltaFLA(), DeltaChunk(), DeltaReference())
+    backend.name: backend for backend in (DeltaCPU(), DeltaChunk(), DeltaReference())
 }
 """The backends by name, in order of preference."""
 
