@@ -14,7 +14,9 @@ class ElmanStepper final : public Stepper {
         packed_(call, false),
         c_(call_.c, call.N),
         bias_(call_.bias, call.N),
-        leak_(call_.norm_zoneout.leak, call.N) {}
+        leak_(call_.norm_zoneout.leak, call.N),
+        gain_(call_.norm_zoneout.gain, call.N),
+        shift_(call_.norm_zoneout.shift, call.N) {}
   void run(const Step& step, int threads) const override {
     elman_forward(one_step(call_, step), packed_.panels, threads);
   }
@@ -22,7 +24,7 @@ class ElmanStepper final : public Stepper {
  private:
   Elman call_;
   ElmanPack<T> packed_;
-  Copied<T> c_, bias_, leak_;
+  Copied<T> c_, bias_, leak_, gain_, shift_;
 };
 
 // The values of f of some rows of arguments, which are contiguous.
@@ -56,7 +58,9 @@ class CurrentStepper final : public Stepper {
         packed_(call, false),
         c_(call_.c, call.N),
         bias_(call_.bias, call.N),
-        leak_(call_.norm_zoneout.leak, call.N) {}
+        leak_(call_.norm_zoneout.leak, call.N),
+        gain_(call_.norm_zoneout.gain, call.N),
+        shift_(call_.norm_zoneout.shift, call.N) {}
   void run(const Step& step, int threads) const override {
     const Scratch<T> rates(step.B * call_.N);
     with_real_activation(call_.activation,
@@ -72,7 +76,7 @@ class CurrentStepper final : public Stepper {
  private:
   Elman call_;
   ElmanPack<T> packed_;
-  Copied<T> c_, bias_, leak_;
+  Copied<T> c_, bias_, leak_, gain_, shift_;
 };
 
 template <class T>

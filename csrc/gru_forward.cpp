@@ -14,7 +14,9 @@ class GruStepper final : public Stepper {
         packed_(gru_pack<T>(call)),
         c_(call_.c, 3 * call.N),
         bias_(call_.bias, call.N),
-        recurrent_bias_(call_.recurrent_bias, call.N) {}
+        recurrent_bias_(call_.recurrent_bias, call.N),
+        gain_(call_.norm_zoneout.gain, 3 * call.N),
+        shift_(call_.norm_zoneout.shift, 3 * call.N) {}
   void run(const Step& step, int threads) const override {
     gru_forward(one_step(call_, step), packed_.panels, threads);
   }
@@ -22,7 +24,7 @@ class GruStepper final : public Stepper {
  private:
   Gru call_;
   GatePack<T, 3> packed_;
-  Copied<T> c_, bias_, recurrent_bias_;
+  Copied<T> c_, bias_, recurrent_bias_, gain_, shift_;
 };
 
 template <class T>

@@ -52,7 +52,14 @@ PACKED = {
         RNN, nonlinearity="tanh", state="current", num_layers=2, dtype=torch.float64
     ),
     "ScoRNN": ScoRNN,
+    "LayerNorm of two layers": partial(RNN, layer_norm=True, num_layers=2),
+    "zoneout": partial(RNN, zoneout=0.2),
+    "LayerNorm of currents": partial(RNN, leak=0.2, state="current", layer_norm=True),
     "GRU": GRU,
+    "GRU with LayerNorm": partial(GRU, layer_norm=True),
+    "float64 GRU with LayerNorm and zoneout": partial(
+        GRU, layer_norm=True, zoneout=0.3, reset_after=False, dtype=torch.float64
+    ),
     "float64 modReLU GRU of two layers": partial(
         GRU, nonlinearity="modrelu", num_layers=2, dtype=torch.float64
     ),
@@ -89,9 +96,6 @@ OTHER_SUMS = {
 OTHERS = {
     "complex": ScuRNN,
     "AsRNN": AsRNN,
-    "LayerNorm": partial(GRU, layer_norm=True),
-    "zoneout": partial(RNN, zoneout=0.2),
-    "LayerNorm of currents": partial(RNN, leak=0.2, state="current", layer_norm=True),
     "bfloat16": partial(LSTM, dtype=torch.bfloat16),
     "the reference": partial(GRU, backend="reference"),
 }
@@ -99,6 +103,7 @@ WEIGHTS_OF_DELTA = (
     *("weight_ih", "convolution_weight", "A_log", "dt_bias", "norm_weight"),
     *("weight_out", "output_bias"),
 )
+NORMED = partial(GRU, layer_norm=True)
 WEIGHTS_OF_LRU = "weight_ih", "gamma_log", "weight_out", "weight_skip", "output_bias"
 each_packed = pytest.mark.parametrize("make", PACKED.values(), ids=PACKED.keys())
 each_batch = pytest.mark.parametrize("B", [None, 1, 17], ids=["single", "one", "many"])

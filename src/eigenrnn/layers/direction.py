@@ -197,6 +197,12 @@ class AbstractDirection(nn.Module, ABC):
             return {}
         return self.norm_zoneout(x)
 
+    def norm_zoneout_of_step(self) -> dict[str, Any]:
+        """Return the arguments `layer_norm` and `zoneout` of a single step in evaluation."""
+        if self.norm_zoneout is None:
+            return {}
+        return self.norm_zoneout.in_evaluation()
+
     def input_weights(self) -> list[Tensor]:
         """Return the input weights of each gate; complex if its recurrent matrix is."""
         weights = list(self.weight_ih.chunk(len(self.gates)))

@@ -104,8 +104,6 @@ class GatedDirection(AbstractGatedDirection):
         )
 
     def stepper(self) -> Any:
-        if self.norm_zoneout is not None:
-            return None
         return gru_stepper(
             self.weight_hh,
             self.bias,
@@ -115,6 +113,7 @@ class GatedDirection(AbstractGatedDirection):
             self.nonlinearity,
             self.reset_after,
             self.update_keeps,
+            **self.norm_zoneout_of_step(),
         )
 
     def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:

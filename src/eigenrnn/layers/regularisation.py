@@ -82,12 +82,17 @@ class NormZoneout(nn.Module):
         x: Tensor,  # (T, B, M)
     ) -> dict[str, Any]:
         """Return the keyword arguments of the recurrence; each call in training draws a mask."""
+        options = self.in_evaluation()
+        if self.zoneout and self.training:
+            options["zoneout"] = self._draw_mask(x)
+        return options
+
+    def in_evaluation(self) -> dict[str, Any]:
+        """Return the keyword arguments of the recurrence in evaluation, with a zoneout rate."""
         options: dict[str, Any] = {}
         if self.gain is not None:
             options["layer_norm"] = (self.gain, self.shift)
-        if self.zoneout and self.training:
-            options["zoneout"] = self._draw_mask(x)
-        elif self.zoneout:
+        if self.zoneout:
             options["zoneout"] = self.zoneout
         return options
 

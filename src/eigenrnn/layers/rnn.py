@@ -150,8 +150,8 @@ class RNNDirection(AbstractDirection):
         return not self.constraint.is_complex
 
     def stepper(self) -> Any:
-        # the compiled steps have real states, without LayerNorm, zoneout and noise
-        if self.constraint.is_complex or self.norm_zoneout is not None:
+        # the compiled steps have real states, without noise
+        if self.constraint.is_complex:
             return None
         leak = self.leak
         if leak is not None and leak.is_noisy:
@@ -163,6 +163,7 @@ class RNNDirection(AbstractDirection):
             self.input_bias,
             self.nonlinearity,
             **({} if leak is None else leak.kwargs()),
+            **self.norm_zoneout_of_step(),
         )
 
     def _export_complex(

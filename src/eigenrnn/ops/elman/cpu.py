@@ -121,11 +121,22 @@ def elman_stepper(
     nonlinearity: str,
     leak: Tensor | None = None,  # (N,)
     state: Literal["rate", "current"] = "rate",
+    layer_norm: tuple[Tensor, Tensor] | None = None,  # (N,), (N,)
+    zoneout: float = 0.0,
 ) -> Any:
     """Return the recurrence of real states with packed weights, for a `StepperStack`."""
-    weights = {"W": W, "bias": rows(bias), "U": U, "c": rows(c), "leak": rows(leak)}
-    sizes = {"N": len(W), "M": U.shape[1]}
-    call = sizes | activation(nonlinearity, bias) | views(weights)
+    gain, shift = layer_norm or (None, None)
+    weights = {
+        "W": W,
+        "bias": rows(bias),
+        "U": U,
+        "c": rows(c),
+        "leak": rows(leak),
+        "gain": rows(gain),
+        "shift": rows(shift),
+    }
+    options = {"N": len(W), "M": U.shape[1], "rate": zoneout}
+    call = options | activation(nonlinearity, bias) | views(weights)
     number = number_type(*weights.values())
     if state == "current":
         return kernels.current_stepper(number, call)

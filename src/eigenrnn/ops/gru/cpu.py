@@ -60,16 +60,21 @@ def gru_stepper(
     nonlinearity: str,
     reset_after: bool,
     update_keeps: bool,
+    layer_norm: tuple[Tensor, Tensor] | None = None,  # (3 N,), (3 N,)
+    zoneout: float = 0.0,
 ) -> Any:
     """Return the recurrence with packed weights, for a `StepperStack`."""
+    gain, shift = layer_norm or (None, None)
     weights = {
         "W": W,
         "bias": rows(bias),
         "recurrent_bias": rows(recurrent_bias),
         "U": U,
         "c": rows(c),
+        "gain": rows(gain),
+        "shift": rows(shift),
     }
     sizes = {"N": W.shape[1], "M": U.shape[1]}
-    form = {"reset_after": reset_after, "update_keeps": update_keeps}
+    form = {"reset_after": reset_after, "update_keeps": update_keeps, "rate": zoneout}
     call = sizes | form | activation(nonlinearity, bias) | views(weights)
     return kernels.gru_stepper(number_type(*weights.values()), call)
