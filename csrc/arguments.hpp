@@ -285,6 +285,32 @@ struct LruLayer {
   View output_bias;      // (N,); may be null
 };
 
+// A norm of the features of a row: LayerNorm, RMSNorm without a shift, or none without a weight.
+struct FeatureNorm {
+  View weight, shift;
+  double epsilon = 0;
+};
+
+// The linear map before the blocks of a residual stack, or the norm after them; either may be missing.
+struct FeatureMap {
+  std::ptrdiff_t N = 0, M = 0;
+  View weight, bias;  // (N, M), (N,)
+  FeatureNorm norm;
+};
+
+// The parts of a residual block of N features around a recurrence of P outputs. A part without a weight
+// is missing.
+struct ResidualBlock {
+  std::ptrdiff_t N = 0, P = 0;
+  std::ptrdiff_t H = 0;  // the inner features of the second branch
+  FeatureNorm norm;
+  View projection, projection_bias;  // (N, P)
+  View gate, gate_bias;              // (2 N, N)
+  FeatureNorm mlp_norm;
+  View mlp_in, mlp_in_bias;    // (H, N)
+  View mlp_out, mlp_out_bias;  // (N, H)
+};
+
 // The weights of a minGRU layer, for single steps.
 struct MinGruLayer {
   std::ptrdiff_t N = 0, M = 0;

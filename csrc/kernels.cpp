@@ -42,6 +42,10 @@ static constexpr Kernels table() {
   table.min_gru_stepper_double = min_gru_stepper<double>;
   table.delta_stepper_float = delta_stepper<float>;
   table.delta_stepper_double = delta_stepper<double>;
+  table.feature_stepper_float = feature_stepper<float>;
+  table.feature_stepper_double = feature_stepper<double>;
+  table.block_stepper_float = block_stepper<float>;
+  table.block_stepper_double = block_stepper<double>;
   table.head_stepper_float = head_stepper<float>;
   table.head_stepper_double = head_stepper<double>;
   table.linear_forward_float = linear_forward<float>;

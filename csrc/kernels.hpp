@@ -36,6 +36,10 @@ struct Kernels {
   Stepper* (*min_gru_stepper_double)(const MinGruLayer&);
   Stepper* (*delta_stepper_float)(const DeltaNet&);
   Stepper* (*delta_stepper_double)(const DeltaNet&);
+  Stepper* (*feature_stepper_float)(const FeatureMap&);
+  Stepper* (*feature_stepper_double)(const FeatureMap&);
+  Stepper* (*block_stepper_float)(const ResidualBlock&, const Stepper&);
+  Stepper* (*block_stepper_double)(const ResidualBlock&, const Stepper&);
   Stepper* (*head_stepper_float)(const Elman&);
   Stepper* (*head_stepper_double)(const Elman&);
   void (*linear_forward_float)(const Linear&, int threads);

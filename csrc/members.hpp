@@ -241,6 +241,38 @@ void each_member(MinGruLayer& layer, Use&& use) {
   use("input_bias", layer.input_bias);
 }
 
+template <class Use>
+void each_member(FeatureMap& layer, Use&& use) {
+  use("N", layer.N);
+  use("M", layer.M);
+  use("weight", layer.weight);
+  use("bias", layer.bias);
+  use("norm_weight", layer.norm.weight);
+  use("norm_shift", layer.norm.shift);
+  use("norm_epsilon", layer.norm.epsilon);
+}
+
+template <class Use>
+void each_member(ResidualBlock& block, Use&& use) {
+  use("N", block.N);
+  use("P", block.P);
+  use("H", block.H);
+  use("norm_weight", block.norm.weight);
+  use("norm_shift", block.norm.shift);
+  use("norm_epsilon", block.norm.epsilon);
+  use("projection", block.projection);
+  use("projection_bias", block.projection_bias);
+  use("gate", block.gate);
+  use("gate_bias", block.gate_bias);
+  use("mlp_norm_weight", block.mlp_norm.weight);
+  use("mlp_norm_shift", block.mlp_norm.shift);
+  use("mlp_norm_epsilon", block.mlp_norm.epsilon);
+  use("mlp_in", block.mlp_in);
+  use("mlp_in_bias", block.mlp_in_bias);
+  use("mlp_out", block.mlp_out);
+  use("mlp_out_bias", block.mlp_out_bias);
+}
+
 // each_saved_part(call, use) calls use(name, part) for every part that a forward pass saves of a unit.
 
 template <class Use>

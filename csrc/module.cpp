@@ -32,7 +32,9 @@ using eigenrnn::Activation;
 using eigenrnn::Delta;
 using eigenrnn::DeltaBack;
 using eigenrnn::DeltaNet;
+using eigenrnn::FeatureMap;
 using eigenrnn::LruLayer;
+using eigenrnn::ResidualBlock;
 using eigenrnn::MinGruLayer;
 using eigenrnn::DeltaStep;
 using eigenrnn::each_member;
@@ -353,6 +355,13 @@ NB_MODULE(_cpu, m) {
                  kernels.projected_lstm_stepper_double);
   define_stepper(m, "lru_stepper", kernels.lru_stepper_float, kernels.lru_stepper_double);
   define_stepper(m, "min_gru_stepper", kernels.min_gru_stepper_float, kernels.min_gru_stepper_double);
+  define_stepper(m, "feature_stepper", kernels.feature_stepper_float, kernels.feature_stepper_double);
+  m.def("block_stepper", [](const std::string& number, const nb::dict& given, const std::shared_ptr<Stepper>& inner) {
+    const Read<ResidualBlock> block(given);
+    const auto make = is_double(number) ? kernels.block_stepper_double : kernels.block_stepper_float;
+    // the block reads the recurrence, which must live as long
+    return std::shared_ptr<Stepper>(make(*block, *inner), [inner](Stepper* made) { delete made; });
+  });
   define_stepper(m, "delta_stepper", kernels.delta_stepper_float, kernels.delta_stepper_double);
   define_stepper(m, "head_stepper", kernels.head_stepper_float, kernels.head_stepper_double);
   nb::class_<StepperStack>(m, "StepperStack")
@@ -380,6 +389,8 @@ NB_MODULE(_cpu, m) {
     members["delta"] = Read<Delta>::names();
     members["delta_backward"] = Read<DeltaBack>::names();
     members["delta_net"] = Read<DeltaNet>::names();
+    members["feature_map"] = Read<FeatureMap>::names();
+    members["residual_block"] = Read<ResidualBlock>::names();
     members["lru"] = Read<LruLayer>::names();
     members["min_gru"] = Read<MinGruLayer>::names();
     return members;

@@ -44,6 +44,10 @@ Stepper* lru_stepper(const LruLayer& layer);
 template <class T>
 Stepper* min_gru_stepper(const MinGruLayer& layer);
 template <class T>
+Stepper* feature_stepper(const FeatureMap& layer);
+template <class T>
+Stepper* block_stepper(const ResidualBlock& block, const Stepper& inner);
+template <class T>
 Stepper* head_stepper(const Elman& call);
 template <class T>
 void evaluate(Function function, const T* from, T* to, std::ptrdiff_t count);

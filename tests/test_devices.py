@@ -10,7 +10,7 @@ from cases import ALL, CELLS, LAYERS, NAMED
 from crossing import few
 from eigenrnn import LanguageModel, ResidualStack, SequenceModel, constrain
 from eigenrnn.constraints import Exponential, LowRank, Masked, ScaledCayley, Schur, Unconstrained
-from eigenrnn.layers import GRU, LRU, RNN, ScoRNN
+from eigenrnn.layers import GRU, LRU, RNN, ScoRNN, ScuRNN
 from eigenrnn.linalg import tol
 from random_constraints import (
     assert_same_state,
@@ -293,6 +293,16 @@ def test_a_constant_is_exact_in_double_precision(make, name, value):
     assert (getattr(constraint, name) == value).all()
     constraint.load_state_dict(make(4).state_dict())  # a checkpoint in single precision
     assert (getattr(constraint, name) == value).all()
+
+
+@pytest.mark.parametrize("make", [LRU, ScuRNN, ScoRNN], ids=["LRU", "ScuRNN", "ScoRNN"])
+def test_a_frozen_matrix_stays_complex_in_a_move_to_a_real_dtype(make):
+    layer, x = make(3, 8).freeze(), torch.randn(5, 2, 3)
+    before = layer(x)[0]
+    assert torch.equal(layer.to(torch.float32)(x)[0], before)
+    twin = copy.deepcopy(layer).double()
+    assert twin(x.double())[0].dtype == DOUBLE
+    assert layer.to("meta").all_directions()[0].frozen.is_meta
 
 
 def test_a_frozen_matrix_follows_a_move_to_double_precision():

@@ -772,3 +772,92 @@ def test_gradients_of_sequences_that_go_on_pass_a_reset_of_others():
 def test_rows_that_are_no_sequences_of_the_batch_raise(rows):
     with pytest.raises(ValueError, match="from 0 to 2 or as 3 booleans"):
         Stream(frozen(), 3).reset(rows)
+
+
+STACKS = {
+    "LRU with a GLU": (LRU, {}),
+    "wide ScoRNN and a map of the inputs": (ScoRNN, {"input_size": 5}),
+    "LSTM with an MLP and RMSNorm": (LSTM, {"norm": "rms", "mixer": "mlp"}),
+    "GRU without norm and mixer": (GRU, {"norm": None, "mixer": None}),
+    "MinGRU with an MLP": (MinGRU, {"mixer": "mlp"}),
+}
+each_stack = pytest.mark.parametrize(("make", "options"), STACKS.values(), ids=STACKS.keys())
+
+
+def stack(make, options, dtype=torch.float64):
+    """A frozen stack of width 12 whose weights all differ from their initial values."""
+    units = 17 if make is ScoRNN else 12
+    generator = torch.Generator().manual_seed(0)
+    layer = partial(make, hidden_size=units, generator=generator)
+    made = ResidualStack(layer, 12, 2, generator=generator, **options).to(dtype)
+    with torch.no_grad():
+        for weight in made.parameters():
+            noise = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+            weight.add_(noise.to(dtype), alpha=0.2)
+    return made.freeze()
+
+
+@needs_kernels
+@each_stack
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_batch
+def test_a_stream_of_a_stack_gives_the_outputs_of_the_whole_sequence(make, options, dtype, B):
+    model = SequenceModel(stack(make, options, dtype), 3).to(dtype)
+    x = inputs(model.layer, B).to(dtype)
+    with torch.no_grad():
+        expected, last = model.layer(x)
+        expected = model.head(expected)
+    stream = Stream(model, B)
+    got = run(stream, x)
+    assert is_packed(stream)
+    close = partial(torch.testing.assert_close, rtol=0, atol=tol(dtype, 1000))
+    close(got, expected)
+    close(stream.state, last)
+
+
+@needs_kernels
+@each_stack
+def test_a_stream_of_a_stack_follows_every_weight(make, options):
+    layer = stack(make, options)
+    stream, x = Stream(layer), inputs(layer)
+    for name, weight in layer.named_parameters():
+        if "constraint" in name or ".raw" in name or "gamma_log" in name or "h0" in name:
+            continue  # what a frozen matrix stands for
+        run(stream, x)
+        with torch.no_grad():
+            weight.mul_(1.3)
+            expected, _ = layer(x)
+        stream.reset()
+        torch.testing.assert_close(run(stream, x), expected, rtol=0, atol=tol(x.dtype, 1000))
+        assert is_packed(stream)
+
+
+class Doubled(torch.nn.LayerNorm):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+CHANGES = {
+    "a norm of the user's": lambda s: setattr(s.blocks[1], "norm", Doubled(12).double()),
+    "a norm without weights": lambda s: setattr(
+        s, "norm", torch.nn.LayerNorm(12, elementwise_affine=False)
+    ),
+    "another GELU": lambda s: setattr(s.blocks[0].mlp[2], "approximate", "tanh"),
+    "a hook": lambda s: s.blocks[0].register_forward_hook(lambda _m, _x, out: (-out[0], out[1])),
+    "training": lambda s: s.train(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_changed_stack_takes_the_ordinary_step(change):
+    layer = stack(GRU, {"mixer": "mlp"})
+    change(layer)
+    x = inputs(layer)
+    stream = Stream(layer)
+    with torch.no_grad():
+        state, outputs = None, []
+        for x_t in x:
+            y, state = layer.step(x_t, state)
+            outputs.append(y)
+    assert torch.equal(run(stream, x), torch.stack(outputs))
+    assert not is_packed(stream)

@@ -1,6 +1,6 @@
 """Deep stacks: pre-norm residual blocks around any recurrent layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self, cast, get_args
 
 import torch
@@ -14,6 +14,7 @@ from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
+from eigenrnn.ops.compiled import kernels, number_type, rows, views
 from eigenrnn.ops.dispatch import exports_scan
 from eigenrnn.ops.time_steps import last_steps, without_padding
 from eigenrnn.torch_internals import hooks_of_call
@@ -47,6 +48,7 @@ class _Block(nn.Module):
         generator: Generator | None,
     ) -> None:
         super().__init__()
+        self.width = width
         self.norm = _NORMS[norm](width)
         self.layer = layer
         outputs = output_width(layer)
@@ -67,6 +69,37 @@ class _Block(nn.Module):
                 new_linear(wide, width, generator=generator),
             )
 
+    def parts(self) -> list[nn.Module]:
+        """Return all modules but the recurrent layer."""
+        found: list[nn.Module] = [self.norm, self.projection, self.dropout]
+        if self.gate is not None:
+            found.append(self.gate)
+        if self.mlp is not None:
+            found += [self.mlp, *self.mlp]
+        return found
+
+    def stepper(self) -> Any:
+        """Return one time step with all weights packed; None without one of the layer."""
+        layer = cast("Stacked[Any]", self.layer)
+        (inner,) = layer.steppers()
+        if inner is None:
+            return None
+        weights, call = _of_norm(self.norm)
+        call |= {"N": self.width, "P": layer.output_size}
+        if isinstance(self.projection, nn.Linear):
+            weights |= _of_map(self.projection, "projection")
+        if self.gate is not None:
+            weights |= _of_map(self.gate, "gate")
+        if self.mlp is not None:
+            norm, first, _, second = cast("tuple[nn.Module, nn.Linear, Any, nn.Linear]", self.mlp)
+            of_norm, options = _of_norm(norm, "mlp_")
+            weights |= of_norm | _of_map(first, "mlp_in") | _of_map(second, "mlp_out")
+            call |= options | {"H": first.out_features}
+        weights["any"] = layer.all_directions()[0].weight_ih  # there may be no other weight
+        number, addresses = _arguments(weights)
+        del addresses["any"]
+        return kernels.block_stepper(number, call | addresses, inner)
+
     def forward(
         self,
         x: Tensor,  # (..., width)
@@ -84,6 +117,62 @@ class _Block(nn.Module):
         if self.mlp is not None:
             x = x + self.dropout(self.mlp(x))
         return x, state
+
+
+_OF_STEP = (nn.Identity, nn.Dropout, nn.Sequential, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.GELU)
+
+
+def _has_step(part: nn.Module) -> bool:
+    """Whether the kernels compute a part of a stack as it is; the user may have replaced it."""
+    if isinstance(part, nn.LayerNorm | nn.RMSNorm):
+        weights = [getattr(part, name, None) for name in ("weight", "bias")]
+        if weights[0] is None or (isinstance(part, nn.LayerNorm) and weights[1] is None):
+            return False
+    if isinstance(part, nn.GELU) and part.approximate != "none":
+        return False
+    return type(part) in _OF_STEP
+
+
+def _arguments(weights: Mapping[str, Tensor | None]) -> tuple[str, dict[str, Any]]:
+    """Return the type of the numbers and the addresses of weights, for a stepper."""
+    return number_type(*weights.values()), views(weights)
+
+
+def _of_map(linear: nn.Linear, name: str) -> dict[str, Tensor | None]:
+    return {name: linear.weight, f"{name}_bias": rows(linear.bias)}
+
+
+def _of_norm(
+    norm: nn.Module, prefix: str = ""
+) -> tuple[dict[str, Tensor | None], dict[str, float]]:
+    """Return the weights and the epsilon of a norm by the names of the kernels."""
+    weights: dict[str, Tensor | None]
+    if isinstance(norm, nn.LayerNorm):
+        weights = {
+            f"{prefix}norm_weight": rows(norm.weight),
+            f"{prefix}norm_shift": rows(norm.bias),
+        }
+        return weights, {f"{prefix}norm_epsilon": norm.eps}
+    if isinstance(norm, nn.RMSNorm):
+        # torch's default is the spacing of the numbers at one
+        epsilon = torch.finfo(norm.weight.dtype).eps if norm.eps is None else norm.eps
+        return {f"{prefix}norm_weight": rows(norm.weight)}, {f"{prefix}norm_epsilon": epsilon}
+    return {}, {}
+
+
+def _feature_stepper(N: int, linear: nn.Linear | None, norm: nn.Module | None) -> Any:
+    """Return a step of the map before the blocks, or of the norm after them."""
+    weights: dict[str, Tensor | None] = {}
+    call: dict[str, Any] = {"N": N}
+    if linear is not None:
+        weights |= {"weight": linear.weight, "bias": rows(linear.bias)}
+        call["M"] = linear.in_features
+    if norm is not None:
+        of_norm, options = _of_norm(norm)
+        weights |= of_norm
+        call |= options
+    number, addresses = _arguments(weights)
+    return kernels.feature_stepper(number, call | addresses)
 
 
 class ResidualStack(nn.Module):
@@ -278,6 +367,39 @@ class ResidualStack(nn.Module):
             if isinstance(layer, Stacked):
                 layer.freeze()
         return self
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the stack is in evaluation mode and all its layers are frozen."""
+        return not self.training and all(layer.is_frozen for layer in self.layers())
+
+    def modules_of_step(self) -> list[nn.Module] | None:
+        """Return the modules whose own weights a step reads; None if no kernel computes it."""
+        parts: list[nn.Module] = [self.encoder, self.norm]
+        found: list[nn.Module] = []
+        for block in self.blocks:
+            layer = block.layer
+            # the step of a block holds that of one layer
+            if not isinstance(layer, Stacked) or layer.num_layers > 1:
+                return None
+            of_layer = layer.modules_of_step()
+            if of_layer is None:
+                return None
+            parts += cast("_Block", block).parts()
+            found += [block, *of_layer]
+        if not all(map(_has_step, parts)):
+            return None
+        return [*parts, *found]
+
+    def steppers(self) -> list[Any]:
+        """Return the steps of all parts with their weights packed; None for one without."""
+        found: list[Any] = []
+        if isinstance(self.encoder, nn.Linear):
+            found.append(_feature_stepper(self.encoder.out_features, self.encoder, None))
+        found += [cast("_Block", block).stepper() for block in self.blocks]
+        if not isinstance(self.norm, nn.Identity):
+            found.append(_feature_stepper(self.width, None, self.norm))
+        return found
 
     def layers(self) -> list[Any]:
         """Return the recurrent layers, that of the first block first."""

@@ -36,11 +36,12 @@ class Stream:
     The states of an LSTM with `proj_size` are multiplied by both factors of its matrices, and the
     outputs equal those of the sequence up to rounding.
 
-    Stacks, an `RNN` with complex states, noise in evaluation, 16-bit weights, other devices and
-    other backends take the slower path of `step` in the layer. So does every step inside autocast
-    or `torch.compile`. A transform of `torch.func` is refused: its tensors must not outlive it,
-    and the stream would keep one as its state. Steps record gradients only after an input that
-    requires one, and stop at `reset` or when the state is set.
+    Stacks of torch's layers or of layers that are stacks themselves, an `RNN` with complex states,
+    noise in evaluation, 16-bit weights, other devices and other backends take the slower path of
+    `step` in the layer. So does every step inside autocast or `torch.compile`. A transform of
+    `torch.func` is refused: its tensors must not outlive it, and the stream would keep one as its
+    state. Steps record gradients only after an input that requires one, and stop at `reset` or
+    when the state is set.
 
     A stream must not be called by two threads at once. Several streams may share one model.
     Another thread may call `freeze()` or `train()` of the model meanwhile; each step uses the
@@ -220,7 +221,7 @@ class Stream:
 
     def _take_snapshot(self) -> bool:
         """Pack the weights as they are now; return whether that is possible."""
-        if not isinstance(self._layer, Stacked) or not self._can_read(self._states):
+        if not self._can_read(self._states):
             return False
         snapshot = take_snapshot(self._layer, self._head)
         if snapshot is None:

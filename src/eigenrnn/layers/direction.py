@@ -143,9 +143,18 @@ class AbstractDirection(nn.Module, ABC):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         dtype = self.weight_ih.dtype
+        frozen = self.frozen
+        # torch would make complex numbers real
+        self.frozen = None
         super()._apply(fn, recurse)
-        if self.frozen is not None and self.weight_ih.dtype != dtype:
+        if frozen is None:
+            return self
+        if self.weight_ih.dtype != dtype:
             self.freeze()  # the entries still have the old precision
+        elif frozen.is_complex():
+            self.frozen = torch.view_as_complex(fn(torch.view_as_real(frozen)))
+        else:
+            self.frozen = fn(frozen)
         return self
 
     @property

@@ -27,7 +27,7 @@ from eigenrnn.layers.sequences import (
     sort_states,
     unsort_states,
 )
-from eigenrnn.layers.stepping import LatestSnapshot
+from eigenrnn.layers.stepping import LatestSnapshot, modules_of_step
 from eigenrnn.layers.validation import (
     check_dtype,
     check_initializers,
@@ -339,6 +339,19 @@ class Stacked(Layer, Generic[_D]):
         for direction in self.all_directions():
             direction.freeze()
         return self
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether all recurrent matrices are stored as plain tensors, see `freeze`."""
+        return all(direction.frozen is not None for direction in self.all_directions())
+
+    def modules_of_step(self) -> list[nn.Module] | None:
+        """Return the modules whose own weights a step reads; None if no kernel computes it."""
+        return modules_of_step(self)
+
+    def steppers(self) -> list[Any]:
+        """Return the steps of all layers with their weights packed; None for one without."""
+        return [direction.stepper() for direction in self.all_directions()]
 
     def all_directions(self) -> list[_D]:
         """Return every layer and direction, in torch's order."""

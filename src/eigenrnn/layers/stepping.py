@@ -15,7 +15,7 @@ from eigenrnn.ops.dispatch import forced, in_forced_block
 from eigenrnn.torch_internals import direct_buffers, direct_parameters, hooks_of_call, write_count
 from eigenrnn.tracing import has_memory, is_eager
 
-__all__ = ["LatestSnapshot", "Places", "Snapshot", "can_read", "take_snapshot"]
+__all__ = ["LatestSnapshot", "Places", "Snapshot", "can_read", "modules_of_step", "take_snapshot"]
 
 _LARGE_STEP = 1 << 20  # multiply-adds from which several threads share the sequences of a step
 _DTYPES = (torch.float32, torch.float64)
@@ -59,20 +59,15 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     Returns:
         The snapshot, or None if the layer is not frozen or the kernels cannot compute its steps.
     """
-    directions: list[AbstractDirection] = layer.all_directions()
-    if kernels is None or layer.bidirectional:
+    if (
+        kernels is None
+        or layer.bidirectional
+        or (head is not None and type(head) is not nn.Linear)
+    ):
         return None
-    if any(type(direction).stepper is AbstractDirection.stepper for direction in directions):
+    modules: list[nn.Module] | None = layer.modules_of_step()
+    if modules is None:
         return None
-    # the layer, a block or the environment forces another backend
-    if (layer.backend or forced() or "cpu") != "cpu":
-        return None
-    if head is not None and type(head) is not nn.Linear:
-        return None
-    modules: list[nn.Module] = [*directions]
-    for direction in directions:
-        # a frozen matrix stands for its constraint; every other part has weights of its own
-        modules += [part for part in direction.children() if not isinstance(part, Constraint)]
     if head is not None:
         modules.append(head)
     # the kernels would call neither a parametrisation nor a `forward` of the user's
@@ -94,7 +89,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
             notes.append((holder, name, tensor, write_count(tensor)))
             weights.append(tensor)
     dtype = layer.weight_dtype
-    if any(direction.frozen is None for direction in directions) or dtype not in _DTYPES:
+    if not layer.is_frozen or dtype not in _DTYPES:
         return None
     # inference tensors do not count their writes, so a change would go unnoticed
     if any(not w.is_cpu or w.is_inference() for w in weights):
@@ -104,7 +99,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         return None
     if not all(map(has_memory, weights)):  # the ordinary path has the error message
         return None
-    steppers = [direction.stepper() for direction in directions]
+    steppers = layer.steppers()
     if None in steppers:
         return None
     last = None
@@ -120,10 +115,29 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         weights=tuple(weights),
         dtype=dtype,
         input_size=layer.input_size,
-        state_size=steppers[0].state_size,
-        cell_size=steppers[0].cell_size,
+        # the maps and norms of a stack have no state, and all layers have states of one size
+        state_size=max(stepper.state_size for stepper in steppers),
+        cell_size=max(stepper.cell_size for stepper in steppers),
         output_size=output_size,
     )
+
+
+def modules_of_step(layer: Any) -> list[nn.Module] | None:
+    """Return the modules whose own weights a step of a layer reads.
+
+    None if the kernels do not compute its steps.
+    """
+    directions: list[AbstractDirection] = layer.all_directions()
+    if any(type(direction).stepper is AbstractDirection.stepper for direction in directions):
+        return None
+    # the layer, a block or the environment forces another backend
+    if (layer.backend or forced() or "cpu") != "cpu":
+        return None
+    modules: list[nn.Module] = [*directions]
+    for direction in directions:
+        # a frozen matrix stands for its constraint; every other part has weights of its own
+        modules += [part for part in direction.children() if not isinstance(part, Constraint)]
+    return modules
 
 
 def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
