@@ -216,6 +216,8 @@ class LatestSnapshot:
         """Return the output and the new states, or None if this needs the ordinary path."""
         if not is_eager() or in_forced_block() or type(x_t) is not Tensor:
             return None
+        if not layer.is_frozen:  # asked again while a snapshot is taken
+            return None
         # the ordinary path has the error messages
         if x_t.is_nested or x_t.dim() > 2 or not x_t.numel():
             return None
