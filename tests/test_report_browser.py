@@ -204,15 +204,15 @@ def test_selected_quantity_is_drawn(shared_page):
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_page_fits_its_width_and_nothing_overlaps(shared_page, size):
-    resize(shared_page, size)
-    settled(shared_page, size[0])
-    wide, inner = shared_page.execute_script(
+def test_page_fits_its_width_and_nothing_overlaps(fresh_page, size):
+    resize(fresh_page, size)
+    settled(fresh_page, size[0])
+    wide, inner = fresh_page.execute_script(
         "return [document.documentElement.scrollWidth, innerWidth]"
     )
     assert wide <= inner
-    assert shared_page.execute_script(OVERLAPS) == []
-    assert shared_page.execute_script(TICKS) == []
+    assert fresh_page.execute_script(OVERLAPS) == []
+    assert fresh_page.execute_script(TICKS) == []
 
 
 @pytest.mark.long
