@@ -48,11 +48,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from eigenrnn import SequenceModel
+from eigenrnn.estimators import SequenceClassifier
 from eigenrnn.experiments.data.files import locate
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.speech import read_fsdd
 from eigenrnn.experiments.data.ts import ARCHIVE
-from eigenrnn.experiments.estimators import SequenceClassifier
 from eigenrnn.experiments.export import export_model
 
 __all__ = ["main"]
@@ -178,7 +178,7 @@ class PlainLoop:
         return best, rate, model.eval()
 
     def scaled(self, X: Arrays) -> list[Tensor]:
-        return [torch.from_numpy((x - self.mean) / self.deviation) for x in X]
+        return [torch.from_numpy((x - self.mean) / self.deviation).float() for x in X]
 
     @torch.no_grad()
     def predict(self, X: Arrays) -> NDArray[Any]:
