@@ -341,6 +341,7 @@ def test_a_fit_that_fails_or_is_interrupted_changes_nothing(error, score, value,
 RANDOM_LAYERS = {
     "dropout": partial(GRU, num_layers=2, dropout=0.5),
     "zoneout": partial(RNN, zoneout=0.3),
+    "noise": partial(RNN, leak=0.3, noise=0.1),
     "torch": partial(torch.nn.LSTM, num_layers=2, dropout=0.5),
 }
 

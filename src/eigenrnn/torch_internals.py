@@ -78,6 +78,7 @@ class DrawFrom(TorchDispatchMode):
         options = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags and options.get("generator") is None:
             options["generator"] = self.generator
+            return func.overloadpacket(*args, **options)  # only some overloads take a generator
         return func(*args, **options)
 
 
