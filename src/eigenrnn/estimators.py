@@ -60,7 +60,7 @@ class _SequenceEstimator(BaseEstimator):
     lr: float | None = 1e-3
     clip_norm: float | None = 1.0
     validation: float = 0.2
-    patience: int | None = 10
+    patience: int | None = 15
     scoring: str | Callable[..., float] | None = None
     missing: Missing = "error"
     random_state: Any = None
