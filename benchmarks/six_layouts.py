@@ -27,7 +27,11 @@ from numpy.typing import NDArray
 from eigenrnn import GRU, Stream
 from eigenrnn.experiments import load
 from eigenrnn.experiments.data.in_memory import from_arrays, from_table
-from eigenrnn.experiments.estimators import SequenceClassifier
+from eigenrnn.experiments.prediction import predict_series
+from eigenrnn.experiments.tasks import Series
+from eigenrnn.experiments.tasks.base import model_for
+from eigenrnn.experiments.training import Settings, fit
+from eigenrnn.experiments.training.description import describe_call
 
 __all__ = ["main"]
 
@@ -246,9 +250,6 @@ def walk_memory(
     """Take the way from Python."""
     walk = Walk(name)
     run = folder / "run"
-    classifier = SequenceClassifier(
-        GRU, 32, epochs=epochs, batch_size=32, lr=1e-2, random_state=0, directory=run
-    )
 
     def sequences(part: Part) -> Any:
         if kind == "arrays":
@@ -256,9 +257,22 @@ def walk_memory(
         columns = {"sequence": "unit", "time": "ms", "label": "activity"}
         return from_table(table(part), **columns)
 
-    walk.timed("train", lambda: classifier.fit(sequences(parts["train"])))
-    predicted = walk.timed("predict", lambda: classifier.predict(sequences(parts["test"])))
-    walk.classes["predict"] = predicted.tolist()
+    def train() -> None:
+        task = Series(train=sequences(parts["train"]))
+        settings = Settings(
+            epochs=epochs, batch_size=32, optimiser="adam", lr=1e-2, clip_norm=1.0, patience=10
+        )
+        torch.manual_seed(0)
+        network = describe_call(layer=GRU, hidden_size=32)
+        fit(model_for(task, GRU, 32), task, settings, run, network=network)
+
+    def predict() -> list[str]:
+        loaded = load(run)
+        found: Any = predict_series(loaded.model, loaded.preprocessing, sequences(parts["test"]))
+        return [found.columns[k] for k in found.values.argmax(1).tolist()]
+
+    walk.timed("train", train)
+    walk.classes["predict"] = walk.timed("predict", predict)
     finish(walk, parts["test"], run, folder)
     return walk
 

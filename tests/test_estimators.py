@@ -1,26 +1,29 @@
 """The estimators: scikit-learn's contract on sequences of unequal lengths."""
 
-import json
+import copy
 import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 
 import numpy as np
 import pandas
+import polars
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.metrics import log_loss, r2_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from eigenrnn import GRU, LRU, MinGRU, ResidualStack, ScoRNN, Stream
-from eigenrnn.experiments.data.in_memory import from_arrays, from_table
-from eigenrnn.experiments.errors import RunExistsError
-from eigenrnn.experiments.estimators import SequenceClassifier, SequenceRegressor
-from eigenrnn.experiments.prediction import predict_series
-from eigenrnn.layers import TorchLSTM
+from eigenrnn import GRU, RNN, MinGRU, NnRNN, ResidualStack, ScoRNN, Stream
+from eigenrnn.estimators import SequenceClassifier, SequenceRegressor
 
-CLASSES = np.array(["left", "right"])
+CLASSES = np.array(["nan", "none"])
 
 
 def draw(count=40, seed=0):
@@ -32,74 +35,369 @@ def draw(count=40, seed=0):
     return X, CLASSES[y]
 
 
-def classifier(**options):
-    return SequenceClassifier(MinGRU, 8, epochs=6, lr=2e-2, random_state=0, **options)
+def classifier(layer=MinGRU, **options):
+    return SequenceClassifier(layer, 8, **{"epochs": 12, "lr": 2e-2, "random_state": 0, **options})
 
 
-def test_a_classifier_learns_and_names_the_classes_as_given():
+def probabilities(estimator, X, y, **options):
+    return estimator.fit(X, y, **options).predict_proba(draw(seed=1)[0])
+
+
+class Recorder:
+    """A scorer that keeps what it is called with, and returns given scores."""
+
+    def __init__(self, *scores):
+        self.scores = list(scores)
+        self.X = []
+        self.y = []
+
+    def __call__(self, estimator, X, y, sample_weight=None):  # noqa: ARG002
+        self.X = X
+        self.y = y
+        score = self.scores.pop(0) if self.scores else 0.0
+        if score is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return score
+
+
+CANNOT_APPLY = {
+    "check_n_features_in": "a feature is a channel, and an array (n, T) has one",
+    "check_n_features_in_after_fitting": "sequences to predict may have other lengths",
+    "check_classifiers_train": "sequences to predict may have other lengths",
+    "check_sample_weight_equivalence_on_dense_data": "a repeated sequence changes the batches",
+    "check_sample_weights_pandas_series": "a single frame may be one sequence or many",
+    "check_classifier_data_not_an_array": "a single frame may be one sequence or many",
+    "check_regressor_data_not_an_array": "a single frame may be one sequence or many",
+}
+
+
+@parametrize_with_checks(
+    [
+        SequenceClassifier(GRU, 8, epochs=20),
+        SequenceRegressor(ScoRNN, 12, epochs=20, lr=2e-2),
+    ],
+    expected_failed_checks=lambda _: CANNOT_APPLY,
+)
+def test_the_contract_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+KINDS = {
+    "texts": ["none", "nan"],
+    "numbers": [10, 9],
+    "fractionless": [2.0, 1],
+    "truths": np.array([True, False]),
+    "nullable": pandas.array([3, 2], dtype="Int64"),
+    "categories": pandas.Categorical(["up", "down"]),
+    "objects": np.array(["b", "a"], dtype=object),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_classes_keep_their_kind_and_order(kind):
     X, y = draw()
-    fitted = classifier().fit(X, y)
+    names = pandas.Series(KINDS[kind])
+    labels = names[(y == "none").astype(int)]
+    fitted = classifier().fit(X, list(labels) if kind == "texts" else labels)
+    assert fitted.classes_.tolist() == sorted(names.tolist())
+    assert [type(each) for each in fitted.classes_.tolist()] == [type(names.tolist()[0])] * 2
     new, truth = draw(seed=1)
-    assert fitted.classes_.tolist() == ["left", "right"]
-    assert fitted.score(new, truth) > 0.9
     p = fitted.predict_proba(new)
     np.testing.assert_allclose(p.sum(1), 1)
-    assert (fitted.predict(new) == CLASSES[p.argmax(1)]).all()
+    assert (fitted.predict(new) == fitted.classes_[p.argmax(1)]).all()
+    assert fitted.score(new, list(names[(truth == "none").astype(int)])) > 0.9
 
 
 @pytest.mark.parametrize(
-    ("layer", "options", "expected"),
-    [("auto", {}, 1e-2), (GRU, {}, 1e-2), ("MinGRU", {}, 1e-3), ("auto", {"lr": 0.5}, 0.5)],
+    "pair",
+    [[1, True], [np.True_, np.int64(1)], ["1", 1], ["a", None], ["a", np.nan], [1, np.nan]],
+    ids=str,
 )
-def test_the_learning_rate_is_that_of_the_layer(tmp_path, layer, options, expected):
-    fitted = SequenceClassifier(layer, 4, epochs=1, directory=tmp_path / "run", **options)
-    fitted.fit(*draw())
-    stored = json.loads((tmp_path / "run/config.json").read_text())
-    assert stored["settings"]["lr"] == expected
-    assert fitted.get_params()["lr"] == options.get("lr")
+def test_classes_that_numpy_would_mix_up_are_refused(pair):
+    X, _ = draw()
+    for labels in (pair * 20, pandas.Series(pair * 20, dtype=object)):
+        with pytest.raises(ValueError, match=r"one type|contains NaN"):
+            classifier().fit(X, labels)
 
 
-def test_a_rare_class_is_trained_on_and_the_chosen_metric_selects():
+def test_all_kinds_of_inputs_give_the_same_bits():
     X, y = draw()
-    y = np.array([*y[:-2], "rare", "rare"])
-    fitted = classifier(best_by="f1").fit(X, y)
-    assert fitted.classes_.tolist() == ["left", "rare", "right"]
-    assert fitted.result_.best_by == "validation f1"
-    grid = GridSearchCV(classifier(), {"hidden_size": [4, 8]}, cv=3, error_score="raise")
-    with pytest.warns(UserWarning, match="least populated class"):
-        grid.fit(X, y)
-    assert np.isfinite(grid.cv_results_["mean_test_score"]).all()
+    array = np.stack([x[:8] for x in X])
+    objects = np.empty(len(X), dtype=object)
+    objects[:] = list(array)
+    expected = probabilities(classifier(), list(array), y)
+    for same in (array, objects, pandas.Series(list(array)), list(torch.from_numpy(array))):
+        np.testing.assert_array_equal(probabilities(classifier(), same, y), expected)
+    one = array[..., 0]
+    fitted = classifier().fit(one, y)
+    for same in (one[..., None], list(one), one.tolist()):
+        np.testing.assert_array_equal(fitted.predict_proba(same), fitted.predict_proba(one))
 
 
-def test_the_order_of_numeric_classes_is_theirs_and_not_that_of_their_texts():
-    X, _ = draw(60)
-    y = np.array([10, 9, 2] * 20)
-    fitted = classifier().fit(X, y)
-    assert fitted.classes_.tolist() == [2, 9, 10]
-    predictions = predict_series(fitted.model_, fitted.preprocessing_, from_arrays(X))
-    of_ten = predictions.columns.index("10")
-    np.testing.assert_array_equal(fitted.predict_proba(X)[:, 2], predictions.values[:, of_ten])
-    assert set(fitted.predict(X).tolist()) <= {2, 9, 10}
+@pytest.mark.parametrize("library", [pandas, polars])
+def test_the_columns_of_frames_are_found_by_their_names(library):
+    X, y = draw()
+    frames = [library.DataFrame({"left": x[:, 0], "right": x[:, 1]}) for x in X]
+    fitted = classifier().fit(frames, y)
+    expected = classifier().fit(X, y).predict_proba(X)
+    swapped = [frame[["right", "left"]] for frame in frames]
+    for same in (frames, swapped, X):
+        np.testing.assert_array_equal(fitted.predict_proba(same), expected)
+    assert fitted.feature_names_in_.tolist() == ["left", "right"]
+    more = [library.DataFrame({"left": x[:, 0], "up": x[:, 1]}) for x in X]
+    with pytest.raises(ValueError, match="in sequence 0, got left, up"):
+        fitted.predict(more)
+    with pytest.raises(ValueError, match="in sequence 39"):
+        classifier().fit([*frames[:-1], more[-1]], y)
+    with pytest.raises(TypeError, match="groupby"):
+        fitted.predict(frames[0])
+    assert not hasattr(fitted.fit(X, y), "feature_names_in_")
 
 
-def test_a_regressor_predicts_in_the_units_of_its_targets():
+def test_an_offset_costs_no_accuracy():
+    X, y = draw()
+    plain = classifier().fit(X, y)
+    moved = [x + np.array([1e8, 0]) for x in X]
+    fitted = classifier().fit(moved, y)
+    np.testing.assert_allclose(fitted.scale_, plain.scale_, rtol=1e-7)
+    assert fitted.score(moved, y) == plain.score(X, y) > 0.9
+    targets = [x[-1, 0] for x in X]
+    options = {"epochs": 40, "lr": 2e-2, "patience": None, "random_state": 0}
+    of_targets = SequenceRegressor(MinGRU, 16, **options).fit(moved, np.add(targets, 1e8))
+    assert of_targets.score(moved, np.add(targets, 1e8)) > 0.8
+
+
+def test_constant_and_empty_channels_keep_their_scale():
+    X, y = draw()
+    X = [np.column_stack([x, np.full(len(x), 1e8 + 0.1), np.full(len(x), np.nan)]) for x in X]
+    fitted = classifier(missing="mask").fit(X, y)
+    assert fitted.scale_[2:].tolist() == [1, 1]
+    assert fitted.mean_[2:].tolist() == [1e8 + 0.1, 0]
+
+
+def is_in(x, sequences):
+    return any(x is each or np.array_equal(x, each) for each in sequences)
+
+
+def test_some_of_each_class_are_held_out_and_the_rest_is_scaled_by_itself():
+    X, y = draw(43)
+    y = np.array([*y[:40], "two", "two", "one"])
+    seen = Recorder()
+    fitted = classifier(scoring=seen, validation=0.15).fit(X, y)
+    names, counts = np.unique(seen.y, return_counts=True)
+    assert dict(zip(names, counts, strict=True)) == {"nan": 3, "none": 3, "two": 1}
+    kept = np.concatenate([x for x in X if not is_in(x, seen.X)])
+    np.testing.assert_allclose(fitted.mean_, kept.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(fitted.scale_, kept.std(0), rtol=1e-12)
+    for seed in range(20):  # another part for each seed
+        other = Recorder()
+        classifier(scoring=other, epochs=1, random_state=seed).fit(X, y)
+        if not np.array_equal(other.y, seen.y) or not is_in(other.X[0], seen.X):
+            break
+    else:
+        pytest.fail("the same part for each seed")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_are_held_out_as_a_whole_and_at_their_share(seed):
+    X, y = draw(60)
+    groups = np.array([f"person {k // 5}" for k in range(60)])  # both classes in each of twelve
+    seen = Recorder()
+    options = {"epochs": 1, "random_state": seed, "scoring": seen}
+    for estimator, answers in (
+        (SequenceClassifier(MinGRU, 4, **options), y),
+        (SequenceRegressor(MinGRU, 4, **options), np.arange(60.0)),
+    ):
+        estimator.fit(X, answers, groups=groups)
+        held_out = [is_in(x, seen.X) for x in X]
+        assert sum(held_out) == 10
+        assert len(set(groups[held_out])) == 2
+    alone = np.where(np.arange(60) < 50, "both", groups)  # never all of a class
+    SequenceClassifier(MinGRU, 4, **options).fit(X, [*y[:50], *["rare"] * 10], groups=alone)
+    assert set(seen.y) == {"rare"}
+
+
+def after(epochs, X, y):
+    """Return the probabilities after a number of epochs, the last of which is the best."""
+    return classifier(epochs=epochs, scoring=Recorder(*range(epochs))).fit(X, y).predict_proba(X)
+
+
+def test_the_best_epoch_is_kept_and_patience_ends_the_training():
+    X, y = draw()
+    scoring = Recorder(0.1, np.nan, 0.9, 0.5, 0.8)
+    fitted = classifier(epochs=50, patience=4, scoring=scoring).fit(X, y)
+    np.testing.assert_array_equal(fitted.predict_proba(X), after(3, X, y))
+    assert len(fitted.history_) == 7
+
+
+def test_the_loss_decides_a_tie():
+    X, y = draw()
+    fitted = classifier(epochs=30, lr=0.1, patience=None, scoring=Recorder()).fit(X, y)
+    losses = [epoch["validation_loss"] for epoch in fitted.history_]
+    assert 0 < np.argmin(losses) < 29
+    one = classifier(epochs=int(np.argmin(losses)) + 1, lr=0.1, validation=0.2)
+    one.set_params(scoring=Recorder(*range(30))).fit(X, y)
+    np.testing.assert_array_equal(fitted.predict_proba(X), one.predict_proba(X))
+
+
+def test_without_validation_the_last_epoch_is_kept():
+    X, y = draw()
+    fitted = classifier(validation=0, patience=1).fit(X, y)
+    assert [set(epoch) for epoch in fitted.history_] == [{"loss"}] * 12
+    np.testing.assert_allclose(fitted.mean_, np.concatenate(X).mean(0), rtol=1e-12)
+    assert fitted.score(X, y) > 0.9
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_sequences():
+    X, y = draw()
+    fitted = classifier(validation=0, epochs=1, lr=1e-9).fit(X, y)  # batches of 16, 16 and 8
+    assert fitted.history_[0]["loss"] == pytest.approx(log_loss(y, fitted.predict_proba(X)), 1e-5)
+
+
+def test_gradients_are_clipped_and_penalties_added():
+    X, y = draw()
+    clipped = classifier(clip_norm=1e-12).fit(X, y).history_
+    assert clipped[-1]["loss"] == pytest.approx(clipped[0]["loss"], abs=0.01)
+    with_decay = partial(NnRNN, decay=1e3), partial(NnRNN, decay=0.0)
+    decayed, free = (
+        probabilities(classifier(layer, clip_norm=None), X, y) for layer in with_decay
+    )
+    assert (decayed != free).any()
+
+
+def test_a_named_metric_and_the_loss_choose():
+    X, y = draw()
+    fitted = classifier(scoring="neg_log_loss").fit(X, y)
+    for epoch in fitted.history_:
+        assert epoch["validation_score"] == pytest.approx(-epoch["validation_loss"], rel=1e-5)
+    default = classifier().fit(X, y).history_
+    by_name = classifier(scoring="accuracy").fit(X, y).history_
+    assert default == by_name
+    regressor = SequenceRegressor(MinGRU, 4, epochs=2).fit(X, np.arange(40))
+    assert set(regressor.history_[0]) == {"loss", "validation_loss"}
+    with pytest.raises(ValueError, match="no_such_metric"):
+        classifier(scoring="no_such_metric").fit(X, y)
+
+
+def test_a_regressor_predicts_several_targets_in_their_units():
     generator = np.random.default_rng(0)
-    X = [generator.normal(size=(5 + k % 3, 1)) for k in range(60)]
-    y = [1000 + 50 * x[-1, 0] for x in X]
-    fitted = SequenceRegressor(MinGRU, 16, epochs=30, lr=2e-2, patience=None, random_state=0)
-    assert fitted.fit(X, y).score(X, y) > 0.8
-    assert fitted.predict(X).shape == (60,)
+    X = [generator.normal(size=(5 + k % 3, 2)) for k in range(80)]
+    y = np.array([[1000 + 50 * x[-1, 0], 1e-3 * x[-1, 1], 7.0] for x in X])
+    options = {"epochs": 60, "lr": 2e-2, "patience": None, "random_state": 0}
+    several = SequenceRegressor(MinGRU, 16, **options).fit(X, y)
+    predicted = several.predict(X)
+    assert predicted.shape == (80, 3)
+    assert min(r2_score(y[:, :2], predicted[:, :2], multioutput="raw_values")) > 0.8
+    one = SequenceRegressor(MinGRU, 16, **options).fit(X, y[:, 0])
+    assert one.predict(X).shape == (80,)
+    column = SequenceRegressor(MinGRU, 16, **options).fit(X, y[:, :1])
+    np.testing.assert_array_equal(column.predict(X)[:, 0], one.predict(X))
+    seen = Recorder()
+    fitted = SequenceRegressor(MinGRU, 4, epochs=1, scoring=seen).fit(X, y)
+    kept = [answer for x, answer in zip(X, y, strict=True) if not is_in(x, seen.X)]
+    np.testing.assert_allclose(fitted.target_mean_, np.mean(kept, 0), rtol=1e-12)
 
 
-def test_equal_seeds_give_equal_networks_and_the_global_generator_is_left_alone():
+def test_a_sequence_of_weight_zero_is_not_there():
+    X, y = draw(50)
+    expected = probabilities(classifier(), X[:40], y[:40])
+    weights = np.where(np.arange(50) < 40, 3.0, 0)
+    X[45] = X[45] * 1e6
+    found = probabilities(classifier(), X, y, sample_weight=weights)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_weights_count_in_the_loss_and_in_the_metric():
+    X, _ = draw(200)
+    generator = np.random.default_rng(0)
+    y = generator.permutation(["a", "b"] * 100)  # unrelated to X
+    weights = np.where(y == "a", 9.0, 1.0)
+    options = {"lr": 5e-3, "scoring": "neg_log_loss", "epochs": 12}
+    fitted = classifier(**options).fit(X, y, sample_weight=weights)
+    assert fitted.predict_proba(X)[:, 0].mean() == pytest.approx(0.9, abs=0.04)
+    for epoch in fitted.history_:
+        assert epoch["validation_score"] == pytest.approx(-epoch["validation_loss"], rel=1e-5)
+    by_class = classifier(class_weight={"a": 9}, **options).fit(X, y)
+    np.testing.assert_array_equal(by_class.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_balanced_classes_are_weighted_as_in_scikit_learn():
+    X, _ = draw(60)
+    y = np.array([10, 9, 2, 2] * 15)
+    weights = compute_sample_weight("balanced", y)
+    expected = probabilities(classifier(), X, y, sample_weight=weights)
+    found = probabilities(classifier(class_weight="balanced"), X, y)
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="not in class_weight"):
+        classifier(class_weight={"10": 2}).fit(X, y)
+
+
+BROKEN = {
+    "missing value": (ValueError, 0.0, np.nan, "none"),
+    "missing class": (ValueError, 0.0, 1.0, None),
+    "interrupted": (KeyboardInterrupt, KeyboardInterrupt, 1.0, "none"),
+    "no finite score": (FloatingPointError, np.nan, 1.0, "none"),
+}
+
+
+@pytest.mark.parametrize(("error", "score", "value", "label"), BROKEN.values(), ids=BROKEN)
+def test_a_fit_that_fails_or_is_interrupted_changes_nothing(error, score, value, label):
     X, y = draw()
+    frames = [pandas.DataFrame(x, columns=["l", "r"]) for x in X]
+    unfitted = classifier(epochs=2, scoring=Recorder(0.0, 0.0, score, score))
+    fitted = clone(unfitted).fit(frames, y)
+    X[0][0, 0] = value
+    for estimator in (fitted, unfitted.set_params(scoring=Recorder(score, score))):
+        before = dict(vars(estimator))
+        weights = copy.deepcopy(before.get("model_"))
+        with pytest.raises(error):
+            estimator.fit(X, [label, *y[1:]])
+        assert vars(estimator) == before
+        for weight, expected in zip(
+            fitted.model_.parameters(), (weights or fitted.model_).parameters(), strict=True
+        ):
+            assert torch.equal(weight, expected)
+
+
+RANDOM_LAYERS = {
+    "dropout": partial(GRU, num_layers=2, dropout=0.5),
+    "zoneout": partial(RNN, zoneout=0.3),
+    "noise": partial(RNN, leak=0.3, noise=0.1),
+    "torch": partial(torch.nn.LSTM, num_layers=2, dropout=0.5),
+}
+
+
+def fit_one(name, seed):
+    return probabilities(classifier(RANDOM_LAYERS[name], random_state=seed), *draw())
+
+
+@pytest.mark.parametrize("name", RANDOM_LAYERS)
+def test_the_seed_alone_decides_the_bits_in_fits_threads_and_processes(name):
     torch.manual_seed(3)
-    before = torch.get_rng_state()
-    first = classifier().fit(X, y).predict_proba(X)
-    assert torch.equal(before, torch.get_rng_state())
-    np.testing.assert_array_equal(first, classifier().fit(X, y).predict_proba(X))
-    other = classifier().set_params(random_state=1).fit(X, y)
-    assert (first != other.predict_proba(X)).any()
+    np.random.seed(3)  # noqa: NPY002, the caller's
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    expected = [fit_one(name, seed) for seed in range(4)]
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert before[1] == np.random.get_state()[1].tolist()  # noqa: NPY002
+    torch.manual_seed(4)
+    assert (expected[0] != expected[1]).any()
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(partial(fit_one, name), range(4)))
+    np.testing.assert_array_equal(found, expected)
+    if name == "dropout":
+        with ProcessPoolExecutor(1, get_context("spawn")) as processes:
+            np.testing.assert_array_equal(processes.submit(fit_one, name, 2).result(), expected[2])
+
+
+def test_no_seed_means_another_network_each_time_and_leaves_the_global_generators_alone():
+    X, y = draw()
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    estimator = classifier(random_state=None, epochs=1)
+    assert (probabilities(estimator, X, y) != probabilities(estimator, X, y)).any()
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert before[1] == np.random.get_state()[1].tolist()  # noqa: NPY002
+    one = classifier(random_state=np.random.RandomState(0), epochs=1)
+    assert (probabilities(one, X, y) != probabilities(one, X, y)).any()
 
 
 def test_clones_copies_and_parameters():
@@ -119,151 +417,9 @@ def test_pipelines_searches_and_folds():
     pipeline = make_pipeline(first_channel, classifier())
     assert pipeline.fit(X, y).named_steps["sequenceclassifier"].n_features_in_ == 1
     assert cross_val_score(classifier(), X, y, cv=2).mean() > 0.7
-    search = GridSearchCV(classifier(), {"hidden_size": [2, 8]}, cv=2).fit(X, y)
+    search = GridSearchCV(classifier(), {"hidden_size": [2, 8]}, cv=GroupKFold(2))
+    search.fit(X, y, groups=np.arange(40) // 2)
     assert search.best_estimator_.model_.layer.hidden_size == search.best_params_["hidden_size"]
-
-
-@pytest.mark.parametrize("layout", ["channels_first", "steps_first"])
-def test_arrays_of_three_dimensions_need_a_layout(layout):
-    X, y = draw()
-    array = np.stack([x[:8] for x in X])  # (count, steps, channels)
-    expected = classifier().fit(list(array), y).predict_proba(list(array))
-    if layout == "channels_first":
-        array = array.transpose(0, 2, 1)
-    with pytest.raises(ValueError, match="layout='channels_first'"):
-        classifier().fit(array, y)
-    fitted = classifier(layout=layout).fit(array, y)
-    np.testing.assert_array_equal(fitted.predict_proba(array), expected)
-
-
-def test_an_array_of_objects_is_a_list():
-    X, y = draw()
-    expected = classifier().fit(X, y).predict_proba(X)
-    objects = np.empty(len(X), dtype=object)
-    objects[:] = X
-    np.testing.assert_array_equal(classifier().fit(objects, y).predict_proba(objects), expected)
-    search = GridSearchCV(classifier(), {"epochs": [1]}, cv=2).fit(objects, y)
-    assert search.best_estimator_.n_features_in_ == 2
-    with pytest.raises(TypeError, match="got object"):
-        classifier().fit([x.astype(object) for x in X], y)
-
-
-def test_an_array_of_two_dimensions_has_one_channel():
-    X, y = draw()
-    array = np.stack([x[:8, 0] for x in X])  # (count, steps)
-    expected = classifier().fit([x[:8, :1] for x in X], y).predict_proba(array)
-    for layout in (None, "channels_first", "steps_first"):
-        fitted = classifier(layout=layout).fit(array, y)
-        np.testing.assert_array_equal(fitted.predict_proba(array), expected)
-
-
-def test_a_dictionary_has_the_weights_of_classes():
-    X, _ = draw(60)
-    y = np.array([10, 9, 2] * 20)
-    fitted = classifier(class_weight={9: 5.0, 10.0: 2}).fit(X, y)
-    often = fitted.predict_proba(X).mean(0)
-    without = classifier().fit(X, y).predict_proba(X).mean(0)
-    assert often[fitted.classes_.tolist().index(9)] > without[1] + 0.2
-    balanced = classifier(class_weight="balanced").fit(X, y).predict_proba(X)
-    ones = classifier(class_weight={2: 1, 9: 1.0}).fit(X, y).predict_proba(X)
-    np.testing.assert_allclose(balanced, ones, rtol=0, atol=1e-5)  # classes of equal size
-    # as in scikit-learn, a class may be absent from a fold, if all others have weights
-    more = classifier(class_weight={2: 1, 9: 1, 10: 1, 11: 4}).fit(X, y).predict_proba(X)
-    np.testing.assert_array_equal(more, ones)
-
-
-def test_nullable_classes_of_pandas_keep_their_type():
-    X, _ = draw()
-    y = pandas.Series([0, 1] * 20, dtype="Int64")
-    fitted = classifier(class_weight={1: 2.0}).fit(X, y)
-    assert fitted.classes_.tolist() == [0, 1]
-    assert fitted.predict(X).dtype == np.int64
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("GRU", GRU), ("ScoRNN", ScoRNN), ("TorchLSTM", TorchLSTM)]
-)
-def test_a_layer_has_the_name_of_the_command_line(name, kind):
-    X, y = draw()
-    named = classifier().set_params(layer=name, epochs=1).fit(X, y)
-    assert type(named.model_.layer) is kind
-    assert clone(named).layer == name
-
-
-def test_sequences_bring_their_own_labels():
-    X, y = draw()
-    labelled = from_arrays(X, labels=y)
-    expected = classifier().fit(X, y).predict_proba(X)
-    np.testing.assert_array_equal(classifier().fit(labelled).predict_proba(labelled), expected)
-    with pytest.raises(ValueError, match="no y"):
-        classifier().fit(labelled, y)
-    with pytest.raises(ValueError, match="no labels"):
-        classifier().fit(from_arrays(X))
-    with pytest.raises(ValueError, match="no targets"):
-        SequenceRegressor().fit(X)
-
-
-def test_auto_takes_a_stack_for_long_sequences():
-    generator = np.random.default_rng(0)
-    long = [generator.normal(size=(250, 1)) for _ in range(10)]
-    options = {"epochs": 1, "hidden_size": 4, "random_state": 0}
-    fitted = SequenceClassifier(**options).fit(long, [0, 1] * 5)
-    assert isinstance(fitted.model_.layer, ResidualStack)
-    short = SequenceClassifier(**options).fit([x[:20] for x in long], [0, 1] * 5)
-    assert type(short.model_.layer).__name__ == "GRU"
-
-
-def test_the_run_stays_in_its_folder_and_the_model_streams(tmp_path):
-    X, y = draw()
-    fitted = classifier(directory=tmp_path / "run").fit(X, y)
-    assert (tmp_path / "run" / "result.json").is_file()
-    fitted.fit(X, y)  # replaces the run
-    for other in (clone(fitted), classifier().fit(X, y).set_params(directory=tmp_path / "run")):
-        with pytest.raises(RunExistsError, match="delete that folder") as caught:
-            other.fit(X, y)
-        assert "resume" not in str(caught.value)
-    model = fitted.model_
-    scaled, lengths = next(fitted.preprocessing_.batches(from_arrays(X[:1]), 1))
-    stream = Stream(model)
-    for x_t in scaled[:, 0]:
-        y_t = stream(x_t)
-    torch.testing.assert_close(y_t, model(scaled, lengths)[0])
-
-
-def test_channels_and_options_are_checked_early():
-    X, y = draw()
-    fitted = classifier().fit(X, y)
-    with pytest.raises(ValueError, match="expected the 2 channels"):
-        fitted.predict([x[:, :1] for x in X])
-    with pytest.raises(TypeError, match="such as the class"):
-        classifier().set_params(layer=LRU(2, 8)).fit(X, y)
-    with pytest.raises(ValueError, match="class_weight"):
-        classifier(class_weight="some").fit(X, y)
-    with pytest.raises(ValueError, match="got 'up'"):
-        classifier(class_weight={"up": 2}).fit(X, y)
-    with pytest.raises(ValueError, match="got 'gur'"):
-        classifier().set_params(layer="gur").fit(X, y)
-    table = pandas.DataFrame(X[0])
-    with pytest.raises(TypeError, match="got a table, DataFrame"):
-        classifier().fit(table, y)
-    with pytest.raises(ValueError, match="y should be a 1d array"):
-        SequenceRegressor().fit(X, np.zeros((40, 2)))
-    with pytest.raises(ValueError, match="got 39"):
-        classifier().fit(X, y[:-1])
-    assert isinstance(classifier().set_params(layer=LRU).fit(X, y).model_.layer, LRU)
-
-
-def test_the_columns_of_frames_are_found_by_their_names():
-    X, y = draw()
-    frames = [pandas.DataFrame(x, columns=["left", "right"]) for x in X]
-    fitted = classifier().fit(frames, y)
-    expected = classifier().fit(X, y).predict_proba(X)
-    np.testing.assert_array_equal(fitted.predict_proba(frames), expected)
-    swapped = [frame[["right", "left"]] for frame in frames]
-    np.testing.assert_array_equal(fitted.predict_proba(swapped), expected)
-    np.testing.assert_array_equal(fitted.predict_proba(X), expected)  # by their places
-    with pytest.raises(ValueError, match="got 2: 'left', 'up'"):
-        fitted.predict([frame.rename(columns={"right": "up"}) for frame in frames])
 
 
 def with_gaps(count=40, seed=0):
@@ -275,74 +431,86 @@ def with_gaps(count=40, seed=0):
     return X, y
 
 
-each_missing = pytest.mark.parametrize("missing", ["mask", "forward"])
-
-
-@each_missing
-def test_missing_values_are_learnt_from_and_predicted(missing):
+@pytest.mark.parametrize("missing", ["mask", "forward"])
+def test_missing_values_are_scaled_and_filled_as_pandas_would(missing):
     X, y = with_gaps()
     fitted = classifier(missing=missing).fit(X, y)
+    fitted.set_params(missing="error")  # of the next fit, not of the network that is there
     new, truth = with_gaps(seed=1)
     assert fitted.score(new, truth) > 0.8
-    assert fitted.n_features_in_ == 2
-    p = fitted.predict_proba(new)
-    prepared, lengths = next(
-        fitted.preprocessing_.batches(from_arrays(new, allow_missing=True), 40)
-    )
-    assert prepared.shape[2] == 4
-    with torch.no_grad():
-        outputs = fitted.model_(prepared, lengths)
-    np.testing.assert_allclose(outputs.softmax(-1), p, rtol=0, atol=1e-5)
+    for x, p in zip(new, fitted.predict_proba(new), strict=True):
+        frame = pandas.DataFrame((x - fitted.mean_) / fitted.scale_)
+        filled = frame.ffill() if missing == "forward" else frame
+        inputs = np.hstack([filled.fillna(0), frame.isna()]).astype(np.float32)
+        with torch.no_grad():
+            outputs = fitted.model_(torch.from_numpy(inputs))
+        np.testing.assert_allclose(outputs.softmax(-1), p, rtol=0, atol=1e-6)
 
 
-def test_missing_values_without_the_option_are_an_early_error(tmp_path):
+def test_missing_values_without_the_option_are_named():
     X, y = draw()
     fitted = classifier().fit(X, y)
     X[3][2, 1] = np.nan
-    message = r"got nan in the sequence with index 3, channel 2, step 3; .*missing='mask'"
-    unfitted = classifier(directory=tmp_path / "run")
-    with pytest.raises(ValueError, match=message):
-        unfitted.fit(X, y)
-    assert not (tmp_path / "run").exists()
-    with pytest.raises(ValueError, match=message):
-        SequenceRegressor().fit(X, np.arange(40.0))
-    for predict in (fitted.predict, fitted.predict_proba):
-        with pytest.raises(ValueError, match=message):
-            predict(X)
-    with pytest.raises(ValueError, match=message):
-        fitted.score(X, y)
-    with pytest.raises(ValueError, match=message):
-        fitted.predict(from_arrays(X, allow_missing=True))
-    fitted.set_params(missing="mask")  # of the next fit, not of the network that is there
-    with pytest.raises(ValueError, match=message):
+    for call in (fitted.predict, fitted.predict_proba, lambda X: classifier().fit(X, y)):
+        with pytest.raises(ValueError, match="sequence 3; missing='mask'"):
+            call(X)
+    fitted.set_params(missing="mask")
+    with pytest.raises(ValueError, match="sequence 3"):
         fitted.predict(X)
-    X[3][2, 1] = np.inf
-    with pytest.raises(ValueError, match="infinite values"):
+    X[39][-1, 1] = np.inf
+    with pytest.raises(ValueError, match="sequence 39"):
         classifier(missing="mask").fit(X, y)
-    with pytest.raises(ValueError, match="expected missing"):
-        classifier(missing="drop").fit(*draw())
 
 
-@pytest.mark.parametrize("layout", ["channels_first", "steps_first"])
-def test_arrays_and_tables_may_have_missing_values(layout):
-    X, y = with_gaps()
-    array = np.stack([x[:8] for x in X])
-    expected = classifier(missing="mask").fit(list(array), y).predict_proba(list(array))
-    rows = pandas.DataFrame(array.reshape(-1, 2), columns=["1", "2"])
-    rows["sequence"] = np.repeat(np.arange(40), 8)
-    rows["label"] = np.repeat(y, 8)
-    table = from_table(rows, label="label", allow_missing=True)
-    from_rows = classifier(missing="mask").fit(table).predict_proba(table)
-    np.testing.assert_array_equal(from_rows, expected)
-    if layout == "channels_first":
-        array = array.transpose(0, 2, 1)
-    fitted = classifier(missing="mask", layout=layout).fit(array, y)
-    np.testing.assert_array_equal(fitted.predict_proba(array), expected)
+def test_auto_takes_a_stack_for_long_sequences_and_each_layer_its_rate():
+    generator = np.random.default_rng(0)
+    long = [generator.normal(size=(200, 1)) for _ in range(10)]
+    options = {"epochs": 1, "hidden_size": 4, "random_state": 0}
+    fitted = SequenceClassifier(**options).fit(long, [0, 1] * 5)
+    assert isinstance(fitted.model_.layer, ResidualStack)
+    short = SequenceClassifier(**options).fit([x[:199] for x in long], [0, 1] * 5)
+    assert type(short.model_.layer) is GRU
+    X, y = draw()
+    for layer, lr in {GRU: 1e-2, MinGRU: 1e-3}.items():
+        expected = probabilities(classifier(layer, lr=lr), X, y)
+        np.testing.assert_array_equal(probabilities(classifier(layer, lr=None), X, y), expected)
 
 
-def test_a_regressor_takes_missing_values():
-    X, _ = with_gaps(60)
-    y = np.array([np.isnan(x).mean() for x in X])  # only the masks tell it
-    options = {"epochs": 60, "lr": 2e-2, "patience": None, "random_state": 0}
-    fitted = SequenceRegressor(MinGRU, 16, missing="mask", **options).fit(X, y)
-    assert fitted.score(X, y) > 0.5
+def test_the_model_streams_scaled_steps():
+    X, y = draw()
+    fitted = classifier().fit(X, y)
+    assert not fitted.model_.training
+    stream = Stream(fitted.model_)
+    for x_t in torch.from_numpy((X[0] - fitted.mean_) / fitted.scale_).float():
+        y_t = stream(x_t)
+    np.testing.assert_allclose(y_t.softmax(-1), fitted.predict_proba(X[:1])[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"layer": "GRU"}, TypeError),
+        ({"missing": "drop"}, ValueError),
+        ({"validation": 1.0}, ValueError),
+        ({"epochs": 0}, ValueError),
+        ({"lr": -1.0}, ValueError),
+    ],
+    ids=str,
+)
+def test_options_are_checked(options, error):
+    with pytest.raises(error, match=str(next(iter(options.values())))):
+        classifier().set_params(**options).fit(*draw())
+
+
+def test_shapes_and_weights_are_checked():
+    X, y = draw()
+    fitted = classifier().fit(X, y)
+    with pytest.raises(ValueError, match="the 2 channels of the training data, got 1"):
+        fitted.predict([x[:, :1] for x in X])
+    with pytest.raises(ValueError, match=r"got \(0, 2\) in sequence 1"):
+        fitted.predict([X[0], X[1][:0]])
+    with pytest.raises(ValueError, match="40, 39"):
+        classifier().fit(X, y[:-1])
+    for weights in (np.zeros(40), -np.ones(40), np.full(40, np.nan)):
+        with pytest.raises(ValueError, match="sample_weight"):
+            classifier().fit(X, y, sample_weight=weights)

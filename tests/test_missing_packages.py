@@ -23,6 +23,7 @@ from eigenrnn.experiments.world import Collection
 
 PACKAGES = {
     "analysis": ["scipy", "matplotlib"],
+    "estimators": ["sklearn"],
     "experiments": [
         *("filelock", "jsonargparse", "lightning", "matplotlib", "msgspec", "pandas"),
         *("pooch", "rich", "scipy", "tensorboard", "torchmetrics"),
@@ -88,11 +89,15 @@ def run_without(package, code):
 
 
 IMPORTED = [("analysis", package) for package in PACKAGES["analysis"]]
+IMPORTED += [("estimators", "sklearn")]
 IMPORTED += [("experiments", package) for package in PACKAGES["experiments"]]
 
 
 @pytest.mark.parametrize(
-    "missing", some(IMPORTED, [("analysis", "scipy"), ("experiments", "lightning")])
+    "missing",
+    some(
+        IMPORTED, [("analysis", "scipy"), ("estimators", "sklearn"), ("experiments", "lightning")]
+    ),
 )
 def test_an_import_names_the_missing_package(missing):
     extra, package = missing

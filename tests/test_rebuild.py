@@ -44,7 +44,7 @@ from eigenrnn.experiments.errors import CheckpointError, MissingDataError
 from eigenrnn.experiments.export import export_model
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import Copying, Series
-from eigenrnn.experiments.tasks.base import model_for, stack_of_lru
+from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.training import RunFolder, Settings, checkpoint, fit
 from eigenrnn.experiments.training.description import describe_call
 from eigenrnn.experiments.training.run_key import RunKey
@@ -326,7 +326,6 @@ MADE = {
     "a leak": partial(RNN, leak=0.3, trainable_leak=True, noise=0.1, state="current"),
     "LRU": partial(LRU, r_min=0.5),
     "torch.nn.LSTM": nn.LSTM,
-    "a stack": stack_of_lru,
 }
 
 

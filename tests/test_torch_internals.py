@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,27 @@ def test_nothing_private_of_torch_is_used_elsewhere():
 def test_each_function_has_a_test():
     tests = "".join(inspect.getsource(f) for name, f in globals().items() if name[:5] == "test_")
     assert [name for name in torch_internals.__all__ if f"{name}(" not in tests] == []
+
+
+def test_a_generator_is_drawn_from_in_one_thread_alone():
+    def draws():
+        dropped = torch.nn.functional.dropout(torch.ones(9))
+        return torch.stack([torch.randn(9), torch.randn_like(dropped), torch.rand(9), dropped])
+
+    torch.manual_seed(3)
+    expected = draws()
+    torch.manual_seed(4)
+    before = torch.get_rng_state()
+    with torch_internals.DrawFrom(torch.Generator().manual_seed(3)):
+        assert torch.equal(draws(), expected)
+        of_its_own = torch.randn(9, generator=torch.Generator().manual_seed(5))
+        assert torch.equal(torch.get_rng_state(), before)
+        with ThreadPoolExecutor(1) as thread:
+            other = thread.submit(torch.randn, 9).result()
+    torch.manual_seed(4)
+    assert torch.equal(other, torch.randn(9))
+    torch.manual_seed(5)
+    assert torch.equal(of_its_own, torch.randn(9))
 
 
 def test_only_autograds_own_batching_is_legacy():

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
 
 # ruff: noqa: SLF001
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 __all__ = [
+    "DrawFrom",
     "direct_buffers",
     "direct_children",
     "direct_parameters",
@@ -57,6 +59,27 @@ has_dispatch_mode: Callable[[], int] = torch._C._len_torch_dispatch_stack
 
 They see every operator, so nothing may bypass the dispatcher inside one.
 """
+
+
+class DrawFrom(TorchDispatchMode):
+    """Gives a generator to every draw on the CPU that has none, in the calling thread alone.
+
+    `torch.random.fork_rng` changes the global generator, which belongs to all threads. Torch
+    documents modes under this private name only ("Extending PyTorch").
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self.generator = generator
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        options = dict(kwargs or {})
+        if torch.Tag.nondeterministic_seeded in func.tags and options.get("generator") is None:
+            options["generator"] = self.generator
+            return func.overloadpacket(*args, **options)  # only some overloads take a generator
+        return func(*args, **options)
 
 
 def forward_mode_is_active() -> bool:

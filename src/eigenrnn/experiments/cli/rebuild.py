@@ -20,7 +20,7 @@ from eigenrnn.experiments.recipes import Row
 from eigenrnn.experiments.recipes.runs import row_of
 from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES, TASKS
 from eigenrnn.experiments.tasks import Batch, Task
-from eigenrnn.experiments.tasks.base import model_for, stack_of_lru
+from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.tasks.preprocessing import Preprocessing
 from eigenrnn.experiments.training import Settings
 from eigenrnn.experiments.training.description import build, describe_call, differences
@@ -85,9 +85,9 @@ def load(
     torch's recurrent layers are built. The training data is not needed, unless the task has no
     preprocessing.
 
-    The command line, the recipes and the estimators store the call that makes the network. Pass
-    the network of any other run as `model`, for instance one with a set or layer of your own, and
-    a task of your own as `task`.
+    The command line and the recipes store the call that makes the network. Pass the network of any
+    other run as `model`, for instance one with a set or layer of your own, and a task of your own
+    as `task`.
 
     Args:
         path: The folder of a run, which loads its best model or else its last one; or one of its
@@ -241,7 +241,7 @@ def _network(config: RunConfig, row: Row | None, sizes: Task | Preprocessing) ->
 @cache
 def _names() -> Mapping[str, Any]:
     """Return what a network may be made from, by the names that `describe` writes."""
-    names: dict[str, Any] = {**LAYERS, **CONSTRAINTS, "stack_of_lru": stack_of_lru}
+    names: dict[str, Any] = {**LAYERS, **CONSTRAINTS}
     for name in init.__all__:
         if inspect.isfunction(getattr(init, name)):
             names[name] = getattr(init, name)

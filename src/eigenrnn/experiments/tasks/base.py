@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
@@ -11,9 +10,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from eigenrnn.experiments.tasks.preprocessing import Preprocessing
-from eigenrnn.layers import LRU
 from eigenrnn.models import LanguageModel, SequenceModel
-from eigenrnn.residual_stack import ResidualStack
 
 __all__ = [
     "HIGHER_IS_BETTER",
@@ -22,7 +19,6 @@ __all__ = [
     "check_at_least",
     "check_choices",
     "model_for",
-    "stack_of_lru",
     "with_exact_counts",
 ]
 
@@ -289,11 +285,6 @@ def model_for(
     layer = make_layer(width, hidden_size, **options)
     tied = getattr(layer, "output_size", hidden_size) == width
     return LanguageModel(task.vocabulary, width, [layer], tied=tied, generator=generator)
-
-
-def stack_of_lru(input_size: int, width: int) -> ResidualStack:
-    """Return two residual blocks of `LRU`, which the estimators take for long sequences."""
-    return ResidualStack(partial(LRU, hidden_size=width), width, 2, input_size=input_size)
 
 
 def check_choices(task: Any, **kinds: Any) -> None:

@@ -1,0 +1,540 @@
+"""Recurrent networks as estimators of scikit-learn, for sequences of unequal lengths."""
+
+import copy
+import logging
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from eigenrnn.errors import check_installed, check_positive_integer
+from eigenrnn.layers import GRU, LRU
+from eigenrnn.models import SequenceModel, parameter_groups, penalty
+from eigenrnn.residual_stack import ResidualStack
+from eigenrnn.torch_internals import DrawFrom
+
+check_installed("estimators", "eigenrnn.estimators", "sklearn")
+
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402
+from sklearn.metrics import check_scoring  # noqa: E402
+from sklearn.utils import (  # noqa: E402
+    assert_all_finite,
+    check_array,
+    check_consistent_length,
+    check_random_state,
+    column_or_1d,
+)
+from sklearn.utils.class_weight import compute_sample_weight  # noqa: E402
+from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
+from sklearn.utils.validation import check_is_fitted  # noqa: E402
+
+__all__ = ["SequenceClassifier", "SequenceRegressor"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Missing = Literal["error", "mask", "forward"]
+
+_LONG = 200  # steps; "hundreds" on the page about choosing a layer
+_PREDICTED_AT_ONCE = 64  # sequences
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, repr=False)  # scikit-learn has its own
+class _SequenceEstimator(BaseEstimator):
+    """What the classifier and the regressor share: everything but the answers."""
+
+    layer: str | Callable[[int, int], Any] = "auto"
+    hidden_size: int = 64
+    _: KW_ONLY
+    epochs: int = 50
+    batch_size: int = 16
+    lr: float | None = 1e-3
+    clip_norm: float | None = 1.0
+    validation: float = 0.2
+    patience: int | None = 15
+    scoring: str | Callable[..., float] | None = None
+    missing: Missing = "error"
+    random_state: Any = None
+
+    _default_scoring: ClassVar[str | None] = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Train a network. If that fails or is interrupted, the estimator stays as it was.
+
+        Args:
+            X: An array (n, T, M), or (n, T) of one channel; or a list of arrays or frames of shape
+                (T, M), whose T may differ. The columns of a frame are its channels.
+            y: The answer of each sequence.
+            sample_weight: The weight of each sequence in the loss and the metric. A sequence of
+                weight zero is left out.
+            groups: The group of each sequence, such as its person. No group is divided between
+                training and validation.
+
+        Raises:
+            ValueError: If a shape or an option is wrong, or a value is infinite or missing.
+            FloatingPointError: If no epoch has a finite loss and metric.
+        """
+        fitted = copy.copy(self)
+        fitted._fit(X, y, sample_weight, groups)  # noqa: SLF001, its own
+        self.__dict__ = fitted.__dict__  # all at once
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
+        """Divide and scale the data, and train.
+
+        Raises:
+            TypeError: If `layer` is no function.
+            ValueError: If another option, a weight or a length is wrong.
+        """
+        check_positive_integer("epochs", self.epochs)
+        if not 0 <= self.validation < 1:
+            raise ValueError(f"expected 0 <= validation < 1, got {self.validation}")
+        if self.missing not in ("error", "mask", "forward"):
+            raise ValueError(
+                f"expected missing to be 'error', 'mask' or 'forward', got {self.missing!r}"
+            )
+        if self.layer != "auto" and not callable(self.layer):
+            raise TypeError(f"expected layer to be 'auto' or a class, got {self.layer!r}")
+        if y is None:
+            raise ValueError("fit requires y to be passed, but the target y is None")
+        self.missing_: Missing = self.missing
+        vars(self).pop("feature_names_in_", None)  # of an earlier fit
+        sequences, names = _read(X, None, self.missing)
+        if names is not None:
+            self.feature_names_in_: NDArray[Any] = names
+        self.n_features_in_: int = sequences[0].shape[1]
+        check_consistent_length(sequences, y, sample_weight, groups)
+        answers, strata, weights = self._answers(y)
+        if sample_weight is not None:
+            weights = weights * column_or_1d(sample_weight, dtype="float64")
+        if not (weights >= 0).all() or not weights.any():
+            raise ValueError("expected each sample_weight >= 0 and one above zero, got others")
+        used = np.flatnonzero(weights)
+        members = np.arange(len(used))
+        if groups is not None:
+            _, members = np.unique(column_or_1d(groups)[used], return_inverse=True)
+        if self.random_state is None:  # numpy's global generator is the caller's
+            seed = int(np.random.default_rng().integers(2**31))
+        else:
+            seed = int(check_random_state(self.random_state).randint(2**31))
+        is_held_out = _hold_out(strata[used], members, self.validation, seed)
+        kept = used[~is_held_out]
+        held_out = used[is_held_out]
+        self.mean_, self.scale_ = _mean_and_scale(np.concatenate([sequences[k] for k in kept]))
+        self._train(sequences, answers, weights, kept, held_out, seed)
+
+    def _train(
+        self,
+        sequences: list[Array],
+        answers: NDArray[Any],
+        weights: Array,
+        kept: Indices,
+        held_out: Indices,
+        seed: int,
+    ) -> None:
+        """Train on the kept sequences; the held-out ones choose the epoch.
+
+        Raises:
+            FloatingPointError: If no epoch has a finite loss and metric.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        targets, output_size = self._targets(answers, kept)
+        input_size = self.n_features_in_
+        if self.missing_ != "error":
+            input_size *= 2  # with the masks
+        make_layer: Any = self.layer
+        if make_layer == "auto":
+            is_long = np.median([len(x) for x in sequences]) >= _LONG
+            make_layer = _stack_of_lru if is_long else GRU
+        with DrawFrom(generator):
+            layer = make_layer(input_size, self.hidden_size)
+            model = SequenceModel(layer, output_size, "last")
+        self.model_: SequenceModel = model
+        inputs = self._inputs(sequences)
+        lr = self.lr
+        if lr is None:
+            lr = 1e-2 if type(layer) is GRU else 1e-3
+        optimiser = torch.optim.Adam(parameter_groups(model, lr=lr))
+        loss_weights = torch.from_numpy(weights / weights[kept].mean()).float()
+        scoring = self.scoring or self._default_scoring
+        scorer: Any = None
+        if scoring is not None:
+            scorer = check_scoring(self, scoring)
+        score_options: dict[str, Any] = {}
+        if np.ptp(weights) > 0:  # else a scorer of the user need not take them
+            score_options["sample_weight"] = weights[held_out]
+        held_out_X = [sequences[k] for k in held_out]
+        self.history_: list[dict[str, float]] = []
+        best = (-math.inf, -math.inf)
+        best_epoch = 0
+        best_weights = None
+        for epoch in range(1, self.epochs + 1):
+            model.train()
+            total = 0.0
+            order = torch.randperm(len(kept), generator=generator).numpy()
+            for rows in torch.from_numpy(kept[order]).split(self.batch_size):
+                batch = _padded([inputs[k] for k in rows.tolist()])
+                optimiser.zero_grad()
+                with DrawFrom(generator):
+                    outputs = model(*batch)
+                loss = (self._losses(outputs, targets[rows]) * loss_weights[rows]).mean()
+                (loss + penalty(model)).backward()
+                if self.clip_norm is not None:
+                    nn.utils.clip_grad_norm_(model.parameters(), self.clip_norm)
+                optimiser.step()
+                total += loss.item() * len(rows)
+            model.eval()
+            record = {"loss": total / len(kept)}
+            found = (float(epoch), -record["loss"])  # the last epoch, if nothing is held out
+            if held_out_X:
+                outputs = _outputs(model, [inputs[k] for k in held_out])
+                losses = self._losses(outputs, targets[held_out]).numpy()
+                record["validation_loss"] = float(np.average(losses, weights=weights[held_out]))
+                found = (-record["validation_loss"], 0.0)
+                if scorer is not None:
+                    score = scorer(self, held_out_X, answers[held_out], **score_options)
+                    record["validation_score"] = float(score)
+                    found = (float(score), -record["validation_loss"])  # which decides a tie
+            self.history_.append(record)
+            _logger.info("epoch %d: %s", epoch, record)
+            if all(map(math.isfinite, found)) and found > best:
+                best = found
+                best_epoch = epoch
+                best_weights = copy.deepcopy(model.state_dict())
+            if held_out_X and self.patience is not None and epoch - best_epoch >= self.patience:
+                break
+        if best_weights is None:
+            raise FloatingPointError(
+                f"expected a finite loss and metric, got {self.history_[-1]}: take a smaller lr"
+            )
+        model.load_state_dict(best_weights)
+        model.zero_grad()
+
+    def _inputs(self, sequences: list[Array]) -> list[Tensor]:
+        """Scale sequences in double precision, and only then round them."""
+        dtype = self.model_.head.weight.dtype
+        inputs: list[Tensor] = []
+        for x in sequences:
+            scaled = (x - self.mean_) / self.scale_
+            if self.missing_ != "error":
+                if self.missing_ == "forward":
+                    scaled = _filled_forward(scaled)
+                scaled = np.hstack([np.nan_to_num(scaled), np.isnan(x)])
+            inputs.append(torch.from_numpy(scaled).to(dtype))
+        return inputs
+
+    def _predict(self, X: Any) -> Array:  # (n, K)
+        """Return the outputs of the network.
+
+        Raises:
+            ValueError: If X has other channels than the training data.
+        """
+        check_is_fitted(self)
+        # `missing_`, because `set_params` may have changed the option for the next fit
+        sequences, _ = _read(X, getattr(self, "feature_names_in_", None), self.missing_)
+        found = sequences[0].shape[1]
+        if found != self.n_features_in_:
+            raise ValueError(
+                f"expected the {self.n_features_in_} channels of the training data, got {found}"
+            )
+        return _outputs(self.model_, self._inputs(sequences)).double().numpy()
+
+    @abstractmethod
+    def _answers(self, y: Any) -> tuple[NDArray[Any], Indices, Array]:
+        """Return y as an array, the classes as numbers, and the weights of the sequences."""
+
+    @abstractmethod
+    def _targets(self, answers: NDArray[Any], kept: Indices) -> tuple[Tensor, int]:
+        """Return what the loss compares with the outputs, and the number of outputs."""
+
+    @abstractmethod
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (B,)
+        """Return the loss of each sequence."""
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
+    r"""A recurrent network that tells the class of a sequence, as scikit-learn's estimators do.
+
+    .. math:: p = \operatorname{softmax}(V h_T + d)
+
+    with the state :math:`h_T` after the last step of a sequence. Adam minimises the weighted mean
+    of the cross-entropy. Some sequences of each class are held out, and the epoch with the best
+    metric on them is kept. Channels are scaled by the mean and the deviation of the others.
+
+    `random_state` alone decides the bits of the result for a given number of threads: initial
+    weights, batches and dropout masks are drawn from a generator of the fit. Python's `logging`
+    has a line for each epoch, at the level INFO.
+
+    Args:
+        layer: A function of the numbers of inputs and of units that makes a recurrent layer, such
+            as the class `eigenrnn.ScoRNN` or `torch.nn.LSTM`. ``"auto"`` takes a `GRU` if half of
+            the sequences have fewer than 200 steps, else a `ResidualStack` of two `LRU`.
+        hidden_size: The number N of units.
+        epochs: The largest number of passes over the training data.
+        batch_size: The number of sequences in a step.
+        lr: The learning rate; that of constrained matrices is a tenth of it. None takes 0.01 for a
+            `GRU` and 0.001 for any other layer, as the page on choosing a layer measures.
+        clip_norm: The largest norm of a gradient; None for any.
+        validation: The fraction of each class that is held out, at least one sequence of a class
+            that has two. With zero, all sequences are trained on for all epochs.
+        patience: Training ends after this number of epochs without improvement; None for never.
+        scoring: The metric that chooses the epoch: one of scikit-learn's names, such as
+            ``"f1_macro"``, or a scorer; ``"accuracy"`` by default. The loss decides ties.
+        missing: What happens to NaN among the values of X: an ``"error"``; or ``"mask"`` and
+            ``"forward"``, with which the network has a mask of each channel as a further input. A
+            missing value is then the mean of its channel, or with ``"forward"`` the last value of
+            its sequence.
+        random_state: The seed, or a `numpy.random.RandomState` that each fit advances.
+        class_weight: The weights of classes, as in scikit-learn: None gives each sequence the same
+            weight, ``"balanced"`` each class; a dictionary has the weight of a sequence of each
+            class, which is one for a class that it leaves out.
+    Attributes:
+        classes_: The classes, sorted.
+        model_: The trained `SequenceModel` of scaled inputs; `Stream(model_)` takes one step
+            ``(x_t - mean_) / scale_`` at a time.
+        mean_: The mean of each channel.
+        scale_: The standard deviation of each channel, or one if it is constant.
+        history_: The losses and the metric of each epoch.
+        n_features_in_: The number M of channels.
+        feature_names_in_: The columns of the frames, if X has any. In `predict` they may have
+            another order.
+    Raises:
+        ValueError: If a shape or an option is wrong, or a value is infinite or missing.
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> y = np.array(["left", "right"] * 20)
+        >>> X = [rng.normal(size=(10 + k, 2)) + 2 * (y[k] == "left") for k in range(40)]
+        >>> classifier = SequenceClassifier(hidden_size=8, epochs=20, random_state=0).fit(X, y)
+        >>> classifier.predict(X[:4]).tolist()
+        ['left', 'right', 'left', 'right']
+    """
+
+    lr: float | None = None
+    class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
+
+    _default_scoring = "accuracy"
+
+    def predict_proba(self, X: Any) -> Array:  # (n, K)
+        """Return the probability of each class, in the order of `classes_`."""
+        return torch.from_numpy(self._predict(X)).softmax(1).numpy()
+
+    def predict(self, X: Any) -> NDArray[Any]:  # (n,)
+        """Return the most probable class of each sequence."""
+        best = self._predict(X).argmax(1)
+        return self.classes_[best]
+
+    def _answers(self, y: Any) -> tuple[NDArray[Any], Indices, Array]:
+        """Return the labels, their numbers, and weights.
+
+        Raises:
+            ValueError: If the labels are of several types, are numbers with fractions, or missing.
+        """
+        labels = y
+        if isinstance(y, list | tuple) or np.asarray(y).dtype == object:
+            labels = list(y)
+            kinds = {np.asarray(label).dtype.kind for label in labels}
+            # numpy would turn [1, True] into ones, and [1, "1"] into texts
+            if len(kinds) > 1 and not kinds <= set("iuf"):
+                types = sorted({type(label).__name__ for label in labels})
+                raise ValueError(f"expected classes of one type, got {' and '.join(types)}")
+        labels = column_or_1d(np.asarray(labels), warn=True)
+        assert_all_finite(labels, input_name="y")
+        check_classification_targets(labels)
+        self.classes_, strata = np.unique(labels, return_inverse=True)
+        return labels, strata, compute_sample_weight(self.class_weight, labels)
+
+    def _targets(self, answers: NDArray[Any], kept: Indices) -> tuple[Tensor, int]:  # noqa: ARG002
+        return torch.from_numpy(np.searchsorted(self.classes_, answers)), len(self.classes_)
+
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (B,)
+        return F.cross_entropy(outputs, targets, reduction="none")
+
+
+@dataclass(eq=False, repr=False)
+class SequenceRegressor(RegressorMixin, _SequenceEstimator):
+    r"""A recurrent network that tells numbers for a sequence, as scikit-learn's estimators do.
+
+    .. math:: \hat y = \sigma \odot (V h_T + d) + \mu
+
+    with the state :math:`h_T` after the last step, and the mean and deviation of each target in
+    the training part. The loss is the mean squared error of scaled targets, and without `scoring`
+    it chooses the epoch. Any fraction of the sequences is held out, and `lr` is 0.001. All else is
+    as in `SequenceClassifier`.
+
+    Attributes:
+        target_mean_: The mean of each target.
+        target_scale_: The standard deviation of each target.
+    Shape:
+        y: :math:`(n,)`, or :math:`(n, K)` for several targets.
+    Raises:
+        ValueError: If a shape or an option is wrong, or a value is infinite or missing.
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = [rng.normal(size=(length, 1)) for length in range(5, 45)]
+        >>> y = [x[-1, 0] for x in X]
+        >>> regressor = SequenceRegressor(hidden_size=8, epochs=5, random_state=0).fit(X, y)
+        >>> regressor.predict(X[:3]).shape
+        (3,)
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def predict(self, X: Any) -> Array:  # (n,) or (n, K), as y
+        """Return the numbers of each sequence, in the units of y."""
+        outputs = self._predict(X)
+        scaled = outputs.reshape(len(outputs), *self.target_mean_.shape)
+        return scaled * self.target_scale_ + self.target_mean_
+
+    def _answers(self, y: Any) -> tuple[NDArray[Any], Indices, Array]:
+        answers = check_array(y, dtype="float64", ensure_2d=False, input_name="y")
+        return answers, np.zeros(len(answers), np.int64), np.ones(len(answers))
+
+    def _targets(self, answers: NDArray[Any], kept: Indices) -> tuple[Tensor, int]:
+        self.target_mean_, self.target_scale_ = _mean_and_scale(answers[kept])
+        scaled = (answers - self.target_mean_) / self.target_scale_
+        targets = torch.from_numpy(scaled.reshape(len(scaled), -1)).float()
+        return targets, targets.shape[1]
+
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (B,)
+        return (outputs - targets).square().mean(1)
+
+
+def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[Any] | None]:
+    """Return the sequences of X, (T, M) each, and the names of the columns of frames.
+
+    Raises:
+        TypeError: If X is a single frame.
+        ValueError: If a shape, a name or a value is wrong.
+    """
+    if hasattr(X, "columns"):
+        raise TypeError(
+            "expected a list of frames, got a single one: divide it into sequences, as in "
+            "[part[channels] for _, part in frame.groupby('sequence')]"
+        )
+    parts = X
+    if not isinstance(X, list | tuple) and (np.asarray(X).dtype != object or np.ndim(X) != 1):
+        parts = check_array(X, dtype="float64", allow_nd=True, ensure_all_finite=False)
+    arrays: list[Any] = []
+    for number, part in enumerate(parts):
+        columns: list[Any] = list(getattr(part, "columns", ()))
+        if columns and all(isinstance(column, str) for column in columns):
+            if names is None:
+                names = np.array(columns, dtype=object)
+            if set(columns) != set(names):
+                raise ValueError(
+                    f"expected the columns {', '.join(names)} in sequence {number}, got "
+                    f"{', '.join(columns)}"
+                )
+            part = check_array(part[list(names)], dtype="float64", ensure_all_finite=False)  # noqa: PLW2901
+        x = np.asarray(part)
+        if x.ndim == 1:
+            x = x[:, None]
+        if x.ndim != 2 or x.size == 0:
+            raise ValueError(
+                "expected sequences of shape (steps, channels), with at least one of each, got "
+                f"{x.shape} in sequence {number}"
+            )
+        arrays.append(x)
+    steps = check_array(np.concatenate(arrays), dtype="float64", ensure_all_finite=False)
+    ends = np.cumsum([len(x) for x in arrays])
+    is_wrong = np.isinf(steps)
+    if missing == "error":
+        is_wrong |= np.isnan(steps)
+    if is_wrong.any():
+        number = np.searchsorted(ends, is_wrong.any(1).argmax(), side="right")
+        raise ValueError(
+            f"Input X contains NaN or infinity in sequence {number}; missing='mask' and "
+            "missing='forward' take NaN for missing values"
+        )
+    return np.split(steps, ends[:-1]), names
+
+
+def _mean_and_scale(
+    rows: Array,  # (S, ...), NaN where missing
+) -> tuple[Array, Array]:
+    """Return the mean and the deviation over rows, or one in place of a deviation of zero."""
+    known = ~np.isnan(rows)
+    first = np.take_along_axis(rows, known.argmax(0)[None], 0)[0]
+    count = np.maximum(known.sum(0), 1)
+    shifted = np.where(known, rows - first, 0)  # so that a large offset costs no digits
+    mean = shifted.sum(0) / count
+    deviation = np.sqrt(np.where(known, (shifted - mean) ** 2, 0).sum(0) / count)
+    return np.nan_to_num(first) + mean, np.where(deviation > 0, deviation, 1.0)
+
+
+def _hold_out(strata: Indices, groups: Indices, fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Choose whole groups with about a fraction of each class, and never all of a class."""
+    counts = np.zeros((groups.max() + 1, strata.max() + 1))
+    np.add.at(counts, (groups, strata), 1)
+    left = counts.sum(0)
+    wanted = np.maximum(np.round(fraction * left), fraction > 0)
+    lacking = wanted.copy()
+    chosen = np.zeros(len(counts), bool)
+    for group in np.random.default_rng(seed).permutation(len(counts)):
+        count = counts[group]
+        takes_all = ((count > 0) & (count == left)).any()
+        is_first = ((count > 0) & (lacking == wanted) & (wanted > 0)).any()
+        # of a large group, more than half must be wanted
+        is_wanted = 2 * np.minimum(count, lacking.clip(0)).sum() > count.sum()
+        if (is_first or is_wanted) and not takes_all:
+            chosen[group] = True
+            left -= count
+            lacking -= count
+    return chosen[groups]
+
+
+def _filled_forward(
+    x: Array,  # (T, M)
+) -> Array:
+    """Replace NaN by the last value before it, if there is one."""
+    steps = np.arange(len(x))[:, None]
+    last = np.maximum.accumulate(np.where(np.isnan(x), 0, steps))
+    return np.take_along_axis(x, last, 0)
+
+
+def _padded(inputs: list[Tensor]) -> tuple[Tensor, Tensor | None]:  # (T, B, M), (B,)
+    """Return a batch of sequences, and their lengths if they differ."""
+    lengths = torch.tensor([len(x) for x in inputs])
+    if (lengths == lengths[0]).all():
+        return torch.stack(inputs, 1), None
+    return pad_sequence(inputs), lengths
+
+
+@torch.no_grad()
+def _outputs(model: SequenceModel, inputs: list[Tensor]) -> Tensor:  # (n, K)
+    """Return the outputs of any number of sequences, in batches of similar lengths."""
+    order = torch.tensor([len(x) for x in inputs]).argsort(stable=True)
+    outputs: list[Tensor] = []
+    for rows in order.split(_PREDICTED_AT_ONCE):
+        batch = _padded([inputs[k] for k in rows.tolist()])
+        outputs.append(model(*batch))
+    return torch.cat(outputs)[order.argsort()]
+
+
+def _stack_of_lru(input_size: int, width: int) -> ResidualStack:
+    return ResidualStack(partial(LRU, hidden_size=width), width, 2, input_size=input_size)
