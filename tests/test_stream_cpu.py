@@ -524,9 +524,9 @@ def test_streams_of_one_model_are_independent():
 
 
 @needs_kernels
-@pytest.mark.parametrize("make", [RNN, GRU, LSTM], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [RNN, GRU, LSTM, LRU, MinGRU], ids=lambda make: make.__name__)
 def test_large_batches_use_all_threads_and_give_the_same_bits(make):
-    layer = seeded(make, M, 170).freeze()
+    layer = seeded(make, 170, 170).freeze()
     x, before = inputs(layer, 64, 3), torch.get_num_threads()
     results = []
     for threads in (1, 2):
