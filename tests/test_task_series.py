@@ -608,7 +608,7 @@ def test_a_bad_file_of_the_archives_is_rejected_with_the_line(tmp_path, content,
 def test_a_bad_table_is_rejected_with_the_place(tmp_path, name, content, values):
     encoded = content if isinstance(content, bytes) else content.encode()
     if name.endswith("gz"):
-        encoded = gzip.compress(encoded)
+        encoded = gzip.compress(encoded, mtime=0)
     with pytest.raises(ValueError, match=name) as error:
         read_series(put(tmp_path, name, encoded))
     for value in values:
@@ -623,7 +623,7 @@ def test_a_bad_table_is_rejected_with_the_place(tmp_path, name, content, values)
         ("a.npz", b"PK"),
         ("a.parquet", b"PAR1"),
         ("a.txt", b"1"),
-        ("a.csv.gz", gzip.compress(CSV.encode())[:-6]),
+        ("a.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:-6]),
     ],
 )
 def test_a_damaged_or_unknown_file_is_named(tmp_path, name, content):
@@ -734,7 +734,7 @@ def test_columns_separators_and_decimals_have_names_of_your_own(tmp_path, name):
     options, text = GERMAN, RENAMED
     if name.endswith(".tsv"):
         options, text = replace(GERMAN, separator=None), RENAMED.replace(";", "\t")
-    content = gzip.compress(text.encode()) if name.endswith(".gz") else text
+    content = gzip.compress(text.encode(), mtime=0) if name.endswith(".gz") else text
     read = read_series(put(tmp_path, name, content), options)
     np.testing.assert_array_equal(read.values, X)
     assert (read.names, read.labels) == (("b", "a"), ("cat", "dog"))

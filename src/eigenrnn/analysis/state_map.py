@@ -254,7 +254,7 @@ def state_maps(network: Network) -> list[StateMap]:
     Args:
         network: One of our layers or cells, `torch.nn.RNN`, `GRU`, `LSTM` or their cells, a model
             with one of them, any cell with `input_size` and `hidden_size`, or a state map. A
-            `ResidualStack` is one state_map, whose state joins those of all layers. A cell
+            `ResidualStack` is one state map, whose state joins those of all layers. A cell
             that also requires an elapsed time, as those of ncps do, gets 1. A module of your own
             with a method ``step(x, h)`` and these sizes is taken as it is. Only the layer
             or cell inside a model is analysed. If a cell of your own wraps one, pass it through

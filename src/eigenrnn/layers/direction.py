@@ -78,7 +78,7 @@ class AbstractDirection(nn.Module, ABC):
     rates: ClassVar[tuple[str, ...]] = ()
     """Names of rates and logarithms, which weight decay would pull to an arbitrary value."""
 
-    has_matrix = True  # whether a matrix multiplies the state; else numbers scale its entries
+    has_matrix = True  # whether it has square matrices, which `init` and `weight_drop` may change
 
     gates: ClassVar[tuple[str, ...]] = ("hh",)
     """Names of the recurrent matrices, in the order of `matrices`; any after them mix units."""

@@ -1,7 +1,8 @@
-"""Small calls: what the checks of one call found is not asked again by the next one.
+"""The short way to the kernels: what the checks of one call found is not asked again by the next.
 
 A call of plain tensors on the CPU whose options an earlier call had goes straight to the compiled
-kernels. Any other call takes the way of `dispatch`, which also raises the errors.
+kernels, which matters where a call is small. Any other call takes the way of `dispatch`, which
+also raises the errors.
 """
 
 from collections.abc import Hashable, Mapping
@@ -66,7 +67,7 @@ class DirectCalls:
             tensor = getattr(operands, name)
             if tensor is None:
                 continue
-            # the one place where the kernels get an address: nothing wrong may pass
+            # the kernels get its address: nothing wrong may pass
             if tensor.shape != shape or tensor.dtype is not x.dtype or not tensor.is_cpu:
                 return None
             if tensor.is_neg() or (tensor.stride(-1) != 1 and name not in _MATRICES):
@@ -75,7 +76,7 @@ class DirectCalls:
         call |= call_sizes(operands)
         if torch.is_grad_enabled():  # a backward pass needs all states
             options = options._replace(last_only=False)
-        return self.operator.run(operands, options, call)
+        return self.operator.call_directly(operands, options, call)
 
 
 def _key(operands: Any, options: Any) -> Hashable:

@@ -144,25 +144,27 @@ class Operator:
         # torch's dispatcher takes a third of a small call
         if save and not records:
             return self._forward(operands, options, True)
-        return self.run(operands, options)
+        return self.call_directly(operands, options)
 
-    def run(self, operands: Any, options: Any, *prepared: Any) -> Mapping[str, Any]:
+    def call_directly(
+        self, operands: Any, options: Any, *kernel_call: dict[str, Any]
+    ) -> Mapping[str, Any]:
         """Return the results by name for plain tensors, without the dispatcher.
 
         Args:
             operands: The operands.
             options: The options.
-            *prepared: Further arguments of `forward`.
+            *kernel_call: The arguments of a compiled kernel, if they are known already.
         """
         if needs_gradient(operands):
             taken = operands[: len(self.operands)]
-            returned = _Recorded.apply(*taken, options, self, prepared)
+            returned = _Recorded.apply(*taken, options, self, kernel_call)
             return dict(zip(self.results, returned, strict=True))
-        return self._forward(operands, options, False, *prepared)
+        return self._forward(operands, options, False, *kernel_call)
 
-    def forward(self, operands: Any, options: Any, *prepared: Any) -> Named:
+    def compute_and_save(self, operands: Any, options: Any, *kernel_call: dict[str, Any]) -> Named:
         """Return the results and what a backward pass needs, by name, without recording them."""
-        return self._forward(operands, options, True, *prepared)
+        return self._forward(operands, options, True, *kernel_call)
 
     def arguments(self, operands: Any, options: Any, save: bool = False) -> list[Any]:
         """Return the arguments of the torch operator."""
@@ -187,8 +189,8 @@ class Operator:
             returned = (returned,)
         return dict(zip(self._returns, returned, strict=True))
 
-    # These two functions alone know the order of the arguments. The names would cost a small call
-    # several microseconds here.
+    # The order of the arguments of the torch operators. Names would cost a small call several
+    # microseconds here.
 
     def _flattened(self, operands: Any, options: Any) -> list[Any]:
         return [*operands[: len(self.operands)], *options[: len(self.options)]]
@@ -316,10 +318,10 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor | None, ...]:
-        *tensors, options, operator, prepared = inputs
+        *tensors, options, operator, kernel_call = inputs
         operands = operator.recurrence.operands(*tensors)
         ctx.operator = operator
-        returned = operator.forward(operands, options, *prepared)
+        returned = operator.compute_and_save(operands, options, *kernel_call)
         operator.save_for_backward(ctx, operands, options, returned)
         return tuple([returned.get(name) for name in operator.results])
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.dispatch import Backend, Call
 
-__all__ = ["TritonBackend", "launch"]
+__all__ = ["TritonBackend", "launch", "layout"]
 
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether Triton's interpreter runs the kernels on the CPU, as in the tests."""
@@ -132,7 +132,7 @@ def launch(
             BIASED=biased,
             RAGGED=lengths is not None,
             REVERSE=options.reverse,
-            num_warps=min(8, columns[0] // 16),
+            num_warps=min(8, columns[0] // 16),  # so that W fits into the registers of all threads
             **flags,
         )
 

@@ -442,7 +442,7 @@ class Recipe:
         source: The paper.
         seeds: The seeds of the runs: those of the paper, or as many as the paper has runs.
         departures: Differences from the paper that concern all rows.
-        panels: The pictures that are drawn in addition to the training curves.
+        panels: The pictures that `reproduce` draws.
         reduced_to: The length of its runs, if they are reduced; else None.
     """
 

@@ -195,7 +195,7 @@ def elman(
 def _run_directly(
     operands: ElmanOperands, options: Options
 ) -> tuple[Tensor, Tensor] | None:  # (T, B, N) or (T, B, K), (B, N)
-    """Return what `_run` does for a small call that it has computed before; None for others."""
+    """Return what `_run` does for options that it has had before; None for other calls."""
     V = operands.V
     if V is not None:
         is_matrix = isinstance(cast("object", V), Tensor) and V.dim() == 2

@@ -28,6 +28,7 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     from eigenrnn.ops.elman.triton_kernels import elman_forward
 
     results = _allocate(operands, options, save)
+    # the kernels sum down the columns of what they are given: of W^T forward, of W backward
     others = {"matrix": operands.W.T, "h0": operands.h0, "bias": operands.bias}
     x = map_inputs(operands.x, operands.U, operands.c)
     launch(elman_forward, x, others, results, len(operands.W), options)
