@@ -862,3 +862,18 @@ def test_a_changed_stack_takes_the_ordinary_step(change):
             outputs.append(y)
     assert torch.equal(run(stream, x), torch.stack(outputs))
     assert not is_packed(stream)
+
+
+REPLACED = {
+    "norm": lambda block: setattr(block, "norm", torch.nn.LayerNorm(5)),
+    "mixer": lambda block: block.mlp.append(torch.nn.Linear(12, 12)),
+    "layer": lambda block: setattr(block, "layer", GRU(12, 5)),
+}
+
+
+@pytest.mark.parametrize("replace", REPLACED.values(), ids=REPLACED.keys())
+def test_the_kernels_take_no_part_of_another_shape(replace):
+    layer = stack(GRU, {"mixer": "mlp"})
+    assert layer.modules_of_step() is not None
+    replace(layer.blocks[1])
+    assert layer.freeze().modules_of_step() is None

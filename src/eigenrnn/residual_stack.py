@@ -1,6 +1,6 @@
 """Deep stacks: pre-norm residual blocks around any recurrent layer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Self, cast, get_args
 
 import torch
@@ -95,10 +95,9 @@ class _Block(nn.Module):
             of_norm, options = _of_norm(norm, "mlp_")
             weights |= of_norm | _of_map(first, "mlp_in") | _of_map(second, "mlp_out")
             call |= options | {"H": first.out_features}
-        weights["any"] = layer.all_directions()[0].weight_ih  # there may be no other weight
-        number, addresses = _arguments(weights)
-        del addresses["any"]
-        return kernels.block_stepper(number, call | addresses, inner)
+        # a block without norm and mixer has no weights of its own
+        number = number_type(layer.all_directions()[0].weight_ih, *weights.values())
+        return kernels.block_stepper(number, call | views(weights), inner)
 
     def forward(
         self,
@@ -119,23 +118,16 @@ class _Block(nn.Module):
         return x, state
 
 
-_OF_STEP = (nn.Identity, nn.Dropout, nn.Sequential, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.GELU)
-
-
-def _has_step(part: nn.Module) -> bool:
-    """Whether the kernels compute a part of a stack as it is; the user may have replaced it."""
-    if isinstance(part, nn.LayerNorm | nn.RMSNorm):
-        weights = [getattr(part, name, None) for name in ("weight", "bias")]
-        if weights[0] is None or (isinstance(part, nn.LayerNorm) and weights[1] is None):
-            return False
-    if isinstance(part, nn.GELU) and part.approximate != "none":
-        return False
-    return type(part) in _OF_STEP
-
-
-def _arguments(weights: Mapping[str, Tensor | None]) -> tuple[str, dict[str, Any]]:
-    """Return the type of the numbers and the addresses of weights, for a stepper."""
-    return number_type(*weights.values()), views(weights)
+def _kinds(parts: Iterable[nn.Module]) -> list[tuple[Any, ...]]:
+    """Return what the kernels take for granted of parts: their types and the shapes of weights."""
+    return [
+        (
+            type(part),
+            getattr(part, "approximate", None),
+            *[w.shape for w in part.parameters(False)],
+        )
+        for part in parts
+    ]
 
 
 def _of_map(linear: nn.Linear, name: str) -> dict[str, Tensor | None]:
@@ -171,8 +163,7 @@ def _feature_stepper(N: int, linear: nn.Linear | None, norm: nn.Module | None) -
         of_norm, options = _of_norm(norm)
         weights |= of_norm
         call |= options
-    number, addresses = _arguments(weights)
-    return kernels.feature_stepper(number, call | addresses)
+    return kernels.feature_stepper(number_type(*weights.values()), call | views(weights))
 
 
 class ResidualStack(nn.Module):
@@ -282,6 +273,9 @@ class ResidualStack(nn.Module):
                 if part is not block.layer:
                     part.to(self._weight)
         self.norm.to(self._weight)
+        # what `steppers` relies on
+        self._kinds = _kinds(self._parts())
+        self._widths = [output_width(layer) for layer in layers]
 
     def forward(
         self,
@@ -375,21 +369,21 @@ class ResidualStack(nn.Module):
 
     def modules_of_step(self) -> list[nn.Module] | None:
         """Return the modules whose own weights a step reads; None if no kernel computes it."""
-        parts: list[nn.Module] = [self.encoder, self.norm]
-        found: list[nn.Module] = []
-        for block in self.blocks:
-            layer = block.layer
+        parts = self._parts()
+        # the user may have replaced one, and the kernels check nothing
+        if _kinds(parts) != self._kinds:
+            return None
+        found: list[nn.Module] = [*self.blocks, *parts]
+        for layer in self.layers():
             # the step of a block holds that of one layer
             if not isinstance(layer, Stacked) or layer.num_layers > 1:
                 return None
             of_layer = layer.modules_of_step()
-            if of_layer is None:
+            if of_layer is None or layer.input_size != self.width:
                 return None
-            parts += cast("_Block", block).parts()
-            found += [block, *of_layer]
-        if not all(map(_has_step, parts)):
-            return None
-        return [*parts, *found]
+            found += of_layer
+        widths = [output_width(layer) for layer in self.layers()]
+        return found if widths == self._widths else None
 
     def steppers(self) -> list[Any]:
         """Return the steps of all parts with their weights packed; None for one without."""
@@ -399,6 +393,13 @@ class ResidualStack(nn.Module):
         found += [cast("_Block", block).stepper() for block in self.blocks]
         if not isinstance(self.norm, nn.Identity):
             found.append(_feature_stepper(self.width, None, self.norm))
+        return found
+
+    def _parts(self) -> list[nn.Module]:
+        """Return all modules but the blocks and their recurrent layers."""
+        found: list[nn.Module] = [self.encoder, self.norm]
+        for block in self.blocks:
+            found += cast("_Block", block).parts()
         return found
 
     def layers(self) -> list[Any]:

@@ -216,13 +216,11 @@ class LatestSnapshot:
         """Return the output and the new states, or None if this needs the ordinary path."""
         if not is_eager() or in_forced_block() or type(x_t) is not Tensor:
             return None
-        if not layer.is_frozen:  # asked again while a snapshot is taken
-            return None
         # the ordinary path has the error messages
         if x_t.is_nested or x_t.dim() > 2 or not x_t.numel():
             return None
         snapshot = self._snapshot  # read once: other threads may step the same layer
-        if snapshot is None:
+        if snapshot is None and layer.is_frozen:  # asked again while it is taken
             snapshot = take_snapshot(layer)
             self._snapshot = snapshot
         if snapshot is None:
