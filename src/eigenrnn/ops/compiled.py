@@ -33,6 +33,7 @@ else:
     _unavailable_reason = None
 
 __all__ = [
+    "STRIDED",
     "CompiledBackend",
     "activation",
     "add_results",
@@ -55,6 +56,8 @@ __all__ = [
 ]
 
 _NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
+STRIDED = ("W", "U", "V")
+"""The operands that the kernels read with any strides, and all others row by row."""
 _LARGE = 1 << 22  # bytes; the allocator reuses smaller buffers, so large pages do not help them
 
 
@@ -264,7 +267,7 @@ def views(tensors: Named) -> dict[str, Any]:
 
 def _with_rows(operands: Any, unread: Collection[str] = ()) -> Any:
     """Return the operands with contiguous rows; the kernels read matrices with any strides."""
-    kept = ("W", "U", "V", *unread)
+    kept = (*STRIDED, *unread)
     changed: dict[str, Tensor | None] = {}
     for name, tensor in zip(operands._fields, operands, strict=True):
         if tensor is None or name in kept or tensor.stride(-1) == 1:

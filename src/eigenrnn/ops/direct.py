@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.compiled import call_sizes, kernel_options, pointer
+from eigenrnn.ops.compiled import STRIDED, call_sizes, kernel_options, pointer
 from eigenrnn.ops.dispatch import forced
 from eigenrnn.ops.operators import Operator
 from eigenrnn.torch_internals import has_dispatch_mode
@@ -20,9 +20,6 @@ from eigenrnn.tracing import is_eager, is_plain
 __all__ = ["DirectCalls"]
 
 _DTYPES = frozenset({torch.float32, torch.float64})
-
-# kernels read these with any strides, all others row by row
-_MATRICES = frozenset({"W", "U", "V"})
 
 
 class DirectCalls:
@@ -70,7 +67,7 @@ class DirectCalls:
             # the kernels get its address: nothing wrong may pass
             if tensor.shape != shape or tensor.dtype is not x.dtype or not tensor.is_cpu:
                 return None
-            if tensor.is_neg() or (tensor.stride(-1) != 1 and name not in _MATRICES):
+            if tensor.is_neg() or (tensor.stride(-1) != 1 and name not in STRIDED):
                 return None
             call[name] = pointer(tensor)
         call |= call_sizes(operands)

@@ -138,11 +138,11 @@ class Operator:
 
     def __call__(self, operands: Any, options: Any, save: bool = False) -> Mapping[str, Any]:
         """Return the results by name, and maybe what was saved."""
-        records = needs_gradient(operands)
-        if not needs_no_dispatcher(operands) or (records and not save):
+        is_recorded = needs_gradient(operands)
+        if not needs_no_dispatcher(operands) or (is_recorded and not save):
             return self._by_name(self._overload(*self.arguments(operands, options, save)))
         # torch's dispatcher takes a third of a small call
-        if save and not records:
+        if save and not is_recorded:
             return self._forward(operands, options, True)
         return self.call_directly(operands, options)
 
