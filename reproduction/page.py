@@ -152,7 +152,9 @@ def to_markdown(
     """
     runs, changed = current_runs(recipes, archive.runs())
     judgements = ArchivedEvidence(recipes, archive).judge(claims)
-    mismatches = [each for judgement in judgements for each in judgement.mismatches()]
+    mismatches: list[str] = []
+    for judgement in judgements:
+        mismatches += judgement.mismatches()
     if mismatches:
         raise ValueError(
             "expected the numbers of the archive in reproduction/claims: " + "; ".join(mismatches)
@@ -541,7 +543,9 @@ def _differences(rows: Sequence[PageRow], remarks: Sequence[Remark]) -> dict[str
     """Return the paragraphs on what differs, by kind."""
     paragraphs: dict[str, list[str]] = {"explained": [], "open": [], "cannot be judged": []}
     shown = {(row.recipe.name, row.row.label): row for row in rows}
-    explained = {(remark.recipe, label) for remark in remarks for label in remark.rows}
+    explained: set[tuple[str, str]] = set()
+    for remark in remarks:
+        explained.update((remark.recipe, label) for label in remark.rows)
     others = [key for key in shown if key not in explained]
     unexplained = [Remark("open", "not explained yet.", name, (row,)) for name, row in others]
     for remark in (*remarks, *unexplained):

@@ -218,7 +218,7 @@ def test_groups_are_held_out_as_a_whole_and_at_their_share(seed):
 
 
 def after(epochs, X, y):
-    """Return the probabilities after a number of epochs, the last of which is the best."""
+    """Return the probabilities of an estimator that keeps its last epoch."""
     return classifier(epochs=epochs, scoring=Recorder(*range(epochs))).fit(X, y).predict_proba(X)
 
 
