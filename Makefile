@@ -46,16 +46,16 @@ test-all: .venv/.installed-dev  ## Run the long tests too: whole products, and w
 newest: .venv/.installed-dev  ## Test the command line with the newest release of its parser
 	rm -rf build/newest
 	$(pip_install) --upgrade --no-deps --target build/newest jsonargparse
-	PYTHONPATH=build/newest OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS) tests/test_cli.py tests/test_sweep_file.py
+	PYTHONPATH=build/newest OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS) experiments/tests/cli experiments/tests/sweep/test_sweep_file.py
 
 console: .venv/.installed-dev  ## Run the commands in the documentation at small sizes (4 minutes on 2 cores)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m console $(PYTEST_FLAGS) tests/test_docs.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m console $(PYTEST_FLAGS) tests/repository/test_docs.py
 
 tutorials: .venv/.installed-dev  ## Run the tutorials on real data and draw their pictures again (2 minutes on 2 cores)
-	EIGENRNN_PICTURES=$(abspath docs/tutorials/pictures) $(BIN)/python -m pytest -m tutorials $(PYTEST_FLAGS) tests/test_tutorials.py
+	EIGENRNN_PICTURES=$(abspath docs/tutorials/pictures) $(BIN)/python -m pytest -m tutorials $(PYTEST_FLAGS) tests/repository/test_tutorials.py
 
 wheel: .venv/.installed-dev  ## Build the wheel and install it into empty environments, with and without a compiler
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m wheel $(PYTEST_FLAGS) tests/test_wheel.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m wheel $(PYTEST_FLAGS) tests/repository/test_wheel.py
 
 # auditwheel names the oldest Linux on which the compiled wheel runs; without CMake the wheel is pure.
 wheels: .venv/.installed-dev  ## Build a manylinux wheel and a pure one into dist/, and test both in empty environments
@@ -63,7 +63,7 @@ wheels: .venv/.installed-dev  ## Build a manylinux wheel and a pure one into dis
 	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir build/wheels .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*-linux_*.whl
 	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist --config-settings wheel.cmake=false .
-	EIGENRNN_WHEELS="$(abspath dist)" $(BIN)/python -m pytest -m wheel $(PYTEST_FLAGS) tests/test_wheel.py
+	EIGENRNN_WHEELS="$(abspath dist)" $(BIN)/python -m pytest -m wheel $(PYTEST_FLAGS) tests/repository/test_wheel.py
 	@ls -l dist
 
 sanitize: .venv/.installed-dev  ## Test the compiled kernels under AddressSanitizer and UBSan
@@ -75,7 +75,7 @@ sanitize: .venv/.installed-dev  ## Test the compiled kernels under AddressSaniti
 	for isa in $$isas; do \
 	  echo "testing $$isa"; EIGENRNN_ISA=$$isa LD_PRELOAD="$(sanitizer_libraries)" ASAN_OPTIONS=$(ASAN_OPTIONS) \
 	  $(BIN)/python -m pytest --numprocesses=2 --capture=sys --kernels=$$kernels -k "$$selected" \
-	  $(filter-out %_processes.py,$(wildcard tests/test_*cpu*.py)) tests/test_kernels.py tests/test_recurrences.py tests/test_norm_zoneout_op.py $(PYTEST_FLAGS) || exit 1; \
+	  $(filter-out %_processes.py,$(wildcard tests/ops/test_*cpu*.py)) tests/ops/test_kernels.py tests/ops/test_recurrences.py tests/ops/test_norm_zoneout_op.py $(PYTEST_FLAGS) || exit 1; \
 	  selected="odd_sizes and $(SELECTED)"; \
 	done
 
@@ -98,7 +98,7 @@ bench-constraints: .venv/.installed-dev  ## Time every constraint against torch,
 pins:  ## Update constraints.txt to the newest versions that pyproject.toml allows
 	@$(find_python); rm -rf build/pins; "$$python" -m venv build/pins
 	build/pins/bin/python -m pip install --quiet --upgrade pip $(BUILD_TOOLS)
-	build/pins/bin/python -m pip install --quiet --no-build-isolation --editable ".[dev,docs]"
+	build/pins/bin/python -m pip install --quiet --no-build-isolation --editable ".[dev,docs]" --editable "./experiments[series,report,sweep,world]"
 	{ grep '^#' constraints.txt; build/pins/bin/python -m pip freeze --all --exclude-editable \
 	    | sed 's/+[a-z0-9]*$$//; /^triton==/d' | sort --ignore-case; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
@@ -136,13 +136,13 @@ install = $(pip_install) --constraint constraints.txt
 	"$$python" -m venv .venv || { echo "expected 'python3 -m venv' to work, see above (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@touch $@
 
-.venv/.installed: .venv/.created pyproject.toml constraints.txt csrc/CMakeLists.txt $(wildcard csrc/*.cpp csrc/*.hpp)
+.venv/.installed: .venv/.created pyproject.toml experiments/pyproject.toml constraints.txt csrc/CMakeLists.txt $(wildcard csrc/*.cpp csrc/*.hpp)
 	@echo "installing eigenrnn and its dependencies into .venv, and compiling kernels (about a minute)"
 	@$(install) --upgrade pip $(BUILD_TOOLS)
-	@$(install) --no-build-isolation --editable ".[experiments]"
+	@$(install) --no-build-isolation --editable . --editable ./experiments
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed
 	@echo "installing the tools for tests, checks and documentation into .venv"
-	@$(install) --no-build-isolation --editable ".[dev,docs]"
+	@$(install) --no-build-isolation --editable ".[dev,docs]" --editable "./experiments[series,report,sweep,world]"
 	@touch $@

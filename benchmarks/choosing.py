@@ -14,9 +14,6 @@ import torch
 from rich.console import Console
 from torch import Generator, nn
 
-from eigenrnn.experiments.tasks import Adding, CharPTB, Copying, Series, Task
-from eigenrnn.experiments.tasks.base import model_for
-from eigenrnn.experiments.training import Settings, fit
 from eigenrnn.layers import (
     ENRNN,
     LRU,
@@ -33,6 +30,9 @@ from eigenrnn.layers import (
     TorchLSTM,
 )
 from eigenrnn.models import ResidualStack, count_parameters
+from eigenrnn_experiments.tasks import Adding, CharPTB, Copying, Series, Task
+from eigenrnn_experiments.tasks.base import model_for
+from eigenrnn_experiments.training import Settings, fit
 
 PARAMETERS = 12_000
 RATES = (3e-3, 1e-3)

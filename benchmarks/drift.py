@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cases import CONFINED
 from drift_walk import MEASURED_STEPS, OPTIMISERS, N, bound, walk
+
+from cases import CONFINED
 
 __all__ = ["main"]
 

@@ -27,7 +27,7 @@ CODE = """
 import sys, time
 from pathlib import Path
 import pandas
-from eigenrnn.experiments.data import series
+from eigenrnn_experiments.data import series
 
 def peak():
     # that of getrusage survives exec, so it may be that of the parent process

@@ -25,13 +25,13 @@ import torch
 from numpy.typing import NDArray
 
 from eigenrnn import GRU, Stream
-from eigenrnn.experiments import load
-from eigenrnn.experiments.data.in_memory import from_arrays, from_table
-from eigenrnn.experiments.prediction import predict_series
-from eigenrnn.experiments.tasks import Series
-from eigenrnn.experiments.tasks.base import model_for
-from eigenrnn.experiments.training import Settings, fit
-from eigenrnn.experiments.training.description import describe_call
+from eigenrnn_experiments import load
+from eigenrnn_experiments.data.in_memory import from_arrays, from_table
+from eigenrnn_experiments.prediction import predict_series
+from eigenrnn_experiments.tasks import Series
+from eigenrnn_experiments.tasks.base import model_for
+from eigenrnn_experiments.training import Settings, fit
+from eigenrnn_experiments.training.description import describe_call
 
 __all__ = ["main"]
 

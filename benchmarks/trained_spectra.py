@@ -20,12 +20,12 @@ from reproduction.state_tracking import REFLECTIONS, SPECTRA, tracked_rows
 from torch import nn
 
 from eigenrnn.analysis import lyapunov, spectrum
-from eigenrnn.experiments.errors import CheckpointError
-from eigenrnn.experiments.recipes import Row
-from eigenrnn.experiments.recipes.results_files import recipe_of_folder
-from eigenrnn.experiments.recipes.runs import run_path
-from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.layers import LRU, RNN
+from eigenrnn_experiments.errors import CheckpointError
+from eigenrnn_experiments.recipes import Row
+from eigenrnn_experiments.recipes.results_files import recipe_of_folder
+from eigenrnn_experiments.recipes.runs import run_path
+from eigenrnn_experiments.training.run_folder import RunFolder
 
 __all__ = ["main"]
 

@@ -18,11 +18,11 @@ from rich.table import Table
 from torch import nn
 
 from benchmarks.sequences import interleave
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training import Callback, RMSpropTF1, Settings, fit
 from eigenrnn.layers import ScoRNN
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops import elman
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training import Callback, RMSpropTF1, Settings, fit
 
 __all__ = ["main", "measure"]
 

@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.table import Table
 
 from eigenrnn import ScoRNN, SequenceModel
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training import Result, Settings, fit
 from eigenrnn.layers import TanhRNN, TorchLSTM
 from eigenrnn.models import count_parameters
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training import Result, Settings, fit
 
 NETWORKS = {"scoRNN": (ScoRNN, 128), "LSTM": (TorchLSTM, 45), "tanh RNN": (TanhRNN, 93)}
 COLOURS = {"scoRNN": "#2a83c4", "LSTM": "#d55e00", "tanh RNN": "#009e73"}

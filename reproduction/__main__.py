@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from eigenrnn import __version__
-from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.cli import commands
-from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.recipes import Recipe, reproduce
-from eigenrnn.experiments.recipes.runs import folder_name
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.cli import commands
+from eigenrnn_experiments.errors import MissingDataError
+from eigenrnn_experiments.recipes import Recipe, reproduce
+from eigenrnn_experiments.recipes.runs import folder_name
 from reproduction.archive import ARCHIVE, Archive, RunName, current_runs
 from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Runs

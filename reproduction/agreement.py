@@ -4,7 +4,7 @@ import math
 from decimal import Decimal
 from typing import Literal
 
-from eigenrnn.experiments.recipes import Outcome
+from eigenrnn_experiments.recipes import Outcome
 
 __all__ = ["AT_CHANCE", "DIFFERENT", "Agreement", "agreement", "margin"]
 

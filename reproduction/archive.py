@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
-from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.recipes import Entry, Outcome, Recipe, Row
-from eigenrnn.experiments.training import Settings
-from eigenrnn.experiments.training.description import describe_defaults, differences
-from eigenrnn.experiments.training.files import read_text
-from eigenrnn.experiments.training.result import Metrics
-from eigenrnn.experiments.training.run_key import Length, slug
-from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.recipes import Entry, Outcome, Recipe, Row
+from eigenrnn_experiments.training import Settings
+from eigenrnn_experiments.training.description import describe_defaults, differences
+from eigenrnn_experiments.training.files import read_text
+from eigenrnn_experiments.training.result import Metrics
+from eigenrnn_experiments.training.run_key import Length, slug
+from eigenrnn_experiments.training.settings import IGNORED_SETTINGS
 
 __all__ = [
     "ARCHIVE",

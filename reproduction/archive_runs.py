@@ -11,19 +11,19 @@ from typing import Any, cast
 import numpy as np
 
 from eigenrnn import __version__
-from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.recipes import Computed, Recipe, Row
-from eigenrnn.experiments.recipes.outcome import numbers_by_rule
-from eigenrnn.experiments.recipes.results_files import read_computed, recipe_of_folder
-from eigenrnn.experiments.recipes.runs import Run, runs_in, runs_of
-from eigenrnn.experiments.report.rounding import rounded, spaced_indices
-from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.description import describe_options
-from eigenrnn.experiments.training.files import Columns
-from eigenrnn.experiments.training.result import is_better, selection_metric, selection_split
-from eigenrnn.experiments.training.run_folder import RunFolder, locked
-from eigenrnn.experiments.training.run_key import Length
+from eigenrnn_experiments.errors import MissingDataError
+from eigenrnn_experiments.recipes import Computed, Recipe, Row
+from eigenrnn_experiments.recipes.outcome import numbers_by_rule
+from eigenrnn_experiments.recipes.results_files import read_computed, recipe_of_folder
+from eigenrnn_experiments.recipes.runs import Run, runs_in, runs_of
+from eigenrnn_experiments.report.rounding import rounded, spaced_indices
+from eigenrnn_experiments.tasks import Task
+from eigenrnn_experiments.training import Result
+from eigenrnn_experiments.training.description import describe_options
+from eigenrnn_experiments.training.files import Columns
+from eigenrnn_experiments.training.result import is_better, selection_metric, selection_split
+from eigenrnn_experiments.training.run_folder import RunFolder, locked
+from eigenrnn_experiments.training.run_key import Length
 from reproduction.archive import Archive, ArchivedRun, CurveColumns, RunName, changes_since_run
 
 __all__ = [

@@ -7,7 +7,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Literal
 
-from eigenrnn.experiments.training.run_key import Length
+from eigenrnn_experiments.training.run_key import Length
 from reproduction.agreement import AT_CHANCE
 from reproduction.archive import ArchivedRun
 

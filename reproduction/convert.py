@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.registry import TASKS
-from eigenrnn.experiments.training import Settings
-from eigenrnn.experiments.training.description import describe_defaults
-from eigenrnn.experiments.training.files import read_json, write_json
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.registry import TASKS
+from eigenrnn_experiments.training import Settings
+from eigenrnn_experiments.training.description import describe_defaults
+from eigenrnn_experiments.training.files import read_json, write_json
 from reproduction.archive import FORMAT
 from reproduction.studies import permuted_mnist, state_tracking, state_tracking_radius
 

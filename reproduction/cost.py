@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from eigenrnn.experiments.recipes.recipe import Row
-from eigenrnn.experiments.tasks import Task
 from eigenrnn.layers import EURNN, GRU, LSTM, URNN, FullCapacityURNN, ScuRNN
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn_experiments.recipes.recipe import Row
+from eigenrnn_experiments.tasks import Task
 
 __all__ = ["estimated_seconds"]
 

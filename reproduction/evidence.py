@@ -7,8 +7,8 @@ from datetime import datetime
 from itertools import chain, product
 from statistics import fmean, median
 
-from eigenrnn.experiments.recipes import Computed, Entry, Recipe, Row
-from eigenrnn.experiments.training.run_key import Length
+from eigenrnn_experiments.recipes import Computed, Entry, Recipe, Row
+from eigenrnn_experiments.training.run_key import Length
 from reproduction.agreement import AT_CHANCE
 from reproduction.archive import Archive, ArchivedRun, current_runs, rows_by_name
 from reproduction.claim import AGREEING_SHARE, Check, Claim, Median, Runs, Verdict

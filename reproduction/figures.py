@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
-from eigenrnn.experiments.recipes import Recipe, Row
+from eigenrnn_experiments.recipes import Recipe, Row
 from reproduction.archive import (
     Archive,
     ArchivedRun,

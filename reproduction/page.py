@@ -14,10 +14,10 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from eigenrnn import ENRNN, NCGRU, NnRNN, ScoRNN
-from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
-from eigenrnn.experiments.recipes.nc_gru.released import ReleasedNCGRU
-from eigenrnn.experiments.recipes.results_files import columns
-from eigenrnn.experiments.tasks import StateTracking
+from eigenrnn_experiments.recipes import Computed, Entry, Outcome, Recipe, Row
+from eigenrnn_experiments.recipes.nc_gru.released import ReleasedNCGRU
+from eigenrnn_experiments.recipes.results_files import columns
+from eigenrnn_experiments.tasks import StateTracking
 from reproduction.agreement import DIFFERENT, Agreement, agreement
 from reproduction.archive import (
     Archive,

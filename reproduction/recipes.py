@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from eigenrnn.experiments import registry
-from eigenrnn.experiments.recipes import Recipe
+from eigenrnn_experiments import registry
+from eigenrnn_experiments.recipes import Recipe
 from reproduction.studies import permuted_mnist, state_tracking, state_tracking_radius
 
 __all__ = ["RECIPES", "STUDIES"]

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from eigenrnn.analysis import Analysis, plot, transition_spectra
 from eigenrnn.analysis.base import Table
-from eigenrnn.experiments.tasks import StateTracking
 from eigenrnn.layers import DeltaNet
+from eigenrnn_experiments.tasks import StateTracking
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

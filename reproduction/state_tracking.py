@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
-from eigenrnn.experiments.recipes import Recipe, Row
-from eigenrnn.experiments.tasks import StateTracking
-from eigenrnn.experiments.training.result import Metrics
+from eigenrnn_experiments.recipes import Recipe, Row
+from eigenrnn_experiments.tasks import StateTracking
+from eigenrnn_experiments.training.result import Metrics
 from reproduction.archive import (
     Archive,
     ArchivedRun,

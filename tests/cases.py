@@ -30,25 +30,6 @@ from eigenrnn.constraints import (
     SpectralRadius,
     Unconstrained,
 )
-from eigenrnn.experiments.tasks import (
-    Adding,
-    CarRacing,
-    CharPTB,
-    ContextIntegration,
-    Copying,
-    DelayedMatch,
-    Denoise,
-    Enwik8,
-    Parenthesis,
-    PerceptualDecision,
-    PixelMNIST,
-    ReadySetGo,
-    Series,
-    Speech,
-    StateTracking,
-    Text,
-    WordPTB,
-)
 from eigenrnn.init import haar_
 from eigenrnn.layers import (
     ENRNN,
@@ -85,6 +66,25 @@ from eigenrnn.layers import (
 )
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import tol
+from eigenrnn_experiments.tasks import (
+    Adding,
+    CarRacing,
+    CharPTB,
+    ContextIntegration,
+    Copying,
+    DelayedMatch,
+    Denoise,
+    Enwik8,
+    Parenthesis,
+    PerceptualDecision,
+    PixelMNIST,
+    ReadySetGo,
+    Series,
+    Speech,
+    StateTracking,
+    Text,
+    WordPTB,
+)
 
 INITS = ("henaff", "cayley", "haar")
 

@@ -8,8 +8,8 @@ import pytest
 import cases
 from eigenrnn import constraints, layers, nonlinearities
 from eigenrnn.constraints import Constraint
-from eigenrnn.experiments import tasks
-from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
+from eigenrnn_experiments import tasks
+from eigenrnn_experiments.tasks import NextSymbol, Synthetic, Task
 
 NO_TASKS = {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch}
 

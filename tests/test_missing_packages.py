@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.sequences.layers import benchmarked_layers
+from eigenrnn_experiments.export import export_model
 
 from crossing import some
 from eigenrnn import RNN, SequenceModel
-from eigenrnn.experiments.cli.main import main
-from eigenrnn.experiments.data.audio import wave_bytes
-from eigenrnn.experiments.data.in_memory import from_arrays
-from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.export import export_model
-from eigenrnn.experiments.report import write_report
-from eigenrnn.experiments.tasks import Series
-from eigenrnn.experiments.tasks.speech import pesq, stoi
-from eigenrnn.experiments.world import Collection
+from eigenrnn_experiments.cli.main import main
+from eigenrnn_experiments.data.audio import wave_bytes
+from eigenrnn_experiments.data.in_memory import from_arrays
+from eigenrnn_experiments.data.series import read_series
+from eigenrnn_experiments.report import write_report
+from eigenrnn_experiments.tasks import Series
+from eigenrnn_experiments.tasks.speech import pesq, stoi
+from eigenrnn_experiments.world import Collection
 
 PACKAGES = {
     "analysis": ["scipy", "matplotlib"],
@@ -112,7 +112,7 @@ def test_the_command_names_the_missing_package(package):
     done = run_without(package, "from eigenrnn.__main__ import main; sys.exit(main())")
     assert done.returncode == 2
     assert done.stderr == (
-        f"error: eigenrnn.experiments needs {package}: pip install 'eigenrnn[experiments]'\n"
+        f"error: eigenrnn_experiments needs {package}: pip install 'eigenrnn[experiments]'\n"
     )
 
 

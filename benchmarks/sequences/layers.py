@@ -84,7 +84,7 @@ def jax_step(
     N: int,
 ) -> Callable[[], object]:
     """Return a call of the same step of a tanh RNN in JAX, with gradients of all its weights."""
-    check_installed("dev", "the comparison with JAX", "jax")
+    check_installed("eigenrnn[dev]", "the comparison with JAX", "jax")
     jax: Any = import_module("jax")
     rnn = nn.RNN(x.shape[2], N)
     arrays = [parameter.detach().numpy() for parameter in rnn.parameters()]
@@ -128,7 +128,7 @@ class GeotorchLoop(Loop):
     """The same loop with an orthogonal matrix from geotorch, built once per sequence."""
 
     def __init__(self, N: int) -> None:
-        check_installed("dev", "the loop with geotorch", "geotorch")
+        check_installed("eigenrnn[dev]", "the loop with geotorch", "geotorch")
         import geotorch
 
         super().__init__(N)

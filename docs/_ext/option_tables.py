@@ -9,9 +9,9 @@ from registry_table import parse_lines, table_lines
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from eigenrnn.experiments import registry
-from eigenrnn.experiments.cli.parser import PARSERS
-from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn_experiments import registry
+from eigenrnn_experiments.cli.parser import PARSERS
+from eigenrnn_experiments.training.run_folder import RunFolder
 
 
 class HelpText(SphinxDirective):

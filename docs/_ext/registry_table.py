@@ -11,8 +11,8 @@ from reproduction.recipes import RECIPES
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from eigenrnn.experiments import registry
-from eigenrnn.experiments.recipes import Recipe, Row
+from eigenrnn_experiments import registry
+from eigenrnn_experiments.recipes import Recipe, Row
 
 
 class RegistryTable(SphinxDirective):
@@ -31,7 +31,7 @@ class RegistryTable(SphinxDirective):
             return parse_lines(self, table_lines(("name", "description"), rows))
         names = {kind: f"``{name}``" for name, kind in mapping.items()}
         # classes are exported by the package of their room: eigenrnn.layers, experiments.tasks
-        depth = 3 if first.__module__.startswith("eigenrnn.experiments.") else 2
+        depth = 3 if first.__module__.startswith("eigenrnn_experiments.") else 2
         package = ".".join(first.__module__.split(".")[:depth])
         rows = [(*row, names.get(entry, "")) for entry, row in _exports(package)]
         return parse_lines(self, table_lines(("name", "description", "on the command line"), rows))

@@ -8,10 +8,10 @@ from reproduction.archive import Archive, ArchivedRun
 from reproduction.archive_runs import archive_runs
 
 from eigenrnn import ScoRNN
-from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training import Settings
+from eigenrnn_experiments.errors import MissingDataError
+from eigenrnn_experiments.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training import Settings
 from training_run import QUIET, one_thread
 
 TABLE, FIGURE = "tiny/table1", "tiny/fig1"

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from eigenrnn.experiments.data import DataFile, corpora
-from eigenrnn.experiments.data.car_racing import ACTIONS, ENCODED, Z_SIZE, Encoded
+from eigenrnn_experiments.data import DataFile, corpora
+from eigenrnn_experiments.data.car_racing import ACTIONS, ENCODED, Z_SIZE, Encoded
 
 
 def encoded_drives(rollouts=30, steps=6):

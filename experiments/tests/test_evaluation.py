@@ -14,15 +14,15 @@ import torch
 from torch import nn
 
 from eigenrnn import GRU, SequenceModel
-from eigenrnn.experiments import load
-from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.data.in_memory import from_arrays
-from eigenrnn.experiments.evaluation import evaluate_series
-from eigenrnn.experiments.report import write_report
-from eigenrnn.experiments.tasks import Series
-from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
-from eigenrnn.experiments.training import RunFolder
-from eigenrnn.experiments.training.records import Evaluation
+from eigenrnn_experiments import load
+from eigenrnn_experiments.cli import main
+from eigenrnn_experiments.data.in_memory import from_arrays
+from eigenrnn_experiments.evaluation import evaluate_series
+from eigenrnn_experiments.report import write_report
+from eigenrnn_experiments.tasks import Series
+from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing
+from eigenrnn_experiments.training import RunFolder
+from eigenrnn_experiments.training.records import Evaluation
 from training_run import one_thread, read_metrics, small_fit, small_settings
 
 CLASSES = ("a", "b", "c")

@@ -9,14 +9,14 @@ from reproduction.recipes import STUDIES
 from cases import CELLS
 from eigenrnn import constraints, layers
 from eigenrnn.constraints import Constraint
-from eigenrnn.experiments import registry, tasks
-from eigenrnn.experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
-from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 from eigenrnn.ops.delta import BACKENDS as DELTA
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
 from eigenrnn.ops.linear import BACKENDS as LINEAR
 from eigenrnn.ops.lstm import BACKENDS as LSTM
+from eigenrnn_experiments import registry, tasks
+from eigenrnn_experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
+from eigenrnn_experiments.tasks import NextSymbol, Synthetic, Task
 
 KINDS = ("CONSTRAINTS", "LAYERS", "TASKS", "RECIPES", "BACKENDS")
 ENTRIES = {name: entry for kind in KINDS for name, entry in getattr(registry, kind).items()}

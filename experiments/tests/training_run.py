@@ -12,8 +12,8 @@ from rich.console import Console
 
 from eigenrnn import RNN, SequenceModel
 from eigenrnn.constraints import Exponential
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training import Dynamics, Settings, fit
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training import Dynamics, Settings, fit
 
 TASK = Copying(delay=4, symbols=2, test_examples=30)
 QUIET = Console(quiet=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from eigenrnn.experiments.training.run_key import Length
+from eigenrnn_experiments.training.run_key import Length
 from reproduction.archive import ArchivedRun
 from reproduction.claim import Check, Claim, Median, Runs, TrueIn, at_least, less, of_chance, value
 

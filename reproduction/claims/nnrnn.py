@@ -1,6 +1,6 @@
 """The claims of nnRNN's paper."""
 
-from eigenrnn.experiments.training.run_key import Length
+from eigenrnn_experiments.training.run_key import Length
 from reproduction.claim import (
     Claim,
     Median,

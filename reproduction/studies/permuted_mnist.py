@@ -5,12 +5,12 @@ from functools import partial
 from typing import Any
 
 from eigenrnn.constraints import DiagonalDisc
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, stack_model
-from eigenrnn.experiments.tasks import PixelMNIST
-from eigenrnn.experiments.training import Settings
 from eigenrnn.init import constant_
 from eigenrnn.layers import LRU, NCGRU, AsRNN, ExpRNN, ScoRNN
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.recipe import Quoted, Recipe, Reported, stack_model
+from eigenrnn_experiments.tasks import PixelMNIST
+from eigenrnn_experiments.training import Settings
 from reproduction.studies.state_tracking import stacked
 
 __all__ = ["RECIPES"]

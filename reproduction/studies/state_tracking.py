@@ -15,10 +15,6 @@ from eigenrnn.constraints import (
     SpectralRadius,
     Unconstrained,
 )
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, Row, stack_model
-from eigenrnn.experiments.tasks import StateTracking
-from eigenrnn.experiments.training import Settings
 from eigenrnn.init import orthogonal_
 from eigenrnn.layers import (
     ENRNN,
@@ -35,6 +31,10 @@ from eigenrnn.layers import (
     TanhRNN,
 )
 from eigenrnn.models import SequenceModel
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.recipe import Axis, Recipe, Reported, Row, stack_model
+from eigenrnn_experiments.tasks import StateTracking
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES", "SOURCE", "relu_network", "stacked", "word_problem"]
 

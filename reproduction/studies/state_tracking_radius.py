@@ -8,12 +8,12 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eigenrnn.constraints import SpectralRadius, Unconstrained
-from eigenrnn.experiments.recipes.experiment import Network
-from eigenrnn.experiments.recipes.recipe import Axis, Recipe
-from eigenrnn.experiments.training import Callback
-from eigenrnn.experiments.training.callbacks import Measurements
-from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.init import orthogonal_
+from eigenrnn_experiments.recipes.experiment import Network
+from eigenrnn_experiments.recipes.recipe import Axis, Recipe
+from eigenrnn_experiments.training import Callback
+from eigenrnn_experiments.training.callbacks import Measurements
+from eigenrnn_experiments.training.result import Metrics
 from reproduction.studies.state_tracking import SOURCE, relu_network, word_problem
 
 __all__ = ["RECIPES", "RadiusCallback"]

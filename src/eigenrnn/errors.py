@@ -1,6 +1,5 @@
 """The exceptions of eigenrnn besides `ValueError` and `TypeError`, and common checks."""
 
-import errno
 import math
 import operator
 from importlib.util import find_spec
@@ -10,7 +9,6 @@ from typing import cast
 __all__ = [
     "NoInverseError",
     "NotInSetError",
-    "WriteError",
     "check_flag",
     "check_generator",
     "check_installed",
@@ -37,41 +35,22 @@ class NoInverseError(ValueError):
     """The map of a constraint has no computable inverse, so no matrix can be assigned to it."""
 
 
-class WriteError(OSError):
-    """A file cannot be written, for instance because the disk is full.
+def check_installed(requirement: str, purpose: str, *packages: str) -> None:
+    """Check that packages are installed, without importing them.
 
     Args:
-        errno: The error number of the operating system.
-        strerror: Its error message.
-        filename: The file that could not be written.
-    """
-
-    def __str__(self) -> str:
-        message = f"cannot write {self.filename}: {self.strerror}"
-        if self.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            return message
-        return (
-            f"{message}; free some space and run it again (a run that had begun goes on with "
-            "resume=True, on the command line --resume)"
-        )
-
-
-def check_installed(extra: str, purpose: str, *packages: str) -> None:
-    """Check that the packages of an optional extra are installed, without importing them.
-
-    Args:
-        extra: The extra of eigenrnn that installs the packages, such as ``"analysis"``.
+        requirement: What pip installs the packages with, such as ``"eigenrnn[analysis]"``.
         purpose: What needs the packages; the subject of the message.
         packages: Their import names.
     Raises:
         ImportError: If a package is not installed. The message has the command that installs it.
     Example:
-        >>> check_installed("analysis", "eigenrnn.analysis", "scipy")
+        >>> check_installed("eigenrnn[analysis]", "eigenrnn.analysis", "scipy")
     """
     absent = [package for package in packages if find_spec(package) is None]
     if absent:
         raise ImportError(
-            f"{purpose} needs {' and '.join(absent)}: pip install 'eigenrnn[{extra}]'",
+            f"{purpose} needs {' and '.join(absent)}: pip install '{requirement}'",
             name=absent[0],
         )
 

@@ -22,7 +22,7 @@ from eigenrnn.models import SequenceModel, parameter_groups, penalty
 from eigenrnn.residual_stack import ResidualStack
 from eigenrnn.torch_internals import DrawFrom
 
-check_installed("estimators", "eigenrnn.estimators", "sklearn")
+check_installed("eigenrnn[estimators]", "eigenrnn.estimators", "sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402
 from sklearn.metrics import check_scoring  # noqa: E402

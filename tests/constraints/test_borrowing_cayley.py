@@ -8,12 +8,12 @@ import torch
 
 from eigenrnn import GRU, NCGRU
 from eigenrnn.constraints import NeumannCayley, Unconstrained
-from eigenrnn.experiments.recipes.nc_gru.released import (
+from eigenrnn.linalg import skew, tol
+from eigenrnn_experiments.recipes.nc_gru.released import (
     BorrowingCayley,
     LendingCayley,
     ReleasedNCGRU,
 )
-from eigenrnn.linalg import skew, tol
 
 N, M, RATE = 6, 3, 0.05
 PAIR = ("reset", "candidate")

@@ -12,10 +12,10 @@ from torch import nn
 from draws import normal, stream
 from eigenrnn import GORU, GRU, NCGRU
 from eigenrnn.constraints import Exponential, Givens, NeumannCayley, ScaledCayley, Unconstrained
-from eigenrnn.experiments.recipes.nc_gru.released import ReleasedNCGRU
 from eigenrnn.init import uniform_
 from eigenrnn.linalg import tol
 from eigenrnn.models import SequenceModel, constrained_parameters
+from eigenrnn_experiments.recipes.nc_gru.released import ReleasedNCGRU
 
 T, B, M, N = 6, 3, 4, 8
 GATES = ("reset", "update", "candidate")

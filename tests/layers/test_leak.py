@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
+from test_elman import IN_NUMPY, assert_near, normal, ragged_sizes, weights_like
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.checkpoint import checkpoint
 
@@ -19,7 +20,6 @@ from eigenrnn.ops.elman import ElmanOperands
 from eigenrnn.ops.elman.cpu import elman_cpu_norm_zoneout
 from eigenrnn.ops.elman.loop import elman_loop
 from kernel_testing import each_direction, each_raggedness, needs_kernels
-from test_elman import IN_NUMPY, assert_near, normal, ragged_sizes, weights_like
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 

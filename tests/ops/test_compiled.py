@@ -32,7 +32,7 @@ sys.meta_path.insert(0, Hidden)
 """
 
 LIST = """
-from eigenrnn.experiments.cli import main
+from eigenrnn_experiments.cli import main
 raise SystemExit(main(["list", "backends", "--json"]))
 """
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from test_delta_op import assert_equals_reference, assert_near, evaluated, exact, operands
 
 from eigenrnn.layers import DeltaProduct
 from eigenrnn.linalg import tol
@@ -18,7 +19,6 @@ from kernel_testing import (
     ragged_sizes,
     same,
 )
-from test_delta_op import assert_equals_reference, assert_near, evaluated, exact, operands
 
 pytestmark = [needs_kernels, pytest.mark.usefixtures("fresh_memory_is_poisoned")]
 

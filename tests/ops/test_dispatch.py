@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+from states import elman
 
 from eigenrnn import ops
 from eigenrnn.layers import RNN
@@ -23,7 +24,6 @@ from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
 from eigenrnn.ops.lstm.cpu import lstm_cpu
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
-from states import elman
 
 CALL = Call("cpu", torch.float32, "tanh", transformed=False, state_size=2)
 TRANSFORMED = dataclasses.replace(CALL, transformed=True)

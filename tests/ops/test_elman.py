@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from states import elman
 
 from cases import NONLINEARITIES
 from eigenrnn.init import haar_
@@ -16,7 +17,6 @@ from eigenrnn.ops.elman import elman as public_elman
 from eigenrnn.ops.elman.backward import bias_gradient
 from eigenrnn.ops.elman.loop import elman_loop
 from kernel_testing import Work, each_direction, each_raggedness, forward_mode, ragged_sizes
-from states import elman
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import expit as sigmoid
+from states import gru
+from test_elman import assert_near
 
 from cases import NONLINEARITIES
 from eigenrnn.init import haar_
@@ -13,8 +15,6 @@ from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, loop
 from eigenrnn.ops.gru import gru as public_gru
 from eigenrnn.ops.gru.loop import gru_loop
 from kernel_testing import Work, each_direction, each_raggedness, ragged_sizes
-from states import gru
-from test_elman import assert_near
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 

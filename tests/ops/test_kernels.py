@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
+from recurrence_cases import BACKENDS, RECORDS, draw, exact, results_and_gradients, weight_of
 
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled
@@ -23,7 +24,6 @@ from kernel_testing import (
     ragged_sizes,
     same,
 )
-from recurrence_cases import BACKENDS, RECORDS, draw, exact, results_and_gradients, weight_of
 
 pytestmark = [
     pytest.mark.usefixtures("fresh_memory_is_poisoned"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from test_elman import assert_near
 
 from eigenrnn.linalg import tol
 from eigenrnn.ops import linear
@@ -10,7 +11,6 @@ from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
 from eigenrnn.ops.linear.cpu import linear_cpu
 from eigenrnn.ops.linear.scan import linear_scan
 from kernel_testing import each_direction, each_raggedness, forward_mode, ragged_sizes
-from test_elman import assert_near
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 

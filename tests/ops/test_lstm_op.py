@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import expit as sigmoid
+from test_elman import assert_near
 
 from eigenrnn.init import haar_
 from eigenrnn.ops import lstm
 from eigenrnn.ops.lstm import BACKENDS, LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.cpu import lstm_cpu
 from kernel_testing import each_direction, each_raggedness, ragged_sizes
-from test_elman import assert_near
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 

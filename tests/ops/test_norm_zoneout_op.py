@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import expit as sigmoid
+from states import elman, gru
+from test_elman import assert_near, normal, operands, ragged_sizes, weights_like
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from eigenrnn import GRU, RNN
@@ -14,8 +16,6 @@ from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
 from kernel_testing import each_direction, each_raggedness, needs_kernels
-from states import elman, gru
-from test_elman import assert_near, normal, operands, ragged_sizes, weights_like
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 

@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 import torch
+from recurrence_cases import FORMS, draw
+from test_delta_op import operands as draw_delta
 from torch.utils.flop_counter import FlopCounterMode
 
 from eigenrnn import ops
@@ -26,8 +28,6 @@ from eigenrnn.ops.lstm import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.cpu import lstm_cpu
 from eigenrnn.ops.lstm.reference import LSTM
 from kernel_testing import SpiedKernels, needs_kernels
-from recurrence_cases import FORMS, draw
-from test_delta_op import operands as draw_delta
 
 T, B, M, N, K = 4, 3, 2, 6, 3
 SIZES = [3, 2, 2, 1]

@@ -7,6 +7,7 @@ from functools import cache, partial
 
 import pytest
 import torch
+from recurrence_cases import BACKENDS, FORMS, RECORDS, draw, exact, results_and_gradients
 
 from cases import NONLINEARITIES
 from crossing import cover
@@ -16,7 +17,6 @@ from eigenrnn.nonlinearities import NONLINEARITIES as FUNCTIONS
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.gru.operands import form_features
 from kernel_testing import assert_near, assert_passes_with_isa, each_isa, ragged_sizes
-from recurrence_cases import BACKENDS, FORMS, RECORDS, draw, exact, results_and_gradients
 
 pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 

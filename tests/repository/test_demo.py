@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from eigenrnn.experiments.tasks import Copying
+from eigenrnn_experiments.tasks import Copying
 from training_run import read_metrics
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "copying_demo.py"

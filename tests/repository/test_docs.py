@@ -21,8 +21,8 @@ import torch
 
 import eigenrnn
 from eigenrnn.constraints import ScaledCayley
-from eigenrnn.experiments import registry
-from eigenrnn.experiments.cli.parser import PARSERS
+from eigenrnn_experiments import registry
+from eigenrnn_experiments.cli.parser import PARSERS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "eigenrnn"
@@ -53,8 +53,8 @@ PROMPT = re.compile(r"\w*\$ +")
 PACKAGES = {
     "CONSTRAINTS": "eigenrnn.constraints",
     "LAYERS": "eigenrnn.layers",
-    "TASKS": "eigenrnn.experiments.tasks",
-    "RECIPES": "eigenrnn.experiments.recipes",
+    "TASKS": "eigenrnn_experiments.tasks",
+    "RECIPES": "eigenrnn_experiments.recipes",
     "BACKENDS": "eigenrnn.ops",
 }
 

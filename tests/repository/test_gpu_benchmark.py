@@ -18,7 +18,7 @@ from dataclasses import replace
 broken = replace(everyone["GRU, loop"], make=lambda N: 1 / 0)
 both = {"broken": broken, "whole": everyone["LSTM, torch"]}
 failed = measure((2, 1, 3), torch.float32, 1, "cpu", both)
-needed = [m for m in ("rich", "lightning", "scipy", "eigenrnn.experiments") if m in sys.modules]
+needed = [m for m in ("rich", "lightning", "scipy", "eigenrnn_experiments") if m in sys.modules]
 print(json.dumps([found, text, failed, needed, versions()]))
 """
 

@@ -11,7 +11,6 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 from matplotlib.figure import Figure
-
 from test_docs import PATH, ROOT, TUTORIALS, blocks
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))

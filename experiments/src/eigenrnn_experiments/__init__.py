@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from eigenrnn.experiments import extras as extras  # checks the extra on first import
-
 if TYPE_CHECKING:
-    from eigenrnn.experiments.cli.rebuild import load
+    from eigenrnn_experiments.loading import load
 
-__all__ = ["load"]
+__all__ = ["__version__", "load"]
+
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     if name != "load":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from eigenrnn.experiments.cli.rebuild import load
+    from eigenrnn_experiments.loading import load
 
     return load

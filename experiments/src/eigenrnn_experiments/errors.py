@@ -1,6 +1,7 @@
 """The exceptions of the experiments."""
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 import torch
@@ -12,6 +13,7 @@ __all__ = [
     "MissingDataError",
     "NonFiniteLossError",
     "RunExistsError",
+    "WriteError",
     "did_you_mean",
     "is_out_of_memory",
     "unknown_name",
@@ -40,6 +42,25 @@ class FolderInUseError(BlockingIOError):
 
 class NonFiniteLossError(ArithmeticError):
     """The training loss is infinite or NaN."""
+
+
+class WriteError(OSError):
+    """A file cannot be written, for instance because the disk is full.
+
+    Args:
+        errno: The error number of the operating system.
+        strerror: Its error message.
+        filename: The file that could not be written.
+    """
+
+    def __str__(self) -> str:
+        message = f"cannot write {self.filename}: {self.strerror}"
+        if self.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return message
+        return (
+            f"{message}; free some space and run it again (a run that had begun goes on with "
+            "resume=True, on the command line --resume)"
+        )
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from eigenrnn.errors import check_installed
-from eigenrnn.experiments.data.sequences import Sequences
-from eigenrnn.experiments.prediction import predict_series, series_outputs
-from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
-from eigenrnn.experiments.tasks.series import calibration_curve, calibration_error, r2_score
-from eigenrnn.experiments.training.records import Calibration, Evaluation
+from eigenrnn_experiments.data.sequences import Sequences
+from eigenrnn_experiments.prediction import predict_series, series_outputs
+from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing
+from eigenrnn_experiments.tasks.series import calibration_curve, calibration_error, r2_score
+from eigenrnn_experiments.training.records import Calibration, Evaluation
 
 __all__ = ["evaluate_series"]
 
@@ -35,7 +35,7 @@ def evaluate_series(
 
     Args:
         model: The trained network, in evaluation mode.
-        preprocessing: Its preprocessing, see `eigenrnn.experiments.load`.
+        preprocessing: Its preprocessing, see `eigenrnn_experiments.load`.
         sequences: The result of `preprocessing.read`, with classes or numbers.
 
     Raises:
@@ -48,7 +48,7 @@ def evaluate_series(
         >>> evaluate_series(run.model, run.preprocessing, sequences).metrics  # doctest: +SKIP
         {'accuracy': 0.94, 'balanced accuracy': 0.93, ...}
     """
-    check_installed("estimators", "an evaluation", "sklearn")
+    check_installed("eigenrnn-experiments[series]", "an evaluation", "sklearn")
     if preprocessing.answer == "class":
         return _evaluate_classes(model, preprocessing, sequences)
     if preprocessing.answer == "number":

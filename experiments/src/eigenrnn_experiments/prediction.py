@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from eigenrnn.experiments.data.sequences import Sequences
-from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
-from eigenrnn.experiments.training.files import spreadsheet_text
+from eigenrnn_experiments.data.sequences import Sequences
+from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
+from eigenrnn_experiments.training.files import spreadsheet_text
 
 __all__ = [
     "SeriesPredictions",
@@ -76,7 +76,7 @@ def predict_series(
 
     Args:
         model: The trained network, in evaluation mode.
-        preprocessing: Its preprocessing, see `eigenrnn.experiments.load`.
+        preprocessing: Its preprocessing, see `eigenrnn_experiments.load`.
         sequences: The result of `preprocessing.read`.
 
     Example:
@@ -121,7 +121,7 @@ def bits_per_symbol(model: nn.Module, preprocessing: TextPreprocessing, text: st
 
     Args:
         model: The trained network, in evaluation mode.
-        preprocessing: Its preprocessing, see `eigenrnn.experiments.load`.
+        preprocessing: Its preprocessing, see `eigenrnn_experiments.load`.
         text: The text.
 
     Returns:
@@ -164,7 +164,7 @@ def continue_text(
 
     Args:
         model: The trained network, in evaluation mode.
-        preprocessing: Its preprocessing, see `eigenrnn.experiments.load`.
+        preprocessing: Its preprocessing, see `eigenrnn_experiments.load`.
         text: The beginning.
         length: The number of symbols to draw.
         temperature: The temperature :math:`\tau`; with 0 the most probable symbol is taken.

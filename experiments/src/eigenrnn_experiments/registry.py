@@ -5,9 +5,6 @@ from typing import Any
 
 from eigenrnn import constraints, layers
 from eigenrnn.constraints import Constraint
-from eigenrnn.experiments import recipes, tasks
-from eigenrnn.experiments.recipes import Recipe
-from eigenrnn.experiments.tasks import Task
 from eigenrnn.layers import Layer
 from eigenrnn.ops.delta import BACKENDS as DELTA
 from eigenrnn.ops.dispatch import Backend
@@ -15,6 +12,9 @@ from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
 from eigenrnn.ops.linear import BACKENDS as LINEAR
 from eigenrnn.ops.lstm import BACKENDS as LSTM
+from eigenrnn_experiments import recipes, tasks
+from eigenrnn_experiments.recipes import Recipe
+from eigenrnn_experiments.tasks import Task
 
 __all__ = [
     "BACKENDS",

@@ -19,29 +19,29 @@ import pytest
 import torch
 from reproduction.archive import Archive, ArchivedRun
 
-from eigenrnn.experiments.cli.analyse import delete_earlier_files
-from eigenrnn.experiments.cli.sweep import ConfigSweep
-from eigenrnn.experiments.data import corpora, speech
-from eigenrnn.experiments.data.audio import read_recording, wave_bytes
-from eigenrnn.experiments.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
-from eigenrnn.experiments.data.corpora import (
+from eigenrnn_experiments.cli.analyse import delete_earlier_files
+from eigenrnn_experiments.cli.sweep import ConfigSweep
+from eigenrnn_experiments.data import corpora, speech
+from eigenrnn_experiments.data.audio import read_recording, wave_bytes
+from eigenrnn_experiments.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
+from eigenrnn_experiments.data.corpora import (
     PTB_CHARACTER_FILES,
     Corpus,
     open_enwik8,
     read_ptb_characters,
     read_text,
 )
-from eigenrnn.experiments.data.mnist import read_idx
-from eigenrnn.experiments.data.sequences import Sequences
-from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.sweep import Plan, Trial
-from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
-from eigenrnn.experiments.training import checkpoint
-from eigenrnn.experiments.training.files import read_lines, read_table
-from eigenrnn.experiments.training.metrics_writer import _kept_rows
-from eigenrnn.experiments.training.records import RunConfig
-from eigenrnn.experiments.training.result import Result
-from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.data.mnist import read_idx
+from eigenrnn_experiments.data.sequences import Sequences
+from eigenrnn_experiments.data.series import read_series
+from eigenrnn_experiments.sweep import Plan, Trial
+from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
+from eigenrnn_experiments.training import checkpoint
+from eigenrnn_experiments.training.files import read_lines, read_table
+from eigenrnn_experiments.training.metrics_writer import _kept_rows
+from eigenrnn_experiments.training.records import RunConfig
+from eigenrnn_experiments.training.result import Result
+from eigenrnn_experiments.training.run_folder import RunFolder
 
 RNG = np.random.default_rng(0)
 

@@ -27,9 +27,9 @@ from eigenrnn.analysis import (
 from eigenrnn.analysis.analyse import AnalysisResults
 from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.constraints import Schur, Unconstrained, constrain
-from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training import Settings, fit
+from eigenrnn_experiments.cli import main
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training import Settings, fit
 from training_run import QUIET, one_thread
 
 OF_A_MATRIX = [
@@ -483,7 +483,7 @@ def short(monkeypatch):
         )
 
     monkeypatch.setattr(
-        importlib.import_module("eigenrnn.experiments.cli.analyse"), "analyse_model", only
+        importlib.import_module("eigenrnn_experiments.cli.analyse"), "analyse_model", only
     )
 
 
@@ -518,7 +518,7 @@ def test_a_failed_figure_is_reported_and_the_rest_is_written(eigenrnn, tmp_path,
         )
 
     monkeypatch.setattr(
-        importlib.import_module("eigenrnn.experiments.cli.analyse"), "analyse_model", only
+        importlib.import_module("eigenrnn_experiments.cli.analyse"), "analyse_model", only
     )
     eigenrnn(RUN)
     output = eigenrnn("analyse run").out
@@ -555,7 +555,7 @@ def test_the_output_folder_can_be_chosen_and_only_own_files_are_replaced(eigenrn
 def test_without_data_the_other_analyses_run_with_a_note(eigenrnn, monkeypatch):
     eigenrnn(RUN)
     monkeypatch.setattr(
-        "eigenrnn.experiments.tasks.Copying.missing_data", lambda _: "file anywhere"
+        "eigenrnn_experiments.tasks.Copying.missing_data", lambda _: "file anywhere"
     )
     monkeypatch.setattr(AnalysisResults, "save", lambda *_: {})
     (Path("run") / "analysis").mkdir()

@@ -19,17 +19,17 @@ import yaml
 
 from crossing import few, some
 from eigenrnn import __version__
-from eigenrnn.experiments import registry
-from eigenrnn.experiments.cli.main import COMMANDS, main
-from eigenrnn.experiments.cli.parser import PARSERS
-from eigenrnn.experiments.cli.rebuild import load
-from eigenrnn.experiments.cli.train_options import DEFAULT_LAYERS, build_training
-from eigenrnn.experiments.data.mnist import FILES
-from eigenrnn.experiments.errors import RunExistsError
-from eigenrnn.experiments.recipes import Outcome
-from eigenrnn.experiments.tasks import Adding
-from eigenrnn.experiments.training.train_step import TrainStep
 from eigenrnn.layers import GRU
+from eigenrnn_experiments import registry
+from eigenrnn_experiments.cli.main import COMMANDS, main
+from eigenrnn_experiments.cli.parser import PARSERS
+from eigenrnn_experiments.cli.train_options import DEFAULT_LAYERS, build_training
+from eigenrnn_experiments.data.mnist import FILES
+from eigenrnn_experiments.errors import RunExistsError
+from eigenrnn_experiments.loading import load
+from eigenrnn_experiments.recipes import Outcome
+from eigenrnn_experiments.tasks import Adding
+from eigenrnn_experiments.training.train_step import TrainStep
 from training_run import one_thread, read_metrics
 
 TINY = "--task Copying --task.delay 3 --task.symbols 2 --task.test_examples 10 --steps 4"
@@ -180,14 +180,14 @@ def imports_of(arguments, folder):
 
 def test_help_imports_neither_torch_nor_the_recipes(tmp_path):
     imported, said = imports_of(["--help"], tmp_path)
-    assert "eigenrnn.experiments.cli.main" in imported
-    assert imported.isdisjoint({"torch", "eigenrnn.experiments.recipes"})
+    assert "eigenrnn_experiments.cli.main" in imported
+    assert imported.isdisjoint({"torch", "eigenrnn_experiments.recipes"})
     assert "usage: eigenrnn" in said
 
 
 def test_listing_names_imports_no_package_that_only_other_commands_need(tmp_path):
     imported, said = imports_of(["list"], tmp_path)
-    assert "eigenrnn.experiments.registry" in imported
+    assert "eigenrnn_experiments.registry" in imported
     for package in ("scipy", "matplotlib", "lightning", "tensorboard", "ray", "optuna", "plotly"):
         assert package not in imported
     assert "Copying" in said
@@ -319,7 +319,7 @@ YAML = {
         "layer: {class_path: RNN, init_args: {constraint: {class_path: Exponential}}}\n"
     ),
     "class paths": (
-        "task: {class_path: eigenrnn.experiments.tasks.Copying, init_args: {delay: 5}}\n"
+        "task: {class_path: eigenrnn_experiments.tasks.Copying, init_args: {delay: 5}}\n"
         "layer: {class_path: eigenrnn.layers.TorchLSTM, init_args: {forget_bias: 1.0}}\n"
     ),
 }
@@ -622,7 +622,7 @@ def test_an_interrupted_recipe_has_the_exit_status_of_the_signal(eigenrnn, monke
 
 
 def patch(monkeypatch, name, value):
-    monkeypatch.setattr(importlib.import_module("eigenrnn.experiments.cli.commands"), name, value)
+    monkeypatch.setattr(importlib.import_module("eigenrnn_experiments.cli.commands"), name, value)
 
 
 INTERRUPT_AT_TORCH = """

@@ -7,9 +7,9 @@ import zlib
 
 import numpy as np
 import pytest
-
 from damaged_files import READERS, damaged
-from eigenrnn.experiments.cli.analyse import delete_earlier_files
+
+from eigenrnn_experiments.cli.analyse import delete_earlier_files
 
 FEW, MANY = 20, 250
 """The number of damaged versions of each file: 500 over all files, and several thousand."""

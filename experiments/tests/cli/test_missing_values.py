@@ -11,13 +11,13 @@ import torch
 
 from crossing import some
 from eigenrnn import Stream
-from eigenrnn.experiments import load
-from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.data.in_memory import from_arrays
-from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.prediction import predict_series
-from eigenrnn.experiments.tasks import Series
-from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
+from eigenrnn_experiments import load
+from eigenrnn_experiments.cli import main
+from eigenrnn_experiments.data.in_memory import from_arrays
+from eigenrnn_experiments.data.series import read_series
+from eigenrnn_experiments.prediction import predict_series
+from eigenrnn_experiments.tasks import Series
+from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing
 from training_run import one_thread
 
 NAN = np.nan

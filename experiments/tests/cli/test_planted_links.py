@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from eigenrnn.experiments.cli.main import main
+from eigenrnn_experiments.cli.main import main
 from training_run import one_thread
 
 FEW, MANY = 5, 400

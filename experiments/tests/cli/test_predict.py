@@ -13,17 +13,17 @@ import onnxruntime
 import pytest
 import torch
 
-from eigenrnn.experiments import load
-from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.data.corpora import TINY_SHAKESPEARE, split_text, split_words
-from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.prediction import (
+from eigenrnn_experiments import load
+from eigenrnn_experiments.cli import main
+from eigenrnn_experiments.data.corpora import TINY_SHAKESPEARE, split_text, split_words
+from eigenrnn_experiments.data.series import read_series
+from eigenrnn_experiments.prediction import (
     SeriesPredictions,
     bits_per_symbol,
     continue_text,
     predict_series,
 )
-from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
+from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from training_run import one_thread
 
 SMALL = "--layer GRU --hidden_size 12 --optimiser adam --lr 1e-2 --accelerator cpu"

@@ -12,9 +12,9 @@ import pooch
 import pytest
 import requests
 
-from eigenrnn.experiments.data import DataFile, locate
-from eigenrnn.experiments.data.mnist import read_idx, read_mnist
-from eigenrnn.experiments.errors import ChecksumError, MissingDataError
+from eigenrnn_experiments.data import DataFile, locate
+from eigenrnn_experiments.data.mnist import read_idx, read_mnist
+from eigenrnn_experiments.errors import ChecksumError, MissingDataError
 
 CONTENT = b"the published file"
 FIRST, SECOND = "https://first.example/a.gz", "https://second.example/a.gz"

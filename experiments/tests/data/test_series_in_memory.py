@@ -9,18 +9,18 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.experiments.data.in_memory import (
+from eigenrnn.models import SequenceModel
+from eigenrnn_experiments.data.in_memory import (
     content_hash,
     from_arrays,
     from_channels_first,
     from_table,
     to_arrays,
 )
-from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.data.tables import Columns, ReadOptions
-from eigenrnn.experiments.tasks import Series
-from eigenrnn.experiments.training import RunFolder, Settings, fit
-from eigenrnn.models import SequenceModel
+from eigenrnn_experiments.data.series import read_series
+from eigenrnn_experiments.data.tables import Columns, ReadOptions
+from eigenrnn_experiments.tasks import Series
+from eigenrnn_experiments.training import RunFolder, Settings, fit
 
 LENGTHS = [3, 5, 2, 4, 6, 3, 2, 4]
 LABELS = [True, False] * 4

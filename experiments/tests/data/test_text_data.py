@@ -9,8 +9,8 @@ import numpy as np
 import pooch
 import pytest
 
-from eigenrnn.experiments.data import DataFile, corpora
-from eigenrnn.experiments.data.corpora import (
+from eigenrnn_experiments.data import DataFile, corpora
+from eigenrnn_experiments.data.corpora import (
     END_OF_LINE,
     ENWIK8_ZIP,
     open_enwik8,
@@ -19,7 +19,7 @@ from eigenrnn.experiments.data.corpora import (
     read_text,
     split_text,
 )
-from eigenrnn.experiments.errors import ChecksumError, MissingDataError
+from eigenrnn_experiments.errors import ChecksumError, MissingDataError
 from synthetic_data import patched_enwik8, synthetic_enwik8
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}

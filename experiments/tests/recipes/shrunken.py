@@ -10,9 +10,9 @@ from pathlib import Path
 
 from reproduction.recipes import RECIPES
 
-from eigenrnn.experiments.recipes import Row
-from eigenrnn.experiments.tasks import CarRacing, Enwik8, PixelMNIST
-from eigenrnn.experiments.training import fit
+from eigenrnn_experiments.recipes import Row
+from eigenrnn_experiments.tasks import CarRacing, Enwik8, PixelMNIST
+from eigenrnn_experiments.training import fit
 from synthetic_data import SIZE, encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
 from training_run import QUIET, one_thread, read_metrics
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from eigenrnn import GRU, RNN
-from eigenrnn.experiments.recipes.nonnormal.hidden_chains import hidden_chain
+from eigenrnn_experiments.recipes.nonnormal.hidden_chains import hidden_chain
 
 N = 9
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from eigenrnn.experiments.recipes import Recipe, Reported, Row, reproduce
-from eigenrnn.experiments.recipes.panels import Curves, Map, Panel, SideBySide
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training import Settings
 from eigenrnn.layers import ScoRNN
+from eigenrnn_experiments.recipes import Recipe, Reported, Row, reproduce
+from eigenrnn_experiments.recipes.panels import Curves, Map, Panel, SideBySide
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training import Settings
 
 QUIET = Console(quiet=True)
 TASK = Copying(delay=5, test_examples=20, validation_examples=20)

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from reproduction.archive import Archive, RunName
 from reproduction.cost import estimated_seconds
+from shrunken import TRAINED
 
-from eigenrnn.experiments.data.files import DataFile, missing_file
-from eigenrnn.experiments.data.mnist import FILES
-from eigenrnn.experiments.tasks import (
+from eigenrnn_experiments.data.files import DataFile, missing_file
+from eigenrnn_experiments.data.mnist import FILES
+from eigenrnn_experiments.tasks import (
     CharPTB,
     Copying,
     Enwik8,
@@ -18,7 +19,6 @@ from eigenrnn.experiments.tasks import (
     Text,
     WordPTB,
 )
-from shrunken import TRAINED
 
 COPYING = TRAINED["scornn/fig1: scoRNN 190 T=1000"]
 

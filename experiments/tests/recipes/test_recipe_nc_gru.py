@@ -6,13 +6,13 @@ from itertools import pairwise
 import pytest
 import torch
 
-from eigenrnn.experiments.recipes import Computed, Quoted, Row
-from eigenrnn.experiments.recipes.nc_gru import RECIPES, penn_treebank
-from eigenrnn.experiments.recipes.nc_gru.ablations import NeumannNormCallback
-from eigenrnn.experiments.recipes.nc_gru.paper import TensorFlowGRU
-from eigenrnn.experiments.recipes.nc_gru.released import ReleasedNCGRU
-from eigenrnn.experiments.tasks import Parenthesis
-from eigenrnn.experiments.training import Callback, RunFolder, fit
+from eigenrnn_experiments.recipes import Computed, Quoted, Row
+from eigenrnn_experiments.recipes.nc_gru import RECIPES, penn_treebank
+from eigenrnn_experiments.recipes.nc_gru.ablations import NeumannNormCallback
+from eigenrnn_experiments.recipes.nc_gru.paper import TensorFlowGRU
+from eigenrnn_experiments.recipes.nc_gru.released import ReleasedNCGRU
+from eigenrnn_experiments.tasks import Parenthesis
+from eigenrnn_experiments.training import Callback, RunFolder, fit
 from training_run import QUIET, one_thread
 
 PLACES = {recipe.name.removeprefix("nc_gru/"): recipe for recipe in RECIPES}

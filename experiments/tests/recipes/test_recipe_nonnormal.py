@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import synthetic_data
-from eigenrnn.experiments.recipes import Quoted, Row, reproduce
-from eigenrnn.experiments.recipes.nonnormal import RECIPES
-from eigenrnn.experiments.recipes.nonnormal.toys import henrici_index
-from eigenrnn.experiments.tasks import Enwik8
 from eigenrnn.models import count_parameters
+from eigenrnn_experiments.recipes import Quoted, Row, reproduce
+from eigenrnn_experiments.recipes.nonnormal import RECIPES
+from eigenrnn_experiments.recipes.nonnormal.toys import henrici_index
+from eigenrnn_experiments.tasks import Enwik8
 from training_run import QUIET, one_thread
 
 TABLES = {recipe.name.removeprefix("nonnormal/"): recipe for recipe in RECIPES}

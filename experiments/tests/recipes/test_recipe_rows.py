@@ -4,12 +4,12 @@ import json
 
 import pytest
 from reproduction.recipes import RECIPES
+from shrunken import DISTINCT, PINS, ROWS, TRAINED, first_losses
 
 from crossing import few
-from eigenrnn.experiments.recipes import Computed, Quoted
-from eigenrnn.experiments.tasks import Enwik8
 from eigenrnn.models import count_parameters
-from shrunken import DISTINCT, PINS, ROWS, TRAINED, first_losses
+from eigenrnn_experiments.recipes import Computed, Quoted
+from eigenrnn_experiments.tasks import Enwik8
 
 LOSSES = json.loads(PINS.read_text())
 COUNTS = {}  # the parameters of each full-size network

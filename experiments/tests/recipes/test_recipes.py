@@ -12,18 +12,18 @@ from dataclasses import replace
 import pytest
 import torch
 from rich.console import Console
+from shrunken import ROWS
 
 from eigenrnn import ScoRNN
-from eigenrnn.experiments.errors import FolderInUseError, MissingDataError, RunExistsError
-from eigenrnn.experiments.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.tasks import Copying, PixelMNIST
-from eigenrnn.experiments.training import Callback, Settings
-from eigenrnn.experiments.training.run_folder import locked
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import TorchLSTM
 from eigenrnn.models import count_parameters
-from shrunken import ROWS
+from eigenrnn_experiments.errors import FolderInUseError, MissingDataError, RunExistsError
+from eigenrnn_experiments.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.tasks import Copying, PixelMNIST
+from eigenrnn_experiments.training import Callback, Settings
+from eigenrnn_experiments.training.run_folder import locked
 from training_run import QUIET, one_thread, read_metrics
 
 TASK = Copying(delay=4, symbols=2, test_examples=20, validation_examples=20)

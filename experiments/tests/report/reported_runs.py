@@ -7,10 +7,10 @@ import torch
 
 from eigenrnn import ScoRNN
 from eigenrnn.analysis import recurrent_matrices
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.tasks.base import model_for
-from eigenrnn.experiments.training import Settings, checkpoint, fit
 from eigenrnn.layers.baselines import TorchLSTM
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.tasks.base import model_for
+from eigenrnn_experiments.training import Settings, checkpoint, fit
 from training_run import QUIET, one_thread
 
 TASK = Copying(delay=10, test_examples=20)

@@ -9,25 +9,6 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import torch
-
-from eigenrnn.analysis.state_map import recurrent_weights
-from eigenrnn.experiments.report import read_records, tables, write_report
-from eigenrnn.experiments.report.chart_data import Styles, learning_curve_chart
-from eigenrnn.experiments.report.learning_curves import MAX_POINTS, averaged_over, curve, group
-from eigenrnn.experiments.report.network_analyses import gradient_charts, training_dynamics
-from eigenrnn.experiments.report.records import Records, task_name
-from eigenrnn.experiments.report.rounding import (
-    block_maxima,
-    log10_or_none,
-    rounded,
-    rounded_positive,
-    spaced_indices,
-)
-from eigenrnn.experiments.report.tables import machines, paper_and_ours
-from eigenrnn.experiments.training import Settings, fit
-from eigenrnn.experiments.training.dynamics import Dynamics
-from eigenrnn.experiments.training.records import Description, RunConfig
-from eigenrnn.experiments.training.run_folder import RunFolder
 from reported_runs import (
     STEPS,
     TASK,
@@ -38,6 +19,25 @@ from reported_runs import (
     train_all,
     write_recipe,
 )
+
+from eigenrnn.analysis.state_map import recurrent_weights
+from eigenrnn_experiments.report import read_records, tables, write_report
+from eigenrnn_experiments.report.chart_data import Styles, learning_curve_chart
+from eigenrnn_experiments.report.learning_curves import MAX_POINTS, averaged_over, curve, group
+from eigenrnn_experiments.report.network_analyses import gradient_charts, training_dynamics
+from eigenrnn_experiments.report.records import Records, task_name
+from eigenrnn_experiments.report.rounding import (
+    block_maxima,
+    log10_or_none,
+    rounded,
+    rounded_positive,
+    spaced_indices,
+)
+from eigenrnn_experiments.report.tables import machines, paper_and_ours
+from eigenrnn_experiments.training import Settings, fit
+from eigenrnn_experiments.training.dynamics import Dynamics
+from eigenrnn_experiments.training.records import Description, RunConfig
+from eigenrnn_experiments.training.run_folder import RunFolder
 from training_run import QUIET, one_thread
 
 HOSTILE = '</script><img src=x onerror="alert(1)"> & \u2028 <b>'
@@ -533,7 +533,7 @@ def test_failing_analysis_is_named_and_the_rest_is_shown(runs, tmp_path, monkeyp
             raise IndexError("of another shape")
         return recurrent_weights(model)
 
-    monkeypatch.setattr("eigenrnn.experiments.report.network_analyses.recurrent_weights", broken)
+    monkeypatch.setattr("eigenrnn_experiments.report.network_analyses.recurrent_weights", broken)
     text = write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text()
     assert "lstm, seed 0: IndexError: of another shape." in text
     assert [one["label"] for one in data_of(text)["schur"]] == ["scornn, seed 0"]

@@ -33,11 +33,11 @@ from reproduction.evidence import ArchivedEvidence
 from reproduction.recipes import RECIPES
 
 from eigenrnn import ScoRNN
-from eigenrnn.experiments.recipes import Computed, Row
-from eigenrnn.experiments.training.description import describe, describe_options
-from eigenrnn.experiments.training.records import RunConfig
-from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import RunKey
+from eigenrnn_experiments.recipes import Computed, Row
+from eigenrnn_experiments.training.description import describe, describe_options
+from eigenrnn_experiments.training.records import RunConfig
+from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run_key import RunKey
 from recipes_for_results import (
     FIGURE,
     SEEDS,

@@ -31,8 +31,8 @@ from reproduction.claims import CLAIMS
 from reproduction.evidence import ArchivedEvidence, is_at_chance
 from reproduction.recipes import RECIPES
 
-from eigenrnn.experiments.recipes import Computed, Recipe, Row
-from eigenrnn.experiments.training.run_key import Length
+from eigenrnn_experiments.recipes import Computed, Recipe, Row
+from eigenrnn_experiments.training.run_key import Length
 from recipes_for_results import row
 
 # when the test of each claim was last changed, and its fingerprint

@@ -19,9 +19,9 @@ from reproduction.figures import BARS, CURVES, curve_figures, longest_runs, pape
 from reproduction.page import PAPERS, TEXTS, duration, is_own_network, read_texts
 from reproduction.recipes import RECIPES
 
-from eigenrnn.experiments.recipes import Reported
-from eigenrnn.experiments.recipes.results_files import columns
-from eigenrnn.experiments.training.run_key import Length
+from eigenrnn_experiments.recipes import Reported
+from eigenrnn_experiments.recipes.results_files import columns
+from eigenrnn_experiments.training.run_key import Length
 from recipes_for_results import FIGURE, TABLE, of_figure, recipes, row
 
 

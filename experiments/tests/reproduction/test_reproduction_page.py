@@ -8,8 +8,8 @@ from reproduction.claim import Claim, Median, Runs, at_most, value
 from reproduction.page import describe_quantity, to_markdown
 from reproduction.recipes import RECIPES
 
-from eigenrnn.experiments.recipes import Reported
-from eigenrnn.experiments.training.run_key import Length
+from eigenrnn_experiments.recipes import Reported
+from eigenrnn_experiments.training.run_key import Length
 from recipes_for_results import SEEDS, TABLE, archived, changed, journal, of_figure, recipes, row
 
 

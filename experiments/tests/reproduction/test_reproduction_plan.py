@@ -11,11 +11,11 @@ from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Runs, at_least, at_most, less
 from reproduction.evidence import ArchivedEvidence, missing_jobs
 
-from eigenrnn.experiments.recipes import Outcome, Recipe, Row
-from eigenrnn.experiments.recipes.runs import row_of
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import Length
+from eigenrnn_experiments.recipes import Outcome, Recipe, Row
+from eigenrnn_experiments.recipes.runs import row_of
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run_key import Length
 from recipes_for_results import ABSENT, TABLE, changed, recipes, row, run
 from training_run import one_thread
 

@@ -21,8 +21,8 @@ from reproduction.state_tracking import (
     tracked_rows,
 )
 
-from eigenrnn.experiments.tasks import StateTracking
 from eigenrnn.layers import DeltaNet
+from eigenrnn_experiments.tasks import StateTracking
 
 NAME, LABEL = "state_tracking/z2", "scoRNN 94 Z2"
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 import yaml
 
-from eigenrnn.experiments.cli.sweep import read_sweep
-from eigenrnn.experiments.training import RunFolder
+from eigenrnn_experiments.cli.sweep import read_sweep
+from eigenrnn_experiments.training import RunFolder
 from training_run import QUIET, one_thread, read_metrics
 
 TINY = {

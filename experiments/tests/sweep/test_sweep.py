@@ -6,17 +6,6 @@ import socket
 import sys
 
 import pytest
-
-from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.cli.rebuild import load
-from eigenrnn.experiments.cli.sweep import ConfigSweep
-from eigenrnn.experiments.errors import FolderInUseError, RunExistsError
-from eigenrnn.experiments.recipes import reproduce
-from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.report.records import read_records
-from eigenrnn.experiments.report.tables import paper_and_ours
-from eigenrnn.experiments.training import Callback, RunFolder
-from eigenrnn.experiments.training.run_folder import locked
 from small_sweep import (
     SEEDS,
     TINY,
@@ -28,6 +17,17 @@ from small_sweep import (
     untimed_rows,
     write_yaml,
 )
+
+from eigenrnn_experiments.cli import main
+from eigenrnn_experiments.cli.sweep import ConfigSweep
+from eigenrnn_experiments.errors import FolderInUseError, RunExistsError
+from eigenrnn_experiments.loading import load
+from eigenrnn_experiments.recipes import reproduce
+from eigenrnn_experiments.registry import RECIPES
+from eigenrnn_experiments.report.records import read_records
+from eigenrnn_experiments.report.tables import paper_and_ours
+from eigenrnn_experiments.training import Callback, RunFolder
+from eigenrnn_experiments.training.run_folder import locked
 from training_run import QUIET, one_thread
 
 GRID = TINY | {"grid": {"lr": [0.01, 0.001]}, "seeds": [0, 1]}

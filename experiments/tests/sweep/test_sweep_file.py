@@ -2,14 +2,14 @@
 
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-from eigenrnn.experiments.cli.rebuild import load
-from eigenrnn.experiments.cli.sweep import read_sweep
-from eigenrnn.experiments.recipes import nonnormal
-from eigenrnn.experiments.recipes.runs import row_of
-from eigenrnn.experiments.training import RunFolder
-from eigenrnn.experiments.training.run_key import RunKey
 from small_sweep import SEEDS, TINY, read_content
+
+from eigenrnn_experiments.cli.sweep import read_sweep
+from eigenrnn_experiments.loading import load
+from eigenrnn_experiments.recipes import nonnormal
+from eigenrnn_experiments.recipes.runs import row_of
+from eigenrnn_experiments.training import RunFolder
+from eigenrnn_experiments.training.run_key import RunKey
 from training_run import QUIET, one_thread
 
 SEARCH = {"search": {"lr": {"low": 0.1, "high": 1}}}

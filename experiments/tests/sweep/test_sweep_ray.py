@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-
-from eigenrnn.experiments.cli.sweep import ConfigSweep
-from eigenrnn.experiments.training import Callback
 from small_sweep import (
     SEEDS,
     TINY,
@@ -24,6 +21,9 @@ from small_sweep import (
     untimed_rows,
     write_yaml,
 )
+
+from eigenrnn_experiments.cli.sweep import ConfigSweep
+from eigenrnn_experiments.training import Callback
 
 pytestmark = [
     pytest.mark.long,

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from eigenrnn.experiments.tasks import Adding
-from eigenrnn.experiments.tasks.adding import splitmix_uniforms
-from eigenrnn.experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks import Adding
+from eigenrnn_experiments.tasks.adding import splitmix_uniforms
+from eigenrnn_experiments.tasks.sampling import generator_for
 
 # constructor, length, where the first and the second mark may be, channel of the numbers
 VARIANTS = [

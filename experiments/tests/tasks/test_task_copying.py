@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from draws import first
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.tasks.sampling import generator_for
 
 # constructor, argument, length, blanks before and after the marker, first recalled step
 LAYOUTS = [

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from eigenrnn.experiments.tasks import Denoise
-from eigenrnn.experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks import Denoise
+from eigenrnn_experiments.tasks.sampling import generator_for
 
 TASKS = {
     "clean": Denoise(6, symbols=4, alphabet=5),

@@ -10,15 +10,15 @@ from torch import nn
 
 from eigenrnn import RNN, SequenceModel
 from eigenrnn.constraints import Dale, Unconstrained
-from eigenrnn.experiments.tasks import (
+from eigenrnn_experiments.tasks import (
     ContextIntegration,
     DelayedMatch,
     PerceptualDecision,
     ReadySetGo,
 )
-from eigenrnn.experiments.tasks.sampling import generator_for
-from eigenrnn.experiments.training import Settings
-from eigenrnn.experiments.training.train_step import Objective
+from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.training import Settings
+from eigenrnn_experiments.training.train_step import Objective
 
 TASKS = [PerceptualDecision(), DelayedMatch(), ContextIntegration(), ReadySetGo()]
 each_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)

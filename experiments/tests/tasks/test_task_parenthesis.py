@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn.experiments.tasks import Parenthesis
-from eigenrnn.experiments.tasks.parenthesis import clamped_walk
-from eigenrnn.experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks import Parenthesis
+from eigenrnn_experiments.tasks.parenthesis import clamped_walk
+from eigenrnn_experiments.tasks.sampling import generator_for
 
 TASKS = {
     "nc-gru": Parenthesis.nc_gru(60),

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.tasks import PixelMNIST
-from eigenrnn.experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.errors import MissingDataError
+from eigenrnn_experiments.tasks import PixelMNIST
+from eigenrnn_experiments.tasks.sampling import generator_for
 
 
 @pytest.fixture(scope="module")

@@ -13,17 +13,17 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.experiments.data import series, tables
-from eigenrnn.experiments.data.in_memory import from_arrays, from_table
-from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.data.tables import Columns, ReadOptions
-from eigenrnn.experiments.data.ts import ARCHIVE
-from eigenrnn.experiments.evaluation import evaluate_series
-from eigenrnn.experiments.tasks import Series
-from eigenrnn.experiments.tasks.sampling import generator_for
-from eigenrnn.experiments.tasks.series import ClassificationMetrics, RegressionMetrics
-from eigenrnn.experiments.training import Settings, fit
 from eigenrnn.models import SequenceModel
+from eigenrnn_experiments.data import series, tables
+from eigenrnn_experiments.data.in_memory import from_arrays, from_table
+from eigenrnn_experiments.data.series import read_series
+from eigenrnn_experiments.data.tables import Columns, ReadOptions
+from eigenrnn_experiments.data.ts import ARCHIVE
+from eigenrnn_experiments.evaluation import evaluate_series
+from eigenrnn_experiments.tasks import Series
+from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.series import ClassificationMetrics, RegressionMetrics
+from eigenrnn_experiments.training import Settings, fit
 
 TS = """#two channels
 @problemName mine

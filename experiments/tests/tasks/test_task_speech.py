@@ -12,16 +12,16 @@ import torch
 from scipy import signal
 from torch import nn
 
-from eigenrnn.experiments.data import speech as speech_data
-from eigenrnn.experiments.data.audio import read_recording, resample, wave_bytes
-from eigenrnn.experiments.data.spectrogram import decibels, istft, resynthesis, stft
-from eigenrnn.experiments.data.speech import CORE_TEST, DEVELOPMENT, FSDD, read_fsdd, read_timit
-from eigenrnn.experiments.errors import ChecksumError, MissingDataError
-from eigenrnn.experiments.tasks import Speech
-from eigenrnn.experiments.tasks.sampling import generator_for
-from eigenrnn.experiments.tasks.speech import pesq, segmental_snr, speech_activity, stoi
-from eigenrnn.experiments.training import Resynthesis, Settings, fit, resynthesise
 from eigenrnn.models import SequenceModel
+from eigenrnn_experiments.data import speech as speech_data
+from eigenrnn_experiments.data.audio import read_recording, resample, wave_bytes
+from eigenrnn_experiments.data.spectrogram import decibels, istft, resynthesis, stft
+from eigenrnn_experiments.data.speech import CORE_TEST, DEVELOPMENT, FSDD, read_fsdd, read_timit
+from eigenrnn_experiments.errors import ChecksumError, MissingDataError
+from eigenrnn_experiments.tasks import Speech
+from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.speech import pesq, segmental_snr, speech_activity, stoi
+from eigenrnn_experiments.training import Resynthesis, Settings, fit, resynthesise
 
 SENTENCES = ["SA1", "SA2", "SI1", "SI2", "SI3", "SX1", "SX2", "SX3", "SX4", "SX5"]
 

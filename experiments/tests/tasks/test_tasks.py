@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from cases import TASKS
 from draws import first
-from eigenrnn.experiments.tasks import (
+from eigenrnn_experiments.tasks import (
     Batch,
     CarRacing,
     Enwik8,
@@ -20,7 +20,7 @@ from eigenrnn.experiments.tasks import (
     Speech,
     Synthetic,
 )
-from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for
+from eigenrnn_experiments.tasks.sampling import epoch_indices, generator_for
 from synthetic_data import encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from eigenrnn.atomic import write_atomically
-from eigenrnn.errors import WriteError
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.errors import WriteError
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pickle
 import pytest
 import torch
 
-from eigenrnn.experiments.errors import CheckpointError
-from eigenrnn.experiments.training import checkpoint
+from eigenrnn_experiments.errors import CheckpointError
+from eigenrnn_experiments.training import checkpoint
 
 STATE = {"step": 7, "name": "x", "weights": {"W": torch.arange(64.0)}, "last": [1.5, None]}
 

@@ -13,15 +13,15 @@ import torch
 from torch import nn
 
 from eigenrnn import EURNN, LRU, NCGRU, ExpRNN, ScoRNN
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training.description import (
+from eigenrnn.init import uniform_
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training.description import (
     build,
     describe,
     describe_call,
     describe_option_defaults,
     differences,
 )
-from eigenrnn.init import uniform_
 
 
 @dataclass(frozen=True)

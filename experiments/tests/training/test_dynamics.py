@@ -13,7 +13,7 @@ from crossing import some
 from eigenrnn import GRU, RNN, SequenceModel
 from eigenrnn.analysis import recurrent_matrices
 from eigenrnn.constraints import BlockTriangular, ScaledCayley, Schur, Unconstrained, constrain
-from eigenrnn.experiments.training import Callback, Dynamics
+from eigenrnn_experiments.training import Callback, Dynamics
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 EVERY = 5

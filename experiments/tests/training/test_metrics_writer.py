@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from eigenrnn.experiments.training.metrics_writer import MetricsWriter
+from eigenrnn_experiments.training.metrics_writer import MetricsWriter
 
 COLUMNS = ["train_loss", "test_loss"]
 

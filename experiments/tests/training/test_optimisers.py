@@ -22,15 +22,15 @@ from eigenrnn import (
     parameter_groups,
 )
 from eigenrnn.constraints import Constraint, ScaledCayley, Unconstrained
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training.optimisers import (
+from eigenrnn.models import constrained_parameters
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training.optimisers import (
     RMSpropTF1,
     build_optimisers,
     check_recurrent_rate,
     lr_factor,
 )
-from eigenrnn.experiments.training.settings import Settings
-from eigenrnn.models import constrained_parameters
+from eigenrnn_experiments.training.settings import Settings
 from training_run import small_model
 
 

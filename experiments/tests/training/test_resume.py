@@ -23,10 +23,14 @@ from rich.console import Console
 import training_run
 from crossing import some
 from eigenrnn.constraints import Exponential
-from eigenrnn.errors import WriteError
-from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, NonFiniteLossError
-from eigenrnn.experiments.training import Callback, Dynamics, checkpoint, loop
-from eigenrnn.experiments.training.run_folder import locked
+from eigenrnn_experiments.errors import (
+    CheckpointError,
+    FolderInUseError,
+    NonFiniteLossError,
+    WriteError,
+)
+from eigenrnn_experiments.training import Callback, Dynamics, checkpoint, loop
+from eigenrnn_experiments.training.run_folder import locked
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0}
@@ -623,7 +627,7 @@ def test_a_folder_on_a_file_system_without_locks_is_locked_by_a_file(
 
 LOCK_AND_DIE = """
 import errno, fcntl, os, pathlib, sys, warnings
-from eigenrnn.experiments.training.run_folder import locked
+from eigenrnn_experiments.training.run_folder import locked
 
 def flock(*_):
     raise OSError(errno.ENOLCK, "")

@@ -11,11 +11,11 @@ from torch import nn
 
 from eigenrnn import RNN
 from eigenrnn.constraints import Exponential, Householder, NeumannCayley
-from eigenrnn.experiments.tasks import Batch, Task
-from eigenrnn.experiments.training import Callback, Settings
-from eigenrnn.experiments.training.averaging import ParameterMean
-from eigenrnn.experiments.training.optimisers import build_optimisers, lr_factor
 from eigenrnn.models import LanguageModel
+from eigenrnn_experiments.tasks import Batch, Task
+from eigenrnn_experiments.training import Callback, Settings
+from eigenrnn_experiments.training.averaging import ParameterMean
+from eigenrnn_experiments.training.optimisers import build_optimisers, lr_factor
 from training_run import losses, read_metrics, small_fit
 
 SYMBOLS, WINDOW, WINDOWS = 5, 4, 3

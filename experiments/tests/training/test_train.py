@@ -12,13 +12,13 @@ from rich.console import Console
 from torch import nn
 
 from eigenrnn.constraints import FourierProduct, Unconstrained
-from eigenrnn.experiments.data.in_memory import from_arrays
-from eigenrnn.experiments.errors import NonFiniteLossError, RunExistsError
-from eigenrnn.experiments.tasks import Copying, Series
-from eigenrnn.experiments.tasks.base import Batch
-from eigenrnn.experiments.training import Callback, Settings, checkpoint
-from eigenrnn.experiments.training.train_step import Objective, TrainStep, open_fabric
 from eigenrnn.models import SequenceModel
+from eigenrnn_experiments.data.in_memory import from_arrays
+from eigenrnn_experiments.errors import NonFiniteLossError, RunExistsError
+from eigenrnn_experiments.tasks import Copying, Series
+from eigenrnn_experiments.tasks.base import Batch
+from eigenrnn_experiments.training import Callback, Settings, checkpoint
+from eigenrnn_experiments.training.train_step import Objective, TrainStep, open_fabric
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 

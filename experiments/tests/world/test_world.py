@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.data.car_racing import read_encoded
-from eigenrnn.experiments.tasks import CarRacing
-from eigenrnn.experiments.tasks.sampling import generator_for
-from eigenrnn.experiments.training import checkpoint
-from eigenrnn.experiments.world import VAE, Collection, encode
-from eigenrnn.experiments.world.autoencoder import Frames, autoencoder_settings
-from eigenrnn.experiments.world.drive import preprocess_frame, sample_actions
+from eigenrnn_experiments.cli import main
+from eigenrnn_experiments.data.car_racing import read_encoded
+from eigenrnn_experiments.tasks import CarRacing
+from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.training import checkpoint
+from eigenrnn_experiments.world import VAE, Collection, encode
+from eigenrnn_experiments.world.autoencoder import Frames, autoencoder_settings
+from eigenrnn_experiments.world.drive import preprocess_frame, sample_actions
 from training_run import one_thread
 
 STEPS = 15

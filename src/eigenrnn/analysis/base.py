@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_installed
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ __all__ = ["Analysis", "Table"]
 
 # Functions import scipy and matplotlib where they use them, because that takes half a second.
 # This names what is missing beforehand.
-check_installed("analysis", "eigenrnn.analysis", "scipy", "matplotlib")
+check_installed("eigenrnn[analysis]", "eigenrnn.analysis", "scipy", "matplotlib")
 
 Table = dict[str, ArrayLike]
 """Columns of equal length, by name."""
@@ -52,12 +51,17 @@ class Analysis(ABC):
         table = Path(f"{stem}.csv")
         picture.parent.mkdir(parents=True, exist_ok=True)
         # the table first, because drawing can fail
-        write_atomically(table, _as_csv(self.table()).encode())
+        _write(table, _as_csv(self.table()).encode())
         # drawn in memory, so that no half-written file replaces an earlier picture
         png = io.BytesIO()
         self.plot().savefig(png, format="png", dpi=150)
-        write_atomically(picture, png.getvalue())
+        _write(picture, png.getvalue())
         return [picture, table]
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.unlink(missing_ok=True)  # a link is replaced, and the file that it leads to stays
+    path.write_bytes(content)
 
 
 def _as_csv(table: Table) -> str:

@@ -1,5 +1,5 @@
 """The command line."""
 
-from eigenrnn.experiments.cli.main import main
+from eigenrnn_experiments.cli.main import main
 
 __all__ = ["main"]

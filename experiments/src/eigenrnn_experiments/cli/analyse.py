@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from eigenrnn.analysis.analyse import AnalysisResults
 from eigenrnn.analysis.analyse import analyse as analyse_model
 from eigenrnn.analysis.forward_pass import layer_inputs
-from eigenrnn.experiments.cli.rebuild import TrainedModel, load
-from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.report import RebuildModel, read_records, write_report
-from eigenrnn.experiments.tasks import Batch
-from eigenrnn.experiments.training import records
-from eigenrnn.experiments.training.files import check_folder_path, write_json
-from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.experiments.training.records import AnalysisSummary
+from eigenrnn_experiments.errors import MissingDataError
+from eigenrnn_experiments.loading import TrainedModel, load
+from eigenrnn_experiments.report import RebuildModel, read_records, write_report
+from eigenrnn_experiments.tasks import Batch
+from eigenrnn_experiments.training import records
+from eigenrnn_experiments.training.files import check_folder_path, write_json
+from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.training.records import AnalysisSummary
 
 __all__ = ["analyse", "delete_earlier_files", "report"]
 

@@ -12,21 +12,21 @@ from rich.text import Text
 from torch import nn
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.experiments.cli import tables
-from eigenrnn.experiments.cli.parser import PARSERS
-from eigenrnn.experiments.cli.train_options import build_training, recipe_with_data_root
-from eigenrnn.experiments.errors import NonFiniteLossError, is_out_of_memory, unknown_name
-from eigenrnn.experiments.recipes import Recipe, reproduce
-from eigenrnn.experiments.recipes.runs import folder_name
-from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training import Dynamics, Result, fit
-from eigenrnn.experiments.training.callbacks import Callback
-from eigenrnn.experiments.training.optimisers import check_recurrent_rate
-from eigenrnn.experiments.training.progress import plain_console, printable
-from eigenrnn.experiments.training.run_key import Length
-from eigenrnn.experiments.training.train_step import check_accelerator
 from eigenrnn.models import count_parameters
+from eigenrnn_experiments.cli import tables
+from eigenrnn_experiments.cli.parser import PARSERS
+from eigenrnn_experiments.cli.train_options import build_training
+from eigenrnn_experiments.errors import NonFiniteLossError, is_out_of_memory, unknown_name
+from eigenrnn_experiments.recipes import Recipe, reproduce
+from eigenrnn_experiments.recipes.runs import folder_name
+from eigenrnn_experiments.registry import RECIPES
+from eigenrnn_experiments.tasks import Task
+from eigenrnn_experiments.training import Dynamics, Result, fit
+from eigenrnn_experiments.training.callbacks import Callback
+from eigenrnn_experiments.training.optimisers import check_recurrent_rate
+from eigenrnn_experiments.training.progress import plain_console, printable
+from eigenrnn_experiments.training.run_key import Length
+from eigenrnn_experiments.training.train_step import check_accelerator
 
 __all__ = ["run"]
 
@@ -108,7 +108,7 @@ def _run(command: str, arguments: list[str], recipes: Mapping[str, Recipe]) -> i
     name = command
     if command == "report":  # which shares the analyses
         name = "analyse"
-    module = import_module(f"eigenrnn.experiments.cli.{name}")
+    module = import_module(f"eigenrnn_experiments.cli.{name}")
     return getattr(module, command)(options, console)
 
 
@@ -172,7 +172,7 @@ def _reduced(recipe: Recipe, options: Namespace) -> Recipe:
 def _reproduce(options: Namespace, console: Console, recipes: Mapping[str, Recipe]) -> int:
     if options.recipe not in recipes:
         raise ValueError(unknown_name("recipe", options.recipe, recipes))
-    recipe = recipe_with_data_root(recipes[options.recipe], options.data_root)
+    recipe = recipes[options.recipe].with_data_root(options.data_root)
     recipe = _reduced(recipe, options)
     directory = Path(options.out or f"runs/{folder_name(recipe, quick=options.quick)}")
     outcomes = reproduce(
@@ -198,7 +198,7 @@ def _reproduce(options: Namespace, console: Console, recipes: Mapping[str, Recip
 
 
 def _collect(options: Namespace, console: Console) -> int:
-    from eigenrnn.experiments.world import Collection, autoencoder_settings, encode
+    from eigenrnn_experiments.world import Collection, autoencoder_settings, encode
 
     if options.what != "car_racing":
         raise ValueError(f"expected car_racing, the one data set to collect, got {options.what!r}")

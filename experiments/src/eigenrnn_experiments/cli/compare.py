@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.report.learning_curves import averaged_over, group
-from eigenrnn.experiments.report.records import read_records
-from eigenrnn.experiments.report.table_formats import FORMATS
-from eigenrnn.experiments.report.tables import Table, chosen_by, further_metrics, runs_of_all_tasks
-from eigenrnn.experiments.training.progress import plain_console, printable
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.report.learning_curves import averaged_over, group
+from eigenrnn_experiments.report.records import read_records
+from eigenrnn_experiments.report.table_formats import FORMATS
+from eigenrnn_experiments.report.tables import Table, chosen_by, further_metrics, runs_of_all_tasks
+from eigenrnn_experiments.training.progress import plain_console, printable
 
 __all__ = ["compare"]
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from jsonargparse import Namespace
 from rich.console import Console
 
-from eigenrnn.experiments.cli.predict import check_output
-from eigenrnn.experiments.cli.rebuild import load
-from eigenrnn.experiments.evaluation import evaluate_series
-from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
-from eigenrnn.experiments.training import records
-from eigenrnn.experiments.training.progress import printable
-from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.cli.predict import check_output
+from eigenrnn_experiments.evaluation import evaluate_series
+from eigenrnn_experiments.loading import load
+from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing
+from eigenrnn_experiments.training import records
+from eigenrnn_experiments.training.progress import printable
+from eigenrnn_experiments.training.run_folder import RunFolder
 
 __all__ = ["evaluate"]
 

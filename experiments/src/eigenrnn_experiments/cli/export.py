@@ -1,12 +1,16 @@
 """The command `export`, which writes the trained network of a run for other programs."""
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import Namespace
 from rich.console import Console
 
-from eigenrnn.experiments.cli.rebuild import load
-from eigenrnn.experiments.export import check_export, export_model
+from eigenrnn.export import check_export, export_model
+from eigenrnn_experiments.loading import load
+from eigenrnn_experiments.tasks.preprocessing import Preprocessing, SeriesPreprocessing
+from eigenrnn_experiments.training.files import check_utf8
 
 __all__ = ["export"]
 
@@ -14,11 +18,30 @@ __all__ = ["export"]
 def export(options: Namespace, console: Console) -> int:
     """Write the file and its description, and return the exit status."""
     path = Path(options.model)
+    check_utf8(path)
     check_export(path)
     run = load(options.run, options.data_root)
-    description = export_model(run.model, path, run.preprocessing, run.name)
+    notes = {"name": run.name, "preprocessing": _described(run.preprocessing)}
+    description = export_model(run.model, path, _scaling(run.preprocessing), notes)
     difference = description["largest_difference"]
     console.print(f"differs from the network by at most {difference:.1g}", highlight=False)
     line = f"in {path}; inputs, outputs and preprocessing in {path.with_suffix('.json')}"
     console.print(line, soft_wrap=True, highlight=False, markup=False)
     return 0
+
+
+def _scaling(preprocessing: Preprocessing | None) -> tuple[list[float], list[float]] | None:
+    """Return the mean and the deviation of each input; a mask of missing values is not scaled."""
+    if not isinstance(preprocessing, SeriesPreprocessing):
+        return None
+    masks = preprocessing.input_size - len(preprocessing.channels)
+    return [*preprocessing.mean, *[0.0] * masks], [*preprocessing.deviation, *[1.0] * masks]
+
+
+def _described(preprocessing: Preprocessing | None) -> dict[str, Any] | None:
+    if preprocessing is None:
+        return None
+    if isinstance(preprocessing, SeriesPreprocessing):
+        inputs = list(preprocessing.input_channels)
+        return {"kind": "series", **asdict(preprocessing), "input_channels": inputs}
+    return {"kind": "text", **asdict(preprocessing)}

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         # inside, because Ctrl-C may also arrive during the imports
-        from eigenrnn.experiments.cli.commands import run
+        from eigenrnn_experiments.cli.commands import run
 
         return run(argv)
     except KeyboardInterrupt:

@@ -6,11 +6,11 @@ from typing import Any, Literal
 from jsonargparse import ArgumentParser
 from jsonargparse.typing import PositiveInt
 
-from eigenrnn.experiments.registry import LAYERS, TASKS
-from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training import Settings
-from eigenrnn.experiments.training.settings import Accelerator
 from eigenrnn.layers import Layer
+from eigenrnn_experiments.registry import LAYERS, TASKS
+from eigenrnn_experiments.tasks import Task
+from eigenrnn_experiments.training import Settings
+from eigenrnn_experiments.training.settings import Accelerator
 
 __all__ = ["PARSERS", "trial_parser"]
 
@@ -102,7 +102,7 @@ def _reproduce() -> ArgumentParser:
 def _sweep() -> ArgumentParser:
     parser = _parser(
         "Train the networks of a grid or a search. In parallel, and for a search, needs: "
-        "pip install 'eigenrnn[sweep]'."
+        "pip install 'eigenrnn-experiments[sweep]'."
     )
     parser.add_argument(
         "file",
@@ -177,7 +177,7 @@ def _evaluate() -> ArgumentParser:
     parser = _parser(
         "Compare the predictions of a run on series with the answers of a file: accuracy, macro "
         "F1, log loss, AUC, calibration, confusion matrix; errors of numbers. The report of the "
-        "run shows them. Needs: pip install 'eigenrnn[estimators]'."
+        "run shows them. Needs: pip install 'eigenrnn-experiments[series]'."
     )
     parser.add_argument(
         "run",
@@ -245,7 +245,7 @@ def _report() -> ArgumentParser:
     parser = _parser(
         "Write an HTML report of runs in one file that opens offline: tables, learning curves, "
         "eigenvalues over training, Schur forms, gradients, memory. "
-        "Needs: pip install 'eigenrnn[report]'."
+        "Needs: pip install 'eigenrnn-experiments[report]'."
     )
     parser.add_argument(
         "runs",

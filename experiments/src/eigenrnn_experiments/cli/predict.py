@@ -7,11 +7,11 @@ from typing import Any
 from jsonargparse import Namespace
 from rich.console import Console
 
-from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.cli.rebuild import TrainedModel, load
-from eigenrnn.experiments.prediction import bits_per_symbol, continue_text, predict_series
-from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
-from eigenrnn.experiments.training.progress import plain_console, printable
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.loading import TrainedModel, load
+from eigenrnn_experiments.prediction import bits_per_symbol, continue_text, predict_series
+from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
+from eigenrnn_experiments.training.progress import plain_console, printable
 
 __all__ = ["check_output", "predict"]
 

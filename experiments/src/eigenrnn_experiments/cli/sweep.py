@@ -12,20 +12,19 @@ from jsonargparse import Namespace, get_loader
 from rich.console import Console
 from torch import nn
 
-from eigenrnn.experiments.cli.parser import trial_parser
-from eigenrnn.experiments.cli.train_options import (
+from eigenrnn_experiments.cli.parser import trial_parser
+from eigenrnn_experiments.cli.train_options import (
     Training,
     build_training,
-    recipe_with_data_root,
 )
-from eigenrnn.experiments.errors import unknown_name
-from eigenrnn.experiments.recipes.sweep import RecipePlan, RecipeSweep
-from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.sweep import Plan, Sweep, Trial
-from eigenrnn.experiments.sweep.run import point_folder, point_label
-from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training import Result, RunFolder, Settings, fit
-from eigenrnn.experiments.training.run_key import run_path
+from eigenrnn_experiments.errors import unknown_name
+from eigenrnn_experiments.recipes.sweep import RecipePlan, RecipeSweep
+from eigenrnn_experiments.registry import RECIPES
+from eigenrnn_experiments.sweep import Plan, Sweep, Trial
+from eigenrnn_experiments.sweep.run import point_folder, point_label
+from eigenrnn_experiments.tasks import Task
+from eigenrnn_experiments.training import Result, RunFolder, Settings, fit
+from eigenrnn_experiments.training.run_key import run_path
 
 __all__ = ["ConfigSweep", "read_sweep", "sweep"]
 
@@ -79,7 +78,7 @@ def read_sweep(path: str | Path) -> Sweep:
         return ConfigSweep(plan=plan, points=plan.grid_points, description=content)
     if plan.recipe not in RECIPES:
         raise ValueError(unknown_name("recipe", plan.recipe, RECIPES))
-    recipe = recipe_with_data_root(RECIPES[plan.recipe], plan.data_root)
+    recipe = RECIPES[plan.recipe].with_data_root(plan.data_root)
     points = plan.points(recipe)
     if plan.search and len(points) > 1:
         raise ValueError(f"expected one row for a search, got {len(points)}: choose one")

@@ -10,17 +10,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eigenrnn.experiments.errors import unknown_name
-from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
-from eigenrnn.experiments.recipes.results_files import (
+from eigenrnn.ops.dispatch import Backend
+from eigenrnn_experiments.errors import unknown_name
+from eigenrnn_experiments.recipes import Computed, Entry, Outcome, Recipe, Row
+from eigenrnn_experiments.recipes.results_files import (
     columns,
     note_text,
     notes,
     notice_of,
     to_markdown,
 )
-from eigenrnn.experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
-from eigenrnn.ops.dispatch import Backend
+from eigenrnn_experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
 
 __all__ = ["show", "show_outcomes"]
 

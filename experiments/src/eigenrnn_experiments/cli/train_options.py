@@ -1,7 +1,7 @@
 """Builds the model, the task and the settings from the options of `eigenrnn train`."""
 
 import inspect
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import partial
 from pkgutil import resolve_name
 from typing import Any, cast
@@ -10,20 +10,17 @@ import torch
 from jsonargparse import Namespace
 from torch import nn
 
-from eigenrnn.experiments import tasks
-from eigenrnn.experiments.recipes import Entry, Recipe, Row
-from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.tasks.base import model_for
-from eigenrnn.experiments.training import Settings
-from eigenrnn.experiments.training.description import describe_call
 from eigenrnn.layers import GRU, LRU, NCGRU, NnRNN, ScoRNN, TanhRNN
+from eigenrnn_experiments import tasks
+from eigenrnn_experiments.tasks import Task
+from eigenrnn_experiments.tasks.base import model_for
+from eigenrnn_experiments.training import Settings
+from eigenrnn_experiments.training.description import describe_call
 
 __all__ = [
     "DEFAULT_LAYERS",
     "Training",
     "build_training",
-    "recipe_with_data_root",
-    "with_data_root",
 ]
 
 # the layer of a task without --layer, as the page on choosing says; GRU for all other tasks
@@ -67,7 +64,7 @@ def build_training(options: Namespace, task: Task, data_root: str | None = None)
         data_root: The folder with the data files.
     """
     settings = Settings(**{f.name: options[f.name] for f in fields(Settings)})
-    task = with_data_root(task, data_root)
+    task = task.with_data_root(data_root)
     make_layer: Any = DEFAULT_LAYERS.get(type(task), GRU)
     if isinstance(options.layer, Namespace):
         make_layer = _call(options.layer.as_dict())
@@ -105,36 +102,3 @@ def _call(value: Any) -> Any:
     if not options:
         return kind
     return partial(kind, **options)
-
-
-def recipe_with_data_root(recipe: Recipe, data_root: str | None) -> Recipe:
-    """Set the data folder of the tasks of a recipe that read files."""
-    if data_root is None:
-        return recipe
-
-    def with_root(row: Entry) -> Entry:
-        if not isinstance(row, Row) or not _reads_files(row.task):
-            return row
-        quick = row.quick_task
-        if quick is not None:
-            quick = with_data_root(quick, data_root)
-        return replace(row, task=with_data_root(row.task, data_root), quick_task=quick)
-
-    return replace(recipe, rows=tuple(map(with_root, recipe.rows)))
-
-
-def with_data_root(task: Task, data_root: str | None) -> Task:
-    """Set the data folder of a task.
-
-    Raises:
-        ValueError: If the task reads no files.
-    """
-    if data_root is None:
-        return task
-    if not _reads_files(task):
-        raise ValueError(f"expected no --data_root: {type(task).__name__} reads no files")
-    return replace(task, data_root=data_root)  # type: ignore[call-arg]
-
-
-def _reads_files(task: Task) -> bool:
-    return any(f.name == "data_root" for f in fields(cast("Any", task)))

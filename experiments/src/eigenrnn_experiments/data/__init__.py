@@ -1,5 +1,5 @@
 """Readers of data files, with their checksums and download addresses."""
 
-from eigenrnn.experiments.data.files import DATA_VARIABLE, DataFile, locate
+from eigenrnn_experiments.data.files import DATA_VARIABLE, DataFile, locate
 
 __all__ = ["DATA_VARIABLE", "DataFile", "locate"]

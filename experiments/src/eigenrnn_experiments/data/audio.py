@@ -17,7 +17,7 @@ RATE = 8_000
 
 
 def _soundfile() -> Any:
-    check_installed("speech", "a sound file", "soundfile")
+    check_installed("eigenrnn-experiments[speech]", "a sound file", "soundfile")
     return importlib.import_module("soundfile")
 
 

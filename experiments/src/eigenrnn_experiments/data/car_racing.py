@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.data.archives import read_arrays, wrap_parser_errors
-from eigenrnn.experiments.data.files import DATA_VARIABLE
-from eigenrnn.experiments.errors import MissingDataError
+from eigenrnn_experiments.data.archives import read_arrays, wrap_parser_errors
+from eigenrnn_experiments.data.files import DATA_VARIABLE
+from eigenrnn_experiments.errors import MissingDataError
 
 __all__ = [
     "ACTIONS",

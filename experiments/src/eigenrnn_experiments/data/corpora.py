@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.data.archives import read_gzip
-from eigenrnn.experiments.data.files import DataFile, cache_folder, locate
-from eigenrnn.experiments.errors import ChecksumError, MissingDataError
+from eigenrnn_experiments.data.archives import read_gzip
+from eigenrnn_experiments.data.files import DataFile, cache_folder, locate
+from eigenrnn_experiments.errors import ChecksumError, MissingDataError
 
 __all__ = [
     "END_OF_LINE",
@@ -232,7 +232,7 @@ def read_ptb_characters(data_root: str | Path | None = None) -> Corpus:
     In the files every second byte is a symbol, and `_` is a space.
 
     Args:
-        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+        data_root: The only folder to search; see `eigenrnn_experiments.data.locate`.
 
     Raises:
         MissingDataError: If a file is not found and cannot be downloaded.
@@ -256,7 +256,7 @@ def read_ptb_words(data_root: str | Path | None = None) -> Corpus:
     """Read the Penn Treebank by words: 9,999 words and the end of a line.
 
     Args:
-        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+        data_root: The only folder to search; see `eigenrnn_experiments.data.locate`.
 
     Raises:
         MissingDataError: If a file is not found and cannot be downloaded.
@@ -290,7 +290,7 @@ def open_enwik8(data_root: str | Path | None = None, length: int | None = None) 
     cache. The file is memory-mapped.
 
     Args:
-        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+        data_root: The only folder to search; see `eigenrnn_experiments.data.locate`.
         length: The number of bytes used, from the beginning; all by default.
 
     Raises:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.experiments.errors import ChecksumError, MissingDataError
+from eigenrnn_experiments.errors import ChecksumError, MissingDataError
 
 __all__ = ["DATA_VARIABLE", "DataFile", "cache_folder", "locate", "missing_file"]
 

@@ -10,8 +10,8 @@ from typing import Any, TypedDict, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eigenrnn.experiments.data.sequences import Sequences, check_sequences
-from eigenrnn.experiments.data.tables import (
+from eigenrnn_experiments.data.sequences import Sequences, check_sequences
+from eigenrnn_experiments.data.tables import (
     ROLES,
     SEQUENCE,
     Columns,
@@ -169,7 +169,7 @@ def from_table(
         allow_missing: Whether channels may have missing values, for a task with `missing="mask"`
             or "forward".
         columns: The options `time`, `label`, `target`, `group`, `channels`, `ignored` and
-            `time_format` of `eigenrnn.experiments.data.tables.Columns`. Unlike in a file, a column
+            `time_format` of `eigenrnn_experiments.data.tables.Columns`. Unlike in a file, a column
             has a role only if it is named here; without `time` the rows are in order.
 
     Raises:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eigenrnn.experiments.data.archives import read_gzip
-from eigenrnn.experiments.data.files import DataFile, locate
+from eigenrnn_experiments.data.archives import read_gzip
+from eigenrnn_experiments.data.files import DataFile, locate
 
 __all__ = ["FILES", "read_idx", "read_mnist"]
 
@@ -50,7 +50,7 @@ def read_mnist(
 
     Args:
         part: `train` (60,000 images) or `test` (10,000).
-        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+        data_root: The only folder to search; see `eigenrnn_experiments.data.locate`.
 
     Shape:
         images: :math:`(count, 28, 28)`, unsigned bytes, row by row.

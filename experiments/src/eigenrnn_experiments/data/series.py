@@ -12,15 +12,15 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from eigenrnn.errors import check_installed
-from eigenrnn.experiments.data.archives import (
+from eigenrnn_experiments.data.archives import (
     read_array,
     read_arrays,
     read_gzip,
     wrap_parser_errors,
 )
-from eigenrnn.experiments.data.in_memory import concatenate
-from eigenrnn.experiments.data.sequences import Sequences, numbered_lines
-from eigenrnn.experiments.data.tables import (
+from eigenrnn_experiments.data.in_memory import concatenate
+from eigenrnn_experiments.data.sequences import Sequences, numbered_lines
+from eigenrnn_experiments.data.tables import (
     LABEL,
     MISSING_WORDS,
     TARGET,
@@ -29,7 +29,7 @@ from eigenrnn.experiments.data.tables import (
     Table,
     sequences_of,
 )
-from eigenrnn.experiments.data.ts import read_ts
+from eigenrnn_experiments.data.ts import read_ts
 
 __all__ = ["READERS", "read_npz", "read_series"]
 
@@ -99,7 +99,9 @@ def _read_csv(
 
 
 def _read_parquet(path: Path, options: ReadOptions, *, is_one_sequence: bool = False) -> Sequences:
-    check_installed("series", f"reading {path} (unlike .csv and .npz)", "pyarrow")
+    check_installed(
+        "eigenrnn-experiments[series]", f"reading {path} (unlike .csv and .npz)", "pyarrow"
+    )
     from pyarrow.parquet import ParquetFile
 
     with wrap_parser_errors("Parquet file", path):

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from eigenrnn.experiments.data.archives import read_members
-from eigenrnn.experiments.data.audio import read_recording, resample
-from eigenrnn.experiments.data.files import DATA_VARIABLE, DataFile, locate, missing_file
-from eigenrnn.experiments.errors import MissingDataError
+from eigenrnn_experiments.data.archives import read_members
+from eigenrnn_experiments.data.audio import read_recording, resample
+from eigenrnn_experiments.data.files import DATA_VARIABLE, DataFile, locate, missing_file
+from eigenrnn_experiments.errors import MissingDataError
 
 __all__ = [
     "CORE_TEST",
@@ -72,7 +72,7 @@ def read_fsdd(split: Split, data_root: str | Path | None = None) -> Iterator[tup
 
     Args:
         split: The split.
-        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+        data_root: The only folder to search; see `eigenrnn_experiments.data.locate`.
 
     Raises:
         MissingDataError: If the file is not found and cannot be downloaded.
@@ -199,7 +199,7 @@ def read_timit_sample(
 
     Args:
         split: The split.
-        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+        data_root: The only folder to search; see `eigenrnn_experiments.data.locate`.
 
     Raises:
         MissingDataError: If the file is not found and cannot be downloaded.
@@ -289,7 +289,7 @@ def read_speech(
     Args:
         corpus: The name of the corpus.
         split: `train`, `validation` or `test`.
-        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+        data_root: The only folder to search; see `eigenrnn_experiments.data.locate`.
     """
     return CORPORA[corpus](split, data_root)
 

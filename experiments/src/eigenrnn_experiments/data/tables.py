@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.data.sequences import Sequences, check_sequences
+from eigenrnn_experiments.data.sequences import Sequences, check_sequences
 
 __all__ = [
     "GROUP",

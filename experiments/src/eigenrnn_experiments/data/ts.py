@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from eigenrnn.experiments.data.files import DataFile
-from eigenrnn.experiments.data.in_memory import concatenate
-from eigenrnn.experiments.data.sequences import Sequences, Values, numbered_lines
-from eigenrnn.experiments.data.tables import ReadOptions
+from eigenrnn_experiments.data.files import DataFile
+from eigenrnn_experiments.data.in_memory import concatenate
+from eigenrnn_experiments.data.sequences import Sequences, Values, numbered_lines
+from eigenrnn_experiments.data.tables import ReadOptions
 
 __all__ = ["ARCHIVE", "read_ts"]
 

@@ -1,14 +1,14 @@
 """Published experiments by name: one module for each paper."""
 
-from eigenrnn.experiments.recipes import (
+from eigenrnn_experiments.recipes import (
     enrnn,
     nc_gru,
     nnrnn,
     nonnormal,
     scornn,
 )
-from eigenrnn.experiments.recipes.outcome import Outcome
-from eigenrnn.experiments.recipes.recipe import (
+from eigenrnn_experiments.recipes.outcome import Outcome
+from eigenrnn_experiments.recipes.recipe import (
     Axis,
     Computed,
     Entry,
@@ -17,7 +17,7 @@ from eigenrnn.experiments.recipes.recipe import (
     Reported,
     Row,
 )
-from eigenrnn.experiments.recipes.reproduce import reproduce
+from eigenrnn_experiments.recipes.reproduce import reproduce
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "reproduce",

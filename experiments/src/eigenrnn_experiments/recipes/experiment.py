@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from eigenrnn.experiments.recipes.recipe import Axis, Quoted, Reported, Row
-from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training import Callback, Settings
 from eigenrnn.init import Initializer
+from eigenrnn_experiments.recipes.recipe import Axis, Quoted, Reported, Row
+from eigenrnn_experiments.tasks import Task
+from eigenrnn_experiments.training import Callback, Settings
 
 __all__ = ["Experiment", "Network"]
 
@@ -73,7 +73,7 @@ class Experiment:
         departures: Differences from the paper that concern all networks of the table.
 
     Example:
-        >>> from eigenrnn.experiments.tasks import Adding
+        >>> from eigenrnn_experiments.tasks import Adding
         >>> from eigenrnn.layers import ScoRNN
         >>> adding = Experiment(
         ...     Adding(200), Settings(epochs=10), Reported(None, "table 1", quantity="loss")

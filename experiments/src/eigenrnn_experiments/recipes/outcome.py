@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
-from eigenrnn.experiments.recipes.recipe import Entry, Quoted, Reported, Row
-from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.result import selection_split
-from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.recipes.recipe import Entry, Quoted, Reported, Row
+from eigenrnn_experiments.training import Result
+from eigenrnn_experiments.training.result import selection_split
+from eigenrnn_experiments.training.run_folder import RunFolder
 
 __all__ = ["Outcome", "numbers_by_rule", "standard_error"]
 

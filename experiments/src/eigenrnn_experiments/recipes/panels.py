@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
-from eigenrnn.experiments.recipes.recipe import Panel, Recipe
-from eigenrnn.experiments.recipes.runs import Run, runs_in
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe
+from eigenrnn_experiments.recipes.runs import Run, runs_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,18 +11,18 @@ from torch import nn
 
 from eigenrnn.analysis import Analysis
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.tasks.base import HIGHER_IS_BETTER
-from eigenrnn.experiments.training import Callback, Settings
-from eigenrnn.experiments.training.description import (
+from eigenrnn.init import Initializer
+from eigenrnn.models import ResidualStack, SequenceModel, count_parameters
+from eigenrnn.residual_stack import Mixer
+from eigenrnn_experiments.tasks import Task
+from eigenrnn_experiments.tasks.base import HIGHER_IS_BETTER
+from eigenrnn_experiments.training import Callback, Settings
+from eigenrnn_experiments.training.description import (
     describe,
     describe_call,
     describe_options,
 )
-from eigenrnn.experiments.training.run_key import Length
-from eigenrnn.init import Initializer
-from eigenrnn.models import ResidualStack, SequenceModel, count_parameters
-from eigenrnn.residual_stack import Mixer
+from eigenrnn_experiments.training.run_key import Length
 
 __all__ = [
     "Axis",
@@ -427,6 +427,15 @@ class Panel:
         return True
 
 
+def _with_data_root(row: Entry, folder: str) -> Entry:
+    if not isinstance(row, Row) or not row.task.reads_files:
+        return row
+    quick = row.quick_task
+    if quick is not None:
+        quick = quick.with_data_root(folder)
+    return replace(row, task=row.task.with_data_root(folder), quick_task=quick)
+
+
 def _is_longer(row: Row, length: Length) -> bool:
     return (getattr(row.settings, length.unit) or 0) > length.number
 
@@ -507,6 +516,12 @@ class Recipe:
     def can_reduce(self, length: Length) -> bool:
         """Whether a row trains for longer."""
         return any(_is_longer(row, length) for row in self.trained)
+
+    def with_data_root(self, folder: str | None) -> "Recipe":
+        """Set the data folder of the tasks that read files; None leaves it as it is."""
+        if folder is None:
+            return self
+        return replace(self, rows=tuple([_with_data_root(row, folder) for row in self.rows]))
 
     def select(self, patterns: list[str] | None) -> tuple[Entry, ...]:
         """Return the rows whose label equals a pattern or, if none does, contains it.

@@ -9,15 +9,15 @@ from typing import Any
 from rich.console import Console
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.experiments.errors import NonFiniteLossError, RunExistsError
-from eigenrnn.experiments.recipes.outcome import Outcome
-from eigenrnn.experiments.recipes.panels import draw_panels
-from eigenrnn.experiments.recipes.recipe import Computed, Entry, Recipe, Row
-from eigenrnn.experiments.recipes.results_files import read_outcomes, write_computed, write_results
-from eigenrnn.experiments.recipes.runs import Run, download_data, runs_of
-from eigenrnn.experiments.training import Callback, Dynamics
-from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.experiments.training.run_folder import locked
+from eigenrnn_experiments.errors import NonFiniteLossError, RunExistsError
+from eigenrnn_experiments.recipes.outcome import Outcome
+from eigenrnn_experiments.recipes.panels import draw_panels
+from eigenrnn_experiments.recipes.recipe import Computed, Entry, Recipe, Row
+from eigenrnn_experiments.recipes.results_files import read_outcomes, write_computed, write_results
+from eigenrnn_experiments.recipes.runs import Run, download_data, runs_of
+from eigenrnn_experiments.training import Callback, Dynamics
+from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.training.run_folder import locked
 
 __all__ = ["reproduce"]
 

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.recipes.outcome import Outcome
-from eigenrnn.experiments.recipes.recipe import Computed, Panel, Recipe
-from eigenrnn.experiments.recipes.runs import runs_in
-from eigenrnn.experiments.report.tables import Table, comparison
-from eigenrnn.experiments.training import records
-from eigenrnn.experiments.training.files import write_json
-from eigenrnn.experiments.training.fingerprint import revision, versions
-from eigenrnn.experiments.training.records import ComputedNumber
-from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import Length, RunKey, run_path
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.recipes.outcome import Outcome
+from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe
+from eigenrnn_experiments.recipes.runs import runs_in
+from eigenrnn_experiments.report.tables import Table, comparison
+from eigenrnn_experiments.training import records
+from eigenrnn_experiments.training.files import write_json
+from eigenrnn_experiments.training.fingerprint import revision, versions
+from eigenrnn_experiments.training.records import ComputedNumber
+from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run_key import Length, RunKey, run_path
 
 __all__ = [
     "Note",

@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import nn
 
-from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.recipes.outcome import Outcome, numbers_by_rule
-from eigenrnn.experiments.recipes.recipe import Entry, Recipe, Row
-from eigenrnn.experiments.tasks import Batch
-from eigenrnn.experiments.training import Callback, Result, fit
-from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import RunKey, run_path
+from eigenrnn_experiments.errors import MissingDataError
+from eigenrnn_experiments.recipes.outcome import Outcome, numbers_by_rule
+from eigenrnn_experiments.recipes.recipe import Entry, Recipe, Row
+from eigenrnn_experiments.tasks import Batch
+from eigenrnn_experiments.training import Callback, Result, fit
+from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run_key import RunKey, run_path
 
 __all__ = [
     "Run",

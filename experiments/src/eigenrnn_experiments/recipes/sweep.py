@@ -7,17 +7,17 @@ from typing import Any
 
 from torch import nn
 
-from eigenrnn.experiments.recipes.outcome import Outcome
-from eigenrnn.experiments.recipes.panels import draw_panels
-from eigenrnn.experiments.recipes.recipe import Recipe, grid_points, point_name
-from eigenrnn.experiments.recipes.results_files import write_results
-from eigenrnn.experiments.recipes.runs import Run, row_of
-from eigenrnn.experiments.sweep import Plan, Sweep, Trial
-from eigenrnn.experiments.sweep.run import point_folder, point_label
-from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training import Result, Settings
-from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import RunKey, run_path
+from eigenrnn_experiments.recipes.outcome import Outcome
+from eigenrnn_experiments.recipes.panels import draw_panels
+from eigenrnn_experiments.recipes.recipe import Recipe, grid_points, point_name
+from eigenrnn_experiments.recipes.results_files import write_results
+from eigenrnn_experiments.recipes.runs import Run, row_of
+from eigenrnn_experiments.sweep import Plan, Sweep, Trial
+from eigenrnn_experiments.sweep.run import point_folder, point_label
+from eigenrnn_experiments.tasks import Task
+from eigenrnn_experiments.training import Result, Settings
+from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run_key import RunKey, run_path
 
 __all__ = ["RecipePlan", "RecipeSweep"]
 

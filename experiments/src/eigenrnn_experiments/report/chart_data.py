@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from eigenrnn.experiments.report.learning_curves import Curve, Group, curve
-from eigenrnn.experiments.report.network_analyses import NetworkAnalysis, main_matrix
-from eigenrnn.experiments.report.rounding import rounded
-from eigenrnn.experiments.report.tables import chosen_by, run_label
-from eigenrnn.experiments.training.records import Calibration, Evaluation
+from eigenrnn_experiments.report.learning_curves import Curve, Group, curve
+from eigenrnn_experiments.report.network_analyses import NetworkAnalysis, main_matrix
+from eigenrnn_experiments.report.rounding import rounded
+from eigenrnn_experiments.report.tables import chosen_by, run_label
+from eigenrnn_experiments.training.records import Calibration, Evaluation
 
 __all__ = [
     "Styles",

@@ -12,10 +12,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.report.records import Records, format_description
-from eigenrnn.experiments.training.records import Description
-from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
+from eigenrnn_experiments.report.records import Records, format_description
+from eigenrnn_experiments.training.records import Description
+from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.settings import IGNORED_SETTINGS
 
 __all__ = ["MAX_POINTS", "Curve", "Group", "averaged_over", "curve", "group", "task_options"]
 

@@ -15,17 +15,17 @@ from eigenrnn.analysis import recurrent_matrices, schur_structure, state_maps
 from eigenrnn.analysis.gradients import gradient_map
 from eigenrnn.analysis.memory import is_ungated, network_memory
 from eigenrnn.analysis.state_map import recurrent_weights
-from eigenrnn.experiments.report.learning_curves import Group
-from eigenrnn.experiments.report.records import task_name
-from eigenrnn.experiments.report.rounding import (
+from eigenrnn.linalg import check_finite
+from eigenrnn_experiments.report.learning_curves import Group
+from eigenrnn_experiments.report.records import task_name
+from eigenrnn_experiments.report.rounding import (
     block_maxima,
     log10_or_none,
     rounded,
     rounded_positive,
     spaced_indices,
 )
-from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.linalg import check_finite
+from eigenrnn_experiments.training.run_folder import RunFolder
 
 __all__ = [
     "MAX_NETWORKS",

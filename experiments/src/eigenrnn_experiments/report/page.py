@@ -8,10 +8,10 @@ from typing import Any
 
 from eigenrnn import __version__
 from eigenrnn.analysis.memory import MEMORY_STEPS
-from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_installed
-from eigenrnn.experiments.report import tables
-from eigenrnn.experiments.report.chart_data import (
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.report import tables
+from eigenrnn_experiments.report.chart_data import (
     Styles,
     evaluation_charts,
     fisher_curves,
@@ -19,18 +19,18 @@ from eigenrnn.experiments.report.chart_data import (
     learning_curve_chart,
     spectrum_charts,
 )
-from eigenrnn.experiments.report.learning_curves import MAX_POINTS, Group, averaged_over, group
-from eigenrnn.experiments.report.network_analyses import (
+from eigenrnn_experiments.report.learning_curves import MAX_POINTS, Group, averaged_over, group
+from eigenrnn_experiments.report.network_analyses import (
     NetworkAnalysis,
     RebuildModel,
     analyse_networks,
 )
-from eigenrnn.experiments.report.records import (
+from eigenrnn_experiments.report.records import (
     Records,
     read_records,
     task_name,
 )
-from eigenrnn.experiments.report.table_formats import FORMATS
+from eigenrnn_experiments.report.table_formats import FORMATS
 
 __all__ = ["write_report"]
 
@@ -76,7 +76,7 @@ _CAPTIONS = {
 }
 _RECORD_HINT = (
     "To see how the eigenvalues move, record them during training: use --dynamics_every 500 on "
-    "the command line, or pass the callback eigenrnn.experiments.training.Dynamics() to fit."
+    "the command line, or pass the callback eigenrnn_experiments.training.Dynamics() to fit."
 )
 
 
@@ -108,7 +108,7 @@ def write_report(
     """
     path = Path(out)
     _check_output(path)
-    check_installed("report", "a report", "jinja2", "plotly")
+    check_installed("eigenrnn-experiments[report]", "a report", "jinja2", "plotly")
     # after the check, whose error names the extra
     import jinja2
     from markupsafe import Markup
@@ -118,7 +118,7 @@ def write_report(
     if not isinstance(records, Records):
         records = read_records(records)
     context = _context(records, rebuild, title)
-    here = files("eigenrnn.experiments.report") / "page_files"
+    here = files("eigenrnn_experiments.report") / "page_files"
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,

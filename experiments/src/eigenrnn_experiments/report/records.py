@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.experiments.training import records
-from eigenrnn.experiments.training.records import Description, RecipeResults
-from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training import records
+from eigenrnn_experiments.training.records import Description, RecipeResults
+from eigenrnn_experiments.training.run_folder import RunFolder
 
 __all__ = [
     "RecipeRecord",

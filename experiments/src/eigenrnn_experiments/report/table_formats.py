@@ -5,8 +5,8 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from eigenrnn.experiments.report.tables import NumberCell, Table
-from eigenrnn.experiments.training.files import spreadsheet_text
+from eigenrnn_experiments.report.tables import NumberCell, Table
+from eigenrnn_experiments.training.files import spreadsheet_text
 
 __all__ = ["FORMATS", "to_csv", "to_latex", "to_markdown"]
 

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.experiments.report.learning_curves import Group, task_options
-from eigenrnn.experiments.report.records import (
+from eigenrnn_experiments.report.learning_curves import Group, task_options
+from eigenrnn_experiments.report.records import (
     RecipeRecord,
     format_description,
     task_name,
 )
-from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run_folder import RunFolder
 
 __all__ = [
     "NumberCell",

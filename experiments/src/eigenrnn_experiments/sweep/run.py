@@ -17,16 +17,16 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_installed
-from eigenrnn.experiments.errors import FolderInUseError, NonFiniteLossError, RunExistsError
-from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training import Result, Settings, records
-from eigenrnn.experiments.training.files import read_json, write_json
-from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.experiments.training.records import Status
-from eigenrnn.experiments.training.result import selection_metric, selection_score
-from eigenrnn.experiments.training.run_folder import RunFolder, locked
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.errors import FolderInUseError, NonFiniteLossError, RunExistsError
+from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.training import Result, Settings, records
+from eigenrnn_experiments.training.files import read_json, write_json
+from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.training.records import Status
+from eigenrnn_experiments.training.result import selection_metric, selection_score
+from eigenrnn_experiments.training.run_folder import RunFolder, locked
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "Sweep", "Trial", "point_folder", "point_label"]
 
 _POINTS = "points.json"
+_REQUIREMENT = "eigenrnn-experiments[sweep]"
 _MAY_CHANGE_ON_RESUME = ("trials", "cpus_per_trial", "gpus_per_trial", "retries", "data_root")
 _MAX_FOLDER_NAME = 80  # characters
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -225,7 +226,7 @@ class Sweep(ABC):
         """
         folder = Path(out).absolute()
         if self.plan.search or address is not None:
-            check_installed("sweep", "a search or an address", "ray", "optuna")
+            check_installed(_REQUIREMENT, "a search or an address", "ray", "optuna")
         if address is not None:
             _check_address(address)
         self._check()
@@ -234,12 +235,12 @@ class Sweep(ABC):
             self.write_results(folder)
             waiting = [trial for trial in self.trials(folder) if not trial.is_final(folder)]
             if find_spec("ray") is None or find_spec("optuna") is None:
-                self._print("one trial after another; in parallel: pip install 'eigenrnn[sweep]'")
+                self._print(f"one trial after another; in parallel: pip install '{_REQUIREMENT}'")
                 for trial in waiting:
                     self.train_here(trial, folder, plain_console(stderr=True))
                     self.ended(trial, folder)
             elif waiting or self.plan.search:
-                from eigenrnn.experiments.sweep.tuning import tune_trials
+                from eigenrnn_experiments.sweep.tuning import tune_trials
 
                 tune_trials(self, folder, waiting, address, trials_at_once)
         return self.trials(folder)

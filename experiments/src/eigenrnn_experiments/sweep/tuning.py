@@ -20,8 +20,8 @@ from ray.tune.search import Repeater
 from ray.tune.search.optuna import OptunaSearch
 from ray.tune.search.repeater import TRIAL_INDEX
 
-from eigenrnn.experiments.sweep.run import Sweep, Trial
-from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn_experiments.sweep.run import Sweep, Trial
+from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["tune_trials"]
 

@@ -1,11 +1,11 @@
 """Tasks: the batches, the loss and metrics, and the chance-level baseline of each."""
 
-from eigenrnn.experiments.tasks.adding import Adding
-from eigenrnn.experiments.tasks.base import Batch, Task, model_for
-from eigenrnn.experiments.tasks.car_racing import CarRacing
-from eigenrnn.experiments.tasks.copying import Copying
-from eigenrnn.experiments.tasks.denoise import Denoise
-from eigenrnn.experiments.tasks.laboratory import (
+from eigenrnn_experiments.tasks.adding import Adding
+from eigenrnn_experiments.tasks.base import Batch, Task, model_for
+from eigenrnn_experiments.tasks.car_racing import CarRacing
+from eigenrnn_experiments.tasks.copying import Copying
+from eigenrnn_experiments.tasks.denoise import Denoise
+from eigenrnn_experiments.tasks.laboratory import (
     ContextIntegration,
     DelayedMatch,
     LaboratoryTask,
@@ -13,13 +13,13 @@ from eigenrnn.experiments.tasks.laboratory import (
     ReadySetGo,
     Trials,
 )
-from eigenrnn.experiments.tasks.parenthesis import Parenthesis
-from eigenrnn.experiments.tasks.pixel_mnist import PixelMNIST
-from eigenrnn.experiments.tasks.series import Series
-from eigenrnn.experiments.tasks.speech import Speech
-from eigenrnn.experiments.tasks.state_tracking import StateTracking
-from eigenrnn.experiments.tasks.synthetic import Synthetic
-from eigenrnn.experiments.tasks.text import CharPTB, Enwik8, NextSymbol, Text, WordPTB
+from eigenrnn_experiments.tasks.parenthesis import Parenthesis
+from eigenrnn_experiments.tasks.pixel_mnist import PixelMNIST
+from eigenrnn_experiments.tasks.series import Series
+from eigenrnn_experiments.tasks.speech import Speech
+from eigenrnn_experiments.tasks.state_tracking import StateTracking
+from eigenrnn_experiments.tasks.synthetic import Synthetic
+from eigenrnn_experiments.tasks.text import CharPTB, Enwik8, NextSymbol, Text, WordPTB
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "Copying",

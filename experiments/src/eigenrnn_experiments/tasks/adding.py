@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import (
+from eigenrnn_experiments.tasks.base import (
     Batch,
     check_at_least,
     check_choices,
     with_exact_counts,
 )
-from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic
+from eigenrnn_experiments.tasks.synthetic import Examples, Synthetic
 
 __all__ = ["Adding", "splitmix_uniforms"]
 

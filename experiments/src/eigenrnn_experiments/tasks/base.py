@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from eigenrnn.experiments.tasks.preprocessing import Preprocessing
 from eigenrnn.models import LanguageModel, SequenceModel
+from eigenrnn_experiments.tasks.preprocessing import Preprocessing
 
 __all__ = [
     "HIGHER_IS_BETTER",
@@ -127,6 +127,23 @@ class Task(ABC):
     def preprocessing(self) -> Preprocessing | None:
         """What maps the user's own files to inputs; None for a task that reads no such files."""
         return None
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the task reads the files of a data folder."""
+        return hasattr(self, "data_root")
+
+    def with_data_root(self, folder: str | None) -> Self:
+        """Set the data folder; None leaves it as it is.
+
+        Raises:
+            ValueError: If the task reads no files.
+        """
+        if folder is None:
+            return self
+        if not self.reads_files:
+            raise ValueError(f"expected no --data_root: {type(self).__name__} reads no files")
+        return replace(self, data_root=folder)  # type: ignore[call-arg, type-var]
 
     def missing_data(self) -> str | None:
         """Name a required file or folder that is not on this machine; return None if all are.

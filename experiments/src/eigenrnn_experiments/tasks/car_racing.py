@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from eigenrnn.experiments.data.car_racing import (
+from eigenrnn_experiments.data.car_racing import (
     ACTIONS,
     ENCODED,
     Z_SIZE,
@@ -20,9 +20,9 @@ from eigenrnn.experiments.data.car_racing import (
     read_encoded,
     split_slices,
 )
-from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least
-from eigenrnn.experiments.tasks.sampling import generator_for, sequential_slices
+from eigenrnn_experiments.errors import MissingDataError
+from eigenrnn_experiments.tasks.base import Batch, Task, check_at_least
+from eigenrnn_experiments.tasks.sampling import generator_for, sequential_slices
 
 __all__ = ["CarRacing"]
 
@@ -73,7 +73,7 @@ class CarRacing(Task):
         Orhan and Pitkow, 2019. https://arxiv.org/abs/1905.13715v1, with the predictive model of
         Ha and Schmidhuber, NeurIPS 2018. https://arxiv.org/abs/1803.10122 (departures: the
         environment is gymnasium's CarRacing-v3, because v0 is no longer available; the split is
-        ours, because theirs is not published; `eigenrnn.experiments.world` describes how drives
+        ours, because theirs is not published; `eigenrnn_experiments.world` describes how drives
         are recorded and encoded).
 
     Example:

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, check_at_least, check_choices
-from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic, recall_accuracy, symbol_loss
+from eigenrnn_experiments.tasks.base import Batch, check_at_least, check_choices
+from eigenrnn_experiments.tasks.synthetic import Examples, Synthetic, recall_accuracy, symbol_loss
 
 __all__ = ["Denoise"]
 

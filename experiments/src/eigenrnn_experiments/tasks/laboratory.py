@@ -10,9 +10,9 @@ from typing import ClassVar, Literal, cast
 import torch
 from torch import Generator, Tensor
 
-from eigenrnn.experiments.tasks.adding import splitmix_uniforms
-from eigenrnn.experiments.tasks.base import Batch, check_at_least
-from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic
+from eigenrnn_experiments.tasks.adding import splitmix_uniforms
+from eigenrnn_experiments.tasks.base import Batch, check_at_least
+from eigenrnn_experiments.tasks.synthetic import Examples, Synthetic
 
 __all__ = [
     "ContextIntegration",

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, check_at_least, check_choices
-from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic
+from eigenrnn_experiments.tasks.base import Batch, check_at_least, check_choices
+from eigenrnn_experiments.tasks.synthetic import Examples, Synthetic
 
 __all__ = ["Parenthesis"]
 

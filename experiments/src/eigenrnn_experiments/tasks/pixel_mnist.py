@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.data.files import missing_file
-from eigenrnn.experiments.data.mnist import FILES, read_mnist
-from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
-from eigenrnn.experiments.tasks.sampling import batch_indices
+from eigenrnn_experiments.data.files import missing_file
+from eigenrnn_experiments.data.mnist import FILES, read_mnist
+from eigenrnn_experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn_experiments.tasks.sampling import batch_indices
 
 __all__ = ["PixelMNIST"]
 
@@ -47,7 +47,7 @@ class PixelMNIST(Task):
         eval_examples: The number of images at the beginning of the validation and test sets that
             are used; `None` takes all, as in every paper.
         data_root: The only folder to search for the files; see
-            `eigenrnn.experiments.data.locate`.
+            `eigenrnn_experiments.data.locate`.
 
     Shape:
         inputs: :math:`(784, B, 1)`, in [0, 1].

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigenrnn.experiments.data.corpora import END_OF_LINE, read_text, split_words
-from eigenrnn.experiments.data.sequences import Sequences
-from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.data.tables import Columns, ReadOptions
-from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences
+from eigenrnn_experiments.data.corpora import END_OF_LINE, read_text, split_words
+from eigenrnn_experiments.data.sequences import Sequences
+from eigenrnn_experiments.data.series import read_series
+from eigenrnn_experiments.data.tables import Columns, ReadOptions
+from eigenrnn_experiments.tasks.ragged_sequences import RaggedSequences
 
 __all__ = [
     "Answer",

@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eigenrnn.errors import check_installed, check_positive
-from eigenrnn.experiments.data.files import locate, missing_file
-from eigenrnn.experiments.data.in_memory import to_arrays
-from eigenrnn.experiments.data.sequences import Sequences, check_sequences
-from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.data.tables import Columns, ReadOptions
-from eigenrnn.experiments.data.ts import ARCHIVE
-from eigenrnn.experiments.tasks.base import (
+from eigenrnn_experiments.data.files import locate, missing_file
+from eigenrnn_experiments.data.in_memory import to_arrays
+from eigenrnn_experiments.data.sequences import Sequences, check_sequences
+from eigenrnn_experiments.data.series import read_series
+from eigenrnn_experiments.data.tables import Columns, ReadOptions
+from eigenrnn_experiments.data.ts import ARCHIVE
+from eigenrnn_experiments.tasks.base import (
     Batch,
     Task,
     check_at_least,
     check_choices,
     with_exact_counts,
 )
-from eigenrnn.experiments.tasks.preprocessing import Answer, Missing, SeriesPreprocessing
-from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
-from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
+from eigenrnn_experiments.tasks.preprocessing import Answer, Missing, SeriesPreprocessing
+from eigenrnn_experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
+from eigenrnn_experiments.tasks.sampling import batch_indices, generator_for
 
 __all__ = [
     "ClassificationMetrics",
@@ -319,7 +319,7 @@ class Series(Task):
     or `.parquet`, or a folder with a file for each sequence; the page on data describes their
     contents. They are read at first use. The scaling is fitted on the training split only. In
     place of a file, Python may pass sequences that are made by `from_arrays`,
-    `from_channels_first` or `from_table` of `eigenrnn.experiments.data.in_memory`. A run stores
+    `from_channels_first` or `from_table` of `eigenrnn_experiments.data.in_memory`. A run stores
     them in its folder.
 
     Args:
@@ -347,7 +347,7 @@ class Series(Task):
         shuffle: Whether every epoch has a new order.
         split_seed: The seed of the held-out sequences.
         data_root: The only folder to search for a set of the archives; see
-            `eigenrnn.experiments.data.locate`.
+            `eigenrnn_experiments.data.locate`.
 
     Shape:
         inputs: :math:`(T, B, M)`, zero after the end of a sequence, where targets are NaN.
@@ -428,7 +428,9 @@ class Series(Task):
                     "expected neither test nor dataset with folds, whose test split is a part of "
                     f"train, got test={self.test!r} and dataset={self.dataset!r}"
                 )
-            check_installed("estimators", "a division by groups or into folds", "sklearn")
+            check_installed(
+                "eigenrnn-experiments[series]", "a division by groups or into folds", "sklearn"
+            )
         if self.class_weights != "none" and self.answer != "class":
             raise ValueError(
                 f"expected class_weights only with answer='class', got {self.answer!r}"
@@ -694,7 +696,9 @@ def _divide(
         ValueError: If there are fewer sequences of a class, or fewer groups, than folds, or all
             sequences of a class are in one fold.
     """
-    check_installed("estimators", "a division by groups or into folds", "sklearn")
+    check_installed(
+        "eigenrnn-experiments[series]", "a division by groups or into folds", "sklearn"
+    )
     from sklearn import model_selection
 
     targets = part.targets.numpy()

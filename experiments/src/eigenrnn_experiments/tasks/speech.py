@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_installed
-from eigenrnn.experiments.data.audio import RATE
-from eigenrnn.experiments.data.spectrogram import BINS, FLOOR_DB, decibels, stft
-from eigenrnn.experiments.data.speech import SpeechCorpus, missing_speech, read_speech
-from eigenrnn.experiments.tasks.base import Batch, Task, check_choices
-from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
-from eigenrnn.experiments.tasks.sampling import batch_indices
+from eigenrnn_experiments.data.audio import RATE
+from eigenrnn_experiments.data.spectrogram import BINS, FLOOR_DB, decibels, stft
+from eigenrnn_experiments.data.speech import SpeechCorpus, missing_speech, read_speech
+from eigenrnn_experiments.tasks.base import Batch, Task, check_choices
+from eigenrnn_experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
+from eigenrnn_experiments.tasks.sampling import batch_indices
 
 __all__ = ["SCORES", "Speech", "pesq", "segmental_snr", "speech_activity", "stoi"]
 
@@ -53,7 +53,7 @@ class Speech(Task):
         corpus: `fsdd`, the Free Spoken Digit Dataset; `timit`, your licensed copy; or
             `timit_sample`, 160 sentences of TIMIT that may be redistributed, for first tests.
         shuffle: Whether every epoch has a new order.
-        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+        data_root: The only folder to search; see `eigenrnn_experiments.data.locate`.
 
     Shape:
         inputs: :math:`(T, B, 129)`, silence after the end of a recording.
@@ -255,7 +255,7 @@ def stoi(sound: Tensor, recording: Tensor) -> float:
     Source:
         Taal, Hendriks, Heusdens and Jensen, IEEE TASLP 19(7), 2011.
     """
-    check_installed("speech", "the score stoi", "pystoi")
+    check_installed("eigenrnn-experiments[speech]", "the score stoi", "pystoi")
     pystoi: Any = importlib.import_module("pystoi")  # without types
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Not enough STFT frames", RuntimeWarning)
@@ -276,7 +276,9 @@ def pesq(sound: Tensor, recording: Tensor) -> float:
     Source:
         ITU-T P.862 and P.862.1 (departures: none).
     """
-    check_installed("speech", "the score pesq, which a C compiler builds,", "pesq")
+    check_installed(
+        "eigenrnn-experiments[speech]", "the score pesq, which a C compiler builds,", "pesq"
+    )
     module: Any = importlib.import_module("pesq")  # without types
     try:
         return float(module.pesq(RATE, recording.numpy(), sound.numpy(), "nb"))

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.experiments.tasks.base import Batch, check_choices, with_exact_counts
-from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic, symbol_loss
+from eigenrnn_experiments.tasks.base import Batch, check_choices, with_exact_counts
+from eigenrnn_experiments.tasks.synthetic import Examples, Synthetic, symbol_loss
 
 __all__ = ["StateTracking"]
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigenrnn.experiments.data.corpora import (
+from eigenrnn_experiments.data.corpora import (
     ENWIK8,
     ENWIK8_ZIP,
     PACKED_PTB_CHARACTER_FILES,
@@ -29,16 +29,16 @@ from eigenrnn.experiments.data.corpora import (
     read_text,
     split_text,
 )
-from eigenrnn.experiments.data.files import missing_file
-from eigenrnn.experiments.tasks.base import (
+from eigenrnn_experiments.data.files import missing_file
+from eigenrnn_experiments.tasks.base import (
     Batch,
     Task,
     check_at_least,
     check_choices,
     with_exact_counts,
 )
-from eigenrnn.experiments.tasks.preprocessing import TextPreprocessing, Unit
-from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
+from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing, Unit
+from eigenrnn_experiments.tasks.sampling import batch_indices, generator_for
 
 __all__ = ["CharPTB", "Enwik8", "NextSymbol", "Text", "WordPTB", "random_windows"]
 
@@ -77,7 +77,7 @@ class NextSymbol(Task):
         eval_symbols: The number of symbols at the beginning of the validation and test texts that
             are used; None takes all, as in every paper.
         data_root: The only folder to search for the files; see
-            `eigenrnn.experiments.data.locate`.
+            `eigenrnn_experiments.data.locate`.
     """
 
     readout: ClassVar[Literal["all", "last"]] = "all"
@@ -325,7 +325,7 @@ class CharPTB(NextSymbol):
         Mikolov et al., 2012, http://www.fit.vutbr.cz/~imikolov/rnnlm/char.pdf; the windows of Kerg
         et al., NeurIPS 2019, Merity, Keskar and Socher, ICLR 2018, and Mhammedi et al., ICML 2017
         (departures: random lengths are scaled to fill the text, see
-        `eigenrnn.experiments.tasks.text.random_windows`; lines of one character, which
+        `eigenrnn_experiments.tasks.text.random_windows`; lines of one character, which
         have no target, are left out).
 
     Example:
@@ -406,7 +406,7 @@ class WordPTB(NextSymbol):
     Source:
         Mikolov et al., Interspeech 2011; the windows of Merity, Keskar and Socher, ICLR 2018.
         https://arxiv.org/abs/1708.02182 (departures: random lengths are scaled to fill
-        the text, see `eigenrnn.experiments.tasks.text.random_windows`).
+        the text, see `eigenrnn_experiments.tasks.text.random_windows`).
 
     Example:
         >>> WordPTB.orhan().vocabulary
@@ -481,7 +481,7 @@ class Enwik8(NextSymbol):
         Mahoney, 2006, https://mattmahoney.net/dc/textdata.html; the windows of Merity, Keskar and
         Socher, 2018. https://arxiv.org/abs/1803.08240 (departures: a split that ends within a
         line gets no end of line; random lengths are scaled to fill the text, see
-        `eigenrnn.experiments.tasks.text.random_windows`).
+        `eigenrnn_experiments.tasks.text.random_windows`).
 
     Example:
         >>> Enwik8.orhan().steps_per_epoch(128)
@@ -535,7 +535,7 @@ class Text(NextSymbol):
         unit: Whether the symbols are `characters`, or `words` separated by white space.
         held_out: The fractions at the end of the text for validation and for the test.
         data_root: The only folder to search for Tiny Shakespeare; see
-            `eigenrnn.experiments.data.locate`.
+            `eigenrnn_experiments.data.locate`.
 
     Shape:
         inputs: :math:`(T, B)`, indices of symbols.

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training.result import Metrics
+from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.training.result import Metrics
 
 __all__ = ["Callback", "Measurements"]
 

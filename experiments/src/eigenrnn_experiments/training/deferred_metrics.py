@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from eigenrnn.experiments.errors import NonFiniteLossError
+from eigenrnn_experiments.errors import NonFiniteLossError
 
 __all__ = ["DeferredMetrics", "StepMetrics"]
 

@@ -14,10 +14,10 @@ from eigenrnn.analysis.gradients import gradient_norms
 from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.constraints import Constraint, Schur
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.training.callbacks import Callback, Measurements
-from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.linalg import double_precision, orthogonality_error
+from eigenrnn_experiments.tasks.base import Batch, Task
+from eigenrnn_experiments.training.callbacks import Callback, Measurements
+from eigenrnn_experiments.training.run_folder import RunFolder
 
 __all__ = ["Dynamics", "probe_batch"]
 

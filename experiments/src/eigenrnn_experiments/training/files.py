@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.atomic import write_atomically
+from eigenrnn_experiments.atomic import write_atomically
 
 __all__ = [
     "Columns",

@@ -15,20 +15,20 @@ from torch import nn
 
 import eigenrnn
 from eigenrnn import __version__
-from eigenrnn.experiments.data.in_memory import content_hash
-from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training.description import (
+from eigenrnn.layers import Layer
+from eigenrnn.models import count_parameters
+from eigenrnn_experiments.data.in_memory import content_hash
+from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.training.description import (
     describe,
     describe_defaults,
     describe_options,
     differences,
 )
-from eigenrnn.experiments.training.records import Description, RunConfig
-from eigenrnn.experiments.training.result import selection_metric
-from eigenrnn.experiments.training.run_key import RunKey
-from eigenrnn.experiments.training.settings import Settings
-from eigenrnn.layers import Layer
-from eigenrnn.models import count_parameters
+from eigenrnn_experiments.training.records import Description, RunConfig
+from eigenrnn_experiments.training.result import selection_metric
+from eigenrnn_experiments.training.run_key import RunKey
+from eigenrnn_experiments.training.settings import Settings
 
 __all__ = [
     "check_fingerprint",

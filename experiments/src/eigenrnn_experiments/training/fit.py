@@ -9,23 +9,23 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from eigenrnn.experiments.errors import CheckpointError, NonFiniteLossError
-from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training.callbacks import Callback
-from eigenrnn.experiments.training.fingerprint import (
+from eigenrnn_experiments.errors import CheckpointError, NonFiniteLossError
+from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.training.callbacks import Callback
+from eigenrnn_experiments.training.fingerprint import (
     check_fingerprint,
     run_config,
     run_fingerprint,
 )
-from eigenrnn.experiments.training.loop import TrainingLoop
-from eigenrnn.experiments.training.optimisers import unused_recurrent_settings
-from eigenrnn.experiments.training.progress import RunProgress, plain_console
-from eigenrnn.experiments.training.result import Result
-from eigenrnn.experiments.training.run_folder import RunFolder, locked
-from eigenrnn.experiments.training.run_key import RunKey
-from eigenrnn.experiments.training.settings import Settings
-from eigenrnn.experiments.training.train_step import TrainStep, check_shapes, open_fabric
-from eigenrnn.experiments.training.training_state import BestModel, TrainingState
+from eigenrnn_experiments.training.loop import TrainingLoop
+from eigenrnn_experiments.training.optimisers import unused_recurrent_settings
+from eigenrnn_experiments.training.progress import RunProgress, plain_console
+from eigenrnn_experiments.training.result import Result
+from eigenrnn_experiments.training.run_folder import RunFolder, locked
+from eigenrnn_experiments.training.run_key import RunKey
+from eigenrnn_experiments.training.settings import Settings
+from eigenrnn_experiments.training.train_step import TrainStep, check_shapes, open_fabric
+from eigenrnn_experiments.training.training_state import BestModel, TrainingState
 
 __all__ = ["fit"]
 

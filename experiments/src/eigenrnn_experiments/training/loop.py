@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.errors import NonFiniteLossError, is_out_of_memory
-from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training.callbacks import Callback, Measurements
-from eigenrnn.experiments.training.deferred_metrics import DeferredMetrics, StepMetrics
-from eigenrnn.experiments.training.metrics_writer import MetricsWriter
-from eigenrnn.experiments.training.optimisers import lr_factor
-from eigenrnn.experiments.training.progress import RunProgress
-from eigenrnn.experiments.training.result import (
+from eigenrnn_experiments.errors import NonFiniteLossError, is_out_of_memory
+from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.training.callbacks import Callback, Measurements
+from eigenrnn_experiments.training.deferred_metrics import DeferredMetrics, StepMetrics
+from eigenrnn_experiments.training.metrics_writer import MetricsWriter
+from eigenrnn_experiments.training.optimisers import lr_factor
+from eigenrnn_experiments.training.progress import RunProgress
+from eigenrnn_experiments.training.result import (
     Metrics,
     Result,
     is_better,
@@ -27,11 +27,11 @@ from eigenrnn.experiments.training.result import (
     selection_score,
     selection_split,
 )
-from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.settings import Settings
-from eigenrnn.experiments.training.signals import DeferredSignals
-from eigenrnn.experiments.training.train_step import TrainStep
-from eigenrnn.experiments.training.training_state import BestModel, TrainingState
+from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.settings import Settings
+from eigenrnn_experiments.training.signals import DeferredSignals
+from eigenrnn_experiments.training.train_step import TrainStep
+from eigenrnn_experiments.training.training_state import BestModel, TrainingState
 
 __all__ = ["TrainingLoop"]
 

@@ -12,9 +12,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.atomic import add_filename_to_errors, write_atomically
-from eigenrnn.experiments.training.callbacks import Measurements
-from eigenrnn.experiments.training.files import read_rows
+from eigenrnn_experiments.atomic import add_filename_to_errors, write_atomically
+from eigenrnn_experiments.training.callbacks import Measurements
+from eigenrnn_experiments.training.files import read_rows
 
 __all__ = ["MetricsWriter"]
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from eigenrnn.experiments.training.settings import OptimiserName, Settings
 from eigenrnn.models import constrained_parameters, raw_parameters
+from eigenrnn_experiments.training.settings import OptimiserName, Settings
 
 __all__ = [
     "RMSpropTF1",

@@ -11,9 +11,9 @@ from typing import Any, NotRequired, TypedDict, TypeVar
 
 import msgspec
 
-from eigenrnn.experiments.training.files import read_json, write_json
-from eigenrnn.experiments.training.run_key import RunKey
-from eigenrnn.experiments.training.settings import Settings
+from eigenrnn_experiments.training.files import read_json, write_json
+from eigenrnn_experiments.training.run_key import RunKey
+from eigenrnn_experiments.training.settings import Settings
 
 __all__ = [
     "AnalysisSummary",

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.experiments.tasks.base import Task
+from eigenrnn_experiments.tasks.base import Task
 
 __all__ = [
     "RESULT_REMEDY",

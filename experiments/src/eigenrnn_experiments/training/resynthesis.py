@@ -9,13 +9,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.data.audio import wave_bytes
-from eigenrnn.experiments.data.spectrogram import resynthesis
-from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.tasks.speech import SCORES, Speech
-from eigenrnn.experiments.training.callbacks import Callback
-from eigenrnn.experiments.training.result import Metrics
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.data.audio import wave_bytes
+from eigenrnn_experiments.data.spectrogram import resynthesis
+from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.tasks.speech import SCORES, Speech
+from eigenrnn_experiments.training.callbacks import Callback
+from eigenrnn_experiments.training.result import Metrics
 
 __all__ = ["Resynthesis", "resynthesise"]
 
@@ -53,7 +53,7 @@ def resynthesise(
 
     Source:
         Wisdom et al., NeurIPS 2016, section 5.3. https://arxiv.org/abs/1611.00035 (departures:
-        see `eigenrnn.experiments.tasks.speech`).
+        see `eigenrnn_experiments.tasks.speech`).
     """
     if unknown := set(scores) - set(SCORES):
         raise ValueError(f"expected scores among {', '.join(SCORES)}, got {', '.join(unknown)}")

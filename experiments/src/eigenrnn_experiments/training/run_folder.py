@@ -16,19 +16,19 @@ from typing import Any
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from torch import Tensor
 
-from eigenrnn.atomic import add_filename_to_errors, write_atomically
-from eigenrnn.experiments.data import tables
-from eigenrnn.experiments.data.in_memory import as_npz, content_hash, to_arrays
-from eigenrnn.experiments.data.sequences import Sequences
-from eigenrnn.experiments.data.series import read_npz
-from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, RunExistsError
-from eigenrnn.experiments.tasks.preprocessing import (
+from eigenrnn_experiments.atomic import add_filename_to_errors, write_atomically
+from eigenrnn_experiments.data import tables
+from eigenrnn_experiments.data.in_memory import as_npz, content_hash, to_arrays
+from eigenrnn_experiments.data.sequences import Sequences
+from eigenrnn_experiments.data.series import read_npz
+from eigenrnn_experiments.errors import CheckpointError, FolderInUseError, RunExistsError
+from eigenrnn_experiments.tasks.preprocessing import (
     Preprocessing,
     SeriesPreprocessing,
     TextPreprocessing,
 )
-from eigenrnn.experiments.training import checkpoint, records
-from eigenrnn.experiments.training.files import (
+from eigenrnn_experiments.training import checkpoint, records
+from eigenrnn_experiments.training.files import (
     Columns,
     check_folder_path,
     check_utf8,
@@ -38,10 +38,10 @@ from eigenrnn.experiments.training.files import (
     read_text,
     write_json,
 )
-from eigenrnn.experiments.training.metrics_writer import MetricsWriter
-from eigenrnn.experiments.training.records import Evaluation, RunConfig, Status
-from eigenrnn.experiments.training.result import RESULT_REMEDY, Result
-from eigenrnn.experiments.training.training_state import BestModel
+from eigenrnn_experiments.training.metrics_writer import MetricsWriter
+from eigenrnn_experiments.training.records import Evaluation, RunConfig, Status
+from eigenrnn_experiments.training.result import RESULT_REMEDY, Result
+from eigenrnn_experiments.training.training_state import BestModel
 
 __all__ = ["RunFolder", "locked"]
 

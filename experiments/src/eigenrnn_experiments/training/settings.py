@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from eigenrnn.experiments.tasks.base import Task
+from eigenrnn_experiments.tasks.base import Task
 
 __all__ = [
     "IGNORED_SETTINGS",

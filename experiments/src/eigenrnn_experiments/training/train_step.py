@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from eigenrnn.constraints import Constraint
-from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.training.averaging import ParameterMean
-from eigenrnn.experiments.training.optimisers import build_optimisers
-from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import SequenceModel, penalty
+from eigenrnn_experiments.tasks.base import Batch, Task
+from eigenrnn_experiments.training.averaging import ParameterMean
+from eigenrnn_experiments.training.optimisers import build_optimisers
+from eigenrnn_experiments.training.settings import Settings
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -63,7 +63,7 @@ def open_fabric(settings: Settings) -> "Fabric":
         ValueError: If this machine lacks the device.
     """
     check_accelerator(settings)
-    # Imported here to keep `import eigenrnn.experiments.training` two seconds faster.
+    # Imported here to keep `import eigenrnn_experiments.training` two seconds faster.
     from lightning.fabric import Fabric
 
     fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=settings.precision)

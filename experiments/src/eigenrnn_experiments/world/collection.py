@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_installed
-from eigenrnn.experiments.data.car_racing import ENCODED, read_rollout, split_slices
-from eigenrnn.experiments.tasks.base import check_at_least
-from eigenrnn.experiments.training.files import check_folder_path, read_json, write_json
-from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.experiments.world.drive import record_drive
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.data.car_racing import ENCODED, read_rollout, split_slices
+from eigenrnn_experiments.tasks.base import check_at_least
+from eigenrnn_experiments.training.files import check_folder_path, read_json, write_json
+from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.world.drive import record_drive
 
 __all__ = ["Collection"]
 
@@ -94,7 +94,7 @@ class Collection:
             ValueError: If the folder holds another collection.
         """
         packages = "gymnasium", "Box2D", "pygame", "PIL"
-        check_installed("world", "the environment CarRacing", *packages)
+        check_installed("eigenrnn-experiments[world]", "the environment CarRacing", *packages)
         self._open_folder()
         missing = [number for number in range(self.rollouts) if not self.path(number).exists()]
         # spawned, not forked: the environment conflicts with libraries loaded by this process

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.data.car_racing import ACTIONS, FRAME, ROLLOUT, Z_SIZE
+from eigenrnn_experiments.data.car_racing import ACTIONS, FRAME, ROLLOUT, Z_SIZE
 
 __all__ = ["preprocess_frame", "record_drive", "sample_actions"]
 

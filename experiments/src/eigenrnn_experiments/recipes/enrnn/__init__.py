@@ -1,6 +1,6 @@
 """The experiments of Helfrich and Ye, AAAI 2020 (ENRNN)."""
 
-from eigenrnn.experiments.recipes.enrnn import adding, copying, gradients, penn_treebank, speech
+from eigenrnn_experiments.recipes.enrnn import adding, copying, gradients, penn_treebank, speech
 
 __all__ = ["RECIPES"]
 

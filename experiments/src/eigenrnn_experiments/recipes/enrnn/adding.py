@@ -1,13 +1,13 @@
 """The adding problem of 750 steps: figures 1, 6 and 7."""
 
 from eigenrnn.constraints import SpectralRadius
-from eigenrnn.experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, THEANO
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported
-from eigenrnn.experiments.tasks import Adding
-from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN, ORNN, RNN, FullCapacityURNN, ScoRNN, SpectralRNN, TorchLSTM
+from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, THEANO
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.tasks import Adding
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 

@@ -1,12 +1,12 @@
 """The copying problem with a delay of 2000: figure 2."""
 
-from eigenrnn.experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, THEANO
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported
-from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN, FullCapacityURNN, ScoRNN, TorchLSTM
+from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, THEANO
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from eigenrnn.analysis import gradient_map
-from eigenrnn.experiments.recipes.enrnn.paper import SOURCE
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.panels import Map
-from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported
-from eigenrnn.experiments.recipes.runs import Run
-from eigenrnn.experiments.tasks import Adding
-from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN
+from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.panels import Map
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
+from eigenrnn_experiments.recipes.runs import Run
+from eigenrnn_experiments.tasks import Adding
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 

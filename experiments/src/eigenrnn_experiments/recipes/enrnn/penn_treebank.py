@@ -5,14 +5,14 @@ from typing import Any
 
 from torch import Generator, nn
 
-from eigenrnn.experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
-from eigenrnn.experiments.tasks import CharPTB
-from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, identity_, orthogonal_
 from eigenrnn.layers import ENRNN, TorchLSTM
 from eigenrnn.models import LanguageModel
+from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn_experiments.tasks import CharPTB
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from torch import nn
 
-from eigenrnn.experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported
-from eigenrnn.experiments.tasks import Speech
-from eigenrnn.experiments.training import Callback, Settings
-from eigenrnn.experiments.training.resynthesis import Resynthesis, resynthesise
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN, ScoRNN, TorchLSTM
+from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.tasks import Speech
+from eigenrnn_experiments.training import Callback, Settings
+from eigenrnn_experiments.training.resynthesis import Resynthesis, resynthesise
 
 __all__ = ["RECIPES"]
 

@@ -1,6 +1,6 @@
 """The experiments of Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022 (NC-GRU)."""
 
-from eigenrnn.experiments.recipes.nc_gru import (
+from eigenrnn_experiments.recipes.nc_gru import (
     ablations,
     adding,
     copying,

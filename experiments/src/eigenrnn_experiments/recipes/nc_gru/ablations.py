@@ -8,22 +8,22 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn.constraints import NeumannCayley
-from eigenrnn.experiments.recipes.experiment import Network
-from eigenrnn.experiments.recipes.nc_gru.paper import SOURCE, nc_gru_options, with_order
-from eigenrnn.experiments.recipes.nc_gru.parenthesis import (
+from eigenrnn.layers import NCGRU
+from eigenrnn.linalg import skew
+from eigenrnn_experiments.recipes.experiment import Network
+from eigenrnn_experiments.recipes.nc_gru.paper import SOURCE, nc_gru_options, with_order
+from eigenrnn_experiments.recipes.nc_gru.parenthesis import (
     DEPARTURES,
     LENGTH_100,
     NC_GRU_ONE,
     NC_GRU_ONE_RELEASED,
     TABLE_1,
 )
-from eigenrnn.experiments.recipes.panels import Curves
-from eigenrnn.experiments.recipes.recipe import Panel, Recipe
-from eigenrnn.experiments.recipes.runs import Run
-from eigenrnn.experiments.training import Callback
-from eigenrnn.experiments.training.callbacks import Measurements
-from eigenrnn.layers import NCGRU
-from eigenrnn.linalg import skew
+from eigenrnn_experiments.recipes.panels import Curves
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe
+from eigenrnn_experiments.recipes.runs import Run
+from eigenrnn_experiments.training import Callback
+from eigenrnn_experiments.training.callbacks import Measurements
 
 __all__ = ["RECIPES", "NeumannNormCallback"]
 

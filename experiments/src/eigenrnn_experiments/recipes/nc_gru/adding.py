@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.nc_gru.paper import (
+from eigenrnn.init import glorot_uniform_, zeros_
+from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
     CAPACITY,
     CURVES,
@@ -14,11 +16,9 @@ from eigenrnn.experiments.recipes.nc_gru.paper import (
     TensorFlowGRU,
     nc_gru_options,
 )
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported
-from eigenrnn.experiments.tasks import Adding
-from eigenrnn.experiments.training import Settings
-from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.tasks import Adding
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 

@@ -4,8 +4,10 @@ import math
 from dataclasses import replace
 from functools import partial
 
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.nc_gru.paper import (
+from eigenrnn.init import constant_, kaiming_normal_, uniform_
+from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
     CAPACITY,
     CURVES,
@@ -15,12 +17,10 @@ from eigenrnn.experiments.recipes.nc_gru.paper import (
     TensorFlowGRU,
     nc_gru_options,
 )
-from eigenrnn.experiments.recipes.nc_gru.released import released
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported
-from eigenrnn.experiments.tasks import Denoise
-from eigenrnn.experiments.training import Settings
-from eigenrnn.init import constant_, kaiming_normal_, uniform_
-from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
+from eigenrnn_experiments.recipes.nc_gru.released import released
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.tasks import Denoise
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 

@@ -9,9 +9,9 @@ from typing import Any
 from torch import Generator
 
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.recipes.experiment import Network
 from eigenrnn.init import constant_, uniform_, zeros_
 from eigenrnn.layers import GRU
+from eigenrnn_experiments.recipes.experiment import Network
 
 __all__ = [
     "BEST_ON_TEST",

@@ -5,8 +5,10 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor
 
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.nc_gru.paper import (
+from eigenrnn.init import zeros_
+from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.nc_gru.paper import (
     CAPACITY,
     CURVES,
     LSTM_BIASES,
@@ -15,12 +17,10 @@ from eigenrnn.experiments.recipes.nc_gru.paper import (
     TensorFlowGRU,
     nc_gru_options,
 )
-from eigenrnn.experiments.recipes.nc_gru.released import released
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported
-from eigenrnn.experiments.tasks import Parenthesis
-from eigenrnn.experiments.training import Settings
-from eigenrnn.init import zeros_
-from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
+from eigenrnn_experiments.recipes.nc_gru.released import released
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.tasks import Parenthesis
+from eigenrnn_experiments.training import Settings
 
 __all__ = [
     "DEPARTURES",

@@ -8,16 +8,16 @@ from typing import Any
 
 from torch import Generator, nn
 
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.nc_gru.paper import SOURCE, nc_gru_options, with_order
-from eigenrnn.experiments.recipes.nc_gru.released import released
-from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Reported, Row
-from eigenrnn.experiments.tasks import CharPTB, WordPTB
-from eigenrnn.experiments.training import Settings
-from eigenrnn.experiments.training.train_step import TrainStep
 from eigenrnn.init import fan_uniform_, uniform_, zeros_
 from eigenrnn.layers import NCGRU, ScoRNN, TorchGRU, TorchLSTM
 from eigenrnn.models import Dropouts, LanguageModel
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.nc_gru.paper import SOURCE, nc_gru_options, with_order
+from eigenrnn_experiments.recipes.nc_gru.released import released
+from eigenrnn_experiments.recipes.recipe import Computed, Recipe, Reported, Row
+from eigenrnn_experiments.tasks import CharPTB, WordPTB
+from eigenrnn_experiments.training import Settings
+from eigenrnn_experiments.training.train_step import TrainStep
 
 __all__ = ["RECIPES"]
 

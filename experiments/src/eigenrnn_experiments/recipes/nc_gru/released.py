@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from eigenrnn.constraints import Constraint, NeumannCayley, Unconstrained
-from eigenrnn.experiments.recipes.experiment import Network
 from eigenrnn.init import fan_uniform_, uniform_, zeros_
 from eigenrnn.layers import GRU
 from eigenrnn.layers.named_gated import NC_GRU_OPTIONS
+from eigenrnn_experiments.recipes.experiment import Network
 
 __all__ = ["RELEASED_INIT", "BorrowingCayley", "LendingCayley", "ReleasedNCGRU", "released"]
 

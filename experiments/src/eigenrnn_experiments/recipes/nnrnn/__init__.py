@@ -1,6 +1,6 @@
 """The experiments of Kerg et al., NeurIPS 2019 (nnRNN)."""
 
-from eigenrnn.experiments.recipes.nnrnn import (
+from eigenrnn_experiments.recipes.nnrnn import (
     images,
     penn_treebank,
     trained_networks,

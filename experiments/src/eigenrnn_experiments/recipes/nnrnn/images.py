@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.nnrnn.paper import (
+from eigenrnn.init import glorot_normal_, kaiming_normal_
+from eigenrnn.layers import EURNN, ExpRNN, NnRNN, RNNGlorot, RNNOrth, TorchLSTM
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.nnrnn.paper import (
     EURNN_UNSTATED,
     LSTM_BIASES,
     LSTM_INIT,
     SOURCE,
     nnrnn_options,
 )
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported
-from eigenrnn.experiments.tasks import Copying, PixelMNIST
-from eigenrnn.experiments.training import Settings
-from eigenrnn.init import glorot_normal_, kaiming_normal_
-from eigenrnn.layers import EURNN, ExpRNN, NnRNN, RNNGlorot, RNNOrth, TorchLSTM
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.tasks import Copying, PixelMNIST
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["FIGURE_4", "RECIPES"]
 

@@ -8,18 +8,6 @@ from typing import Any
 from torch import Generator, nn
 
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.nnrnn.paper import (
-    EURNN_UNSTATED,
-    LSTM_BIASES,
-    LSTM_INIT,
-    SOURCE,
-    cayley_,
-    nnrnn_options,
-)
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
-from eigenrnn.experiments.tasks import CharPTB
-from eigenrnn.experiments.training import Settings
 from eigenrnn.init import (
     fan_uniform_,
     kaiming_normal_,
@@ -29,6 +17,18 @@ from eigenrnn.init import (
 )
 from eigenrnn.layers import EURNN, RNN, ExpRNN, NnRNN, RNNGlorot, TorchLSTM
 from eigenrnn.models import LanguageModel
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.nnrnn.paper import (
+    EURNN_UNSTATED,
+    LSTM_BIASES,
+    LSTM_INIT,
+    SOURCE,
+    cayley_,
+    nnrnn_options,
+)
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn_experiments.tasks import CharPTB
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES", "TABLE_1", "TABLE_7"]
 

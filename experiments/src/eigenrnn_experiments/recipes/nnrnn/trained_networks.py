@@ -8,12 +8,12 @@ import numpy as np
 from torch import nn
 
 from eigenrnn.analysis import SchurStructure, gradient_norms, schur_structure
-from eigenrnn.experiments.recipes.nnrnn import images, penn_treebank
-from eigenrnn.experiments.recipes.nnrnn.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import FIGURE_NOTE, Curves
-from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
-from eigenrnn.experiments.recipes.runs import Run
-from eigenrnn.experiments.tasks import Task
+from eigenrnn_experiments.recipes.nnrnn import images, penn_treebank
+from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE
+from eigenrnn_experiments.recipes.panels import FIGURE_NOTE, Curves
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported, Row
+from eigenrnn_experiments.recipes.runs import Run
+from eigenrnn_experiments.tasks import Task
 
 __all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import fisher_memory, transient_growth
-from eigenrnn.experiments.recipes.nnrnn.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Curves, SideBySide
-from eigenrnn.experiments.recipes.recipe import Computed, Panel, Recipe, Reported
-from eigenrnn.experiments.recipes.runs import Run
+from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE
+from eigenrnn_experiments.recipes.panels import Curves, SideBySide
+from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported
+from eigenrnn_experiments.recipes.runs import Run
 
 __all__ = ["FIGURE_1", "TABLE_6", "total_memory", "triangular"]
 

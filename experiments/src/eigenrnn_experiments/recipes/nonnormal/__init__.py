@@ -1,6 +1,6 @@
 """The experiments of Orhan and Pitkow, ICLR 2020 (non-normal initialisation)."""
 
-from eigenrnn.experiments.recipes.nonnormal import (
+from eigenrnn_experiments.recipes.nonnormal import (
     car_racing,
     fisher_memory,
     hidden_chains,

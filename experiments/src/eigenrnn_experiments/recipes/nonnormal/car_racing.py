@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.nonnormal.paper import FINE_GAINS, SOURCE, PlainRNN, init_axis
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported
-from eigenrnn.experiments.tasks import CarRacing
-from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_
 from eigenrnn.init.layers import Kind
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.nonnormal.paper import FINE_GAINS, SOURCE, PlainRNN, init_axis
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.tasks import CarRacing
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 

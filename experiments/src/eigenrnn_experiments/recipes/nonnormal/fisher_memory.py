@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, empty
 
 from eigenrnn.analysis import fisher_memory, linear_decodability
-from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Curves, SideBySide
-from eigenrnn.experiments.recipes.recipe import Computed, Panel, Recipe, Reported
-from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.init import orthogonal_
 from eigenrnn.init.matrices import chain_, feedback_chain_
+from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
+from eigenrnn_experiments.recipes.panels import Curves, SideBySide
+from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported
+from eigenrnn_experiments.recipes.runs import Run
 
 __all__ = ["RECIPES", "matrices"]
 

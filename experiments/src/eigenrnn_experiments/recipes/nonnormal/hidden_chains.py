@@ -11,11 +11,11 @@ from torch import nn
 
 from eigenrnn.analysis import Analysis, plot, recurrent_layers, state_maps
 from eigenrnn.analysis.base import Table
-from eigenrnn.experiments.recipes.nonnormal import penn_treebank, toys
-from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import FIGURE_NOTE
-from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
-from eigenrnn.experiments.recipes.runs import Run
+from eigenrnn_experiments.recipes.nonnormal import penn_treebank, toys
+from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
+from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported, Row
+from eigenrnn_experiments.recipes.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,10 +6,10 @@ from typing import Any
 from torch import Generator
 
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.recipes.recipe import Axis, Row
 from eigenrnn.init import Kind, recurrent_
 from eigenrnn.init.matrices import ChainDirection
 from eigenrnn.layers import RNN, TorchLSTM
+from eigenrnn_experiments.recipes.recipe import Axis, Row
 
 __all__ = ["FINE_BETAS", "FINE_GAINS", "GAINS", "SOURCE", "InitLSTM", "PlainRNN", "init_axis"]
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from torch import Generator, nn
 
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.nonnormal.paper import (
+from eigenrnn.init import Kind
+from eigenrnn.models import Dropouts, LanguageModel
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.nonnormal.paper import (
     FINE_BETAS,
     FINE_GAINS,
     SOURCE,
@@ -15,11 +17,9 @@ from eigenrnn.experiments.recipes.nonnormal.paper import (
     PlainRNN,
     init_axis,
 )
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
-from eigenrnn.experiments.tasks import CharPTB, Enwik8, WordPTB
-from eigenrnn.experiments.training import Settings
-from eigenrnn.init import Kind
-from eigenrnn.models import Dropouts, LanguageModel
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn_experiments.tasks import CharPTB, Enwik8, WordPTB
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES", "TABLE_4"]
 

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn.analysis import henrici
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE, PlainRNN, init_axis
-from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, Row
-from eigenrnn.experiments.tasks import Adding, Copying, PixelMNIST, Task
-from eigenrnn.experiments.training import Callback, Settings
-from eigenrnn.experiments.training.callbacks import Measurements
-from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.init import Kind, glorot_uniform_, zeros_
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE, PlainRNN, init_axis
+from eigenrnn_experiments.recipes.recipe import Axis, Recipe, Reported, Row
+from eigenrnn_experiments.tasks import Adding, Copying, PixelMNIST, Task
+from eigenrnn_experiments.training import Callback, Settings
+from eigenrnn_experiments.training.callbacks import Measurements
+from eigenrnn_experiments.training.result import Metrics
 
 __all__ = ["FIGURE_3", "RECIPES", "HenriciCallback", "henrici_index"]
 

@@ -1,6 +1,6 @@
 """The experiments of Helfrich, Willmott and Ye, ICML 2018 (scoRNN)."""
 
-from eigenrnn.experiments.recipes.scornn import adding, copying, pixels
+from eigenrnn_experiments.recipes.scornn import adding, copying, pixels
 
 __all__ = ["RECIPES"]
 

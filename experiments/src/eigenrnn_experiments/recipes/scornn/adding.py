@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from eigenrnn.experiments.recipes.experiment import Experiment, Network
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported
-from eigenrnn.experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SOURCE, THEANO
-from eigenrnn.experiments.tasks import Adding
-from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import URNN, FullCapacityURNN, ScoRNN, TorchLSTM
+from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SOURCE, THEANO
+from eigenrnn_experiments.tasks import Adding
+from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 

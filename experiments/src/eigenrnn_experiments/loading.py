@@ -12,23 +12,22 @@ import torch
 from torch import nn
 
 from eigenrnn import __version__, init
-from eigenrnn.experiments.cli.train_options import recipe_with_data_root, with_data_root
-from eigenrnn.experiments.data.sequences import Sequences
-from eigenrnn.experiments.data.tables import Columns
-from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.recipes import Row
-from eigenrnn.experiments.recipes.runs import row_of
-from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES, TASKS
-from eigenrnn.experiments.tasks import Batch, Task
-from eigenrnn.experiments.tasks.base import model_for
-from eigenrnn.experiments.tasks.preprocessing import Preprocessing
-from eigenrnn.experiments.training import Settings
-from eigenrnn.experiments.training.description import build, describe_call, differences
-from eigenrnn.experiments.training.dynamics import probe_batch
-from eigenrnn.experiments.training.records import RunConfig
-from eigenrnn.experiments.training.result import selection_split
-from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import RunKey
+from eigenrnn_experiments.data.sequences import Sequences
+from eigenrnn_experiments.data.tables import Columns
+from eigenrnn_experiments.errors import MissingDataError
+from eigenrnn_experiments.recipes import Row
+from eigenrnn_experiments.recipes.runs import row_of
+from eigenrnn_experiments.registry import CONSTRAINTS, LAYERS, RECIPES, TASKS
+from eigenrnn_experiments.tasks import Batch, Task
+from eigenrnn_experiments.tasks.base import model_for
+from eigenrnn_experiments.tasks.preprocessing import Preprocessing
+from eigenrnn_experiments.training import Settings
+from eigenrnn_experiments.training.description import build, describe_call, differences
+from eigenrnn_experiments.training.dynamics import probe_batch
+from eigenrnn_experiments.training.records import RunConfig
+from eigenrnn_experiments.training.result import selection_split
+from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run_key import RunKey
 
 __all__ = ["TrainedModel", "load"]
 
@@ -143,7 +142,7 @@ def _build_error(config: RunConfig, folder: Path, error: Exception) -> str:
         reason = f"written by eigenrnn {version}, this is {__version__}: {reason}"
     return (
         f"the model of {folder} cannot be built: {reason}; make the same network in Python and "
-        "pass it, as in eigenrnn.experiments.load(run, model=model), and task= with a task of "
+        "pass it, as in eigenrnn_experiments.load(run, model=model), and task= with a task of "
         "your own"
     )
 
@@ -190,7 +189,7 @@ def _row(key: RunKey | None, data_root: str | None) -> Row | None:
         return None
     if key.recipe not in RECIPES:
         raise ValueError(f"there is no recipe {key.recipe}")
-    return row_of(key, recipe_with_data_root(RECIPES[key.recipe], data_root))
+    return row_of(key, RECIPES[key.recipe].with_data_root(data_root))
 
 
 def _task(config: RunConfig, data: Mapping[str, Sequences], data_root: str | None) -> Task:
@@ -205,7 +204,7 @@ def _task(config: RunConfig, data: Mapping[str, Sequences], data_root: str | Non
     options = build(content.options, {"Columns": Columns})
     options |= {**config.files, **data}
     task = TASKS[content.kind](**options)
-    return with_data_root(task, data_root)
+    return task.with_data_root(data_root)
 
 
 def _network(config: RunConfig, row: Row | None, sizes: Task | Preprocessing) -> nn.Module:

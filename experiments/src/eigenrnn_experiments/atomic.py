@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from eigenrnn.errors import WriteError
+from eigenrnn_experiments.errors import WriteError
 
 __all__ = ["add_filename_to_errors", "write_atomically"]
 

@@ -7,6 +7,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from eigenrnn_experiments.export import export_model
 from torch import nn
 from torch.export import Dim
 from torch.nn.utils.rnn import pack_sequence
@@ -29,10 +30,9 @@ from eigenrnn import (
     SequenceModel,
 )
 from eigenrnn.constraints import Dale, Exponential, LowRank, Masked, ScaledCayley
-from eigenrnn.experiments.export import export_model
-from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
 from eigenrnn.layers import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.ops.dispatch import use_backend
+from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing
 
 # torch's exporter warns about itself
 pytestmark = [

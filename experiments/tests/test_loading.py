@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from eigenrnn_experiments.export import export_model
 from torch import nn
 
 from eigenrnn import (
@@ -36,19 +37,18 @@ from eigenrnn.constraints import (
     Schur,
     Unconstrained,
 )
-from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.cli.rebuild import load
-from eigenrnn.experiments.data import in_memory
-from eigenrnn.experiments.data.in_memory import from_arrays
-from eigenrnn.experiments.errors import CheckpointError, MissingDataError
-from eigenrnn.experiments.export import export_model
-from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.tasks import Copying, Series
-from eigenrnn.experiments.tasks.base import model_for
-from eigenrnn.experiments.training import RunFolder, Settings, checkpoint, fit
-from eigenrnn.experiments.training.description import describe_call
-from eigenrnn.experiments.training.run_key import RunKey
 from eigenrnn.init import haar_
+from eigenrnn_experiments.cli import main
+from eigenrnn_experiments.data import in_memory
+from eigenrnn_experiments.data.in_memory import from_arrays
+from eigenrnn_experiments.errors import CheckpointError, MissingDataError
+from eigenrnn_experiments.loading import load
+from eigenrnn_experiments.registry import RECIPES
+from eigenrnn_experiments.tasks import Copying, Series
+from eigenrnn_experiments.tasks.base import model_for
+from eigenrnn_experiments.training import RunFolder, Settings, checkpoint, fit
+from eigenrnn_experiments.training.description import describe_call
+from eigenrnn_experiments.training.run_key import RunKey
 from training_run import QUIET, one_thread
 
 TINY = (
@@ -368,7 +368,7 @@ def test_a_default_that_has_changed_since_is_named(tmp_path):
 OWN_SET = """
 import torch
 from eigenrnn.constraints import Constraint
-from eigenrnn.experiments.tasks import Copying
+from eigenrnn_experiments.tasks import Copying
 
 class Triangular(Constraint):
     def __init__(self, size: int):

@@ -1,11 +1,11 @@
-"""Exports of a trained network: ONNX, or a program of `torch.export`, with a description."""
+"""ONNX, or a program of `torch.export`, with a description."""
 
 import copy
+import json
 import logging
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,10 @@ from torch.export import Dim
 from eigenrnn import __version__
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.errors import check_installed
-from eigenrnn.experiments.tasks.preprocessing import Preprocessing, SeriesPreprocessing
-from eigenrnn.experiments.training.files import check_utf8, write_json
-from eigenrnn.layers import GRU, LSTM, RNN
-from eigenrnn.layers.stacked import Stacked
-from eigenrnn.models import LanguageModel, SequenceModel
+from eigenrnn.layers import GRU, LSTM, RNN, Layer
+from eigenrnn.models import LanguageModel, ResidualStack, SequenceModel
 
-__all__ = ["SUFFIXES", "check_export", "export_model"]
-
-SUFFIXES = (".onnx", ".pt2")
-"""The suffixes of exported files: ONNX, and programs of `torch.export`."""
+__all__ = ["check_export", "export_model"]
 
 # the sizes of the example that is traced
 _T = 6
@@ -35,47 +29,54 @@ _OTHER_T = 9
 _OTHER_B = 3
 _TOLERANCE = 1e-4  # of the outputs' size, in single precision
 
+_Scaling = tuple[Sequence[float], Sequence[float]]
+
 
 def check_export(path: str | Path) -> None:
     """Check the name of an exported file, and that the packages for it are installed.
 
     Raises:
-        ValueError: If its suffix is unknown, its folder does not exist, or its path is not UTF-8.
+        ValueError: If its suffix is unknown or its folder does not exist.
         ImportError: If a package is not installed.
     """
     path = Path(path)
-    check_utf8(path)
-    if path.suffix not in SUFFIXES:
+    if path.suffix not in (".onnx", ".pt2"):
         raise ValueError(
             f"expected a file that ends in .onnx or .pt2 (a program of torch.export), got {path}"
         )
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise ValueError(f"expected a file in a folder that exists, got {path}")
     if path.suffix == ".onnx":
-        check_installed("onnx", "an export to ONNX", "onnx", "onnxscript", "onnxruntime")
+        check_installed("eigenrnn[onnx]", "an export to ONNX", "onnx", "onnxscript", "onnxruntime")
 
 
 def export_model(
-    model: nn.Module, path: str | Path, preprocessing: Preprocessing | None = None, name: str = ""
+    model: nn.Module,
+    path: str | Path,
+    scaling: _Scaling | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Export a trained model, describe it in a JSON file beside it, and compare the outputs.
+    """Export a layer or a model, describe the file in a JSON file beside it, and compare outputs.
 
     The numbers of time steps T and of sequences B stay variable. A `SequenceModel` takes
-    ``inputs`` (T, B, M) and ``lengths`` (B,), and returns ``outputs``. A `LanguageModel` takes
-    ``symbols`` (T, B) and the states of its layers, and returns ``logits`` and the new states, so
-    that a text can be continued. Torch's own recurrent layers are exported as ours, because torch
-    fixes their T.
+    ``inputs`` (T, B, M) and ``lengths`` (B,), and returns ``outputs``. A layer does so too, and
+    returns the last states, ``state_0`` and further ones. A `LanguageModel` takes ``symbols``
+    (T, B) and the states of its layers, and returns ``logits`` and the new states, so that a text
+    can be continued. Torch's own recurrent layers are exported as ours, because torch fixes
+    their T.
 
     Args:
-        model: The model, in evaluation mode.
+        model: The layer or model, in evaluation mode.
         path: The file, which ends in ``.onnx``, or in ``.pt2`` for a program of `torch.export`.
-        preprocessing: What maps the user's own files to inputs; it is part of the description.
-        name: A name for the description.
+        scaling: The mean and the standard deviation of each input, M numbers each. The file then
+            takes unscaled ``inputs`` in double precision, and begins with (inputs - mean) /
+            deviation, also in double precision.
+        notes: What else the description shall hold, by name.
     Returns:
         The description, as in the JSON file.
     Raises:
-        ValueError: If the suffix is unknown, the model is neither of the two, is in training
-            mode, or the exported model computes something else.
+        ValueError: If the suffix is unknown, the model is none of these or in training mode, the
+            scaling does not fit, or the exported model computes something else.
         ImportError: If a package for ONNX is not installed.
     Example:
         >>> model = SequenceModel(RNN(2, 8), 3, "last").eval()
@@ -86,7 +87,7 @@ def export_model(
     check_export(path)
     if model.training:
         raise ValueError("expected a model in evaluation mode, got one in training: model.eval()")
-    module = _wrapped(model)
+    module = _wrapped(model, scaling)
     example = module.example(_T, _B)
     other = module.example(_OTHER_T, _OTHER_B)
     shapes = [_dynamic(axes) for _, axes in module.inputs]
@@ -109,20 +110,17 @@ def export_model(
             f"expected the exported model to compute the outputs of {type(model).__name__}, got "
             f"a relative difference of {difference:.2g}"
         )
-    described_preprocessing = None
-    if preprocessing is not None:
-        described_preprocessing = _preprocessing(preprocessing)
     description = {
         "eigenrnn": __version__,
-        "name": name,
         "file": path.name,
         "inputs": _describe(module.inputs, example),
         "outputs": _describe(module.outputs, expected),
         "initial_states": module.initial_states(),
-        "preprocessing": described_preprocessing,
         "largest_difference": difference,
+        **(notes or {}),
     }
-    write_json(path.with_suffix(".json"), description)
+    text = json.dumps(description, indent=2) + "\n"
+    path.with_suffix(".json").write_text(text, encoding="utf-8")
     return description
 
 
@@ -140,28 +138,82 @@ class _Exported(nn.Module, ABC):
         return {}
 
 
-class _Sequence(_Exported):
-    def __init__(self, model: SequenceModel) -> None:
+class _Sequences(_Exported):
+    """What maps a padded batch of sequences to outputs."""
+
+    def __init__(self, model: nn.Module, layer: Any, scaling: _Scaling | None) -> None:
         super().__init__()
         self.model = model
-        layer: Any = model.layer
-        M = layer.input_size
-        K = model.head.out_features
-        self.dtype = model.head.weight.dtype
-        self.inputs = [("inputs", ("T", "B", M)), ("lengths", ("B",))]
-        axes = ("B", K)
-        if model.readout == "all":
-            axes = ("T", "B", K)
-        self.outputs = [("outputs", axes)]
+        self.dtype = next(model.parameters()).dtype
+        self.M: int = layer.input_size
+        self.batch_first = bool(getattr(layer, "batch_first", False))
+        self.inputs = [("inputs", self.axes(self.M)), ("lengths", ("B",))]
+        self.mean = self.deviation = None
+        if scaling is not None:
+            self.mean, self.deviation = _checked(scaling, self.M)
 
-    def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        return (self.model(inputs, lengths),)
+    def axes(self, features: int) -> tuple[str | int, ...]:
+        if self.batch_first:
+            return ("B", "T", features)
+        return ("T", "B", features)
+
+    def scaled(self, inputs: Tensor) -> Tensor:
+        if self.mean is None or self.deviation is None:
+            return inputs
+        return ((inputs - self.mean) / self.deviation).to(self.dtype)
 
     def example(self, T: int, B: int) -> tuple[Tensor, ...]:
         generator = torch.Generator().manual_seed(T)
-        M: Any = self.inputs[0][1][2]
-        inputs = torch.randn(T, B, M, generator=generator, dtype=self.dtype)
+        inputs = torch.randn(T, B, self.M, generator=generator, dtype=self.dtype)
+        if self.mean is not None and self.deviation is not None:
+            inputs = inputs * self.deviation + self.mean
+        if self.batch_first:
+            inputs = inputs.transpose(0, 1).contiguous()
         return inputs, torch.arange(T, T - B, -1)  # all lengths different, one of them T
+
+
+class _Model(_Sequences):
+    def __init__(self, model: SequenceModel, scaling: _Scaling | None) -> None:
+        super().__init__(model, model.layer, scaling)
+        axes = ("B", model.head.out_features)
+        if model.readout == "all":
+            axes = self.axes(model.head.out_features)
+        self.outputs = [("outputs", axes)]
+
+    def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        return (self.model(self.scaled(inputs), lengths),)
+
+
+class _Layer(_Sequences):
+    def __init__(self, layer: Any, scaling: _Scaling | None) -> None:
+        super().__init__(layer, layer, scaling)
+        with torch.no_grad():
+            y, *states = self(*self.example(_T, _B))
+        outputs: list[tuple[str, tuple[str | int, ...]]] = [("outputs", self.axes(y.shape[-1]))]
+        for k, state in enumerate(states):
+            # (layers, B, ...), (B, ...) for a residual stack of layers without that axis
+            axes = ["B" if size == _B else size for size in state.shape]
+            outputs.append((f"state_{k}", tuple(axes)))
+        self.outputs = outputs
+
+    def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        outputs, states = self.model(self.scaled(inputs), lengths=lengths)
+        return outputs, *_leaves([states])
+
+
+def _checked(scaling: _Scaling, M: int) -> tuple[Tensor, Tensor]:
+    """Return the means and the deviations of the inputs, in double precision.
+
+    Raises:
+        ValueError: If there are not M of each, one is not finite, or a deviation not positive.
+    """
+    mean, deviation = [torch.tensor(each, dtype=torch.double) for each in scaling]
+    is_usable = mean.isfinite().all() and deviation.isfinite().all() and (deviation > 0).all()
+    if mean.shape != (M,) or deviation.shape != (M,) or not is_usable:
+        raise ValueError(
+            f"expected scaling to be {M} finite means and {M} deviations > 0, got {scaling}"
+        )
+    return mean, deviation
 
 
 class _Language(_Exported):
@@ -211,25 +263,32 @@ class _Language(_Exported):
         return numbers
 
 
-def _wrapped(model: nn.Module) -> Any:
+def _wrapped(model: nn.Module, scaling: _Scaling | None) -> Any:
     """Return a model of tensors, with our layers in place of torch's.
 
     Raises:
-        ValueError: If it is no model of this library.
+        ValueError: If it is no layer or model of this library, or the scaling does not fit.
     """
     if isinstance(model, SequenceModel):
-        return _Sequence(_with_our_layers(model)).eval()
-    if isinstance(model, LanguageModel):
-        return _Language(_with_our_layers(model)).eval()
-    raise ValueError(
-        f"expected a SequenceModel or a LanguageModel, got {type(model).__name__}: call "
-        "torch.onnx.export(model, inputs, dynamo=True, dynamic_shapes=...) yourself"
-    )
+        return _Model(_with_our_layers(model), scaling).eval()
+    if isinstance(model, Layer | ResidualStack | nn.RNNBase):
+        return _Layer(_with_our_layers(model), scaling).eval()
+    if not isinstance(model, LanguageModel):
+        raise ValueError(
+            "expected a recurrent layer, a SequenceModel or a LanguageModel, got "
+            f"{type(model).__name__}: call "
+            "torch.onnx.export(model, inputs, dynamo=True, dynamic_shapes=...) yourself"
+        )
+    if scaling is not None:
+        raise ValueError(f"expected no scaling for a model of symbols, got {scaling}")
+    return _Language(_with_our_layers(model)).eval()
 
 
 def _with_our_layers(model: Any) -> Any:
-    """Return a copy of a model in which our layers replace torch's."""
+    """Return a copy of a layer or a model in which our layers replace torch's."""
     model = copy.deepcopy(model)
+    if isinstance(model, nn.RNNBase):
+        return _ours(model)
     for name, layer in model.named_modules():
         if isinstance(layer, nn.RNNBase):
             # our layer draws weights that are replaced at once: the caller's draws must not shift
@@ -238,10 +297,11 @@ def _with_our_layers(model: Any) -> Any:
     return model
 
 
-def _ours(layer: nn.RNNBase) -> Stacked[Any]:
+def _ours(layer: nn.RNNBase) -> Layer:
     """Return our layer with the weights of torch's."""
     options: dict[str, Any] = {
-        name: getattr(layer, name) for name in ("num_layers", "bias", "bidirectional")
+        name: getattr(layer, name)
+        for name in ("num_layers", "bias", "batch_first", "bidirectional")
     }
     sizes = layer.input_size, layer.hidden_size
     if isinstance(layer, nn.LSTM):
@@ -308,9 +368,9 @@ def _export_program(
 
 def _by_argument(module: Any, shapes: list[Any]) -> tuple[Any, ...]:
     """Return the shapes as the arguments of `forward` take the inputs."""
-    if isinstance(module, _Sequence):
-        return tuple(shapes)
-    return shapes[0], tuple(shapes[1:])  # `*states` is one argument
+    if isinstance(module, _Language):
+        return shapes[0], tuple(shapes[1:])  # `*states` is one argument
+    return tuple(shapes)
 
 
 def _describe(
@@ -321,10 +381,3 @@ def _describe(
         dtype = str(tensor.dtype).removeprefix("torch.")
         described.append({"name": name, "dtype": dtype, "shape": list(axes)})
     return described
-
-
-def _preprocessing(preprocessing: Preprocessing) -> dict[str, Any]:
-    if isinstance(preprocessing, SeriesPreprocessing):
-        inputs = list(preprocessing.input_channels)
-        return {"kind": "series", **asdict(preprocessing), "input_channels": inputs}
-    return {"kind": "text", **asdict(preprocessing)}
