@@ -43,13 +43,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from eigenrnn_experiments.export import export_model
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from eigenrnn import SequenceModel
 from eigenrnn.estimators import SequenceClassifier
+from eigenrnn.export import export_model
 from eigenrnn_experiments.data.files import locate
 from eigenrnn_experiments.data.series import read_series
 from eigenrnn_experiments.data.speech import read_fsdd

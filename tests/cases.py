@@ -8,7 +8,6 @@ from functools import partial
 import torch
 from torch import nn
 
-import synthetic_data
 from eigenrnn.constraints import (
     BlockTriangular,
     BoundedSVD,
@@ -66,25 +65,6 @@ from eigenrnn.layers import (
 )
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import tol
-from eigenrnn_experiments.tasks import (
-    Adding,
-    CarRacing,
-    CharPTB,
-    ContextIntegration,
-    Copying,
-    DelayedMatch,
-    Denoise,
-    Enwik8,
-    Parenthesis,
-    PerceptualDecision,
-    PixelMNIST,
-    ReadySetGo,
-    Series,
-    Speech,
-    StateTracking,
-    Text,
-    WordPTB,
-)
 
 INITS = ("henaff", "cayley", "haar")
 
@@ -357,45 +337,4 @@ NONLINEARITIES = {
     "softplus": ("softplus", False),
     "retanh": ("retanh", False),
     "identity": ("identity", False),
-}
-
-TASKS = {
-    "adding": Adding(6, test_examples=7),
-    "adding-early-half": Adding(6, "early_half", "mask_value", test_examples=7),
-    "adding-anywhere": Adding(6, "anywhere", decimals=2, test_examples=7),
-    "adding-fixed": Adding(6, train_examples=8, test_examples=7),
-    "adding-shuffled": Adding(6, train_examples=8, test_examples=7, shuffle=True),
-    "copying": Copying(delay=6, test_examples=7),
-    "copying-at": Copying(delay=6, recall="at", test_examples=7),
-    "copying-scalar": Copying(delay=6, coding="scalar", test_examples=7),
-    "copying-blank-last": Copying(delay=6, blank="last", test_examples=7),
-    "copying-fixed": Copying(delay=6, train_examples=8, test_examples=7),
-    "copying-shuffled": Copying(delay=6, train_examples=8, test_examples=7, shuffle=True),
-    "denoise": Denoise(6, symbols=3, test_examples=7),
-    "denoise-collisions": Denoise(3, collisions=True, marker="zero", test_examples=7),
-    "parenthesis": Parenthesis(9, test_examples=7),
-    "parenthesis-pairs": Parenthesis(9, types=4, pairs=3, test_examples=7),
-    "parenthesis-entropy": Parenthesis(9, cap=2, criterion="cross_entropy", test_examples=7),
-    "state-tracking": StateTracking(test_lengths=(3, 50), test_examples=7),
-    "state-tracking-a5": StateTracking("A5", "generators", 6, (4, 9), test_examples=7),
-    "perceptual-decision": PerceptualDecision(test_examples=7),
-    "delayed-match": DelayedMatch(test_examples=7),
-    "context-integration": ContextIntegration(test_examples=7),
-    "ready-set-go": ReadySetGo(test_examples=7),
-    "car-racing": CarRacing(),
-    "char-ptb": CharPTB(window=20, validation_streams=3, test_streams=2),
-    "char-ptb-random": CharPTB(cut="random", window=20),
-    "word-ptb": WordPTB(window=3, validation_streams=3, test_streams=2),
-    "enwik8": Enwik8(window=20, length=synthetic_data.SIZE),
-    "text": Text(window=20),
-    "mnist": PixelMNIST(),
-    "mnist-permuted": PixelMNIST(permuted=True),
-    "mnist-full": PixelMNIST(split="full"),
-    "mnist-few": PixelMNIST(eval_examples=7),
-    "mnist-nnrnn": PixelMNIST(permuted=True, split="nnrnn", shuffle=False),
-    "series": Series(dataset="JapaneseVowels"),
-    "series-raw": Series(dataset="BasicMotions", validation=0, scaling="none", shuffle=False),
-    "series-next": Series(dataset="JapaneseVowels", answer="next"),
-    "speech": Speech(),
-    "speech-timit-sample": Speech("timit_sample", shuffle=False),
 }

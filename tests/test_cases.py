@@ -8,10 +8,6 @@ import pytest
 import cases
 from eigenrnn import constraints, layers, nonlinearities
 from eigenrnn.constraints import Constraint
-from eigenrnn_experiments import tasks
-from eigenrnn_experiments.tasks import NextSymbol, Synthetic, Task
-
-NO_TASKS = {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch}
 
 
 def exported_classes(package, unless):
@@ -31,16 +27,9 @@ def classes_of(cases_by_name):
             exported_classes(layers, {layers.Layer}),
             classes_of(cases.LAYERS | cases.NAMED | cases.CELLS),
         ),
-        (
-            exported_classes(
-                tasks,
-                {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch},
-            ),
-            {type(t) for t in cases.TASKS.values()},
-        ),
         (set(nonlinearities.NONLINEARITIES), {name for name, _ in cases.NONLINEARITIES.values()}),
     ],
-    ids=["constraints", "layers", "tasks", "nonlinearities"],
+    ids=["constraints", "layers", "nonlinearities"],
 )
 def test_every_export_has_a_case(exported, covered):
     assert exported == covered

@@ -7,7 +7,6 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from eigenrnn_experiments.export import export_model
 from torch import nn
 from torch.export import Dim
 from torch.nn.utils.rnn import pack_sequence
@@ -30,6 +29,7 @@ from eigenrnn import (
     SequenceModel,
 )
 from eigenrnn.constraints import Dale, Exponential, LowRank, Masked, ScaledCayley
+from eigenrnn.export import export_model
 from eigenrnn.layers import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.ops.dispatch import use_backend
 from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from eigenrnn_experiments.export import export_model
 from torch import nn
 
 from eigenrnn import (
@@ -37,6 +36,7 @@ from eigenrnn.constraints import (
     Schur,
     Unconstrained,
 )
+from eigenrnn.export import export_model
 from eigenrnn.init import haar_
 from eigenrnn_experiments.cli import main
 from eigenrnn_experiments.data import in_memory

@@ -9,11 +9,6 @@ from reproduction.recipes import STUDIES
 from cases import CELLS
 from eigenrnn import constraints, layers
 from eigenrnn.constraints import Constraint
-from eigenrnn.ops.delta import BACKENDS as DELTA
-from eigenrnn.ops.elman import BACKENDS as ELMAN
-from eigenrnn.ops.gru import BACKENDS as GRU
-from eigenrnn.ops.linear import BACKENDS as LINEAR
-from eigenrnn.ops.lstm import BACKENDS as LSTM
 from eigenrnn_experiments import registry, tasks
 from eigenrnn_experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
 from eigenrnn_experiments.tasks import NextSymbol, Synthetic, Task
@@ -47,15 +42,6 @@ def test_every_exported_class_has_one_name(mapping, exported):
 def test_every_recipe_has_its_own_name():
     papers = (enrnn, nc_gru, nnrnn, nonnormal, scornn)
     assert list(registry.RECIPES.values()) == [each for paper in papers for each in paper.RECIPES]
-
-
-def test_every_backend_is_named_after_its_recurrence():
-    delta = {f"delta/{name}": backend for name, backend in DELTA.items()}
-    elman = {f"elman/{name}": backend for name, backend in ELMAN.items()}
-    gru = {f"gru/{name}": backend for name, backend in GRU.items()}
-    linear = {f"linear/{name}": backend for name, backend in LINEAR.items()}
-    lstm = {f"lstm/{name}": backend for name, backend in LSTM.items()}
-    assert delta | elman | gru | linear | lstm == registry.BACKENDS
 
 
 def test_names_of_recipes_give_the_paper_and_the_place():

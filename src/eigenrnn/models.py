@@ -20,7 +20,7 @@ from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
 from eigenrnn.ops.time_steps import last_steps
-from eigenrnn.residual_stack import ResidualStack, last_output, new_linear, output_width
+from eigenrnn.residual_stack import Mixer, ResidualStack, last_output, new_linear, output_width
 from eigenrnn.tracing import check_dense, is_traced
 
 __all__ = [  # noqa: RUF022, in the order of the reference
@@ -33,6 +33,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "penalty",
     "raw_parameters",
     "Dropouts",
+    "Mixer",
 ]
 
 

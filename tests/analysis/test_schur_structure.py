@@ -5,12 +5,12 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from random_constraints import perturbed
 
 from eigenrnn import NCGRU, RNN, NnRNN, constrain
 from eigenrnn.analysis import recurrent_matrices, schur_structure
 from eigenrnn.constraints import BlockTriangular, Schur
 from eigenrnn.models import SequenceModel
+from random_constraints import perturbed
 
 N = 8
 TOL = 100 * N * np.finfo(np.float64).eps

@@ -6,15 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from random_constraints import (
-    assert_same_state,
-    distance,
-    initialised,
-    loss,
-    perturbed,
-    state_of,
-    take_steps,
-)
 
 from eigenrnn.constraints import (
     BlockTriangular,
@@ -30,6 +21,15 @@ from eigenrnn.init import orthogonal_
 from eigenrnn.layers import RNN
 from eigenrnn.linalg import tol
 from eigenrnn.models import SequenceModel, constrained_parameters, penalty
+from random_constraints import (
+    assert_same_state,
+    distance,
+    initialised,
+    loss,
+    perturbed,
+    state_of,
+    take_steps,
+)
 
 DOUBLE, COMPLEX = torch.float64, torch.complex64
 

@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from random_constraints import distance, initialised, loss, stream, take_steps
 from torch import nn
 
 from cases import COMPLEX, REAL
@@ -14,6 +13,7 @@ from eigenrnn.constraints import BlockTriangular, Schur
 from eigenrnn.layers import GRU
 from eigenrnn.linalg import tol
 from eigenrnn.models import penalty
+from random_constraints import distance, initialised, loss, stream, take_steps
 
 GATES = ("reset", "update", "candidate")
 SINGLE = torch.float32

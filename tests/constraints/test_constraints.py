@@ -14,17 +14,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-from random_constraints import (
-    assert_same_state,
-    distance,
-    initialised,
-    loss,
-    perturbed,
-    skew_entry_by_entry,
-    state_of,
-    stream,
-    take_steps,
-)
 from torch import nn
 from torch.func import functional_call
 
@@ -47,6 +36,17 @@ from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.init import haar_
 from eigenrnn.linalg import skew, tol
+from random_constraints import (
+    assert_same_state,
+    distance,
+    initialised,
+    loss,
+    perturbed,
+    skew_entry_by_entry,
+    state_of,
+    stream,
+    take_steps,
+)
 
 OPTIMISERS = {
     "SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9),

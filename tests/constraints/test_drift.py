@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 from drift_walk import MEASURED_STEPS, N, bound, walk
-from random_constraints import distance
 
 from cases import CONFINED, ONE_OF_EACH
 from crossing import few
+from random_constraints import distance
 
 each_confined = pytest.mark.parametrize("name", CONFINED)
 

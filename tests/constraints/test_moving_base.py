@@ -8,15 +8,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-from random_constraints import (
-    assert_same_state,
-    initialised,
-    loss,
-    perturbed,
-    state_of,
-    stream,
-    take_steps,
-)
 from torch import nn
 from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, stack_module_state, vmap
@@ -32,6 +23,15 @@ from eigenrnn.constraints import (
 )
 from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
 from eigenrnn.linalg import skew
+from random_constraints import (
+    assert_same_state,
+    initialised,
+    loss,
+    perturbed,
+    state_of,
+    stream,
+    take_steps,
+)
 
 ADAM = partial(torch.optim.Adam, lr=0.01)
 

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 import torch
 import torch.distributed as dist
-from random_constraints import assert_same_state, stream
 from torch.nn.parallel import DistributedDataParallel
 
 from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
+from random_constraints import assert_same_state, stream
 
 pytestmark = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods() or not dist.is_gloo_available(),

@@ -5,13 +5,13 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from random_constraints import distance, initialised, perturbed, stream
 from torch import nn
 
 import eigenrnn
 from eigenrnn import RNN
 from eigenrnn.constraints import Dale, LowRank, Masked, ScaledCayley, Unconstrained, constrain
 from eigenrnn.linalg import tol
+from random_constraints import distance, initialised, perturbed, stream
 
 N = 20
 

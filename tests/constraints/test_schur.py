@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-from random_constraints import distance, initialised, perturbed, state_of, stream, take_steps
 
 from eigenrnn.constraints import (
     Exponential,
@@ -22,6 +21,7 @@ from eigenrnn.constraints.schur import complex_schur_basis, equalise_diagonals, 
 from eigenrnn.errors import NotInSetError
 from eigenrnn.linalg import planar_rotation, tol
 from eigenrnn.models import count_parameters
+from random_constraints import distance, initialised, perturbed, state_of, stream, take_steps
 
 DOUBLE, COMPLEX = torch.float64, torch.complex64
 

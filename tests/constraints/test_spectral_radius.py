@@ -8,6 +8,11 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
+
+from eigenrnn.constraints import SpectralRadius, spectral_radius
+from eigenrnn.constraints.spectral_radius import spectral_radius_factors
+from eigenrnn.layers import RNN
+from eigenrnn.linalg import tol
 from random_constraints import (
     assert_same_state,
     distance,
@@ -16,11 +21,6 @@ from random_constraints import (
     state_of,
     stream,
 )
-
-from eigenrnn.constraints import SpectralRadius, spectral_radius
-from eigenrnn.constraints.spectral_radius import spectral_radius_factors
-from eigenrnn.layers import RNN
-from eigenrnn.linalg import tol
 
 DOUBLE = torch.float64
 

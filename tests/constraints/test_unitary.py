@@ -7,6 +7,13 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
+from torch.func import functional_call
+
+from cases import CONSTRAINTS
+from crossing import few
+from eigenrnn.constraints import FourierProduct, Givens, MovingCayley, ScaledCayley
+from eigenrnn.init import haar_
+from eigenrnn.linalg import tol
 from random_constraints import (
     distance,
     initialised,
@@ -16,13 +23,6 @@ from random_constraints import (
     stream,
     take_steps,
 )
-from torch.func import functional_call
-
-from cases import CONSTRAINTS
-from crossing import few
-from eigenrnn.constraints import FourierProduct, Givens, MovingCayley, ScaledCayley
-from eigenrnn.init import haar_
-from eigenrnn.linalg import tol
 
 DOUBLE, COMPLEX = torch.float64, torch.complex64
 SETS = (FourierProduct, Givens, MovingCayley, ScaledCayley)

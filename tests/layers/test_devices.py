@@ -5,6 +5,13 @@ from functools import partial
 
 import pytest
 import torch
+
+from cases import ALL, CELLS, LAYERS, NAMED
+from crossing import few
+from eigenrnn import LanguageModel, ResidualStack, SequenceModel, constrain
+from eigenrnn.constraints import Exponential, LowRank, Masked, ScaledCayley, Schur, Unconstrained
+from eigenrnn.layers import GRU, LRU, RNN, ScoRNN, ScuRNN
+from eigenrnn.linalg import tol
 from random_constraints import (
     assert_same_state,
     distance,
@@ -15,13 +22,6 @@ from random_constraints import (
     take_steps,
     to_empty,
 )
-
-from cases import ALL, CELLS, LAYERS, NAMED
-from crossing import few
-from eigenrnn import LanguageModel, ResidualStack, SequenceModel, constrain
-from eigenrnn.constraints import Exponential, LowRank, Masked, ScaledCayley, Schur, Unconstrained
-from eigenrnn.layers import GRU, LRU, RNN, ScoRNN, ScuRNN
-from eigenrnn.linalg import tol
 
 DOUBLE = torch.float64
 

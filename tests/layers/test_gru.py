@@ -3,10 +3,8 @@
 import math
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
-from scipy.special import expit as sigmoid
 from torch import nn
 
 from draws import normal, stream
@@ -15,7 +13,7 @@ from eigenrnn.constraints import Exponential, Givens, NeumannCayley, ScaledCayle
 from eigenrnn.init import uniform_
 from eigenrnn.linalg import tol
 from eigenrnn.models import SequenceModel, constrained_parameters
-from eigenrnn_experiments.recipes.nc_gru.released import ReleasedNCGRU
+from gru_cells import assert_computes, goru_cell, nc_gru_cell
 
 T, B, M, N = 6, 3, 4, 8
 GATES = ("reset", "update", "candidate")
@@ -25,81 +23,16 @@ def near(dtype, n=T * N):
     return {"rtol": 0, "atol": tol(dtype, n)}
 
 
-def randomise(layer):
-    """Fill the biases with random numbers; zero biases would hide errors."""
-    for k, direction in enumerate(layer.all_directions()):
-        for bias in (direction.gate_bias, direction.input_bias, direction.recurrent_bias):
-            if bias is not None:
-                bias.data.copy_(normal(*bias.shape, seed=k))
-    return layer
-
-
-def modrelu(z, b):
-    return np.sign(z) * np.maximum(np.abs(z) + b, 0)
-
-
-def nc_gru_cell(x, h, p):
-    """Equation 19 of the paper, which writes W for our U."""
-    r = sigmoid(p["U_r"] @ x + p["W_r"] @ h + p["b_r"])
-    u = sigmoid(p["U_u"] @ x + p["W_u"] @ h + p["b_u"])
-    c = modrelu(p["U_c"] @ x + p["W_c"] @ (r * h), p["b"])
-    return (1 - u) * h + u * c
-
-
-def nc_gru_tensorflow_cell(x, h, p):
-    r = sigmoid(p["U_r"] @ x + p["W_r"] @ h + p["b_r"])
-    u = sigmoid(p["U_u"] @ x + p["W_u"] @ h + p["b_u"])
-    c = modrelu(p["U_c"] @ x + p["W_c"] @ (r * h), p["b"])
-    return u * h + (1 - u) * c
-
-
-def nc_gru_torch_cell(x, h, p):
-    r = sigmoid(p["U_r"] @ x + p["W_r"] @ h + p["b_r"])
-    u = sigmoid(p["U_u"] @ x + p["W_u"] @ h + p["b_u"])
-    c = modrelu(p["U_c"] @ x + r * (p["W_c"] @ h), p["b"])
-    return u * h + (1 - u) * c
-
-
-def goru_cell(x, h, p):
-    """The released cell, whose modReLU adds 0.001 to the modulus."""
-    r = sigmoid(p["U_r"] @ x + p["W_r"] @ h + p["b_r"])
-    g = sigmoid(p["U_u"] @ x + p["W_u"] @ h + p["b_u"])
-    z = r * (p["W_c"] @ h) + p["U_c"] @ x
-    c = np.sign(z) * np.maximum(np.abs(z) + 0.001 + (p["b"] - 0.001), 0)
-    return g * h + (1 - g) * c
-
-
-def parameters_of(direction):
-    named = {"b": direction.bias}
-    for letter, U, W in zip(
-        "ruc", direction.weight_ih.chunk(3), direction.matrices(), strict=True
-    ):
-        named |= {f"U_{letter}": U, f"W_{letter}": W}
-    named["b_r"], named["b_u"] = direction.gate_bias.chunk(2)
-    return {name: tensor.detach().numpy() for name, tensor in named.items()}
-
-
 CELLS = {
     "nc-gru": (NCGRU, nc_gru_cell),
     "nc-gru-2": (partial(NCGRU, orthogonal=("reset", "candidate")), nc_gru_cell),
-    "nc-gru-tensorflow": (partial(ReleasedNCGRU, code="tensorflow"), nc_gru_tensorflow_cell),
-    "nc-gru-torch": (partial(ReleasedNCGRU, code="torch"), nc_gru_torch_cell),
     "goru": (partial(GORU, capacity=4), goru_cell),
 }
 
 
 @pytest.mark.parametrize(("make", "cell"), CELLS.values(), ids=CELLS.keys())
 def test_a_layer_computes_the_formula_of_its_paper(make, cell):
-    layer = randomise(make(M, N, generator=stream(), dtype=torch.float64))
-    x = normal(T, B, M)
-    named = parameters_of(layer.all_directions()[0])
-    h = np.zeros((B, N))
-    expected = []
-    for x_t in x.numpy():
-        h = np.stack([cell(x_t[b], h[b], named) for b in range(B)])
-        expected.append(h)
-    got = layer(x)[0]
-    torch.testing.assert_close(got, torch.as_tensor(np.stack(expected)), **near(torch.float64))
+    assert_computes(cell, make(M, N, generator=stream(), dtype=torch.float64))
 
 
 def test_bias_false_equals_zero_biases():
@@ -233,17 +166,6 @@ def test_nc_gru_has_the_initialisation_of_the_tensorflow_cell():
     assert 0.99 * bound < largest(kernel) <= bound
     bound = math.sqrt(6 / 20)
     assert 0.98 * bound < largest(direction.weight_ih[80:]) <= bound
-
-
-def test_nc_gru_has_the_initialisation_of_the_pytorch_cell():
-    layer = ReleasedNCGRU(20, 40, code="torch", generator=stream())
-    direction = layer.all_directions()[0]
-    bound = 1 / math.sqrt(40)
-    assert not direction.bias.any()
-    assert 0.9 * bound < largest(direction.gate_bias) <= bound
-    for weight in (direction.weight_ih[:80], direction.weight_hh[:80]):
-        assert 0.98 * bound < largest(weight) <= bound
-    assert 0.0098 < largest(direction.weight_ih[80:]) <= 0.01
 
 
 def test_goru_has_the_published_initialisation():

@@ -4,13 +4,13 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from eigenrnn_experiments.export import export_model
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from crossing import some
 from eigenrnn import LSTM, SequenceModel, Stream
 from eigenrnn.constraints import ScaledCayley, Unconstrained
+from eigenrnn.export import export_model
 from eigenrnn.layers import weight_drop
 from eigenrnn.ops.lstm import BACKENDS
 from kernel_testing import needs_kernels

@@ -11,7 +11,7 @@ import pytest
 from eigenrnn_experiments.tasks import Copying
 from training_run import read_metrics
 
-SCRIPT = Path(__file__).parents[1] / "examples" / "copying_demo.py"
+SCRIPT = Path(__file__).parents[2] / "examples" / "copying_demo.py"
 SVG = "{http://www.w3.org/2000/svg}"
 COLOURS = ("#2a83c4", "#d55e00", "#009e73")  # of scoRNN, the LSTM and the tanh RNN
 

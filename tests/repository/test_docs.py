@@ -24,7 +24,7 @@ from eigenrnn.constraints import ScaledCayley
 from eigenrnn_experiments import registry
 from eigenrnn_experiments.cli.parser import PARSERS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "eigenrnn"
 TUTORIALS = sorted(
     page for page in (ROOT / "docs" / "tutorials").glob("*.md") if page.stem != "index"

@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.wheel
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FIRST_EXAMPLE = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
 EXPERIMENTS_DEPENDENCIES = {
     "jsonargparse",

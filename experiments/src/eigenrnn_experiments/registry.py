@@ -3,15 +3,10 @@
 import inspect
 from typing import Any
 
-from eigenrnn import constraints, layers
+from eigenrnn import constraints, layers, ops
 from eigenrnn.constraints import Constraint
 from eigenrnn.layers import Layer
-from eigenrnn.ops.delta import BACKENDS as DELTA
-from eigenrnn.ops.dispatch import Backend
-from eigenrnn.ops.elman import BACKENDS as ELMAN
-from eigenrnn.ops.gru import BACKENDS as GRU
-from eigenrnn.ops.linear import BACKENDS as LINEAR
-from eigenrnn.ops.lstm import BACKENDS as LSTM
+from eigenrnn.ops import Backend
 from eigenrnn_experiments import recipes, tasks
 from eigenrnn_experiments.recipes import Recipe
 from eigenrnn_experiments.tasks import Task
@@ -61,11 +56,9 @@ RECIPES: dict[str, Recipe] = {
 """Published experiments."""
 
 BACKENDS: dict[str, Backend] = {
-    **{f"delta/{name}": backend for name, backend in DELTA.items()},
-    **{f"elman/{name}": backend for name, backend in ELMAN.items()},
-    **{f"gru/{name}": backend for name, backend in GRU.items()},
-    **{f"linear/{name}": backend for name, backend in LINEAR.items()},
-    **{f"lstm/{name}": backend for name, backend in LSTM.items()},
+    f"{recurrence}/{name}": backend
+    for recurrence, backends in ops.BACKENDS.items()
+    for name, backend in backends.items()
 }
 """Implementations of the recurrences."""
 

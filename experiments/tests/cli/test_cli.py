@@ -288,7 +288,7 @@ def test_pixels_are_read_from_data_root(eigenrnn, data_root, monkeypatch, tmp_pa
 
 @pytest.mark.parametrize("name", registry.TASKS)
 def test_the_default_layer_of_a_task_is_the_one_of_the_page_on_choosing(name):
-    page = (Path(__file__).parents[1] / "docs/choosing.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/choosing.md").read_text()
     rows = [row for row in page.splitlines() if row.startswith("| ") and f"`{name}`" in row]
     assert DEFAULT_LAYERS.get(registry.TASKS[name], GRU).__name__ == rows[0].split("|")[2].strip(
         " `"

@@ -5,12 +5,12 @@ import io
 from types import SimpleNamespace
 
 import pytest
-from reported_runs import train_all
 
 from eigenrnn_experiments.cli import main
 from eigenrnn_experiments.cli.compare import _fit
 from eigenrnn_experiments.report.table_formats import to_csv, to_latex, to_markdown
 from eigenrnn_experiments.report.tables import NumberCell, Table, further_metrics
+from reported_runs import train_all
 from training_run import one_thread
 
 HOSTILE = "=HYPERLINK(1)|a_b & 50% \\ *c* <i>~^$#{}"

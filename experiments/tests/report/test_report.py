@@ -9,16 +9,6 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import torch
-from reported_runs import (
-    STEPS,
-    TASK,
-    WITH_DYNAMICS,
-    build,
-    rebuild,
-    recipe_row,
-    train_all,
-    write_recipe,
-)
 
 from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn_experiments.report import read_records, tables, write_report
@@ -38,6 +28,16 @@ from eigenrnn_experiments.training import Settings, fit
 from eigenrnn_experiments.training.dynamics import Dynamics
 from eigenrnn_experiments.training.records import Description, RunConfig
 from eigenrnn_experiments.training.run_folder import RunFolder
+from reported_runs import (
+    STEPS,
+    TASK,
+    WITH_DYNAMICS,
+    build,
+    rebuild,
+    recipe_row,
+    train_all,
+    write_recipe,
+)
 from training_run import QUIET, one_thread
 
 HOSTILE = '</script><img src=x onerror="alert(1)"> & \u2028 <b>'

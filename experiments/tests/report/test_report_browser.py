@@ -4,9 +4,9 @@ import json
 import shutil
 
 import pytest
-from reported_runs import STEPS, WITH_DYNAMICS, rebuild, recipe_row, train_all, write_recipe
 
 from eigenrnn_experiments.report import write_report
+from reported_runs import STEPS, WITH_DYNAMICS, rebuild, recipe_row, train_all, write_recipe
 
 pytest.importorskip("selenium", reason="needs selenium: pip install 'eigenrnn[dev]'")
 

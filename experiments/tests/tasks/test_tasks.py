@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from cases import TASKS
 from draws import first
+from eigenrnn_experiments import registry
 from eigenrnn_experiments.tasks import (
     Batch,
     CarRacing,
@@ -22,6 +22,7 @@ from eigenrnn_experiments.tasks import (
 )
 from eigenrnn_experiments.tasks.sampling import epoch_indices, generator_for
 from synthetic_data import encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
+from task_cases import TASKS
 
 
 @pytest.fixture(scope="module", params=TASKS.values(), ids=TASKS.keys())
@@ -295,3 +296,7 @@ def test_options_of_the_sets_that_are_out_of_range_are_rejected(task, option):
     least = LEAST[option]
     with pytest.raises(ValueError, match=f"got {least - 1}"):
         task(**{option: least - 1})
+
+
+def test_every_exported_task_has_a_case():
+    assert {type(task) for task in TASKS.values()} == set(registry.TASKS.values())

@@ -1,7 +1,8 @@
 """Analyses of the dynamics of recurrent networks: pure functions of a matrix or a layer."""
 
+from eigenrnn.analysis import plot
 from eigenrnn.analysis.analyse import AnalysisResults, analyse
-from eigenrnn.analysis.base import Analysis
+from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.demixed_pca import DemixedPCA, demixed_pca
 from eigenrnn.analysis.dynamics import (
     Dimension,
@@ -14,6 +15,7 @@ from eigenrnn.analysis.dynamics import (
     participation_ratio,
     state_space,
 )
+from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.analysis.gradients import (
     GradientMap,
     GradientNorms,
@@ -27,7 +29,9 @@ from eigenrnn.analysis.memory import (
     FisherMemory,
     LinearDecodability,
     fisher_memory,
+    is_ungated,
     linear_decodability,
+    network_memory,
 )
 from eigenrnn.analysis.nonnormality import (
     Henrici,
@@ -57,9 +61,11 @@ from eigenrnn.analysis.slow_points import (
 )
 from eigenrnn.analysis.spectrum import SchurStructure, Spectrum, schur_structure, spectrum
 from eigenrnn.analysis.state_map import (
+    RecurrentWeights,
     StateMap,
     recurrent_layers,
     recurrent_matrices,
+    recurrent_weights,
     state_maps,
 )
 from eigenrnn.analysis.trajectory import Trajectory, trajectory
@@ -76,12 +82,15 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "gradient_norms",
     "henrici",
     "inactivate",
+    "is_ungated",
     "jacobian_bound",
     "kreiss",
+    "layer_inputs",
     "line_attractor",
     "linear_decodability",
     "local_spectra",
     "lyapunov",
+    "network_memory",
     "numerical_abscissa",
     "participation_ratio",
     "perturb",
@@ -90,6 +99,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "state_maps",
     "recurrent_layers",
     "recurrent_matrices",
+    "recurrent_weights",
     "reduced_model",
     "schur_structure",
     "slow_points",
@@ -131,4 +141,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "TransientGrowth",
     "TransitionSpectra",
     "Analysis",
+    "RecurrentWeights",
+    "Table",
+    "plot",
 ]

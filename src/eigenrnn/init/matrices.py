@@ -26,6 +26,7 @@ __all__ = [
     "haar_",
     "identity_",
     "kaiming_normal_",
+    "kaiming_uniform_",
     "orthogonal_",
     "ramp_",
     "source_",
@@ -103,6 +104,22 @@ def kaiming_normal_(
     """
     check_weight(weight, 2)
     return weight.normal_(0, math.sqrt(2 / max(1, weight.shape[1])), generator=generator)
+
+
+@torch.no_grad()
+def kaiming_uniform_(
+    weight: Tensor,  # (N, M)
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    r"""Fill an (N, M) weight with draws from :math:`U(-a, a)`, :math:`a^2 = 6 / M`.
+
+    Source:
+        He, Zhang, Ren and Sun, ICCV 2015. https://arxiv.org/abs/1502.01852
+    """
+    check_weight(weight, 2)
+    bound = math.sqrt(6 / max(1, weight.shape[1]))  # a weight may be empty
+    return weight.uniform_(-bound, bound, generator=generator)
 
 
 @torch.no_grad()

@@ -5,34 +5,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, Unpack
 
-import torch
-from torch import Generator, Tensor
-
 from eigenrnn.constraints import Constraint, Givens, NeumannCayley, Unconstrained
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.init import constant_, glorot_uniform_, uniform_, zeros_
+from eigenrnn.init import constant_, glorot_uniform_, kaiming_uniform_, uniform_, zeros_
 from eigenrnn.layers.gru import GATES, GRU
 from eigenrnn.layers.options import GRUOptions
 
-__all__ = ["GORU", "NCGRU", "NC_GRU_OPTIONS"]
+__all__ = ["GORU", "NCGRU"]
 
 
-@torch.no_grad()
-def _he_uniform_(
-    weight: Tensor,  # (N, M)
-    *,
-    generator: Generator | None = None,
-) -> Tensor:
-    bound = math.sqrt(6 / weight.shape[1])
-    return weight.uniform_(-bound, bound, generator=generator)
-
-
-NC_GRU_OPTIONS: GRUOptions = {
+_NC_GRU_OPTIONS: GRUOptions = {
     "nonlinearity": "modrelu",
     "reset_after": False,
     "update_keeps": False,
     "input_init": glorot_uniform_,  # as He initialisation with M + N inputs
-    "candidate_init": _he_uniform_,
+    "candidate_init": kaiming_uniform_,
     "reset_bias_init": zeros_,
     "update_bias_init": zeros_,
     "bias_init": partial(uniform_, bound=0.1),
@@ -119,7 +106,7 @@ class NCGRU(GRU):
         constraints: dict[str, Callable[[int], Constraint]] = dict.fromkeys(GATES, free_set)
         for gate in orthogonal:
             constraints[gate] = orthogonal_set
-        options = NC_GRU_OPTIONS | options
+        options = _NC_GRU_OPTIONS | options
         super().__init__(
             input_size,
             hidden_size,

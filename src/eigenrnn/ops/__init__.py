@@ -1,7 +1,8 @@
 """Recurrences as functions of an input and a matrix."""
 
+from eigenrnn.ops.backends import BACKENDS
 from eigenrnn.ops.delta import delta
-from eigenrnn.ops.dispatch import explain, use_backend
+from eigenrnn.ops.dispatch import Backend, explain, use_backend
 from eigenrnn.ops.elman import elman
 from eigenrnn.ops.gru import gru
 from eigenrnn.ops.linear import linear
@@ -15,4 +16,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "delta",
     "explain",
     "use_backend",
+    "Backend",
+    "BACKENDS",
 ]

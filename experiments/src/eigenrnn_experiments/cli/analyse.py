@@ -13,9 +13,8 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor, nn
 
-from eigenrnn.analysis.analyse import AnalysisResults
-from eigenrnn.analysis.analyse import analyse as analyse_model
-from eigenrnn.analysis.forward_pass import layer_inputs
+from eigenrnn.analysis import AnalysisResults, layer_inputs
+from eigenrnn.analysis import analyse as analyse_model
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.report import RebuildModel, read_records, write_report

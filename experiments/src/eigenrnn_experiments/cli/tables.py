@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eigenrnn.ops.dispatch import Backend
+from eigenrnn.ops import Backend
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn_experiments.recipes.results_files import (

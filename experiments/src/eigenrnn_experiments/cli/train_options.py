@@ -1,7 +1,7 @@
 """Builds the model, the task and the settings from the options of `eigenrnn train`."""
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pkgutil import resolve_name
 from typing import Any, cast

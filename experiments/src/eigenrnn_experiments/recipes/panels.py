@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigenrnn.analysis import Analysis, plot
-from eigenrnn.analysis.base import Table
+from eigenrnn.analysis import Analysis, Table, plot
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe
 from eigenrnn_experiments.recipes.runs import Run, runs_in
 

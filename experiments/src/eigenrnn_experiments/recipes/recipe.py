@@ -12,8 +12,7 @@ from torch import nn
 from eigenrnn.analysis import Analysis
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import Initializer
-from eigenrnn.models import ResidualStack, SequenceModel, count_parameters
-from eigenrnn.residual_stack import Mixer
+from eigenrnn.models import Mixer, ResidualStack, SequenceModel, count_parameters
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.tasks.base import HIGHER_IS_BETTER
 from eigenrnn_experiments.training import Callback, Settings

@@ -11,10 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis import recurrent_matrices, schur_structure, state_maps
-from eigenrnn.analysis.gradients import gradient_map
-from eigenrnn.analysis.memory import is_ungated, network_memory
-from eigenrnn.analysis.state_map import recurrent_weights
+from eigenrnn.analysis import (
+    gradient_map,
+    is_ungated,
+    network_memory,
+    recurrent_matrices,
+    recurrent_weights,
+    schur_structure,
+    state_maps,
+)
 from eigenrnn.linalg import check_finite
 from eigenrnn_experiments.report.learning_curves import Group
 from eigenrnn_experiments.report.records import task_name

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn import __version__
-from eigenrnn.analysis.memory import MEMORY_STEPS
 from eigenrnn.errors import check_installed
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.report import tables
@@ -70,7 +69,7 @@ _CAPTIONS = {
         "The Fisher information of the state about the first input channel k steps ago, for the "
         "network without its nonlinearity, with unit noise in every unit and input weights of "
         "norm 1. If noise accumulates without bound, as with a spectral radius of 1, only the "
-        f"noise of the last {MEMORY_STEPS} steps counts. Values below 1e-8 of the largest are not "
+        "noise of the steps that are drawn counts. Values below 1e-8 of the largest are not "
         "drawn. The matrix of a gate is not a network by itself and has no curve."
     ),
 }

@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis.gradients import gradient_norms
-from eigenrnn.analysis.state_map import recurrent_weights
+from eigenrnn.analysis import gradient_norms, recurrent_weights
 from eigenrnn.constraints import Constraint, Schur
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import double_precision, orthogonality_error

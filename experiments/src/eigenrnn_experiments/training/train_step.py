@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from eigenrnn.constraints import Constraint
-from eigenrnn.layers.stacked import Stacked
+from eigenrnn.layers import Stacked
 from eigenrnn.models import SequenceModel, penalty
 from eigenrnn_experiments.tasks.base import Batch, Task
 from eigenrnn_experiments.training.averaging import ParameterMean

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from eigenrnn.constraints import Constraint, NeumannCayley, Unconstrained
-from eigenrnn.init import fan_uniform_, uniform_, zeros_
+from eigenrnn.init import fan_uniform_, glorot_uniform_, kaiming_uniform_, uniform_, zeros_
 from eigenrnn.layers import GRU
-from eigenrnn.layers.named_gated import NC_GRU_OPTIONS
 from eigenrnn_experiments.recipes.experiment import Network
 
 __all__ = ["RELEASED_INIT", "BorrowingCayley", "LendingCayley", "ReleasedNCGRU", "released"]
@@ -153,8 +152,17 @@ class ReleasedNCGRU(GRU):
         if "reset" in orthogonal:
             reset = partial(BorrowingCayley, **series)
             candidate = partial(LendingCayley, **series)
-        formula: dict[str, Any] = {**NC_GRU_OPTIONS, "update_keeps": True}
-        if code == "torch":
+        formula: dict[str, Any] = {"nonlinearity": "modrelu", "update_keeps": True}
+        if code == "tensorflow":
+            formula |= {
+                "reset_after": False,
+                "input_init": glorot_uniform_,
+                "candidate_init": kaiming_uniform_,
+                "reset_bias_init": zeros_,
+                "update_bias_init": zeros_,
+                "bias_init": partial(uniform_, bound=0.1),
+            }
+        else:
             formula |= {
                 "reset_after": True,
                 "input_init": fan_uniform_,

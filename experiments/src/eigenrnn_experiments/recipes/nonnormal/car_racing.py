@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from eigenrnn.init import glorot_uniform_
-from eigenrnn.init.layers import Kind
+from eigenrnn.init import Kind, glorot_uniform_
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nonnormal.paper import FINE_GAINS, SOURCE, PlainRNN, init_axis
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, empty
 
 from eigenrnn.analysis import fisher_memory, linear_decodability
-from eigenrnn.init import orthogonal_
-from eigenrnn.init.matrices import chain_, feedback_chain_
+from eigenrnn.init import chain_, feedback_chain_, orthogonal_
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import Curves, SideBySide
 from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported

@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from eigenrnn.analysis import Analysis, plot, recurrent_layers, state_maps
-from eigenrnn.analysis.base import Table
+from eigenrnn.analysis import Analysis, Table, plot, recurrent_layers, state_maps
 from eigenrnn_experiments.recipes.nonnormal import penn_treebank, toys
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE

@@ -6,8 +6,7 @@ from typing import Any
 from torch import Generator
 
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.init import Kind, recurrent_
-from eigenrnn.init.matrices import ChainDirection
+from eigenrnn.init import ChainDirection, Kind, recurrent_
 from eigenrnn.layers import RNN, TorchLSTM
 from eigenrnn_experiments.recipes.recipe import Axis, Row
 

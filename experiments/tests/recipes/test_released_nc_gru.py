@@ -1,11 +1,15 @@
 """NC-GRU with two orthogonal matrices, against its released code step by step in NumPy."""
 
 import copy
+import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit as sigmoid
 
+from draws import stream
 from eigenrnn import GRU, NCGRU
 from eigenrnn.constraints import NeumannCayley, Unconstrained
 from eigenrnn.linalg import skew, tol
@@ -14,6 +18,7 @@ from eigenrnn_experiments.recipes.nc_gru.released import (
     LendingCayley,
     ReleasedNCGRU,
 )
+from gru_cells import assert_computes, modrelu
 
 N, M, RATE = 6, 3, 0.05
 PAIR = ("reset", "candidate")
@@ -141,3 +146,41 @@ def test_the_released_code_has_one_or_two_orthogonal_matrices(orthogonal):
 def test_two_orthogonal_matrices_share_an_inverse_and_one_does_not(orthogonal, kinds):
     layer = ReleasedNCGRU(M, N, code="torch", orthogonal=orthogonal)
     assert [type(each) for each in layer.all_directions()[0].constraints()] == kinds
+
+
+def nc_gru_tensorflow_cell(x, h, p):
+    r = sigmoid(p["U_r"] @ x + p["W_r"] @ h + p["b_r"])
+    u = sigmoid(p["U_u"] @ x + p["W_u"] @ h + p["b_u"])
+    c = modrelu(p["U_c"] @ x + p["W_c"] @ (r * h), p["b"])
+    return u * h + (1 - u) * c
+
+
+def nc_gru_torch_cell(x, h, p):
+    r = sigmoid(p["U_r"] @ x + p["W_r"] @ h + p["b_r"])
+    u = sigmoid(p["U_u"] @ x + p["W_u"] @ h + p["b_u"])
+    c = modrelu(p["U_c"] @ x + r * (p["W_c"] @ h), p["b"])
+    return u * h + (1 - u) * c
+
+
+CELLS = {"tensorflow": nc_gru_tensorflow_cell, "torch": nc_gru_torch_cell}
+
+
+@pytest.mark.parametrize("code", CELLS)
+def test_a_released_layer_computes_the_step_of_its_code(code):
+    make = partial(ReleasedNCGRU, code=code)
+    assert_computes(CELLS[code], make(M, N, generator=stream(), dtype=torch.float64))
+
+
+def largest(tensor):
+    return float(tensor.abs().max())
+
+
+def test_nc_gru_has_the_initialisation_of_the_pytorch_cell():
+    layer = ReleasedNCGRU(20, 40, code="torch", generator=stream())
+    direction = layer.all_directions()[0]
+    bound = 1 / math.sqrt(40)
+    assert not direction.bias.any()
+    assert 0.9 * bound < largest(direction.gate_bias) <= bound
+    for weight in (direction.weight_ih[:80], direction.weight_hh[:80]):
+        assert 0.98 * bound < largest(weight) <= bound
+    assert 0.0098 < largest(direction.weight_ih[80:]) <= 0.01
