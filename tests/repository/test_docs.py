@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from eigenrnn_experiments import registry
 from eigenrnn_experiments.cli.parser import PARSERS
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "eigenrnn"
+SOURCES = ROOT / "src" / "eigenrnn", ROOT / "experiments" / "src" / "eigenrnn_experiments"
 TUTORIALS = sorted(
     page for page in (ROOT / "docs" / "tutorials").glob("*.md") if page.stem != "index"
 )
@@ -37,8 +37,9 @@ PAGES = [
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page not in TUTORIALS),
 ]
 MODULES = {
-    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in sorted(SOURCE.rglob("*.py"))
+    ".".join(path.relative_to(source.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for source in SOURCES
+    for path in sorted(source.rglob("*.py"))
     if path.name != "__main__.py"
 }
 WITH_EXAMPLES = [name for name, path in MODULES.items() if ">>> " in path.read_text("utf-8")]
@@ -48,7 +49,14 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 # Their blocks take seconds, so they run with the commands of the pages, in `make console`.
-SLOW_PAGES = {"analysing.md", "exporting.md", "use_with.md", "your_code_and_data.md"}
+SLOW_PAGES = {
+    "analysing.md",
+    "exporting.md",
+    "run_analysis.md",
+    "use_with.md",
+    "your_code_and_data.md",
+    "your_files.md",
+}
 PROMPT = re.compile(r"\w*\$ +")
 PACKAGES = {
     "CONSTRAINTS": "eigenrnn.constraints",
@@ -195,8 +203,9 @@ SHORTENED = {
         "--out data/car_racing": "--out data/car_racing --rollouts 3 --steps 5 --epochs 1",
         "--batch_size 100 --steps 4000": "--batch_size 1 --steps 2",
     },
-    "docs/exporting.md": {"--epochs 5": "--steps 2"},
-    "docs/analysing.md": {"--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1"},
+    "docs/run_export.md": {"--epochs 5": "--steps 2"},
+    "docs/experiments.md": {"--rows scoRNN": "--rows 'scoRNN 170'", "--epochs 15": "--steps 2"},
+    "docs/run_analysis.md": {"--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1"},
     "docs/reproducing.md": {
         "reproduction write  ": "reproduction write --out page.md  ",
         "table2 --quick": "table2 --quick --rows 'scoRNN 170'",
@@ -306,11 +315,9 @@ def split_command(command):
 
 def eigenrnn_arguments(words):
     """Return the arguments that a command passes to eigenrnn, or None."""
-    if words[0] == "eigenrnn":
-        return words[1:]
-    if ["-m", "eigenrnn"] in map(list, pairwise(words)):  # under torchrun
-        return words[words.index("-m") + 2 :]
-    return None
+    if words[0] != "eigenrnn":
+        return None
+    return words[1:]
 
 
 @pytest.mark.parametrize(
@@ -335,8 +342,6 @@ def test_eigenrnn_accepts_the_options_in_the_command(page, arguments, tmp_path, 
 @pytest.mark.parametrize("command", NOT_RUN)
 def test_options_of_a_command_that_is_not_run_exist(command):
     words = split_command(command)
-    if words[0] == "torchrun":  # the arguments after -m belong to another program
-        words = words[: words.index("-m")]
     if words[0] == "make":
         dry = ["make", "--dry-run", *words[1:]]
     elif words[0] == ".ci/run":
@@ -359,13 +364,14 @@ def test_options_of_a_command_that_is_not_run_exist(command):
         assert [option for option in options if option not in done.stdout] == []
 
 
-def test_every_line_of_the_table_of_needs_is_in_a_block_that_runs():
-    page = ROOT / "docs" / "your_code_and_data.md"
+@pytest.mark.parametrize("name", ["your_code_and_data.md", "your_files.md"])
+def test_every_line_of_the_table_of_needs_is_in_a_block_that_runs(name):
+    page = ROOT / "docs" / name
     run = "".join(block.text for block in blocks(page) if block.reason is None)
     texts = " ".join(run.replace("\\\n", " ").split())
     rows = re.findall(r"^\| .+ \| .+ \| (.+) \|$", page.read_text(), re.MULTILINE)
     shown = [line for cell in rows for line in re.findall("`([^`]+)`", cell)]
-    assert len(shown) > 15
+    assert len(shown) > 8
     assert [line for line in shown if line not in texts] == []
 
 
@@ -387,12 +393,16 @@ def test_the_catalogue_names_every_constraint_layer_task_and_recipe():
     assert [name for name in names if not re.search(rf"`(layers\.)?{name}`", text)] == []
 
 
-def test_extras_on_the_pages_exist():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for page in PAGES:
-        named = re.findall(r"pip install '[\w.]+\[([\w,]+)\]'", page.read_text())
-        extras = {extra for group in named for extra in group.split(",")}
-        assert extras <= set(project["optional-dependencies"]), page
+@pytest.mark.parametrize(("folder", "name"), [(".", r"\."), ("experiments", r"\./experiments")])
+def test_extras_on_the_pages_exist(folder, name):
+    project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+    known = set(project["optional-dependencies"])
+    found = set()
+    for page in [*PAGES, *TUTORIALS]:
+        for group in re.findall(rf"'{name}\[([\w,]+)\]'", page.read_text()):
+            found |= set(group.split(","))
+    assert found
+    assert found <= known
 
 
 def example_namespace():

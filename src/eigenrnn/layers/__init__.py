@@ -26,7 +26,7 @@ from eigenrnn.layers.named import (
 from eigenrnn.layers.named_delta import DeltaProduct, GatedDeltaNet
 from eigenrnn.layers.named_gated import GORU, NCGRU
 from eigenrnn.layers.rnn import RNN
-from eigenrnn.layers.stacked import Layer, Stacked
+from eigenrnn.layers.stacked import Layer
 from eigenrnn.layers.weight_drop import weight_drop
 
 __all__ = [  # noqa: RUF022, in the order of the reference
@@ -59,7 +59,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "GRUCell",
     "LSTMCell",
     "Layer",
-    "Stacked",
     "weight_drop",
     "TanhRNN",
     "TorchGRU",

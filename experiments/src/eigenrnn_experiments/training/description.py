@@ -24,6 +24,8 @@ __all__ = [
     "differences",
 ]
 
+_PACKAGES = ("eigenrnn", "eigenrnn_experiments")
+
 _LEVELS = ("options",)  # left out of the path of a difference
 _ABSENT = object()
 _SETS = ("constraint", "reset", "update", "candidate")  # the options that are sets of matrices
@@ -169,7 +171,7 @@ def _owners(value: Any) -> list[Any]:
     if isinstance(value, type):  # the options of a base class may be passed through
         owners = inspect.getmro(value)
     known = [each for each in owners if isinstance(each, type | FunctionType)]
-    return [each for each in known if each.__module__.partition(".")[0] == "eigenrnn"]
+    return [each for each in known if each.__module__.partition(".")[0] in _PACKAGES]
 
 
 @cache
@@ -234,7 +236,7 @@ def _describe_mapping(options: Mapping[Any, Any]) -> dict[str, Any]:
 def _name(value: Any) -> str:
     """Return the name of a class or function; that of another package begins with its module.
 
-    Names in eigenrnn are unique and omit the module, which may move.
+    Names in both of our packages are unique and omit the module, which may move.
 
     Raises:
         TypeError: If the value has no name that identifies it.
@@ -251,7 +253,7 @@ def _name(value: Any) -> str:
         name = value.__name__
     module = value.__module__ or "torch"
     package = module.partition(".")[0]
-    if package in ("eigenrnn", "builtins"):
+    if package in (*_PACKAGES, "builtins"):
         return str(name)
     if package == "torch":  # whose names are unique too
         return f"{package}.{name}"

@@ -105,23 +105,28 @@ def _files(task: Task) -> dict[str, str]:
 
 @cache
 def revision() -> dict[str, Any] | None:
-    """Return the commit of the source tree that the package runs from; None without one.
+    """Return the commit of the source tree that both packages run from; None without one.
 
-    `modified` says whether the package differs from the commit.
+    `modified` says whether a package differs from the commit.
     """
-    package = Path(eigenrnn.__file__).parent
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(package), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
+    packages = Path(eigenrnn.__file__).parent, Path(__file__).parents[1]
+    commits: set[str] = set()
+    modified = False
     try:
-        git("ls-files", "--error-unmatch", "__init__.py")  # not the repository of someone else
-        commit = git("rev-parse", "HEAD")
-        changes = git("status", "--porcelain", "--", ".")
+        for package in packages:
+            _git(package, "ls-files", "--error-unmatch", "__init__.py")  # not someone else's tree
+            commits.add(_git(package, "rev-parse", "HEAD"))
+            modified = modified or bool(_git(package, "status", "--porcelain", "--", "."))
     except (OSError, subprocess.CalledProcessError):
         return None
-    return {"commit": commit, "modified": bool(changes)}
+    if len(commits) > 1:
+        return None
+    return {"commit": commits.pop(), "modified": modified}
+
+
+def _git(package: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(package), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def versions() -> dict[str, str]:

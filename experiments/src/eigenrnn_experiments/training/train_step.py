@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from eigenrnn.constraints import Constraint
-from eigenrnn.layers import Stacked
 from eigenrnn.models import SequenceModel, penalty
 from eigenrnn_experiments.tasks.base import Batch, Task
 from eigenrnn_experiments.training.averaging import ParameterMean
@@ -305,8 +304,8 @@ class Objective(nn.Module):
         self.weight_penalty = weight_penalty
         self._states: list[Tensor] = []
         if rate_penalty or weight_penalty:
-            known = isinstance(model, SequenceModel) and isinstance(model.layer, Stacked)
-            if not known:
+            is_ours = hasattr(getattr(model, "layer", None), "all_directions")
+            if not isinstance(model, SequenceModel) or not is_ours:
                 raise ValueError(
                     "expected a SequenceModel around a layer of eigenrnn with rate_penalty or "
                     f"weight_penalty, got {type(model).__name__}"
@@ -395,7 +394,7 @@ class Objective(nn.Module):
 
 def _mean_square_weights(model: Any) -> Tensor:
     """Return the sum of the mean square entries of input maps, recurrent matrices and head."""
-    layer: Stacked[Any] = model.layer
+    layer = model.layer
     weights = [model.head.weight, *layer.recurrent_matrices()]
     weights += [direction.weight_ih for direction in layer.all_directions()]
     return torch.stack([weight.abs().square().mean() for weight in weights]).sum()
