@@ -32,7 +32,6 @@ from eigenrnn.constraints import Dale, Exponential, LowRank, Masked, ScaledCayle
 from eigenrnn.export import export_model
 from eigenrnn.layers import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.ops.dispatch import use_backend
-from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing
 
 # torch's exporter warns about itself
 pytestmark = [
@@ -398,26 +397,67 @@ def session_of(path):
     return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
 
-SCALED = SeriesPreprocessing("class", ("a", "b", "c"), (1.0,) * M, (2.0,) * M, ("no", "yes"))
+SCALING = [1.0, -1e8, 0.5], [2.0, 3.0, 4.0]
 
 
 def test_torchs_own_layer_is_exported_with_any_number_of_steps(tmp_path):
     model = SequenceModel(TorchLSTM(M, N, bidirectional=True), 2, "last").eval()
-    export_model(model, tmp_path / "model.onnx", SCALED, "mine")
+    export_model(model, tmp_path / "model.onnx", SCALING, {"name": "mine"})
     x, lengths = batch(11, 3), torch.tensor([4, 11, 7])
+    mean, deviation = torch.tensor(SCALING, dtype=torch.double)
+    unscaled = x.double() * deviation + mean
     (outputs,) = session_of(tmp_path / "model.onnx").run(
-        None, {"inputs": x.numpy(), "lengths": lengths.numpy()}
+        None, {"inputs": unscaled.numpy(), "lengths": lengths.numpy()}
     )
     with torch.no_grad():
         np.testing.assert_allclose(outputs, model(x, lengths).numpy(), atol=TOLERANCE)
     description = json.loads((tmp_path / "model.json").read_text())
     assert description["inputs"] == [
-        {"name": "inputs", "dtype": "float32", "shape": ["T", "B", M]},
+        {"name": "inputs", "dtype": "float64", "shape": ["T", "B", M]},
         {"name": "lengths", "dtype": "int64", "shape": ["B"]},
     ]
     assert description["outputs"] == [{"name": "outputs", "dtype": "float32", "shape": ["B", 2]}]
-    assert description["preprocessing"]["class_names"] == ["no", "yes"]
-    assert description["preprocessing"]["deviation"] == [2.0] * M
+    assert description["name"] == "mine"
+
+
+LAYERS_ALONE = {
+    "RNN": lambda: RNN(M, N, 2, nonlinearity="tanh"),
+    "LSTM-batch-first": lambda: LSTM(M, N, batch_first=True, bidirectional=True),
+    "torch's GRU": lambda: nn.GRU(M, N, batch_first=True),
+    "LRU": lambda: LRU(M, N),
+    "stack": lambda: ResidualStack(lambda width: GRU(width, 4), N, 2, input_size=M),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS_ALONE)
+def test_a_layer_alone_is_exported_with_its_last_states(name, tmp_path):
+    layer = LAYERS_ALONE[name]().eval()
+    description = export_model(layer, tmp_path / "layer.pt2")
+    run = torch.export.load(tmp_path / "layer.pt2").module()
+    x, lengths = batch(9, 3), torch.tensor([9, 2, 5])
+    ours = layer
+    if isinstance(layer, nn.GRU):
+        ours = GRU(M, N, batch_first=True).load_torch(layer)
+    if getattr(layer, "batch_first", False):
+        x = x.transpose(0, 1).contiguous()
+    expected = flatten(ours(x, lengths=lengths))
+    found = run(x, lengths)
+    assert len(found) == len(description["outputs"])
+    assert_agree(lambda *_: [each.detach() for each in found], lambda *_: expected, x)
+    for described, tensor in zip(description["outputs"], found, strict=True):
+        sizes = [{"T": 9, "B": 3}.get(size, size) for size in described["shape"]]
+        assert sizes == list(tensor.shape)
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [([0.0] * M, [1.0, 0.0, 1.0]), ([0.0] * 2, [1.0] * 2), ([np.nan] * M, [1.0] * M)],
+    ids=["zero", "two", "nan"],
+)
+def test_a_scaling_that_does_not_fit_is_refused(scaling, tmp_path):
+    with pytest.raises(ValueError, match="3 finite means and 3 deviations > 0"):
+        export_model(RNN(M, N).eval(), tmp_path / "layer.pt2", scaling)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("suffix", some([".onnx", ".pt2"], [".onnx"]))

@@ -155,7 +155,7 @@ def test_list_json_says_which_rows_can_run(eigenrnn):
 
 @pytest.mark.long
 def test_the_package_can_be_run_as_a_module(tmp_path):
-    command = [sys.executable, "-m", "eigenrnn", "list", "tasks"]
+    command = [sys.executable, "-m", "eigenrnn_experiments", "list", "tasks"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Copying" in done.stdout
@@ -173,7 +173,7 @@ def test_help_names_the_commands(eigenrnn):
 
 def imports_of(arguments, folder):
     """The modules that a command imports, and what it prints."""
-    command = [sys.executable, "-X", "importtime", "-m", "eigenrnn", *arguments]
+    command = [sys.executable, "-X", "importtime", "-m", "eigenrnn_experiments", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}, done.stdout
 
@@ -287,12 +287,11 @@ def test_pixels_are_read_from_data_root(eigenrnn, data_root, monkeypatch, tmp_pa
 
 
 @pytest.mark.parametrize("name", registry.TASKS)
-def test_the_default_layer_of_a_task_is_the_one_of_the_page_on_choosing(name):
-    page = (Path(__file__).parents[3] / "docs/choosing.md").read_text()
+def test_the_default_layer_of_a_task_is_the_one_in_the_documentation(name):
+    page = (Path(__file__).parents[3] / "docs/experiments.md").read_text()
     rows = [row for row in page.splitlines() if row.startswith("| ") and f"`{name}`" in row]
-    assert DEFAULT_LAYERS.get(registry.TASKS[name], GRU).__name__ == rows[0].split("|")[2].strip(
-        " `"
-    )
+    layer = rows[-1].split("|")[2].strip(" `")
+    assert DEFAULT_LAYERS.get(registry.TASKS[name], GRU).__name__ == layer
 
 
 @pytest.mark.parametrize("from_file", [True, False])
@@ -634,7 +633,7 @@ class Interrupt:
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Interrupt)
-from eigenrnn.__main__ import main
+from eigenrnn_experiments.cli import main
 sys.exit(main())
 """
 
@@ -678,7 +677,7 @@ def test_a_signal_in_the_final_evaluation_ends_the_command(eigenrnn, monkeypatch
 @pytest.mark.long
 def test_an_interrupted_run_says_how_to_resume_and_can_be_resumed(eigenrnn, tmp_path):
     line = f"train {SMALL} --out here --steps"
-    command = [sys.executable, "-m", "eigenrnn", *shlex.split(line), "1000000"]
+    command = [sys.executable, "-m", "eigenrnn_experiments", *shlex.split(line), "1000000"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True

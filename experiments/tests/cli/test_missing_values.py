@@ -186,6 +186,9 @@ def test_prediction_export_and_stream_agree(run, tmp_path):
     assert description["input_channels"][2:] == ["left is missing", "right is missing"]
     assert description["missing"] == fitted.missing
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-    inputs = {"inputs": rows[1][:, None].astype(np.float32), "lengths": np.array([LENGTHS[1]])}
+    # the exported file scales: it gets the mean where the network gets zero
+    scale = np.concatenate([fitted.deviation, [1, 1]])
+    mean = np.concatenate([fitted.mean, [0, 0]])
+    inputs = {"inputs": (rows[1] * scale + mean)[:, None], "lengths": np.array([LENGTHS[1]])}
     logits = torch.from_numpy(session.run(None, inputs)[0]).double()
     torch.testing.assert_close(logits.softmax(-1)[0], predicted.values[1], rtol=0, atol=1e-5)

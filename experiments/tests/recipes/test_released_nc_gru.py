@@ -172,7 +172,7 @@ def test_a_released_layer_computes_the_step_of_its_code(code):
 
 
 def largest(tensor):
-    return float(tensor.abs().max())
+    return tensor.abs().max().item()
 
 
 def test_nc_gru_has_the_initialisation_of_the_pytorch_cell():

@@ -189,16 +189,23 @@ class _Layer(_Sequences):
         super().__init__(layer, layer, scaling)
         with torch.no_grad():
             y, *states = self(*self.example(_T, _B))
+            _, *others = self(*self.example(_T, _OTHER_B))
         outputs: list[tuple[str, tuple[str | int, ...]]] = [("outputs", self.axes(y.shape[-1]))]
-        for k, state in enumerate(states):
-            # (layers, B, ...), (B, ...) for a residual stack of layers without that axis
-            axes = ["B" if size == _B else size for size in state.shape]
+        for k, (state, other) in enumerate(zip(states, others, strict=True)):
+            axes: list[str | int] = list(state.shape)
+            axes[_differing(state.shape, other.shape)] = "B"
             outputs.append((f"state_{k}", tuple(axes)))
         self.outputs = outputs
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         outputs, states = self.model(self.scaled(inputs), lengths=lengths)
         return outputs, *_leaves([states])
+
+
+def _differing(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the only axis at which two shapes differ."""
+    (axis,) = [k for k, sizes in enumerate(zip(one, other, strict=True)) if len(set(sizes)) == 2]
+    return axis
 
 
 def _checked(scaling: _Scaling, M: int) -> tuple[Tensor, Tensor]:
