@@ -54,15 +54,16 @@ console: .venv/.installed-dev  ## Run the commands in the documentation at small
 tutorials: .venv/.installed-dev  ## Run the tutorials on real data and draw their pictures again (2 minutes on 2 cores)
 	EIGENRNN_PICTURES=$(abspath docs/tutorials/pictures) $(BIN)/python -m pytest -m tutorials $(PYTEST_FLAGS) tests/repository/test_tutorials.py
 
-wheel: .venv/.installed-dev  ## Build the wheel and install it into empty environments, with and without a compiler
+wheel: .venv/.installed-dev  ## Build both wheels and install them into empty environments, with and without a compiler
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m wheel $(PYTEST_FLAGS) tests/repository/test_wheel.py
 
 # auditwheel names the oldest Linux on which the compiled wheel runs; without CMake the wheel is pure.
-wheels: .venv/.installed-dev  ## Build a manylinux wheel and a pure one into dist/, and test both in empty environments
+wheels: .venv/.installed-dev  ## Build a manylinux wheel, a pure one and that of the experiments into dist/, and test them
 	rm -rf dist build/wheels
 	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir build/wheels .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*-linux_*.whl
 	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist --config-settings wheel.cmake=false .
+	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist ./experiments
 	EIGENRNN_WHEELS="$(abspath dist)" $(BIN)/python -m pytest -m wheel $(PYTEST_FLAGS) tests/repository/test_wheel.py
 	@ls -l dist
 

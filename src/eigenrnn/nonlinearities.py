@@ -2,7 +2,7 @@
 
 A backward pass therefore need not store the pre-activations, and second derivatives follow from
 the outputs. Complex modReLU also needs the modulus of the
-pre-activation: |f(z)| - b loses the digits of |z| if |z| is far below b.
+pre-activation: ``|f(z)| - b`` loses the digits of ``|z|`` if ``|z|`` is far below b.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The wheel in an empty environment: its dependencies, and messages about missing extras."""
+"""Both wheels in empty environments: their dependencies, and messages about missing extras."""
 
 import json
 import os
@@ -66,7 +66,9 @@ def python(has_compiler, folder, tmp_path_factory):
     root = tmp_path_factory.mktemp("environment")
     built = os.environ.get("EIGENRNN_WHEELS")
     if built:
-        (wheel,) = Path(built).glob("*-manylinux*.whl" if has_compiler else "*-any.whl")
+        (wheel,) = Path(built).glob(
+            "eigenrnn-*-manylinux*.whl" if has_compiler else "eigenrnn-*-any.whl"
+        )
     else:
         environment = {} if has_compiler else {"CXX": str(root / "no-compiler")}
         # a folder of its own: CMake remembers the compiler that it found
@@ -123,10 +125,38 @@ def test_a_layer_warns_once_if_the_kernels_were_not_built(python):
     assert done.stderr.count("layers on the CPU are several times slower") == (not built)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["train", "--task", "Copying"]])
-def test_the_command_names_the_missing_extra(python, arguments):
-    done = run(python.with_name("eigenrnn"), *arguments)
+def test_the_library_has_no_command_and_no_line_of_the_experiments(python):
+    assert not python.with_name("eigenrnn").exists()
+    done = run(python, "-c", "import eigenrnn_experiments")
+    assert "No module named 'eigenrnn_experiments'" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def with_experiments(tmp_path_factory):
+    """Install the wheels of both distributions, with their dependencies, without extras."""
+    root = tmp_path_factory.mktemp("both")
+    build = "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", root
+    pip(sys.executable, *build, "--config-settings", "wheel.cmake=false", ROOT)
+    pip(sys.executable, *build, ROOT / "experiments")
+    run(sys.executable, "-m", "venv", root / "empty")
+    python = root / "empty" / "bin" / "python"
+    pins = ROOT / "constraints.txt"
+    pip(python, "install", "--constraint", pins, *sorted(root.glob("*.whl")))
+    return python
+
+
+def test_the_wheel_of_the_experiments_brings_the_command(with_experiments, tmp_path):
+    command = with_experiments.with_name("eigenrnn")
+    assert "Copying" in run(command, "list", "tasks").stdout
+    line = ["train", "--task", "Copying", "--task.delay", "3", "--hidden_size", "8"]
+    done = run(command, *line, "--steps", "2", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_command_names_the_missing_extra(with_experiments, tmp_path):
+    command = with_experiments.with_name("eigenrnn"), "collect", "car_racing"
+    done = run(*command, "--out", tmp_path / "drives")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert "pip install 'eigenrnn[experiments]'" in done.stderr
+    assert "pip install 'eigenrnn-experiments[world]'" in done.stderr
     assert "Traceback" not in done.stderr
