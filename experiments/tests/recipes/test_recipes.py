@@ -19,7 +19,7 @@ from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import TorchLSTM
 from eigenrnn.models import count_parameters
 from eigenrnn_experiments.errors import FolderInUseError, MissingDataError, RunExistsError
-from eigenrnn_experiments.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
+from eigenrnn_experiments.recipes import Axis, Computed, Quoted, Recipe, Reported, Row, reproduce
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.tasks import Copying, PixelMNIST
 from eigenrnn_experiments.training import Callback, Settings
@@ -49,7 +49,7 @@ def recipe():
         rows=(
             row,
             replace(row, label="LSTM 5", layer=TorchLSTM, hidden_size=5, departures=("of torch",)),
-            replace(row, label="uRNN 9", layer=None, hidden_size=9),
+            Quoted("uRNN 9", reported),
         ),
         source="A. Author, 2020",
         seeds=(0, 1, 2),
@@ -339,13 +339,11 @@ def test_a_number_that_the_paper_does_not_print_has_no_difference(recipe, tmp_pa
     assert results(tmp_path)["rows"][0]["difference"] is None
 
 
-def test_a_row_without_a_layer_is_listed_as_not_run(finished):
+def test_a_quoted_number_is_listed_as_not_run(finished):
     folder, _ = finished
     assert table(folder)["uRNN 9"]["ours"] == "not run"
-    assert (
-        "uRNN 9, table 7: not run: this version has no such layer."
-        in (folder / "results.md").read_text()
-    )
+    note = "uRNN 9, table 7: not run: quoted from another paper."
+    assert note in (folder / "results.md").read_text()
     assert results(folder)["rows"][2]["values"] == []
 
 
@@ -368,7 +366,7 @@ def test_results_are_written_after_every_run(recipe, tmp_path):
 
 def test_an_interrupted_row_is_marked(recipe, tmp_path):
     outcomes = run(recipe, tmp_path, console=StopAt("LSTM 5, seed 1: step 4"))
-    assert [outcome.interrupted for outcome in outcomes] == [False, True, False]
+    assert [outcome.was_stopped for outcome in outcomes] == [False, True, False]
 
 
 @pytest.mark.long
@@ -444,7 +442,7 @@ def test_a_resumed_recipe_gives_the_same_numbers(recipe, finished, tmp_path):
 @pytest.mark.long
 def test_after_the_time_limit_of_a_run_the_next_run_begins(recipe, tmp_path):
     short = run(recipe, tmp_path, max_minutes=1e-9)
-    assert [(outcome.values, outcome.interrupted) for outcome in short] == [((), False)] * 3
+    assert [(outcome.values, outcome.was_stopped) for outcome in short] == [((), False)] * 3
     assert len(list(tmp_path.glob("*/*/last.pt"))) == 6
     whole = run(recipe, tmp_path, resume=True)
     assert [len(outcome.values) for outcome in whole] == [3, 3, 0]

@@ -1,4 +1,4 @@
-"""The commands `analyse` and `report`, which look at trained networks."""
+"""The command `analyse`, which looks at the trained network of a run."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,21 +10,19 @@ from jsonargparse import Namespace
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
-from torch import Tensor, nn
+from torch import Tensor
 
-from eigenrnn.analysis import AnalysisResults, layer_inputs
+from eigenrnn.analysis import AnalysisResults
 from eigenrnn.analysis import analyse as analyse_model
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
-from eigenrnn_experiments.report import RebuildModel, read_records, write_report
 from eigenrnn_experiments.tasks import Batch
 from eigenrnn_experiments.training import records
 from eigenrnn_experiments.training.files import check_folder_path, write_json
 from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.training.records import AnalysisSummary
 
-__all__ = ["analyse", "delete_earlier_files", "report"]
+__all__ = ["analyse", "delete_earlier_files"]
 
 _SEQUENCES = 4
 _COLUMNS = ("analysis", "quantity", "number")
@@ -156,55 +154,3 @@ def _notes(everything: AnalysisResults, missing: str | None) -> Iterator[str]:
         yield missing
     for name, reason in everything.skipped.items():
         yield f"skipped {name}: {reason}"
-
-
-def report(options: Namespace, console: Console) -> int:
-    """Write the report; return the exit status."""
-    with plain_console(stderr=True).status("reading runs") as status:
-        not_analysed: list[str] = []
-        rebuild_run = _rebuilder(
-            options.data_root, lambda text: status.update(Text(text)), not_analysed
-        )
-        records = read_records(options.runs)
-        out = write_report(records, options.out, rebuild=rebuild_run, title=options.title)
-    for reason in records.unreadable.values():
-        console.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)
-    for reason in not_analysed:
-        console.print(f"not analysed: {reason}", soft_wrap=True, highlight=False, markup=False)
-    console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
-    return 0
-
-
-def _rebuilder(
-    data_root: str | None, say: Callable[[str], None], not_analysed: list[str]
-) -> RebuildModel:
-    """Return the function that rebuilds the network of a run.
-
-    Args:
-        data_root: The folder with the data files.
-        say: Shows a line of progress.
-        not_analysed: Filled with the reason for each run that cannot be rebuilt.
-    """
-
-    def rebuild_run(folder: Path) -> tuple[nn.Module, Tensor | None]:
-        say(f"analysing {folder}")
-        try:
-            trained = load(folder, data_root)
-            return trained.model, _inputs(trained)
-        except ValueError as error:
-            not_analysed.append(str(error))
-            raise
-
-    return rebuild_run
-
-
-def _inputs(trained: TrainedModel) -> Tensor | None:  # (T, 1, M)
-    """Return the inputs of the first recurrent layer for one sequence; None without data."""
-    try:
-        batch = trained.batch(1)
-    except MissingDataError:
-        return None
-    first = next(iter(layer_inputs(trained.model, batch.inputs).values()))
-    if not isinstance(first, Tensor):  # a packed sequence
-        return None
-    return first

@@ -105,10 +105,7 @@ def _run(command: str, arguments: list[str], recipes: Mapping[str, Recipe]) -> i
     if command == "collect":
         return _collect(options, console)
     # the others have modules of their own, which no other command needs
-    name = command
-    if command == "report":  # which shares the analyses
-        name = "analyse"
-    module = import_module(f"eigenrnn_experiments.cli.{name}")
+    module = import_module(f"eigenrnn_experiments.cli.{command}")
     return getattr(module, command)(options, console)
 
 

@@ -13,7 +13,6 @@ from eigenrnn_experiments.training.run_folder import RunFolder
 
 __all__ = ["Outcome", "numbers_by_rule", "standard_error"]
 
-_NO_LAYER = "not run: this version has no such layer"
 _QUOTED = "not run: quoted from another paper"
 
 
@@ -83,8 +82,6 @@ class Outcome:
             reason = _QUOTED
         elif isinstance(row, Row):
             quantity = f"{reported.rule} {reported.split} {reported.quantity}"
-            if row.layer is None:
-                reason = _NO_LAYER
         notes = [note for note in (reported.note, reason) if note]
         return cls(
             label=row.label,
@@ -102,7 +99,7 @@ class Outcome:
         )
 
     @property
-    def interrupted(self) -> bool:
+    def was_stopped(self) -> bool:
         """Whether a signal asked a run to end; `resume=True` continues it."""
         return self.signal is not None
 

@@ -148,7 +148,7 @@ class Row:
     Args:
         label: The network's name and size, as the paper writes them.
         task: The task that it is trained on.
-        layer: The class of the recurrent layer; None if this version has no such layer.
+        layer: The class of the recurrent layer.
         hidden_size: The number N of units.
         settings: The training settings.
         reported: The number that the paper reports.
@@ -174,7 +174,7 @@ class Row:
 
     label: str
     task: Task
-    layer: Callable[..., Any] | None
+    layer: Callable[..., Any]
     hidden_size: int
     settings: Settings
     reported: Reported
@@ -215,11 +215,8 @@ class Row:
         """Build the network and initialise it from the seed.
 
         Raises:
-            ValueError: If this version has no such layer, or the number of parameters differs
-                from the stated one.
+            ValueError: If the number of parameters differs from the stated one.
         """
-        if self.layer is None:
-            raise ValueError(f"expected a row with a layer, got {self.label!r}")
         generator = torch.Generator().manual_seed(seed)
         model = (self.model_factory or _layer_with_head)(self, generator)
         counted = count_parameters(model)
@@ -353,7 +350,7 @@ def stack_model(
         depth: The number of blocks.
         mixer: What follows each layer.
     """
-    make_layer: Callable[..., nn.Module] = row.layer  # pyright: ignore[reportAssignmentType]
+    make_layer: Callable[..., nn.Module] = row.layer
     options = {"hidden_size": row.hidden_size, "generator": generator, **row.options}
     stack = ResidualStack(
         lambda inputs: make_layer(inputs, **options),

@@ -123,7 +123,7 @@ def row_of(key: RunKey, recipe: Recipe) -> Row:
     """
     if key.reduced is not None:
         recipe = recipe.reduced(key.reduced)
-    rows = {row.label: row for row in recipe.trained if row.layer}
+    rows = {row.label: row for row in recipe.trained}
     if key.row not in rows:
         raise ValueError(f"expected a row of {recipe.name} ({', '.join(rows)}), got {key.row!r}")
     row = rows[key.row]
@@ -146,7 +146,7 @@ def runs_of(
     quick: bool = False,
     root: Path = Path(),
 ) -> Iterator[Run]:
-    """Yield the runs of a row; none if it is not trained, or this version has no such layer.
+    """Yield the runs of a row; none if it is not trained.
 
     Args:
         recipe: The recipe.
@@ -187,8 +187,6 @@ def _run(recipe: Recipe, row: Row, point: str, seed: int, *, quick: bool, root: 
 
 
 def _points(row: Row, *, quick: bool) -> Iterator[tuple[str, Row]]:
-    if row.layer is None:
-        return
     if quick:
         row = row.quick()
     yield from row.points().items()

@@ -46,7 +46,7 @@ class RecipePlan(Plan, frozen=True, kw_only=True, forbid_unknown_fields=True):
         found: list[Mapping[str, Any]] = []
         labels = [row.label for row in recipe.select([*self.rows])]
         for row in recipe.trained:
-            if row.layer and row.label in labels:
+            if row.label in labels:
                 grid = self.grid_points
                 if not self.is_varied:
                     grid = grid_points(row.quick().grid if self.quick else row.grid)
