@@ -1,7 +1,9 @@
 """Missing values: the same inputs in training, prediction, an exported network and a stream."""
 
+import ctypes
 import json
 import shlex
+import subprocess
 
 import numpy as np
 import onnxruntime
@@ -192,3 +194,20 @@ def test_prediction_export_and_stream_agree(run, tmp_path):
     inputs = {"inputs": (rows[1] * scale + mean)[:, None], "lengths": np.array([LENGTHS[1]])}
     logits = torch.from_numpy(session.run(None, inputs)[0]).double()
     torch.testing.assert_close(logits.softmax(-1)[0], predicted.values[1], rtol=0, atol=1e-5)
+    assert main(["export", str(folder), str(tmp_path / "net.c")]) == 0
+    assert np.abs(steps_in_c(tmp_path, inputs["inputs"][:, 0]) - logits[0].numpy()).max() < 1e-5
+    described = json.loads((tmp_path / "net.json").read_text())
+    assert described["preprocessing"] == description
+
+
+def steps_in_c(folder, rows):
+    """Return the outputs after the last row, of a network in C."""
+    command = ["gcc", "-shared", "-fPIC", "-o", folder / "net.so", folder / "net.c", "-lm"]
+    subprocess.run(command, check=True)
+    network = ctypes.CDLL(str(folder / "net.so"))
+    state = ctypes.create_string_buffer(1 << 16)
+    output = (ctypes.c_float * 2)()
+    network.net_reset(state)
+    for row in rows:
+        network.net_step(state, (ctypes.c_float * len(row))(*row), output)
+    return np.array(output)

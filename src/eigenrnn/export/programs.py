@@ -1,6 +1,5 @@
 """ONNX, or a program of `torch.export`, with a description."""
 
-import copy
 import json
 import logging
 import warnings
@@ -14,9 +13,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from eigenrnn import __version__
-from eigenrnn.constraints import Unconstrained
 from eigenrnn.errors import check_installed
-from eigenrnn.layers import GRU, LSTM, RNN, Layer
+from eigenrnn.export.preparation import Scaling, checked_scaling, with_our_layers
+from eigenrnn.layers import Layer
 from eigenrnn.models import LanguageModel, ResidualStack, SequenceModel
 
 __all__ = ["check_export", "export_model"]
@@ -28,8 +27,6 @@ _B = 4
 _OTHER_T = 9
 _OTHER_B = 3
 _TOLERANCE = 1e-4  # of the outputs' size, in single precision
-
-_Scaling = tuple[Sequence[float], Sequence[float]]
 
 
 def check_export(path: str | Path) -> None:
@@ -53,7 +50,7 @@ def check_export(path: str | Path) -> None:
 def export_model(
     model: nn.Module,
     path: str | Path,
-    scaling: _Scaling | None = None,
+    scaling: Scaling | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Export a layer or a model, describe the file in a JSON file beside it, and compare outputs.
@@ -141,7 +138,7 @@ class _Exported(nn.Module, ABC):
 class _Sequences(_Exported):
     """What maps a padded batch of sequences to outputs."""
 
-    def __init__(self, model: nn.Module, layer: Any, scaling: _Scaling | None) -> None:
+    def __init__(self, model: nn.Module, layer: Any, scaling: Scaling | None) -> None:
         super().__init__()
         self.model = model
         self.dtype = next(model.parameters()).dtype
@@ -150,7 +147,7 @@ class _Sequences(_Exported):
         self.inputs = [("inputs", self.axes(self.M)), ("lengths", ("B",))]
         self.mean = self.deviation = None
         if scaling is not None:
-            self.mean, self.deviation = _checked(scaling, self.M)
+            self.mean, self.deviation = checked_scaling(scaling, self.M)
 
     def axes(self, features: int) -> tuple[str | int, ...]:
         if self.batch_first:
@@ -173,7 +170,7 @@ class _Sequences(_Exported):
 
 
 class _Model(_Sequences):
-    def __init__(self, model: SequenceModel, scaling: _Scaling | None) -> None:
+    def __init__(self, model: SequenceModel, scaling: Scaling | None) -> None:
         super().__init__(model, model.layer, scaling)
         axes = ("B", model.head.out_features)
         if model.readout == "all":
@@ -185,7 +182,7 @@ class _Model(_Sequences):
 
 
 class _Layer(_Sequences):
-    def __init__(self, layer: Any, scaling: _Scaling | None) -> None:
+    def __init__(self, layer: Any, scaling: Scaling | None) -> None:
         super().__init__(layer, layer, scaling)
         with torch.no_grad():
             y, *states = self(*self.example(_T, _B))
@@ -206,21 +203,6 @@ def _differing(one: Sequence[int], other: Sequence[int]) -> int:
     """Return the only axis at which two shapes differ."""
     (axis,) = [k for k, sizes in enumerate(zip(one, other, strict=True)) if len(set(sizes)) == 2]
     return axis
-
-
-def _checked(scaling: _Scaling, M: int) -> tuple[Tensor, Tensor]:
-    """Return the means and the deviations of the inputs, in double precision.
-
-    Raises:
-        ValueError: If there are not M of each, one is not finite, or a deviation not positive.
-    """
-    mean, deviation = [torch.tensor(each, dtype=torch.double) for each in scaling]
-    is_usable = mean.isfinite().all() and deviation.isfinite().all() and (deviation > 0).all()
-    if mean.shape != (M,) or deviation.shape != (M,) or not is_usable:
-        raise ValueError(
-            f"expected scaling to be {M} finite means and {M} deviations > 0, got {scaling}"
-        )
-    return mean, deviation
 
 
 class _Language(_Exported):
@@ -270,16 +252,16 @@ class _Language(_Exported):
         return numbers
 
 
-def _wrapped(model: nn.Module, scaling: _Scaling | None) -> Any:
+def _wrapped(model: nn.Module, scaling: Scaling | None) -> Any:
     """Return a model of tensors, with our layers in place of torch's.
 
     Raises:
         ValueError: If it is no layer or model of this library, or the scaling does not fit.
     """
     if isinstance(model, SequenceModel):
-        return _Model(_with_our_layers(model), scaling).eval()
+        return _Model(with_our_layers(model), scaling).eval()
     if isinstance(model, Layer | ResidualStack | nn.RNNBase):
-        return _Layer(_with_our_layers(model), scaling).eval()
+        return _Layer(with_our_layers(model), scaling).eval()
     if not isinstance(model, LanguageModel):
         raise ValueError(
             "expected a recurrent layer, a SequenceModel or a LanguageModel, got "
@@ -288,37 +270,7 @@ def _wrapped(model: nn.Module, scaling: _Scaling | None) -> Any:
         )
     if scaling is not None:
         raise ValueError(f"expected no scaling for a model of symbols, got {scaling}")
-    return _Language(_with_our_layers(model)).eval()
-
-
-def _with_our_layers(model: Any) -> Any:
-    """Return a copy of a layer or a model in which our layers replace torch's."""
-    model = copy.deepcopy(model)
-    if isinstance(model, nn.RNNBase):
-        return _ours(model)
-    for name, layer in model.named_modules():
-        if isinstance(layer, nn.RNNBase):
-            # our layer draws weights that are replaced at once: the caller's draws must not shift
-            with torch.random.fork_rng(devices=()):
-                model.set_submodule(name, _ours(layer))
-    return model
-
-
-def _ours(layer: nn.RNNBase) -> Layer:
-    """Return our layer with the weights of torch's."""
-    options: dict[str, Any] = {
-        name: getattr(layer, name)
-        for name in ("num_layers", "bias", "batch_first", "bidirectional")
-    }
-    sizes = layer.input_size, layer.hidden_size
-    if isinstance(layer, nn.LSTM):
-        ours: Any = LSTM(*sizes, **options)
-    elif isinstance(layer, nn.GRU):
-        ours = GRU(*sizes, **options)
-    else:
-        f: Any = layer.nonlinearity
-        ours = RNN(*sizes, nonlinearity=f, constraint=Unconstrained, **options)
-    return ours.to(layer.weight_ih_l0.dtype).load_torch(layer).eval()
+    return _Language(with_our_layers(model)).eval()
 
 
 def _leaves(states: Sequence[Any]) -> list[Tensor]:

@@ -7,10 +7,11 @@ from typing import Any
 from jsonargparse import Namespace
 from rich.console import Console
 
-from eigenrnn.export import check_export, export_model
+from eigenrnn import __version__
+from eigenrnn.export import check_export, export_model, to_c
 from eigenrnn_experiments.loading import load
 from eigenrnn_experiments.tasks.preprocessing import Preprocessing, SeriesPreprocessing
-from eigenrnn_experiments.training.files import check_utf8
+from eigenrnn_experiments.training.files import check_utf8, write_json
 
 __all__ = ["export"]
 
@@ -19,9 +20,16 @@ def export(options: Namespace, console: Console) -> int:
     """Write the file and its description, and return the exit status."""
     path = Path(options.model)
     check_utf8(path)
-    check_export(path)
+    if path.suffix != ".c":
+        check_export(path)
     run = load(options.run, options.data_root)
     notes = {"name": run.name, "preprocessing": _described(run.preprocessing)}
+    if path.suffix == ".c":
+        source, header = to_c(run.model, path, scaling=_scaling(run.preprocessing))
+        write_json(path.with_suffix(".json"), {"eigenrnn": __version__, **notes})
+        line = f"in {source} and {header}; preprocessing in {path.with_suffix('.json')}"
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        return 0
     description = export_model(run.model, path, _scaling(run.preprocessing), notes)
     difference = description["largest_difference"]
     console.print(f"differs from the network by at most {difference:.1g}", highlight=False)

@@ -235,7 +235,7 @@ def _export() -> ArgumentParser:
     )
     parser.add_argument(
         "model",
-        help="output file, .onnx or .pt2 (a program of torch.export)",
+        help="output file, .onnx, .pt2 (a program of torch.export) or .c (plain C)",
     )
     parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser

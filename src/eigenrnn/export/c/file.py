@@ -1,0 +1,352 @@
+"""A network as one C file and a header."""
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from eigenrnn import __version__
+from eigenrnn.export.c.elman import elman
+from eigenrnn.export.c.gru import gru
+from eigenrnn.export.c.linear import lru, min_gru
+from eigenrnn.export.c.lstm import lstm
+from eigenrnn.export.c.source import HELPERS, Array, Layer, Matrix, Source, loop
+from eigenrnn.export.preparation import Scaling, checked_scaling, with_our_layers
+from eigenrnn.layers.gru import GatedDirection
+from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
+from eigenrnn.layers.lstm import LSTMDirection, ProjectedLSTMDirection
+from eigenrnn.layers.rnn import RNNDirection
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.models import LanguageModel, SequenceModel
+
+__all__ = ["to_c"]
+
+_TEMPLATES: dict[type, Callable[[Any, str, Source], Layer]] = {
+    RNNDirection: elman,
+    GatedDirection: gru,
+    LSTMDirection: lstm,
+    ProjectedLSTMDirection: lstm,
+    LRUDirection: lru,
+    MinGRUDirection: min_gru,
+}
+
+
+def to_c(
+    model: nn.Module,
+    path: str | Path,
+    *,
+    name: str | None = None,
+    scaling: Scaling | None = None,
+    weights: Literal["float", "int8"] = "float",
+) -> list[Path]:
+    r"""Write a layer or a model as one self-contained C99 file and its header.
+
+    The file needs ``math.h`` alone, allocates nothing, has no global state, and compiles as C++
+    too. Its functions begin with `name`: ``net_reset(&state)`` begins a sequence,
+    ``net_step(&state, input, output)`` processes one time step, and ``net_probabilities(output,
+    p)`` is the softmax of the outputs of a head. A network that reads symbols takes the number of
+    a symbol as its input. The comment at the top has the sizes, and the multiply-adds of a step.
+
+    With ``weights="int8"`` each row of a matrix is rounded to 8-bit multiples of its own scale
+    :math:`s_i = \max_j |A_{ij}| / 127`. States, biases and sums stay single-precision floats.
+
+    Args:
+        model: An `RNN`, `GRU`, `LSTM`, `LRU`, `MinGRU` or a layer named after a paper that is one
+            of them, torch's own layers, or a `SequenceModel` or `LanguageModel` of such layers,
+            in evaluation mode.
+        path: The file, which ends in ``.c``; the header has the same name and ends in ``.h``.
+        name: The beginning of all names in C; that of the file by default.
+        scaling: The mean and the standard deviation of each input. ``net_step`` then begins with
+            (input - mean) / deviation.
+        weights: The numbers of the matrices.
+    Returns:
+        Both files.
+    Raises:
+        ValueError: If the model cannot be written in C, is in training mode or has weights that
+            are not finite, the scaling does not fit, the name is no identifier of C, or the
+            folder does not exist. No file is written then.
+    Example:
+        >>> model = SequenceModel(ScoRNN(2, 8), 3, "last").eval()
+        >>> [file.name for file in to_c(model, "net.c")]
+        ['net.c', 'net.h']
+    """
+    path = Path(path)
+    if path.suffix != ".c" or not path.absolute().parent.is_dir():
+        raise ValueError(f"expected a file .c in a folder that exists, got {path}")
+    name = path.stem if name is None else name
+    if not (name.isascii() and name.isidentifier()):
+        raise ValueError(f"expected a name that is an identifier of C, got {name!r}: set name=")
+    if weights not in ("float", "int8"):
+        raise ValueError(f"expected weights to be 'float' or 'int8', got {weights!r}")
+    if model.training:
+        raise ValueError("expected a model in evaluation mode, got one in training: model.eval()")
+    with torch.no_grad():
+        network = _network(with_our_layers(model), name, scaling, Source(weights == "int8"))
+    texts = {path: _source_file(network, path), path.with_suffix(".h"): _header(network)}
+    for file, text in texts.items():
+        # a full disk leaves the earlier file
+        unfinished = file.with_name(f"{file.name}.tmp")
+        unfinished.write_text(text, encoding="ascii")
+        unfinished.replace(file)
+    return list(texts)
+
+
+@dataclass(frozen=True)
+class _Network:
+    """A network in C.
+
+    Args:
+        name: The beginning of its names.
+        source: Its constants and helpers.
+        layers: Its layers.
+        argument: The second argument of a step.
+        locals: The sizes of the local arrays of a step, by name.
+        reset: The statements that begin a sequence.
+        step: The statements of a step.
+        input_size: The number of inputs, or of symbols.
+        output_size: The number of outputs.
+        has_head: Whether the outputs are those of a head.
+    """
+
+    name: str
+    source: Source
+    layers: list[Layer]
+    argument: str
+    locals: dict[str, int]
+    reset: str
+    step: str
+    input_size: int
+    output_size: int
+    has_head: bool
+
+    @property
+    def states(self) -> list[Array]:
+        """The members of the state."""
+        return [state for layer in self.layers for state in layer.states]
+
+
+def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> _Network:
+    """Write the parts of a network.
+
+    Raises:
+        ValueError: If a part cannot be written in C.
+    """
+    local_arrays: dict[str, int] = {}
+    step: list[str] = []
+    layers: list[Any] = [getattr(model, "layer", model)]
+    argument = "const float *input"
+    x = "input"
+    if isinstance(model, LanguageModel):
+        if scaling is not None:
+            raise ValueError(f"expected no scaling for a model of symbols, got {scaling}")
+        layers = list(model.layers)
+        argument = "int symbol"
+    directions = [direction for layer in layers for direction in _directions_of(layer)]
+    input_size = layers[0].input_size
+    head, bias = _head(model, source)
+    if isinstance(model, LanguageModel):
+        embedding = head
+        if embedding is None or model.head is not model.embedding:
+            comment = f"the embedding, {tuple(model.embedding.shape)}"
+            embedding = source.matrix("embedding", model.embedding, comment, is_multiplied=False)
+        source.helpers.add(embedding.row_helper)
+        step.append(embedding.copy_row("x", "symbol"))
+        local_arrays["x"] = embedding.columns
+        input_size = embedding.rows
+        x = "x"
+    elif scaling is not None:
+        mean, deviation = checked_scaling(scaling, input_size)
+        source.vector("mean", mean, "of each input")
+        source.vector("deviation", deviation, "of each input")
+        step.append(loop(input_size, "x[i] = (input[i] - mean[i]) / deviation[i];"))
+        local_arrays["x"] = input_size
+        x = "x"
+    written: list[Layer] = []
+    for k, direction in enumerate(directions):
+        layer = _TEMPLATES[type(direction)](direction, f"layer{k}", source)
+        written.append(layer)
+        y = "output"
+        if head is not None or direction is not directions[-1]:
+            y = f"y{k}"
+            local_arrays[y] = layer.output_size
+        step.append(f"layer{k}(state, {x}, {y});")
+        x = y
+    reset: list[str] = []
+    for state in [state for layer in written for state in layer.states]:
+        first = (f"{state.name}0", state.initial)
+        comment = f"the first state, ({state.size})"
+        reset.append(source.start(f"state->{state.name}", state.size, first, comment))
+    output_size = written[-1].output_size
+    if head is not None:
+        output_size = head.rows
+        step.append(source.start("output", output_size, ("head_bias", bias), "of the head"))
+        step.append(head.add_to("output", x))
+    return _Network(
+        name=name,
+        source=source,
+        layers=written,
+        argument=argument,
+        locals=local_arrays,
+        reset="\n".join(reset),
+        step="\n".join(step),
+        input_size=input_size,
+        output_size=output_size,
+        has_head=head is not None,
+    )
+
+
+def _head(model: nn.Module, source: Source) -> tuple[Matrix | None, Tensor | None]:
+    """Write the matrix of a head; return it with the bias."""
+    if isinstance(model, SequenceModel):
+        weight = model.head.weight
+        bias: Tensor | None = model.head.bias
+    elif isinstance(model, LanguageModel):
+        weight = model.head
+        bias = model.head_bias
+    else:
+        return None, None
+    return source.matrix("head", weight, f"the head, {tuple(weight.shape)}"), bias
+
+
+def _directions_of(layer: Any) -> list[nn.Module]:
+    """Return the directions of a layer, each of which has a template.
+
+    Raises:
+        ValueError: If one has none, or the layer reads its input backwards too.
+    """
+    name = type(layer).__name__
+    if not isinstance(layer, Stacked):
+        raise ValueError(f"expected an RNN, GRU, LSTM, LRU or MinGRU, got {name}")
+    if layer.bidirectional:
+        raise ValueError(f"expected a layer of one direction, got {name} with bidirectional=True")
+    directions = list(layer.all_directions())
+    if any(type(direction) not in _TEMPLATES for direction in directions):
+        raise ValueError(f"expected an RNN, GRU, LSTM, LRU or MinGRU, got {name}")
+    return directions
+
+
+def _header(network: _Network) -> str:
+    name = network.name
+    guard = f"{name.upper()}_H"
+    members = "\n".join(
+        f"    float {state.name}[{state.size}]; /* {state.comment} */" for state in network.states
+    )
+    takes = f"input[{network.input_size}]"
+    if network.argument == "int symbol":
+        takes = f"0 <= symbol < {network.input_size}"
+    inputs = f"{name.upper()}_INPUTS = {network.input_size}"
+    outputs = f"{name.upper()}_OUTPUTS = {network.output_size}"
+    text = f"""\
+/* Written by eigenrnn {__version__}; see {name}.c. */
+#ifndef {guard}
+#define {guard}
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+enum {{ {inputs}, {outputs} }};
+
+/* One for each sequence that runs side by side. */
+typedef struct {{
+{members}
+}} {name}_state;
+
+/* Begin a sequence. */
+void {name}_reset({name}_state *state);
+
+/* Process one time step: {takes}, output[{network.output_size}]. */
+void {name}_step({name}_state *state, {network.argument}, float *output);
+"""
+    if network.has_head:
+        text += f"""
+/* p = softmax(output); both have {network.output_size} numbers, and may be the same array. */
+void {name}_probabilities(const float *output, float *p);
+"""
+    return (
+        text
+        + """
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+"""
+    )
+
+
+def _source_file(network: _Network, path: Path) -> str:
+    name = network.name
+    source = network.source
+    state_size = sum(state.size for state in network.states)
+    stack = sum(network.locals.values())
+    stack += max(sum(layer.locals.values()) for layer in network.layers)
+    formulas = "\n".join(
+        f" *   layer{k}: {layer.formula}; {layer.output_size} outputs"
+        for k, layer in enumerate(network.layers)
+    )
+    kind = "symbols" if network.argument == "int symbol" else "inputs"
+    sizes = (
+        f"{network.input_size} {kind}, {network.output_size} outputs, {source.products} "
+        "multiply-adds a step"
+    )
+    bytes_of = (
+        f"{source.bytes} bytes of constants, {4 * state_size} bytes of state, {4 * stack} bytes "
+        "of local arrays"
+    )
+    passed = network.argument.split()[-1].lstrip("*")
+    integers = "#include <stdint.h>\n" if source.is_quantised else ""
+    parts = [
+        f"""\
+/* {path.name}: a recurrent network, written by eigenrnn {__version__}.
+ *
+{formulas}
+ *
+ * {sizes}.
+ * {bytes_of}.
+ *
+ *   {name}_state state;
+ *   {name}_reset(&state);
+ *   for each time step:
+ *       {name}_step(&state, {passed}, output);
+ *
+ * Nothing is allocated and nothing is global: several sequences need several states.
+ */
+#include <math.h>
+{integers}
+#include "{path.with_suffix(".h").name}"
+""",
+        *(f"{constant}\n" for constant in source.constants),
+        *(HELPERS[helper] for helper in HELPERS if helper in source.helpers),
+    ]
+    for k, layer in enumerate(network.layers):
+        head = f"static void layer{k}({name}_state *state, const float *x, float *y)"
+        parts.append(f"/* {layer.formula} */\n" + _function(head, layer.locals, layer.body))
+    head = f"void {name}_reset({name}_state *state)"
+    parts.append(_function(head, {}, network.reset))
+    head = f"void {name}_step({name}_state *state, {network.argument}, float *output)"
+    parts.append(_function(head, network.locals, network.step))
+    if network.has_head:
+        K = network.output_size
+        body = "\n".join(
+            [
+                "float largest = output[0];",
+                "float sum = 0.0F;",
+                loop(K, "largest = output[i] > largest ? output[i] : largest;"),
+                loop(K, "p[i] = expf(output[i] - largest);", "sum += p[i];"),
+                loop(K, "p[i] /= sum;"),
+            ]
+        )
+        parts.append(
+            _function(f"void {name}_probabilities(const float *output, float *p)", {}, body)
+        )
+    return "\n".join(parts)
+
+
+def _function(head: str, local_arrays: dict[str, int], body: str) -> str:
+    declared = "".join(f"    float {name}[{size}];\n" for name, size in local_arrays.items())
+    return f"{head}\n{{\n{declared}{textwrap.indent(body, '    ')}\n}}\n"

@@ -1,0 +1,378 @@
+"""The parts of a C file: constants with the weights, helper functions, and what they cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+__all__ = ["Array", "Layer", "Matrix", "Source", "layer_norm", "loop", "one_of"]
+
+_GROUP = 8  # rows of a matrix that are multiplied together
+_LINE = 96  # characters
+
+
+@dataclass(frozen=True)
+class Array:
+    """A member of the state.
+
+    Args:
+        name: Its name.
+        size: How many numbers it has.
+        comment: What it holds.
+        initial: The numbers at the beginning; zero if None.
+    """
+
+    name: str
+    size: int
+    comment: str
+    initial: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer in C: a function ``layer(state, x, y)`` that updates the state and writes outputs.
+
+    Args:
+        formula: What it computes, for the comment above the function.
+        states: The members of the state that it reads and writes.
+        locals: The sizes of its local arrays, by name.
+        body: The statements of the function.
+        output_size: How many outputs it writes.
+    """
+
+    formula: str
+    states: Sequence[Array]
+    locals: dict[str, int]
+    body: str
+    output_size: int
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A constant matrix."""
+
+    name: str
+    rows: int
+    columns: int
+    is_quantised: bool
+
+    @property
+    def product_helper(self) -> str:
+        """The helper that multiplies by it."""
+        return "add_quantised_product" if self.is_quantised else "add_product"
+
+    @property
+    def row_helper(self) -> str:
+        """The helper that copies a row of it."""
+        return "copy_quantised_row" if self.is_quantised else "copy_row"
+
+    def add_to(self, y: str, x: str) -> str:
+        """Return the statement y += A x."""
+        return f"{self.product_helper}({y}, {self._numbers}, {x}, {self.rows}, {self.columns});"
+
+    def copy_row(self, y: str, row: str) -> str:
+        """Return the statement that copies a row to y."""
+        return f"{self.row_helper}({y}, {self._numbers}, {row}, {self.rows}, {self.columns});"
+
+    @property
+    def _numbers(self) -> str:
+        return f"{self.name}, {self.name}_scale" if self.is_quantised else self.name
+
+
+@dataclass
+class Source:
+    """Collects the constants of a network, the helpers that they need, and their cost.
+
+    Args:
+        is_quantised: Whether matrices are written in 8 bits, each row with a scale.
+        constants: The definitions.
+        helpers: The names of the functions among `HELPERS` that the network calls.
+        bytes: The size of all constants.
+        products: The multiply-adds of a step.
+    """
+
+    is_quantised: bool = False
+    constants: list[str] = field(default_factory=list[str])
+    helpers: set[str] = field(default_factory=set[str])
+    bytes: int = 0
+    products: int = 0
+
+    def matrix(
+        self, name: str, weight: Tensor, comment: str, *, is_multiplied: bool = True
+    ) -> Matrix:
+        """Write a matrix; eight rows at a time lie side by side, column by column.
+
+        Raises:
+            ValueError: If an entry is not finite in single precision.
+        """
+        rows, columns = weight.shape
+        weight = _checked(name, weight)
+        if is_multiplied:
+            self.products += rows * columns
+        if self.is_quantised:
+            # each row is rounded to multiples of its scale, from -127 to 127 of them
+            scale = weight.abs().amax(1).clamp_min(torch.finfo(weight.dtype).tiny) / 127
+            weight = (weight / scale[:, None]).round()
+            self._define("int8_t", name, [f"{each:.0f}" for each in _grouped(weight)], comment)
+            self.vector(f"{name}_scale", scale, f"the scale of each row of {name}")
+        else:
+            self._define("float", name, list(map(_literal, _grouped(weight))), comment)
+        found = Matrix(name, rows, columns, self.is_quantised)
+        if is_multiplied:
+            self.helpers.add(found.product_helper)
+        return found
+
+    def vector(self, name: str, values: Tensor, comment: str) -> str:
+        """Write a vector, and return its name.
+
+        Raises:
+            ValueError: If an entry is not finite in single precision.
+        """
+        self._define("float", name, list(map(_literal, _checked(name, values).tolist())), comment)
+        return name
+
+    def start(self, y: str, size: int, bias: tuple[str, Tensor | None], comment: str = "") -> str:
+        """Return the statements that set y to a bias, or to zero without one."""
+        name, values = bias
+        if values is None:
+            return loop(size, f"{y}[i] = 0.0F;")
+        return loop(size, f"{y}[i] = {self.vector(name, values, comment)}[i];")
+
+    @staticmethod
+    def number(value: float) -> str:
+        """Return a number as C writes it."""
+        return _literal(value)
+
+    @staticmethod
+    def zoneout(rate: float, kept: str, new: str) -> str:
+        """Return the state that zoneout is expected to leave."""
+        return f"{_literal(rate)} * {kept} + {_literal(1 - rate)} * {new}"
+
+    def _define(self, kind: str, name: str, numbers: list[str], comment: str) -> None:
+        self.bytes += len(numbers) * {"float": 4, "int8_t": 1}[kind]
+        lines = [f"/* {comment} */", f"static const {kind} {name}[{len(numbers)}] = {{"]
+        line = "   "
+        for number in numbers:
+            if len(line) + len(number) + 2 > _LINE:
+                lines.append(line)
+                line = "   "
+            line += f" {number},"
+        lines += [line, "};"]
+        self.constants.append("\n".join(lines))
+
+
+def _checked(name: str, values: Tensor) -> Tensor:
+    """Return numbers in single precision.
+
+    Raises:
+        ValueError: If one is not finite.
+    """
+    single = values.detach().cpu().float()
+    if not single.isfinite().all():
+        wrong = single[~single.isfinite()][0].item()
+        raise ValueError(f"expected finite weights, got {wrong} in {name}")
+    return single
+
+
+def _grouped(weight: Tensor) -> list[float]:
+    """Return the entries, eight full rows at a time column by column; then the other rows."""
+    full = len(weight) // _GROUP * _GROUP
+    groups = weight[:full].unflatten(0, (-1, _GROUP)).transpose(1, 2) if full else weight[:0]
+    return [*groups.flatten().tolist(), *weight[full:].flatten().tolist()]
+
+
+def _literal(value: float) -> str:
+    """Write a number so that C reads the same float."""
+    text = f"{value:.9g}"
+    if not {".", "e"} & set(text):
+        text += ".0"
+    return f"{text}F"
+
+
+def loop(size: int, *statements: str) -> str:
+    """Return a loop over i."""
+    head = f"for (int i = 0; i < {size}; i++)"
+    if len(statements) == 1:
+        return f"{head}\n    {statements[0]}"
+    body = "\n".join(f"    {each}" for each in statements)
+    return f"{head} {{\n{body}\n}}"
+
+
+def layer_norm(source: Source, z: str, name: str, gain: Tensor, shift: Tensor) -> str:
+    """Return the statement that normalises z."""
+    source.helpers.add("layer_norm")
+    g = source.vector(f"{name}_gain", gain, f"the gain of LayerNorm, ({len(gain)})")
+    s = source.vector(f"{name}_shift", shift, f"the shift of LayerNorm, ({len(shift)})")
+    return f"layer_norm({z}, {g}, {s}, {len(gain)});"
+
+
+def one_of(source: Source, name: str, z: str, bias: str | None) -> str:
+    """Return the expression f(z) of a nonlinearity by its name."""
+    match name:
+        case "identity":
+            return z
+        case "tanh":
+            return f"tanhf({z})"
+        case "modrelu" if bias is None:
+            return z
+        case "modrelu":
+            source.helpers.add("modrelu")
+            return f"modrelu({z}, {bias})"
+        case _:
+            source.helpers.add(name.replace(".", "_"))
+            return f"{name.replace('.', '_')}({z})"
+
+
+HELPERS = {
+    "add_product": """\
+/* y += A x; A has eight rows at a time side by side, column by column, then the other rows */
+static void add_product(float *y, const float *A, const float *x, int rows, int columns)
+{
+    for (; rows >= 8; rows -= 8) {
+        float sum[8] = {0};
+        for (int j = 0; j < columns; j++) {
+            for (int k = 0; k < 8; k++)
+                sum[k] += A[k] * x[j];
+            A += 8;
+        }
+        for (int k = 0; k < 8; k++)
+            y[k] += sum[k];
+        y += 8;
+    }
+    for (; rows > 0; rows--) {
+        float sum = 0.0F;
+        for (int j = 0; j < columns; j++)
+            sum += A[j] * x[j];
+        A += columns;
+        *y++ += sum;
+    }
+}
+""",
+    "add_quantised_product": """\
+/* y += A x, where each row of A is 8-bit numbers times its scale; A lies as eight rows at a time
+   side by side, column by column, then the other rows */
+static void add_quantised_product(float *y, const int8_t *A, const float *scale, const float *x,
+                                  int rows, int columns)
+{
+    for (; rows >= 8; rows -= 8) {
+        float sum[8] = {0};
+        for (int j = 0; j < columns; j++) {
+            for (int k = 0; k < 8; k++)
+                sum[k] += (float)A[k] * x[j];
+            A += 8;
+        }
+        for (int k = 0; k < 8; k++)
+            y[k] += scale[k] * sum[k];
+        y += 8;
+        scale += 8;
+    }
+    for (; rows > 0; rows--) {
+        float sum = 0.0F;
+        for (int j = 0; j < columns; j++)
+            sum += (float)A[j] * x[j];
+        A += columns;
+        *y++ += *scale++ * sum;
+    }
+}
+""",
+    "copy_row": """\
+/* y = a row of A, which lies as in add_product */
+static void copy_row(float *y, const float *A, int row, int rows, int columns)
+{
+    const int full = rows / 8 * 8;
+    for (int j = 0; j < columns; j++)
+        y[j] = row < full ? A[row / 8 * 8 * columns + 8 * j + row % 8] : A[row * columns + j];
+}
+""",
+    "copy_quantised_row": """\
+/* y = a row of A, which lies as in add_quantised_product */
+static void copy_quantised_row(float *y, const int8_t *A, const float *scale, int row, int rows,
+                               int columns)
+{
+    const int full = rows / 8 * 8;
+    for (int j = 0; j < columns; j++) {
+        const int8_t a = row < full ? A[row / 8 * 8 * columns + 8 * j + row % 8]
+                                    : A[row * columns + j];
+        y[j] = scale[row] * (float)a;
+    }
+}
+""",
+    "layer_norm": """\
+/* LayerNorm over n numbers */
+static void layer_norm(float *z, const float *gain, const float *shift, int n)
+{
+    float mean = 0.0F;
+    for (int i = 0; i < n; i++)
+        mean += z[i];
+    mean /= (float)n;
+    float variance = 0.0F;
+    for (int i = 0; i < n; i++)
+        variance += (z[i] - mean) * (z[i] - mean);
+    variance /= (float)n;
+    const float factor = 1.0F / sqrtf(variance + 1e-5F);
+    for (int i = 0; i < n; i++)
+        z[i] = (z[i] - mean) * factor * gain[i] + shift[i];
+}
+""",
+    "sigmoid": """\
+static float sigmoid(float z)
+{
+    return 1.0F / (1.0F + expf(-z));
+}
+""",
+    "relu": """\
+static float relu(float z)
+{
+    return z > 0.0F ? z : 0.0F;
+}
+""",
+    "elu": """\
+static float elu(float z)
+{
+    return z > 0.0F ? z : expm1f(z);
+}
+""",
+    "leaky_relu": """\
+static float leaky_relu(float z)
+{
+    return z > 0.0F ? z : 0.01F * z;
+}
+""",
+    "leaky_relu_0_1": """\
+static float leaky_relu_0_1(float z)
+{
+    return z > 0.0F ? z : 0.1F * z;
+}
+""",
+    "softplus": """\
+static float softplus(float z)
+{
+    return z > 40.0F ? z : log1pf(expf(z));
+}
+""",
+    "retanh": """\
+/* the tanh of the positive part */
+static float retanh(float z)
+{
+    return z > 0.0F ? tanhf(z) : 0.0F;
+}
+""",
+    "modrelu": """\
+/* the modulus is rectified, the sign stays */
+static float modrelu(float z, float bias)
+{
+    const float modulus = fabsf(z) + bias;
+    if (modulus <= 0.0F || fabsf(z) <= 0.0F)
+        return 0.0F;
+    return z < 0.0F ? -modulus : modulus;
+}
+""",
+    "positive": """\
+static float positive(float z)
+{
+    return z >= 0.0F ? z + 0.5F : sigmoid(z);
+}
+""",
+}
+"""The helper functions by name, each after those that it calls."""

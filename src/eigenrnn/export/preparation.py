@@ -1,0 +1,61 @@
+"""What every export does first: torch's layers become ours, and the scaling is checked."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from eigenrnn.constraints import Unconstrained
+from eigenrnn.layers import GRU, LSTM, RNN, Layer
+
+__all__ = ["Scaling", "checked_scaling", "with_our_layers"]
+
+Scaling = tuple[Sequence[float], Sequence[float]]
+"""The mean and the standard deviation of each input."""
+
+
+def checked_scaling(scaling: Scaling, M: int) -> tuple[Tensor, Tensor]:
+    """Return the means and the deviations of the inputs, in double precision.
+
+    Raises:
+        ValueError: If there are not M of each, one is not finite, or a deviation not positive.
+    """
+    mean, deviation = [torch.tensor(each, dtype=torch.double) for each in scaling]
+    is_usable = mean.isfinite().all() and deviation.isfinite().all() and (deviation > 0).all()
+    if mean.shape != (M,) or deviation.shape != (M,) or not is_usable:
+        raise ValueError(
+            f"expected scaling to be {M} finite means and {M} deviations > 0, got {scaling}"
+        )
+    return mean, deviation
+
+
+def with_our_layers(model: Any) -> Any:
+    """Return a copy of a layer or a model in which our layers replace torch's."""
+    model = copy.deepcopy(model)
+    if isinstance(model, nn.RNNBase):
+        return _ours(model)
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.RNNBase):
+            # our layer draws weights that are replaced at once: the caller's draws must not shift
+            with torch.random.fork_rng(devices=()):
+                model.set_submodule(name, _ours(layer))
+    return model
+
+
+def _ours(layer: nn.RNNBase) -> Layer:
+    """Return our layer with the weights of torch's."""
+    options: dict[str, Any] = {
+        name: getattr(layer, name)
+        for name in ("num_layers", "bias", "batch_first", "bidirectional")
+    }
+    sizes = layer.input_size, layer.hidden_size
+    if isinstance(layer, nn.LSTM):
+        ours: Any = LSTM(*sizes, **options)
+    elif isinstance(layer, nn.GRU):
+        ours = GRU(*sizes, **options)
+    else:
+        f: Any = layer.nonlinearity
+        ours = RNN(*sizes, nonlinearity=f, constraint=Unconstrained, **options)
+    return ours.to(layer.weight_ih_l0.dtype).load_torch(layer).eval()

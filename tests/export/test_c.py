@@ -1,0 +1,298 @@
+"""Networks in plain C compute what the layers compute, on this machine."""
+
+import copy
+import ctypes
+import subprocess
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from crossing import few
+from eigenrnn import (
+    GRU,
+    LRU,
+    LSTM,
+    NCGRU,
+    RNN,
+    URNN,
+    DeltaNet,
+    LanguageModel,
+    MinGRU,
+    NnRNN,
+    ResidualStack,
+    ScoRNN,
+    ScuRNN,
+    SequenceModel,
+)
+from eigenrnn.constraints import DiagonalSegment, Unconstrained
+from eigenrnn.export import to_c
+from eigenrnn.linalg import tol
+from eigenrnn.nonlinearities import NONLINEARITIES
+
+M, N, K, T = 3, 12, 4, 40
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", "-O2"]
+COMPILERS = {"C99": ["gcc", "-std=c99"], "C++17": ["g++", "-std=c++17", "-x", "c++"]}
+
+LAYERS = {
+    **{f"RNN-{f}": partial(RNN, nonlinearity=f) for f in NONLINEARITIES},
+    "RNN-no-bias": partial(RNN, bias=False),
+    "RNN-layer-norm": partial(RNN, nonlinearity="tanh", layer_norm=True, zoneout=0.2),
+    "RNN-leak": partial(RNN, nonlinearity="tanh", leak=0.3, noise=0.1),
+    "RNN-trained-leak": partial(RNN, nonlinearity="retanh", leak=0.3, trainable_leak=True),
+    "RNN-current": partial(RNN, nonlinearity="softplus", leak=0.3, state="current"),
+    "RNN-two-layers": partial(RNN, num_layers=2, nonlinearity="tanh", trainable_h0=True),
+    "ScoRNN": ScoRNN,
+    "NnRNN": NnRNN,
+    "URNN": URNN,
+    "ScuRNN": partial(ScuRNN, output="real", zoneout=0.1),
+    "GRU": GRU,
+    "GRU-before-replaces": partial(GRU, reset_after=False, update_keeps=False),
+    "GRU-layer-norm": partial(GRU, layer_norm=True, zoneout=0.2, trainable_h0=True),
+    "GRU-no-bias": partial(GRU, bias=False, num_layers=2),
+    "NCGRU": NCGRU,
+    "LSTM": partial(LSTM, num_layers=2),
+    "LSTM-projected": partial(LSTM, proj_size=5, trainable_h0=True),
+    "LSTM-no-bias": partial(LSTM, bias=False),
+    "LRU": partial(LRU, trainable_h0=True),
+    "LRU-real": partial(LRU, constraint=DiagonalSegment, bias=False),
+    "MinGRU": MinGRU,
+    "MinGRU-signed": partial(MinGRU, decays=(-1, 1), bias=False),
+    "torch's RNN": nn.RNN,
+    "torch's GRU": partial(nn.GRU, num_layers=2),
+    "torch's LSTM": nn.LSTM,
+}
+
+
+def make(name):
+    """A layer whose weights are all different from their initial values."""
+    generator = torch.Generator().manual_seed(1)
+    layer = LAYERS[name](M, N)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.2)
+    return layer.eval()
+
+
+def inputs(T=T):
+    return torch.randn(T, M, generator=torch.Generator().manual_seed(2))
+
+
+class Network:
+    """A compiled network; `step` goes on, `reset` begins anew."""
+
+    def __init__(self, model, folder, compiler="C99", flags=(), **options):
+        source, _ = to_c(model, folder / "net.c", **options)
+        library = folder / "net.so"
+        command = [*COMPILERS[compiler], *STRICT, *flags, "-shared", "-fPIC"]
+        done = subprocess.run(
+            [*command, "-o", library, source, "-lm"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        self.functions = ctypes.CDLL(str(library))
+        self.text = source.read_text()
+        self.reads_symbols = "int symbol" in self.text
+        sizes = source.with_suffix(".h").read_text().split("OUTPUTS = ")[1]
+        self.output = np.zeros(int(sizes.split(" ")[0]), np.float32)
+        self.state = self.new_state()
+
+    def new_state(self):
+        state = ctypes.create_string_buffer(1 << 16)
+        self.functions.net_reset(state)
+        return state
+
+    def step(self, x, state=None):
+        if not self.reads_symbols:
+            x = np.ascontiguousarray(x, np.float32)
+            x = x.ctypes.data_as(ctypes.c_void_p)
+        output = self.output.ctypes.data_as(ctypes.c_void_p)
+        self.functions.net_step(state or self.state, x, output)
+        return self.output.copy()
+
+    def run(self, sequence):
+        self.functions.net_reset(self.state)
+        return np.stack([self.step(x) for x in sequence])
+
+    def probabilities(self, output):
+        p = np.zeros_like(output)
+        pointers = [each.ctypes.data_as(ctypes.c_void_p) for each in (output, p)]
+        self.functions.net_probabilities(*pointers)
+        return p
+
+
+@torch.no_grad()
+def outputs_of(model, x, dtype=torch.float64):
+    model = copy.deepcopy(model).to(dtype)
+    if x.is_floating_point():
+        x = x.to(dtype)
+    found = model(x.unsqueeze(1))
+    if isinstance(found, tuple):
+        found = found[0]
+    return found.squeeze(1).double().numpy()
+
+
+def assert_near(found, model, x):
+    """The error of C is at most twice that of the layer in single precision, or rounding."""
+    exact = outputs_of(model, x)
+    single = outputs_of(model, x, torch.float32)
+    scale = max(1.0, np.abs(exact).max())
+    allowed = max(2 * np.abs(single - exact).max(), scale * tol(torch.float32, N))
+    assert found.shape == exact.shape
+    assert np.abs(found - exact).max() <= allowed
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_in_c_computes_its_outputs(name, tmp_path):
+    layer = make(name)
+    assert_near(Network(layer, tmp_path).run(inputs().numpy()), layer, inputs())
+
+
+@few("name", {name: (name,) for name in LAYERS}, ["URNN", "LSTM-projected", "MinGRU"])
+def test_the_file_compiles_as_cpp(name, tmp_path):
+    layer = make(name)
+    network = Network(layer, tmp_path, "C++17")
+    assert_near(network.run(inputs().numpy()), layer, inputs())
+
+
+def language_model(tied):
+    layers = [GRU(6, 9), NnRNN(9, 6 if tied else 10)]
+    model = LanguageModel(17, 6, layers, tied=tied).eval()
+    nn.init.normal_(model.head_bias)
+    return model
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("weights", ["float", "int8"])
+def test_a_language_model_reads_symbols(tied, weights, tmp_path):
+    model = language_model(tied)
+    text = torch.arange(17).repeat(2)
+    network = Network(model, tmp_path, weights=weights)
+    found = network.run(text.tolist())
+    if weights == "float":
+        assert_near(found, model, text)
+    else:
+        assert np.abs(found - outputs_of(model, text)).max() < 0.05
+    p = network.probabilities(found[-1])
+    np.testing.assert_allclose(p, torch.tensor(found[-1]).softmax(0).numpy(), rtol=1e-6)
+
+
+def test_a_head_follows_the_last_layer_and_inputs_are_scaled(tmp_path):
+    model = SequenceModel(make("GRU"), K).eval()
+    mean, deviation = np.array([3.0, -2.0, 0.5]), np.array([2.0, 0.1, 5.0])
+    network = Network(model, tmp_path, scaling=(list(mean), list(deviation)))
+    found = network.run(inputs().numpy() * deviation + mean)
+    assert np.abs(found - outputs_of(model, inputs())).max() < 1e-5
+
+
+def rounded(weight):
+    """Round a matrix row by row as a loop, in double precision."""
+    found = weight.double().numpy().copy()
+    for row in found:
+        scale = np.float64(np.float32(np.abs(row).max() / 127))
+        for j, number in enumerate(row):
+            row[j] = np.round(number / scale) * scale
+    return torch.tensor(found, dtype=weight.dtype)
+
+
+@pytest.mark.parametrize("kind", [partial(RNN, nonlinearity="tanh"), GRU, LSTM, MinGRU])
+def test_eight_bits_round_each_row_of_a_matrix_and_nothing_else(kind, tmp_path):
+    options = {} if kind is MinGRU else {"constraint": Unconstrained}
+    model = SequenceModel(kind(M, N, **options), K).eval()
+    network = Network(model, tmp_path, weights="int8")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.copy_(rounded(parameter))
+    found = network.run(inputs().numpy())
+    np.testing.assert_allclose(found, outputs_of(model, inputs()), atol=2e-6)
+    assert "static const int8_t head[" in network.text
+    assert "static const float head_bias[" in network.text
+
+
+def test_a_matrix_of_zeros_stays_zero_in_eight_bits(tmp_path):
+    layer = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained).eval()
+    nn.init.zeros_(layer.directions[0].constraint.raw)
+    found = Network(layer, tmp_path, weights="int8").run(inputs().numpy())
+    assert np.isfinite(found).all()
+    assert np.abs(found - outputs_of(layer, inputs())).max() < 0.02
+
+
+def test_several_sequences_need_several_states(tmp_path):
+    layer = make("LSTM")
+    network = Network(layer, tmp_path)
+    x = inputs().numpy()
+    one, other = network.new_state(), network.new_state()
+    for t in range(T):
+        first = network.step(x[t], one)
+        second = network.step(-x[t], other)
+    np.testing.assert_array_equal(first, network.run(x)[-1])
+    np.testing.assert_array_equal(second, network.run(-x)[-1])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["ScoRNN", "GRU", "LSTM", "LRU", "MinGRU"])
+def test_the_error_over_ten_thousand_steps_is_at_most_twice_that_of_the_layer(name, tmp_path):
+    layer = make(name)
+    x = inputs(10_000)
+    found = Network(layer, tmp_path).run(x.numpy())
+    exact = outputs_of(layer, x)
+    single = outputs_of(layer, x, torch.float32)
+    assert np.abs(found - exact).max() <= 2 * np.abs(single - exact).max()
+
+
+def test_the_head_comment_has_the_sizes(tmp_path):
+    source, _ = to_c(SequenceModel(RNN(M, N), K).eval(), tmp_path / "net.c")
+    text = source.read_text()
+    assert f"{M} inputs, {K} outputs, {N * M + N * N + K * N} multiply-adds a step" in text
+    numbers = N * M + N * N + N + K * N + K
+    assert f"{4 * numbers} bytes of constants, {4 * N} bytes of state" in text
+    assert f"{4 * 2 * N} bytes of local arrays" in text
+
+
+BROKEN = RNN(M, N, constraint=Unconstrained).eval()
+nn.init.constant_(BROKEN.directions[0].constraint.raw, torch.nan)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (BROKEN, {}, "expected finite weights, got nan"),
+        (RNN(M, N), {}, r"model.eval\(\)"),
+        (RNN(M, N, bidirectional=True).eval(), {}, "bidirectional=True"),
+        (RNN(M, N, noise=0.1, noise_in_eval=True).eval(), {}, "noise_in_eval"),
+        (DeltaNet(M, N).eval(), {}, "got DeltaNet"),
+        (ResidualStack(partial(GRU, hidden_size=N), M, 2).eval(), {}, "got ResidualStack"),
+        (nn.Linear(2, 2).eval(), {}, "got Linear"),
+        (RNN(M, N).eval(), {"name": "2net"}, "'2net'"),
+        (RNN(M, N).eval(), {"weights": "int4"}, "'int4'"),
+        (RNN(M, N).eval(), {"scaling": ([0.0], [1.0])}, "3 finite means"),
+        (language_model(True), {"scaling": ([0.0], [1.0])}, "no scaling"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_written_is_refused_and_leaves_no_file(model, options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        to_c(model, tmp_path / "net.c", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["no/net.c", "net.cpp", "my-net.c"])
+def test_a_wrong_path_is_refused(path, tmp_path):
+    with pytest.raises(ValueError, match="got"):
+        to_c(RNN(M, N).eval(), tmp_path / path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_networks_fit_into_one_program(tmp_path):
+    for name in ("one", "two"):
+        to_c(make("GRU"), tmp_path / f"{name}.c")
+    (tmp_path / "main.c").write_text(
+        '#include "one.h"\n#include "two.h"\n'
+        "int main(void) { one_state a; two_state b; one_reset(&a); two_reset(&b); return 0; }\n"
+    )
+    files = [tmp_path / name for name in ("main.c", "one.c", "two.c")]
+    command = ["gcc", "-std=c99", *STRICT, "-o", tmp_path / "program", *files, "-lm"]
+    subprocess.run(command, check=True)
+    subprocess.run([tmp_path / "program"], check=True)
