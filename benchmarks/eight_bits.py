@@ -1,0 +1,151 @@
+"""Accuracy of networks in C with matrices of 8 bits, beside those in floats, from three seeds.
+
+Run with ``python -m benchmarks.eight_bits FOLDER``: the trained runs go into the folder, and a run
+that is there already is read. Needs gcc and the data files. ``--json FILE`` writes the numbers.
+"""
+
+import argparse
+import ctypes
+import json
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eigenrnn import GRU, ScoRNN, SequenceModel
+from eigenrnn.export import to_c
+from eigenrnn_experiments import load
+from eigenrnn_experiments.tasks import PixelMNIST, Series, Task, model_for
+from eigenrnn_experiments.training import Settings, fit
+from eigenrnn_experiments.training.description import describe_call
+
+SEEDS = (0, 1, 2)
+CASES: dict[str, tuple[Task, Any, int, Settings]] = {
+    "MNIST by pixels, ScoRNN 170": (
+        PixelMNIST(),
+        ScoRNN,
+        170,
+        Settings(epochs=3, batch_size=64, lr=1e-3, lr_recurrent=1e-4, optimiser="rmsprop"),
+    ),
+    "JapaneseVowels, GRU 48": (
+        Series(dataset="JapaneseVowels"),
+        GRU,
+        48,
+        Settings(epochs=15, batch_size=27, lr=1e-2, optimiser="adam"),
+    ),
+}
+
+
+def trained(name: str, seed: int, folder: Path) -> Any:
+    """Train a network, or read the one that is there."""
+    task, layer, size, settings = CASES[name]
+    out = folder / f"{layer.__name__.lower()}-{seed}"
+    if not (out / "result.json").exists():
+        generator = torch.Generator().manual_seed(seed)
+        model = model_for(task, layer, size, generator=generator)
+        network = describe_call(layer=layer, hidden_size=size)
+        fit(model, task, replace(settings, seed=seed), out, network=network)
+    return load(out)
+
+
+def in_c(model: SequenceModel, weights: str) -> Any:
+    """Return a function of sequences (T, M) that gives the last outputs of the network in C."""
+    with tempfile.TemporaryDirectory() as folder:
+        to_c(model, Path(folder, "net.c"), weights=weights)
+        command = ["gcc", "-O2", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"]
+        subprocess.run(command, cwd=folder, check=True)
+        network = ctypes.CDLL(str(Path(folder, "net.so")))
+    state = ctypes.create_string_buffer(1 << 16)
+    output = np.zeros(model.head.out_features, np.float32)
+
+    def run(sequence: np.ndarray) -> np.ndarray:
+        network.net_reset(state)
+        rows = np.ascontiguousarray(sequence, np.float32)
+        place = rows.ctypes.data
+        stride = rows.strides[0]
+        for t in range(len(rows)):
+            network.net_step(
+                state, ctypes.c_void_p(place + t * stride), output.ctypes.data_as(ctypes.c_void_p)
+            )
+        return output
+
+    return run
+
+
+def accuracy(run: Any, task: Task, limit: int) -> float:
+    """Return the accuracy on the first test sequences."""
+    right = 0
+    count = 0
+    for batch in task.batches("test", 100):
+        inputs = batch.inputs.numpy()
+        lengths = [inputs.shape[0]] * inputs.shape[1]
+        if batch.lengths is not None:
+            lengths = batch.lengths.tolist()
+        for b, T in enumerate(lengths):
+            right += int(run(inputs[:T, b]).argmax() == batch.targets[b].item())
+            count += 1
+        if count >= limit:
+            break
+    return right / count
+
+
+def rounded(W: Tensor) -> Tensor:
+    """Round each row as the file in 8 bits does."""
+    scale = W.abs().amax(1, keepdim=True) / 127
+    return (W / scale).round() * scale
+
+
+def spectrum(model: SequenceModel) -> dict[str, float]:
+    """Return how the rounding moves the moduli of the eigenvalues, and a state in 1,000 steps."""
+    layer: Any = model.layer
+    found: dict[str, float] = {}
+    before: list[float] = []
+    after: list[float] = []
+    norms: list[float] = []
+    for W in layer.recurrent_matrices():
+        exact = W.detach().double()
+        near = rounded(exact)
+        before += torch.linalg.eigvals(exact).abs().tolist()
+        after += torch.linalg.eigvals(near).abs().tolist()
+        norms.append(float((near - exact).norm(2)))
+        h = torch.ones(len(exact), dtype=torch.double)
+        other = h.clone()
+        for _ in range(1000):
+            h = exact @ h
+            other = near @ other
+        found["size after 1,000 steps"] = float(other.norm() / h.norm().clamp_min(1e-300))
+    found |= {"least modulus": min(before), "largest modulus": max(before)}
+    found |= {"least modulus, rounded": min(after), "largest modulus, rounded": max(after)}
+    return found | {"norm of the rounding": max(norms)}
+
+
+def main() -> None:
+    """Train, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--limit", type=int, default=10_000, help="test sequences")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    found: dict[str, list[dict[str, float]]] = {}
+    for name in CASES:
+        for seed in SEEDS:
+            run = trained(name, seed, options.folder)
+            numbers = {
+                weights: accuracy(in_c(run.model, weights), run.task, options.limit)
+                for weights in ("float", "int8")
+            }
+            numbers |= spectrum(run.model)
+            found.setdefault(name, []).append(numbers)
+            print(name, seed, numbers, flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
