@@ -11,7 +11,11 @@ from eigenrnn.errors import check_installed
 from eigenrnn_experiments.data.sequences import Sequences
 from eigenrnn_experiments.prediction import predict_series, series_outputs
 from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing
-from eigenrnn_experiments.tasks.series import calibration_curve, calibration_error, r2_score
+from eigenrnn_experiments.tasks.series_metrics import (
+    calibration_curve,
+    calibration_error,
+    r2_score,
+)
 from eigenrnn_experiments.training.records import Calibration, Evaluation
 
 __all__ = ["evaluate_series"]

@@ -22,7 +22,7 @@ from eigenrnn_experiments.data.ts import ARCHIVE
 from eigenrnn_experiments.evaluation import evaluate_series
 from eigenrnn_experiments.tasks import Series
 from eigenrnn_experiments.tasks.sampling import generator_for
-from eigenrnn_experiments.tasks.series import ClassificationMetrics, RegressionMetrics
+from eigenrnn_experiments.tasks.series_metrics import ClassificationMetrics, RegressionMetrics
 from eigenrnn_experiments.training import Settings, fit
 
 TS = """#two channels
