@@ -18,7 +18,10 @@ from eigenrnn import (
     NCGRU,
     RNN,
     URNN,
+    AsRNN,
     DeltaNet,
+    DeltaProduct,
+    GatedDeltaNet,
     LanguageModel,
     MinGRU,
     NnRNN,
@@ -60,6 +63,17 @@ LAYERS = {
     "LRU-real": partial(LRU, constraint=DiagonalSegment, bias=False),
     "MinGRU": MinGRU,
     "MinGRU-signed": partial(MinGRU, decays=(-1, 1), bias=False),
+    "DeltaNet": DeltaNet,
+    "DeltaNet-trained-h0": partial(DeltaNet, heads=3, convolution=3, trainable_h0=True),
+    "DeltaProduct": partial(DeltaProduct, heads=2, reflections=2, num_layers=2),
+    "GatedDeltaNet": partial(GatedDeltaNet, heads=3),
+    "stack-glu": lambda M, N: ResidualStack(partial(LRU, hidden_size=N), 8, 2, input_size=M),
+    "stack-mlp": lambda M, N: ResidualStack(
+        partial(GRU, hidden_size=N), M, 2, norm="rms", mixer="mlp"
+    ),
+    "stack-plain": lambda M, _: ResidualStack(
+        lambda width: nn.LSTM(width, width), M, 1, norm=None, mixer=None
+    ),
     "torch's RNN": nn.RNN,
     "torch's GRU": partial(nn.GRU, num_layers=2),
     "torch's LSTM": nn.LSTM,
@@ -251,6 +265,14 @@ def test_the_head_comment_has_the_sizes(tmp_path):
     assert f"{4 * 2 * N} bytes of local arrays" in text
 
 
+class WithALayer(nn.Module):
+    """A model of the user's own, whose head nobody can know."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = RNN(M, N)
+
+
 BROKEN = RNN(M, N, constraint=Unconstrained).eval()
 nn.init.constant_(BROKEN.directions[0].constraint.raw, torch.nan)
 
@@ -262,9 +284,9 @@ nn.init.constant_(BROKEN.directions[0].constraint.raw, torch.nan)
         (RNN(M, N), {}, r"model.eval\(\)"),
         (RNN(M, N, bidirectional=True).eval(), {}, "bidirectional=True"),
         (RNN(M, N, noise=0.1, noise_in_eval=True).eval(), {}, "noise_in_eval"),
-        (DeltaNet(M, N).eval(), {}, "got DeltaNet"),
-        (ResidualStack(partial(GRU, hidden_size=N), M, 2).eval(), {}, "got ResidualStack"),
+        (AsRNN(M, N).eval(), {}, "got AsRNN"),
         (nn.Linear(2, 2).eval(), {}, "got Linear"),
+        (WithALayer().eval(), {}, "got WithALayer"),
         (RNN(M, N).eval(), {"name": "2net"}, "'2net'"),
         (RNN(M, N).eval(), {"weights": "int4"}, "'int4'"),
         (RNN(M, N).eval(), {"scaling": ([0.0], [1.0])}, "3 finite means"),

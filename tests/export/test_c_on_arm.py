@@ -21,6 +21,8 @@ MODELS = {
     "RNN with a head": lambda: SequenceModel(make("RNN-softplus"), 4).eval(),
     "GRU": lambda: make("GRU-layer-norm"),
     "MinGRU": lambda: make("MinGRU"),
+    "a delta layer": lambda: make("GatedDeltaNet"),
+    "a stack": lambda: make("stack-mlp"),
     "a language model": lambda: language_model(tied=True),
 }
 

@@ -1,7 +1,6 @@
 """A network as one C file and a header."""
 
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,29 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn import __version__
-from eigenrnn.export.c.elman import elman
-from eigenrnn.export.c.gru import gru
-from eigenrnn.export.c.linear import lru, min_gru
-from eigenrnn.export.c.lstm import lstm
 from eigenrnn.export.c.source import HELPERS, Array, Layer, Matrix, Source, loop
+from eigenrnn.export.c.stack import parts_of_stack
+from eigenrnn.export.c.templates import TEMPLATES, directions_of
 from eigenrnn.export.preparation import Scaling, checked_scaling, with_our_layers
-from eigenrnn.layers.gru import GatedDirection
-from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
-from eigenrnn.layers.lstm import LSTMDirection, ProjectedLSTMDirection
-from eigenrnn.layers.rnn import RNNDirection
-from eigenrnn.layers.stacked import Stacked
-from eigenrnn.models import LanguageModel, SequenceModel
+from eigenrnn.models import LanguageModel, ResidualStack, SequenceModel
 
 __all__ = ["to_c"]
-
-_TEMPLATES: dict[type, Callable[[Any, str, Source], Layer]] = {
-    RNNDirection: elman,
-    GatedDirection: gru,
-    LSTMDirection: lstm,
-    ProjectedLSTMDirection: lstm,
-    LRUDirection: lru,
-    MinGRUDirection: min_gru,
-}
 
 
 def to_c(
@@ -55,9 +38,9 @@ def to_c(
     :math:`s_i = \max_j |A_{ij}| / 127`. States, biases and sums stay single-precision floats.
 
     Args:
-        model: An `RNN`, `GRU`, `LSTM`, `LRU`, `MinGRU` or a layer named after a paper that is one
-            of them, torch's own layers, or a `SequenceModel` or `LanguageModel` of such layers,
-            in evaluation mode.
+        model: An `RNN`, `GRU`, `LSTM`, `LRU`, `MinGRU`, `DeltaNet` or a layer named after a paper
+            that is one of them, torch's own layers, a `ResidualStack`, or a `SequenceModel` or
+            `LanguageModel` of such layers, in evaluation mode.
         path: The file, which ends in ``.c``; the header has the same name and ends in ``.h``.
         name: The beginning of all names in C; that of the file by default.
         scaling: The mean and the standard deviation of each input. ``net_step`` then begins with
@@ -137,7 +120,7 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
     """
     local_arrays: dict[str, int] = {}
     step: list[str] = []
-    layers: list[Any] = [getattr(model, "layer", model)]
+    layers: list[Any] = [model.layer if isinstance(model, SequenceModel) else model]
     argument = "const float *input"
     x = "input"
     if isinstance(model, LanguageModel):
@@ -145,9 +128,9 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
             raise ValueError(f"expected no scaling for a model of symbols, got {scaling}")
         layers = list(model.layers)
         argument = "int symbol"
-    directions = [direction for layer in layers for direction in _directions_of(layer)]
-    input_size = layers[0].input_size
     head, bias = _head(model, source)
+    written = _layers(layers, source)
+    input_size = layers[0].input_size
     if isinstance(model, LanguageModel):
         embedding = head
         if embedding is None or model.head is not model.embedding:
@@ -165,15 +148,13 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
         step.append(loop(input_size, "x[i] = (input[i] - mean[i]) / deviation[i];"))
         local_arrays["x"] = input_size
         x = "x"
-    written: list[Layer] = []
-    for k, direction in enumerate(directions):
-        layer = _TEMPLATES[type(direction)](direction, f"layer{k}", source)
-        written.append(layer)
+    for k, layer in enumerate(written):
         y = "output"
-        if head is not None or direction is not directions[-1]:
+        if head is not None or layer is not written[-1]:
             y = f"y{k}"
             local_arrays[y] = layer.output_size
-        step.append(f"layer{k}(state, {x}, {y});")
+        state = "state, " if layer.states else ""
+        step.append(f"{layer.name}({state}{x}, {y});")
         x = y
     reset: list[str] = []
     for state in [state for layer in written for state in layer.states]:
@@ -199,6 +180,19 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
     )
 
 
+def _layers(layers: list[Any], source: Source) -> list[Layer]:
+    """Write recurrent layers and residual stacks."""
+    written: list[Layer] = []
+    for layer in layers:
+        if isinstance(layer, ResidualStack):
+            written += parts_of_stack(layer, source)
+            continue
+        for direction in directions_of(layer):
+            name = f"layer{len(written)}"
+            written.append(TEMPLATES[type(direction)](direction, name, source).named(name))
+    return written
+
+
 def _head(model: nn.Module, source: Source) -> tuple[Matrix | None, Tensor | None]:
     """Write the matrix of a head; return it with the bias."""
     if isinstance(model, SequenceModel):
@@ -210,23 +204,6 @@ def _head(model: nn.Module, source: Source) -> tuple[Matrix | None, Tensor | Non
     else:
         return None, None
     return source.matrix("head", weight, f"the head, {tuple(weight.shape)}"), bias
-
-
-def _directions_of(layer: Any) -> list[nn.Module]:
-    """Return the directions of a layer, each of which has a template.
-
-    Raises:
-        ValueError: If one has none, or the layer reads its input backwards too.
-    """
-    name = type(layer).__name__
-    if not isinstance(layer, Stacked):
-        raise ValueError(f"expected an RNN, GRU, LSTM, LRU or MinGRU, got {name}")
-    if layer.bidirectional:
-        raise ValueError(f"expected a layer of one direction, got {name} with bidirectional=True")
-    directions = list(layer.all_directions())
-    if any(type(direction) not in _TEMPLATES for direction in directions):
-        raise ValueError(f"expected an RNN, GRU, LSTM, LRU or MinGRU, got {name}")
-    return directions
 
 
 def _header(network: _Network) -> str:
@@ -284,10 +261,10 @@ def _source_file(network: _Network, path: Path) -> str:
     source = network.source
     state_size = sum(state.size for state in network.states)
     stack = sum(network.locals.values())
-    stack += max(sum(layer.locals.values()) for layer in network.layers)
+    stack += max(layer.stack for layer in network.layers)
     formulas = "\n".join(
-        f" *   layer{k}: {layer.formula}; {layer.output_size} outputs"
-        for k, layer in enumerate(network.layers)
+        f" *   {layer.name}: {layer.formula}; {layer.output_size} outputs"
+        for layer in network.layers
     )
     kind = "symbols" if network.argument == "int symbol" else "inputs"
     sizes = (
@@ -323,8 +300,11 @@ def _source_file(network: _Network, path: Path) -> str:
         *(f"{constant}\n" for constant in source.constants),
         *(HELPERS[helper] for helper in HELPERS if helper in source.helpers),
     ]
-    for k, layer in enumerate(network.layers):
-        head = f"static void layer{k}({name}_state *state, const float *x, float *y)"
+    functions = [each for layer in network.layers for each in (*layer.inner, layer)]
+    for layer in functions:
+        # the maps and norms of a stack have no state
+        state = f"{name}_state *state, " if layer.states else ""
+        head = f"static void {layer.name}({state}const float *x, float *y)"
         parts.append(f"/* {layer.formula} */\n" + _function(head, layer.locals, layer.body))
     head = f"void {name}_reset({name}_state *state)"
     parts.append(_function(head, {}, network.reset))

@@ -1,7 +1,7 @@
 """The parts of a C file: constants with the weights, helper functions, and what they cost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -39,6 +39,8 @@ class Layer:
         locals: The sizes of its local arrays, by name.
         body: The statements of the function.
         output_size: How many outputs it writes.
+        name: The name of the function.
+        inner: The functions that it calls.
     """
 
     formula: str
@@ -46,6 +48,17 @@ class Layer:
     locals: dict[str, int]
     body: str
     output_size: int
+    name: str = ""
+    inner: Sequence["Layer"] = ()
+
+    def named(self, name: str) -> "Layer":
+        """Return it with a name."""
+        return replace(self, name=name)
+
+    @property
+    def stack(self) -> int:
+        """The numbers in its local arrays, and in those of the functions that it calls."""
+        return sum(self.locals.values()) + max((each.stack for each in self.inner), default=0)
 
 
 @dataclass(frozen=True)
@@ -204,7 +217,7 @@ def layer_norm(source: Source, z: str, name: str, gain: Tensor, shift: Tensor) -
     source.helpers.add("layer_norm")
     g = source.vector(f"{name}_gain", gain, f"the gain of LayerNorm, ({len(gain)})")
     s = source.vector(f"{name}_shift", shift, f"the shift of LayerNorm, ({len(shift)})")
-    return f"layer_norm({z}, {g}, {s}, {len(gain)});"
+    return f"layer_norm({z}, {g}, {s}, {len(gain)}, 1e-5F);"
 
 
 def one_of(source: Source, name: str, z: str, bias: str | None) -> str:
@@ -326,7 +339,7 @@ static void copy_quantised_row(float *y, const int8_t *A, const float *scale, in
 """,
     "layer_norm": """\
 /* LayerNorm over n numbers */
-static void layer_norm(float *z, const float *gain, const float *shift, int n)
+static void layer_norm(float *z, const float *gain, const float *shift, int n, float epsilon)
 {
     float mean = 0.0F;
     for (int i = 0; i < n; i++)
@@ -336,7 +349,7 @@ static void layer_norm(float *z, const float *gain, const float *shift, int n)
     for (int i = 0; i < n; i++)
         variance += (z[i] - mean) * (z[i] - mean);
     variance /= (float)n;
-    const float factor = 1.0F / sqrtf(variance + 1e-5F);
+    const float factor = 1.0F / sqrtf(variance + epsilon);
     for (int i = 0; i < n; i++)
         z[i] = (z[i] - mean) * factor * gain[i] + shift[i];
 }
@@ -345,6 +358,66 @@ static void layer_norm(float *z, const float *gain, const float *shift, int n)
 static float sigmoid(float z)
 {
     return 1.0F / (1.0F + expf(-z));
+}
+""",
+    "rms_norm": """\
+/* RMSNorm over n numbers */
+static void rms_norm(float *z, const float *gain, int n, float epsilon)
+{
+    float square = 0.0F;
+    for (int i = 0; i < n; i++)
+        square += z[i] * z[i];
+    const float factor = 1.0F / sqrtf(square / (float)n + epsilon);
+    for (int i = 0; i < n; i++)
+        z[i] *= factor * gain[i];
+}
+""",
+    "gelu": """\
+static float gelu(float z)
+{
+    return 0.5F * z * (1.0F + erff(z * 0.707106781F));
+}
+""",
+    "silu": """\
+static float silu(float z)
+{
+    return z / (1.0F + expf(-z));
+}
+""",
+    "unit": """\
+/* scale v to the length given; a vector without a direction becomes zero */
+static void unit(float *v, int n, float length)
+{
+    float square = 0.0F;
+    for (int i = 0; i < n; i++)
+        square += v[i] * v[i];
+    const float factor = square > 1e-12F ? length / sqrtf(square) : 0.0F;
+    for (int i = 0; i < n; i++)
+        v[i] *= factor;
+}
+""",
+    "reflect": """\
+/* S += beta k (v - S'k)', for n rows and columns */
+static void reflect(float *S, const float *k, const float *v, float beta, int n)
+{
+    for (int j = 0; j < n; j++) {
+        float error = v[j];
+        for (int i = 0; i < n; i++)
+            error -= k[i] * S[i * n + j];
+        for (int i = 0; i < n; i++)
+            S[i * n + j] += beta * k[i] * error;
+    }
+}
+""",
+    "read_out": """\
+/* o = S'q, for n rows and columns */
+static void read_out(float *o, const float *S, const float *q, int n)
+{
+    for (int j = 0; j < n; j++) {
+        o[j] = 0.0F;
+        for (int i = 0; i < n; i++)
+            o[j] += q[i] * S[i * n + j];
+    }
 }
 """,
     "relu": """\
