@@ -79,11 +79,6 @@ class Adding(Synthetic):
     places: Places = "halves"
     order: Order = "value_mask"
     decimals: int | None = None
-    train_examples: int | None = None
-    test_examples: int = 1_000
-    validation_examples: int | None = None
-    shuffle: bool = False
-    data_seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -73,9 +73,6 @@ class Denoise(Synthetic):
     alphabet: int = 9
     collisions: bool = False
     marker: Marker = "one_hot"
-    test_examples: int = 1_000
-    validation_examples: int | None = None
-    data_seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

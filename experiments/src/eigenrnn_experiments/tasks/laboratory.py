@@ -267,11 +267,6 @@ class PerceptualDecision(_ChoiceTask):
     stimulus: Span = (10, 25)
     response: int = 5
     noise: float = 0.5
-    train_examples: int | None = None
-    test_examples: int = 1_000
-    validation_examples: int | None = None
-    shuffle: bool = False
-    data_seed: int = 0
 
     _least_spans: ClassVar[Mapping[str, int]] = {"fixation": 1, "stimulus": 1}
 
@@ -352,11 +347,6 @@ class DelayedMatch(_ChoiceTask):
     delay: Span = (5, 20)
     response: int = 5
     noise: float = 0.1
-    train_examples: int | None = None
-    test_examples: int = 1_000
-    validation_examples: int | None = None
-    shuffle: bool = False
-    data_seed: int = 0
 
     _least_spans: ClassVar[Mapping[str, int]] = {"fixation": 1, "delay": 0}
 
@@ -444,11 +434,6 @@ class ContextIntegration(_ChoiceTask):
     stimulus: Span = (15, 25)
     response: int = 5
     noise: float = 0.3
-    train_examples: int | None = None
-    test_examples: int = 1_000
-    validation_examples: int | None = None
-    shuffle: bool = False
-    data_seed: int = 0
 
     _least_spans: ClassVar[Mapping[str, int]] = {"fixation": 1, "stimulus": 1}
 
@@ -533,11 +518,6 @@ class ReadySetGo(LaboratoryTask):
     intervals: tuple[int, ...] = (8, 11, 14, 17, 20)
     fixation: Span = (2, 6)
     noise: float = 0.05
-    train_examples: int | None = None
-    test_examples: int = 1_000
-    validation_examples: int | None = None
-    shuffle: bool = False
-    data_seed: int = 0
 
     _least_spans: ClassVar[Mapping[str, int]] = {"fixation": 1}
 

@@ -79,9 +79,6 @@ class Parenthesis(Synthetic):
     cap: int = 5
     pairs: int | None = None
     criterion: LossName = "squared_error"
-    test_examples: int = 1_000
-    validation_examples: int | None = None
-    data_seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar, Literal, cast
 
@@ -94,9 +94,7 @@ class StateTracking(Synthetic):
     letters: Letters = "elements"
     length: int = 40
     test_lengths: tuple[int, ...] = (40, 60, 80, 100, 150, 200, 300, 400, 500)
-    test_examples: int = 500
-    validation_examples: int | None = None
-    data_seed: int = 0
+    test_examples: int = field(default=500, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,6 +4,7 @@ import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -21,6 +22,7 @@ Examples = tuple[Tensor, ...]
 """Tensors with one row per example."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Synthetic(Task):
     """A task whose examples are drawn at random; a subclass defines `_draw` and `_collate`.
 
@@ -37,12 +39,11 @@ class Synthetic(Task):
         data_seed: The seed of the fixed sets.
     """
 
-    # a subclass declares its options as fields, in the order of its arguments
     train_examples: int | None = None
-    test_examples: int
-    validation_examples: int | None
+    test_examples: int = 1_000
+    validation_examples: int | None = None
     shuffle: bool = False
-    data_seed: int
+    data_seed: int = 0
     # the largest validation set by default
     default_validation: ClassVar[int] = 200
 
