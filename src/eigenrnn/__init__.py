@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eigenrnn import analysis, constraints, init, layers, linalg, models, ops
     from eigenrnn.averaging import AveragedModel
+    from eigenrnn.closed_loop import rollout
     from eigenrnn.constraints import constrain
     from eigenrnn.layers import (
         ENRNN,
@@ -94,6 +95,7 @@ __all__ = [
     "models",
     "ops",
     "parameter_groups",
+    "rollout",
 ]
 
 __version__ = "0.1.0"
@@ -106,7 +108,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = (
         import_module(f"{__name__}.{module}")
-        for module in ("layers", "models", "constraints", "averaging", "streaming")
+        for module in ("layers", "models", "constraints", "averaging", "streaming", "closed_loop")
     )
     value = next(getattr(module, name) for module in modules if name in module.__all__)
     globals()[name] = value

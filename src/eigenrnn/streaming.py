@@ -6,6 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from eigenrnn.closed_loop import Feedback, Rollout, closed_loop
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.stepping import Places, Snapshot, can_read, take_snapshot
@@ -127,6 +128,31 @@ class Stream:
         self._states, self._spare = self._spare, self._states
         self._places, self._spare_places = self._spare_places, self._places
         return y
+
+    def rollout(self, x: Tensor, steps: int, *, feedback: Feedback | None = None) -> Rollout:
+        """Process a sequence, and then the own outputs; the stream goes on from there.
+
+        Args:
+            x: What it reads first, (T, M), or (T, B, M); at least one step.
+            steps: The number S of outputs, the first of which is that of the last input read.
+            feedback: The function from the outputs of a step to the next inputs; the identity by
+                default.
+        Returns:
+            The outputs and what was fed back, see `eigenrnn.closed_loop.rollout`. The last of the
+            inputs has not been read yet.
+        Raises:
+            ValueError: If `steps` is not a positive integer, or an output does not fit the input.
+        """
+        check_positive_integer("steps", steps)
+        *_, y = [self(x_t) for x_t in x]
+        if feedback is None and y.shape[-1] != self._input_shape[-1]:
+            raise ValueError(
+                f"expected outputs of {self._input_shape[-1]} numbers, which the input takes, got "
+                f"{y.shape[-1]}: pass feedback="
+            )
+        return closed_loop(
+            y, None, steps, feedback or nn.Identity(), lambda x_t, _: (self(x_t), None)
+        )
 
     @property
     def state(self) -> State:
