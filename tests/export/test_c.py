@@ -178,7 +178,7 @@ def language_model(tied):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("weights", ["float", "int8"])
+@pytest.mark.parametrize("weights", ["float", "int8", "int16"])
 def test_a_language_model_reads_symbols(tied, weights, tmp_path):
     model = language_model(tied)
     text = torch.arange(17).repeat(2)
@@ -187,7 +187,8 @@ def test_a_language_model_reads_symbols(tied, weights, tmp_path):
     if weights == "float":
         assert_near(found, model, text)
     else:
-        assert np.abs(found - outputs_of(model, text)).max() < 0.05
+        allowed = {"int8": 0.05, "int16": 2e-4}[weights]
+        assert np.abs(found - outputs_of(model, text)).max() < allowed
     p = network.probabilities(found[-1])
     np.testing.assert_allclose(p, torch.tensor(found[-1]).softmax(0).numpy(), rtol=1e-6)
 
@@ -200,28 +201,29 @@ def test_a_head_follows_the_last_layer_and_inputs_are_scaled(tmp_path):
     assert np.abs(found - outputs_of(model, inputs())).max() < 1e-5
 
 
-def rounded(weight):
+def rounded(weight, largest):
     """Round a matrix row by row as a loop, in double precision."""
     found = weight.double().numpy().copy()
     for row in found:
-        scale = np.float64(np.float32(np.abs(row).max() / 127))
+        scale = np.float64(np.float32(np.abs(row).max() / largest))
         for j, number in enumerate(row):
             row[j] = np.round(number / scale) * scale
     return torch.tensor(found, dtype=weight.dtype)
 
 
+@pytest.mark.parametrize(("weights", "largest"), [("int8", 127), ("int16", 32767)])
 @pytest.mark.parametrize("kind", [partial(RNN, nonlinearity="tanh"), GRU, LSTM, MinGRU])
-def test_eight_bits_round_each_row_of_a_matrix_and_nothing_else(kind, tmp_path):
+def test_each_row_of_a_matrix_is_rounded_and_nothing_else(kind, weights, largest, tmp_path):
     options = {} if kind is MinGRU else {"constraint": Unconstrained}
     model = SequenceModel(kind(M, N, **options), K).eval()
-    network = Network(model, tmp_path, weights="int8")
+    network = Network(model, tmp_path, weights=weights)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 2:
-                parameter.copy_(rounded(parameter))
+                parameter.copy_(rounded(parameter, largest))
     found = network.run(inputs().numpy())
     np.testing.assert_allclose(found, outputs_of(model, inputs()), atol=2e-6)
-    assert "static const int8_t head[" in network.text
+    assert f"static const {weights}_t head[" in network.text
     assert "static const float head_bias[" in network.text
 
 

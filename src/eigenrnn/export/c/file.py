@@ -24,7 +24,7 @@ def to_c(
     *,
     name: str | None = None,
     scaling: Scaling | None = None,
-    weights: Literal["float", "int8"] = "float",
+    weights: Literal["float", "int8", "int16"] = "float",
 ) -> list[Path]:
     r"""Write a layer or a model as one self-contained C99 file and its header.
 
@@ -34,8 +34,9 @@ def to_c(
     p)`` is the softmax of the outputs of a head. A network that reads symbols takes the number of
     a symbol as its input. The comment at the top has the sizes, and the multiply-adds of a step.
 
-    With ``weights="int8"`` each row of a matrix is rounded to 8-bit multiples of its own scale
-    :math:`s_i = \max_j |A_{ij}| / 127`. States, biases and sums stay single-precision floats.
+    With ``weights="int8"`` or ``"int16"`` each row of a matrix is rounded to multiples of its own
+    scale :math:`s_i = \max_j |A_{ij}| / 127`, or 32,767 in place of 127. States, biases and sums
+    stay single-precision floats.
 
     Args:
         model: An `RNN`, `GRU`, `LSTM`, `LRU`, `MinGRU`, `DeltaNet` or a layer named after a paper
@@ -63,12 +64,12 @@ def to_c(
     name = path.stem if name is None else name
     if not (name.isascii() and name.isidentifier()):
         raise ValueError(f"expected a name that is an identifier of C, got {name!r}: set name=")
-    if weights not in ("float", "int8"):
-        raise ValueError(f"expected weights to be 'float' or 'int8', got {weights!r}")
+    if weights not in ("float", "int8", "int16"):
+        raise ValueError(f"expected weights in float, int8 or int16, got {weights!r}")
     if model.training:
         raise ValueError("expected a model in evaluation mode, got one in training: model.eval()")
     with torch.no_grad():
-        network = _network(with_our_layers(model), name, scaling, Source(weights == "int8"))
+        network = _network(with_our_layers(model), name, scaling, Source(weights))
     texts = {path: _source_file(network, path), path.with_suffix(".h"): _header(network)}
     for file, text in texts.items():
         # a full disk leaves the earlier file
@@ -276,7 +277,7 @@ def _source_file(network: _Network, path: Path) -> str:
         "of local arrays"
     )
     passed = network.argument.split()[-1].lstrip("*")
-    integers = "#include <stdint.h>\n" if source.is_quantised else ""
+    integers = "#include <stdint.h>\n" if source.kind != "float" else ""
     parts = [
         f"""\
 /* {path.name}: a recurrent network, written by eigenrnn {__version__}.

@@ -10,6 +10,8 @@ __all__ = ["Array", "Layer", "Matrix", "Source", "layer_norm", "loop", "one_of"]
 
 _GROUP = 8  # rows of a matrix that are multiplied together
 _LINE = 96  # characters
+_BYTES = {"float": 4, "int8_t": 1, "int16_t": 2}
+_LARGEST = {"int8": 127, "int16": 32767}
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,17 @@ class Matrix:
     name: str
     rows: int
     columns: int
-    is_quantised: bool
+    kind: str
 
     @property
     def product_helper(self) -> str:
         """The helper that multiplies by it."""
-        return "add_quantised_product" if self.is_quantised else "add_product"
+        return "add_product" if self.kind == "float" else f"add_product_{self.kind}"
 
     @property
     def row_helper(self) -> str:
         """The helper that copies a row of it."""
-        return "copy_quantised_row" if self.is_quantised else "copy_row"
+        return "copy_row" if self.kind == "float" else f"copy_row_{self.kind}"
 
     def add_to(self, y: str, x: str) -> str:
         """Return the statement y += A x."""
@@ -90,7 +92,7 @@ class Matrix:
 
     @property
     def _numbers(self) -> str:
-        return f"{self.name}, {self.name}_scale" if self.is_quantised else self.name
+        return self.name if self.kind == "float" else f"{self.name}, {self.name}_scale"
 
 
 @dataclass
@@ -98,14 +100,14 @@ class Source:
     """Collects the constants of a network, the helpers that they need, and their cost.
 
     Args:
-        is_quantised: Whether matrices are written in 8 bits, each row with a scale.
+        kind: The numbers of matrices: float, or int8 or int16 with a scale for each row.
         constants: The definitions.
         helpers: The names of the functions among `HELPERS` that the network calls.
         bytes: The size of all constants.
         products: The multiply-adds of a step.
     """
 
-    is_quantised: bool = False
+    kind: str = "float"
     constants: list[str] = field(default_factory=list[str])
     helpers: set[str] = field(default_factory=set[str])
     bytes: int = 0
@@ -123,15 +125,17 @@ class Source:
         weight = _checked(name, weight)
         if is_multiplied:
             self.products += rows * columns
-        if self.is_quantised:
-            # each row is rounded to multiples of its scale, from -127 to 127 of them
-            scale = weight.abs().amax(1).clamp_min(torch.finfo(weight.dtype).tiny) / 127
-            weight = (weight / scale[:, None]).round()
-            self._define("int8_t", name, [f"{each:.0f}" for each in _grouped(weight)], comment)
-            self.vector(f"{name}_scale", scale, f"the scale of each row of {name}")
-        else:
+        if self.kind == "float":
             self._define("float", name, list(map(_literal, _grouped(weight))), comment)
-        found = Matrix(name, rows, columns, self.is_quantised)
+        else:
+            # each row is rounded to multiples of its scale
+            largest = weight.abs().amax(1).clamp_min(torch.finfo(weight.dtype).tiny)
+            scale = largest / _LARGEST[self.kind]
+            weight = (weight / scale[:, None]).round()
+            numbers = [f"{each:.0f}" for each in _grouped(weight)]
+            self._define(f"{self.kind}_t", name, numbers, comment)
+            self.vector(f"{name}_scale", scale, f"the scale of each row of {name}")
+        found = Matrix(name, rows, columns, self.kind)
         if is_multiplied:
             self.helpers.add(found.product_helper)
         return found
@@ -163,7 +167,7 @@ class Source:
         return f"{_literal(rate)} * {kept} + {_literal(1 - rate)} * {new}"
 
     def _define(self, kind: str, name: str, numbers: list[str], comment: str) -> None:
-        self.bytes += len(numbers) * {"float": 4, "int8_t": 1}[kind]
+        self.bytes += len(numbers) * _BYTES[kind]
         lines = [f"/* {comment} */", f"static const {kind} {name}[{len(numbers)}] = {{"]
         line = "   "
         for number in numbers:
@@ -237,6 +241,65 @@ def one_of(source: Source, name: str, z: str, bias: str | None) -> str:
             return f"{name.replace('.', '_')}({z})"
 
 
+def _of_integers(kind: str) -> dict[str, str]:
+    """Return the helpers of matrices of whole numbers with a scale for each row."""
+    return {
+        f"add_product_{kind}": f"""\
+/* y += A x, where each row of A is whole numbers times its scale; A lies as eight rows at a time
+   side by side, column by column, then the other rows */
+static void add_product_{kind}(float *y, const {kind}_t *A, const float *scale, const float *x,
+                                  int rows, int columns)
+{{
+    for (; rows >= 8; rows -= 8) {{
+        float y0 = 0.0F, y1 = 0.0F, y2 = 0.0F, y3 = 0.0F;
+        float y4 = 0.0F, y5 = 0.0F, y6 = 0.0F, y7 = 0.0F;
+        for (int j = 0; j < columns; j++) {{
+            y0 += (float)A[0] * x[j];
+            y1 += (float)A[1] * x[j];
+            y2 += (float)A[2] * x[j];
+            y3 += (float)A[3] * x[j];
+            y4 += (float)A[4] * x[j];
+            y5 += (float)A[5] * x[j];
+            y6 += (float)A[6] * x[j];
+            y7 += (float)A[7] * x[j];
+            A += 8;
+        }}
+        y[0] += scale[0] * y0;
+        y[1] += scale[1] * y1;
+        y[2] += scale[2] * y2;
+        y[3] += scale[3] * y3;
+        y[4] += scale[4] * y4;
+        y[5] += scale[5] * y5;
+        y[6] += scale[6] * y6;
+        y[7] += scale[7] * y7;
+        y += 8;
+        scale += 8;
+    }}
+    for (; rows > 0; rows--) {{
+        float sum = 0.0F;
+        for (int j = 0; j < columns; j++)
+            sum += (float)A[j] * x[j];
+        A += columns;
+        *y++ += *scale++ * sum;
+    }}
+}}
+""",
+        f"copy_row_{kind}": f"""\
+/* y = a row of A, which lies as in add_product_{kind} */
+static void copy_row_{kind}(float *y, const {kind}_t *A, const float *scale, int row, int rows,
+                               int columns)
+{{
+    const int full = rows / 8 * 8;
+    for (int j = 0; j < columns; j++) {{
+        const {kind}_t a = row < full ? A[row / 8 * 8 * columns + 8 * j + row % 8]
+                                    : A[row * columns + j];
+        y[j] = scale[row] * (float)a;
+    }}
+}}
+""",
+    }
+
+
 HELPERS = {
     "add_product": """\
 /* y += A x; A has eight rows at a time side by side, column by column, then the other rows */
@@ -275,46 +338,8 @@ static void add_product(float *y, const float *A, const float *x, int rows, int 
     }
 }
 """,
-    "add_quantised_product": """\
-/* y += A x, where each row of A is 8-bit numbers times its scale; A lies as eight rows at a time
-   side by side, column by column, then the other rows */
-static void add_quantised_product(float *y, const int8_t *A, const float *scale, const float *x,
-                                  int rows, int columns)
-{
-    for (; rows >= 8; rows -= 8) {
-        float y0 = 0.0F, y1 = 0.0F, y2 = 0.0F, y3 = 0.0F;
-        float y4 = 0.0F, y5 = 0.0F, y6 = 0.0F, y7 = 0.0F;
-        for (int j = 0; j < columns; j++) {
-            y0 += (float)A[0] * x[j];
-            y1 += (float)A[1] * x[j];
-            y2 += (float)A[2] * x[j];
-            y3 += (float)A[3] * x[j];
-            y4 += (float)A[4] * x[j];
-            y5 += (float)A[5] * x[j];
-            y6 += (float)A[6] * x[j];
-            y7 += (float)A[7] * x[j];
-            A += 8;
-        }
-        y[0] += scale[0] * y0;
-        y[1] += scale[1] * y1;
-        y[2] += scale[2] * y2;
-        y[3] += scale[3] * y3;
-        y[4] += scale[4] * y4;
-        y[5] += scale[5] * y5;
-        y[6] += scale[6] * y6;
-        y[7] += scale[7] * y7;
-        y += 8;
-        scale += 8;
-    }
-    for (; rows > 0; rows--) {
-        float sum = 0.0F;
-        for (int j = 0; j < columns; j++)
-            sum += (float)A[j] * x[j];
-        A += columns;
-        *y++ += *scale++ * sum;
-    }
-}
-""",
+    **_of_integers("int8"),
+    **_of_integers("int16"),
     "copy_row": """\
 /* y = a row of A, which lies as in add_product */
 static void copy_row(float *y, const float *A, int row, int rows, int columns)
@@ -322,19 +347,6 @@ static void copy_row(float *y, const float *A, int row, int rows, int columns)
     const int full = rows / 8 * 8;
     for (int j = 0; j < columns; j++)
         y[j] = row < full ? A[row / 8 * 8 * columns + 8 * j + row % 8] : A[row * columns + j];
-}
-""",
-    "copy_quantised_row": """\
-/* y = a row of A, which lies as in add_quantised_product */
-static void copy_quantised_row(float *y, const int8_t *A, const float *scale, int row, int rows,
-                               int columns)
-{
-    const int full = rows / 8 * 8;
-    for (int j = 0; j < columns; j++) {
-        const int8_t a = row < full ? A[row / 8 * 8 * columns + 8 * j + row % 8]
-                                    : A[row * columns + j];
-        y[j] = scale[row] * (float)a;
-    }
 }
 """,
     "layer_norm": """\

@@ -1,7 +1,7 @@
-"""Accuracy of networks in C with matrices of 8 bits, beside those in floats, from three seeds.
+"""Accuracy of networks in C with matrices of 8 or 16 bits, and of floats, from three seeds.
 
-Run with ``python -m benchmarks.eight_bits FOLDER``: the trained runs go into the folder, and a run
-that is there already is read. Needs gcc and the data files. ``--json FILE`` writes the numbers.
+Run with ``python -m benchmarks.integer_weights FOLDER``: the trained runs go into the folder, and a
+run that is there already is read. Needs gcc and the data files. ``--json FILE`` writes the numbers.
 """
 
 import argparse
@@ -138,7 +138,7 @@ def main() -> None:
             run = trained(name, seed, options.folder)
             numbers = {
                 weights: accuracy(in_c(run.model, weights), run.task, options.limit)
-                for weights in ("float", "int8")
+                for weights in ("float", "int16", "int8")
             }
             numbers |= spectrum(run.model)
             found.setdefault(name, []).append(numbers)
