@@ -1,7 +1,8 @@
 """Accuracy of networks in C with matrices of 8 or 16 bits, and of floats, from three seeds.
 
-Run with ``python -m benchmarks.integer_weights FOLDER``: the trained runs go into the folder, and a
-run that is there already is read. Needs gcc and the data files. ``--json FILE`` writes the numbers.
+Run with ``python -m benchmarks.integer_weights FOLDER``: the trained runs go into the folder, and
+a run that is there already is read. Needs gcc and the data files. ``--json FILE`` writes the
+numbers.
 """
 
 import argparse
