@@ -207,9 +207,9 @@ def test_table_6_agrees_with_the_printed_totals(key):
 @pytest.mark.parametrize(
     ("W", "source", "steps", "message"),
     [
-        (np.eye(3), np.ones(3), 5, "expected a spectral radius below 1.*got 1; scale W down"),
-        (2 * np.eye(3), np.ones(3), 5, "got 2; scale W down, or set noise_steps"),
-        (1e60 * chain(1), FIRST, 5, "vanish within double precision.*spectral radius of 0 but"),
+        (np.eye(3), np.ones(3), 5, "expected a spectral radius below 1, or noise_steps, got 1"),
+        (2 * np.eye(3), np.ones(3), 5, "a spectral radius of 2"),
+        (1e60 * chain(1), FIRST, 5, "a spectral radius of 0"),
         (np.ones((2, 3)), np.ones(2), 5, r"expected a square matrix W \(N, N\)"),
         (np.eye(3), np.ones(2), 5, r"expected source \(3,\)"),
         (np.full((2, 2), np.nan), np.ones(2), 5, "expected finite numbers in W"),
@@ -229,7 +229,7 @@ def test_invalid_argument_raises(W, source, steps, message):
     [
         (0, "expected noise_steps to be a positive integer"),
         (2.5, "expected noise_steps to be a positive integer"),
-        (10_000, "expected noise and signal within double precision.*scale W down"),
+        (10_000, "expected noise and signal within double precision"),
     ],
 )
 def test_invalid_noise_steps_raises(noise_steps, message):

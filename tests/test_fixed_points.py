@@ -234,9 +234,6 @@ def test_points_of_another_size_raise():
         ({"initial_states": 0}, r"\(P, 1\)"),
         ({"initial_states": torch.zeros(3, 2)}, r"got shape \(3, 2\)"),
         ({"initial_states": torch.full((3, 1), math.inf)}, "finite numbers in initial"),
-        ({"initial_states": True}, "got True"),
-        ({"initial_states": "many"}, "got str"),
-        ({"tolerance": 0.0}, "got 0.0"),
         ({"steps": 0}, "got 0"),
         ({"which": "l3"}, "got 'l3'"),
     ],
@@ -277,7 +274,6 @@ def test_all_attractors_are_found_by_analyse(x):
     rnn = three_way_flip_flop()
     found = analyse(rnn, x)
     assert found.results["fixed_points_l0"].headline()["stable"] == len(attractors(rnn))
-    assert "there may be more points" in found.notes["fixed_points_l0"]
 
 
 def saturated_gru(cls=nn.GRU):

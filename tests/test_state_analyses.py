@@ -16,7 +16,6 @@ from eigenrnn.analysis import (
     line_attractor,
     local_spectra,
     lyapunov,
-    participation_ratio,
     perturb,
     reduced_model,
     slow_points,
@@ -248,15 +247,6 @@ def test_the_error_of_a_lyapunov_exponent_is_that_of_independent_runs():
     assert found.exponents[0] == pytest.approx(float(x.mean()))
     expected = 0.5 / (2000 * 6) ** 0.5
     assert 0.7 * expected < found.errors[0] < 1.4 * expected
-
-
-def test_the_error_of_the_participation_ratio_is_the_jackknife_over_sequences():
-    states = np.random.default_rng(1).normal(size=(30, 8, 5)) * [5, 3, 1, 1, 0.1]
-    found = participation_ratio(states)
-    left_out = [participation_ratio(np.delete(states, b, axis=1)).value for b in range(8)]
-    expected = math.sqrt(7 / 8 * sum((v - np.mean(left_out)) ** 2 for v in left_out))
-    assert found.error == pytest.approx(expected, rel=1e-9)
-    assert math.isnan(participation_ratio(states[:, 0]).error)
 
 
 # ------------------------------------------------------------------------------------ populations

@@ -76,8 +76,7 @@ def local_spectra(
     not their eigenvalues, decide over long times: see `lyapunov`.
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         x: The sequences, in the layout that the first layer takes.
         h0: The initial states, as the network takes them; by default its own.
         which: The layer and direction.

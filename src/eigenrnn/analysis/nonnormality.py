@@ -8,16 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import (
-    Matrix,
-    NumberArray,
-    as_matrix,
-    power_of_two,
-)
+from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.spectrum import schur_form
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,12 +25,10 @@ __all__ = [
     "transient_growth",
 ]
 
+_ANGLES = 180  # directions of the boundary points
 _MAX_PEAKS = 3  # of the numerical range, each of which is refined
 
-# of the norms of powers
-_MAX_DENSE = 160  # rows up to which all singular values cost less than a few products
-_NORM_TOLERANCE = 1e-12
-_PEAK_ROUNDING = 1e-10  # norms have at least ten digits, so closer ones count as equal
+_PEAK_ROUNDING = 1e-10  # closer norms of powers count as equal
 
 
 @dataclass(frozen=True)
@@ -104,12 +96,10 @@ def henrici(
     matrix = as_matrix(W)
     form = schur_form(matrix)
     absolute = form.departure()
-    # scaled, because the norm squares the entries; the division by the scale is exact
-    scale = power_of_two(matrix)
-    size = float(np.linalg.norm(matrix / scale))
+    size = float(np.linalg.norm(matrix))
     relative = 0.0
     if size:
-        relative = absolute / scale / size
+        relative = absolute / size
     return Henrici(
         absolute=absolute,
         relative=relative,
@@ -163,26 +153,22 @@ class NumericalAbscissa(Analysis):
 
 def numerical_abscissa(
     W: Matrix,  # (N, N)
-    *,
-    angles: int = 180,
 ) -> NumericalAbscissa:
     r"""Compute the numerical abscissa, the numerical range and its radius.
 
     .. math:: \omega(W) = \lambda_{\max}\big(\tfrac{1}{2} (W + W^H)\big), \qquad
         F(W) = \{ u^H W u : \|u\|_2 = 1 \}, \qquad w(W) = \max_{z \in F(W)} |z|
 
-    The abscissa and the boundary points are exact up to rounding. The maximum of the radius is
-    refined between the angles; it is guaranteed only to within a factor of
-    :math:`\cos(\pi / \text{angles})`.
+    The abscissa and the boundary points, in 180 directions, are exact up to rounding. The maximum
+    of the radius is refined between them; it is guaranteed only to within a factor of
+    :math:`\cos(\pi / 180)`.
 
     Args:
         W: The recurrent matrix, or a layer with only one.
-        angles: The number of directions. Each costs one eigenvector, 1.7 s on one core for
-            N = 1024; a real matrix needs half of them, and the radius some tens more.
     Shape:
         W: :math:`(N, N)`.
     Raises:
-        ValueError: If W is not square or not finite, or there are fewer than three angles.
+        ValueError: If W is not square or not finite.
     Source:
         Johnson, SIAM J. Numer. Anal. 15(3), 1978. https://doi.org/10.1137/0715039; Trefethen and
         Embree, Spectra and Pseudospectra, 2005, section 17 (departures: none).
@@ -192,13 +178,10 @@ def numerical_abscissa(
         (1.0, 1.0)
     """
     matrix = as_matrix(W)
-    check_positive_integer("angles", angles)
-    if angles < 3:
-        raise ValueError(f"expected at least 3 angles, got {angles}")
     is_real = not np.iscomplexobj(matrix)
-    directions = 2 * np.pi * np.arange(angles) / angles
+    directions = 2 * np.pi * np.arange(_ANGLES) / _ANGLES
     # the range of a real matrix is symmetric about the real axis: its upper half suffices
-    computed = directions[: angles // 2 + 1] if is_real else directions
+    computed = directions[: _ANGLES // 2 + 1] if is_real else directions
     extents: list[float] = []
     points: list[complex] = []
     for direction in computed:
@@ -206,8 +189,8 @@ def numerical_abscissa(
         extents.append(extent)
         points.append(point)
     if is_real:
-        # direction k is mirrored at angles - k; 0, and pi if it occurs, are their own images
-        for k in reversed(range(1, (angles + 1) // 2)):
+        # direction k is mirrored at 180 - k; 0 and pi are their own images
+        for k in reversed(range(1, _ANGLES // 2)):
             extents.append(extents[k])
             points.append(points[k].conjugate())
 
@@ -336,8 +319,7 @@ def transient_growth(
 
     .. math:: \|W^k\|_2 = \max_{\|h_0\| = 1} \|h_k\|, \qquad h_k = W h_{k-1}
 
-    Norms of powers are computed by a singular value decomposition for up to 160 units, and by the
-    Lanczos method for more, to at least ten digits. Ensemble norms below 1e-150 are set to zero.
+    Ensemble norms below 1e-150 are set to zero.
 
     Args:
         W: The recurrent matrix, real or complex, or a layer with one.
@@ -376,7 +358,7 @@ def transient_growth(
                 "expected powers of W within double precision, got entries above 1e150 at step "
                 f"{k}; use fewer steps, or scale W down"
             )
-        norms.append(_norm(power))
+        norms.append(float(np.linalg.norm(power, 2)))
         moments.append(_ensemble_moments(states))
     columns = np.array(moments).T if ensemble else np.empty((4, 0))
     return TransientGrowth(
@@ -395,27 +377,3 @@ def _ensemble_moments(states: NumberArray) -> tuple[float, float, float, float]:
     norms = np.linalg.norm(states, axis=0)
     spreads = states.std(axis=0)
     return float(norms.mean()), float(norms.std()), float(spreads.mean()), float(spreads.std())
-
-
-def _norm(W: NumberArray) -> float:
-    """Return the 2-norm."""
-    import scipy.linalg
-    import scipy.sparse.linalg
-
-    check_finite(W)
-    scale = float(np.abs(W).max())
-    if scale == 0 or len(W) <= _MAX_DENSE:
-        return float(scipy.linalg.svdvals(W, check_finite=False)[0])
-    scaled = W / scale  # squares neither overflow nor underflow
-
-    # W* W has the squared singular values, and Lanczos finds the largest from products alone
-    def gram(x: NumberArray) -> NumberArray:
-        return scaled.conj().T @ (scaled @ x)
-
-    operator: Any = scipy.sparse.linalg.LinearOperator
-    eigsh: Any = scipy.sparse.linalg.eigsh
-    # by default ARPACK draws an initial vector, and the last digits differ between calls
-    start = np.random.default_rng(0).standard_normal(len(W)).astype(W.dtype)
-    A = operator(W.shape, gram, dtype=W.dtype)
-    largest = eigsh(A, 1, v0=start, tol=_NORM_TOLERANCE, return_eigenvectors=False)
-    return scale * float(np.sqrt(largest[0]))

@@ -14,7 +14,7 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import Network
-from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
+from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
@@ -30,17 +30,13 @@ class Perturbation(Analysis):
     Args:
         states: The states without it, the initial ones included.
         changed: The states with it.
-        outputs: The outputs of the layer without it.
-        changed_outputs: The outputs with it.
         begin: The first step after which states differ.
     Shape:
-        states, changed: :math:`(T + 1, B, S)`; outputs, changed_outputs: :math:`(T, B, K)`.
+        states, changed: :math:`(T + 1, B, S)`.
     """
 
     states: NDArray[np.float64]
     changed: NDArray[np.float64]
-    outputs: NDArray[np.float64]
-    changed_outputs: NDArray[np.float64]
     begin: int
 
     @property
@@ -89,8 +85,7 @@ def perturb(
     .. math:: h'_{t_0} = h_{t_0} + \Delta h, \qquad h'_t = F(x_t, h'_{t-1}), \quad t > t_0
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         x: The sequences, in the layout that the first layer takes.
         change: The vector :math:`\Delta h`, one for all sequences or one for each.
         at: The number of steps :math:`t_0` before it is added.
@@ -125,7 +120,7 @@ def perturb(
     for t in range(at, T):
         state = path.state_map.step(path.x[t], state)
         states.append(state)
-    return _compared(path, torch.stack(states), at)
+    return Perturbation(path.states.numpy(), torch.stack(states).numpy(), at)
 
 
 @torch.no_grad()
@@ -149,8 +144,7 @@ def inactivate(
     silent at a value such as -20.
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         x: The sequences, in the layout that the first layer takes.
         units: The entries of the state that are held: their numbers, or a boolean for each entry.
         value: The value v.
@@ -192,7 +186,7 @@ def inactivate(
         if t + 1 < last:
             state = hold(state)
         states.append(state)
-    return _compared(path, torch.stack(states), begin)
+    return Perturbation(path.states.numpy(), torch.stack(states).numpy(), begin)
 
 
 def _mask_of_units(units: object, S: int) -> Tensor:  # (S,), bool
@@ -211,14 +205,3 @@ def _mask_of_units(units: object, S: int) -> Tensor:  # (S,), bool
         chosen = chosen.astype(np.int64)
     held[torch.as_tensor(chosen)] = True
     return held
-
-
-def _compared(path: Trajectory, changed: Tensor, begin: int) -> Perturbation:
-    output = path.state_map.output
-    return Perturbation(
-        states=path.states.numpy(),
-        changed=changed.numpy(),
-        outputs=output(path.x, path.states[1:]).numpy(),
-        changed_outputs=output(path.x, changed[1:]).numpy(),
-        begin=begin,
-    )

@@ -1,6 +1,5 @@
 """Figures of the analyses; the only module that draws with matplotlib."""
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,6 @@ __all__ = [
 _PANEL = (5.0, 3.8)  # inches
 _STYLES = ("-", "--", "-.", ":")
 _MIN_SHARE = 1e-10  # of the top of a logarithmic axis
-_HUGE = 1e100  # numbers above are divided by a power of ten before they are drawn
 _MIN_LOG_RANGE = 0.3  # of a decimal logarithm
 _ROUNDING = 1e-6  # a relative range below this is drawn as a constant
 
@@ -75,7 +73,6 @@ def lines(
     log: bool = False,
     bands: Mapping[str, ArrayLike] | None = None,  # (n,) or (2, n) each
     marker: str | None = None,
-    legend_above: bool = False,
 ) -> None:
     """Draw named curves, with optional bands.
 
@@ -104,9 +101,7 @@ def lines(
     _set_range(axes, log=log)
     if np.asarray(x).dtype.kind in "iu":
         _integer_ticks(axes.xaxis)
-    if len(series) > 1 and legend_above:
-        axes.figure.legend(loc="outside upper center", ncols=4, fontsize="small", frameon=False)
-    elif len(series) > 1:
+    if len(series) > 1:
         axes.legend(fontsize="small", frameon=False)
 
 
@@ -187,15 +182,13 @@ def heat_map(
             high = high + _MIN_LOG_RANGE / 2
     elif around_zero:
         low, high = min(low, -high), max(-low, high)
-    # matplotlib interpolates between the limits, whose difference must be finite
-    size = _display_unit(low, high)
     # matplotlib also computes with what is under the mask, which may be infinite
     shown = np.ma.array(shown.filled(low), mask=np.ma.getmaskarray(shown))
     rows, columns = shown.shape
     image = axes.imshow(
-        shown / size,
-        vmin=low / size,
-        vmax=high / size,
+        shown,
+        vmin=low,
+        vmax=high,
         cmap="RdBu_r" if around_zero else "viridis",
         aspect="equal",
         interpolation="nearest",
@@ -204,8 +197,7 @@ def heat_map(
     _integer_ticks(axes.xaxis)
     _integer_ticks(axes.yaxis)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.85)
-    title = f"log10 of {name}" if log else name
-    bar.set_label(title if size == 1 else f"{title} / {size:.0e}")
+    bar.set_label(f"log10 of {name}" if log else name)
 
 
 def shares(
@@ -236,16 +228,14 @@ def plane(
     axes: "Axes",
     points: Mapping[str, ArrayLike],  # (n,) complex, each
     *,
-    circle: bool = True,
     joined: Mapping[str, ArrayLike] | None = None,
 ) -> None:
     """Draw complex numbers as points, with the unit circle and closed curves.
 
     Where points of several names coincide, the first is on top and the others are rings around it.
     """
-    if circle:
-        angles = np.linspace(0, 2 * np.pi, 361)
-        axes.plot(np.cos(angles), np.sin(angles), color="0.6", linewidth=0.8)
+    angles = np.linspace(0, 2 * np.pi, 361)
+    axes.plot(np.cos(angles), np.sin(angles), color="0.6", linewidth=0.8)
     for name, curve in (joined or {}).items():
         points_of_curve = np.asarray(curve, dtype=np.complex128)
         closed = np.concatenate([points_of_curve, points_of_curve[:1]])
@@ -325,9 +315,3 @@ def _integer_ticks(axis: "Axis") -> None:
 
     steps = [1, 2, 2.5, 5, 10]
     axis.set_major_locator(MaxNLocator("auto", steps=steps, integer=True, min_n_ticks=1))
-
-
-def _display_unit(low: float, high: float) -> float:
-    """Return a power of ten to divide huge numbers by for display; one for all others."""
-    top = max(abs(low), abs(high))
-    return 1.0 if top < _HUGE else 10.0 ** math.floor(math.log10(top))

@@ -12,8 +12,7 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.dynamics import distinct_states, drawn_states, minimise_speed
-from eigenrnn.analysis.state_map import Network, network_state_maps, select_state_map
-from eigenrnn.analysis.trajectory import state_size
+from eigenrnn.analysis.state_map import Network, select_state_map, state_maps
 from eigenrnn.errors import check_positive, check_positive_integer
 from eigenrnn.linalg import check_finite
 
@@ -129,8 +128,7 @@ def slow_points(
     points all along a line attractor. A point that is slow need not be near a fixed point.
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         inputs: The inputs that are held, one for each condition; zero by default.
         initial_states: The initial states of the search under each input, or how many to draw
             from the normal distribution. States of trajectories are better: `Trajectory.sample`
@@ -157,27 +155,17 @@ def slow_points(
         >>> slow_points(torch.nn.RNN(1, 1, bias=False), initial_states=5).points.round(3).tolist()
         [[0.0]]
     """
-    # the sizes of a step function follow from what is given
-    held: Tensor | None = None
-    input_size: int | None = None
-    if inputs is not None:
-        held = as_real_tensor(inputs, "inputs")
-        if held.dim() < 2:
-            held = held.view(1, -1)
-        input_size = held.shape[-1]
-    sizes: int | tuple[int, ...] | None = None
-    if not isinstance(initial_states, int | np.integer):
-        sizes = state_size(initial_states, "initial_states")
-    directions = network_state_maps(network, input_size, sizes)
-    state_map = select_state_map(directions, which)
+    state_map = select_state_map(state_maps(network), which)
     check_positive_integer("steps", steps)
     for name, value in (("threshold", threshold), ("distance", distance)):
         check_positive(name, value)
     M = state_map.input_size
     S = state_map.state_size
     x = torch.zeros(1, M, dtype=torch.float64)
-    if held is not None:
-        x = held
+    if inputs is not None:
+        x = as_real_tensor(inputs, "inputs")
+    if x.dim() < 2:
+        x = x.view(1, -1)
     if x.dim() != 2 or x.shape[1] != M or not len(x) or not bool(x.isfinite().all()):
         raise ValueError(f"expected finite inputs of shape (C, {M}), got {tuple(x.shape)}")
     first = drawn_states(initial_states, S, generator)
