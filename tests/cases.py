@@ -125,12 +125,8 @@ CONSTRAINTS = {
     "neumann-cayley-1": partial(NeumannCayley, negative=1, order=1),
     "neumann-cayley-exact": partial(NeumannCayley, init="zero", order=None),
     "schur": Schur,
-    "schur-cayley": partial(Schur, orthogonal=ScaledCayley, decay=0.1),
-    "schur-normal-blocks": partial(Schur, in_block=False),
+    "schur-cayley": partial(Schur, orthogonal=ScaledCayley),
     "schur-clamped": partial(Schur, gamma="clamped", gamma_value=0.958),
-    "schur-clamped-normal-blocks": partial(Schur, gamma="clamped", in_block=False),
-    "schur-complex": partial(Schur, dtype=torch.complex64),
-    "schur-complex-clamped": partial(Schur, gamma="clamped", decay=0.1, dtype=torch.complex64),
     "diagonal-disc": DiagonalDisc,
     "diagonal-ring": DiagonalRing,
     "diagonal-ring-circle": partial(DiagonalRing, r_min=1.0),
@@ -146,9 +142,6 @@ CONSTRAINTS = {
     "block-triangular": partial(BlockTriangular, short_size=1),
     "block-triangular-moving": partial(
         BlockTriangular, long=partial(Exponential, period=3), coupling=False
-    ),
-    "block-triangular-complex": partial(
-        BlockTriangular, long=COMPLEX_CAYLEY, short=partial(Schur, dtype=torch.complex64)
     ),
 }
 
@@ -176,7 +169,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "low-rank-plus": (2, 7, 8),
     "masked-dale": (4, 7, 8),
     **dict.fromkeys(
-        (name for name in CONSTRAINTS if name.startswith("schur") and "complex" not in name),
+        (name for name in CONSTRAINTS if name.startswith("schur")),
         (2, 4, 8, 66),
     ),
     **dict.fromkeys(
@@ -196,7 +189,6 @@ OUTSIDE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "dale": torch.neg,
     "masked": lambda W: W + 1,
     "masked-dale": lambda W: W + 1,
-    "schur-normal-blocks": lambda W: W + torch.arange(len(W)).diag(),
 }
 
 # constrained, but with a residual other than |W* W - I|
@@ -216,10 +208,6 @@ NOT_UNITARY = [
 PENALISED = [
     "schur",
     "schur-cayley",
-    "schur-normal-blocks",
-    "schur-complex",
-    "schur-complex-clamped",
-    "block-triangular-complex",
 ]
 
 
@@ -259,8 +247,8 @@ COMPLEX = {name: case for name, case in ALL.items() if case.example().is_complex
 REAL = {name: case for name, case in ALL.items() if name not in COMPLEX}
 
 # Three that differ in what the base class sees: a plain map, a base that moves with the steps of
-# an optimiser, and a complex set of two parts with a penalty.
-FEW = ["scaled-cayley", "dtriv-3-haar", "schur-complex"]
+# an optimiser, and a set of two parts with a penalty.
+FEW = ["scaled-cayley", "dtriv-3-haar", "schur"]
 # One whole case of each class, and of each code path of its own.
 ONE_OF_EACH = [
     "unconstrained",
@@ -276,7 +264,6 @@ ONE_OF_EACH = [
     "bounded-svd-3",
     "neumann-cayley",
     "schur",
-    "schur-complex-clamped",
     "diagonal-disc",
     "diagonal-ring",
     "diagonal-segment",

@@ -373,7 +373,6 @@ REJECTED = {
         ValueError,
         "got 'g'",
     ),
-    "a number": (nn.GRU(3, N), ("weight_hh_l0", ScaledCayley, 4), ValueError, "got 4"),
     "complex": (nn.RNN(3, N), ("weight_hh_l0", FourierProduct), ValueError, "Fourier"),
     "no constraint": (nn.Linear(N, N), ("weight", nn.Identity), TypeError, "Identity"),
 }

@@ -114,7 +114,11 @@ def test_assigning_its_own_matrix_changes_nothing(case, n, dtype):
     assert distance(constraint(), W) <= case.tol(dtype, n)
 
 
-@each_size_of(INVERTIBLE, [2, 7])
+# a clamped Schur form keeps its basis
+ANY_BASIS = {name: case for name, case in INVERTIBLE.items() if name != "schur-clamped"}
+
+
+@each_size_of(ANY_BASIS, [2, 7])
 def test_assigning_the_matrix_of_another_reproduces_it(case, n):
     W = perturbed(case, n, seed=5)()
     constraint = initialised(case, n)

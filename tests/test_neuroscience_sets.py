@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-import eigenrnn
-from eigenrnn import RNN
 from eigenrnn.constraints import Dale, LowRank, Masked, ScaledCayley, Unconstrained, constrain
 from eigenrnn.linalg import tol
 from random_constraints import distance, initialised, perturbed, stream
@@ -117,7 +115,7 @@ def test_matrices_of_torchs_layers_can_be_constrained(make):
         (lambda: Dale(5, radius=0), ValueError, "expected a finite radius > 0, got 0"),
         (lambda: Dale(1, self_connections=False), ValueError, "expected size > 1"),
         (lambda: LowRank(5, rank=6), ValueError, "expected rank <= 5"),
-        (lambda: LowRank(5, rank=1, plus=torch.eye(4)), ValueError, "expected plus to be real"),
+        (lambda: LowRank(5, rank=1, plus=torch.eye(4)), ValueError, "expected a real plus"),
         (lambda: Masked(5, mask=torch.ones(5, 5) > 0, density=0.5), ValueError, "got both"),
         (lambda: Masked(5, density=0.5, inner=ScaledCayley), ValueError, "got ScaledCayley"),
     ],
@@ -125,25 +123,3 @@ def test_matrices_of_torchs_layers_can_be_constrained(make):
 def test_bad_arguments_are_refused(make, error, message):
     with pytest.raises(error, match=message):
         make()
-
-
-@pytest.mark.parametrize(
-    "given",
-    [nn.Linear(4, 4), lambda W: W.triu(), torch.eye],
-    ids=["module", "function of W", "function that returns a matrix"],
-)
-def test_a_module_or_function_gets_the_lines_of_a_set_of_ones_own_which_run(given):
-    with pytest.raises(TypeError, match="got ") as e:
-        RNN(2, 4, constraint=given)
-    lines = str(e.value).splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.startswith("class "))
-    body = "\n".join(lines[begin:])
-    names = {"torch": torch, "eigenrnn": eigenrnn}
-    exec(body, names)
-    layer = RNN(2, 4, constraint=names["Triangular"])
-    constraint = layer.directions[0].constraint
-    W = torch.randn(4, 4, generator=stream(0)).triu()
-    constraint.assign(W)
-    assert torch.equal(layer.recurrent_matrices()[0], W)
-    with pytest.raises(eigenrnn.errors.NotInSetError):
-        constraint.assign(torch.ones(4, 4))

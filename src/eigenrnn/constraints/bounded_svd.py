@@ -134,8 +134,5 @@ class BoundedSVD(Constraint):
         self.stretch.copy_(torch.logit(ratio, torch.finfo(self.dtype).eps))
         self.sign.fill_(sign)
 
-    def _hint(self) -> str:
-        return f"its singular values must lie within {self.margin} of one"
-
     def extra_repr(self) -> str:
         return f"{self.size}, reflections={self.reflections}, margin={self.margin}"

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
-from eigenrnn.errors import check_flag, check_positive
+from eigenrnn.errors import check_positive
 from eigenrnn.linalg import check_finite
 
 __all__ = ["Dale", "balance_", "scatter"]
@@ -63,7 +63,6 @@ class Dale(Constraint):
                 f"expected excitatory to be a share of the units from 0 to 1, got {excitatory!r}"
             )
         check_positive("radius", radius)
-        check_flag("self_connections", self_connections)
         if size == 1 and not self_connections:
             raise ValueError("expected size > 1 without self-connections, got a single unit")
         self.excitatory = float(excitatory)
@@ -122,10 +121,6 @@ class Dale(Constraint):
     def _assign(self, W: Tensor) -> None:
         magnitudes = (W * self.signs(W)).relu()  # rounding may leave a wrong sign
         self.raw.copy_(magnitudes[self.allowed()])
-
-    def _hint(self) -> str:
-        count = self.excitatory_units
-        return f"the first {count} columns must be >= 0 and the other {self.size - count} <= 0"
 
     def extra_repr(self) -> str:
         options = f"{self.size}, excitatory={self.excitatory:g}"

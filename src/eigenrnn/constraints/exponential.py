@@ -135,9 +135,6 @@ class Exponential(Constraint):
         self.base.copy_(W)
         self._steps_here = 0
 
-    def _hint(self) -> str:
-        return "make it orthogonal first, for instance with torch.linalg.qr"
-
     def extra_repr(self) -> str:
         return f"{self.size}, init={self.init!r}, period={self.period}"
 

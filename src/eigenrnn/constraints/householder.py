@@ -120,10 +120,5 @@ class Householder(Constraint):
         self.raw.copy_(V[rows, columns])
         self.sign.fill_(sign)
 
-    def _hint(self) -> str:
-        if self.reflections == self.size:
-            return "make it orthogonal first, for instance with torch.linalg.qr"
-        return f"reflections={self.size} reaches all orthogonal matrices"
-
     def extra_repr(self) -> str:
         return f"{self.size}, reflections={self.reflections}"

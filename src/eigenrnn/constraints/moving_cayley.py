@@ -130,10 +130,6 @@ class MovingCayley(Constraint):
             self.get_parameter("imaginary").zero_()
         self._base().copy_(W)
 
-    def _hint(self) -> str:
-        kind = "unitary" if self.is_complex else "orthogonal"
-        return f"make it {kind} first, for instance with torch.linalg.qr"
-
     def extra_repr(self) -> str:
         options = f"{self.size}, init={self.init!r}"
         if self.is_complex:

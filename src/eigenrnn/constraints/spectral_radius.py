@@ -166,9 +166,6 @@ class SpectralRadius(Constraint):
         self.right.copy_(right)
         self.left.copy_(left)
 
-    def _hint(self) -> str:
-        return "divide it by its spectral radius first"
-
     def extra_repr(self) -> str:
         return f"{self.size}, epsilon={self.epsilon}"
 
