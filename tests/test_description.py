@@ -110,7 +110,7 @@ OF_LRU = {
     "locked_dropout": False,
     "backend": None,
 }
-OF_DISC = {"r_min": 0.0, "r_max": 1.0, "phase": 2 * math.pi, "dtype": None}
+OF_DISC = {"r_min": 0.0, "r_max": 1.0, "phase": 2 * math.pi}
 
 
 @pytest.mark.parametrize("options", [{}, {"r_min": 0.99, "r_max": 0.999}], ids=str)

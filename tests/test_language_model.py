@@ -274,7 +274,6 @@ def test_the_output_size_of_a_projected_layer_is_that_of_its_projection():
 @pytest.mark.parametrize(
     ("layers", "options", "message"),
     [
-        (lambda: [], {}, "got none"),
         (lambda: [RNN(E + 1, N)], {}, r"expected layer 1 with input_size=4, got 5"),
         (lambda: [RNN(E, N, bidirectional=True)], {}, r"layer 1 .*bidirectional"),
         (lambda: [RNN(E, N)], {"tied": True}, r"expected a last layer of 4 units, .* got 6"),

@@ -74,19 +74,7 @@ class AveragedModel(swa_utils.AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Add the current weights of `model` to the average.
-
-        Raises:
-            ValueError: If the model has other parameters.
-        """
-        own = {name: weight.shape for name, weight in self.module.named_parameters()}
-        theirs = {name: weight.shape for name, weight in model.named_parameters()}
-        if own != theirs:
-            different = min(name for name, _ in own.items() ^ theirs.items())
-            raise ValueError(
-                "expected the model whose weights are averaged, got another one: its "
-                f"{different!r} is different"
-            )
+        """Add the current weights of `model` to the average."""
         for part in self.module.modules():
             if isinstance(part, AbstractDirection):
                 part.frozen = None  # it holds matrices of the previous average

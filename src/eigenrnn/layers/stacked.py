@@ -10,7 +10,6 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.constraints import Constraint
-from eigenrnn.errors import check_flag, check_generator
 from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, head_kwargs
 from eigenrnn.layers.regularisation import (
@@ -30,7 +29,6 @@ from eigenrnn.layers.sequences import (
 from eigenrnn.layers.stepping import LatestSnapshot, modules_of_step
 from eigenrnn.layers.validation import (
     check_dtype,
-    check_initializers,
     check_input,
     check_options,
     check_step,
@@ -117,21 +115,9 @@ class Stacked(Layer, Generic[_D]):
         backend: str | None,
         generator: Generator | None,
     ) -> None:
-        flags = {
-            "bias": bias,
-            "batch_first": batch_first,
-            "bidirectional": bidirectional,
-            "layer_norm": config.layer_norm,
-            "locked_dropout": locked_dropout,
-        }
-        for name, value in flags.items():
-            check_flag(name, value)
-        check_options(config.input_size, config.hidden_size, num_layers, dropout, locked_dropout)
+        check_options(config.input_size, config.hidden_size, num_layers, dropout)
         check_zoneout_rate(config.zoneout)
         check_dtype(dtype)
-        for name, initializers in config.initializers.items():
-            check_initializers(name, initializers)
-        check_generator(generator)
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")
@@ -194,8 +180,6 @@ class Stacked(Layer, Generic[_D]):
         # the first test is fast, and all attributes of a module pass here
         if name.startswith(("weight_", "bias_")) and torch_weights.is_torch_name(name):
             return torch_weights.read(self, name)
-        if name in ("to_torch", "load_torch"):  # methods of the layers that torch has too
-            raise AttributeError(torch_weights.no_conversion(self, name))
         return super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -329,11 +313,7 @@ class Stacked(Layer, Generic[_D]):
 
         The stored matrices get no gradient and do not follow later changes of the constraints.
         `train()`, `reset()` and loading weights discard them; a change of the dtype evaluates the
-        constraints again.
-
-        Warns:
-            UserWarning: Once, by the next step of an optimiser that has trainable parameters of
-                these matrices.
+        constraints again. An optimiser that trains a frozen layer leaves its W as it is.
         """
         self.eval()
         for direction in self.all_directions():

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from numbers import Real
 from typing import cast
 
 import torch
@@ -14,7 +13,6 @@ from eigenrnn.tracing import autocasts, check_dense, is_jit_tracing, is_plain, i
 __all__ = [
     "check_dtype",
     "check_h0",
-    "check_initializers",
     "check_input",
     "check_options",
     "check_pair",
@@ -31,7 +29,6 @@ def check_options(
     hidden_size: int,
     num_layers: int,
     dropout: float,
-    locked_dropout: bool = False,
 ) -> None:
     """Check the sizes and the dropout of a layer; warn if the dropout has no effect.
 
@@ -39,16 +36,13 @@ def check_options(
         ValueError: If a size is not a positive integer, or `dropout` is not a probability.
     """
     check_sizes(input_size, hidden_size, num_layers)
-    value = cast("object", dropout)
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= dropout <= 1:
+    if not 0 <= dropout <= 1:
         raise ValueError(f"expected dropout to be a probability from 0 to 1, got {dropout!r}")
     if dropout > 0 and num_layers == 1:
         warnings.warn(
             f"dropout={dropout} has no effect with one layer: it is applied between layers",
             stacklevel=4,  # the line that constructs the layer
         )
-    if locked_dropout and dropout == 0:
-        warnings.warn("locked_dropout=True has no effect with dropout=0.0", stacklevel=4)
 
 
 def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
@@ -70,33 +64,13 @@ def check_dtype(dtype: torch.dtype | None) -> None:
     """Check the dtype of the weights.
 
     Raises:
-        TypeError: If it is not a dtype.
         ValueError: If it is not a real floating-point type.
     """
-    if dtype is not None and not isinstance(cast("object", dtype), torch.dtype):
-        raise TypeError(
-            f"expected dtype to be a torch.dtype, such as torch.float64, got {dtype!r}"
-        )
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(
-            f"expected a real floating-point dtype for the weights, got {dtype}; "
-            "choose a complex set by the dtype= of its constraint, such as "
-            "constraint=partial(Schur, dtype=torch.complex64)"
+            f"expected a real floating-point dtype for the weights, got {dtype}; choose a complex "
+            "set by its dtype=, such as partial(ScaledCayley, dtype=torch.complex64)"
         )
-
-
-def check_initializers(name: str, initializers: Sequence[object]) -> None:
-    """Check that the initialisers of a weight can be called.
-
-    Raises:
-        TypeError: If one cannot.
-    """
-    for initializer in initializers:
-        if not callable(initializer):
-            raise TypeError(
-                f"expected the initialiser of {name} to be a function that fills a tensor, such "
-                f"as those of eigenrnn.init, got {initializer!r}"
-            )
 
 
 def no_torchscript(function: str) -> str:
@@ -157,19 +131,6 @@ def check_step(x_t: object) -> None:
     check_dense({"x_t": x_t})
     if x_t.dim() not in (1, 2):
         raise ValueError(f"expected x_t of shape (B, M) or (M,), got {tuple(x_t.shape)}")
-
-
-def check_no_projection(proj_size: int) -> None:
-    """Check the size of projected states of a layer that has none.
-
-    Raises:
-        ValueError: If it is not 0.
-    """
-    if proj_size:
-        raise ValueError(
-            f"expected proj_size=0, got {proj_size!r}: only an LSTM projects its states, as in "
-            "torch"
-        )
 
 
 def check_pair(
