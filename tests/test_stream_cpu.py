@@ -74,7 +74,7 @@ OTHER_SUMS = {
     "float64 LRU of two layers without a bias": partial(
         LRU, num_layers=2, bias=False, dtype=torch.float64, trainable_h0=True
     ),
-    "LRU with real eigenvalues": partial(LRU, constraint=DiagonalSegment, low=-0.9),
+    "LRU with real eigenvalues": partial(LRU, constraint=DiagonalSegment),
     "MinGRU": MinGRU,
     "float64 MinGRU of two layers with negative decays": partial(
         MinGRU, num_layers=2, decays=(-1, 0.5), bias=False, dtype=torch.float64

@@ -4,7 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -203,6 +203,8 @@ class Constraint(ConstantBuffers, ABC):
             ValueError: If W has another shape, an entry that is not finite, or freed storage.
             NotInSetError: If W is not in the set; names the residual and the tolerance.
         """
+        if not isinstance(cast("object", W), Tensor):
+            raise TypeError(f"expected a tensor, got {type(W).__name__}")
         check_dense({"the matrix": W})
         if W.is_meta:
             raise TypeError("expected a matrix with values, got one on the meta device")
