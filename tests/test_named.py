@@ -150,7 +150,7 @@ LAYER_OPTIONS = {
     "ScuRNN": (ScuRNN, ScaledCayley, {"init": "zero"}),
     "ExpRNN": (ExpRNN, Exponential, {"init": "haar"}),
     "DtrivRNN": (DtrivRNN, Exponential, {"init": "haar", "period": 7}),
-    "ORNN": (ORNN, Householder, {"reflections": 3, "projected": False}),
+    "ORNN": (ORNN, Householder, {"reflections": 3}),
     "FullCapacityURNN": (FullCapacityURNN, MovingCayley, {"init": "haar"}),
     "EURNN": (EURNN, Givens, {"layers": 3, "style": "fft", "dtype": torch.float32}),
     "GORU": (GORU, Givens, {"layers": 3, "style": "fft"}),

@@ -226,16 +226,6 @@ def test_bidirectional_layers_read_both_ways_and_cannot_step():
         net.step(sequences()[0])
 
 
-def test_without_an_input_size_the_inputs_have_the_width():
-    net = ResidualStack(lambda width: ScoRNN(width, N), W, 1)
-    assert (net.input_size, net.output_size, type(net.encoder)) == (W, W, nn.Identity)
-
-
-def test_a_layer_as_wide_as_the_stack_needs_no_projection():
-    net = ResidualStack(lambda width: ScoRNN(width, width), W, 1)
-    assert isinstance(net.blocks[0].projection, nn.Identity)
-
-
 def test_dropout_applies_while_training_only():
     net = stack(MAKERS["ScoRNN"], dropout=0.5)
     assert torch.equal(net(sequences())[0], net(sequences())[0])

@@ -430,13 +430,6 @@ def test_a_number_is_the_input_of_a_network_with_one():
     np.testing.assert_array_equal(found.points, expected.points)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16])
-def test_units_may_be_numbers_of_any_integer_type(dtype):
-    expected = inactivate(SMALL, X, [0, 2]).changed
-    for units in (np.array([0, 2], dtype), torch.tensor([0, 2]).to(torch.uint8)):
-        np.testing.assert_array_equal(inactivate(SMALL, X, units).changed, expected)
-
-
 SMALL = network(np.eye(3) / 2)
 X = torch.zeros(4, 2, 2)
 STATES = np.random.default_rng(0).normal(size=(4, 6, 3))

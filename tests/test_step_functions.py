@@ -91,14 +91,6 @@ class PairCell(MinimalCell):
         return torch.sigmoid(self.U(inp)) * torch.tanh(c), c
 
 
-class ElapsedTimeCell(MinimalCell):
-    """An output beside the state, and an elapsed time, as in ncps."""
-
-    def forward(self, input, hx, ts):
-        hx = hx + ts * (super().forward(input, hx) - hx) / 2
-        return hx[:, :1], hx
-
-
 class OutputPairCell(PairCell):
     """An output beside a pair of states."""
 
@@ -110,7 +102,6 @@ class OutputPairCell(PairCell):
 OTHER_CELLS = {
     "one state": (MinimalCell, lambda cell, x, h: cell(x, h)),
     "a pair": (PairCell, lambda cell, x, h: torch.cat(cell(x, h.chunk(2, 1)), 1)),
-    "an elapsed time": (ElapsedTimeCell, lambda cell, x, h: cell(x, h, 1.0)[1]),
     "an output": (OutputPairCell, lambda cell, x, h: torch.cat(cell(x, h.chunk(2, 1))[1], 1)),
 }
 

@@ -103,7 +103,6 @@ WEIGHTS_OF_DELTA = (
     *("weight_ih", "convolution_weight", "A_log", "dt_bias", "norm_weight"),
     *("weight_out", "output_bias"),
 )
-NORMED = partial(GRU, layer_norm=True)
 WEIGHTS_OF_LRU = "weight_ih", "gamma_log", "weight_out", "weight_skip", "output_bias"
 each_packed = pytest.mark.parametrize("make", PACKED.values(), ids=PACKED.keys())
 each_batch = pytest.mark.parametrize("B", [None, 1, 17], ids=["single", "one", "many"])

@@ -57,7 +57,6 @@ _PROBED_SEQUENCES = 3  # not 2: a pair of states could be unpacked from two rows
 # what functions of the user raise for arguments of another shape or kind
 _STEP_ERRORS = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
 _ROUNDING = 1e-9  # a product of one row may be summed in another order than that of three
-_ELAPSED_TIME = ("ts", "timespans", "elapsed_time")  # names of the argument in cells like ncps's
 
 
 @dataclass(frozen=True)
@@ -230,9 +229,8 @@ def state_maps(network: Network) -> list[StateMap]:
     Args:
         network: One of our layers or cells, `torch.nn.RNN`, `GRU`, `LSTM` or their cells, a model
             with one of them, any cell with `input_size` and `hidden_size`, or a state map. A
-            `ResidualStack` is one state map, whose state joins those of all layers. A cell
-            that also requires an elapsed time, as those of ncps do, gets 1. A module of your own
-            with a method ``step(x, h)`` and these sizes is taken as it is. Only the layer
+            `ResidualStack` is one state map, whose state joins those of all layers. A module of
+            your own with a method ``step(x, h)`` and these sizes is taken as it is. Only the layer
             or cell inside a model is analysed. If a cell of your own wraps one, pass it through
             `StateMap.from_step`.
     Raises:
@@ -248,9 +246,8 @@ def state_maps(network: Network) -> list[StateMap]:
     stack = _residual_stack(network)
     if stack is not None:
         return [_stack_state_map(stack)]
-    # torch's names of the sizes, and those of ncps
-    inputs = _size(network, "input_size", "sensory_size")
-    units = _size(network, "hidden_size", "state_size")
+    inputs = _size(network, "input_size")
+    units = _size(network, "hidden_size")
     if _known_layers(network) or inputs is None or units is None:
         return _layer_state_maps(single_layer(network))
     step: Any = getattr(network, "step", None)
@@ -513,21 +510,12 @@ def _check_step(step: Step, input_size: int, state_size: int) -> None:
 
 
 def _in_double_precision(step: StepFunction) -> StepFunction:
-    """Copy a module in double precision; it gets an elapsed time of 1 if it requires one."""
+    """Copy a module, or the one whose method the step is, in double precision."""
     if inspect.ismethod(step) and isinstance(step.__self__, nn.Module):
         return MethodType(step.__func__, double_copy(step.__self__))
-    if not isinstance(step, nn.Module):
-        return step
-    module = double_copy(step)
-    required: list[str] = []
-    for name, parameter in inspect.signature(module.forward).parameters.items():
-        is_positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        if is_positional and parameter.default is parameter.empty:
-            required.append(name)
-    # an input, a state and a time
-    if len(required) == 3 and required[2] in _ELAPSED_TIME:
-        return lambda x, state: module(x, state, 1.0)
-    return module
+    if isinstance(step, nn.Module):
+        return double_copy(step)
+    return step
 
 
 def double_copy(module: nn.Module) -> Any:
@@ -550,12 +538,10 @@ def _cell_state_map(cell: nn.Module, input_size: int, hidden_size: int) -> State
             raise error from None
 
 
-def _size(module: nn.Module, *names: str) -> int | None:
-    """Return the first attribute of these names that is a size."""
-    for name in names:
-        value = getattr(module, name, None)
-        if isinstance(value, int | np.integer):
-            return int(value)
+def _size(module: nn.Module, name: str) -> int | None:
+    value = getattr(module, name, None)
+    if isinstance(value, int | np.integer):
+        return int(value)
     return None
 
 

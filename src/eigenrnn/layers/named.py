@@ -202,8 +202,6 @@ class ORNN(RNN):
         hidden_size: The number N of hidden units.
         num_layers: The number of stacked layers.
         reflections: The number m of reflections; N by default.
-        projected: Whether gradients are projected; False uses the gradient of the released code,
-            see `Householder`.
         options: Further keyword arguments of `RNN`.
     Source:
         Mhammedi, Hellicar, Rahman and Bailey, ICML 2017. https://arxiv.org/abs/1612.00188
@@ -222,10 +220,9 @@ class ORNN(RNN):
         num_layers: int = 1,
         *,
         reflections: int | None = None,
-        projected: bool = True,
         **options: Unpack[RNNOptions],
     ) -> None:
-        constraint = partial(Householder, reflections=reflections, projected=projected)
+        constraint = partial(Householder, reflections=reflections)
         published: RNNOptions = {
             "nonlinearity": "leaky_relu_0.1",
             "trainable_h0": True,
