@@ -487,4 +487,3 @@ def test_results_have_a_picture_and_a_table_of_equal_columns(make, tmp_path):
     result = make()
     assert all(path.stat().st_size for path in result.save(tmp_path / "result"))
     assert len({len(np.asarray(column)) for column in result.table().values()}) == 1
-    assert all(isinstance(value, float) for value in result.headline().values())

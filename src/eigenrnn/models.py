@@ -94,8 +94,8 @@ class LanguageModel(nn.Module):
         tied: Whether the head uses the embedding matrix, V = E.
         dropouts: The dropout probabilities; all zero by default.
         activation: The weights :math:`\alpha, \beta` of the penalties.
-        embedding_init: The initialiser of E, which fills it in place; U(-0.1, 0.1) by default.
-        head_init: The initialiser of V if it is not tied; that of E by default.
+        head_init: The initialiser of V if it is not tied, which fills it in place; by default that
+            of E, U(-0.1, 0.1).
         head_bias_init: The initialiser of d.
         generator: The generator that draws E, V and d; torch's global one by default.
     Shape:
@@ -124,7 +124,6 @@ class LanguageModel(nn.Module):
         tied: bool = False,
         dropouts: Dropouts | None = None,
         activation: tuple[float, float] = (0.0, 0.0),
-        embedding_init: Initializer | None = None,
         head_init: Initializer | None = None,
         head_bias_init: Initializer = zeros_,
         generator: Generator | None = None,
@@ -149,10 +148,9 @@ class LanguageModel(nn.Module):
         if not tied:
             self.head = Parameter(torch.empty(vocabulary, width))
         self.head_bias = Parameter(torch.empty(vocabulary))
-        embedding_init = embedding_init or _uniform_embedding
-        embedding_init(self.embedding, generator=generator)
+        _uniform_embedding(self.embedding, generator=generator)
         if not tied:
-            head_init = head_init or embedding_init
+            head_init = head_init or _uniform_embedding
             head_init(self.head, generator=generator)
         head_bias_init(self.head_bias, generator=generator)
         self._activation_penalty: Tensor | None = None

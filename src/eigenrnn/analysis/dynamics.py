@@ -404,12 +404,6 @@ class StateSpace(Projection, Analysis):
             "component_2": places[:, 1],
         }
 
-    def headline(self) -> dict[str, float]:
-        return {
-            "variance along component 1": float(self.shares[0]),
-            "variance along component 2": float(self.shares[1]),
-        }
-
 
 @torch.no_grad()
 def state_space(
@@ -498,8 +492,8 @@ class Lyapunov(Analysis):
     exponents: NDArray[np.float64]
     spread: NDArray[np.float64]
     state_size: int
-    burn_in: int = 0
-    errors: NDArray[np.float64] | None = None
+    burn_in: int
+    errors: NDArray[np.float64]
 
     @property
     def dimension(self) -> float:
@@ -523,7 +517,7 @@ class Lyapunov(Analysis):
         finite = np.where(np.isfinite(self.exponents), self.exponents, np.nan)
         curves = {"exponents": finite}
         bands = self.spread
-        if self.errors is not None and not self.spread.any():  # of one sequence
+        if not self.spread.any():  # of one sequence
             bands = self.errors
         plot.lines(axes, number, curves, bands={"exponents": bands}, marker="o")
         axes.axhline(0, color="0.6", linewidth=0.8)
@@ -540,20 +534,18 @@ class Lyapunov(Analysis):
 
     def table(self) -> Table:
         number = np.arange(1, len(self.exponents) + 1)
-        table: Table = {
+        return {
             "number": number,
             "exponent_nats": self.exponents,
             "spread_nats": self.spread,
+            "error_nats": self.errors,
         }
-        if self.errors is not None:
-            table["error_nats"] = self.errors
-        return table
 
     def headline(self) -> dict[str, float]:
         k = len(self.exponents)
         dimension = self.dimension
         numbers = {"largest exponent (nats a step)": float(self.exponents[0])}
-        if self.errors is not None and np.isfinite(self.errors[0]):
+        if np.isfinite(self.errors[0]):
             numbers["its error (nats a step)"] = float(self.errors[0])
         summed = "the exponents" if k == self.state_size else f"the first {k} exponents"
         numbers[f"sum of {summed} (nats a step)"] = float(self.exponents.sum())

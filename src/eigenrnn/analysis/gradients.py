@@ -33,10 +33,6 @@ __all__ = [
     "spectral_norms",
 ]
 
-# of GradientMap: entries that are set to zero before they become subnormal, below 1e-308
-_NEGLIGIBLE = 1e-200
-_STEPS_TO_CLEAR = 8  # not at every step, because it reads all products once more
-
 
 @dataclass(frozen=True)
 class GradientNorms(Analysis):
@@ -193,8 +189,8 @@ def gradient_map(
         \Bigl\|\prod_{s=t+1}^{\tau} \frac{\partial h_s}{\partial h_{s-1}}\Bigr\|_2
 
     The spectral norms are averaged over the batch. If a state has named parts, such as the long
-    and the short memory of an ENRNN or h and c of an LSTM, each part has its own maps. Entries of
-    a product below 1e-200 may count as zero. It needs memory for :math:`T B S (S + M)` numbers.
+    and the short memory of an ENRNN or h and c of an LSTM, each part has its own maps. It needs
+    memory for :math:`T B S (S + M)` numbers.
 
     Args:
         network: A recurrent layer or cell, a model with one, or a `StateMap`.
@@ -264,8 +260,6 @@ class _Products:
         self.products, self.buffer = self.buffer, self.products
         self.products[:, tau] = newest
         current = self.products[:, : tau + 1]
-        if tau % _STEPS_TO_CLEAR == 0:  # subnormal numbers would slow every product down
-            current.masked_fill_(current.abs() < _NEGLIGIBLE, 0)
         return {name: spectral_norms(current[..., part]) for name, part in self.blocks.items()}
 
 

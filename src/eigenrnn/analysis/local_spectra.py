@@ -56,9 +56,6 @@ class LocalSpectra(Analysis):
             "eigenvalue_imaginary": self.eigenvalues.imag.ravel(),
         }
 
-    def headline(self) -> dict[str, float]:
-        return {"largest modulus": float(np.abs(self.eigenvalues).max())}
-
 
 @torch.no_grad()
 def local_spectra(

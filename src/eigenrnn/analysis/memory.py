@@ -1,6 +1,5 @@
 """Memory of past inputs: Fisher information in the state, and accuracy of a linear decoder."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +21,7 @@ from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import (
     Network,
     RecurrentWeights,
+    StateMap,
     is_network,
     state_maps,
 )
@@ -279,16 +279,6 @@ class LinearDecodability(Analysis):
         return {"mean R squared": float(self.r_squared.mean()), "memory capacity": capacity}
 
 
-@dataclass(frozen=True)
-class _Network:
-    """A network under a scalar signal: its step, and the features for the decoder."""
-
-    size: int
-    begin: Callable[[int], Tensor]
-    step: Callable[[Tensor, Tensor], Tensor]
-    features: Callable[[Tensor], Tensor]
-
-
 def linear_decodability(
     network_or_W: Network | Matrix,
     delays: int | ArrayLike,
@@ -314,8 +304,8 @@ def linear_decodability(
         network_or_W: A real matrix, or a recurrent layer, cell, or state map. The signal enters
             the first input of the first layer; all other inputs are zero.
         delays: The delays k; an integer means all delays below it.
-        h0: The initial state of the first layer, :math:`(S,)`; by default its own. A matrix always
-            starts from zero.
+        h0: The initial state of the first layer, :math:`(S,)`; by default its own, which is zero
+            for a matrix.
         nonlinearity: The function f for a matrix, by name, without a bias; None is the identity.
             A layer has its own.
         noise: The standard deviation of the noise in each entry of a state.
@@ -356,83 +346,69 @@ def linear_decodability(
                 "expected no nonlinearity and no source with a layer, which has its own, got one; "
                 "pass its matrix to choose them"
             )
-        network = _layer_network(network_or_W, h0)
+        state_map = state_maps(network_or_W)[0]
     else:
-        if h0 is not None:
-            raise ValueError("expected no h0 with a matrix, whose states start from zero, got one")
-        network = _matrix_network(
-            as_matrix(cast("Matrix", network_or_W)), nonlinearity or "identity", source
-        )
-    minimum = 2 * (network.size + 2)  # each half needs one more than the decoder has weights
+        W = as_matrix(cast("Matrix", network_or_W))
+        state_map = _matrix_map(W, nonlinearity or "identity", source)
+    decoded = state_map.blocks.get("hidden", slice(0, state_map.state_size))  # no cell of an LSTM
+    size = int(decoded.stop - decoded.start)
+    minimum = 2 * (size + 2)  # each half needs one more than the decoder has weights
     if samples is None:
-        samples = max(_SAMPLES_PER_FEATURE * network.size, _MIN_SAMPLES)
+        samples = max(_SAMPLES_PER_FEATURE * size, _MIN_SAMPLES)
     check_positive_integer("samples", samples)
     if samples < minimum:
-        raise ValueError(f"expected samples >= {minimum} for {network.size} units, got {samples}")
-    signal, states = _simulate(network, int(lags.max()) + 1, samples, noise, generator)
+        raise ValueError(f"expected samples >= {minimum} for {size} units, got {samples}")
+    (first,) = initial_states([state_map], h0, samples)
+    signal, states = _simulate(state_map, first, int(lags.max()) + 1, noise, generator)
     past = signal[len(signal) - 1 - lags]  # s_(T - k) for each delay k
-    return LinearDecodability(lags, _r_squared(states, past.T), samples)
+    return LinearDecodability(lags, _r_squared(states[:, decoded], past.T), samples)
 
 
-def _matrix_network(
+def _matrix_map(
     W: NumberArray,  # (N, N)
     name: str,
     source: Tensor | ArrayLike | None,  # (N,)
-) -> _Network:
-    """Return the network that a matrix defines."""
+) -> StateMap:
+    """Return the network that a matrix defines, whose first input is the signal."""
+    N = len(W)
     f = named_nonlinearity(name)
-    v = np.eye(len(W))[0] if source is None else as_vector(source, len(W), "source")
+    v = np.eye(N)[0] if source is None else as_vector(source, N, "source")
     rows = as_real_tensor(W.T, "W")
     source_row = as_real_tensor(v, "source")
 
-    def step(s: Tensor, h: Tensor) -> Tensor:
-        return f.forward(h @ rows + s[:, None] * source_row, None)
+    def step(x: Tensor, h: Tensor) -> Tensor:
+        return f.forward(h @ rows + x * source_row, None)
 
-    return _Network(
-        size=len(W),
-        begin=lambda count: torch.zeros(count, len(W), dtype=torch.float64),
+    return StateMap(
+        name="l0",
+        matrices={},
+        input_size=1,
+        hidden_size=N,
+        state_size=N,
         step=step,
-        features=lambda h: h,
+        begin=lambda count: torch.zeros(count, N, dtype=torch.float64),
+        output=lambda _, h: h,
     )
-
-
-def _layer_network(network: Network, h0: InitialState) -> _Network:
-    state_map = state_maps(network)[0]
-
-    def step(s: Tensor, state: Tensor) -> Tensor:
-        x = s.new_zeros(len(s), state_map.input_size)
-        x[:, 0] = s
-        return state_map.step(x, state)
-
-    decoded = state_map.blocks.get("hidden", slice(None))  # not the cell of an LSTM
-
-    def features(state: Tensor) -> Tensor:
-        return state[..., decoded]
-
-    def begin(count: int) -> Tensor:
-        return initial_states([state_map], h0, count)[0]
-
-    size = features(state_map.begin(1)).shape[-1]
-    return _Network(size=size, begin=begin, step=step, features=features)
 
 
 @torch.no_grad()
 def _simulate(
-    network: _Network,
+    state_map: StateMap,
+    state: Tensor,  # (count, S)
     steps: int,
-    count: int,
     noise: float,
     generator: np.random.Generator,
-) -> tuple[Floats, Floats]:  # (steps, count), (count, K)
-    """Return the signal, and the features of the last states.
+) -> tuple[Floats, Floats]:  # (steps, count), (count, S)
+    """Return the signal, and the last states.
 
     Raises:
         ValueError: If the states overflow.
     """
-    signal = generator.standard_normal((steps, count))
-    state = network.begin(count)
+    signal = generator.standard_normal((steps, len(state)))
+    x = state.new_zeros(len(state), state_map.input_size)
     for s in torch.from_numpy(signal):
-        state = network.step(s, state)
+        x[:, 0] = s
+        state = state_map.step(x, state)
         if noise:
             state = state + noise * torch.from_numpy(generator.standard_normal(state.shape))
     if not state.isfinite().all():
@@ -440,7 +416,7 @@ def _simulate(
             f"expected states that stay finite for {steps} steps, got NaN or infinity; "
             "scale W down, or use shorter delays"
         )
-    return signal, network.features(state).numpy()
+    return signal, state.numpy()
 
 
 def _r_squared(

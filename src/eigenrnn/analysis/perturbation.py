@@ -62,13 +62,6 @@ class Perturbation(Analysis):
             "distance": self.distances.ravel(),
         }
 
-    def headline(self) -> dict[str, float]:
-        distances = self.distances.mean(1)
-        return {
-            "distance at first": float(distances[self.begin]),
-            "distance at the end": float(distances[-1]),
-        }
-
 
 @torch.no_grad()
 def perturb(

@@ -1,6 +1,6 @@
 """Figures of the analyses; the only module that draws with matplotlib."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "bars",
     "canvas",
     "contours",
     "heat_map",
@@ -23,7 +22,6 @@ __all__ = [
     "note",
     "paths",
     "plane",
-    "shares",
 ]
 
 _PANEL = (5.0, 3.8)  # inches
@@ -105,30 +103,6 @@ def lines(
         axes.legend(fontsize="small", frameon=False)
 
 
-def bars(
-    axes: "Axes",
-    names: Sequence[str],
-    series: Mapping[str, ArrayLike],  # (n,) each
-    *,
-    log: bool = False,
-) -> None:
-    """Draw groups of bars, one group per name and one bar per series; NaN draws none.
-
-    The names stand upright below the axis.
-    """
-    known = {name: y for name, y in series.items() if not np.isnan(np.asarray(y)).all()}
-    width = 0.8 / max(len(known), 1)  # a group is 0.8 wide, which leaves a gap to the next
-    places = np.arange(len(names))
-    for number, (name, y) in enumerate(known.items()):
-        axes.bar(places + (number + 0.5) * width - 0.4, np.asarray(y), width, label=name)
-    axes.set_xticks(places, names, rotation=90, fontsize="small")
-    if log:
-        axes.set_yscale("log")
-        axes.set_ylim(axes.dataLim.minposy / 2, axes.dataLim.ymax * 2)
-    if len(known) > 1:
-        axes.legend(fontsize="small", frameon=False)
-
-
 def _set_range(axes: "Axes", *, log: bool) -> None:
     """Set a range in which rounding does not look like a trend and tiny values are cut off."""
     if log:
@@ -198,30 +172,6 @@ def heat_map(
     _integer_ticks(axes.yaxis)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.85)
     bar.set_label(f"log10 of {name}" if log else name)
-
-
-def shares(
-    axes: "Axes",
-    values: ArrayLike,  # (rows, columns)
-    rows: Sequence[str],
-    columns: Sequence[str],
-    name: str,
-) -> None:
-    """Draw numbers from 0 to 1 as a table of coloured cells with named rows and columns.
-
-    Args:
-        axes: The axes to draw on.
-        values: The numbers.
-        rows: The names of the rows, the first on top.
-        columns: The names of the columns.
-        name: The label of the colour bar.
-    """
-    image = axes.imshow(
-        np.asarray(values, dtype=np.float64), vmin=0, vmax=1, cmap="viridis", aspect="auto"
-    )
-    axes.set_xticks(np.arange(len(columns)), columns, fontsize="small")
-    axes.set_yticks(np.arange(len(rows)), rows, fontsize="small")
-    axes.figure.colorbar(image, ax=axes).set_label(name)
 
 
 def plane(

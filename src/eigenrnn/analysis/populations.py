@@ -88,12 +88,6 @@ class ConditionSpace(Projection, Analysis):
             columns[f"component_{k + 1}"] = np.concatenate([along, self.points[:, k]])
         return columns
 
-    def headline(self) -> dict[str, float]:
-        return {
-            f"variance along component {k + 1}": float(share)
-            for k, share in enumerate(self.shares)
-        }
-
 
 def condition_space(
     states: Tensor | ArrayLike,  # (T, B, S)
@@ -196,9 +190,6 @@ class TargetedProjection(Projection, Analysis):
             "unit": np.tile(np.arange(S), T * V),
             "coefficient": self.coefficients.ravel(),
         }
-
-    def headline(self) -> dict[str, float]:
-        return {f"peak of {n}": float(p) for n, p in zip(self.names, self.peaks, strict=True)}
 
 
 def targeted_projection(
@@ -307,9 +298,6 @@ class SubspaceOverlap(Analysis):
 
     def table(self) -> Table:
         return {"number": np.arange(1, len(self.angles) + 1), "angle_radians": self.angles}
-
-    def headline(self) -> dict[str, float]:
-        return {"overlap": self.overlap, "alignment": self.alignment, "by chance": self.random}
 
 
 def subspace_overlap(

@@ -77,9 +77,6 @@ class ReducedModel(Analysis):
             "value": np.concatenate([self.latents.ravel(), self.singular_values]),
         }
 
-    def headline(self) -> dict[str, float]:
-        return {"rank": float(self.m.shape[1]), "relative error of the states": self.error}
-
 
 @torch.no_grad()
 def reduced_model(

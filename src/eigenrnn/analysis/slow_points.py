@@ -99,13 +99,6 @@ class SlowPoints(Analysis):
             "eigenvalue_imaginary": self.eigenvalues.imag.ravel(),
         }
 
-    def headline(self) -> dict[str, float]:
-        return {
-            "points": float(len(self.points)),
-            "failed": float(self.failed),
-            "merged": float(self.merged),
-        }
-
 
 @torch.no_grad()
 def slow_points(
@@ -275,12 +268,6 @@ class LineAttractor(Analysis):
             "alignment": self.alignments[line],
             "time_constant_1": self.time_constants[line, 0],
             "time_constant_2": self.time_constants[line, 1],
-        }
-
-    def headline(self) -> dict[str, float]:
-        return {
-            f"share along the line of condition {c}": float(share)
-            for c, share in zip(self.conditions, self.shares, strict=True)
         }
 
 
