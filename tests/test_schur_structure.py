@@ -170,13 +170,3 @@ def test_figure_and_table_show_the_parts(name):
 def test_invalid_matrix_raises(W, message):
     with pytest.raises(ValueError, match=message):
         schur_structure(W)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_profile_of_a_normal_matrix_says_that_it_is_normal(dtype):
-    W = np.linalg.qr(np.random.default_rng(0).standard_normal((8, 8)))[0].astype(dtype)
-    profile = schur_structure(W).plot().axes[2]
-    assert profile.texts[0].get_text() == "Nothing below the blocks:\nthe matrix is normal."
-    assert profile.get_title() == "a normal matrix"
-    assert np.isnan(profile.lines[0].get_ydata()[1:]).all()
-    assert not schur_structure([[0.5, 0.0], [0.1, 0.4]]).plot().axes[2].texts

@@ -455,7 +455,6 @@ NAN = np.full((3, 3), math.nan)
         (lambda: inactivate(SMALL, X, 1), ValueError, "expected units from 0 to 2.*got 1"),
         (lambda: inactivate(SMALL, X, []), ValueError, "expected units from 0 to 2"),
         (lambda: inactivate(SMALL, X, [True, False]), ValueError, "expected units from 0 to 2"),
-        (lambda: inactivate(SMALL, X, [1], value=math.nan), ValueError, "expected a finite value"),
         (lambda: inactivate(SMALL, X, [1], begin=6), ValueError, "expected 0 <= begin < end"),
         (lambda: condition_space(STATES, LABELS, dimensions=4), ValueError, "2 or 3 dimensions"),
         (lambda: condition_space(STATES, [0]), ValueError, r"expected conditions of shape \(6,\)"),

@@ -266,7 +266,6 @@ def test_a_decoder_starts_from_the_initial_state():
         (torch.zeros(N + 1), r"expected h0 of shape \(B, 5\) or \(5,\), got \(6,\)"),
         (torch.zeros(2, N), "expected h0 of 1 or 3 sequences, got 2"),
         (torch.full((N,), torch.nan), "expected finite numbers in h0"),
-        ((torch.zeros(B, N), torch.zeros(2, N)), "parts of h0 for the same sequences, got "),
     ],
 )
 def test_an_initial_state_that_does_not_fit_raises(h0, message):

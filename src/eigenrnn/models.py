@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
@@ -148,10 +149,10 @@ class LanguageModel(nn.Module):
         if not tied:
             self.head = Parameter(torch.empty(vocabulary, width))
         self.head_bias = Parameter(torch.empty(vocabulary))
-        _uniform_embedding(self.embedding, generator=generator)
+        draw = partial(uniform_, bound=0.1)
+        draw(self.embedding, generator=generator)
         if not tied:
-            head_init = head_init or _uniform_embedding
-            head_init(self.head, generator=generator)
+            (head_init or draw)(self.head, generator=generator)
         head_bias_init(self.head_bias, generator=generator)
         self._activation_penalty: Tensor | None = None
 
@@ -227,10 +228,6 @@ class LanguageModel(nn.Module):
         if len(states) > 1:
             difference = beta * states.diff(dim=0).square().mean()
             self._activation_penalty = self._activation_penalty + difference
-
-
-def _uniform_embedding(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
-    return uniform_(weight, 0.1, generator=generator)
 
 
 def _check_layers(width: int, layers: Sequence[RecurrentLayer]) -> int:

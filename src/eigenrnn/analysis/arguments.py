@@ -176,9 +176,7 @@ def check_layer_input(layer: nn.Module, x: Any) -> None:
     """Check that a layer in double precision accepts an input.
 
     Raises:
-        ValueError: If the shape is wrong, or the numbers are not of floating point.
+        ValueError: If the shape is wrong.
     """
-    if not x.is_floating_point():
-        raise ValueError(f"expected floating-point numbers in x, got {x.dtype}; pass x.double()")
     recurrent: Any = layer
     check_sequence_shape(x, recurrent.input_size, batch_first=recurrent.batch_first)

@@ -26,7 +26,7 @@ from eigenrnn.analysis.state_map import (
     state_maps,
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states
-from eigenrnn.errors import check_positive_integer
+from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.nonlinearities import nonlinearity as named_nonlinearity
 
 if TYPE_CHECKING:
@@ -338,8 +338,7 @@ def linear_decodability(
     lags = np.asarray(delays)
     if lags.ndim != 1 or not lags.size or lags.dtype.kind not in "iu" or lags.min() < 0:
         raise ValueError(f"expected delays to be integers >= 0, got {delays}")
-    if not (np.isfinite(noise) and noise >= 0):
-        raise ValueError(f"expected a finite noise >= 0, got {noise}")
+    check_not_negative("noise", noise)
     if is_network(network_or_W):
         if nonlinearity is not None or source is not None:
             raise ValueError(

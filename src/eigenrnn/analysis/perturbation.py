@@ -1,6 +1,5 @@
 """Perturbations of the state and inactivation of units."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -149,7 +148,7 @@ def inactivate(
         x: :math:`(T, B, M)`, or :math:`(T, M)`; units: :math:`(n,)`, or :math:`(S,)` booleans.
     Raises:
         ValueError: If the layer or direction does not exist, an input or `h0` does not fit, a unit
-            does not exist, the value is not finite, or not 0 <= begin < end <= T + 1.
+            does not exist, or not 0 <= begin < end <= T + 1.
     Source:
         Song, Yang and Wang, PLoS Computational Biology 12, 2016.
         https://doi.org/10.1371/journal.pcbi.1004792 (departures: any span of steps).
@@ -164,8 +163,6 @@ def inactivate(
     last = T + 1 if end is None else end  # T + 1: also the state after the last step is held
     if not 0 <= begin < last <= T + 1:
         raise ValueError(f"expected 0 <= begin < end <= {T + 1}, got {begin} and {last}")
-    if not math.isfinite(value):
-        raise ValueError(f"expected a finite value, got {value}")
     held = _mask_of_units(units, S)
 
     def hold(state: Tensor) -> Tensor:

@@ -19,7 +19,6 @@ __all__ = [
     "histogram",
     "label",
     "lines",
-    "note",
     "paths",
     "plane",
 ]
@@ -56,11 +55,6 @@ def label(axes: "Axes", x: str, y: str, title: str = "") -> None:
     axes.set_ylabel(y)
     if title:
         axes.set_title(title, fontsize="medium")
-
-
-def note(axes: "Axes", text: str) -> None:
-    """Write a sentence into the middle of a panel."""
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="0.4")
 
 
 def lines(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.errors import check_positive_integer
+from eigenrnn.errors import check_positive, check_positive_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,8 +125,7 @@ def pseudospectrum(
     check_positive_integer("resolution", resolution)
     if resolution < 2:
         raise ValueError(f"expected resolution >= 2, got {resolution}")
-    if not 0 < epsilon < np.inf:
-        raise ValueError(f"expected a finite epsilon > 0, got {epsilon}")
+    check_positive("epsilon", epsilon)
     eigenvalues = np.linalg.eigvals(matrix).astype(np.complex128)
     reach = 1.25 * max(1.0, float(np.abs(eigenvalues).max()))
     x = np.linspace(-reach, reach, resolution)

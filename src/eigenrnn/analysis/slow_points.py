@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LineAttractor", "SlowPoints", "line_attractor", "slow_points"]
 
+_DISTANCE = 1e-3  # of points that are merged, relative to 1 + |h|
+
 
 @dataclass(frozen=True)
 class SlowPoints(Analysis):
@@ -107,7 +109,6 @@ def slow_points(
     *,
     initial_states: int | Tensor | tuple[Tensor, ...] = 64,  # (P, S)
     threshold: float = 1e-8,
-    distance: float = 1e-3,
     steps: int = 200,
     generator: Generator | None = None,
     which: str = "l0",
@@ -118,7 +119,8 @@ def slow_points(
 
     The search is that of `fixed_points`, but each one ends as soon as its speed is below the
     threshold. It therefore stays near its initial state, and initial states on trajectories give
-    points all along a line attractor. A point that is slow need not be near a fixed point.
+    points all along a line attractor. A point that is slow need not be near a fixed point. Points
+    closer than 1e-3, relative to :math:`1 + \|h\|`, are merged.
 
     Args:
         network: A recurrent layer or cell, a model with one, or a `StateMap`.
@@ -127,7 +129,6 @@ def slow_points(
             from the normal distribution. States of trajectories are better: `Trajectory.sample`
             draws some.
         threshold: The largest speed q of a slow point.
-        distance: Points closer than this, relative to :math:`1 + \|h\|`, are merged.
         steps: The largest number of iterations of a search.
         generator: Torch's generator of initial states; its global generator by default.
         which: The layer and direction.
@@ -138,9 +139,8 @@ def slow_points(
         Time constants in steps.
     Raises:
         ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
-            finite, there is no initial state, or `threshold`, `distance` or `steps` is not
-            positive.
-        TypeError: If the network is not one, or `threshold` or `distance` is not a number.
+            finite, there is no initial state, or `threshold` or `steps` is not positive.
+        TypeError: If the network is not one, or `threshold` is not a number.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013, sections 2 and 3.
         https://doi.org/10.1162/NECO_a_00409 (departures: the Levenberg-Marquardt method).
@@ -150,8 +150,7 @@ def slow_points(
     """
     state_map = select_state_map(state_maps(network), which)
     check_positive_integer("steps", steps)
-    for name, value in (("threshold", threshold), ("distance", distance)):
-        check_positive(name, value)
+    check_positive("threshold", threshold)
     M = state_map.input_size
     S = state_map.state_size
     x = torch.zeros(1, M, dtype=torch.float64)
@@ -174,7 +173,7 @@ def slow_points(
         failed += len(h) - int(slow.sum())
         h = h[slow]
         residual = residual[slow]
-        kept = distinct_states(h, residual, distance)
+        kept = distinct_states(h, residual, _DISTANCE)
         points.append(h[kept])
         speeds.append(residual[kept].square() / 2)
         conditions += [c] * len(kept)

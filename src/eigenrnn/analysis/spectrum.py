@@ -136,16 +136,9 @@ class SchurStructure(Analysis):
         plot.label(form, "from mode", "to mode", title)
         plot.histogram(angles, self.angles, np.linspace(-np.pi, np.pi, 37))
         plot.label(angles, "angle of the eigenvalue (rad)", "eigenvalues")
-        # the rounding of weights in float32 should not look like a profile
-        is_normal = self.off_diagonal <= len(self.Theta) * np.finfo(np.float32).eps
-        shown = self.by_diagonal.copy()
-        if is_normal:
-            shown[1:] = np.nan
-        plot.lines(profile, np.arange(len(shown)), {"mean": shown}, log=True)
+        means = {"mean": self.by_diagonal}
+        plot.lines(profile, np.arange(len(self.by_diagonal)), means, log=True)
         below = f"{self.off_diagonal:.1%} of the norm is below the blocks"
-        if is_normal:
-            plot.note(profile, "Nothing below the blocks:\nthe matrix is normal.")
-            below = "a normal matrix"
         plot.label(profile, "sub-diagonal k (0: the blocks)", "mean |entry|", below)
         return figure
 

@@ -492,9 +492,7 @@ def _check_step(step: Step, input_size: int, state_size: int) -> None:
             first = step(x[:1], h[:1])
     except _STEP_ERRORS as error:
         raise ValueError(
-            f"{expected} in double precision, got {type(error).__name__}: {error}; if it takes "
-            "one sequence, pass torch.vmap(step); if its state has parts, pass their sizes; if a "
-            "module inside has other numbers, call module.double()"
+            f"{expected} in double precision, got {type(error).__name__}: {error}"
         ) from error
     if after.shape != h.shape or after.dtype != torch.float64:
         kind = str(after.dtype).removeprefix("torch.")
@@ -502,8 +500,7 @@ def _check_step(step: Step, input_size: int, state_size: int) -> None:
     if not torch.allclose(first, after[:1], rtol=_ROUNDING, atol=_ROUNDING):
         raise ValueError(
             f"{expected} that treats each sequence separately and is the same in every call, got "
-            "another result for the first sequence alone; if its forward runs over time, give the "
-            "module a method step(x, h)"
+            "another result for the first sequence alone"
         )
     if not after.requires_grad:
         raise ValueError(f"{expected} that can be differentiated, got a result without gradient")

@@ -82,11 +82,8 @@ class Trajectory:
             x = self.x[steps].flatten(0, 1)
             before = self.states[:-1][steps].flatten(0, 1)
             by_state, by_input = self.state_map.jacobians(x, before)
-            if not bool(by_state.isfinite().all() and by_input.isfinite().all()):
-                raise ValueError(
-                    f"expected derivatives that stay finite, got NaN or infinity in steps "
-                    f"{begin + 1} to {begin + len(x) // B}; the states grow too large"
-                )
+            check_finite(by_state, "the derivatives of steps")
+            check_finite(by_input, "the derivatives of steps")
             yield from zip(
                 by_state.unflatten(0, (-1, B)), by_input.unflatten(0, (-1, B)), strict=True
             )
@@ -205,15 +202,10 @@ def as_state(h0: InitialState, name: str = "h0") -> Tensor:
     """Return a state as one tensor in double precision; its parts are joined.
 
     Raises:
-        ValueError: If the parts do not fit together, or a number is not finite.
+        ValueError: If a number is not finite.
     """
     if isinstance(h0, tuple):
-        # torch cannot join no tensors; an empty one fails the checks of sizes, with a message
-        parts = [as_real_tensor(part, name) for part in h0] or [torch.zeros(0)]
-        if any(not part.dim() or part.shape[:-1] != parts[0].shape[:-1] for part in parts):
-            shapes = ", ".join(str(tuple(part.shape)) for part in parts)
-            raise ValueError(f"expected parts of {name} for the same sequences, got {shapes}")
-        states = torch.cat(parts, dim=-1)
+        states = torch.cat([as_real_tensor(part, name) for part in h0], dim=-1)
     else:
         states = as_real_tensor(h0, name)  # pyright: ignore[reportArgumentType], not None here
     check_finite(states, name)
@@ -227,9 +219,7 @@ def _time_first(x: Tensor, input_size: int, batch_first: bool) -> Tensor:  # (T,
         ValueError: If its shape is wrong, or a number is not finite.
     """
     check_sequence_shape(x, input_size, batch_first=batch_first)
-    not_finite = int(x.numel() - x.isfinite().sum())
-    if not_finite:
-        raise ValueError(f"expected finite numbers in x, got {not_finite} that are not")
+    check_finite(x, "x")
     if x.dim() == 2:
         return x.unsqueeze(1)
     if batch_first:

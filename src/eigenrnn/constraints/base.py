@@ -301,6 +301,7 @@ class Constraint(ConstantBuffers, ABC):
                 return moved
             return tensor.to(moved.device, torch.float32)  # in 16 bits W would leave the set
 
+        before = self.dtype
         super()._apply(move, recurse)
         for name in self.tensor_attributes:
             tensor = getattr(self, name)
@@ -308,7 +309,13 @@ class Constraint(ConstantBuffers, ABC):
                 setattr(self, name, move(tensor))
             elif self.device.type != "meta":  # an index table must survive the meta device
                 setattr(self, name, tensor.to(self.device))
+        if self.dtype != before:
+            with torch.no_grad():
+                self._adapt(wider=torch.finfo(self.dtype).eps < torch.finfo(before).eps)
         return self
+
+    def _adapt(self, wider: bool) -> None:
+        """Compute again what is stored, whose entries still have another precision."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -1,8 +1,7 @@
 """Orthogonal and unitary matrices by a Cayley transform at a moving base."""
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Generator, Tensor
@@ -136,14 +135,9 @@ class MovingCayley(Constraint):
             options += f", dtype={self.dtype}"
         return options
 
-    @torch.no_grad()
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        epsilon = torch.finfo(self.base.dtype).eps
-        super()._apply(fn, recurse)
-        if torch.finfo(self.base.dtype).eps < epsilon:  # entries still have the old precision
-            # each step squares the error: two lead from float32 to float64
+    def _adapt(self, wider: bool) -> None:
+        if wider:  # each step squares the error: two lead from float32 to float64
             self._base().copy_(polar_step(polar_step(self._base())))
-        return self
 
 
 class _CayleyAtBase(torch.autograd.Function):

@@ -1,8 +1,7 @@
 """Orthogonal matrices by the scaled Cayley transform with a stored, approximate inverse."""
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Generator, Tensor
@@ -206,12 +205,9 @@ class NeumannCayley(Constraint):
         options = f"negative={self.cayley.negative}, order={self.order}"
         return f"{type(self).__name__}({self.size}, {options}, reset_every={self.reset_every})"
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        epsilon = torch.finfo(self.inverse.dtype).eps
-        super()._apply(fn, recurse)
-        if torch.finfo(self.inverse.dtype).eps < epsilon:  # entries still have the old precision
+    def _adapt(self, wider: bool) -> None:
+        if wider:
             self._invert()
-        return self
 
 
 def _current(

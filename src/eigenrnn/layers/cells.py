@@ -21,9 +21,9 @@ __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 class AbstractCell(nn.Module):
     """One time step of a layer, whose weights and methods are in `layer`.
 
-    The attributes and methods of torch's cells have the same names here, and `weight_ih`,
-    `weight_hh`, `bias_ih` and `bias_hh` are to be read only: W is evaluated each time.
-    `load_state_dict` also takes the state of a torch cell.
+    The sizes and methods of torch's cells have the same names here, and the weights are those of
+    the layer, such as ``cell.layer.weight_hh_l0``. `load_state_dict` also takes the state of a
+    torch cell.
     """
 
     def __init__(self, layer: Stacked[Any]) -> None:
@@ -38,21 +38,6 @@ class AbstractCell(nn.Module):
     def reset_parameters(self) -> None:
         """Initialise all weights again."""
         self.layer.reset()
-
-    def __getattr__(self, name: str) -> Any:
-        # the first test is fast, and all attributes of a module pass here
-        if name.startswith(("weight_", "bias_")) and torch_weights.is_cell_name(name):
-            known = torch_weights.cell_names(self.layer)
-            if name not in known:
-                has = ", ".join(known)
-                raise AttributeError(f"{type(self).__name__} has no {name!r}; it has {has}")
-            return getattr(self.layer, f"{name}_l0")
-        return super().__getattr__(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if torch_weights.is_cell_name(name):
-            raise ValueError(torch_weights.read_only(name, "cell.layer"))
-        super().__setattr__(name, value)
 
     @contextmanager
     def evaluated_once(self) -> Generator[None]:

@@ -8,7 +8,6 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eigenrnn.constraints import Constraint, ScaledCayley
-from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
 from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
@@ -355,7 +354,6 @@ class RNN(Stacked[RNNDirection]):
         generator: Generator | None = None,
     ) -> None:
         f = look_up(nonlinearity)
-        check_positive_integer("hidden_size", hidden_size)
         leaks = LeakOptions.checked(leak, trainable_leak, noise, noise_in_eval, state, hidden_size)
         if leaks.has_leak and zoneout:
             raise ValueError(

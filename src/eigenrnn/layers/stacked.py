@@ -22,11 +22,10 @@ from eigenrnn.layers.sequences import (
     initial_states,
     pack_like,
     pad_packed,
+    reordered,
     run_longest_first,
-    sort_states,
-    unsort_states,
 )
-from eigenrnn.layers.stepping import LatestSnapshot, modules_of_step
+from eigenrnn.layers.stepping import LatestSnapshot
 from eigenrnn.layers.validation import (
     check_dtype,
     check_input,
@@ -37,7 +36,7 @@ from eigenrnn.layers.validation import (
 from eigenrnn.linalg import check_finite, orthogonality_error
 from eigenrnn.ops import explain
 from eigenrnn.ops.compiled import warn_if_unavailable
-from eigenrnn.ops.dispatch import Backend, Call, exports_scan
+from eigenrnn.ops.dispatch import Backend, Call, exports_scan, forced
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
 from eigenrnn.torch_internals import direct_children
 from eigenrnn.tracing import is_exporting
@@ -184,7 +183,7 @@ class Stacked(Layer, Generic[_D]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if torch_weights.is_torch_name(name):
-            raise ValueError(torch_weights.read_only(name, "layer"))
+            raise ValueError(torch_weights.read_only(name))
         super().__setattr__(name, value)
 
     def __prepare_scriptable__(self) -> Never:
@@ -327,7 +326,17 @@ class Stacked(Layer, Generic[_D]):
 
     def modules_of_step(self) -> list[nn.Module] | None:
         """Return the modules whose own weights a step reads; None if no kernel computes it."""
-        return modules_of_step(self)
+        directions = self.all_directions()
+        if any(type(direction).stepper is AbstractDirection.stepper for direction in directions):
+            return None
+        # the layer, a block or the environment forces another backend
+        if (self.backend or forced() or "cpu") != "cpu":
+            return None
+        modules: list[nn.Module] = [*directions]
+        for direction in directions:
+            # a frozen matrix stands for its constraint; every other part has weights of its own
+            modules += [part for part in direction.children() if not isinstance(part, Constraint)]
+        return modules
 
     def steppers(self) -> list[Any]:
         """Return the steps of all layers with their weights packed; None for one without."""
@@ -418,12 +427,12 @@ class Stacked(Layer, Generic[_D]):
             )
         x, sequence_lengths = pad_packed(packed)
         check_input(x, self.input_size, self._weight)
-        h0 = sort_states(packed, self._initial_states(hx, x.shape[1]))
+        h0 = reordered(self._initial_states(hx, x.shape[1]), packed.sorted_indices)
         output, h_n = run(x, h0, packed.batch_sizes.tolist())
         packed_output: PackedSequence | None = None
         if output is not None:
             packed_output = pack_like(packed, output, sequence_lengths)
-        return packed_output, unsort_states(packed, h_n)
+        return packed_output, reordered(h_n, packed.unsorted_indices)
 
     def _run_step(
         self,

@@ -15,12 +15,10 @@ from eigenrnn.torch_internals import weight_names
 
 __all__ = [
     "CELL_NAMES",
-    "cell_names",
     "check_same_options",
     "convert",
     "copy_torch_weights",
     "direction_names",
-    "is_cell_name",
     "is_torch_name",
     "load_weights",
     "names_by_direction",
@@ -44,20 +42,10 @@ CELL_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 """The names of the weights of torch's cells, which are those of its layers without an end."""
 
 
-def is_cell_name(name: str) -> bool:
-    """Whether torch's cells have weights of such a name."""
-    return name in CELL_NAMES
-
-
-def cell_names(layer: Any) -> list[str]:
-    """Return the names that torch's cell has for the weights of the layer in a cell of ours."""
-    return [name.removesuffix("_l0") for name in _all_names(layer)]
-
-
-def read_only(name: str, layer: str) -> str:
+def read_only(name: str) -> str:
     """Return the message for an assignment to a weight by its name in torch."""
     return (
-        f"expected no assignment to {name}, which is read from {layer}.all_directions(): change "
+        f"expected no assignment to {name}, which is read from layer.all_directions(): change "
         "the weights there, or use load_state_dict"
     )
 
@@ -144,18 +132,11 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
             state[prefix + name] = value
 
 
-def translate_cell(cell: Any, state: dict[str, Any], prefix: str, *_arguments: object) -> None:
-    """Give the weights of a torch cell in a state the names of a layer, which translates them.
-
-    Raises:
-        ValueError: If names or shapes differ from those of a torch cell of this size.
-    """
-    found = {name: state[prefix + name] for name in CELL_NAMES if prefix + name in state}
-    if not found:
-        return
-    _check_shapes({name: getattr(cell, name) for name in cell_names(cell.layer)}, found)
-    for name in found:
-        state[f"{prefix}layer.{name}_l0"] = state.pop(prefix + name)
+def translate_cell(_cell: Any, state: dict[str, Any], prefix: str, *_arguments: object) -> None:
+    """Give the weights of a torch cell in a state the names of a layer, which translates them."""
+    for name in CELL_NAMES:
+        if prefix + name in state:
+            state[f"{prefix}layer.{name}_l0"] = state.pop(prefix + name)
 
 
 def _check_shapes(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:

@@ -21,8 +21,6 @@ __all__ = [
     "no_torchscript",
 ]
 
-_WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
 
 def check_options(
     input_size: int,
@@ -112,11 +110,7 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
         )
     dtype = weight.dtype
     if x.dtype != dtype and not autocasts(x.device.type):
-        alternative = f" or layer.to({x.dtype})" if x.dtype in _WEIGHT_DTYPES else ""
-        raise TypeError(
-            f"expected input of {dtype}, the dtype of the weights, got {x.dtype}: "
-            f"convert with input.to({dtype}){alternative}"
-        )
+        raise TypeError(f"expected input of {dtype}, the dtype of the weights, got {x.dtype}")
 
 
 def check_step(x_t: object) -> None:
@@ -142,14 +136,8 @@ def check_pair(
         ValueError: If a shape is wrong.
         TypeError: If they are not a pair of tensors, or their dtype is not that of the weights.
     """
-    if not isinstance(states, tuple):
-        raise TypeError(
-            f"expected the pair (h0, c0) of states, got {type(states).__name__}: an LSTM has "
-            "both, where an RNN or a GRU has h0 alone"
-        )
-    count = len(cast("tuple[object, ...]", states))
-    if count != 2:
-        raise TypeError(f"expected the pair (h0, c0) of states, got tuple of {count}")
+    if not isinstance(states, tuple) or len(cast("tuple[object, ...]", states)) != 2:
+        raise TypeError(f"expected the pair (h0, c0) of states, got {type(states).__name__}")
     h0, c0 = cast("tuple[Tensor, Tensor]", states)
     for state, shape in zip((h0, c0), shapes, strict=True):
         check_h0(state, shape, dtype)
@@ -164,9 +152,7 @@ def check_h0(h0: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         TypeError: If they are not a dense tensor, or their dtype is not that of the weights.
     """
     if not isinstance(h0, Tensor):
-        kind = type(h0).__name__
-        hint = ": only an LSTM has a pair of states" if isinstance(h0, tuple) else ""
-        raise TypeError(f"expected the initial states to be a tensor, got {kind}{hint}")
+        raise TypeError(f"expected the initial states to be a tensor, got {type(h0).__name__}")
     check_dense({"the initial states": h0})
     if h0.shape != shape:
         raise ValueError(f"expected initial states of shape {shape}, got {tuple(h0.shape)}")
