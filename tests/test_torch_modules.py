@@ -75,8 +75,9 @@ def test_every_input_of_torchs_module_tests_gives_torchs_outputs(info, dtype, tr
 def test_every_input_of_torchs_module_tests_gives_torchs_gradients(info):
     for theirs, ours, inputs in pairs(info, torch.float64, True):
         found = []
-        for module in (theirs, ours):
-            weight = getattr(module, next(iter(theirs.state_dict())))
+        first = getattr(theirs, next(iter(theirs.state_dict())))
+        layer = getattr(ours, "layer", ours)  # that of a cell
+        for module, weight in ((theirs, first), (ours, layer.all_directions()[0].weight_ih)):
             total = sum(tensor.square().sum() for tensor in tensors_of(module(*inputs)))
             found.append(torch.autograd.grad(total, [*tensors_of(inputs), weight]))
         torch.testing.assert_close(found[1], found[0])
