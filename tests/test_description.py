@@ -33,19 +33,6 @@ class Options:
         return self
 
 
-class Custom(nn.Module):
-    """A module of a user, with an attribute of each kind."""
-
-    def __init__(self, units):
-        super().__init__()
-        self.units = units
-        self.activation = torch.tanh
-        self.key = lambda: None
-        self._cache = {}
-        self.inner = nn.Linear(2, units, dtype=torch.float64)
-        self.register_buffer("mask", torch.ones(units))
-
-
 DESCRIPTIONS = {
     "numbers": ([None, True, 2, 0.5, "a"], [None, True, 2, 0.5, "a"]),
     "a dataclass": (
