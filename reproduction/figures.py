@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
@@ -22,6 +22,7 @@ from reproduction.archive import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["BarFigure", "CurveFigure", "curve_figures", "longest_runs", "paper_figures"]
@@ -70,7 +71,7 @@ class BarFigure(Analysis):
             unused.set_visible(False)
         for axes, (title, bars) in zip(all_axes, self.panels.items(), strict=False):
             numbers = np.array(list(bars.values()))
-            plot.bars(
+            _draw_bars(
                 axes, list(bars), {"ours": numbers[:, 0], "paper": numbers[:, 1]}, log=self.log
             )
             plot.label(axes, "", self.quantity, title)
@@ -91,6 +92,30 @@ class BarFigure(Analysis):
             "ours": ours,
             "paper": papers,
         }
+
+
+def _draw_bars(
+    axes: "Axes",
+    names: Sequence[str],
+    series: Mapping[str, ArrayLike],  # (n,) each
+    *,
+    log: bool = False,
+) -> None:
+    """Draw groups of bars, one group per name and one bar per series; NaN draws none.
+
+    The names stand upright below the axis.
+    """
+    known = {name: y for name, y in series.items() if not np.isnan(np.asarray(y)).all()}
+    width = 0.8 / max(len(known), 1)  # a group is 0.8 wide, which leaves a gap to the next
+    places = np.arange(len(names))
+    for number, (name, y) in enumerate(known.items()):
+        axes.bar(places + (number + 0.5) * width - 0.4, np.asarray(y), width, label=name)
+    axes.set_xticks(places, names, rotation=90, fontsize="small")
+    if log:
+        axes.set_yscale("log")
+        axes.set_ylim(axes.dataLim.minposy / 2, axes.dataLim.ymax * 2)
+    if len(known) > 1:
+        axes.legend(fontsize="small", frameon=False)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
@@ -24,6 +24,7 @@ from reproduction.archive import (
 from reproduction.reflections import Reflections
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.gridspec import GridSpec
 
@@ -287,6 +288,30 @@ def radius_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
     return columns
 
 
+def _draw_shares(
+    axes: "Axes",
+    values: ArrayLike,  # (rows, columns)
+    rows: Sequence[str],
+    columns: Sequence[str],
+    name: str,
+) -> None:
+    """Draw numbers from 0 to 1 as a table of coloured cells with named rows and columns.
+
+    Args:
+        axes: The axes to draw on.
+        values: The numbers.
+        rows: The names of the rows, the first on top.
+        columns: The names of the columns.
+        name: The label of the colour bar.
+    """
+    image = axes.imshow(
+        np.asarray(values, dtype=np.float64), vmin=0, vmax=1, cmap="viridis", aspect="auto"
+    )
+    axes.set_xticks(np.arange(len(columns)), columns, fontsize="small")
+    axes.set_yticks(np.arange(len(rows)), rows, fontsize="small")
+    axes.figure.colorbar(image, ax=axes).set_label(name)
+
+
 @dataclass(frozen=True)
 class AccuracyByLength(Analysis):
     """The accuracy at each length of a word, one panel for each recipe.
@@ -307,7 +332,7 @@ class AccuracyByLength(Analysis):
         for part, (title, networks) in zip(axes, self.panels.items(), strict=False):
             accuracies = [list(each.values()) for each in networks.values()]
             lengths = [str(length) for length in next(iter(networks.values()))]
-            plot.shares(part, accuracies, list(networks), lengths, "accuracy")
+            _draw_shares(part, accuracies, list(networks), lengths, "accuracy")
             plot.label(part, "letters read", "", title)
         for unused in axes[len(self.panels) :]:
             unused.set_visible(False)

@@ -10,11 +10,11 @@ from torch.optim.swa_utils import AveragedModel as TorchAverage
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 import eigenrnn
-from cases import CONSTRAINTS, NAMED, OURS
+from cases import NAMED, OURS
 from draws import stream
 from eigenrnn import DtrivRNN
 from eigenrnn.constraints import Exponential, MovingCayley, Schur
-from eigenrnn.layers import RNN, AsRNN
+from eigenrnn.layers import RNN
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import orthogonality_error, tol
 
@@ -26,7 +26,7 @@ MOVING = {
     "NnRNN-dtriv": partial(
         RNN, constraint=partial(Schur, orthogonal=partial(Exponential, period=2))
     ),
-    "AsRNN-moving": partial(AsRNN, constraint=MovingCayley),
+    "RNN-moving": partial(RNN, constraint=MovingCayley),
 }
 WITHOUT_MOVING_BASE = {name: make for name, make in LAYERS.items() if name not in MOVING}
 
@@ -184,17 +184,3 @@ def test_no_buffer_holds_integers_that_an_average_would_change(make):
     layer = make(M, N)
     assert all(buffer.is_floating_point() for buffer in layer.buffers())
     assert isinstance(layer, Stacked)
-
-
-def test_a_checkpoint_with_tables_as_buffers_still_loads():
-    old = {
-        "fourier-product": {"permutation": torch.arange(7, -1, -1)},
-        "spectral-radius": {"divided": torch.tensor(True)},
-    }
-    for name, former in old.items():
-        constraint = CONSTRAINTS[name](8)
-        state = {k: v for k, v in constraint.state_dict().items() if not k.endswith("extra_state")}
-        constraint.load_state_dict(state | former)
-        (value,) = former.values()
-        (key,) = former
-        assert torch.equal(getattr(constraint, key).to(value), value)

@@ -260,7 +260,7 @@ def test_gradients_are_clipped_and_penalties_added():
     X, y = draw()
     clipped = classifier(clip_norm=1e-12).fit(X, y).history_
     assert clipped[-1]["loss"] == pytest.approx(clipped[0]["loss"], abs=0.01)
-    with_decay = partial(NnRNN, decay=1e3), partial(NnRNN, decay=0.0)
+    with_decay = partial(NnRNN, gamma_penalty=1e3), partial(NnRNN, gamma_penalty=0.0)
     decayed, free = (
         probabilities(classifier(layer, clip_norm=None), X, y) for layer in with_decay
     )
@@ -495,7 +495,6 @@ def test_the_model_streams_scaled_steps():
         ({"missing": "drop"}, ValueError),
         ({"validation": 1.0}, ValueError),
         ({"epochs": 0}, ValueError),
-        ({"lr": -1.0}, ValueError),
     ],
     ids=str,
 )

@@ -33,7 +33,6 @@ from eigenrnn.constraints import (
     Householder,
     Masked,
     ScaledCayley,
-    Schur,
     Unconstrained,
 )
 from eigenrnn.export import export_model
@@ -310,7 +309,7 @@ MADE = {
     "sets of gates": partial(LSTM, cell=ScaledCayley),
     "a set": partial(RNN, constraint=partial(Householder, reflections=2)),
     "ENRNN": partial(ENRNN, short_size=3, init="zero", coupling=False, epsilon=0.1),
-    "AsRNN": partial(AsRNN, mixing=ScaledCayley, scale=(0.1, 0.9), epsilon=0.2),
+    "AsRNN": partial(AsRNN, scale=(0.1, 0.9), epsilon=0.2),
     "blocks": partial(
         RNN,
         constraint=partial(
@@ -320,7 +319,7 @@ MADE = {
             short_size=2,
         ),
     ),
-    "complex": partial(RNN, constraint=partial(Schur, gamma="clamped", dtype=torch.complex64)),
+    "complex": partial(RNN, constraint=partial(ScaledCayley, dtype=torch.complex64)),
     "an initialiser": partial(RNN, constraint=partial(Unconstrained, init=haar_)),
     "a base that never moves": partial(DtrivRNN, period=math.inf),
     "a leak": partial(RNN, leak=0.3, trainable_leak=True, noise=0.1, state="current"),

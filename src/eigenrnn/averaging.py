@@ -8,11 +8,9 @@ from torch.optim import swa_utils
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.layers.direction import AbstractDirection
-from eigenrnn.linalg import orthogonality_error, polar_step, tol
+from eigenrnn.linalg import tol
 
 __all__ = ["AveragedModel"]
-
-_MAX_POLAR_STEPS = 60  # of Newton's method; each multiplies a small singular value by 1.5
 
 
 class AveragedModel(swa_utils.AveragedModel):
@@ -44,7 +42,7 @@ class AveragedModel(swa_utils.AveragedModel):
     Source:
         Izmailov et al., UAI 2018. https://arxiv.org/abs/1803.05407; the mean of matrices: Moakher,
         SIAM J. Matrix Anal. Appl. 24, 2002, section 3.1. https://doi.org/10.1137/S0895479801383877
-        (departures: the mean is projected by Newton's method for the polar factor).
+        (departures: none).
     Example:
         >>> model = DtrivRNN(2, 8, period=1)
         >>> averaged = eigenrnn.AveragedModel(model)
@@ -74,19 +72,7 @@ class AveragedModel(swa_utils.AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Add the current weights of `model` to the average.
-
-        Raises:
-            ValueError: If the model has other parameters.
-        """
-        own = {name: weight.shape for name, weight in self.module.named_parameters()}
-        theirs = {name: weight.shape for name, weight in model.named_parameters()}
-        if own != theirs:
-            different = min(name for name, _ in own.items() ^ theirs.items())
-            raise ValueError(
-                "expected the model whose weights are averaged, got another one: its "
-                f"{different!r} is different"
-            )
+        """Add the current weights of `model` to the average."""
         for part in self.module.modules():
             if isinstance(part, AbstractDirection):
                 part.frozen = None  # it holds matrices of the previous average
@@ -127,13 +113,10 @@ def _nearest_unitary(
     Raises:
         ValueError: If M is singular, or nearly.
     """
-    nearest = M
-    for _ in range(_MAX_POLAR_STEPS):
-        nearest = polar_step(nearest)
-        if orthogonality_error(nearest) <= tol(M.dtype, len(M)):
-            return nearest
-    raise ValueError(
-        "expected matrices close enough to each other for their mean to have a nearest orthogonal "
-        f"one, got a mean whose least singular value is {float(torch.linalg.svdvals(M)[-1]):.3g}; "
-        "start averaging later, or with a smaller decay"
-    )
+    left, sigma, right = torch.linalg.svd(M)
+    if sigma[-1] <= tol(M.dtype, len(M)):
+        raise ValueError(
+            "expected matrices close enough to each other for their mean to have a nearest "
+            f"orthogonal one, got a mean whose least singular value is {float(sigma[-1]):.3g}"
+        )
+    return left @ right

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from eigenrnn.errors import check_generator, check_not_negative, check_positive_integer
+from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.models import LanguageModel, SequenceModel
 from eigenrnn.ops.time_steps import last_steps
 
@@ -117,7 +117,6 @@ def draw_symbols(temperature: float = 1.0, generator: Generator | None = None) -
         tensor([1, 0])
     """
     check_not_negative("temperature", temperature)
-    check_generator(generator)
     if temperature == 0:
         return _most_probable
 

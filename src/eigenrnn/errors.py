@@ -9,8 +9,6 @@ from typing import cast
 __all__ = [
     "NoInverseError",
     "NotInSetError",
-    "check_flag",
-    "check_generator",
     "check_installed",
     "check_not_negative",
     "check_positive",
@@ -52,29 +50,6 @@ def check_installed(requirement: str, purpose: str, *packages: str) -> None:
         raise ImportError(
             f"{purpose} needs {' and '.join(absent)}: pip install '{requirement}'",
             name=absent[0],
-        )
-
-
-def check_flag(name: str, value: object) -> None:
-    """Check an option that is on or off.
-
-    Raises:
-        TypeError: If `value` is neither True nor False; 1 and 0 count, as in torch.
-    """
-    if not isinstance(value, int) or value not in (0, 1):
-        raise TypeError(f"expected {name} to be True or False, got {value!r}")
-
-
-def check_generator(value: object) -> None:
-    """Check a generator of random numbers, without importing torch.
-
-    Raises:
-        TypeError: If `value` is neither None nor has the methods of a `torch.Generator`.
-    """
-    if value is not None and not hasattr(value, "manual_seed"):
-        raise TypeError(
-            f"expected generator to be a torch.Generator, got {value!r}; make one with "
-            "torch.Generator().manual_seed(3)"
         )
 
 

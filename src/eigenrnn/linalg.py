@@ -511,15 +511,13 @@ def normalise_(
 
 def reflection_product(
     V: Tensor,  # (m, N)
-    projected: bool = True,
 ) -> Tensor:  # (N, N)
     r"""Product of the reflections in the rows of V, the first leftmost.
 
     .. math:: H_1 \cdots H_m = I - V^\top S^{-1} V, \qquad H_k = I - 2 v_k v_k^\top / v_k^\top v_k,
         \qquad S_{kk} = v_k^\top v_k / 2, \quad S_{kl} = v_k^\top v_l \text{ for } k < l
 
-    The compact WY form needs one triangular solve and two products instead of m steps. Unless the
-    gradient is `projected`, it treats the lengths :math:`v_k^\top v_k` as constants.
+    The compact WY form needs one triangular solve and two products instead of m steps.
 
     Source:
         Schreiber and Van Loan, SIAM J. Sci. Stat. Comput. 10, 1989.
@@ -530,61 +528,36 @@ def reflection_product(
     largest = V.detach().abs().amax(1, keepdim=True).clamp(min=torch.finfo(V.dtype).tiny)
     scaled = V / torch.exp2(torch.log2(largest).floor())
     gram = scaled @ scaled.T
-    squares = gram.diagonal()
-    if not projected:
-        squares = squares.detach()
-    S = gram.triu(1) + torch.diag(squares / 2)
+    S = gram.triu(1) + torch.diag(gram.diagonal() / 2)
     I = torch.eye(V.shape[1], dtype=V.dtype, device=V.device)
     return I - scaled.T @ torch.linalg.solve_triangular(S, scaled, upper=True)
 
 
 def reflectors(
     Q: Tensor,  # (N, N)
-    m: int,
-) -> tuple[Tensor, float]:  # (m, N)
-    r"""Unit vectors of m < N reflections whose product is Q up to the sign of its last column.
+) -> tuple[Tensor, float]:  # (N - 1, N)
+    r"""Unit vectors of N - 1 reflections whose product is Q up to the sign of its last column.
 
-    .. math:: Q = H_1 \cdots H_m \operatorname{diag}(1, \dots, 1, \pm 1)
+    .. math:: Q = H_1 \cdots H_{N - 1} \operatorname{diag}(1, \dots, 1, \pm 1)
 
-    The k-th vector is zero before coordinate k. For m = N - 1 such vectors exist for every
-    orthogonal Q. For smaller m they exist, with sign 1, if and only if
-    :math:`\operatorname{rank}(I - Q) \le m` and :math:`\det Q = (-1)^m`; otherwise the product of
-    the returned vectors is another matrix. Computes in double precision on the CPU.
+    The k-th vector is zero before coordinate k. Such vectors exist for every orthogonal Q.
+    Computes in double precision on the CPU.
 
     Returns:
         The vectors and the sign.
     """
-    n = Q.shape[0]
     exact = Q.detach().cpu().double()
     check_finite(exact, "Q")
-    if m == n - 1:
-        V, rest = _eliminate(exact, m)
-        # what the reflections leave is the identity, up to the sign of its last entry
-        if rest[-1, -1] >= 0:
-            return V, 1.0
-        return V, -1.0
-    # work in the range of I - Q, in a basis whose upper rows are lower triangular: a vector that
-    # is zero before coordinate k of this basis is zero before coordinate k of the whole space
-    left, _, _ = torch.linalg.svd(torch.eye(n).to(exact) - exact)
-    basis = left[:, :m]
-    rotation, _ = torch.linalg.qr(basis[:m].T)
-    basis = basis @ rotation
-    inner, _ = _eliminate(basis.T @ exact @ basis, m)
-    return (inner @ basis.T).triu(), 1.0  # triu removes what rounding leaves before coordinate k
-
-
-def _eliminate(
-    Q: Tensor,  # (N, N)
-    m: int,
-) -> tuple[Tensor, Tensor]:  # (m, N), (N, N)
-    """Reduce Q to the identity column by column; return the vectors and the remaining matrix."""
-    left, _, right = torch.linalg.svd(Q)
+    left, _, right = torch.linalg.svd(exact)
     rest = left @ right  # the polar factor, free of the rounding of Q
-    V = rest.new_zeros(m, len(Q))
-    for k in range(m):
+    V = rest.new_zeros(len(Q) - 1, len(Q))
+    for k in range(len(V)):
         V[k] = _next_reflector(rest, k)
         rest -= 2 * torch.outer(V[k], V[k] @ rest)
-    return V, rest
+    # what the reflections leave is the identity, up to the sign of its last entry
+    if rest[-1, -1] >= 0:
+        return V, 1.0
+    return V, -1.0
 
 
 def _next_reflector(

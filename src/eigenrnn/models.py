@@ -1,8 +1,8 @@
 """Models around recurrent layers: a layer with a linear head, and a language model."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.constraints import Constraint, Unconstrained
-from eigenrnn.errors import check_generator, check_positive_integer
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.leak import Leak
@@ -21,7 +21,7 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
 from eigenrnn.ops.time_steps import last_steps
 from eigenrnn.residual_stack import Mixer, ResidualStack, last_output, new_linear, output_width
-from eigenrnn.tracing import check_dense, is_traced
+from eigenrnn.tracing import check_dense
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "SequenceModel",
@@ -96,8 +96,8 @@ class LanguageModel(nn.Module):
         tied: Whether the head uses the embedding matrix, V = E.
         dropouts: The dropout probabilities; all zero by default.
         activation: The weights :math:`\alpha, \beta` of the penalties.
-        embedding_init: The initialiser of E, which fills it in place; U(-0.1, 0.1) by default.
-        head_init: The initialiser of V if it is not tied; that of E by default.
+        head_init: The initialiser of V if it is not tied, which fills it in place; by default that
+            of E, U(-0.1, 0.1).
         head_bias_init: The initialiser of d.
         generator: The generator that draws E, V and d; torch's global one by default.
     Shape:
@@ -126,14 +126,12 @@ class LanguageModel(nn.Module):
         tied: bool = False,
         dropouts: Dropouts | None = None,
         activation: tuple[float, float] = (0.0, 0.0),
-        embedding_init: Initializer | None = None,
         head_init: Initializer | None = None,
         head_bias_init: Initializer = zeros_,
         generator: Generator | None = None,
     ) -> None:
         check_positive_integer("vocabulary", vocabulary)
         check_positive_integer("embedding_size", embedding_size)
-        check_generator(generator)
         width = _check_layers(embedding_size, layers)
         if tied and width != embedding_size:
             raise ValueError(
@@ -152,11 +150,10 @@ class LanguageModel(nn.Module):
         if not tied:
             self.head = Parameter(torch.empty(vocabulary, width))
         self.head_bias = Parameter(torch.empty(vocabulary))
-        embedding_init = embedding_init or _uniform_embedding
-        embedding_init(self.embedding, generator=generator)
+        draw = partial(uniform_, bound=0.1)
+        draw(self.embedding, generator=generator)
         if not tied:
-            head_init = head_init or embedding_init
-            head_init(self.head, generator=generator)
+            (head_init or draw)(self.head, generator=generator)
         head_bias_init(self.head_bias, generator=generator)
         self._activation_penalty: Tensor | None = None
 
@@ -172,8 +169,14 @@ class LanguageModel(nn.Module):
         inputs: Tensor,  # (T, B)
         state: tuple[State, ...] | None,
     ) -> tuple[Tensor, tuple[State, ...]]:  # (T, B, K)
-        """Continue from the states of an earlier call; return the logits and the new states."""
-        _check_symbols(inputs, self.embedding)
+        """Continue from the states of an earlier call; return the logits and the new states.
+
+        Raises:
+            ValueError: If the symbols are not of shape (T, B).
+        """
+        check_dense({"the symbols": inputs})
+        if inputs.dim() != 2:
+            raise ValueError(f"expected symbols of shape (T, B), got {tuple(inputs.shape)}")
         x = apply_dropout(self._embed(inputs), self.dropouts.input, True, self.training)
         new_state: list[State] = []
         states = x
@@ -228,42 +231,6 @@ class LanguageModel(nn.Module):
             self._activation_penalty = self._activation_penalty + difference
 
 
-def _check_symbols(
-    inputs: object,
-    embedding: Tensor,  # (K, embedding)
-) -> None:
-    """Check that the inputs are indices of symbols.
-
-    Raises:
-        TypeError: If they are not a dense tensor of integers.
-        ValueError: If their shape or device is wrong, they have no memory, or a symbol is out of
-            range. On a GPU the range is left to torch, because a check would wait for the device.
-    """
-    if not isinstance(inputs, Tensor):
-        raise TypeError(f"expected the symbols as a tensor, got {type(inputs).__name__}")
-    check_dense({"the symbols": inputs})
-    if inputs.dtype not in (torch.int64, torch.int32):
-        raise TypeError(
-            f"expected the symbols as a tensor of torch.int64 or torch.int32, got {inputs.dtype}"
-        )
-    if inputs.dim() != 2:
-        raise ValueError(f"expected symbols of shape (T, B), got {tuple(inputs.shape)}")
-    if inputs.device != embedding.device:
-        raise ValueError(f"expected the symbols on {embedding.device}, got {inputs.device}")
-    if inputs.device.type == "cpu" and inputs.numel() and not is_traced():
-        smallest, largest = inputs.aminmax()
-        low = int(smallest)
-        high = int(largest)
-        if low < 0 or high >= len(embedding):
-            raise ValueError(
-                f"expected symbols from 0 to {len(embedding) - 1}, got {low} to {high}"
-            )
-
-
-def _uniform_embedding(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
-    return uniform_(weight, 0.1, generator=generator)
-
-
 def _check_layers(width: int, layers: Sequence[RecurrentLayer]) -> int:
     """Check that the output of each layer fits the next; return the last output size.
 
@@ -271,11 +238,6 @@ def _check_layers(width: int, layers: Sequence[RecurrentLayer]) -> int:
         TypeError: If they are no recurrent layers.
         ValueError: If two sizes differ, or a layer is bidirectional or batch first.
     """
-    given: object = layers
-    if isinstance(given, nn.Module) and not isinstance(given, nn.ModuleList):
-        raise TypeError(f"expected a list of recurrent layers, got one: [{type(given).__name__}]")
-    if not layers:
-        raise ValueError("expected at least one recurrent layer, got none")
     for number, layer in enumerate(layers, start=1):
         if not isinstance(cast("object", layer), Stacked | nn.RNNBase | ResidualStack):
             raise TypeError(f"expected layer {number} to be a recurrent layer, got {layer!r}")
@@ -311,7 +273,7 @@ class SequenceModel(nn.Module):
         lengths: :math:`(B,)`, or None if all sequences have T time steps.
         outputs: :math:`(T, B, K)` or, for the last state, :math:`(B, K)`. A single one has no B.
     Raises:
-        ValueError: If `readout` is unknown, or the layer is batch first or projects its states.
+        ValueError: If `readout` is unknown, or the layer is batch first.
     Source:
         Helfrich, Willmott and Ye, ICML 2018, section 2.2. https://arxiv.org/abs/1707.09520
         (departures: none).
@@ -334,11 +296,6 @@ class SequenceModel(nn.Module):
             raise ValueError(f"expected readout to be 'all' or 'last', got {readout!r}")
         if layer.batch_first:
             raise ValueError("expected a layer with time first, got batch_first=True")
-        if isinstance(layer, nn.RNNBase) and layer.proj_size:
-            raise ValueError(
-                f"expected a layer without projection, got proj_size={layer.proj_size}: take "
-                "eigenrnn.LSTM with load_torch(layer)"
-            )
         super().__init__()
         self.layer = layer
         self.readout = readout
@@ -454,10 +411,6 @@ def parameter_groups(
             rates.
     Returns:
         Groups with `params`, `lr` and `weight_decay`. An empty group is left out.
-    Raises:
-        TypeError: If `model` is not a module.
-        ValueError: If a number is negative or not finite, `lr_recurrent` is given for a model
-            without a constrained matrix, or the model has no trainable parameters.
     Example:
         >>> model = SequenceModel(ScoRNN(2, 8), 3)
         >>> groups = parameter_groups(model, lr=1e-3, weight_decay=0.01)
@@ -465,24 +418,9 @@ def parameter_groups(
         [(0.0001, 0.0), (0.001, 0.01)]
         >>> optimiser = torch.optim.AdamW(groups)
     """
-    if not isinstance(cast("object", model), nn.Module):
-        raise TypeError(
-            f"expected a module, got {type(model).__name__}: put several into torch.nn.ModuleList"
-        )
-    numbers = {"lr": lr, "lr_recurrent": lr_recurrent, "weight_decay": weight_decay}
-    for name, number in numbers.items():
-        if number is not None and not 0 <= number < math.inf:
-            raise ValueError(f"expected a finite {name} >= 0, got {number}")
     recurrent = {id(p) for p in constrained_parameters(model)}
     raw = {id(p) for p in (*raw_parameters(model), *_rates(model))}
     trained = [p for p in model.parameters() if p.requires_grad]
-    if not trained:
-        raise ValueError("expected a model with trainable parameters, got none")
-    if lr_recurrent is not None and not any(id(p) in recurrent for p in trained):
-        raise ValueError(
-            "expected lr_recurrent only for a model with a constrained matrix, got "
-            f"{lr_recurrent} for one without: leave it out"
-        )
     if lr_recurrent is None:
         lr_recurrent = lr / 10  # as in most of the papers
     # by id, because `in` would compare the values of tensors

@@ -70,11 +70,9 @@ def _modrelu_backward(g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor
     active = h != 0
     if not h.is_complex():
         return g * active
-    if modulus is None:
-        raise TypeError("expected the modulus of complex pre-activations, got None")
     # across the phase the gradient shrinks by |h| / |z|
     phase = h.sgn()
-    shrink = h.abs() / torch.where(active, modulus, 1)
+    shrink = h.abs() / torch.where(active, cast("Tensor", modulus), 1)
     # `conj` is lazy, and operators in a compiled graph ignore its flag
     radial = (g * phase.conj_physical()).real * phase
     return torch.where(active, shrink * (g - radial) + radial, 0)
@@ -125,8 +123,7 @@ def nonlinearity(name: str) -> Nonlinearity:
     Raises:
         ValueError: If no nonlinearity has that name.
     """
-    if not isinstance(cast("object", name), str) or name not in NONLINEARITIES:
-        raise ValueError(
-            f"expected a nonlinearity among {', '.join(NONLINEARITIES)}, got {name!r}"
-        )
+    if name not in NONLINEARITIES:
+        known = ", ".join(NONLINEARITIES)
+        raise ValueError(f"expected a nonlinearity among {known}, got {name!r}")
     return NONLINEARITIES[name]

@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from eigenrnn.errors import check_generator, check_positive_integer
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import uniform_
-from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
@@ -203,7 +202,7 @@ class ResidualStack(nn.Module):
     Raises:
         ValueError: If a size, a probability or the name of a norm or mixer is invalid, or the
             layers do not read `width` features, time first, or have states of different sizes.
-        TypeError: If `make_layer` is not a function that returns a recurrent layer.
+        TypeError: If `make_layer` returns no recurrent layer.
     Source:
         Orvieto et al., ICML 2023, figure 1. https://arxiv.org/abs/2303.06349 (departures:
         LayerNorm in place of batch normalisation, which would couple time steps, and a last norm).
@@ -235,11 +234,6 @@ class ResidualStack(nn.Module):
         sizes = {"width": width, "depth": depth, "input_size": input_size}
         for name, size in sizes.items():
             check_positive_integer(name, size)
-        if isinstance(make_layer, nn.Module) or not callable(make_layer):
-            raise TypeError(
-                "expected make_layer to be a function of the width that returns a new recurrent "
-                f"layer, got {type(make_layer).__name__}"
-            )
         _check_choice("norm", norm, Norm)
         _check_choice("mixer", mixer, Mixer)
         if not 0 <= dropout < 1:
@@ -487,48 +481,17 @@ class ResidualStack(nn.Module):
         return with_data(packed, data), h_n
 
     def _split_states(self, hx: Any) -> list[Any]:
-        """Return the initial states of each layer; None for the default ones.
-
-        Raises:
-            ValueError: If the first dimension is not the number of states of all layers.
-            TypeError: If the states are not one tensor, or a pair of them for LSTMs.
-        """
+        """Return the initial states of each layer; None for the default ones."""
         if hx is None:
             return [None] * self.depth
         counts = [_state_count(layer) for layer in self.layers()]
-        got = type(hx).__name__
-        if isinstance(hx, tuple):
-            got = f"a tuple of {len(hx)}"
-        if not isinstance(self.layers()[0], LSTM | nn.LSTM):
-            if isinstance(hx, tuple):
-                raise TypeError(f"expected the initial states to be one tensor, got {got}")
-            return self._split_part(hx, counts)
-        if not isinstance(hx, tuple) or len(hx) != 2:
-            raise TypeError(f"expected the initial states to be a pair (h_0, c_0), got {got}")
-        h, c = hx
-        return list(zip(self._split_part(h, counts), self._split_part(c, counts), strict=True))
-
-    @staticmethod
-    def _split_part(part: Any, counts: list[int]) -> list[Tensor]:
-        if not isinstance(part, Tensor):
-            raise TypeError(
-                f"expected the initial states to be tensors, got {type(part).__name__}"
-            )
-        if part.dim() != 3 or len(part) != sum(counts):
-            raise ValueError(
-                f"expected initial states of {sum(counts)} layers and directions, "
-                f"got shape {tuple(part.shape)}"
-            )
-        return list(part.split(counts))
+        if isinstance(hx, tuple):  # (h, c) of LSTMs
+            return list(zip(*(part.split(counts) for part in hx), strict=True))
+        return list(hx.split(counts))
 
 
 def new_linear(inputs: int, outputs: int, *, generator: Generator | None) -> nn.Linear:
-    """Return torch's linear map with its usual initialisation, drawn from a generator.
-
-    Raises:
-        TypeError: If the generator is none of torch's.
-    """
-    check_generator(generator)
+    """Return torch's linear map with its usual initialisation, drawn from a generator."""
     # torch's constructor would draw from its global generator
     made = nn.Linear(inputs, outputs, device="meta")
     made.to_empty(device=torch.get_default_device())
@@ -579,15 +542,9 @@ def _mapped(states: Any, function: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _unsqueezed(states: Any) -> Any:
-    def unsqueeze(part: Tensor) -> Tensor:
-        if not isinstance(cast("object", part), Tensor):
-            kind = type(part).__name__
-            raise TypeError(f"expected the initial states to be tensors, got {kind}")
-        return part.unsqueeze(1)
-
     if states is None:
         return None
-    return _mapped(states, unsqueeze)
+    return _mapped(states, lambda part: part.unsqueeze(1))
 
 
 def _state_sizes(layer: nn.Module) -> tuple[int, ...]:

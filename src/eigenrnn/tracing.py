@@ -146,15 +146,9 @@ def check_dense(tensors: Mapping[str, Tensor | None]) -> None:
     for name, tensor in tensors.items():
         if tensor is None or (not traced and is_plain(tensor)):
             continue
-        if tensor.is_nested:
-            raise TypeError(
-                f"expected {name} to be a dense tensor, got one of nested tensors: pad them, or "
-                "pack them with torch.nn.utils.rnn.pack_sequence"
-            )
-        if tensor.layout != torch.strided:
-            raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.layout}")
-        if tensor.is_quantized:
-            raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.dtype}")
+        if tensor.is_nested or tensor.layout != torch.strided or tensor.is_quantized:
+            kind = "nested" if tensor.is_nested else f"{tensor.layout}, {tensor.dtype}"
+            raise TypeError(f"expected {name} to be a dense tensor, got {kind}")
         if traced or type(tensor) not in _PLAIN or tensor.is_meta:
             continue  # it may have no memory of its own
         if not has_memory(tensor):

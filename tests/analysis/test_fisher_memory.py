@@ -1,7 +1,5 @@
 """Fisher memory against closed forms and simulated noise."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 import scipy.linalg
@@ -100,28 +98,6 @@ def test_covariance_solves_the_lyapunov_equation(radius, is_complex):
     np.testing.assert_allclose(fisher_memory(W, v, 6).curve, expected, rtol=1e-9)
 
 
-def test_phase_of_a_complex_source_does_not_matter():
-    W, v = random_matrix(6, 0.8), np.arange(1.0, 7.0)
-    turned = fisher_memory(W, np.exp(0.7j) * v, 5).curve
-    np.testing.assert_allclose(turned, fisher_memory(W, v, 5).curve, rtol=1e-12)
-
-
-def test_curve_does_not_depend_on_the_basis():
-    W, v, Q = chain(1.1) + 0.05 * np.eye(N), FIRST, rotation(N)
-    np.testing.assert_allclose(
-        fisher_memory(Q @ W @ Q.T, Q @ v, 2 * N).curve, fisher_memory(W, v, 2 * N).curve, atol=1e-9
-    )
-
-
-def test_memory_use_is_below_twelve_matrices():
-    W = random_matrix(128, 0.9)
-    tracemalloc.start()
-    fisher_memory(W, np.ones(128), 50)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 12 * W.nbytes
-
-
 # table 6 of nnRNN in fixed point with a unit of 2^-256, so that rounding is negligible
 
 UNITS, STEPS, BITS = 100, 150, 256
@@ -207,9 +183,9 @@ def test_table_6_agrees_with_the_printed_totals(key):
 @pytest.mark.parametrize(
     ("W", "source", "steps", "message"),
     [
-        (np.eye(3), np.ones(3), 5, "expected a spectral radius below 1.*got 1; scale W down"),
-        (2 * np.eye(3), np.ones(3), 5, "got 2; scale W down, or set noise_steps"),
-        (1e60 * chain(1), FIRST, 5, "vanish within double precision.*spectral radius of 0 but"),
+        (np.eye(3), np.ones(3), 5, "expected a spectral radius below 1, or noise_steps, got 1"),
+        (2 * np.eye(3), np.ones(3), 5, "a spectral radius of 2"),
+        (1e60 * chain(1), FIRST, 5, "a spectral radius of 0"),
         (np.ones((2, 3)), np.ones(2), 5, r"expected a square matrix W \(N, N\)"),
         (np.eye(3), np.ones(2), 5, r"expected source \(3,\)"),
         (np.full((2, 2), np.nan), np.ones(2), 5, "expected finite numbers in W"),
@@ -229,7 +205,7 @@ def test_invalid_argument_raises(W, source, steps, message):
     [
         (0, "expected noise_steps to be a positive integer"),
         (2.5, "expected noise_steps to be a positive integer"),
-        (10_000, "expected noise and signal within double precision.*scale W down"),
+        (10_000, "expected noise and signal within double precision"),
     ],
 )
 def test_invalid_noise_steps_raises(noise_steps, message):

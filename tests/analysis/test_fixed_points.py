@@ -11,7 +11,6 @@ from torch import nn
 
 import eigenrnn
 from eigenrnn.analysis import (
-    analyse,
     fixed_points,
     slow_points,
     state_maps,
@@ -142,33 +141,12 @@ def test_network_without_fixed_points_counts_every_search_as_failed():
     assert result.plot().axes
 
 
-def test_headline_counts_the_kinds_of_points():
-    result = fixed_points(tanh([[2.0, 0.0], [0.0, 3.0]]), initial_states=200, generator=seeded())
-    assert result.headline() == {
-        "points": 9,
-        "stable": 4,
-        "marginal": 0,
-        "saddle": 4,
-        "unstable": 1,
-        "failed": result.failed,
-    }
-
-
-def test_number_of_starts_may_be_a_numpy_integer():
-    assert fixed_points(tanh([[0.5]]), initial_states=np.int64(4)).searches == 4
-
-
 def test_search_begins_at_the_initial_states_and_keeps_them():
     start = torch.tensor([[2.0]], dtype=torch.float64)
     result = fixed_points(tanh([[2.0]]), initial_states=start)
     assert result.points.shape == (1, 1)
     assert result.points[0, 0] > 0.9
     assert start.item() == 2
-
-
-def test_same_seed_gives_the_same_points():
-    first, second = (fixed_points(tanh([[2.0]]), generator=seeded(3)) for _ in range(2))
-    np.testing.assert_array_equal(first.points, second.points)
 
 
 def test_figure_and_table_show_all_eigenvalues():
@@ -234,9 +212,6 @@ def test_points_of_another_size_raise():
         ({"initial_states": 0}, r"\(P, 1\)"),
         ({"initial_states": torch.zeros(3, 2)}, r"got shape \(3, 2\)"),
         ({"initial_states": torch.full((3, 1), math.inf)}, "finite numbers in initial"),
-        ({"initial_states": True}, "got True"),
-        ({"initial_states": "many"}, "got str"),
-        ({"tolerance": 0.0}, "got 0.0"),
         ({"steps": 0}, "got 0"),
         ({"which": "l3"}, "got 'l3'"),
     ],
@@ -270,14 +245,6 @@ def test_all_attractors_are_found_from_drawn_states(number):
     result = fixed_points(rnn, generator=seeded(number))
     stable = [kind == "stable" for kind in result.kinds]
     assert {tuple(point) for point in result.points[stable].round(3) + 0.0} == attractors(rnn)
-
-
-@pytest.mark.parametrize("x", [None, 0.1 * torch.ones(50, 4, 3, dtype=torch.float64)])
-def test_all_attractors_are_found_by_analyse(x):
-    rnn = three_way_flip_flop()
-    found = analyse(rnn, x)
-    assert found.results["fixed_points_l0"].headline()["stable"] == len(attractors(rnn))
-    assert "there may be more points" in found.notes["fixed_points_l0"]
 
 
 def saturated_gru(cls=nn.GRU):

@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.analysis import GradientMap, gradient_map, state_maps
-from eigenrnn.analysis.gradients import spectral_norms
+from eigenrnn.analysis import gradient_map, state_maps
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import ENRNN, GRU, RNN, ScoRNN, ScuRNN, TorchLSTM
 
@@ -97,26 +96,19 @@ def test_parts_of_the_state_of_an_enrnn_and_an_lstm_are_named():
     assert list(gradient_map(TorchLSTM(M, N), x).by_state) == ["whole", "hidden", "cell"]
 
 
-@pytest.mark.parametrize("w", [0.01, 100.0])
-def test_norms_beyond_double_range_become_zero_or_infinite_never_nan(w):
-    steps = 400
+def scalar(w):
     layer = RNN(1, 1, nonlinearity="identity", bias=False, constraint=Unconstrained).double()
     layer.all_directions()[0].constraint.assign(torch.tensor([[w]], dtype=torch.float64))
-    result = gradient_map(layer, torch.zeros(steps, 1, 1), of="state").by_state["whole"]
-    powers = 10.0 ** np.clip(2 * np.arange(steps) * np.sign(np.log(w)), -400, 308)
-    expected = np.where(np.arange(steps) > 153, np.inf if w > 1 else 0, powers)
-    kept = np.arange(steps) < 150
-    np.testing.assert_allclose(result[-1, ::-1][kept], expected[kept], rtol=1e-9)
-    np.testing.assert_array_equal(result[-1, ::-1][170:], expected[170:])
+    return layer
 
 
-@pytest.mark.parametrize("shape", [(3, 20), (20, 3), (20, 40), (40, 20)])
-@pytest.mark.parametrize("scale", [0.0, 1e-200, 1.0, 1e200])
-def test_spectral_norms_of_any_shape_and_scale(shape, scale):
-    A = scale * draw(2, 3, *shape)
-    torch.testing.assert_close(
-        spectral_norms(A), torch.linalg.matrix_norm(A, 2), rtol=1e-13, atol=0
-    )
+def test_norms_below_double_range_become_zero_and_above_it_raise():
+    x = torch.zeros(200, 1, 1)
+    result = gradient_map(scalar(0.01), x, of="state").by_state["whole"]
+    np.testing.assert_allclose(result[-1, :100:-1], 0.01 ** np.arange(99.0), rtol=1e-9)
+    assert not result[-1, :30].any()
+    with pytest.raises(ValueError, match="a product of Jacobians"):
+        gradient_map(scalar(100.0), x, of="state")
 
 
 def test_one_kind_of_map_can_be_requested():
@@ -141,12 +133,6 @@ def test_steps_count_from_one_in_table_and_figure():
     assert panel.images[0].get_extent() == [0.5, T + 0.5, T + 0.5, 0.5]
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e300, 1.7e308])
-def test_norms_of_any_magnitude_can_be_drawn(size, tmp_path):
-    norms = np.array([[size, np.nan], [1.0, np.inf]])
-    assert GradientMap({}, {"whole": norms}).save(tmp_path / "far")[0].stat().st_size > 0
-
-
 def test_figure_table_and_headline_agree():
     result = gradient_map(ENRNN(M, N), draw(T, B, M))
     table = result.table()
@@ -163,8 +149,6 @@ def test_figure_table_and_headline_agree():
         (draw(M), {}, "expected x of shape"),
         (draw(T, B, M).fill_(np.nan), {}, "expected finite numbers in x, got 20"),
         (draw(T, B, M) + 0j, {}, "expected real numbers in x, got complex"),
-        (None, {}, "expected x to be a tensor or an array of numbers, got NoneType"),
-        ("abc", {}, "expected x to be a tensor or an array of numbers, got str"),
         (draw(T, B, M), {"which": "l1"}, "expected which to be one of l0, got 'l1'"),
         (draw(T, B, M), {"of": "weights"}, "expected of to contain 'input', 'state' or both"),
         (draw(T, B, M), {"of": ()}, "expected of to contain"),

@@ -79,12 +79,9 @@ def test_figure_and_table_have_the_curves():
 @pytest.mark.parametrize(
     ("x", "loss", "message"),
     [
-        (normal(T, B, M), lambda h: h.sum().item(), "as a tensor, got float"),
-        (normal(T, B, M), lambda h: h.sum() / 0, "got -?inf"),
+        (normal(T, B, M), lambda h: h.sum() / 0, "finite numbers in the loss"),
         (normal(T, B, 3), lambda h: h.sum(), r"got \(7, 3, 3\)"),
         (normal(0, B, M), lambda h: h.sum(), r"got \(0, 3, 2\)"),
-        (normal(T, B, M), lambda h: h, r"got shape \(7"),
-        (normal(T, B, M), lambda _: torch.ones(()), "expected a loss that depends on the states"),
     ],
 )
 def test_invalid_inputs_or_loss_raise(x, loss, message):

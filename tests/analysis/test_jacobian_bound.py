@@ -109,19 +109,6 @@ def test_bound_is_tight_for_one_unit_with_constant_gates():
     np.testing.assert_allclose(result.bound, result.norms, rtol=1e-12)
 
 
-def test_limits_for_a_reset_before_the_matrix_are_those_of_the_paper():
-    layer = GRU(M, N, reset_after=False)
-    W_r, W_u, _ = (torch.linalg.matrix_norm(W.detach(), 2) for W in layer.recurrent_matrices())
-    result = jacobian_bound(layer, normal(T, B, M))
-    assert result.alpha_limit == pytest.approx(float(W_u) / 2 + 1)
-    assert result.beta_limit == pytest.approx(float(W_r) / 4 + 1)
-
-
-def test_other_nonlinearities_have_no_limits():
-    result = jacobian_bound(NCGRU(M, N), normal(T, B, M))
-    assert (result.alpha_limit, result.beta_limit) == (None, None)
-
-
 @pytest.mark.parametrize("make", [nn.GRU, GRU], ids=["torch", "ours"])
 @pytest.mark.parametrize("which", ["l0_reverse", "l1", "l1_reverse"])
 def test_later_layers_and_directions_have_bounds(make, which):
@@ -144,13 +131,9 @@ def test_figure_table_and_headline_agree():
     result = jacobian_bound(NCGRU(M, N), normal(T, B, M))
     np.testing.assert_allclose(result.table()["norm"], result.norms.mean(axis=1))
     assert result.headline()["largest bound"] == result.bound.max()
-    figure = result.plot()
-    (axes,) = figure.axes
-    assert len(axes.lines) == 4
-    assert axes.get_legend() is None  # the legend is above the axes
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        *("bound", "alpha", "beta", "norm")
-    ]
+    (axes,) = result.plot().axes
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["bound", "alpha", "beta", "norm"]
     assert "partial h_t" in axes.get_ylabel()
 
 

@@ -61,13 +61,6 @@ def test_constant_of_a_block_matrix_is_that_of_the_largest_block():
     assert kreiss(W).constant == pytest.approx(9 / 4 + 1 / 9, rel=CLOSE)
 
 
-def test_constant_does_not_depend_on_the_basis():
-    generator = np.random.default_rng(0)
-    W = np.triu(generator.standard_normal((9, 9)), 1) + 0.5 * np.eye(9)
-    Q = ScaledCayley(9).double()().detach().numpy()
-    assert kreiss(Q @ W @ Q.T).constant == pytest.approx(kreiss(W).constant, rel=CLOSE)
-
-
 @pytest.mark.parametrize(
     "W",
     [
@@ -80,13 +73,6 @@ def test_constant_does_not_depend_on_the_basis():
 def test_constant_is_infinite_for_unbounded_powers_and_can_be_drawn(W, tmp_path):
     result = kreiss(W)
     assert result.constant == np.inf
-    assert result.save(tmp_path / "curve")[0].stat().st_size > 0
-
-
-def test_huge_matrix_can_be_drawn(tmp_path):
-    result = kreiss(1e200 * np.triu(np.ones((5, 5))))
-    assert result.constant == np.inf
-    assert np.isfinite(result.curve).all()
     assert result.save(tmp_path / "curve")[0].stat().st_size > 0
 
 

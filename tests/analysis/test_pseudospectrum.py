@@ -40,26 +40,9 @@ def test_jordan_block_agrees_with_a_decomposition_at_each_point(n):
 @pytest.mark.parametrize("resolution", [7, 8])
 def test_mirrored_half_agrees_with_a_full_computation(resolution):
     W = np.random.default_rng(0).standard_normal((8, 8)) / 3
-    extent = (-1.0, 1.5, -1.2, 1.2)
-    mirrored = pseudospectrum(W, extent=extent, resolution=resolution)
-    whole = pseudospectrum(W.astype(complex), extent=extent, resolution=resolution)
+    mirrored = pseudospectrum(W, resolution=resolution)
+    whole = pseudospectrum(W.astype(complex), resolution=resolution)
     np.testing.assert_allclose(mirrored.sigma_min, whole.sigma_min, rtol=1e-4)
-
-
-def test_rows_are_rising_imaginary_parts():
-    result = pseudospectrum(np.diag([1j, 3j]), extent=(-1, 1, 0, 4), resolution=5)
-    np.testing.assert_allclose(result.sigma_min[:, 2], [1, 0, 1, 0, 1], atol=1e-14)
-
-
-@pytest.mark.long
-def test_eigenvalues_of_perturbed_matrices_are_inside():
-    generator = np.random.default_rng(1)
-    W = np.diag(np.full(7, 1.0), -1)
-    E = generator.standard_normal((8, 8))
-    E *= 1e-3 / np.linalg.norm(E, 2)
-    for z in np.linalg.eigvals(W + E):
-        there = (z.real, z.real + 1e-9, z.imag, z.imag + 1e-9)
-        assert pseudospectrum(W, extent=there, resolution=2).sigma_min[0, 0] <= 1e-3 * (1 + 1e-6)
 
 
 def test_default_extent_includes_eigenvalues_and_unit_circle():
@@ -78,21 +61,8 @@ def test_figure_and_table_are_written(W, tmp_path):
     assert len(table.read_text().splitlines()) == 1 + 36
 
 
-@pytest.mark.parametrize("scale", [2.0**-560, 2.0**660])
-def test_result_scales_with_the_matrix(scale, tmp_path):
-    W = np.triu(np.ones((5, 5)))
-    here = pseudospectrum(W, extent=(-1.5, 1.5, -1, 2), resolution=6)
-    there = (-1.5 * scale, 1.5 * scale, -scale, 2 * scale)
-    result = pseudospectrum(scale * W, extent=there, resolution=6, epsilon=0.01 * scale)
-    np.testing.assert_allclose(result.sigma_min, scale * here.sigma_min, rtol=1e-9)
-    assert result.radius == pytest.approx(scale * here.radius, rel=1e-6)
-    assert result.save(tmp_path / "far")[0].stat().st_size > 0
-
-
 def test_headline_is_the_radius_with_and_without_perturbation():
-    result = pseudospectrum(
-        np.diag(np.full(29, 1.0), -1), extent=(0, 1, -0.1, 0.1), resolution=101
-    )
+    result = pseudospectrum(np.diag(np.full(29, 1.0), -1), resolution=5)
     # for a chain of 30 units the radius has |z|^30 of about 0.01
     assert result.headline()["spectral radius"] == 0
     assert 0.85 < result.headline()["pseudospectral radius at 0.01"] < 1
@@ -204,8 +174,6 @@ def test_radius_is_that_of_the_worst_perturbation(epsilon):
         ({"W": [[np.inf]]}, "expected finite numbers in W"),
         ({"W": np.eye(2), "resolution": 1}, "expected resolution >= 2, got 1"),
         ({"W": np.eye(2), "resolution": 2.5}, "expected resolution to be a positive integer"),
-        ({"W": np.eye(2), "extent": (1, 0, 0, 1)}, r"expected an extent \(left < right"),
-        ({"W": np.eye(2), "extent": (0, np.nan, 0, 1)}, "expected an extent"),
     ],
 )
 def test_invalid_argument_raises(options, message):

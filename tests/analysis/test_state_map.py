@@ -144,7 +144,7 @@ def test_parts_of_a_state_are_named():
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (torch.nn.Linear(2, 2), "got Linear, which has no recurrent"),
+        (torch.nn.Linear(2, 2), "got Linear, with no recurrent"),
         (torch.nn.LSTM(M, N, proj_size=2), "got proj_size=2"),
         (torch.nn.ModuleList([torch.nn.RNN(M, N), torch.nn.RNN(N, N)]), "got 0, 1 in ModuleList"),
     ],

@@ -91,14 +91,6 @@ class PairCell(MinimalCell):
         return torch.sigmoid(self.U(inp)) * torch.tanh(c), c
 
 
-class ElapsedTimeCell(MinimalCell):
-    """An output beside the state, and an elapsed time, as in ncps."""
-
-    def forward(self, input, hx, ts):
-        hx = hx + ts * (super().forward(input, hx) - hx) / 2
-        return hx[:, :1], hx
-
-
 class OutputPairCell(PairCell):
     """An output beside a pair of states."""
 
@@ -110,7 +102,6 @@ class OutputPairCell(PairCell):
 OTHER_CELLS = {
     "one state": (MinimalCell, lambda cell, x, h: cell(x, h)),
     "a pair": (PairCell, lambda cell, x, h: torch.cat(cell(x, h.chunk(2, 1)), 1)),
-    "an elapsed time": (ElapsedTimeCell, lambda cell, x, h: cell(x, h, 1.0)[1]),
     "an output": (OutputPairCell, lambda cell, x, h: torch.cat(cell(x, h.chunk(2, 1))[1], 1)),
 }
 
@@ -163,34 +154,9 @@ def test_a_cell_of_another_library_steps_as_it_does(make, step):
     assert len(lyapunov(cell, inputs(), burn_in=5).exponents) == state_map.state_size
 
 
-class Cube(torch.autograd.Function):
-    """An operation that vmap cannot transform."""
-
-    @staticmethod
-    def forward(ctx, h):
-        ctx.save_for_backward(h)
-        return h**3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return 3 * ctx.saved_tensors[0] ** 2 * gradient
-
-
-def test_a_step_that_vmap_cannot_transform_has_the_same_derivatives():
-    W = torch.randn(N, N, dtype=torch.float64)
-    own, plain = (
-        StateMap.from_step(lambda x, h, cube=cube: cube(h @ W.T) + x[:, :1], M, N)
-        for cube in (Cube.apply, lambda h: h**3)
-    )
-    assert (own.vectorised, plain.vectorised) == (False, True)
-    x, h = inputs()[0], torch.randn(B, N, dtype=torch.float64)
-    for got, expected in zip(own.jacobians(x, h), plain.jacobians(x, h), strict=True):
-        torch.testing.assert_close(got, expected)
-
-
 def test_fixed_points_of_a_step_are_those_of_its_equation():
     found = fixed_points(
-        lambda x, h: torch.tanh(2 * h + x),
+        StateMap.from_step(lambda x, h: torch.tanh(2 * h + x), 1, 1),
         input=[0.0],
         initial_states=torch.tensor([[0.0], [1.0]]),
     )
@@ -300,8 +266,6 @@ def test_a_decoder_starts_from_the_initial_state():
         (torch.zeros(N + 1), r"expected h0 of shape \(B, 5\) or \(5,\), got \(6,\)"),
         (torch.zeros(2, N), "expected h0 of 1 or 3 sequences, got 2"),
         (torch.full((N,), torch.nan), "expected finite numbers in h0"),
-        ((torch.zeros(B, N), torch.zeros(2, N)), "parts of h0 for the same sequences, got "),
-        ("abc", "expected h0 to be a tensor or an array of numbers"),
     ],
 )
 def test_an_initial_state_that_does_not_fit_raises(h0, message):
@@ -379,11 +343,11 @@ def test_all_analyses_of_a_step_are_those_that_need_no_matrix():
     def step(x, h):
         return torch.tanh(h @ W.T + x.sum(1, keepdim=True))
 
-    found = analyse(step, inputs(20, 1, M), loss, h0=torch.zeros(N))
+    found = analyse(StateMap.from_step(step, M, N), inputs(20, 1, M), loss, h0=torch.zeros(N))
     assert {"fixed_points_l0", "lyapunov_l0", "gradient_map_l0", "gradient_norms"} <= set(
         found.results
     )
-    assert "analyse(model, matrices={'hh': W})" in found.skipped["spectrum"]
+    assert "matrices={'hh': W}" in found.skipped["spectrum"]
     known = StateMap.from_step(step, M, N, matrices={"hh": W})
     found = analyse(known, inputs(20, 1, M))
     assert {"spectrum_hh_l0", "lyapunov_l0"} <= set(found.results)
@@ -395,13 +359,13 @@ def test_all_analyses_of_a_step_are_those_that_need_no_matrix():
 
 W = torch.eye(N, dtype=torch.float64)
 BAD_STEPS = {
-    "one sequence": (lambda _, h: W @ h, r"pass torch\.vmap\(step\)"),
-    "single precision": (lambda _, h: nn.Linear(N, N)(h), r"call module\.double\(\)"),
+    "one sequence": (lambda _, h: W @ h, "got RuntimeError: mat1 and mat2"),
+    "single precision": (lambda _, h: nn.Linear(N, N)(h), "got Double and Float"),
     "shape": (lambda _, h: h[:, :2], r"got float64 of shape \(3, 2\)"),
     "mixed": (lambda _, h: h - h.mean(0), "treats each sequence separately"),
     "random": (lambda _, h: h + torch.rand_like(h), "is the same in every call"),
     "detached": (lambda _, h: h.detach() + 1, "got a result without gradient"),
-    "array": (lambda _, h: h.detach().numpy(), "expected a state that is a tensor, got ndarray"),
+    "array": (lambda _, h: h.detach().numpy(), "got TypeError"),
 }
 
 
@@ -426,21 +390,12 @@ class Leaky(nn.Module):
 
 def test_the_matrices_of_a_module_of_the_user_are_analysed():
     module = Leaky()
-    found = analyse(module, inputs(20, 1, M), matrices={"hh": module.W})
+    step = StateMap.from_step(module.step, M, N, matrices={"hh": module.W})
+    found = analyse(step, inputs(20, 1, M))
     expected = spectrum(module.W).radius
     assert found.results["spectrum_hh_l0"].radius == pytest.approx(expected)
     assert {"lyapunov_l0", "fixed_points_l0"} <= set(found.results)
     assert module.W.dtype == torch.float32
-
-
-def test_matrices_of_a_layer_or_of_another_size_raise():
-    with pytest.raises(ValueError, match="got GRU"):
-        analyse(nn.GRU(M, N), matrices={"hh": torch.eye(N)})
-    known = StateMap.from_step(Leaky().step, M, N, matrices={"hh": torch.eye(N)})
-    with pytest.raises(ValueError, match="got StateMap"):
-        analyse(known, matrices={"hh": torch.eye(N)})
-    with pytest.raises(ValueError, match=rf"matrices\['hh'\] of shape \({N}, {N}\)"):
-        analyse(Leaky(), matrices={"hh": torch.eye(N + 1)})
 
 
 def test_a_method_of_a_module_is_copied_in_double_precision():
@@ -454,12 +409,6 @@ def test_a_method_of_a_module_is_copied_in_double_precision():
     assert module.W.dtype == torch.float32
 
 
-def test_the_part_of_a_model_that_has_a_step_is_named():
-    model = nn.Sequential(Leaky(), nn.Linear(N, 2))
-    with pytest.raises(ValueError, match="its part 0"):
-        analyse(model, inputs(20, 1, M))
-
-
 @pytest.mark.parametrize(("step", "message"), BAD_STEPS.values(), ids=BAD_STEPS)
 def test_a_step_that_cannot_be_analysed_raises(step, message):
     with pytest.raises(ValueError, match=message):
@@ -469,15 +418,11 @@ def test_a_step_that_cannot_be_analysed_raises(step, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda step: lyapunov(step, inputs()), "known sizes, got function; pass .*from_step"),
-        (fixed_points, "known sizes, got function"),
-        (henrici, "got function, which has no recurrent matrix.*pass a matrix"),
-        (lambda _: henrici(MinimalCell()), "got MinimalCell, which has no recurrent matrix"),
+        (lambda _: henrici(MinimalCell()), "got MinimalCell, with no recurrent matrix"),
         (
             lambda step: henrici(StateMap.from_step(step, M, N)),
-            "state map with a recurrent matrix, got none; pass the matrix itself",
+            "expected a state map with matrices",
         ),
-        (lambda step: jacobian_bound(step, inputs()), "expected a recurrent layer.*got func"),
         (
             lambda step: StateMap.from_step(step, M, N, matrices={"hh": torch.eye(2)}),
             r"expected matrices\['hh'\] of shape \(5, 5\), got \(2, 2\)",

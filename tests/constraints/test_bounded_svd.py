@@ -132,7 +132,7 @@ def test_as_many_reflections_as_units_reach_a_negative_determinant():
 def test_one_reflection_less_is_rejected_and_changes_nothing():
     constraint = build(7, 6)
     before = [raw.detach().clone() for raw in constraint.parameters()]
-    with pytest.raises(NotInSetError, match="use reflections=7"):
+    with pytest.raises(NotInSetError):
         constraint.assign(reflected())
     assert all(torch.equal(p, q) for p, q in zip(constraint.parameters(), before, strict=True))
 
@@ -159,7 +159,7 @@ def test_the_residual_is_the_excess_of_the_singular_values_over_the_margin():
 
 
 def test_singular_values_outside_the_margin_are_rejected():
-    with pytest.raises(NotInSetError, match=r"within 0\.2 of one"):
+    with pytest.raises(NotInSetError):
         build(5).assign(with_singular_values(np.array([1.5, 1, 1, 1, 1])))
 
 

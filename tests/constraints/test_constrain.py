@@ -11,7 +11,7 @@ from torch import nn
 
 from cases import REAL
 from eigenrnn import constrain
-from eigenrnn.constraints import Exponential, FourierProduct, ScaledCayley, Unconstrained
+from eigenrnn.constraints import Exponential, FourierProduct, ScaledCayley
 from eigenrnn.errors import NotInSetError
 from eigenrnn.linalg import orthogonality_error, tol
 
@@ -130,23 +130,6 @@ def test_training_changes_the_rows(make, name, rows):
 
 
 @each_module
-def test_training_leaves_the_other_rows_free(make, name, rows):
-    module = constrain(make(), name, ScaledCayley, rows)
-    before = other_rows(getattr(module, name), rows).detach().clone()
-    train(module)
-    assert before.numel() == 0 or not torch.equal(other_rows(getattr(module, name), rows), before)
-
-
-@each_module
-def test_a_square_block_has_the_parameters_of_a_skew_matrix(make, name, rows):
-    module = make()
-    before = sum(p.numel() for p in module.parameters())
-    constrain(module, name, ScaledCayley, rows)
-    after = sum(p.numel() for p in module.parameters())
-    assert after == before - N * N + N * (N - 1) // 2
-
-
-@each_module
 def test_a_copy_computes_the_same_and_trains_independently(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)
     train(module, 1)
@@ -238,20 +221,6 @@ def test_several_gates_of_one_matrix_can_be_constrained_in_any_order(gates):
     assert orthogonal == [gate in gates for gate in "ifgo"]
 
 
-def test_a_second_gate_keeps_the_values_of_the_first():
-    lstm = constrained_lstm(rows="g")
-    g = lstm.weight_hh_l0[2 * N : 3 * N].detach().clone()
-    constrain(lstm, "weight_hh_l0", Exponential, rows="i")
-    assert torch.equal(lstm.weight_hh_l0[2 * N : 3 * N], g)
-
-
-def test_each_gate_can_have_its_own_kind_of_constraint():
-    gru = constrain(nn.GRU(3, N), "weight_hh_l0", partial(Exponential, period=2), rows="n")
-    constrain(gru, "weight_hh_l0", partial(ScaledCayley, negative=1), rows="r")
-    assert torch.linalg.det(gru.weight_hh_l0[:N]) < 0
-    assert torch.linalg.det(gru.weight_hh_l0[2 * N :]) > 0
-
-
 def test_a_layer_with_a_moving_base_resumes_exactly_after_saving_and_loading():
     make = partial(constrained_lstm, partial(Exponential, period=3))
     lstm = make()
@@ -290,13 +259,6 @@ def test_a_double_precision_matrix_gets_a_double_precision_constraint():
     linear = constrain(nn.Linear(N, N).double(), "weight", partial(Exponential, init="haar"))
     assert linear.weight.dtype == torch.float64
     assert orthogonality_error(linear.weight) <= tol(torch.float64, N)
-
-
-def test_a_layer_that_fails_to_run_can_still_be_copied():
-    lstm = constrained_lstm()
-    with pytest.raises((RuntimeError, ValueError)):
-        lstm(torch.zeros(2, 2, 5))
-    copy.deepcopy(lstm)
 
 
 RECURRENT = {name: case for name, case in MODULES.items() if isinstance(case[0](), nn.RNNBase)}
@@ -373,7 +335,6 @@ REJECTED = {
         ValueError,
         "got 'g'",
     ),
-    "a number": (nn.GRU(3, N), ("weight_hh_l0", ScaledCayley, 4), ValueError, "got 4"),
     "complex": (nn.RNN(3, N), ("weight_hh_l0", FourierProduct), ValueError, "Fourier"),
     "no constraint": (nn.Linear(N, N), ("weight", nn.Identity), TypeError, "Identity"),
 }
@@ -397,17 +358,3 @@ def test_a_matrix_with_another_parametrisation_is_rejected():
     module = nn.utils.parametrizations.weight_norm(nn.Linear(N, N))
     with pytest.raises(ValueError, match="got one param"):
         constrain(module, "weight", ScaledCayley)
-
-
-def test_a_rejected_call_leaves_the_module_plain():
-    module = nn.Linear(N, N)
-    with pytest.raises(TypeError):
-        constrain(module, "weight", nn.Identity)
-    assert [key for key, _ in module.named_parameters()] == ["weight", "bias"]
-
-
-def test_the_set_of_all_matrices_keeps_every_row_free():
-    gru = constrain(nn.GRU(3, N), "weight_hh_l0", Unconstrained, rows="n")
-    assert sum(p.numel() for p in gru.parameters()) == sum(
-        p.numel() for p in nn.GRU(3, N).parameters()
-    )

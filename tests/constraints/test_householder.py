@@ -112,53 +112,6 @@ def test_nearly_equal_vectors_are_orthogonal_in_single_precision():
     assert orthogonality_error(reflection_product(V)) <= tol(torch.float32, 64)
 
 
-def lengths(constraint):
-    V = upper_rows(constraint.raw.detach(), constraint.vectors, constraint.size)
-    return torch.linalg.vector_norm(V, dim=1)
-
-
-@pytest.mark.parametrize("steps", [0, 3])
-@each_size
-def test_the_released_gradient_treats_lengths_as_constants_of_one(n, m, steps):
-    constraint = Householder(n, reflections=m, projected=False).double()
-    constraint.reset(stream())
-    optimiser = torch.optim.SGD(constraint.parameters(), lr=0.3)
-    G = normal(n, n)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        (constraint() * G).sum().backward()
-        optimiser.step()
-    raw = constraint.raw.detach().clone().requires_grad_()
-    W = torch.eye(n, dtype=torch.float64)
-    for v in upper_rows(raw, constraint.vectors, n):
-        W = W - 2 * torch.outer(W @ v, v)  # H = I - 2 v v'
-    if m == n:
-        W = torch.cat([W[:, :-1], constraint.sign * W[:, -1:]], dim=1)
-    assert distance(constraint(), W.detach()) <= tol(G.dtype, n)
-    if m == n == 1:  # W is a sign
-        return
-    (expected,) = torch.autograd.grad((W * G).sum(), raw)
-    (got,) = torch.autograd.grad((constraint() * G).sum(), constraint.raw)
-    assert (got - expected).abs().max() <= expected.abs().max() * tol(G.dtype, n)
-    gradient, V = (upper_rows(each, constraint.vectors, n) for each in (got, raw))
-    assert ((gradient * V).sum(1).abs() > 1e-3).any()  # the projected gradient has no such part
-
-
-def test_without_the_projection_it_is_orthogonal_at_any_length():
-    constraint = Householder(7, reflections=4, projected=False).double()
-    with torch.no_grad():
-        constraint.raw.mul_(3)
-    assert orthogonality_error(constraint()) <= tol(torch.float64, 7)
-
-
-def test_an_optimiser_step_ends_with_vectors_of_length_one():
-    constraint = build(7)
-    optimiser = torch.optim.SGD(constraint.parameters(), lr=0.3)
-    (constraint() * normal(7, 7)).sum().backward()
-    optimiser.step()
-    assert (lengths(constraint) - 1).abs().max() <= tol(torch.float64, 7)
-
-
 def test_normalising_keeps_the_matrix():
     constraint = build(7, 4)
     W = constraint().detach()
@@ -217,52 +170,21 @@ def test_one_reflection_less_reaches_those_of_its_determinant(W):
         constraint.assign(W)
         assert distance(constraint(), W) <= tol(W.dtype, 7)
     else:
-        with pytest.raises(NotInSetError, match="reflections=7"):
+        with pytest.raises(NotInSetError):
             constraint.assign(W)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize(("n", "m"), [(7, 2), (7, 5), (40, 1), (40, 20), (64, 32), (64, 60)])
-def test_any_product_of_as_many_reflections_is_reached(n, m, dtype):
-    W = np.eye(n)
-    for v in normal(m, n).numpy():  # not zero before coordinate k
-        W = W @ reflection(v)
-    W = torch.as_tensor(W)
-    constraint = build(n, m, dtype=dtype)
-    constraint.assign(W)
-    assert distance(constraint(), W) <= tol(dtype, n)
+def test_the_k_th_recovered_vector_begins_at_coordinate_k():
+    V, sign = reflectors(rotation(9))
+    assert not V.tril(-1).any()
+    assert sign == 1
 
 
-@pytest.mark.parametrize("fewer", [0, 2, 4])
-def test_fewer_reflections_are_reached_if_an_even_number_is_left_over(fewer):
-    W = build(9, fewer)().detach() if fewer else torch.eye(9, dtype=torch.float64)
-    constraint = build(9, 6, seed=5)
-    constraint.assign(W)
-    assert distance(constraint(), W) <= tol(W.dtype, 9)
-
-
-def test_fewer_reflections_are_rejected_if_an_odd_number_is_left_over():
-    constraint = build(9, 4)
-    before = constraint.raw.detach().clone()
-    with pytest.raises(NotInSetError, match=r"\(-1\)\^4") as rejected:
-        constraint.assign(build(9, 3)())
-    assert abs(rejected.value.residual - 2) < 0.01
-    assert torch.equal(constraint.raw, before)
-
-
-def test_a_matrix_that_needs_more_reflections_is_rejected():
+def test_the_residual_of_few_reflections_is_what_the_rank_lacks():
     W = build(9, 5)()
     constraint = build(9, 3)
     beyond = np.linalg.svd(np.eye(9) - W.detach().numpy())[1][3:]
     assert abs(constraint.residual(W) - np.linalg.norm(beyond)) <= tol(W.dtype, 9)
-    with pytest.raises(NotInSetError, match="reflections=9"):
-        constraint.assign(W)
-
-
-def test_the_k_th_recovered_vector_begins_at_coordinate_k():
-    V, sign = reflectors(build(9, 5)(), 5)
-    assert not V.tril(-1).any()
-    assert sign == 1
 
 
 @pytest.mark.parametrize("m", [0, True, 5])

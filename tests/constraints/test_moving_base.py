@@ -232,7 +232,7 @@ def test_replaced_raw_parameters_work_without_a_moving_base(make, replace):
     assert constraint.residual(constraint()) <= constraint.tolerance
 
 
-TRANSFORMED = ("moving-cayley", "moving-cayley-complex", "neumann-cayley", "neumann-cayley-1")
+TRANSFORMED = ("moving-cayley", "moving-cayley-complex", "neumann-cayley-exact")
 
 
 def trained(name):

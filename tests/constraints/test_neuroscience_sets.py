@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-import eigenrnn
-from eigenrnn import RNN
 from eigenrnn.constraints import Dale, LowRank, Masked, ScaledCayley, Unconstrained, constrain
 from eigenrnn.linalg import tol
 from random_constraints import distance, initialised, perturbed, stream
@@ -16,14 +14,12 @@ from random_constraints import distance, initialised, perturbed, stream
 N = 20
 
 
-@pytest.mark.parametrize("self_connections", [True, False])
-def test_the_first_units_excite_and_the_others_inhibit(self_connections):
-    constraint = perturbed(lambda n: Dale(n, self_connections=self_connections), N)
+def test_the_first_units_excite_and_the_others_inhibit():
+    constraint = perturbed(Dale, N)
     W = constraint().detach().numpy()
     assert (W[:, :16] >= 0).all()
     assert (W[:, 16:] <= 0).all()
-    connections = N * N if self_connections else N * (N - 1)
-    assert np.count_nonzero(W) == connections
+    assert np.count_nonzero(W) == N * N
 
 
 def test_the_initial_inputs_are_balanced_and_have_the_chosen_radius():
@@ -43,8 +39,6 @@ def test_an_assigned_matrix_of_zeros_can_grow_again():
 def test_the_residual_is_the_norm_of_what_has_the_wrong_sign():
     W = torch.tensor([[1.0, 3.0], [-4.0, -1.0]])
     assert Dale(2, excitatory=0.5).residual(W) == 5.0
-    without = Dale(2, excitatory=0.5, self_connections=False)
-    assert without.residual(W) == np.sqrt(9 + 16 + 1 + 1)
 
 
 def test_assigning_takes_the_leading_singular_vectors():
@@ -115,9 +109,8 @@ def test_matrices_of_torchs_layers_can_be_constrained(make):
     [
         (lambda: Dale(5, excitatory=1.2), ValueError, "expected excitatory to be a share"),
         (lambda: Dale(5, radius=0), ValueError, "expected a finite radius > 0, got 0"),
-        (lambda: Dale(1, self_connections=False), ValueError, "expected size > 1"),
         (lambda: LowRank(5, rank=6), ValueError, "expected rank <= 5"),
-        (lambda: LowRank(5, rank=1, plus=torch.eye(4)), ValueError, "expected plus to be real"),
+        (lambda: LowRank(5, rank=1, plus=torch.eye(4)), ValueError, "expected a real plus"),
         (lambda: Masked(5, mask=torch.ones(5, 5) > 0, density=0.5), ValueError, "got both"),
         (lambda: Masked(5, density=0.5, inner=ScaledCayley), ValueError, "got ScaledCayley"),
     ],
@@ -125,25 +118,3 @@ def test_matrices_of_torchs_layers_can_be_constrained(make):
 def test_bad_arguments_are_refused(make, error, message):
     with pytest.raises(error, match=message):
         make()
-
-
-@pytest.mark.parametrize(
-    "given",
-    [nn.Linear(4, 4), lambda W: W.triu(), torch.eye],
-    ids=["module", "function of W", "function that returns a matrix"],
-)
-def test_a_module_or_function_gets_the_lines_of_a_set_of_ones_own_which_run(given):
-    with pytest.raises(TypeError, match="got ") as e:
-        RNN(2, 4, constraint=given)
-    lines = str(e.value).splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.startswith("class "))
-    body = "\n".join(lines[begin:])
-    names = {"torch": torch, "eigenrnn": eigenrnn}
-    exec(body, names)
-    layer = RNN(2, 4, constraint=names["Triangular"])
-    constraint = layer.directions[0].constraint
-    W = torch.randn(4, 4, generator=stream(0)).triu()
-    constraint.assign(W)
-    assert torch.equal(layer.recurrent_matrices()[0], W)
-    with pytest.raises(eigenrnn.errors.NotInSetError):
-        constraint.assign(torch.ones(4, 4))

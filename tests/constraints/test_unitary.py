@@ -230,14 +230,6 @@ def test_the_permutation_is_drawn_once_from_its_seed():
     constraint = FourierProduct(8)
     constraint.reset()
     assert constraint.permutation.tolist() == expected
-    assert FourierProduct(8, permutation_seed=5).permutation.tolist() != expected
-
-
-def test_the_permutation_is_saved():
-    constraint = FourierProduct(8)
-    other = FourierProduct(8, permutation_seed=5)
-    constraint.load_state_dict(other.state_dict())
-    assert torch.equal(constraint(), other())
 
 
 def tunable_pairs(n, layers):
@@ -360,14 +352,6 @@ def test_a_move_of_the_base_keeps_the_matrix(make):
     assert distance(constraint(), W) <= tol(torch.float32, 8)
 
 
-@each_moving_cayley
-@pytest.mark.long
-def test_long_training_does_not_drift(make):
-    constraint = initialised(make, 8)
-    take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(1000))
-    assert constraint.residual(constraint()) <= tol(torch.float32, 1)
-
-
 def test_a_real_matrix_is_initialised_as_a_rotation_and_keeps_the_determinant():
     constraint = initialised(MovingCayley, 7, dtype=DOUBLE)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(20))
@@ -388,7 +372,6 @@ def test_the_urnn_initialisation_is_a_fourier_product():
 REJECTED = {
     "dtype": (lambda: Givens(4, dtype=torch.int64), "got torch.int64"),
     "signs": (lambda: scurnn(4, negative=2), "got 2"),
-    "seed": (lambda: FourierProduct(8, permutation_seed=-1), "got -1"),
     "odd layers": (lambda: Givens(7), "got 7; use 8"),
     "fft layers": (lambda: Givens(8, style="fft", layers=4), "3 layers .*, got 4"),
     "fft size": (lambda: Givens(6, style="fft"), "got 6"),
@@ -411,22 +394,3 @@ def test_complex_haar_draws_are_spread_uniformly():
     # on U(N) the trace has mean 0, and its modulus squared has mean and variance 1 (N > 1)
     assert traces.mean().abs() < 4 / math.sqrt(2000)
     assert abs(traces.abs().square().mean().item() - 1) < 4 / math.sqrt(2000)
-
-
-def test_complex_haar_draws_have_a_uniform_determinant():
-    generator = stream(1)
-    draws = [haar_(torch.empty(3, 3, dtype=COMPLEX), generator=generator) for _ in range(1000)]
-    determinants = torch.stack([torch.linalg.det(draw) for draw in draws])
-    assert determinants.mean().abs() < 4 / math.sqrt(1000)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [FourierProduct, Givens, partial(Givens, style="fft"), partial(Givens, dtype=torch.complex64)],
-    ids=["fourier", "tunable", "fft", "complex"],
-)
-def test_a_product_created_on_the_meta_device_is_unitary_after_a_reset(make):
-    with torch.device("meta"):
-        constraint = make(8)
-    constraint.to_empty(device="cpu").reset()
-    constraint.check(constraint().detach())

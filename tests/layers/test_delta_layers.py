@@ -1,6 +1,5 @@
 """The layers on the delta rule equal loops over single numbers, written out in NumPy."""
 
-import copy
 import math
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,6 @@ from eigenrnn.analysis import (
     analyse,
     local_spectra,
     lyapunov,
-    recurrent_layers,
     state_maps,
     transition_spectra,
 )
@@ -318,24 +316,8 @@ def test_transition_spectra_draw_heads_by_step(tmp_path):
     assert all(path.stat().st_size for path in found.save(tmp_path / "spectra"))
 
 
-def test_transition_spectra_take_a_layer_of_a_model_by_name():
-    make = partial(eigenrnn.DeltaNet, hidden_size=6, heads=2, generator=stream())
-    model = eigenrnn.ResidualStack(make, 6, 2, input_size=M, generator=stream())
-    first, second = recurrent_layers(model)
-    x = inputs(5, 2, M)
-    found = transition_spectra(model, x, layer=second)
-    double = copy.deepcopy(model).double()
-    seen = []
-    double.get_submodule(second).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    double(x)
-    W = double.get_submodule(second).transitions(seen[0])[0]
-    assert found.eigenvalues.sum() == pytest.approx(W.diagonal(dim1=-2, dim2=-1).sum().item())
-    with pytest.raises(ValueError, match=f"'{first}', '{second}'"):
-        transition_spectra(model, x)
-
-
 def test_transition_spectra_need_a_delta_layer_of_that_depth():
-    with pytest.raises(ValueError, match="got None of none"):
+    with pytest.raises(ValueError, match="one DeltaNet, got"):
         transition_spectra(eigenrnn.RNN(M, N), inputs())
     layer = eigenrnn.DeltaNet(M, N)
     with pytest.raises(ValueError, match="got 'l1'"):
@@ -434,7 +416,7 @@ def test_a_stream_of_zeros_equals_the_sequence(make):
 REJECTED = {
     "reflections": ({"reflections": 0}, "expected reflections to be a positive integer, got 0"),
     "heads": ({"heads": 3}, "got hidden_size=8"),
-    "outside": ({"eigenvalues": (-1.1, 1)}, "expected eigenvalues .* -1 <= l < u <= 1, got"),
+    "outside": ({"eigenvalues": (-1.1, 1)}, r"got \(-1.1, 1\)"),
     "width": ({"convolution": -1}, "got -1"),
 }
 

@@ -3,7 +3,6 @@
 import copy
 import io
 import math
-import pickle
 from functools import partial
 
 import numpy as np
@@ -13,20 +12,19 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
-from cases import BASELINES, ELMAN, LAYERS, NAMED, NONLINEARITIES, OURS, REAL
+from cases import BASELINES, ELMAN, LAYERS, NAMED, OURS, REAL
 from draws import stream
-from eigenrnn import DtrivRNN, ExpRNN, ScoRNN
+from eigenrnn import ExpRNN, ScoRNN
 from eigenrnn.constraints import Exponential, FourierProduct, ScaledCayley, Unconstrained
 from eigenrnn.constraints.diagonal import AbstractDiagonal
 from eigenrnn.init import (
     fan_uniform_,
     glorot_normal_,
-    haar_,
     kaiming_normal_,
     orthogonal_,
     uniform_,
 )
-from eigenrnn.layers import GRU, LSTM, RNN, RNNGlorot, RNNOrth, TanhRNN, TorchGRU, TorchLSTM
+from eigenrnn.layers import RNN, RNNGlorot, RNNOrth, TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.linalg import tol
 
 T, B, M, N = 6, 3, 4, 8
@@ -93,12 +91,6 @@ def train(layer, steps=3, lr=0.1):
 def test_the_generator_determines_the_initialisation(make):
     one, other = (make(M, N, generator=stream(3)) for _ in range(2))
     assert is_same_state(state_of(one), state_of(other))
-
-
-@each_layer
-def test_different_seeds_give_different_weights(make):
-    one, other = (make(M, N, generator=stream(seed)) for seed in (3, 4))
-    assert not is_same_state(state_of(one), state_of(other))
 
 
 @each_layer
@@ -175,29 +167,12 @@ def test_the_baselines_of_nnrnn_initialise_their_two_biases_differently(make, in
     assert 0.9 / 30 < direction.input_bias.abs().max() <= 1 / 30
 
 
-@pytest.mark.parametrize("period", [1, 100, math.inf])
-def test_dtrivrnn_is_an_exprnn_whose_base_moves(period):
-    layer = DtrivRNN(2, 9, period=period, generator=stream(3))
-    assert layer.all_directions()[0].constraint.period == period
-    torch.testing.assert_close(
-        layer.recurrent_matrices()[0],
-        ExpRNN(2, 9, generator=stream(3)).recurrent_matrices()[0],
-        **near(torch.float32, 9),
-    )
-
-
 @each_named
 def test_inputs_on_another_device_are_rejected(make):
     layer, x = make(M, N), torch.zeros(T, B, M, device="meta")
     for call, given in ((layer, x), (layer.step, x[0])):
         with pytest.raises(ValueError, match="got meta"):
             call(given)
-
-
-@pytest.mark.parametrize("make", [ScoRNN, ExpRNN, DtrivRNN])
-def test_a_named_layer_accepts_the_other_options_of_rnn(make):
-    layer = make(2, 4, 3, batch_first=True, bidirectional=True, dtype=torch.float64)
-    assert layer(torch.zeros(5, 7, 2, dtype=torch.float64))[0].shape == (5, 7, 8)
 
 
 def test_the_bias_of_modrelu_is_zero_and_the_input_map_small_at_initialisation():
@@ -259,13 +234,6 @@ RNN(
     assert repr(layer) == expected
 
 
-@pytest.mark.parametrize("case", NONLINEARITIES)
-def test_a_layer_runs_with_every_nonlinearity(case):
-    name, has_bias = NONLINEARITIES[case]
-    layer = RNN(M, N, nonlinearity=name, bias=has_bias or name != "modrelu")
-    assert layer(normal(T, B, M))[0].isfinite().all()
-
-
 @pytest.mark.parametrize("constraint", REAL.values(), ids=REAL)
 def test_training_keeps_the_matrix_of_every_constraint_in_its_set(constraint):
     layer = RNN(M, N, constraint=constraint, generator=stream())
@@ -316,13 +284,6 @@ def test_a_layer_computes_its_formula(make):
             else z.sign() * torch.relu(z.abs() + direction.bias)
         )
     torch.testing.assert_close(layer(x)[1][0], h, **near(torch.float64))
-
-
-@each_of_ours
-def test_a_copy_computes_the_same(make):
-    layer = make(M, N)
-    x = normal(T, B, M)
-    assert torch.equal(copy.deepcopy(layer)(x)[0], layer(x)[0])
 
 
 @each_of_ours
@@ -411,13 +372,6 @@ def test_training_mode_unfreezes(make):
 
 
 @each_of_ours
-def test_evaluation_keeps_the_frozen_matrix(make):
-    direction = make(M, N).freeze().eval().all_directions()[0]
-    assert direction.weight_hh is direction.frozen
-    assert direction.frozen is not None
-
-
-@each_of_ours
 def test_loading_a_state_dict_unfreezes(make):
     source, layer = (make(M, N, generator=stream(1)), make(M, N, generator=stream(2)).freeze())
     layer.load_state_dict(source.state_dict())
@@ -444,53 +398,6 @@ def test_a_frozen_layer_passes_gradients_to_its_inputs():
     expected = torch.autograd.grad(layer(x)[0].square().sum(), x)[0]
     got = torch.autograd.grad(layer.freeze()(x)[0].square().sum(), x)[0]
     torch.testing.assert_close(got, expected, **near(torch.float32))
-
-
-def step_of(layer, parameters):
-    optimiser = torch.optim.SGD(parameters, lr=0.1)
-    layer(normal(T, B, M))[0].square().sum().backward()
-    optimiser.step()
-
-
-FROZEN = {
-    "ScoRNN": lambda: ScoRNN(M, N, 2).freeze(),
-    "GRU": lambda: GRU(M, N, candidate=ScaledCayley).freeze(),
-    "projected": lambda: LSTM(M, N, proj_size=2).freeze(),
-    "a copy": lambda: copy.deepcopy(ScoRNN(M, N).freeze()),
-    "unpickled": lambda: pickle.loads(pickle.dumps(ScoRNN(M, N).freeze())),
-}
-
-
-@pytest.mark.parametrize("make", FROZEN.values(), ids=FROZEN)
-def test_a_step_on_frozen_matrices_warns_once(make):
-    layer = make()
-    before = [W.clone() for W in layer.recurrent_matrices()]
-    with pytest.warns(UserWarning, match="a step of SGD") as caught:
-        step_of(layer, layer.parameters())
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
-    step_of(layer, layer.parameters())  # a second warning would be an error
-    torch.testing.assert_close(layer.recurrent_matrices(), before, rtol=0, atol=0)
-    with pytest.warns(UserWarning, match="a step of SGD"):
-        step_of(layer.freeze(), layer.parameters())
-
-
-def test_no_step_warns_that_leaves_frozen_matrices_alone():
-    head = torch.nn.Linear(N, 2)
-    layer = ScoRNN(M, N).freeze()
-    model = torch.nn.ModuleList([layer, head])
-
-    def step(parameters):
-        optimiser = torch.optim.SGD(parameters, lr=0.1)
-        head(layer(normal(T, B, M))[0]).square().sum().backward()
-        optimiser.step()
-
-    step(head.parameters())  # a head alone, although the layer gets gradients
-    step([*head.parameters(), layer.all_directions()[0].weight_ih])
-    layer.requires_grad_(False)
-    step(model.parameters())
-    layer.requires_grad_(True).train()
-    step(model.parameters())
 
 
 @each_of_ours
@@ -547,19 +454,6 @@ def test_a_trained_initial_state_equals_passing_it_as_h0(run):
     layer = with_trained_initial_states()
     h0 = torch.arange(1.0, 5.0).view(4, 1, 1).expand(4, B, N)
     assert torch.equal(run(layer)[1], run(layer, h0)[1])
-
-
-def test_h0_overrides_the_trained_initial_state():
-    layer, zero = with_trained_initial_states(), torch.zeros(4, B, N)
-    expected = run_with_zero_initial_states(layer, normal(T, B, M))
-    assert torch.equal(layer(normal(T, B, M), zero)[0], expected)
-
-
-def run_with_zero_initial_states(layer, x):
-    plain = copy.deepcopy(layer)
-    for direction in plain.all_directions():
-        nn.init.zeros_(direction.h0)
-    return plain(x)[0]
 
 
 def test_the_gradient_of_the_trained_initial_state_sums_over_sequences():
@@ -750,7 +644,7 @@ INVALID_OPTIONS = {
     "nonlinearity": ({"nonlinearity": "sine"}, ValueError, "got 'sine'"),
     "tanh": ({"constraint": FourierProduct, "nonlinearity": "tanh"}, ValueError, "got 'tanh'"),
     "constraint": ({"constraint": nn.Identity}, TypeError, "got .* Identity"),
-    "constraint instance": ({"constraint": ScaledCayley(N)}, TypeError, "the matrix Scaled"),
+    "constraint instance": ({"constraint": ScaledCayley(N)}, TypeError, "got Scaled"),
     "constraint size": ({"constraint": lambda n: ScaledCayley(n + 1)}, ValueError, r"Cayley\(9"),
 }
 
@@ -773,26 +667,12 @@ def test_an_empty_batch_gives_an_empty_output(make, lengths):
     assert {each.shape for each in tree_leaves(h_n)} == {(4, 0, size) for size in sizes}
 
 
-@each_of_ours
-def test_an_empty_batch_gives_zero_gradients(make):
-    layer = make(M, N)
-    layer(x[:, :0])[0].sum().backward()
-    assert not any(p.grad.any() for p in layer.parameters())
-
-
 @each_baseline
 def test_a_baseline_computes_what_torch_does(make):
     layer = make(M, N, generator=stream())
     theirs = type(layer).__bases__[-1](M, N)
     theirs.load_state_dict(layer.state_dict())
     assert torch.equal(layer(x)[0], theirs(x)[0])
-
-
-@pytest.mark.parametrize("make", [TorchLSTM, TorchGRU, TanhRNN])
-def test_a_baseline_has_the_initialisation_of_torch(make):
-    layer = make(M, 100, num_layers=2, bidirectional=True, generator=stream())
-    maxima = [weight.abs().max().item() for weight in layer.parameters()]
-    assert all(0.9 / 10 < maximum <= 1 / 10 for maximum in maxima)
 
 
 @pytest.mark.parametrize("make", [TorchLSTM, TorchGRU, TanhRNN])
@@ -844,11 +724,6 @@ def test_glorot_initialisation_counts_the_inputs_of_each_layer():
     assert 0.99 * bound < layer.weight_ih_l1_reverse.abs().max() <= bound
 
 
-def test_glorot_initialisation_leaves_no_matrix_at_zero():
-    layer = TorchLSTM(M, N, proj_size=3, init="glorot")
-    assert all(p.any() for name, p in layer.named_parameters() if name.startswith("weight"))
-
-
 def test_normal_glorot_initialisation_draws_each_gate_separately():
     layer = TorchLSTM(30, 200, num_layers=2, init="glorot_normal", generator=stream())
     for k, fan_in in enumerate((30 + 200, 200 + 200)):
@@ -860,26 +735,12 @@ def test_normal_glorot_initialisation_draws_each_gate_separately():
                 assert gate.abs().max() > 3 * expected  # a uniform draw would not reach this
 
 
-def test_normal_glorot_initialisation_keeps_the_biases_of_torch():
-    layer, plain = (
-        TorchLSTM(M, N, init=start, generator=stream()) for start in ("glorot_normal", "torch")
-    )
-    biases = [name for name, _ in layer.named_parameters() if name.startswith("bias")]
-    assert all(torch.equal(getattr(layer, name), getattr(plain, name)) for name in biases)
-
-
 def test_a_forget_bias_without_biases_raises():
     with pytest.raises(ValueError, match=r"got 1\.0"):
         TorchLSTM(M, N, bias=False, forget_bias=1.0)
     with pytest.raises(ValueError, match="got 'zeros'"):
         TorchLSTM(M, N, init="zeros")
     assert forget_gates(TorchLSTM(M, N, bias=False, init="glorot")) == []
-
-
-def test_the_initialiser_of_an_unconstrained_matrix_can_be_chosen():
-    constraint = partial(Unconstrained, init=haar_)
-    layer = RNN(M, N, constraint=constraint, nonlinearity="tanh")
-    assert layer.orthogonality_error().item() <= tol(torch.float32, N)
 
 
 def test_a_layer_of_any_size_fits_on_the_meta_device():

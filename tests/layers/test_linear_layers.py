@@ -4,7 +4,6 @@ NumPy stands alone: lrnnx 1.0, which has an LRU too, cannot be imported without 
 """
 
 import copy
-import inspect
 from functools import partial
 
 import numpy as np
@@ -118,8 +117,14 @@ def test_the_spectrum_is_that_of_its_set(make):
 
 
 def test_an_lru_begins_on_the_ring_that_was_asked_for():
-    ring = {"r_min": 0.8, "r_max": 0.9, "phase": 0.1}
-    layer = eigenrnn.LRU(M, 500, **ring, generator=stream())
+    layer = eigenrnn.LRU(
+        M,
+        500,
+        constraint=partial(DiagonalDisc, phase=0.1),
+        r_min=0.8,
+        r_max=0.9,
+        generator=stream(),
+    )
     spectrum = layer.spectrum()
     assert (spectrum.abs() > 0.8 - 1e-5).all()
     assert (spectrum.abs() < 0.9 + 1e-5).all()
@@ -129,20 +134,6 @@ def test_an_lru_begins_on_the_ring_that_was_asked_for():
     gamma = direction.gamma_log.detach().exp()
     power = direction.eigenvalues.diagonal().detach().abs() ** 2
     torch.testing.assert_close(gamma**2, 1 - power, rtol=1e-4, atol=1e-4)
-
-
-def test_an_lru_passes_further_options_to_its_set():
-    layer = eigenrnn.LRU(M, 500, constraint=DiagonalSegment, low=-0.5, high=0.5)
-    assert 0.4 < layer.spectrum().abs().max() <= 0.5
-    with pytest.raises(TypeError, match="'r_min'"):
-        eigenrnn.LRU(M, N, constraint=DiagonalSegment, r_min=0.5)
-
-
-def test_an_lru_names_the_options_of_all_its_sets():
-    sets = (DiagonalDisc, DiagonalRing, DiagonalSegment)
-    options = {name for each in sets for name in inspect.signature(each).parameters}
-    assert options - {"size", "dtype"} == eigenrnn.LRU.set_options
-    assert eigenrnn.LRU.set_options <= inspect.signature(eigenrnn.LRU).parameters.keys()
 
 
 def test_double_precision_is_complex128_in_the_recurrence():
@@ -281,10 +272,11 @@ def test_the_weights_around_the_decays_are_those_of_the_formulas():
 
 
 def test_past_inputs_are_decoded_from_the_whole_state_of_an_lru():
-    layer = eigenrnn.LRU(1, N, generator=stream()).double()
+    layer = eigenrnn.LRU(1, N, constraint=DiagonalSegment, generator=stream()).double()
     options = {"samples": 200, "noise": 0.0}
     found = linear_decodability(layer, 6, generator=np.random.default_rng(0), **options)
-    (W,), B = layer.recurrent_matrices(), _maps(layer)[0][:, 0]
+    (W,) = layer.recurrent_matrices()
+    B = layer.directions[0].input_weights()[0][:, 0]
     expected = linear_decodability(
         W, 6, source=B, nonlinearity="identity", generator=np.random.default_rng(0), **options
     )

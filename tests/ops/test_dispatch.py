@@ -248,9 +248,9 @@ def test_an_unsupported_dtype_is_rejected_by_name(name, dtype):
 def test_quantized_and_nested_tensors_are_rejected_by_name(name):
     x, W = RECURRENCES[name][1](torch.float32)
     quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
-    with pytest.raises(TypeError, match=r"got one of torch\.qint8"):
+    with pytest.raises(TypeError, match=r"got torch.strided, torch\.qint8"):
         getattr(ops, name)(quantized, W)
-    with pytest.raises(TypeError, match="got one of nested"):
+    with pytest.raises(TypeError, match="got nested"):
         getattr(ops, name)(torch.nested.nested_tensor([*x]), W)
 
 

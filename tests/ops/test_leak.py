@@ -322,8 +322,7 @@ def test_the_noise_of_a_trained_leak_has_the_gradient_of_its_formula():
     [
         ({"leak": [0.5, 2.0, 1, 1, 1]}, ValueError, "got 0.5 to 2"),
         ({"leak": 1.0, "trainable_leak": True}, ValueError, "expected leak < 1 with"),
-        ({"leak": 0.2, "trainable_leak": "no"}, TypeError, "expected trainable_leak to be True"),
-        ({"noise": math.nan}, ValueError, "expected noise >= 0"),
+        ({"noise": math.nan}, ValueError, "got nan"),
         ({"leak": 0.2, "backend": "torch"}, ValueError, "it does not compute leak"),
         (
             {
@@ -348,7 +347,7 @@ def test_a_leaky_layer_takes_no_weights_of_torch():
 
 def test_the_repr_names_what_is_set():
     shown = repr(leaky(leak=[0.2] * N, noise=0.1, state="current", trainable_leak=True))
-    wanted = "leak=(5 values), trainable_leak=True, noise=0.1, state='current'"
+    wanted = "leak=5 values, trained, noise=0.1, state='current'"
     assert wanted in shown
     assert "leak" not in repr(leaky())
 

@@ -74,7 +74,7 @@ OTHER_SUMS = {
     "float64 LRU of two layers without a bias": partial(
         LRU, num_layers=2, bias=False, dtype=torch.float64, trainable_h0=True
     ),
-    "LRU with real eigenvalues": partial(LRU, constraint=DiagonalSegment, low=-0.9),
+    "LRU with real eigenvalues": partial(LRU, constraint=DiagonalSegment),
     "MinGRU": MinGRU,
     "float64 MinGRU of two layers with negative decays": partial(
         MinGRU, num_layers=2, decays=(-1, 0.5), bias=False, dtype=torch.float64
@@ -103,7 +103,6 @@ WEIGHTS_OF_DELTA = (
     *("weight_ih", "convolution_weight", "A_log", "dt_bias", "norm_weight"),
     *("weight_out", "output_bias"),
 )
-NORMED = partial(GRU, layer_norm=True)
 WEIGHTS_OF_LRU = "weight_ih", "gamma_log", "weight_out", "weight_skip", "output_bias"
 each_packed = pytest.mark.parametrize("make", PACKED.values(), ids=PACKED.keys())
 each_batch = pytest.mark.parametrize("B", [None, 1, 17], ids=["single", "one", "many"])

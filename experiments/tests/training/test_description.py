@@ -33,19 +33,6 @@ class Options:
         return self
 
 
-class Custom(nn.Module):
-    """A module of a user, with an attribute of each kind."""
-
-    def __init__(self, units):
-        super().__init__()
-        self.units = units
-        self.activation = torch.tanh
-        self.key = lambda: None
-        self._cache = {}
-        self.inner = nn.Linear(2, units, dtype=torch.float64)
-        self.register_buffer("mask", torch.ones(units))
-
-
 DESCRIPTIONS = {
     "numbers": ([None, True, 2, 0.5, "a"], [None, True, 2, 0.5, "a"]),
     "a dataclass": (
@@ -110,7 +97,7 @@ OF_LRU = {
     "locked_dropout": False,
     "backend": None,
 }
-OF_DISC = {"r_min": 0.0, "r_max": 1.0, "phase": 2 * math.pi, "dtype": None}
+OF_DISC = {"r_min": 0.0, "r_max": 1.0, "phase": 2 * math.pi}
 
 
 @pytest.mark.parametrize("options", [{}, {"r_min": 0.99, "r_max": 0.999}], ids=str)

@@ -423,16 +423,3 @@ def test_frozen_parameters_are_in_no_group():
     model.head.bias.requires_grad_(True)
     (group,) = parameter_groups(model, lr=1.0)
     assert group["params"][0] is model.head.bias
-
-
-@pytest.mark.parametrize(
-    ("model", "options", "message"),
-    [
-        (torch.nn.LSTM(2, 3), {"lr_recurrent": 0.1}, "only for a model with a constrained matrix"),
-        (torch.nn.ReLU(), {}, "got none"),
-        (small_model(), {"weight_decay": -1.0}, "got -1.0"),
-    ],
-)
-def test_wrong_arguments_of_parameter_groups_raise(model, options, message):
-    with pytest.raises(ValueError, match=message):
-        parameter_groups(model, **{"lr": 0.1, **options})

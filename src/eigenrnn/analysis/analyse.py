@@ -1,21 +1,18 @@
 """All analyses that apply to a network, one after the other."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from eigenrnn.analysis.arguments import NumberArray, spectral_radius
 from eigenrnn.analysis.base import Analysis
 from eigenrnn.analysis.dynamics import (
     FixedPoints,
-    Lyapunov,
     drawn_states,
     effective_rank,
     fixed_points,
@@ -52,7 +49,7 @@ from eigenrnn.analysis.state_map import (
     state_maps,
     weights_in_order,
 )
-from eigenrnn.analysis.trajectory import InitialState, state_size, trajectory
+from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.analysis.transition_spectra import transition_spectra
 from eigenrnn.constraints import Schur
 from eigenrnn.layers.sequences import Lengths, sorted_lengths
@@ -133,7 +130,6 @@ def analyse(
     *,
     lengths: Lengths = None,
     h0: InitialState = None,
-    matrices: Mapping[str, Tensor | ArrayLike] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> AnalysisResults:
     """Run every analysis that applies to a network and takes a few seconds.
@@ -146,42 +142,28 @@ def analyse(
     (h, c).
 
     Args:
-        model: A recurrent layer or cell, a model with at least one, or a step function; see
-            `state_maps`. It is not changed. A step function without recurrent matrices has no
-            analyses of a matrix.
+        model: A recurrent layer or cell, a model with at least one, or a `StateMap`. It is not
+            changed. A state map without recurrent matrices has no analyses of a matrix.
         inputs: A batch, in the form that the model takes, for the analyses that need inputs.
         loss: A function of the model's output for these inputs, for the gradients of a loss.
         lengths: The number of time steps of each sequence of a padded batch; by default all. No
             analysis then sees padding. A model gets them as its argument `lengths`; of a layer
             that it gives other lengths, the analyses that need inputs are skipped.
-        h0: The initial states of a bare layer, cell or step function; by default its own. With
+        h0: The initial states of a bare layer, cell or state map; by default its own. With
             `h0`, Lyapunov exponents have no burn-in.
-        matrices: The recurrent matrices of a step function or of a module of your own, by name,
-            such as ``{"hh": module.W}``. A layer has its own.
         progress: Called with the name of each analysis before it runs.
     Returns:
         The results, and the reason for each analysis that was skipped.
     Raises:
-        ValueError: If the model has no recurrent layer or rejects the inputs, `h0` does not fit or
-            comes with a model around a layer, a length is below 1 or above T, or `matrices` come
-            with a layer that has its own or are not (N, N).
+        ValueError: If the model has no recurrent layer, `h0` does not fit or comes with a model
+            around a layer, or a length is below 1 or above T.
         TypeError: If the lengths are not integers.
     Example:
         >>> results = analyse(torch.nn.RNN(2, 8), torch.zeros(20, 1, 2)).results
         >>> "kreiss_hh_l0" in results, "lyapunov_l0" in results
         (True, True)
     """
-    bare = bare_state_map(model, state_size(h0), inputs)
-    if matrices is not None:
-        if bare is None or bare.matrices:
-            raise ValueError(
-                "expected matrices with a step function or a module of your own, got "
-                f"{type(model).__name__}, which has its own"
-            )
-        bare = bare.with_matrices(matrices)
-        model = bare
-    elif bare is not None and not isinstance(model, nn.Module):
-        model = bare  # its sizes are known
+    bare = bare_state_map(model)
     layers: dict[str, Network] = {"": model}
     if bare is None:
         layers = dict(recurrent_layers(model))
@@ -213,9 +195,7 @@ def analyse(
             results[name] = job()
         except _ERRORS as error:  # the analysis does not apply; the message says why
             skipped[name] = str(error)
-    notes = _matrix_notes(known, weights, results)
-    notes |= _fixed_point_notes(results) | _lyapunov_notes(results)
-    return AnalysisResults(results, skipped, notes)
+    return AnalysisResults(results, skipped, _matrix_notes(known, weights, results))
 
 
 def _all_jobs(
@@ -232,7 +212,7 @@ def _all_jobs(
 ) -> Jobs:
     """Yield every analysis of a network."""
     if not matrices:
-        yield "spectrum", "a step function has no matrix: analyse(model, matrices={'hh': W})"
+        yield "spectrum", "a state map has no matrix: StateMap.from_step(..., matrices={'hh': W})"
     for name, W in matrices.items():
         yield from _matrix_jobs(name, W, weights.get(name))
         yield from _memory_jobs(name, W, weights.get(name))
@@ -250,8 +230,7 @@ def _all_jobs(
         yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
     else:
         job = partial(gradient_norms, model, inputs, loss, h0=h0, lengths=lengths)
-        call = "gradient_norms(model, inputs, loss)"
-        yield "gradient_norms", _job_unless_slow(call, steps, _GRADIENT_STEPS, job)
+        yield "gradient_norms", _job_unless_slow("gradient_norms", steps, _GRADIENT_STEPS, job)
 
 
 def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) -> Jobs:
@@ -268,21 +247,17 @@ def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
         ("numerical_abscissa", 300, partial(numerical_abscissa, W)),
         ("kreiss", 200, partial(kreiss, W)),
         ("pseudospectrum", 300, partial(pseudospectrum, W)),
-        ("transient_growth", 600, partial(transient_growth, W, _POWERS)),
+        ("transient_growth", 300, partial(transient_growth, W, _POWERS)),
         ("schur_structure", 1_200, partial(schur_structure, form)),
     ]
     for function, max_size, job in jobs:
-        matrix = f"recurrent_matrices(model)[{name!r}]"
-        more = f", {_POWERS}" if function == "transient_growth" else ""
-        call = f"{function}({matrix}{more})"
-        yield f"{function}_{name}", _job_unless_slow(call, N, max_size, job)
+        yield f"{function}_{name}", _job_unless_slow(function, N, max_size, job)
 
 
 def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) -> Jobs:
     """Yield the Fisher memory of the network without its nonlinearity, if it is ungated."""
     if weights is None:
-        call = f"fisher_memory(recurrent_matrices(model)[{name!r}], source, {MEMORY_STEPS})"
-        yield f"fisher_memory_{name}", f"a step function has no input weights; call {call}"
+        yield f"fisher_memory_{name}", "a state map has no input weights"
         return
     if not is_ungated(name):
         reason = "the matrix of one gate is no linear network by itself"
@@ -290,9 +265,8 @@ def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
             reason = "these are the decays at the input zero; each step has its own"
         yield f"fisher_memory_{name}", reason
         return
-    call = f"fisher_memory(recurrent_matrices(model)[{name!r}], source, {MEMORY_STEPS})"
     job = partial(network_memory, W, weights)
-    yield f"fisher_memory_{name}", _job_unless_slow(call, len(W), 600, job)
+    yield f"fisher_memory_{name}", _job_unless_slow("fisher_memory", len(W), 600, job)
 
 
 def _fixed_points_job(
@@ -313,8 +287,7 @@ def _fixed_points_job(
         initial = torch.cat([few, settled])
         return fixed_points([state_map], initial_states=initial, steps=30, which=state_map.name)
 
-    call = f"fixed_points(layer, which={state_map.name!r})"
-    return _job_unless_slow(call, state_map.state_size, 200, search)
+    return _job_unless_slow("fixed_points", state_map.state_size, 200, search)
 
 
 def _evenly(states: Tensor, count: int) -> Tensor:
@@ -397,15 +370,14 @@ def _trajectory_jobs(
         bound = partial(jacobian_bound, layer, short[:, 0], **options)
         jobs.append(("jacobian_bound", 400, bound))
     for function, max_size, job in jobs:
-        call = f"{function}(layer, x, which={which!r})"
         size = size_of_jacobians if function == "lyapunov" else S
-        yield f"{function}_{name}", _job_unless_slow(call, size, max_size, job)
+        yield f"{function}_{name}", _job_unless_slow(function, size, max_size, job)
 
 
-def _job_unless_slow(call: str, size: int, max_size: int, job: Job) -> Job | str:
+def _job_unless_slow(function: str, size: int, max_size: int, job: Job) -> Job | str:
     if size <= max_size:
         return job
-    return f"it is slow at this size ({size} > {max_size}); call eigenrnn.analysis.{call}"
+    return f"it is slow at this size ({size} > {max_size}); call eigenrnn.analysis.{function}"
 
 
 def _matrix_notes(
@@ -435,31 +407,4 @@ def _matrix_notes(
                 f"accumulate without bound: that of the last {MEMORY_STEPS} steps counts"
             )
         notes[f"fisher_memory_{name}"] = note
-    return notes
-
-
-def _fixed_point_notes(results: dict[str, Analysis]) -> dict[str, str]:
-    """Say that the number of fixed points is a lower bound."""
-    notes: dict[str, str] = {}
-    for name, analysis in results.items():
-        if isinstance(analysis, FixedPoints):
-            notes[name] = (
-                f"at zero input, from {analysis.searches} searches; there may be more points, "
-                "which fixed_points finds from more initial_states"
-            )
-    return notes
-
-
-def _lyapunov_notes(results: dict[str, Analysis]) -> dict[str, str]:
-    """Explain exponents of minus infinity."""
-    notes: dict[str, str] = {}
-    for name, analysis in results.items():
-        if not isinstance(analysis, Lyapunov):
-            continue
-        lost = int(np.isneginf(analysis.exponents).sum())
-        if lost:
-            notes[name] = (
-                f"{lost} of {len(analysis.exponents)} exponents are -inf: the state forgets as "
-                "many directions entirely in one step, such as those of units whose ReLU is off"
-            )
     return notes

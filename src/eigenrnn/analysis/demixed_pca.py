@@ -111,12 +111,6 @@ class DemixedPCA(Analysis):
         columns["coordinate"] = self.coordinates.ravel()
         return columns
 
-    def headline(self) -> dict[str, float]:
-        return {
-            f"variance of {name}": float(share)
-            for name, share in zip(self.names, self.totals, strict=True)
-        }
-
 
 def demixed_pca(
     states: Tensor | ArrayLike,  # (T, B, S)

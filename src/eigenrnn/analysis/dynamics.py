@@ -12,27 +12,22 @@ from torch import Generator, Tensor
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import (
-    Matrix,
     NumberArray,
     as_array,
-    as_matrix,
     as_real_tensor,
-    power_of_two,
 )
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import (
     Network,
     StateMap,
     Step,
-    is_network,
-    network_state_maps,
     select_state_map,
+    state_maps,
 )
 from eigenrnn.analysis.trajectory import (
     InitialState,
     Trajectory,
     as_state,
-    state_size,
     trajectory,
 )
 from eigenrnn.errors import check_not_negative, check_positive_integer
@@ -45,6 +40,7 @@ __all__ = [
     "Dimension",
     "FixedPoints",
     "Lyapunov",
+    "Projection",
     "StateSpace",
     "distinct_states",
     "drawn_states",
@@ -58,6 +54,7 @@ __all__ = [
 ]
 
 # of FixedPoints
+_TOLERANCE = 1e-9  # of |F(h) - h|, relative to 1 + |h|
 _SETTLING_STEPS = 200
 _MIN_DAMPING = 1e-12  # from here a few failed steps lead back to a damping that matters
 _MAX_DAMPING = 1e6  # a search whose steps are this short has stalled, and ends
@@ -134,7 +131,6 @@ def fixed_points(
     *,
     input: Tensor | ArrayLike | None = None,  # (M,)
     initial_states: int | Tensor | tuple[Tensor, ...] = 64,  # (P, S)
-    tolerance: float = 1e-9,
     steps: int = 200,
     generator: Generator | None = None,
     which: str = "l0",
@@ -145,23 +141,21 @@ def fixed_points(
         \lambda_i\!\left(\frac{\partial F}{\partial h}(h^*)\right)
 
     The Levenberg-Marquardt method minimises q from all initial states at once. Its damping shrinks
-    after a step that reduces q, and grows after any other. A state within the tolerance is a
-    fixed point; of points closer than the square root of the tolerance only the best is kept. The
+    after a step that reduces q, and grows after any other. A state with :math:`\|F(h) - h\|` up to
+    1e-9 of :math:`1 + \|h\|` is a fixed point; of points closer than the root of that only the
+    best is kept. The
     search may miss fixed points, so their number is a lower bound: states of trajectories find
     more attractors than random ones. Of a line of fixed points, it returns only some. Entries that
     the layer keeps between -1 and 1, such as those of a tanh network, a GRU and the h of an LSTM,
     stay there during the search.
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         input: The input of the layer or direction at every step; zero by default.
         initial_states: The initial states of the search, or how many to draw from the normal
             distribution. The first of these is zero, and the second half has run for 200 steps
             under the input, which leads to attractors. A tuple holds the parts of states, as
             (h, c). `Trajectory.sample` draws states that the network visits.
-        tolerance: The largest :math:`\|F(h) - h\|_2` of a fixed point, relative to
-            :math:`1 + \|h\|_2`.
         steps: The largest number of iterations of the search.
         generator: Torch's generator of initial states; its global generator by default.
         which: The layer and direction.
@@ -169,8 +163,7 @@ def fixed_points(
         input: :math:`(M,)`; initial_states: :math:`(P, S)` or :math:`(T, B, S)`.
     Raises:
         ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
-            finite, the sizes of a step function are unknown, or `initial_states`, `steps` or
-            `tolerance` is not positive.
+            finite, or `initial_states` or `steps` is not positive.
         TypeError: If the network is not one.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
@@ -179,18 +172,8 @@ def fixed_points(
         >>> fixed_points(torch.nn.RNN(1, 1, bias=False), initial_states=5).kinds
         ['stable']
     """
-    # the sizes of a step function follow from what is given
-    input_size: int | None = None
-    if input is not None:
-        input_size = as_real_tensor(input, "input").numel()
-    sizes: int | tuple[int, ...] | None = None
-    if not isinstance(initial_states, int | np.integer):
-        sizes = state_size(initial_states, "initial_states")
-    directions = network_state_maps(network, input_size, sizes)
-    state_map = select_state_map(directions, which)
+    state_map = select_state_map(state_maps(network), which)
     check_positive_integer("steps", steps)
-    if not tolerance > 0:
-        raise ValueError(f"expected tolerance > 0, got {tolerance}")
     M = state_map.input_size
     S = state_map.state_size
     if input is None:
@@ -206,13 +189,13 @@ def fixed_points(
         h[half:] = settled_states(state_map, x, h[half:])
     searches = len(h)
     # beyond the tolerance: the last steps are cheap and separate nearby points
-    h, residual = minimise_speed(state_map, x.expand(len(h), M), h, steps, 1e-3 * tolerance)
-    converged = residual <= tolerance * (1 + h.norm(dim=1))
+    h, residual = minimise_speed(state_map, x.expand(len(h), M), h, steps, 1e-3 * _TOLERANCE)
+    converged = residual <= _TOLERANCE * (1 + h.norm(dim=1))
     h = h[converged]
     residual = residual[converged]
     # Near a degenerate point the residual is quadratic in the distance. Searches that stop within
     # the tolerance may then lie its square root apart, and still be one fixed point.
-    kept = distinct_states(h, residual, tolerance**0.5)
+    kept = distinct_states(h, residual, _TOLERANCE**0.5)
     h = h[kept]
     residual = residual[kept]
     jacobians = h.new_zeros(0, S, S)
@@ -306,8 +289,6 @@ def drawn_states(
     Raises:
         ValueError: If the argument is neither states nor a number, or there is no state.
     """
-    if isinstance(initial_states, bool):
-        raise ValueError(f"expected initial_states to be a number or states, got {initial_states}")
     if isinstance(initial_states, int | np.integer):
         count = max(int(initial_states), 0)
         h = torch.randn(count, size, generator=generator, dtype=torch.float64)
@@ -361,8 +342,22 @@ def _by_kind(
     return values_by_kind
 
 
+class Projection:
+    """The axes of a space of states, and the state with coordinates 0."""
+
+    origin: NDArray[np.float64]  # (S,)
+    axes: NDArray[np.float64]  # (D, S)
+
+    def project(
+        self,
+        states: Tensor | ArrayLike,  # (..., S)
+    ) -> NDArray[np.float64]:  # (..., D)
+        """Return the coordinates of other states along the axes."""
+        return (np.asarray(as_array(states, "states"), np.float64) - self.origin) @ self.axes.T
+
+
 @dataclass(frozen=True)
-class StateSpace(Analysis):
+class StateSpace(Projection, Analysis):
     r"""Trajectories and fixed points in the plane of the first two principal components.
 
     Args:
@@ -383,13 +378,6 @@ class StateSpace(Analysis):
     shares: NDArray[np.float64]
     origin: NDArray[np.float64]
     axes: NDArray[np.float64]
-
-    def project(
-        self,
-        states: Tensor | ArrayLike,  # (..., S)
-    ) -> NDArray[np.float64]:  # (..., 2)
-        """Return the coordinates of other states in the plane."""
-        return (np.asarray(as_array(states, "states"), np.float64) - self.origin) @ self.axes.T
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
@@ -416,12 +404,6 @@ class StateSpace(Analysis):
             "component_2": places[:, 1],
         }
 
-    def headline(self) -> dict[str, float]:
-        return {
-            "variance along component 1": float(self.shares[0]),
-            "variance along component 2": float(self.shares[1]),
-        }
-
 
 @torch.no_grad()
 def state_space(
@@ -443,8 +425,7 @@ def state_space(
     only under the input for which they were found.
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         x: The sequences, in the layout that the first layer takes; zeros show the network alone.
         points: Fixed points of the same layer and direction, from `fixed_points`.
         h0: The initial states, as the network takes them, or :math:`(S,)`; by default its own.
@@ -511,8 +492,8 @@ class Lyapunov(Analysis):
     exponents: NDArray[np.float64]
     spread: NDArray[np.float64]
     state_size: int
-    burn_in: int = 0
-    errors: NDArray[np.float64] | None = None
+    burn_in: int
+    errors: NDArray[np.float64]
 
     @property
     def dimension(self) -> float:
@@ -536,7 +517,7 @@ class Lyapunov(Analysis):
         finite = np.where(np.isfinite(self.exponents), self.exponents, np.nan)
         curves = {"exponents": finite}
         bands = self.spread
-        if self.errors is not None and not self.spread.any():  # of one sequence
+        if not self.spread.any():  # of one sequence
             bands = self.errors
         plot.lines(axes, number, curves, bands={"exponents": bands}, marker="o")
         axes.axhline(0, color="0.6", linewidth=0.8)
@@ -553,20 +534,18 @@ class Lyapunov(Analysis):
 
     def table(self) -> Table:
         number = np.arange(1, len(self.exponents) + 1)
-        table: Table = {
+        return {
             "number": number,
             "exponent_nats": self.exponents,
             "spread_nats": self.spread,
+            "error_nats": self.errors,
         }
-        if self.errors is not None:
-            table["error_nats"] = self.errors
-        return table
 
     def headline(self) -> dict[str, float]:
         k = len(self.exponents)
         dimension = self.dimension
         numbers = {"largest exponent (nats a step)": float(self.exponents[0])}
-        if self.errors is not None and np.isfinite(self.errors[0]):
+        if np.isfinite(self.errors[0]):
             numbers["its error (nats a step)"] = float(self.errors[0])
         summed = "the exponents" if k == self.state_size else f"the first {k} exponents"
         numbers[f"sum of {summed} (nats a step)"] = float(self.exponents.sum())
@@ -609,8 +588,7 @@ def lyapunov(
     counts once for each of its columns. Past inputs of a convolution have minus infinity.
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         x: The sequences, in the layout that the first layer takes.
         h0: The initial states, as the network takes them, or :math:`(S,)`. The measurement starts
             there, unless `burn_in` is set.
@@ -737,19 +715,15 @@ class Dimension(Analysis):
         name: The name of the measure.
         value: The dimension; 0 if the spectrum is zero.
         spectrum: The variances or singular values, largest first.
-        shares: Each value over their sum; correct even where squares of the states overflow.
         kind: The quantity in the spectrum.
-        error: The standard error of the value over sequences; NaN if it is not known.
     Shape:
-        spectrum, shares: (dimensions,).
+        spectrum: (dimensions,).
     """
 
     name: str
     value: float
     spectrum: NDArray[np.float64]
-    shares: NDArray[np.float64]
     kind: str
-    error: float = math.nan
 
     def plot(self) -> "Figure":
         figure, (left, right) = plot.canvas(2)
@@ -769,13 +743,10 @@ class Dimension(Analysis):
         }
 
     def headline(self) -> dict[str, float]:
-        numbers = {self.name: self.value}
-        if not math.isnan(self.error):
-            numbers["its standard error"] = self.error
-        return numbers
+        return {self.name: self.value}
 
     def _cumulative(self) -> NDArray[np.float64]:
-        return np.cumsum(self.shares)
+        return np.cumsum(_shares(self.spectrum))
 
 
 def participation_ratio(
@@ -786,8 +757,7 @@ def participation_ratio(
     .. math:: \mathrm{PR} = \frac{\big(\sum_i \lambda_i\big)^2}{\sum_i \lambda_i^2}, \qquad
         1 \le \mathrm{PR} \le N
 
-    It is N for an isotropic cloud, 1 for a line, and 0 for states that do not vary. With several
-    sequences its standard error is that of the jackknife, which leaves out one sequence at a time.
+    It is N for an isotropic cloud, 1 for a line, and 0 for states that do not vary.
 
     Args:
         states: States; time steps and sequences are pooled.
@@ -805,67 +775,23 @@ def participation_ratio(
         2.0
     """
     rows = _state_rows(states)
-    shape = np.shape(states)
-    sequences = shape[1] if len(shape) == 3 else 1
     if len(rows) < 2:
         raise ValueError("expected at least 2 states, to vary between them, got 1")
-    # The ratio does not depend on the scale, but squares of the states may leave the range of a
-    # double. States are scaled before their mean is taken, and their variation again after it.
-    size = power_of_two(rows)
-    centred = rows / size - (rows / size).mean(0)
-    spread = power_of_two(centred)
-    centred = centred / spread
-    covariance = centred.conj().T @ centred / (len(rows) - 1)
+    centred = rows - rows.mean(0)
+    with np.errstate(over="ignore", invalid="ignore"):  # checked next
+        covariance = centred.conj().T @ centred / (len(rows) - 1)
+    check_finite(covariance, "the covariance of the states")
     # rounding can make a zero eigenvalue negative
     variances = np.maximum(np.linalg.eigvalsh(covariance)[::-1], 0)
     # of shares p = lambda / sum(lambda) the ratio is 1 / sum(p^2)
     shares = _shares(variances)
     squares = float(shares @ shares)
     value = 1 / squares if squares else 0.0
-    with np.errstate(over="ignore"):
-        # not size**2, which overflows before a small spread can balance it
-        spectrum = variances * spread**2 * size * size
-    return Dimension(
-        name="participation ratio",
-        value=value,
-        spectrum=spectrum,
-        shares=shares,
-        kind="variance",
-        error=_jackknife(centred, sequences),
-    )
-
-
-def _jackknife(
-    rows: NumberArray,  # (T B, N), the sequences of a step next to each other
-    B: int,
-) -> float:
-    """Return the standard error of the participation ratio over sequences."""
-    # what remains without a sequence must still vary
-    if B < 2 or len(rows) // B < 1 or len(rows) - len(rows) // B < 2:
-        return math.nan
-    by_sequence = rows.reshape(-1, B, rows.shape[1])
-    T = len(by_sequence)
-    # moments of all states, from which those of one sequence are subtracted: one pass for all b
-    sums = by_sequence.sum(0)
-    total = sums.sum(0)
-    second = rows.conj().T @ rows
-    count = T * (B - 1)
-    values: list[float] = []
-    for b in range(B):
-        own = by_sequence[:, b]
-        mean = (total - sums[b]) / count
-        C = (second - own.conj().T @ own) / count - np.outer(mean.conj(), mean)
-        # without an eigenvalue decomposition: tr C = sum(lambda), |C|_F^2 = sum(lambda^2)
-        trace = float(np.trace(C).real)
-        squares = float(np.vdot(C, C).real)
-        values.append(trace**2 / squares if squares else 0.0)
-    # the jackknife's variance: (B - 1) / B times the sum of squared deviations
-    spread = np.asarray(values) - np.mean(values)
-    return float(np.sqrt((B - 1) / B * (spread**2).sum()))
+    return Dimension("participation ratio", value, variances, "variance")
 
 
 def effective_rank(
-    states_or_matrix: Matrix,  # (T, B, N) or (n, N)
+    states_or_matrix: Tensor | ArrayLike,  # (T, B, N) or (n, N)
 ) -> Dimension:
     r"""Compute the effective rank, the exponential of the entropy of the singular values.
 
@@ -876,8 +802,7 @@ def effective_rank(
     variation. It is 0 for a zero matrix.
 
     Args:
-        states_or_matrix: States, whose time steps and sequences are pooled; or any matrix; or a
-            layer with one recurrent matrix.
+        states_or_matrix: States, whose time steps and sequences are pooled; or any matrix.
     Shape:
         states_or_matrix: :math:`(T, B, N)` or :math:`(n, N)`.
     Returns:
@@ -891,23 +816,14 @@ def effective_rank(
         >>> round(effective_rank(np.diag([3.0, 3.0, 0.0])).value, 6)
         2.0
     """
-    if is_network(states_or_matrix):
-        rows = as_matrix(cast("Matrix", states_or_matrix))
-    else:
-        rows = _state_rows(cast("ArrayLike", states_or_matrix))
+    rows = _state_rows(states_or_matrix)
     sigma: NDArray[np.float64] = np.linalg.svd(rows, compute_uv=False).astype(np.float64)
-    shares = _shares(sigma / power_of_two(sigma))  # scaled, as their sum could overflow
+    shares = _shares(sigma)
     nonzero = shares[shares > 0]  # p ln p tends to zero, but 0 ln 0 is NaN
     value = 0.0
     if len(nonzero):
         value = float(np.exp(-nonzero @ np.log(nonzero)))
-    return Dimension(
-        name="effective rank",
-        value=value,
-        spectrum=sigma,
-        shares=shares,
-        kind="singular value",
-    )
+    return Dimension("effective rank", value, sigma, "singular value")
 
 
 def _state_rows(states: Tensor | ArrayLike) -> NumberArray:  # (n, N)

@@ -19,7 +19,7 @@ from eigenrnn.analysis.state_map import (
     recurrent_layers,
     state_maps,
 )
-from eigenrnn.analysis.trajectory import InitialState, initial_states, state_size
+from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.sequences import Lengths
 from eigenrnn.ops.time_steps import running
@@ -30,33 +30,29 @@ __all__ = [
     "is_cell",
     "layer_inputs",
     "model_inputs",
-    "run_model",
     "unroll",
 ]
 
 
-def layer_inputs(
-    model: Network, inputs: Any, h0: InitialState = None, lengths: Lengths = None
-) -> dict[str, Tensor | str]:
+def layer_inputs(model: Network, inputs: Any, lengths: Lengths = None) -> dict[str, Tensor | str]:
     """Run a model, and return the input of each of its recurrent layers and cells.
 
     Args:
-        model: A recurrent layer or cell, a model with at least one, or a step function. It is not
+        model: A recurrent layer or cell, a model with at least one, or a `StateMap`. It is not
             changed.
-        inputs: A batch, in the form that the model takes; sequences for a cell or step function.
-        h0: An initial state, from which the size of the states of a step function is known.
+        inputs: A batch, in the form that the model takes; sequences for a cell or state map.
         lengths: The time steps of each sequence; passed to the model, unless None.
     Returns:
         By the name of the layer, its input in double precision, or the reason why it has none.
         The inputs of the calls of a cell are joined to one sequence.
     Raises:
-        ValueError: If the model has no recurrent layer or rejects the inputs.
+        ValueError: If the model has no recurrent layer.
     Example:
         >>> layer_inputs(eigenrnn.RNN(2, 3), torch.ones(5, 1, 2))[""].shape
         torch.Size([5, 1, 2])
     """
     inputs = model_inputs(inputs)
-    bare = bare_state_map(model, state_size(h0), inputs)
+    bare = bare_state_map(model)
     if bare is not None:
         check_layer_input(_Looped(bare), inputs)
         if inputs.dim() == 2:
@@ -109,7 +105,7 @@ def layer_inputs(
     if lengths is not None and not isinstance(model, nn.RNNBase):
         options["lengths"] = lengths
     with torch.no_grad():
-        run_model(double, inputs, options)
+        double(inputs, **options)
     for path, inputs_of_calls in calls.items():
         recorded[path] = torch.stack(inputs_of_calls)
     return recorded
@@ -148,37 +144,15 @@ def model_inputs(inputs: Any) -> Any:
     return inputs.to(torch.float64)
 
 
-def run_model(model: nn.Module, inputs: Any, options: Mapping[str, Any]) -> Any:
-    """Return the output of a model.
-
-    Raises:
-        ValueError: If the model rejects the inputs.
-    """
-    try:
-        return model(inputs, **options)
-    except (TypeError, RuntimeError, LookupError, AttributeError) as error:
-        kind = type(inputs).__name__
-        if isinstance(inputs, Tensor):
-            kind = f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape)}"
-        raise ValueError(
-            f"expected inputs that {type(model).__name__} takes, got {kind}: {error}"
-        ) from error
-
-
 def bare_initial_states(model: Network, inputs: Any, h0: InitialState) -> Tensor:  # (D, B, S)
-    """Return the initial states of a layer, cell or step function on its own.
+    """Return the initial states of a layer, cell or state map on its own.
 
     Raises:
         ValueError: If the model contains a layer, or the states or inputs do not fit.
     """
-    if not isinstance(inputs, Tensor):
-        raise ValueError(f"expected a tensor of inputs with h0, got {type(inputs).__name__}")
-    bare = bare_state_map(model, state_size(h0), inputs)
+    bare = bare_state_map(model)
     if bare is None and "" not in recurrent_layers(model):
-        raise ValueError(
-            "expected h0 with a layer, a cell or a step function only, got "
-            f"{type(model).__name__}, which sets the initial states of its layers itself"
-        )
+        raise ValueError(f"expected h0 with a layer or a cell only, got {type(model).__name__}")
     directions = [bare] if bare else state_maps(model)
     batch = 1
     if inputs.dim() == 3:
@@ -202,21 +176,17 @@ class UnrolledModel:
     states: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
 
 
-def unroll(model: Network, inputs: Any = None, h0: InitialState = None) -> UnrolledModel:
+def unroll(model: Network) -> UnrolledModel:
     """Copy a model whose recurrent layers run step by step, so every state keeps its gradient.
 
     The copy is in double precision, on the CPU and in evaluation mode. Its recurrent layers use
     the current weights, which get no gradient, and keep their arguments and results. A cell or a
-    step function on its own becomes a layer that runs over a sequence.
+    state map on its own becomes a layer that runs over a sequence.
 
-    Args:
-        model: A recurrent layer or cell, a model with at least one, or a step function.
-        inputs: Sequences, from which the size of the inputs of a step function is known.
-        h0: An initial state, from which the size of the states of a step function is known.
     Raises:
         ValueError: If the model has no recurrent layer, or a layer projects its states.
     """
-    bare = bare_state_map(model, state_size(h0), inputs)
+    bare = bare_state_map(model)
     double: Any
     layers: dict[str, Any]
     if bare:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.forward_pass import bare_initial_states, model_inputs, run_model, unroll
+from eigenrnn.analysis.forward_pass import bare_initial_states, model_inputs, unroll
 from eigenrnn.analysis.state_map import Network, as_ours, single_layer
 from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
 from eigenrnn.layers.cells import AbstractCell
@@ -32,14 +32,6 @@ __all__ = [
     "jacobian_bound",
     "spectral_norms",
 ]
-
-# of GradientMap
-# A product is rescaled to norm one beyond these norms, long before a double, at 1e308, overflows.
-_HUGE = 1e100
-_SMALL = 1e-100
-# entries that are set to zero before they become subnormal, below 1e-308
-_NEGLIGIBLE = 1e-200
-_STEPS_TO_CLEAR = 8  # not at every step, because it reads all products once more
 
 
 @dataclass(frozen=True)
@@ -93,19 +85,18 @@ def gradient_norms(
     The state of an LSTM is (h, c).
 
     Args:
-        model: A recurrent layer or cell, a model with at least one, or a step function; see
-            `state_maps`. It is copied into double precision and evaluation mode.
-        inputs: The inputs of the model; the sequences for a cell or a step function.
-        loss: A function from the output of the model to a scalar. For a bare layer, cell or step
-            function the output is the sequence of its states.
-        h0: The initial states of a bare layer, cell or step function, as it takes them, or
+        model: A recurrent layer or cell, a model with at least one, or a `StateMap`. It is copied
+            into double precision and evaluation mode.
+        inputs: The inputs of the model; the sequences for a cell or a state map.
+        loss: A function from the output of the model to a scalar. For a bare layer, cell or state
+            map the output is the sequence of its states.
+        h0: The initial states of a bare layer, cell or state map, as it takes them, or
             :math:`(S,)`; by default its own.
         lengths: Passed to the model as the argument `lengths`, unless None.
     Returns:
         A curve for each layer and direction.
     Raises:
-        ValueError: If the model has no recurrent layer, the inputs are not finite, the model
-            rejects them, the loss is not one finite number, it does not depend on the states, or
+        ValueError: If the model has no recurrent layer, the inputs or the loss are not finite, or
             `h0` does not fit or comes with a model around a layer.
     Source:
         Kerg et al., NeurIPS 2019, figure 6. https://arxiv.org/abs/1905.12080 (departures: the
@@ -117,41 +108,16 @@ def gradient_norms(
         (5,)
     """
     inputs = model_inputs(inputs)
-    unrolled = unroll(model, inputs, h0)
+    unrolled = unroll(model)
     options = {} if lengths is None else {"lengths": lengths}
     if h0 is not None:
         options["hx"] = bare_initial_states(model, inputs, h0)
     with torch.enable_grad():
-        output = run_model(unrolled.model, inputs, options)
+        output = unrolled.model(inputs, **options)
         value = loss(output[0] if isinstance(output, tuple) else output)
-        _check_loss(value)
-        value.sum().backward()  # of one number, whose shape may be (1,)
+        check_finite(value, "the loss")
+        value.backward()
     return GradientNorms({name: _norms(states) for name, states in unrolled.states.items()})
-
-
-def _check_loss(value: object) -> None:
-    """Check that a loss can be differentiated with respect to the states.
-
-    Raises:
-        ValueError: If it is not one finite number, or does not depend on the states.
-    """
-    expected = "expected loss to give one finite number"
-    if not isinstance(value, Tensor):
-        raise ValueError(
-            f"{expected} as a tensor, got {type(value).__name__}, which has no gradient; leave "
-            "out item() or float()"
-        )
-    if value.numel() != 1:
-        raise ValueError(
-            f"{expected}, got shape {tuple(value.shape)}; reduce it by mean() or sum()"
-        )
-    if not bool(value.isfinite().all()):
-        raise ValueError(
-            f"{expected}, got {value.item()}; the states may grow without bound, or the loss "
-            "divides by zero or takes the logarithm of zero"
-        )
-    if not value.requires_grad:
-        raise ValueError("expected a loss that depends on the states, got one without gradient")
 
 
 def _norms(states: list[Tensor]) -> NDArray[np.float64]:  # (T,)
@@ -223,14 +189,11 @@ def gradient_map(
         \Bigl\|\prod_{s=t+1}^{\tau} \frac{\partial h_s}{\partial h_{s-1}}\Bigr\|_2
 
     The spectral norms are averaged over the batch. If a state has named parts, such as the long
-    and the short memory of an ENRNN or h and c of an LSTM, each part has its own maps. Each
-    product is stored with a scale, so only norms beyond the range of a double become infinite or
-    zero. Entries 1e100 times smaller than the norm of their product may count as zero. It needs
+    and the short memory of an ENRNN or h and c of an LSTM, each part has its own maps. It needs
     memory for :math:`T B S (S + M)` numbers.
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         x: The sequences, in the layout that the first layer takes.
         h0: The initial states, as the network takes them, or :math:`(S,)`; by default its own.
         of: What to differentiate by: ``"input"``, ``"state"`` or both.
@@ -242,7 +205,7 @@ def gradient_map(
         The maps.
     Raises:
         ValueError: If the layer or direction does not exist, an input does not fit or is not
-            finite, or `of` names something else.
+            finite, a product overflows, or `of` names something else.
     Source:
         Helfrich and Ye, AAAI 2020, figures 4 and 5. https://arxiv.org/abs/1911.07964 (departures:
         norms are computed for each sequence and averaged; the paper only mentions a batch).
@@ -259,10 +222,10 @@ def gradient_map(
     S = path.states.shape[2]
     blocks = {"whole": slice(0, S), **path.state_map.blocks}
     sizes = {"input": M, "state": S}
-    products: dict[str, _ScaledProducts] = {}
+    products: dict[str, _Products] = {}
     maps: dict[str, dict[str, NDArray[np.float64]]] = {}
     for kind in kinds:
-        products[kind] = _ScaledProducts(T, B, sizes[kind], S, blocks)
+        products[kind] = _Products(T, B, sizes[kind], S, blocks)
         maps[kind] = {block: np.full((T, T), np.nan) for block in blocks}
     newest = {"state": torch.eye(S, dtype=torch.float64).expand(B, S, S)}
     for tau, (by_state, by_input) in enumerate(path.jacobians()):
@@ -274,13 +237,12 @@ def gradient_map(
     return GradientMap(maps.get("input", {}), maps.get("state", {}))
 
 
-class _ScaledProducts:
-    """The transposed derivatives of one state by everything before it, with their scales."""
+class _Products:
+    """The transposed derivatives of one state by everything before it."""
 
     def __init__(self, T: int, B: int, K: int, S: int, blocks: dict[str, slice]) -> None:
         self.products = torch.zeros(B, T, K, S, dtype=torch.float64)
         self.buffer = torch.zeros_like(self.products)
-        self.log_scale = torch.zeros(B, T, dtype=torch.float64)
         self.blocks = blocks
 
     def advance(
@@ -298,19 +260,7 @@ class _ScaledProducts:
         self.products, self.buffer = self.buffer, self.products
         self.products[:, tau] = newest
         current = self.products[:, : tau + 1]
-        log_scale = self.log_scale[:, : tau + 1]
-        if tau % _STEPS_TO_CLEAR == 0:  # subnormal numbers would slow every product down
-            current.masked_fill_(current.abs() < _NEGLIGIBLE, 0)
-        norms = {name: spectral_norms(current[..., part]) for name, part in self.blocks.items()}
-        size = norms["whole"]
-        rescaled = (size > _HUGE) | ((size < _SMALL) & (size > 0))
-        # by logarithms: norm and scale may each leave the range of a double, and balance
-        unscaled = {name: (norm.log() + log_scale).exp() for name, norm in norms.items()}
-        if bool(rescaled.any()):
-            factor = torch.where(rescaled, size, 1.0)
-            current /= factor[..., None, None]
-            log_scale += factor.log()
-        return unscaled
+        return {name: spectral_norms(current[..., part]) for name, part in self.blocks.items()}
 
 
 def spectral_norms(
@@ -335,9 +285,6 @@ class JacobianBound(Analysis):
         beta: :math:`\beta_t`.
         candidate_norm: :math:`\|W_c\|_2`.
         norms: :math:`\|\partial h_t / \partial h_{t-1}\|_2`.
-        alpha_limit: The upper limit of :math:`\alpha_t`, by corollary 1; None if f is not tanh,
-            or an initial state lies outside [-1, 1].
-        beta_limit: The upper limit of :math:`\beta_t`, likewise.
     Shape:
         alpha, beta, norms: :math:`(T, B)`.
     """
@@ -346,8 +293,6 @@ class JacobianBound(Analysis):
     beta: NDArray[np.float64]
     candidate_norm: float
     norms: NDArray[np.float64]
-    alpha_limit: float | None
-    beta_limit: float | None
 
     @property
     def bound(self) -> NDArray[np.float64]:  # (T, B)
@@ -358,7 +303,7 @@ class JacobianBound(Analysis):
         figure, (axes,) = plot.canvas()
         columns = self.table()
         curves = {name: column for name, column in columns.items() if name != "t"}
-        plot.lines(axes, columns["t"], curves, log=True, legend_above=True)
+        plot.lines(axes, columns["t"], curves, log=True)
         y = r"$\|\partial h_t / \partial h_{t-1}\|_2$ and its bound, mean over the batch"
         plot.label(axes, "step t, in processing order", y)
         return figure
@@ -414,12 +359,10 @@ def jacobian_bound(
             zoneout, the layer or direction does not exist, or an input does not fit or is not
             finite.
     Source:
-        Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, theorem 1 and corollary 1.
+        Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, theorem 1.
         https://arxiv.org/abs/2208.06496 (departures: the maxima of h and c are over absolute
         values, which the proof needs but the paper omits. Two variants are added: an update gate
-        that keeps the state, and a reset gate after the matrix and its bias. For the second,
-        :math:`\alpha \le \frac12 \|W_u\|_2 + 1 + \frac14 \|W_r\|_2 (\|W_c\|_\infty + \max |b|)`
-        and :math:`\beta \le 1`).
+        that keeps the state, and a reset gate after the matrix and its bias).
     Example:
         >>> result = jacobian_bound(eigenrnn.NCGRU(2, 8), torch.ones(5, 3, 2))
         >>> bool((result.norms <= result.bound).all())
@@ -450,19 +393,12 @@ def jacobian_bound(
         beta = replaced * _largest(r)
     else:
         beta = replaced * (reset_slope * h + _largest(r))
-    alpha_limit: float | None = None
-    beta_limit: float | None = None
-    # corollary 1 needs |h| <= 1: a state is a mean of the previous one and of a value of tanh
-    if gates.f == "tanh" and bool((path.states[0].abs() <= 1).all()):
-        alpha_limit, beta_limit = gates.limits(W_r, W_u)
     norms = torch.stack([_norm(J, "a Jacobian") for J, _ in path.jacobians()])
     return JacobianBound(
         alpha=alpha.numpy(),
         beta=beta.numpy(),
         candidate_norm=W_c,
         norms=norms.numpy(),
-        alpha_limit=alpha_limit,
-        beta_limit=beta_limit,
     )
 
 
@@ -495,16 +431,6 @@ class _Gates:
         q = r * candidate_term if self.reset_after else (r * before) @ W_c.T
         c = NONLINEARITIES[self.f].forward(x_c + q, self.bias)
         return r, u, c, candidate_term
-
-    def limits(self, W_r: float, W_u: float) -> tuple[float, float]:
-        """Return the limits of alpha and beta for states within [-1, 1]."""
-        # u (1 - u) <= 1/4, and |h| + |c| <= 2
-        alpha = W_u / 2 + 1
-        if not self.reset_after:
-            return alpha, W_r / 4 + 1
-        # the largest sum of a row's moduli bounds W_c h where |h| <= 1
-        candidate_term = self.W[2].abs().sum(1).max() + self.recurrent_bias.abs().max()
-        return alpha + W_r / 4 * float(candidate_term), 1.0
 
 
 def _read_gates(layer: Any, which: str) -> _Gates:

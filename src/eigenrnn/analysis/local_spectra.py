@@ -56,9 +56,6 @@ class LocalSpectra(Analysis):
             "eigenvalue_imaginary": self.eigenvalues.imag.ravel(),
         }
 
-    def headline(self) -> dict[str, float]:
-        return {"largest modulus": float(np.abs(self.eigenvalues).max())}
-
 
 @torch.no_grad()
 def local_spectra(
@@ -76,8 +73,7 @@ def local_spectra(
     not their eigenvalues, decide over long times: see `lyapunov`.
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         x: The sequences, in the layout that the first layer takes.
         h0: The initial states, as the network takes them; by default its own.
         which: The layer and direction.

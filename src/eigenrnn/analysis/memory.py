@@ -1,6 +1,5 @@
 """Memory of past inputs: Fisher information in the state, and accuracy of a linear decoder."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +13,7 @@ from eigenrnn.analysis.arguments import (
     Matrix,
     NumberArray,
     as_matrix,
+    as_real_tensor,
     as_vector,
     spectral_radius,
 )
@@ -21,12 +21,12 @@ from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import (
     Network,
     RecurrentWeights,
+    StateMap,
     is_network,
-    network_state_maps,
+    state_maps,
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states
-from eigenrnn.errors import check_positive_integer
-from eigenrnn.nonlinearities import NONLINEARITIES, Nonlinearity
+from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.nonlinearities import nonlinearity as named_nonlinearity
 
 if TYPE_CHECKING:
@@ -131,9 +131,7 @@ def fisher_memory(
     matrix = as_matrix(W)
     v = as_vector(source, len(matrix), "source")
     check_positive_integer("steps", steps)
-    if noise_steps is None:
-        _check_decay(matrix)
-    else:
+    if noise_steps is not None:
         check_positive_integer("noise_steps", noise_steps)
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
         root = _noise_root(matrix, noise_steps)
@@ -143,8 +141,8 @@ def fisher_memory(
             states[:, k] = matrix @ states[:, k - 1]
     if not (np.isfinite(root).all() and np.isfinite(states).all()):
         raise ValueError(
-            "expected noise and signal within double precision, got numbers above 1e308; "
-            "scale W down, or use fewer steps and noise_steps"
+            "expected noise and signal within double precision, got numbers above 1e308 at a "
+            f"spectral radius of {spectral_radius(matrix):.6g}"
         )
     # with C = L L*: J(k) = |L^-1 W^k v|^2
     solve: Any = scipy.linalg.solve_triangular
@@ -201,7 +199,11 @@ def is_ungated(name: str) -> bool:
 
 
 def _noise_root(W: NumberArray, terms: int | None) -> NumberArray:  # (N, N)
-    """Return the lower triangular L with L L* = C, for the first terms of C or for all."""
+    """Return the lower triangular L with L L* = C, for the first terms of C or for all.
+
+    Raises:
+        ValueError: If the sum of all terms does not converge.
+    """
     I = np.eye(len(W))
     # the root of m terms, and W^m, with m = 1
     root = I
@@ -222,6 +224,9 @@ def _noise_root(W: NumberArray, terms: int | None) -> NumberArray:  # (N, N)
         if bit == "1":  # one more term: C becomes I + W C W*
             root = _root_of_sum(I, W @ root)
             power = W @ power
+    if terms is None:
+        radius = spectral_radius(W)
+        raise ValueError(f"expected a spectral radius below 1, or noise_steps, got {radius:.6g}")
     return root
 
 
@@ -231,35 +236,6 @@ def _root_of_sum(K: NumberArray, L: NumberArray) -> NumberArray:  # (N, N)
     # of that of its root, is never formed.
     R: Any = np.linalg.qr(np.hstack([K, L]).conj().T, mode="r")
     return R.conj().T
-
-
-def _check_decay(W: NumberArray) -> None:
-    """Check that the powers of a matrix vanish.
-
-    Raises:
-        ValueError: If they do not; the message gives the spectral radius.
-    """
-    # not by eigenvalues: if W is far from normal, rounding can move them outside the unit circle
-    power = W
-    with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(_MAX_DOUBLINGS):
-            size = np.linalg.norm(power)
-            if size < 1:  # then the powers of this power vanish
-                return
-            if not np.isfinite(size):
-                break
-            power = power @ power
-    radius = spectral_radius(W)
-    advice = "scale W down, or set noise_steps"
-    if radius < 1:
-        raise ValueError(
-            "expected powers of W that vanish within double precision, got a spectral radius of "
-            f"{radius:.6g} but powers that first grow beyond it; {advice}"
-        )
-    raise ValueError(
-        "expected a spectral radius below 1, for noise to have a finite covariance, got "
-        f"{radius:.6g}; {advice}"
-    )
 
 
 @dataclass(frozen=True)
@@ -303,16 +279,6 @@ class LinearDecodability(Analysis):
         return {"mean R squared": float(self.r_squared.mean()), "memory capacity": capacity}
 
 
-@dataclass(frozen=True)
-class _Network:
-    """A network under a scalar signal: its step, and the features for the decoder."""
-
-    size: int
-    begin: Callable[[int], Tensor]
-    step: Callable[[Tensor, Tensor], Tensor]
-    features: Callable[[Tensor], Tensor]
-
-
 def linear_decodability(
     network_or_W: Network | Matrix,
     delays: int | ArrayLike,
@@ -335,14 +301,14 @@ def linear_decodability(
     sequences and evaluated on the other.
 
     Args:
-        network_or_W: A matrix, or a recurrent layer, cell, or state map. The signal enters the
-            first input of the first layer; all other inputs are zero.
+        network_or_W: A real matrix, or a recurrent layer, cell, or state map. The signal enters
+            the first input of the first layer; all other inputs are zero.
         delays: The delays k; an integer means all delays below it.
-        h0: The initial state of the first layer, :math:`(S,)`; by default its own. A matrix always
-            starts from zero.
-        nonlinearity: The function f for a matrix, by name; None is the identity. A layer has its
-            own.
-        noise: The standard deviation of the noise in each real entry of a state.
+        h0: The initial state of the first layer, :math:`(S,)`; by default its own, which is zero
+            for a matrix.
+        nonlinearity: The function f for a matrix, by name, without a bias; None is the identity.
+            A layer has its own.
+        noise: The standard deviation of the noise in each entry of a state.
         source: The vector v for a matrix; by default the signal enters at the first unit.
         samples: The number n of sequences; None takes 40 per feature, but at least 4000. With 40,
             overfitting increases the unexplained variance by about a twentieth. Between draws the
@@ -367,146 +333,89 @@ def linear_decodability(
     """
     if generator is None:
         generator = np.random.default_rng()
-    lags = _as_delays(delays)
-    if not (np.isfinite(noise) and noise >= 0):
-        raise ValueError(f"expected a finite noise >= 0, got {noise}")
+    if isinstance(delays, int | np.integer):
+        delays = range(int(delays))
+    lags = np.asarray(delays)
+    if lags.ndim != 1 or not lags.size or lags.dtype.kind not in "iu" or lags.min() < 0:
+        raise ValueError(f"expected delays to be integers >= 0, got {delays}")
+    check_not_negative("noise", noise)
     if is_network(network_or_W):
         if nonlinearity is not None or source is not None:
             raise ValueError(
                 "expected no nonlinearity and no source with a layer, which has its own, got one; "
                 "pass its matrix to choose them"
             )
-        network = _layer_network(network_or_W, h0)
+        state_map = state_maps(network_or_W)[0]
     else:
-        if h0 is not None:
-            raise ValueError("expected no h0 with a matrix, whose states start from zero, got one")
-        network = _matrix_network(
-            as_matrix(cast("Matrix", network_or_W)), nonlinearity or "identity", source
-        )
-    minimum = 2 * (network.size + 2)  # each half needs one more than the decoder has weights
+        W = as_matrix(cast("Matrix", network_or_W))
+        state_map = _matrix_map(W, nonlinearity or "identity", source)
+    decoded = state_map.blocks.get("hidden", slice(0, state_map.state_size))  # no cell of an LSTM
+    size = int(decoded.stop - decoded.start)
+    minimum = 2 * (size + 2)  # each half needs one more than the decoder has weights
     if samples is None:
-        samples = max(_SAMPLES_PER_FEATURE * network.size, _MIN_SAMPLES)
+        samples = max(_SAMPLES_PER_FEATURE * size, _MIN_SAMPLES)
     check_positive_integer("samples", samples)
     if samples < minimum:
-        raise ValueError(f"expected samples >= {minimum} for {network.size} units, got {samples}")
-    signal, states = _simulate(network, int(lags.max()) + 1, samples, noise, generator)
+        raise ValueError(f"expected samples >= {minimum} for {size} units, got {samples}")
+    (first,) = initial_states([state_map], h0, samples)
+    signal, states = _simulate(state_map, first, int(lags.max()) + 1, noise, generator)
     past = signal[len(signal) - 1 - lags]  # s_(T - k) for each delay k
-    return LinearDecodability(lags, _r_squared(states, past.T), samples)
+    return LinearDecodability(lags, _r_squared(states[:, decoded], past.T), samples)
 
 
-def _as_delays(delays: int | ArrayLike) -> NDArray[np.int64]:
-    """Return the delays as an array.
-
-    Raises:
-        ValueError: If the list is empty, or an entry is not an integer >= 0.
-    """
-    try:
-        lags = np.asarray(delays)
-    except ValueError:  # a ragged list
-        lags = np.empty(0)
-    # a bool is an int to Python, but not an integer to NumPy
-    if isinstance(delays, int | np.integer) and lags.dtype.kind in "iu":
-        lags = np.arange(int(delays))
-    if lags.ndim != 1 or not lags.size or lags.dtype.kind not in "iu" or lags.min() < 0:
-        raise ValueError(
-            f"expected delays to be a positive number of steps, or a list of integers >= 0, got "
-            f"{delays}"
-        )
-    return lags.astype(np.int64)
-
-
-def _matrix_network(
+def _matrix_map(
     W: NumberArray,  # (N, N)
     name: str,
     source: Tensor | ArrayLike | None,  # (N,)
-) -> _Network:
-    """Return the network that a matrix defines.
-
-    Raises:
-        ValueError: If the nonlinearity or the source does not fit.
-    """
+) -> StateMap:
+    """Return the network that a matrix defines, whose first input is the signal."""
+    N = len(W)
     f = named_nonlinearity(name)
-    is_complex = np.iscomplexobj(W)
+    v = np.eye(N)[0] if source is None else as_vector(source, N, "source")
+    rows = as_real_tensor(W.T, "W")
+    source_row = as_real_tensor(v, "source")
 
-    def fits(f: Nonlinearity) -> bool:  # a matrix comes without a bias
-        return not f.has_bias and (f.supports_complex or not is_complex)
+    def step(x: Tensor, h: Tensor) -> Tensor:
+        return f.forward(h @ rows + x * source_row, None)
 
-    if not fits(f):
-        allowed = [each.name for each in NONLINEARITIES.values() if fits(each)]
-        raise ValueError(f"expected a nonlinearity among {', '.join(allowed)}, got {name!r}")
-    v = np.eye(len(W))[0] if source is None else as_vector(source, len(W), "source")
-    dtype = torch.complex128 if is_complex or np.iscomplexobj(v) else torch.float64
-    rows = torch.tensor(W.T, dtype=dtype)
-    source_row = torch.tensor(v, dtype=dtype)
-
-    def step(s: Tensor, h: Tensor) -> Tensor:
-        return f.forward(h @ rows + s[:, None] * source_row, None)
-
-    def features(h: Tensor) -> Tensor:
-        if h.is_complex():  # the decoder is real, and reads both parts
-            return torch.cat([h.real, h.imag], dim=-1)
-        return h
-
-    return _Network(
-        size=2 * len(W) if dtype.is_complex else len(W),
-        begin=lambda count: torch.zeros(count, len(W), dtype=dtype),
+    return StateMap(
+        name="l0",
+        matrices={},
+        input_size=1,
+        hidden_size=N,
+        state_size=N,
         step=step,
-        features=features,
+        begin=lambda count: torch.zeros(count, N, dtype=torch.float64),
+        output=lambda _, h: h,
     )
-
-
-def _layer_network(network: Network, h0: InitialState) -> _Network:
-    state_map = network_state_maps(network)[0]
-
-    def step(s: Tensor, state: Tensor) -> Tensor:
-        x = s.new_zeros(len(s), state_map.input_size)
-        x[:, 0] = s
-        return state_map.step(x, state)
-
-    blocks = state_map.blocks
-    decoded = blocks.get("hidden", blocks.get("part 0", slice(None)))  # not the cell of an LSTM
-
-    def features(state: Tensor) -> Tensor:
-        return state[..., decoded]
-
-    def begin(count: int) -> Tensor:
-        return initial_states([state_map], h0, count)[0]
-
-    size = features(state_map.begin(1)).shape[-1]
-    return _Network(size=size, begin=begin, step=step, features=features)
 
 
 @torch.no_grad()
 def _simulate(
-    network: _Network,
+    state_map: StateMap,
+    state: Tensor,  # (count, S)
     steps: int,
-    count: int,
     noise: float,
     generator: np.random.Generator,
-) -> tuple[Floats, Floats]:  # (steps, count), (count, K)
-    """Return the signal, and the features of the last states.
+) -> tuple[Floats, Floats]:  # (steps, count), (count, S)
+    """Return the signal, and the last states.
 
     Raises:
         ValueError: If the states overflow.
     """
-    signal = generator.standard_normal((steps, count))
-    state = network.begin(count)
+    signal = generator.standard_normal((steps, len(state)))
+    x = state.new_zeros(len(state), state_map.input_size)
     for s in torch.from_numpy(signal):
-        state = network.step(s, state)
+        x[:, 0] = s
+        state = state_map.step(x, state)
         if noise:
-            # a complex state gets noise of this size in its real and in its imaginary part
-            parts = 2 if state.is_complex() else 1
-            xi = torch.from_numpy(generator.standard_normal((*state.shape, parts)))
-            if state.is_complex():
-                state = state + noise * torch.view_as_complex(xi)
-            else:
-                state = state + noise * xi[..., 0]
+            state = state + noise * torch.from_numpy(generator.standard_normal(state.shape))
     if not state.isfinite().all():
         raise ValueError(
             f"expected states that stay finite for {steps} steps, got NaN or infinity; "
             "scale W down, or use shorter delays"
         )
-    return signal, network.features(state).numpy()
+    return signal, state.numpy()
 
 
 def _r_squared(

@@ -1,6 +1,5 @@
 """Departure of a matrix from normality: Henrici's index, numerical range, and transient growth."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,16 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import (
-    Matrix,
-    NumberArray,
-    as_matrix,
-    power_of_two,
-)
+from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.spectrum import schur_form
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,12 +24,9 @@ __all__ = [
     "transient_growth",
 ]
 
-_MAX_PEAKS = 3  # of the numerical range, each of which is refined
+_ANGLES = 180  # directions of the boundary points
 
-# of the norms of powers
-_MAX_DENSE = 160  # rows up to which all singular values cost less than a few products
-_NORM_TOLERANCE = 1e-12
-_PEAK_ROUNDING = 1e-10  # norms have at least ten digits, so closer ones count as equal
+_PEAK_ROUNDING = 1e-10  # closer norms of powers count as equal
 
 
 @dataclass(frozen=True)
@@ -104,12 +94,10 @@ def henrici(
     matrix = as_matrix(W)
     form = schur_form(matrix)
     absolute = form.departure()
-    # scaled, because the norm squares the entries; the division by the scale is exact
-    scale = power_of_two(matrix)
-    size = float(np.linalg.norm(matrix / scale))
+    size = float(np.linalg.norm(matrix))
     relative = 0.0
     if size:
-        relative = absolute / scale / size
+        relative = absolute / size
     return Henrici(
         absolute=absolute,
         relative=relative,
@@ -163,26 +151,22 @@ class NumericalAbscissa(Analysis):
 
 def numerical_abscissa(
     W: Matrix,  # (N, N)
-    *,
-    angles: int = 180,
 ) -> NumericalAbscissa:
     r"""Compute the numerical abscissa, the numerical range and its radius.
 
     .. math:: \omega(W) = \lambda_{\max}\big(\tfrac{1}{2} (W + W^H)\big), \qquad
         F(W) = \{ u^H W u : \|u\|_2 = 1 \}, \qquad w(W) = \max_{z \in F(W)} |z|
 
-    The abscissa and the boundary points are exact up to rounding. The maximum of the radius is
-    refined between the angles; it is guaranteed only to within a factor of
-    :math:`\cos(\pi / \text{angles})`.
+    The abscissa and the boundary points, in 180 directions, are exact up to rounding. The radius
+    is that of the farthest of these points, which is exact for a normal matrix, and at least
+    :math:`\cos(\pi / 180)` of the radius of any other.
 
     Args:
         W: The recurrent matrix, or a layer with only one.
-        angles: The number of directions. Each costs one eigenvector, 1.7 s on one core for
-            N = 1024; a real matrix needs half of them, and the radius some tens more.
     Shape:
         W: :math:`(N, N)`.
     Raises:
-        ValueError: If W is not square or not finite, or there are fewer than three angles.
+        ValueError: If W is not square or not finite.
     Source:
         Johnson, SIAM J. Numer. Anal. 15(3), 1978. https://doi.org/10.1137/0715039; Trefethen and
         Embree, Spectra and Pseudospectra, 2005, section 17 (departures: none).
@@ -192,34 +176,21 @@ def numerical_abscissa(
         (1.0, 1.0)
     """
     matrix = as_matrix(W)
-    check_positive_integer("angles", angles)
-    if angles < 3:
-        raise ValueError(f"expected at least 3 angles, got {angles}")
     is_real = not np.iscomplexobj(matrix)
-    directions = 2 * np.pi * np.arange(angles) / angles
+    directions = 2 * np.pi * np.arange(_ANGLES) / _ANGLES
     # the range of a real matrix is symmetric about the real axis: its upper half suffices
-    computed = directions[: angles // 2 + 1] if is_real else directions
-    extents: list[float] = []
-    points: list[complex] = []
-    for direction in computed:
-        extent, point = _farthest(matrix, direction)
-        extents.append(extent)
-        points.append(point)
+    computed = directions[: _ANGLES // 2 + 1] if is_real else directions
+    found = [_farthest(matrix, direction) for direction in computed]
+    points = [point for _, point in found]
     if is_real:
-        # direction k is mirrored at angles - k; 0, and pi if it occurs, are their own images
-        for k in reversed(range(1, (angles + 1) // 2)):
-            extents.append(extents[k])
-            points.append(points[k].conjugate())
-
-    def extent_at(direction: float) -> float:
-        extent, _ = _farthest(matrix, direction)
-        return extent
-
+        # direction k is mirrored at 180 - k; 0 and pi are their own images
+        points += [point.conjugate() for point in reversed(points[1:-1])]
+    boundary = np.array(points)
     return NumericalAbscissa(
-        abscissa=float(extents[0]),
-        radius=_refined_maximum(extent_at, directions, np.array(extents)),
+        abscissa=found[0][0],
+        radius=float(np.abs(boundary).max()),
         angles=directions,
-        boundary=np.array(points),
+        boundary=boundary,
         eigenvalues=np.linalg.eigvals(matrix).astype(np.complex128),
     )
 
@@ -239,30 +210,6 @@ def _farthest(W: NumberArray, direction: float) -> tuple[float, complex]:
         values, vectors = eigh(hermitian, driver="evd")
     u = vectors[:, -1]
     return float(values[-1]), complex(u.conj() @ W @ u)
-
-
-def _refined_maximum(
-    f: Callable[[float], float],
-    directions: NDArray[np.float64],  # (angles,)
-    values: NDArray[np.float64],  # (angles,)
-) -> float:
-    """Return the maximum over the circle, starting from values at given angles."""
-    import scipy.optimize
-
-    # np.roll compares the first angle with the last, its neighbour on the circle
-    peaks = np.flatnonzero((values >= np.roll(values, 1)) & (values >= np.roll(values, -1)))
-    step = directions[1]
-    best = float(values.max())
-
-    def negative(direction: float) -> float:
-        return -f(direction)
-
-    minimise: Any = scipy.optimize.minimize_scalar
-    for peak in peaks[np.argsort(-values[peaks])][:_MAX_PEAKS]:
-        bounds = (directions[peak] - step, directions[peak] + step)
-        minimum = minimise(negative, bounds=bounds, method="bounded", options={"xatol": 1e-8})
-        best = max(best, -float(minimum.fun))
-    return best
 
 
 @dataclass(frozen=True)
@@ -336,8 +283,7 @@ def transient_growth(
 
     .. math:: \|W^k\|_2 = \max_{\|h_0\| = 1} \|h_k\|, \qquad h_k = W h_{k-1}
 
-    Norms of powers are computed by a singular value decomposition for up to 160 units, and by the
-    Lanczos method for more, to at least ten digits. Ensemble norms below 1e-150 are set to zero.
+    Ensemble norms below 1e-150 are set to zero.
 
     Args:
         W: The recurrent matrix, real or complex, or a layer with one.
@@ -376,7 +322,7 @@ def transient_growth(
                 "expected powers of W within double precision, got entries above 1e150 at step "
                 f"{k}; use fewer steps, or scale W down"
             )
-        norms.append(_norm(power))
+        norms.append(float(np.linalg.norm(power, 2)))
         moments.append(_ensemble_moments(states))
     columns = np.array(moments).T if ensemble else np.empty((4, 0))
     return TransientGrowth(
@@ -395,27 +341,3 @@ def _ensemble_moments(states: NumberArray) -> tuple[float, float, float, float]:
     norms = np.linalg.norm(states, axis=0)
     spreads = states.std(axis=0)
     return float(norms.mean()), float(norms.std()), float(spreads.mean()), float(spreads.std())
-
-
-def _norm(W: NumberArray) -> float:
-    """Return the 2-norm."""
-    import scipy.linalg
-    import scipy.sparse.linalg
-
-    check_finite(W)
-    scale = float(np.abs(W).max())
-    if scale == 0 or len(W) <= _MAX_DENSE:
-        return float(scipy.linalg.svdvals(W, check_finite=False)[0])
-    scaled = W / scale  # squares neither overflow nor underflow
-
-    # W* W has the squared singular values, and Lanczos finds the largest from products alone
-    def gram(x: NumberArray) -> NumberArray:
-        return scaled.conj().T @ (scaled @ x)
-
-    operator: Any = scipy.sparse.linalg.LinearOperator
-    eigsh: Any = scipy.sparse.linalg.eigsh
-    # by default ARPACK draws an initial vector, and the last digits differ between calls
-    start = np.random.default_rng(0).standard_normal(len(W)).astype(W.dtype)
-    A = operator(W.shape, gram, dtype=W.dtype)
-    largest = eigsh(A, 1, v0=start, tol=_NORM_TOLERANCE, return_eigenvectors=False)
-    return scale * float(np.sqrt(largest[0]))

@@ -1,6 +1,5 @@
 """Perturbations of the state and inactivation of units."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import Network
-from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
+from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
@@ -30,17 +29,13 @@ class Perturbation(Analysis):
     Args:
         states: The states without it, the initial ones included.
         changed: The states with it.
-        outputs: The outputs of the layer without it.
-        changed_outputs: The outputs with it.
         begin: The first step after which states differ.
     Shape:
-        states, changed: :math:`(T + 1, B, S)`; outputs, changed_outputs: :math:`(T, B, K)`.
+        states, changed: :math:`(T + 1, B, S)`.
     """
 
     states: NDArray[np.float64]
     changed: NDArray[np.float64]
-    outputs: NDArray[np.float64]
-    changed_outputs: NDArray[np.float64]
     begin: int
 
     @property
@@ -66,13 +61,6 @@ class Perturbation(Analysis):
             "distance": self.distances.ravel(),
         }
 
-    def headline(self) -> dict[str, float]:
-        distances = self.distances.mean(1)
-        return {
-            "distance at first": float(distances[self.begin]),
-            "distance at the end": float(distances[-1]),
-        }
-
 
 @torch.no_grad()
 def perturb(
@@ -89,8 +77,7 @@ def perturb(
     .. math:: h'_{t_0} = h_{t_0} + \Delta h, \qquad h'_t = F(x_t, h'_{t-1}), \quad t > t_0
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         x: The sequences, in the layout that the first layer takes.
         change: The vector :math:`\Delta h`, one for all sequences or one for each.
         at: The number of steps :math:`t_0` before it is added.
@@ -125,7 +112,7 @@ def perturb(
     for t in range(at, T):
         state = path.state_map.step(path.x[t], state)
         states.append(state)
-    return _compared(path, torch.stack(states), at)
+    return Perturbation(path.states.numpy(), torch.stack(states).numpy(), at)
 
 
 @torch.no_grad()
@@ -149,8 +136,7 @@ def inactivate(
     silent at a value such as -20.
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         x: The sequences, in the layout that the first layer takes.
         units: The entries of the state that are held: their numbers, or a boolean for each entry.
         value: The value v.
@@ -162,7 +148,7 @@ def inactivate(
         x: :math:`(T, B, M)`, or :math:`(T, M)`; units: :math:`(n,)`, or :math:`(S,)` booleans.
     Raises:
         ValueError: If the layer or direction does not exist, an input or `h0` does not fit, a unit
-            does not exist, the value is not finite, or not 0 <= begin < end <= T + 1.
+            does not exist, or not 0 <= begin < end <= T + 1.
     Source:
         Song, Yang and Wang, PLoS Computational Biology 12, 2016.
         https://doi.org/10.1371/journal.pcbi.1004792 (departures: any span of steps).
@@ -177,8 +163,6 @@ def inactivate(
     last = T + 1 if end is None else end  # T + 1: also the state after the last step is held
     if not 0 <= begin < last <= T + 1:
         raise ValueError(f"expected 0 <= begin < end <= {T + 1}, got {begin} and {last}")
-    if not math.isfinite(value):
-        raise ValueError(f"expected a finite value, got {value}")
     held = _mask_of_units(units, S)
 
     def hold(state: Tensor) -> Tensor:
@@ -192,7 +176,7 @@ def inactivate(
         if t + 1 < last:
             state = hold(state)
         states.append(state)
-    return _compared(path, torch.stack(states), begin)
+    return Perturbation(path.states.numpy(), torch.stack(states).numpy(), begin)
 
 
 def _mask_of_units(units: object, S: int) -> Tensor:  # (S,), bool
@@ -211,14 +195,3 @@ def _mask_of_units(units: object, S: int) -> Tensor:  # (S,), bool
         chosen = chosen.astype(np.int64)
     held[torch.as_tensor(chosen)] = True
     return held
-
-
-def _compared(path: Trajectory, changed: Tensor, begin: int) -> Perturbation:
-    output = path.state_map.output
-    return Perturbation(
-        states=path.states.numpy(),
-        changed=changed.numpy(),
-        outputs=output(path.x, path.states[1:]).numpy(),
-        changed_outputs=output(path.x, changed[1:]).numpy(),
-        begin=begin,
-    )

@@ -1,7 +1,6 @@
 """Figures of the analyses; the only module that draws with matplotlib."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +13,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "bars",
     "canvas",
     "contours",
     "heat_map",
     "histogram",
     "label",
     "lines",
-    "note",
     "paths",
     "plane",
-    "shares",
 ]
 
 _PANEL = (5.0, 3.8)  # inches
 _STYLES = ("-", "--", "-.", ":")
 _MIN_SHARE = 1e-10  # of the top of a logarithmic axis
-_HUGE = 1e100  # numbers above are divided by a power of ten before they are drawn
 _MIN_LOG_RANGE = 0.3  # of a decimal logarithm
 _ROUNDING = 1e-6  # a relative range below this is drawn as a constant
 
@@ -62,11 +57,6 @@ def label(axes: "Axes", x: str, y: str, title: str = "") -> None:
         axes.set_title(title, fontsize="medium")
 
 
-def note(axes: "Axes", text: str) -> None:
-    """Write a sentence into the middle of a panel."""
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="0.4")
-
-
 def lines(
     axes: "Axes",
     x: ArrayLike,  # (n,)
@@ -75,7 +65,6 @@ def lines(
     log: bool = False,
     bands: Mapping[str, ArrayLike] | None = None,  # (n,) or (2, n) each
     marker: str | None = None,
-    legend_above: bool = False,
 ) -> None:
     """Draw named curves, with optional bands.
 
@@ -104,33 +93,7 @@ def lines(
     _set_range(axes, log=log)
     if np.asarray(x).dtype.kind in "iu":
         _integer_ticks(axes.xaxis)
-    if len(series) > 1 and legend_above:
-        axes.figure.legend(loc="outside upper center", ncols=4, fontsize="small", frameon=False)
-    elif len(series) > 1:
-        axes.legend(fontsize="small", frameon=False)
-
-
-def bars(
-    axes: "Axes",
-    names: Sequence[str],
-    series: Mapping[str, ArrayLike],  # (n,) each
-    *,
-    log: bool = False,
-) -> None:
-    """Draw groups of bars, one group per name and one bar per series; NaN draws none.
-
-    The names stand upright below the axis.
-    """
-    known = {name: y for name, y in series.items() if not np.isnan(np.asarray(y)).all()}
-    width = 0.8 / max(len(known), 1)  # a group is 0.8 wide, which leaves a gap to the next
-    places = np.arange(len(names))
-    for number, (name, y) in enumerate(known.items()):
-        axes.bar(places + (number + 0.5) * width - 0.4, np.asarray(y), width, label=name)
-    axes.set_xticks(places, names, rotation=90, fontsize="small")
-    if log:
-        axes.set_yscale("log")
-        axes.set_ylim(axes.dataLim.minposy / 2, axes.dataLim.ymax * 2)
-    if len(known) > 1:
+    if len(series) > 1:
         axes.legend(fontsize="small", frameon=False)
 
 
@@ -187,15 +150,13 @@ def heat_map(
             high = high + _MIN_LOG_RANGE / 2
     elif around_zero:
         low, high = min(low, -high), max(-low, high)
-    # matplotlib interpolates between the limits, whose difference must be finite
-    size = _display_unit(low, high)
     # matplotlib also computes with what is under the mask, which may be infinite
     shown = np.ma.array(shown.filled(low), mask=np.ma.getmaskarray(shown))
     rows, columns = shown.shape
     image = axes.imshow(
-        shown / size,
-        vmin=low / size,
-        vmax=high / size,
+        shown,
+        vmin=low,
+        vmax=high,
         cmap="RdBu_r" if around_zero else "viridis",
         aspect="equal",
         interpolation="nearest",
@@ -204,48 +165,21 @@ def heat_map(
     _integer_ticks(axes.xaxis)
     _integer_ticks(axes.yaxis)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.85)
-    title = f"log10 of {name}" if log else name
-    bar.set_label(title if size == 1 else f"{title} / {size:.0e}")
-
-
-def shares(
-    axes: "Axes",
-    values: ArrayLike,  # (rows, columns)
-    rows: Sequence[str],
-    columns: Sequence[str],
-    name: str,
-) -> None:
-    """Draw numbers from 0 to 1 as a table of coloured cells with named rows and columns.
-
-    Args:
-        axes: The axes to draw on.
-        values: The numbers.
-        rows: The names of the rows, the first on top.
-        columns: The names of the columns.
-        name: The label of the colour bar.
-    """
-    image = axes.imshow(
-        np.asarray(values, dtype=np.float64), vmin=0, vmax=1, cmap="viridis", aspect="auto"
-    )
-    axes.set_xticks(np.arange(len(columns)), columns, fontsize="small")
-    axes.set_yticks(np.arange(len(rows)), rows, fontsize="small")
-    axes.figure.colorbar(image, ax=axes).set_label(name)
+    bar.set_label(f"log10 of {name}" if log else name)
 
 
 def plane(
     axes: "Axes",
     points: Mapping[str, ArrayLike],  # (n,) complex, each
     *,
-    circle: bool = True,
     joined: Mapping[str, ArrayLike] | None = None,
 ) -> None:
     """Draw complex numbers as points, with the unit circle and closed curves.
 
     Where points of several names coincide, the first is on top and the others are rings around it.
     """
-    if circle:
-        angles = np.linspace(0, 2 * np.pi, 361)
-        axes.plot(np.cos(angles), np.sin(angles), color="0.6", linewidth=0.8)
+    angles = np.linspace(0, 2 * np.pi, 361)
+    axes.plot(np.cos(angles), np.sin(angles), color="0.6", linewidth=0.8)
     for name, curve in (joined or {}).items():
         points_of_curve = np.asarray(curve, dtype=np.complex128)
         closed = np.concatenate([points_of_curve, points_of_curve[:1]])
@@ -325,9 +259,3 @@ def _integer_ticks(axis: "Axis") -> None:
 
     steps = [1, 2, 2.5, 5, 10]
     axis.set_major_locator(MaxNLocator("auto", steps=steps, integer=True, min_n_ticks=1))
-
-
-def _display_unit(low: float, high: float) -> float:
-    """Return a power of ten to divide huge numbers by for display; one for all others."""
-    top = max(abs(low), abs(high))
-    return 1.0 if top < _HUGE else 10.0 ** math.floor(math.log10(top))

@@ -11,7 +11,7 @@ from torch import Tensor
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_array, as_labels, as_trials, as_variables
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.dynamics import FixedPoints
+from eigenrnn.analysis.dynamics import FixedPoints, Projection
 from eigenrnn.analysis.slow_points import SlowPoints
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import check_finite
@@ -32,7 +32,7 @@ _COMPONENTS = 12  # as in Mante et al.
 
 
 @dataclass(frozen=True)
-class ConditionSpace(Analysis):
+class ConditionSpace(Projection, Analysis):
     """Mean trajectories of conditions on the principal components of these means.
 
     Args:
@@ -53,13 +53,6 @@ class ConditionSpace(Analysis):
     shares: NDArray[np.float64]
     origin: NDArray[np.float64]
     axes: NDArray[np.float64]
-
-    def project(
-        self,
-        states: Tensor | ArrayLike,  # (..., S)
-    ) -> NDArray[np.float64]:  # (..., D)
-        """Return the coordinates of other states."""
-        return (np.asarray(as_array(states, "states"), np.float64) - self.origin) @ self.axes.T
 
     def plot(self) -> "Figure":
         D = len(self.axes)
@@ -94,12 +87,6 @@ class ConditionSpace(Analysis):
             along = self.trajectories[..., k].ravel()
             columns[f"component_{k + 1}"] = np.concatenate([along, self.points[:, k]])
         return columns
-
-    def headline(self) -> dict[str, float]:
-        return {
-            f"variance along component {k + 1}": float(share)
-            for k, share in enumerate(self.shares)
-        }
 
 
 def condition_space(
@@ -167,7 +154,7 @@ def condition_space(
 
 
 @dataclass(frozen=True)
-class TargetedProjection(Analysis):
+class TargetedProjection(Projection, Analysis):
     r"""Axes of the states along which single variables of the task act.
 
     Args:
@@ -187,13 +174,6 @@ class TargetedProjection(Analysis):
     peaks: NDArray[np.int64]
     origin: NDArray[np.float64]
 
-    def project(
-        self,
-        states: Tensor | ArrayLike,  # (..., S)
-    ) -> NDArray[np.float64]:  # (..., V)
-        """Return the coordinates of states along the axes."""
-        return (np.asarray(as_array(states, "states"), np.float64) - self.origin) @ self.axes.T
-
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
         norms = np.linalg.norm(self.coefficients, axis=2)
@@ -210,9 +190,6 @@ class TargetedProjection(Analysis):
             "unit": np.tile(np.arange(S), T * V),
             "coefficient": self.coefficients.ravel(),
         }
-
-    def headline(self) -> dict[str, float]:
-        return {f"peak of {n}": float(p) for n, p in zip(self.names, self.peaks, strict=True)}
 
 
 def targeted_projection(
@@ -321,9 +298,6 @@ class SubspaceOverlap(Analysis):
 
     def table(self) -> Table:
         return {"number": np.arange(1, len(self.angles) + 1), "angle_radians": self.angles}
-
-    def headline(self) -> dict[str, float]:
-        return {"overlap": self.overlap, "alignment": self.alignment, "by chance": self.random}
 
 
 def subspace_overlap(

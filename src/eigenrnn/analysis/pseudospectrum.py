@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.errors import check_positive_integer
+from eigenrnn.errors import check_positive, check_positive_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,7 +76,6 @@ class Pseudospectrum(Analysis):
 def pseudospectrum(
     W: Matrix,  # (N, N)
     *,
-    extent: tuple[float, float, float, float] | None = None,
     resolution: int | None = None,
     epsilon: float = 0.01,
 ) -> Pseudospectrum:
@@ -95,10 +94,9 @@ def pseudospectrum(
 
     Args:
         W: The recurrent matrix, or a layer with only one.
-        extent: Left, right, bottom and top of the grid; None means a square around all
-            eigenvalues and the unit circle.
-        resolution: The number of points along each side; None means 60 for up to 64 units, fewer
-            for more, and at least 20. Each point costs a singular value decomposition.
+        resolution: The number of points along each side of the grid, a square around all
+            eigenvalues and the unit circle; None means 60 for up to 64 units, fewer for more, and
+            at least 20. Each point costs a singular value decomposition.
         epsilon: The size of perturbations for the radius.
     Shape:
         W: :math:`(N, N)`.
@@ -106,19 +104,18 @@ def pseudospectrum(
         The smallest singular values. Those below the rounding error,
         :math:`10^{-16} \|z I - W\|_2`, are replaced by it.
     Raises:
-        ValueError: If W is not square or not finite, the extent is empty, the resolution is
-            below 2, or epsilon is not positive.
+        ValueError: If W is not square or not finite, the resolution is below 2, or epsilon is not
+            positive.
     Source:
         Trefethen, Computation of pseudospectra, Acta Numerica 8, 1999.
         https://doi.org/10.1017/S0962492900002932; Mengi and Overton, IMA Journal of Numerical
         Analysis 25, 2005. https://doi.org/10.1093/imanum/dri012 (departures: a ray ends at any
         crossing beyond the circle, because the next circle finds all that lies further out).
     Example:
-        >>> result = pseudospectrum(np.diag([0.5, -0.5]), extent=(0, 1, -1, 1), resolution=3)
-        >>> result.sigma_min.round(3)
-        array([[1.118, 1.   , 1.118],
-               [0.5  , 0.   , 0.5  ],
-               [1.118, 1.   , 1.118]])
+        >>> pseudospectrum(np.diag([0.5, -0.5]), resolution=3).sigma_min.round(3)
+        array([[1.458, 1.346, 1.458],
+               [0.75 , 0.5  , 0.75 ],
+               [1.458, 1.346, 1.458]])
         >>> pseudospectrum(0.5 * np.eye(3)).radius
         0.51
     """
@@ -128,23 +125,18 @@ def pseudospectrum(
     check_positive_integer("resolution", resolution)
     if resolution < 2:
         raise ValueError(f"expected resolution >= 2, got {resolution}")
-    if not 0 < epsilon < np.inf:
-        raise ValueError(f"expected a finite epsilon > 0, got {epsilon}")
+    check_positive("epsilon", epsilon)
     eigenvalues = np.linalg.eigvals(matrix).astype(np.complex128)
     reach = 1.25 * max(1.0, float(np.abs(eigenvalues).max()))
-    left, right, bottom, top = extent or (-reach, reach, -reach, reach)
-    if not (np.isfinite([left, right, bottom, top]).all() and left < right and bottom < top):
-        raise ValueError(f"expected an extent (left < right, bottom < top), got {extent}")
-    x = np.linspace(left, right, resolution)
-    y = np.linspace(bottom, top, resolution)
+    x = np.linspace(-reach, reach, resolution)
     # sigma_min of a real matrix is the same at z and at its conjugate
-    mirrored = not np.iscomplexobj(matrix) and bottom == -top
-    rows = y[: (resolution + 1) // 2] if mirrored else y
+    mirrored = not np.iscomplexobj(matrix)
+    rows = x[: (resolution + 1) // 2] if mirrored else x
     sigma_min = _smallest_singular_values(matrix, x + 1j * rows[:, None])
     if mirrored:  # the middle row of an odd number is its own image
         sigma_min = np.concatenate([sigma_min, sigma_min[: resolution // 2][::-1]])
     radius = _pseudospectral_radius(matrix, eigenvalues, epsilon)
-    return Pseudospectrum(x, y, sigma_min, eigenvalues, epsilon, radius)
+    return Pseudospectrum(x, x, sigma_min, eigenvalues, epsilon, radius)
 
 
 def _smallest_singular_values(W: NumberArray, z: NDArray[Any]) -> Floats:  # of the shape of z

@@ -13,6 +13,7 @@ from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import as_ours, single_layer, state_maps
 from eigenrnn.analysis.trajectory import InitialState, trajectory
+from eigenrnn.constraints import Unconstrained
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.linalg import check_finite
@@ -75,9 +76,6 @@ class ReducedModel(Analysis):
             "number": np.concatenate([np.tile(np.arange(R), steps * B), np.arange(N)]),
             "value": np.concatenate([self.latents.ravel(), self.singular_values]),
         }
-
-    def headline(self) -> dict[str, float]:
-        return {"rank": float(self.m.shape[1]), "relative error of the states": self.error}
 
 
 @torch.no_grad()
@@ -142,14 +140,15 @@ def reduced_model(
     roots = (sigma[:rank] * N).sqrt()
     m = left[:, :rank] * roots
     n = right[:rank].T * roots
-    reduced.freeze()
-    # W_R need not be in the set of the layer's constraint, so it replaces the evaluated matrix
-    reduced.all_directions()[0].frozen = P + m @ n.T / N
-    states = trajectory(whole, _time_first(layer, x), "l0", h0).states
-    changed = _run(reduced, _time_first(layer, x), states[0])
-    direction = reduced.all_directions()[0]
+    # W_R need not be in the set of the layer's constraint
+    directions[0].constraint = Unconstrained(N).double()
+    directions[0].constraint.assign(P + m @ n.T / N)
+    path = trajectory(layer, x, "l0", h0)
+    states = path.states
+    (small,) = state_maps(reduced)
+    changed = trajectory(small, path.x, "l0", states[0]).states
     # any tensor in place of x: the outputs of an RNN depend on the states alone
-    rates = direction.output_at(changed, changed)
+    rates = small.output(changed, changed)
     return ReducedModel(
         m=m.numpy(),
         n=n.numpy(),
@@ -159,22 +158,3 @@ def reduced_model(
         latents=(rates @ n / N).numpy(),
         error=float((changed - states).norm() / states.norm().clamp(min=1e-300)),
     )
-
-
-def _time_first(layer: RNN | nn.RNN, x: Tensor | ArrayLike) -> Tensor:
-    inputs = as_real_tensor(x)
-    if layer.batch_first and inputs.dim() == 3:
-        return inputs.transpose(0, 1)
-    return inputs
-
-
-def _run(layer: RNN, x: Tensor, first: Tensor) -> Tensor:  # (T + 1, B, N)
-    """Run a frozen layer, and return its states and not its outputs."""
-    inputs = x if x.dim() == 3 else x.unsqueeze(1)
-    states = [first]
-    direction = layer.all_directions()[0]
-    # one step per call, for its last state: with state="current" the outputs are rates instead
-    for x_t in inputs:
-        _, last = direction(x_t.unsqueeze(0), states[-1], backend="reference")
-        states.append(last)
-    return torch.stack(states)

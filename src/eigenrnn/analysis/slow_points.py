@@ -12,8 +12,7 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.dynamics import distinct_states, drawn_states, minimise_speed
-from eigenrnn.analysis.state_map import Network, network_state_maps, select_state_map
-from eigenrnn.analysis.trajectory import state_size
+from eigenrnn.analysis.state_map import Network, select_state_map, state_maps
 from eigenrnn.errors import check_positive, check_positive_integer
 from eigenrnn.linalg import check_finite
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["LineAttractor", "SlowPoints", "line_attractor", "slow_points"]
+
+_DISTANCE = 1e-3  # of points that are merged, relative to 1 + |h|
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,6 @@ class SlowPoints(Analysis):
             "eigenvalue_imaginary": self.eigenvalues.imag.ravel(),
         }
 
-    def headline(self) -> dict[str, float]:
-        return {
-            "points": float(len(self.points)),
-            "failed": float(self.failed),
-            "merged": float(self.merged),
-        }
-
 
 @torch.no_grad()
 def slow_points(
@@ -115,7 +109,6 @@ def slow_points(
     *,
     initial_states: int | Tensor | tuple[Tensor, ...] = 64,  # (P, S)
     threshold: float = 1e-8,
-    distance: float = 1e-3,
     steps: int = 200,
     generator: Generator | None = None,
     which: str = "l0",
@@ -126,17 +119,16 @@ def slow_points(
 
     The search is that of `fixed_points`, but each one ends as soon as its speed is below the
     threshold. It therefore stays near its initial state, and initial states on trajectories give
-    points all along a line attractor. A point that is slow need not be near a fixed point.
+    points all along a line attractor. A point that is slow need not be near a fixed point. Points
+    closer than 1e-3, relative to :math:`1 + \|h\|`, are merged.
 
     Args:
-        network: A recurrent layer or cell, a model with one, or a step function; see
-            `state_maps`.
+        network: A recurrent layer or cell, a model with one, or a `StateMap`.
         inputs: The inputs that are held, one for each condition; zero by default.
         initial_states: The initial states of the search under each input, or how many to draw
             from the normal distribution. States of trajectories are better: `Trajectory.sample`
             draws some.
         threshold: The largest speed q of a slow point.
-        distance: Points closer than this, relative to :math:`1 + \|h\|`, are merged.
         steps: The largest number of iterations of a search.
         generator: Torch's generator of initial states; its global generator by default.
         which: The layer and direction.
@@ -147,9 +139,8 @@ def slow_points(
         Time constants in steps.
     Raises:
         ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
-            finite, there is no initial state, or `threshold`, `distance` or `steps` is not
-            positive.
-        TypeError: If the network is not one, or `threshold` or `distance` is not a number.
+            finite, there is no initial state, or `threshold` or `steps` is not positive.
+        TypeError: If the network is not one, or `threshold` is not a number.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013, sections 2 and 3.
         https://doi.org/10.1162/NECO_a_00409 (departures: the Levenberg-Marquardt method).
@@ -157,27 +148,16 @@ def slow_points(
         >>> slow_points(torch.nn.RNN(1, 1, bias=False), initial_states=5).points.round(3).tolist()
         [[0.0]]
     """
-    # the sizes of a step function follow from what is given
-    held: Tensor | None = None
-    input_size: int | None = None
-    if inputs is not None:
-        held = as_real_tensor(inputs, "inputs")
-        if held.dim() < 2:
-            held = held.view(1, -1)
-        input_size = held.shape[-1]
-    sizes: int | tuple[int, ...] | None = None
-    if not isinstance(initial_states, int | np.integer):
-        sizes = state_size(initial_states, "initial_states")
-    directions = network_state_maps(network, input_size, sizes)
-    state_map = select_state_map(directions, which)
+    state_map = select_state_map(state_maps(network), which)
     check_positive_integer("steps", steps)
-    for name, value in (("threshold", threshold), ("distance", distance)):
-        check_positive(name, value)
+    check_positive("threshold", threshold)
     M = state_map.input_size
     S = state_map.state_size
     x = torch.zeros(1, M, dtype=torch.float64)
-    if held is not None:
-        x = held
+    if inputs is not None:
+        x = as_real_tensor(inputs, "inputs")
+    if x.dim() < 2:
+        x = x.view(1, -1)
     if x.dim() != 2 or x.shape[1] != M or not len(x) or not bool(x.isfinite().all()):
         raise ValueError(f"expected finite inputs of shape (C, {M}), got {tuple(x.shape)}")
     first = drawn_states(initial_states, S, generator)
@@ -193,7 +173,7 @@ def slow_points(
         failed += len(h) - int(slow.sum())
         h = h[slow]
         residual = residual[slow]
-        kept = distinct_states(h, residual, distance)
+        kept = distinct_states(h, residual, _DISTANCE)
         points.append(h[kept])
         speeds.append(residual[kept].square() / 2)
         conditions += [c] * len(kept)
@@ -287,12 +267,6 @@ class LineAttractor(Analysis):
             "alignment": self.alignments[line],
             "time_constant_1": self.time_constants[line, 0],
             "time_constant_2": self.time_constants[line, 1],
-        }
-
-    def headline(self) -> dict[str, float]:
-        return {
-            f"share along the line of condition {c}": float(share)
-            for c, share in zip(self.conditions, self.shares, strict=True)
         }
 
 

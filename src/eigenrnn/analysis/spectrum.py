@@ -1,8 +1,8 @@
 """Eigenvalues of a matrix, and its lower Schur form."""
 
 import copy
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix, power_of_two
+from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.constraints import Schur
 from eigenrnn.linalg import check_finite, planar_rotation
@@ -91,10 +91,8 @@ def spectrum(
     matrix = as_matrix(W)
     eigenvalues = np.linalg.eigvals(matrix).astype(np.complex128)
     order = np.argsort(-np.abs(eigenvalues), kind="stable")
-    # W* W - I, divided by the square of size, which keeps squares in range
-    size = max(power_of_two(matrix), 1.0)
-    gram = (matrix / size).conj().T @ (matrix / size) - np.eye(len(matrix)) / size / size
-    return Spectrum(eigenvalues[order], float(np.linalg.norm(gram)) * size * size)
+    gram = matrix.conj().T @ matrix
+    return Spectrum(eigenvalues[order], float(np.linalg.norm(gram - np.eye(len(matrix)))))
 
 
 @dataclass(frozen=True)
@@ -138,16 +136,9 @@ class SchurStructure(Analysis):
         plot.label(form, "from mode", "to mode", title)
         plot.histogram(angles, self.angles, np.linspace(-np.pi, np.pi, 37))
         plot.label(angles, "angle of the eigenvalue (rad)", "eigenvalues")
-        # the rounding of weights in float32 should not look like a profile
-        is_normal = self.off_diagonal <= len(self.Theta) * np.finfo(np.float32).eps
-        shown = self.by_diagonal.copy()
-        if is_normal:
-            shown[1:] = np.nan
-        plot.lines(profile, np.arange(len(shown)), {"mean": shown}, log=True)
+        means = {"mean": self.by_diagonal}
+        plot.lines(profile, np.arange(len(self.by_diagonal)), means, log=True)
         below = f"{self.off_diagonal:.1%} of the norm is below the blocks"
-        if is_normal:
-            plot.note(profile, "Nothing below the blocks:\nthe matrix is normal.")
-            below = "a normal matrix"
         plot.label(profile, "sub-diagonal k (0: the blocks)", "mean |entry|", below)
         return figure
 
@@ -226,13 +217,8 @@ def _constraint_form(constraint: Schur) -> "SchurForm":
     double = copy.deepcopy(constraint).to("cpu", torch.float64)
     gamma = double.gamma
     theta = double.theta
-    below = double.triangle
-    if double.is_complex:
-        below = torch.complex(below, double.imaginary)
-        Theta = torch.diag(torch.polar(gamma, theta))
-    else:
-        Theta = planar_rotation(gamma, theta)
-    Theta.view(-1)[double.entry_indices] += below
+    Theta = planar_rotation(gamma, theta)
+    Theta.view(-1)[double.entry_indices] += double.triangle
     return SchurForm(double.P().numpy(), Theta.numpy())
 
 
@@ -258,21 +244,15 @@ class SchurForm:
 
     def eigenvalues(self) -> NDArray[np.complex128]:  # (N,)
         """Return the eigenvalues in the order of the diagonal."""
-        scaled, size = self.scaled()
-        a, b, c, d = scaled.blocks()
+        a, b, c, d = self.blocks()
         i = self.pairs
-        eigenvalues = scaled.Theta.diagonal().astype(np.complex128)
+        eigenvalues = self.Theta.diagonal().astype(np.complex128)
         # of a block [[a, b], [c, d]]: its half trace, plus and minus the root of
         # (a + d)^2 / 4 - (a d - b c) = (a - d)^2 / 4 + b c, which cancels less
         root = np.sqrt(((a - d) / 2) ** 2 + b * c + 0j)
         eigenvalues[i] = (a + d) / 2 + root
         eigenvalues[i + 1] = (a + d) / 2 - root
-        return eigenvalues * size
-
-    def scaled(self) -> tuple[Self, float]:
-        """Return the form of W divided by a power of two, so that squares stay in range."""
-        size = power_of_two(self.Theta)
-        return replace(self, Theta=self.Theta / size), size
+        return eigenvalues
 
     def below(self) -> NumberArray:  # (N, N)
         """Return the entries below the diagonal and outside its blocks."""
@@ -282,9 +262,8 @@ class SchurForm:
 
     def share_below(self) -> float:
         """Return the Frobenius norm of the entries below the blocks, over that of Theta."""
-        scaled, _ = self.scaled()
-        size = np.linalg.norm(scaled.Theta)
-        return float(np.linalg.norm(scaled.below()) / size) if size else 0.0
+        size = np.linalg.norm(self.Theta)
+        return float(np.linalg.norm(self.below()) / size) if size else 0.0
 
     def by_diagonal(self) -> NDArray[np.float64]:  # (N,)
         """Return the mean absolute entry of the blocks, and of each sub-diagonal below them."""
@@ -304,13 +283,12 @@ class SchurForm:
 
     def departure(self) -> float:
         """Return the departure from normality, of the blocks and of the entries below them."""
-        scaled, size = self.scaled()
-        a, b, c, d = scaled.blocks()
+        a, b, c, d = self.blocks()
         is_rotation = ((a - d) / 2) ** 2 + b * c < 0
         # both are |B|^2 - |l1|^2 - |l2|^2, for complex eigenvalues and for real ones
         squared = np.where(is_rotation, (a - d) ** 2 + (b + c) ** 2, (b - c) ** 2)
-        below = np.linalg.norm(scaled.below())
-        return float(np.hypot(below, np.sqrt(squared.sum()))) * size
+        below = np.linalg.norm(self.below())
+        return float(np.hypot(below, np.sqrt(squared.sum())))
 
     def blocks(self) -> tuple[NDArray[np.float64], ...]:
         """Return the four entries of the 2 x 2 blocks, row by row."""

@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MethodType
 from typing import Any, NamedTuple, Self, TypeGuard
@@ -23,7 +23,7 @@ from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.layers.stacked import Stacked
-from eigenrnn.layers.torch_weights import CELL_NAMES, load_weights
+from eigenrnn.layers.torch_weights import copy_torch_weights, direction_names
 from eigenrnn.linalg import double_precision
 from eigenrnn.residual_stack import ResidualStack
 
@@ -39,7 +39,6 @@ __all__ = [
     "has_batch_first",
     "is_network",
     "named_matrices",
-    "network_state_maps",
     "recurrent_layers",
     "recurrent_matrices",
     "recurrent_weights",
@@ -58,7 +57,6 @@ _PROBED_SEQUENCES = 3  # not 2: a pair of states could be unpacked from two rows
 # what functions of the user raise for arguments of another shape or kind
 _STEP_ERRORS = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
 _ROUNDING = 1e-9  # a product of one row may be summed in another order than that of three
-_ELAPSED_TIME = ("ts", "timespans", "elapsed_time")  # names of the argument in cells like ncps's
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,6 @@ class StateMap:
             inputs.
         bounds: The range of the states: an entry between -bound and bound stays there. It is 1 in
             a tanh network, and infinite for an entry without a range; None if no entry has one.
-        vectorised: Whether `torch.func.vmap` can differentiate `step`. If not, `jacobians` runs
-            one backward pass for each entry of a state.
     Shape:
         matrices: :math:`(N, N)` each.
         step: :math:`(B, M)` and :math:`(B, S)` to :math:`(B, S)`.
@@ -106,31 +102,30 @@ class StateMap:
     blocks: Mapping[str, slice] = field(default_factory=dict[str, slice])
     transitions: Step | None = None
     bounds: Tensor | None = None
-    vectorised: bool = True
 
     @classmethod
     def from_step(
         cls,
         step: StepFunction,
         input_size: int,
-        state_size: int | Sequence[int],
+        state_size: int | tuple[int, int],
         *,
         matrices: Mapping[str, Tensor | ArrayLike] | None = None,
     ) -> Self:
         r"""Build a state map from a function of an input and a state.
 
         The function may return the next state, or a pair of an output and the next state. A state
-        is one tensor, or a tuple such as :math:`(h, c)` of an LSTM, which is analysed as one
-        vector. A module, or the one whose method the step is, is copied in double precision and
-        evaluation mode. Any other function is called as it is, with numbers in double precision;
-        call ``.double()`` on modules inside.
+        is one tensor, or a pair :math:`(h, c)` as of an LSTM, which is analysed as one vector. A
+        module, or the one whose method the step is, is copied in double precision and evaluation
+        mode. Any other function is called as it is, with numbers in double precision; call
+        ``.double()`` on modules inside.
 
         Args:
             step: The function, or a module with such a `forward`, such as a cell. It must treat
                 the sequences of a batch separately, return the same result in every call, and
-                support automatic differentiation.
+                support `torch.func`.
             input_size: The number M of inputs.
-            state_size: The number N of entries of a state, or of each part, such as ``(N, N)``.
+            state_size: The number N of entries of a state, or ``(N, N)`` of a pair.
             matrices: The recurrent matrices by name, if there are any, for analyses that need
                 them. A single one is usually named ``"hh"``.
         Shape:
@@ -146,20 +141,19 @@ class StateMap:
             ['unstable']
         """
         if not callable(step) or isinstance(step, type):
-            raise TypeError(f"expected a step function or a module, got {_kind(step)}")
-        is_tuple = not isinstance(state_size, int)
-        sizes = tuple(state_size) if is_tuple else (state_size,)
+            raise TypeError(f"expected a step function or a module, got {step!r}")
+        sizes = state_size if isinstance(state_size, tuple) else (state_size,)
         check_positive_integer("input_size", input_size)
         for size in sizes:
             check_positive_integer("state_size", size)
-        flat = _FlatStep(_in_double_precision(step), sizes, is_tuple=is_tuple)
-        x, h = _check_step(flat, input_size, sum(sizes))
+        flat = _FlatStep(_in_double_precision(step), sizes)
+        _check_step(flat, input_size, sum(sizes))
         blocks: dict[str, slice] = {}
-        if is_tuple:
-            blocks = _blocks_of_parts(sizes)
-        state_map = cls(
+        if len(sizes) == 2:
+            blocks = {"hidden": slice(0, sizes[0]), "cell": slice(sizes[0], sum(sizes))}
+        return cls(
             name="l0",
-            matrices={},
+            matrices={name: _square(W, name, sizes[0]) for name, W in (matrices or {}).items()},
             input_size=input_size,
             hidden_size=sizes[0],
             state_size=sum(sizes),
@@ -168,20 +162,6 @@ class StateMap:
             output=lambda _, state: state[..., : sizes[0]],
             blocks=blocks,
         )
-        try:
-            state_map.jacobians(x, h)
-        except _STEP_ERRORS:  # such as operators without a rule for vmap
-            state_map = replace(state_map, vectorised=False)
-        return state_map.with_matrices(matrices or {})
-
-    def with_matrices(self, matrices: Mapping[str, Tensor | ArrayLike]) -> Self:
-        """Return the same map with these recurrent matrices, by name.
-
-        Raises:
-            ValueError: If one is not (N, N).
-        """
-        known = {name: _square(W, name, self.hidden_size) for name, W in matrices.items()}
-        return replace(self, matrices=known)
 
     @property
     def reverse(self) -> bool:
@@ -222,10 +202,8 @@ class StateMap:
         """Differentiate a step with respect to the previous state and to its input.
 
         Sequences do not interact, so one backward pass per entry of the state covers the whole
-        batch. These passes run as one vectorised call where the step allows it.
+        batch. These passes run as one vectorised call.
         """
-        if not self.vectorised:
-            return _rows_one_by_one(self.step, x, state)
         vjp: Any = torch.func.vjp(self.step, x, state)
         after, pull_back = vjp
 
@@ -238,11 +216,8 @@ class StateMap:
         return by_state.transpose(0, 1), by_input.transpose(0, 1)
 
 
-Network = nn.Module | StateMap | list[StateMap] | StepFunction
-"""A recurrent layer, a model with one, a cell, a `StateMap`, those of a layer, or a step function.
-
-The sizes of a step function must be known: pass `StateMap.from_step`, or states and inputs.
-"""
+Network = nn.Module | StateMap | list[StateMap]
+"""A recurrent layer, a model with one, a cell, a `StateMap`, or those of a layer."""
 
 
 def state_maps(network: Network) -> list[StateMap]:
@@ -254,101 +229,58 @@ def state_maps(network: Network) -> list[StateMap]:
     Args:
         network: One of our layers or cells, `torch.nn.RNN`, `GRU`, `LSTM` or their cells, a model
             with one of them, any cell with `input_size` and `hidden_size`, or a state map. A
-            `ResidualStack` is one state map, whose state joins those of all layers. A cell
-            that also requires an elapsed time, as those of ncps do, gets 1. A module of your own
-            with a method ``step(x, h)`` and these sizes is taken as it is. Only the layer
+            `ResidualStack` is one state map, whose state joins those of all layers. A module of
+            your own with a method ``step(x, h)`` and these sizes is taken as it is. Only the layer
             or cell inside a model is analysed. If a cell of your own wraps one, pass it through
             `StateMap.from_step`.
     Raises:
-        ValueError: If the module has no recurrent layer or several, the layer projects its
-            states, or the sizes of a step function are unknown.
+        ValueError: If the module has no recurrent layer or several, or the layer projects its
+            states.
         TypeError: If the argument is none of these.
-    """
-    return network_state_maps(network)
-
-
-def network_state_maps(
-    network: Network,
-    input_size: int | None = None,
-    state_size: int | tuple[int, ...] | None = None,
-) -> list[StateMap]:
-    """Return every layer and direction of a network.
-
-    Args:
-        network: The network.
-        input_size: The size of the inputs, for a step function.
-        state_size: The size of a state or of its parts, for a step function.
-    Raises:
-        ValueError: If the network is not one, or the sizes of a step function are unknown.
     """
     if isinstance(network, StateMap):
         return [network]
     if isinstance(network, list):
         return network
-    if isinstance(network, nn.Module):
-        stack = _residual_stack(network)
-        if stack is not None:
-            return [_stack_state_map(stack)]
-        if _known_layers(network):
-            return _layer_state_maps(single_layer(network))
-        # torch's names of the sizes, and those of ncps
-        own_inputs = _size(network, "input_size", "sensory_size")
-        own_units = _size(network, "hidden_size", "state_size")
-        step: Any = getattr(network, "step", None)
-        if callable(step):
-            inputs = own_inputs if input_size is None else input_size
-            states = own_units if state_size is None else state_size
-            if inputs is not None and states is not None:
-                return [StateMap.from_step(step, inputs, states)]
-        if own_inputs is not None and own_units is not None:
-            return [_cell_state_map(network, own_inputs, own_units)]
     check_network(network)
-    if input_size is None or state_size is None:
-        if isinstance(network, nn.Module):
-            recurrent_layers(network)  # raises
-        raise ValueError(
-            f"expected a network with known sizes, got {_kind(network)}; pass eigenrnn.analysis."
-            "StateMap.from_step(step, input_size, state_size) instead"
-        )
-    return [StateMap.from_step(network, input_size, state_size)]
+    stack = _residual_stack(network)
+    if stack is not None:
+        return [_stack_state_map(stack)]
+    inputs = _size(network, "input_size")
+    units = _size(network, "hidden_size")
+    if _known_layers(network) or inputs is None or units is None:
+        return _layer_state_maps(single_layer(network))
+    step: Any = getattr(network, "step", None)
+    if callable(step):
+        return [StateMap.from_step(step, inputs, units)]
+    return [_cell_state_map(network, inputs, units)]
 
 
-def bare_state_map(
-    network: Network, h0_size: int | tuple[int, ...] | None, x: Any
-) -> StateMap | None:
-    """Return the state map of a cell or a step function; None for layers and models with one.
-
-    Args:
-        network: The network.
-        h0_size: The size of a state or of its parts, for a step function.
-        x: Its input, for the size of the inputs of a step function.
-    """
+def bare_state_map(network: Network) -> StateMap | None:
+    """Return the state map of a cell or of the user; None for layers and models with one."""
     if isinstance(network, nn.Module):
         known = _known_layers(network)
         # the name "" is that of the module itself
         if known and not isinstance(known.get(""), AbstractCell | nn.RNNCellBase):
             return None
-    input_size = x.shape[-1] if isinstance(x, Tensor | np.ndarray) and x.ndim else None
-    return network_state_maps(network, input_size, h0_size)[0]
+    return state_maps(network)[0]
 
 
-def is_network(value: object) -> TypeGuard[Network]:
+def is_network(value: object) -> TypeGuard[nn.Module | StateMap]:
     """Whether a value is a network, rather than a matrix."""
-    # a class is callable, but only its objects are networks
-    is_function = callable(value) and not isinstance(value, Tensor | np.ndarray | type)
-    return isinstance(value, nn.Module | StateMap) or is_function
+    return isinstance(value, nn.Module | StateMap)
 
 
 def check_network(network: object) -> None:
     """Check that an argument is a network.
 
     Raises:
-        TypeError: If it is something else, such as a matrix or a class.
+        TypeError: If it is something else, such as a matrix, a class or a function.
     """
     if not is_network(network):
         raise TypeError(
-            f"expected a recurrent layer or a model with one, a cell or a step function, got "
-            f"{_kind(network)}; analyses of a matrix, such as spectrum, take arrays"
+            "expected a recurrent layer, a cell, a model with one or StateMap.from_step(...), got "
+            f"{type(network).__name__}"
         )
 
 
@@ -399,20 +331,10 @@ def recurrent_layers(module: Network) -> dict[str, nn.Module]:
     layers = _known_layers(module) if isinstance(module, nn.Module) else {}
     if not layers:
         raise ValueError(
-            f"expected a recurrent layer or cell, eigenrnn's or torch.nn's, or a model with one, "
-            f"got {_kind(module)}, which has no recurrent matrix that eigenrnn knows; pass a "
-            f"matrix to analyses of a matrix, and {_instead(module)} to all others"
+            f"expected a recurrent layer or a model with one, got {type(module).__name__}, with "
+            "no recurrent matrix that eigenrnn knows; pass the matrix, or StateMap.from_step"
         )
     return layers
-
-
-def _instead(module: object) -> str:
-    """Name what to pass in place of a module: one inside it with a step, if there is one."""
-    if isinstance(module, nn.Module):
-        for name, each in module.named_modules():
-            if name and callable(getattr(each, "step", None)):
-                return f"its part {name}, which has a step,"
-    return "StateMap.from_step(step, input_size, state_size, matrices=...)"
 
 
 def _residual_stack(module: nn.Module) -> ResidualStack | None:
@@ -478,10 +400,7 @@ def recurrent_matrices(
     """
     if isinstance(network, StateMap):
         if not network.matrices:
-            raise ValueError(
-                "expected a state map with a recurrent matrix, got none; pass the matrix itself, "
-                "or StateMap.from_step(..., matrices={'hh': W})"
-            )
+            raise ValueError("expected a state map with matrices={'hh': W}, got none")
         return named_matrices({"": [network]})
     layers = recurrent_layers(network)
     return named_matrices({name: _layer_state_maps(layer) for name, layer in layers.items()})
@@ -542,35 +461,23 @@ def weights_in_order(model: nn.Module) -> list[RecurrentWeights]:
 class _FlatStep:
     """A step function whose states are single vectors, and whose only result is the next state."""
 
-    def __init__(self, step: StepFunction, sizes: tuple[int, ...], *, is_tuple: bool) -> None:
+    def __init__(self, step: StepFunction, sizes: tuple[int, ...]) -> None:
         self.step = step
         self.sizes = sizes
-        self.is_tuple = is_tuple
 
     def __call__(self, x: Tensor, state: Tensor) -> Tensor:  # (B, M), (B, S) to (B, S)
-        before: Any = state
-        if self.is_tuple:
-            before = state.split(self.sizes, dim=-1)
-        result = self.step(x, before)
+        has_cell = len(self.sizes) == 2
+        result = self.step(x, state.split(self.sizes, dim=-1) if has_cell else state)
         is_pair = isinstance(result, tuple | list) and len(result) == 2
         # (h, c) is a state of two parts; (y, (h, c)) is an output and a state
-        if is_pair and (not self.is_tuple or isinstance(result[1], tuple | list)):
+        if is_pair and (not has_cell or isinstance(result[1], tuple | list)):
             result = result[1]
-        if not self.is_tuple:
-            return self._tensor(result)
-        count = len(result) if isinstance(result, tuple | list) else _kind(result)
-        if count != len(self.sizes):
-            raise ValueError(f"expected a state of {len(self.sizes)} parts, got {count}")
-        return torch.cat([self._tensor(part) for part in result], dim=-1)
-
-    def _tensor(self, state: Any) -> Tensor:
-        if not isinstance(state, Tensor):
-            raise ValueError(f"expected a state that is a tensor, got {_kind(state)}")
-        return state
+        parts: Any = result if has_cell else [result]
+        return torch.cat(tuple(parts), dim=-1)
 
 
-def _check_step(step: Step, input_size: int, state_size: int) -> tuple[Tensor, Tensor]:
-    """Try a step on random inputs and states, and return them.
+def _check_step(step: Step, input_size: int, state_size: int) -> None:
+    """Try a step on random inputs and states.
 
     Raises:
         ValueError: If it fails, or does not map a batch of states to states row by row.
@@ -585,9 +492,7 @@ def _check_step(step: Step, input_size: int, state_size: int) -> tuple[Tensor, T
             first = step(x[:1], h[:1])
     except _STEP_ERRORS as error:
         raise ValueError(
-            f"{expected} in double precision, got {type(error).__name__}: {error}; if it takes "
-            "one sequence, pass torch.vmap(step); if its state has parts, pass their sizes; if a "
-            "module inside has other numbers, call module.double()"
+            f"{expected} in double precision, got {type(error).__name__}: {error}"
         ) from error
     if after.shape != h.shape or after.dtype != torch.float64:
         kind = str(after.dtype).removeprefix("torch.")
@@ -595,52 +500,19 @@ def _check_step(step: Step, input_size: int, state_size: int) -> tuple[Tensor, T
     if not torch.allclose(first, after[:1], rtol=_ROUNDING, atol=_ROUNDING):
         raise ValueError(
             f"{expected} that treats each sequence separately and is the same in every call, got "
-            "another result for the first sequence alone; if its forward runs over time, give the "
-            "module a method step(x, h)"
+            "another result for the first sequence alone"
         )
     if not after.requires_grad:
         raise ValueError(f"{expected} that can be differentiated, got a result without gradient")
-    return x, h.detach()
-
-
-@torch.enable_grad()
-def _rows_one_by_one(step: Step, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """Differentiate a step by one backward pass for each entry of the state."""
-    x = x.detach().requires_grad_()
-    state = state.detach().requires_grad_()
-    after = step(x, state)
-    by_state: list[Tensor] = []
-    by_input: list[Tensor] = []
-    for entry in after.unbind(1):
-        # summed over the sequences, which do not interact
-        of_state, of_input = torch.autograd.grad(
-            entry.sum(),
-            (state, x),
-            retain_graph=True,
-            allow_unused=True,  # an entry need not depend on the input
-            materialize_grads=True,
-        )
-        by_state.append(of_state)
-        by_input.append(of_input)
-    return torch.stack(by_state, dim=1), torch.stack(by_input, dim=1)
 
 
 def _in_double_precision(step: StepFunction) -> StepFunction:
-    """Copy a module in double precision; it gets an elapsed time of 1 if it requires one."""
+    """Copy a module, or the one whose method the step is, in double precision."""
     if inspect.ismethod(step) and isinstance(step.__self__, nn.Module):
         return MethodType(step.__func__, double_copy(step.__self__))
-    if not isinstance(step, nn.Module):
-        return step
-    module = double_copy(step)
-    required: list[str] = []
-    for name, parameter in inspect.signature(module.forward).parameters.items():
-        is_positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        if is_positional and parameter.default is parameter.empty:
-            required.append(name)
-    # an input, a state and a time
-    if len(required) == 3 and required[2] in _ELAPSED_TIME:
-        return lambda x, state: module(x, state, 1.0)
-    return module
+    if isinstance(step, nn.Module):
+        return double_copy(step)
+    return step
 
 
 def double_copy(module: nn.Module) -> Any:
@@ -663,26 +535,11 @@ def _cell_state_map(cell: nn.Module, input_size: int, hidden_size: int) -> State
             raise error from None
 
 
-def _size(module: nn.Module, *names: str) -> int | None:
-    """Return the first attribute of these names that is a size."""
-    for name in names:
-        value = getattr(module, name, None)
-        if isinstance(value, int | np.integer):
-            return int(value)
+def _size(module: nn.Module, name: str) -> int | None:
+    value = getattr(module, name, None)
+    if isinstance(value, int | np.integer):
+        return int(value)
     return None
-
-
-def _blocks_of_parts(sizes: tuple[int, ...]) -> dict[str, slice]:
-    """Name the parts of a joined state; two parts are taken for the (h, c) of an LSTM."""
-    names = [f"part {k}" for k in range(len(sizes))]
-    if len(sizes) == 2:
-        names = ["hidden", "cell"]
-    blocks: dict[str, slice] = {}
-    end = 0
-    for name, size in zip(names, sizes, strict=True):
-        blocks[name] = slice(end, end + size)
-        end += size
-    return blocks
 
 
 def _square(W: Tensor | ArrayLike, name: str, size: int) -> Tensor:
@@ -698,12 +555,6 @@ def _square(W: Tensor | ArrayLike, name: str, size: int) -> Tensor:
     return matrix.to(double_precision(matrix.dtype))
 
 
-def _kind(value: object) -> str:
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    return type(value).__name__
-
-
 @torch.no_grad()
 def _layer_state_maps(layer: nn.Module) -> list[StateMap]:
     """Return the layers and directions of a recurrent layer or cell.
@@ -714,7 +565,7 @@ def _layer_state_maps(layer: nn.Module) -> list[StateMap]:
     if getattr(layer, "proj_size", 0):
         raise ValueError(f"expected a layer without projection, got proj_size={layer.proj_size}")
     ours = as_ours(layer)
-    pairs = zip(_direction_names(ours), ours.all_directions(), strict=True)
+    pairs = zip(direction_names(ours), ours.all_directions(), strict=True)
     return [_direction_state_map(name, direction) for name, direction in pairs]
 
 
@@ -733,8 +584,7 @@ def as_ours(layer: nn.Module) -> Stacked[Any]:
     elif isinstance(module, nn.RNN | nn.RNNCell):
         kind = RNN
         options["nonlinearity"] = module.nonlinearity
-    is_cell = isinstance(module, nn.RNNCellBase)
-    if not is_cell:
+    if isinstance(module, nn.RNNBase):
         options["num_layers"] = module.num_layers
         options["bidirectional"] = module.bidirectional
     ours: Any = kind(
@@ -746,19 +596,8 @@ def as_ours(layer: nn.Module) -> Stacked[Any]:
         generator=torch.Generator(),  # the global one stays as it is
         **options,
     )
-    names = _direction_names(ours)
-    weights: dict[str, Tensor] = {}
-    for name in names:
-        for each in CELL_NAMES if module.bias else CELL_NAMES[:2]:
-            weights[f"{each}_{name}"] = getattr(module, each if is_cell else f"{each}_{name}")
-    load_weights(ours.all_directions(), names, weights)
+    copy_torch_weights(ours.all_directions(), module)
     return ours.eval()
-
-
-def _direction_names(layer: Any) -> list[str]:
-    """Name the layers and directions of a layer."""
-    suffixes = ("", "_reverse") if layer.bidirectional else ("",)
-    return [f"l{k}{suffix}" for k in range(layer.num_layers) for suffix in suffixes]
 
 
 def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
@@ -807,7 +646,7 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
     N = module.hidden_size
     suffixes = [""]  # of a cell
     if not isinstance(module, nn.RNNCellBase):
-        suffixes = [f"_{name}" for name in _direction_names(module)]
+        suffixes = [f"_{name}" for name in direction_names(module)]
     for suffix in suffixes:
         constraints = _row_constraints(module, f"weight_hh{suffix}")
         # torch stacks the gates, so gate g begins at row g N

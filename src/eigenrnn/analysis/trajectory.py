@@ -15,13 +15,13 @@ from eigenrnn.analysis.state_map import (
     Network,
     StateMap,
     has_batch_first,
-    network_state_maps,
     select_state_map,
+    state_maps,
 )
 from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.linalg import check_finite
 
-__all__ = ["InitialState", "Trajectory", "as_state", "initial_states", "state_size", "trajectory"]
+__all__ = ["InitialState", "Trajectory", "as_state", "initial_states", "trajectory"]
 
 InitialState = Tensor | ArrayLike | tuple[Tensor | ArrayLike, ...] | None
 """The initial states of a network, or the parts of them, such as (h, c); None for its own."""
@@ -82,11 +82,8 @@ class Trajectory:
             x = self.x[steps].flatten(0, 1)
             before = self.states[:-1][steps].flatten(0, 1)
             by_state, by_input = self.state_map.jacobians(x, before)
-            if not bool(by_state.isfinite().all() and by_input.isfinite().all()):
-                raise ValueError(
-                    f"expected derivatives that stay finite, got NaN or infinity in steps "
-                    f"{begin + 1} to {begin + len(x) // B}; the states grow too large"
-                )
+            check_finite(by_state, "the derivatives of steps")
+            check_finite(by_input, "the derivatives of steps")
             yield from zip(
                 by_state.unflatten(0, (-1, B)), by_input.unflatten(0, (-1, B)), strict=True
             )
@@ -106,7 +103,7 @@ def trajectory(
     It runs in double precision and evaluation mode, up to this layer.
 
     Args:
-        network: A recurrent layer, a model with one, a cell, a state map or a step function.
+        network: A recurrent layer, a model with one, a cell or a state map.
         x: The input of its first layer, in the layout that the layer takes.
         which: The layer and direction, such as ``"l0"`` or ``"l1_reverse"``.
         h0: The initial states; by default those of the network.
@@ -127,9 +124,7 @@ def trajectory(
         torch.Size([6, 1, 6])
     """
     inputs = as_real_tensor(x)
-    # a single number has no shape to read; `_time_first` names what is wrong
-    input_size = inputs.shape[-1] if inputs.dim() else None
-    directions = network_state_maps(network, input_size, state_size(h0))
+    directions = state_maps(network)
     available = {state_map.name: state_map for state_map in directions}
     selected = select_state_map(directions, which)
     inputs = _time_first(inputs, directions[0].input_size, has_batch_first(network))
@@ -207,29 +202,14 @@ def as_state(h0: InitialState, name: str = "h0") -> Tensor:
     """Return a state as one tensor in double precision; its parts are joined.
 
     Raises:
-        ValueError: If the parts do not fit together, or a number is not finite.
+        ValueError: If a number is not finite.
     """
     if isinstance(h0, tuple):
-        # torch cannot join no tensors; an empty one fails the checks of sizes, with a message
-        parts = [as_real_tensor(part, name) for part in h0] or [torch.zeros(0)]
-        if any(not part.dim() or part.shape[:-1] != parts[0].shape[:-1] for part in parts):
-            shapes = ", ".join(str(tuple(part.shape)) for part in parts)
-            raise ValueError(f"expected parts of {name} for the same sequences, got {shapes}")
-        states = torch.cat(parts, dim=-1)
+        states = torch.cat([as_real_tensor(part, name) for part in h0], dim=-1)
     else:
         states = as_real_tensor(h0, name)  # pyright: ignore[reportArgumentType], not None here
     check_finite(states, name)
     return states
-
-
-def state_size(h0: InitialState, name: str = "h0") -> int | tuple[int, ...] | None:
-    """Return the size of a state, or of its parts."""
-    if h0 is None:
-        return None
-    states = as_state(h0, name)
-    if isinstance(h0, tuple):
-        return tuple(as_real_tensor(part, name).shape[-1] for part in h0)
-    return states.shape[-1] if states.dim() else None
 
 
 def _time_first(x: Tensor, input_size: int, batch_first: bool) -> Tensor:  # (T, B, M)
@@ -239,9 +219,7 @@ def _time_first(x: Tensor, input_size: int, batch_first: bool) -> Tensor:  # (T,
         ValueError: If its shape is wrong, or a number is not finite.
     """
     check_sequence_shape(x, input_size, batch_first=batch_first)
-    not_finite = int(x.numel() - x.isfinite().sum())
-    if not_finite:
-        raise ValueError(f"expected finite numbers in x, got {not_finite} that are not")
+    check_finite(x, "x")
     if x.dim() == 2:
         return x.unsqueeze(1)
     if batch_first:

@@ -80,7 +80,6 @@ def transition_spectra(
     network: nn.Module,
     x: Any,  # (T, B, M)
     *,
-    layer: str | None = None,
     which: str = "l0",
 ) -> TransitionSpectra:
     r"""Compute the eigenvalues of the transition of every step of the delta rule.
@@ -97,9 +96,8 @@ def transition_spectra(
 
     Args:
         network: A `DeltaNet`, a `GatedDeltaNet` or a `DeltaProduct` of one direction, or a model
-            with at least one of them.
+            with one of them.
         x: The input of the network.
-        layer: The name of the layer in a model with several, as `recurrent_layers` names them.
         which: The layer among the stacked ones of a `DeltaNet`.
     Shape:
         x: :math:`(T, B, M)`, or :math:`(T, M)`; :math:`(B, T, M)` of a layer with `batch_first`.
@@ -107,8 +105,8 @@ def transition_spectra(
     Units:
         Angles in radians.
     Raises:
-        ValueError: If the network has no such layer, or several and no name is given, if `which`
-            does not exist, the layer is bidirectional, or the input does not fit.
+        ValueError: If the network has no such layer or several, if `which` does not exist, the
+            layer is bidirectional, or the input does not fit.
     Source:
         Grazzi et al., ICLR 2025, section 4. https://arxiv.org/abs/2411.12537 (departures: products
         of R reflections and a decay, as in Siems et al., NeurIPS 2025).
@@ -117,20 +115,14 @@ def transition_spectra(
         >>> transition_spectra(layer, torch.randn(5, 3, 2)).eigenvalues.shape
         (5, 3, 2, 4)
     """
-    layers = {
+    layers: dict[str, Any] = {
         name: each
         for name, each in recurrent_layers(network).items()
         if hasattr(each, "transitions")
     }
-    names = ", ".join(map(repr, layers)) or "none"
-    if layer is None and len(layers) == 1:
-        layer = next(iter(layers))
-    if layer not in layers:
-        raise ValueError(
-            "expected a network with a DeltaNet, and its name if there are several, "
-            f"got {layer!r} of {names}"
-        )
-    chosen: Any = layers[layer]
+    if len(layers) != 1:
+        raise ValueError(f"expected a network with one DeltaNet, got {list(layers)}")
+    ((layer, chosen),) = layers.items()
     depths = [f"l{depth}" for depth in range(chosen.num_layers)]
     if which not in depths:
         raise ValueError(f"expected which to be one of {', '.join(depths)}, got {which!r}")

@@ -28,18 +28,6 @@ from eigenrnn.tracing import (
 
 __all__ = ["ConstantBuffers", "Constraint", "make_constraint", "real_type"]
 
-_OWN_SET = """a set of your own is a class with these methods, here the upper triangular matrices:
-
-class Triangular(eigenrnn.constraints.Constraint):
-    def __init__(self, size: int):
-        super().__init__(size)
-        self.raw = torch.nn.Parameter(torch.zeros(size, size))
-    def reset(self, generator=None): torch.nn.init.normal_(self.raw, 0, 0.1, generator)
-    def residual(self, W): return float(W.detach().tril(-1).norm())
-    def _matrix(self): return self.raw.triu()
-    def _assign(self, W): self.raw.copy_(W)
-"""
-
 
 class ConstantBuffers(nn.Module):
     """A module some of whose buffers are constants, written again after every move and load.
@@ -211,17 +199,16 @@ class Constraint(ConstantBuffers, ABC):
         A matrix of the set may still be out of reach of the map; only `assign` finds that out.
 
         Raises:
-            TypeError: If W is not a floating-point tensor, or complex where the set is real.
+            TypeError: If W is not of floating point, or complex where the set is real.
             ValueError: If W has another shape, an entry that is not finite, or freed storage.
             NotInSetError: If W is not in the set; names the residual and the tolerance.
         """
         if not isinstance(cast("object", W), Tensor):
-            raise TypeError(f"expected a matrix as a tensor, got {type(W).__name__}")
+            raise TypeError(f"expected a tensor, got {type(W).__name__}")
         check_dense({"the matrix": W})
         if W.is_meta:
             raise TypeError("expected a matrix with values, got one on the meta device")
-        is_real = W.is_floating_point() and W.itemsize > 1  # torch computes nothing in float8
-        if not is_real and not (self.is_complex and W.is_complex()):
+        if not W.is_floating_point() and not (self.is_complex and W.is_complex()):
             kind = "floating-point" if self.is_complex else "real floating-point"
             raise TypeError(f"expected a {kind} matrix, got dtype {W.dtype}")
         self._check_shape(W)
@@ -229,7 +216,7 @@ class Constraint(ConstantBuffers, ABC):
             raise ValueError("expected finite entries, got NaN or infinity")
         residual = self.residual(W)
         if not residual <= self.tolerance:  # true also if it is NaN
-            raise NotInSetError(type(self).__name__, residual, self.tolerance, self._hint())
+            raise NotInSetError(type(self).__name__, residual, self.tolerance)
 
     def _check_shape(self, W: Tensor) -> None:
         if W.shape != (self.size, self.size):
@@ -277,9 +264,6 @@ class Constraint(ConstantBuffers, ABC):
     @abstractmethod
     def _assign(self, W: Tensor) -> None: ...
 
-    def _hint(self) -> str:
-        return ""
-
     def _constant(self) -> Tensor | None:  # (N, N)
         """Return the W of the parameters that `torch.export` traces; None if it traces none.
 
@@ -317,6 +301,7 @@ class Constraint(ConstantBuffers, ABC):
                 return moved
             return tensor.to(moved.device, torch.float32)  # in 16 bits W would leave the set
 
+        before = self.dtype
         super()._apply(move, recurse)
         for name in self.tensor_attributes:
             tensor = getattr(self, name)
@@ -324,7 +309,13 @@ class Constraint(ConstantBuffers, ABC):
                 setattr(self, name, move(tensor))
             elif self.device.type != "meta":  # an index table must survive the meta device
                 setattr(self, name, tensor.to(self.device))
+        if self.dtype != before:
+            with torch.no_grad():
+                self._adapt(wider=torch.finfo(self.dtype).eps < torch.finfo(before).eps)
         return self
+
+    def _adapt(self, wider: bool) -> None:
+        """Compute again what is stored, whose entries still have another precision."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -353,30 +344,11 @@ def make_constraint(factory: Callable[[int], object], size: int) -> Constraint:
         ValueError: If it returns a constraint of another size.
     """
     expected = "expected a function from the size to a Constraint, such as ScaledCayley"
-    if isinstance(factory, Constraint):
-        kind = type(factory).__name__
-        raise TypeError(
-            f"{expected}, got the matrix {factory}: pass the class {kind}, or "
-            f"functools.partial({kind}, ...) with its options"
-        )
-    if isinstance(factory, str):
-        raise TypeError(
-            f"{expected}, got the string {factory!r}: pass a class of eigenrnn.constraints itself"
-        )
-    if not callable(factory):
+    if isinstance(factory, nn.Module) or not callable(factory):
         raise TypeError(f"{expected}, got {factory!r}")
-    if isinstance(factory, nn.Module):
-        raise TypeError(f"{expected}, got the module {type(factory).__name__}; {_OWN_SET}")
-    try:
-        constraint = factory(size)
-    except AttributeError as error:  # of a function of W, which got a size instead
-        raise TypeError(f"{expected}, got one that fails with {error}; {_OWN_SET}") from error
+    constraint = factory(size)
     if not isinstance(constraint, Constraint):
-        kind = type(constraint).__name__
-        raise TypeError(f"{expected}, got one that returns {kind}; {_OWN_SET}")
+        raise TypeError(f"{expected}, got one that returns {constraint!r}")
     if constraint.size != size:
-        raise ValueError(
-            f"expected a constraint of size {size}, got {constraint}; pass a function that uses "
-            "the size that it is called with"
-        )
+        raise ValueError(f"expected a constraint of size {size}, got {constraint}")
     return constraint

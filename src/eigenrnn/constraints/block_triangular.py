@@ -24,8 +24,7 @@ class BlockTriangular(Constraint):
 
     The eigenvalues of W are those of both blocks for every coupling :math:`W_C`. The first
     :math:`N - N_S` units are the long memory, and the last :math:`N_S` the short one. The
-    coupling feeds the short memory into the long one. The blocks may be any two sets, both real
-    or both complex.
+    coupling feeds the short memory into the long one. The blocks may be any two real sets.
 
     Args:
         size: The number N of rows and columns.
@@ -36,11 +35,10 @@ class BlockTriangular(Constraint):
         coupling: Whether :math:`W_C` is trained; it is zero otherwise.
         coupling_init: The initialiser of :math:`W_C`, in place.
     Shape:
-        coupling: :math:`(N - N_S, N_S)`, the real part of :math:`W_C`.
-        imaginary: the same, the imaginary part; only if W is complex.
+        coupling: :math:`(N - N_S, N_S)`, :math:`W_C`.
     Raises:
-        ValueError: If `short_size` leaves a block without units, `long` or `short` returns a
-            constraint of another size, or only one of them is complex.
+        ValueError: If `short_size` leaves a block without units, or `long` or `short` returns a
+            constraint of another size or a complex one.
         TypeError: If `long` or `short` does not return a `Constraint`.
     Source:
         Helfrich and Ye, AAAI 2020, equation 2. https://arxiv.org/abs/1911.07964 (departures: any
@@ -57,7 +55,6 @@ class BlockTriangular(Constraint):
     """
 
     coupling: Parameter | None
-    imaginary: Parameter | None
 
     def __init__(
         self,
@@ -73,26 +70,16 @@ class BlockTriangular(Constraint):
         if short_size is None:
             short_size = size // 2
         if short_size not in range(1, size):
-            raise ValueError(
-                f"expected 1 <= short_size < size, got short_size={short_size} and size={size}: "
-                "a matrix of one block needs no BlockTriangular"
-            )
+            raise ValueError(f"expected 1 <= short_size < {size}, the size, got {short_size}")
         self.long = make_constraint(long, size - short_size)
         self.short = make_constraint(short, short_size)
-        if self.long.is_complex != self.short.is_complex:
-            raise ValueError(
-                f"expected two sets of real matrices or two of complex ones, got {self.long} "
-                f"and {self.short}; pass dtype=torch.complex64 to both or to neither"
-            )
-        self.is_complex = self.long.is_complex
+        if self.long.is_complex or self.short.is_complex:
+            raise ValueError(f"expected sets of real matrices, got {self.long} and {self.short}")
         self.coupling_init = coupling_init
         self.coupling = None
-        self.imaginary = None
-        free = torch.empty(size - short_size, short_size, dtype=self.long.dtype.to_real())
         if coupling:
+            free = torch.empty(size - short_size, short_size, dtype=self.long.dtype)
             self.coupling = Parameter(free)
-            if self.is_complex:
-                self.imaginary = Parameter(free.clone())
         self.reset()
 
     @property
@@ -103,11 +90,8 @@ class BlockTriangular(Constraint):
     def reset(self, generator: Generator | None = None) -> None:
         self.long.reset(generator)
         self.short.reset(generator)
-        for part in (self.coupling, self.imaginary):
-            if part is not None:
-                self.coupling_init(part, generator=generator)
-                if self.is_complex:  # both parts together have the variance of the initialiser
-                    part.div_(math.sqrt(2))
+        if self.coupling is not None:
+            self.coupling_init(self.coupling, generator=generator)
 
     def recurrent_parameters(self) -> Iterator[Parameter]:
         yield from self.long.recurrent_parameters()
@@ -125,21 +109,15 @@ class BlockTriangular(Constraint):
         return math.hypot(
             self.long.residual(W[:q, :q]),
             self.short.residual(W[q:, q:]),
-            float(torch.linalg.matrix_norm(zero.detach().to(torch.complex128))),
+            float(torch.linalg.matrix_norm(zero.detach().double())),
         )
 
     def _matrix(self) -> Tensor:
         W_L = self.long()
-        W_C = self._coupling()
         W_S = self.short()
         zero = W_L.new_zeros(len(W_S), len(W_L))
-        above = zero.T if W_C is None else W_C
+        above = zero.T if self.coupling is None else self.coupling
         return torch.cat([torch.cat([W_L, above], dim=1), torch.cat([zero, W_S], dim=1)])
-
-    def _coupling(self) -> Tensor | None:  # (N - N_S, N_S)
-        if self.coupling is None or self.imaginary is None:
-            return self.coupling
-        return torch.complex(self.coupling, self.imaginary)
 
     def _assign(self, W: Tensor) -> None:
         q = self.long.size
@@ -150,9 +128,7 @@ class BlockTriangular(Constraint):
         self.short.assign(W[q:, q:])
         self.long.load_state_dict(long.state_dict())
         if self.coupling is not None:
-            self.coupling.copy_(W[:q, q:].real)
-        if self.imaginary is not None:
-            self.imaginary.copy_(W[:q, q:].imag)
+            self.coupling.copy_(W[:q, q:])
 
     def extra_repr(self) -> str:
         coupling = self.coupling is not None

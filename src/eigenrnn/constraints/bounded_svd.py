@@ -118,14 +118,13 @@ class BoundedSVD(Constraint):
             )
         check_finite(W)
         U, sigma, Vh = torch.linalg.svd(W.cpu().double())
-        left, sign_of_left = reflectors(U, self.vectors)
-        right, sign_of_right = reflectors(Vh.T, self.vectors)
+        left, sign_of_left = reflectors(U)
+        right, sign_of_right = reflectors(Vh.T)
         sign = sign_of_left * sign_of_right
         if sign < 0 and self.reflections < self.size:
-            hint = f"its determinant is negative: use reflections={self.size}"
             tolerance = tol(self.dtype, self.size)
             # the nearest matrix of the other sign changes that of the smallest singular value
-            raise NotInSetError(type(self).__name__, 2 * float(sigma[-1]), tolerance, hint)
+            raise NotInSetError(type(self).__name__, 2 * float(sigma[-1]), tolerance)
         rows, columns = torch.triu_indices(self.vectors, self.size)
         self.left.copy_(left[rows, columns])
         self.right.copy_(right[rows, columns])
@@ -133,9 +132,6 @@ class BoundedSVD(Constraint):
         ratio = (sigma - 1) / (2 * self.margin) + 0.5
         self.stretch.copy_(torch.logit(ratio, torch.finfo(self.dtype).eps))
         self.sign.fill_(sign)
-
-    def _hint(self) -> str:
-        return f"its singular values must lie within {self.margin} of one"
 
     def extra_repr(self) -> str:
         return f"{self.size}, reflections={self.reflections}, margin={self.margin}"

@@ -1,17 +1,14 @@
 """Matrices that obey Dale's law: each unit either excites or inhibits."""
 
-from numbers import Real
-from typing import cast
-
 import torch
 from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
-from eigenrnn.errors import check_flag, check_positive
+from eigenrnn.errors import check_positive
 from eigenrnn.linalg import check_finite
 
-__all__ = ["Dale", "balance_", "scatter"]
+__all__ = ["Dale", "balance_"]
 
 
 class Dale(Constraint):
@@ -29,14 +26,13 @@ class Dale(Constraint):
     Args:
         size: The number N of rows and columns.
         excitatory: The share of excitatory units, :math:`N_E / N`, rounded to whole units.
-        self_connections: Whether a unit may excite or inhibit itself.
         radius: The spectral radius of the initialisation.
     Shape:
-        raw: :math:`(N^2,)`, R row by row, or :math:`(N (N - 1),)` without its diagonal.
+        raw: :math:`(N^2,)`, R row by row.
     Raises:
-        ValueError: If `size` is not a positive integer, `excitatory` is outside [0, 1], `radius`
-            is not positive, or a single unit has no self-connection.
-        TypeError: If `radius` is not a number, or `self_connections` is neither True nor False.
+        ValueError: If `size` is not a positive integer, `excitatory` is outside [0, 1], or
+            `radius` is not positive.
+        TypeError: If `radius` is not a number.
     Source:
         Song, Yang and Wang, PLoS Computational Biology 12, 2016, equations 13 and 14.
         https://doi.org/10.1371/journal.pcbi.1004792 (departures: the magnitude is :math:`|R|`
@@ -44,8 +40,8 @@ class Dale(Constraint):
         instead of a gamma distribution). Balanced rows: Rajan and Abbott, Physical Review Letters
         97, 2006. https://doi.org/10.1103/PhysRevLett.97.188104
     Example:
-        >>> Dale(5, self_connections=False)().sign().int()[0].tolist()
-        [0, 1, 1, 1, -1]
+        >>> Dale(5)().sign().int()[0].tolist()
+        [1, 1, 1, 1, -1]
     """
 
     def __init__(
@@ -53,25 +49,18 @@ class Dale(Constraint):
         size: int,
         *,
         excitatory: float = 0.8,
-        self_connections: bool = True,
         radius: float = 1.5,
     ) -> None:
         super().__init__(size)
-        share = cast("object", excitatory)
-        if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= excitatory <= 1:
+        if not 0 <= excitatory <= 1:
             raise ValueError(
                 f"expected excitatory to be a share of the units from 0 to 1, got {excitatory!r}"
             )
         check_positive("radius", radius)
-        check_flag("self_connections", self_connections)
-        if size == 1 and not self_connections:
-            raise ValueError("expected size > 1 without self-connections, got a single unit")
         self.excitatory = float(excitatory)
-        self.self_connections = bool(self_connections)
         self.radius = float(radius)
         self.excitatory_units = round(self.excitatory * self.size)
-        connections = self.size**2 if self_connections else self.size * (self.size - 1)
-        self.raw = Parameter(torch.empty(connections))
+        self.raw = Parameter(torch.empty(self.size**2))
         self.reset()
 
     def signs(self, like: Tensor) -> Tensor:  # (N,)
@@ -80,31 +69,20 @@ class Dale(Constraint):
         d[self.excitatory_units :] = -1
         return d
 
-    def allowed(self) -> Tensor:  # (N, N), bool
-        """Return which entries may differ from zero."""
-        shape = self.size, self.size
-        if self.self_connections:
-            return torch.ones(shape, dtype=torch.bool, device=self.raw.device)
-        return ~torch.eye(self.size, dtype=torch.bool, device=self.raw.device)
-
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
         self.raw.normal_(generator=generator).abs_()
-        if self.raw.is_meta:  # the number of allowed entries cannot be read there
+        if self.raw.is_meta:  # there is no spectral radius
             return
-        allowed = self.allowed()
-        W = scatter(allowed, self.raw) * self.signs(self.raw)
+        W = self._matrix()
         balance_(W, self.radius)
-        self.raw.copy_(W.abs()[allowed])
+        self.raw.copy_(W.abs().flatten())
 
     def residual(self, W: Tensor) -> float:
         self._check_shape(W)
         check_finite(W)
         wide = W.detach().to(self.device, torch.float64)
-        wrong = (-wide * self.signs(wide)).relu()
-        if not self.self_connections:  # there either sign is wrong
-            wrong.diagonal().copy_(wide.diagonal())
-        return float(torch.linalg.matrix_norm(wrong))
+        return float(torch.linalg.matrix_norm((-wide * self.signs(wide)).relu()))
 
     def from_raw(
         self,
@@ -115,31 +93,14 @@ class Dale(Constraint):
         return torch.where(R < 0, -R, R) * self.signs(R)
 
     def _matrix(self) -> Tensor:
-        if self.self_connections:
-            return self.from_raw(self.raw.view(self.size, self.size))
-        return self.from_raw(scatter(self.allowed(), self.raw))
+        return self.from_raw(self.raw.view(self.size, self.size))
 
     def _assign(self, W: Tensor) -> None:
-        magnitudes = (W * self.signs(W)).relu()  # rounding may leave a wrong sign
-        self.raw.copy_(magnitudes[self.allowed()])
-
-    def _hint(self) -> str:
-        count = self.excitatory_units
-        return f"the first {count} columns must be >= 0 and the other {self.size - count} <= 0"
+        # rounding may leave a wrong sign
+        self.raw.copy_((W * self.signs(W)).relu().flatten())
 
     def extra_repr(self) -> str:
-        options = f"{self.size}, excitatory={self.excitatory:g}"
-        if not self.self_connections:
-            options += ", self_connections=False"
-        return options
-
-
-def scatter(
-    allowed: Tensor,  # (N, N), bool
-    values: Tensor,  # (connections,)
-) -> Tensor:  # (N, N)
-    """Return a matrix with these values, row by row, where they are allowed, and zeros."""
-    return values.new_zeros(allowed.shape).masked_scatter(allowed, values)
+        return f"{self.size}, excitatory={self.excitatory:g}"
 
 
 def balance_(

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import Parameter
 
-from eigenrnn.constraints.base import Constraint, real_type
+from eigenrnn.constraints.base import Constraint
 from eigenrnn.linalg import check_finite, double_precision
 
 __all__ = ["AbstractDiagonal", "DiagonalDisc", "DiagonalRing", "DiagonalSegment"]
@@ -66,7 +66,6 @@ class DiagonalDisc(AbstractDiagonal):
         r_min: The smallest modulus of the initialisation.
         r_max: The largest modulus of the initialisation.
         phase: The largest angle of the initialisation.
-        dtype: The type of W; complex in the precision of torch's default by default.
     Shape:
         nu, theta: :math:`(N,)`.
     Units:
@@ -91,7 +90,6 @@ class DiagonalDisc(AbstractDiagonal):
         r_min: float = 0.0,
         r_max: float = 1.0,
         phase: float = 2 * math.pi,
-        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(size)
         _check_ring(r_min, r_max, phase)
@@ -100,7 +98,7 @@ class DiagonalDisc(AbstractDiagonal):
         self.r_min = r_min
         self.r_max = r_max
         self.phase = phase
-        self.nu = Parameter(torch.empty(size, dtype=real_type(dtype)))
+        self.nu = Parameter(torch.empty(size))
         self.theta = Parameter(torch.empty_like(self.nu))
         self.reset()
 
@@ -148,7 +146,6 @@ class DiagonalRing(AbstractDiagonal):
         r_min: The inner radius.
         r_max: The outer radius.
         phase: The largest angle of the initialisation, which is uniform on the ring.
-        dtype: The type of W; complex in the precision of torch's default by default.
     Shape:
         theta: :math:`(N,)`; raw: :math:`(N,)`, a, or None if the radii are equal.
     Units:
@@ -176,7 +173,6 @@ class DiagonalRing(AbstractDiagonal):
         r_min: float = 0.9,
         r_max: float = 1.0,
         phase: float = 2 * math.pi,
-        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(size)
         _check_ring(r_min, r_max, phase)
@@ -184,7 +180,7 @@ class DiagonalRing(AbstractDiagonal):
         self.r_min = r_min
         self.r_max = r_max
         self.phase = phase
-        self.theta = Parameter(torch.empty(size, dtype=real_type(dtype)))
+        self.theta = Parameter(torch.empty(size))
         self.raw = None
         if r_min < r_max:
             self.raw = Parameter(torch.empty_like(self.theta))
@@ -232,13 +228,11 @@ class DiagonalSegment(AbstractDiagonal):
         size: The number N of rows and columns.
         low: The lower end l of the segment.
         high: The upper end u of the segment.
-        dtype: The type of W; torch's default by default.
     Shape:
         raw: :math:`(N,)`, a. Initially the eigenvalues are uniform on the segment.
     Raises:
         ValueError: If `size` is not a positive integer, `low` is not below `high`, or one of them
             is not finite.
-        TypeError: If `dtype` is complex.
     Warns:
         UserWarning: If a modulus above one lies in the segment.
     Source:
@@ -255,19 +249,14 @@ class DiagonalSegment(AbstractDiagonal):
         *,
         low: float = -1.0,
         high: float = 1.0,
-        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(size)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ValueError(f"expected finite low < high, got low={low} and high={high}")
-        if dtype is not None and dtype.is_complex:
-            raise TypeError(
-                f"expected a real dtype, got {dtype}: use DiagonalDisc or DiagonalRing"
-            )
         _warn_of_growth(max(abs(low), abs(high)))
         self.low = low
         self.high = high
-        self.raw = Parameter(torch.empty(size, dtype=real_type(dtype)))
+        self.raw = Parameter(torch.empty(size))
         self.reset()
 
     @torch.no_grad()

@@ -1,8 +1,7 @@
 """Orthogonal matrices by the exponential map, with a fixed or a moving base."""
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Generator, Tensor
@@ -135,20 +134,12 @@ class Exponential(Constraint):
         self.base.copy_(W)
         self._steps_here = 0
 
-    def _hint(self) -> str:
-        return "make it orthogonal first, for instance with torch.linalg.qr"
-
     def extra_repr(self) -> str:
         return f"{self.size}, init={self.init!r}, period={self.period}"
 
-    @torch.no_grad()
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        epsilon = torch.finfo(self.base.dtype).eps
-        super()._apply(fn, recurse)
-        if torch.finfo(self.base.dtype).eps < epsilon:  # entries still have the old precision
-            # each step squares the error: two lead from float32 to float64
+    def _adapt(self, wider: bool) -> None:
+        if wider:  # each step squares the error: two lead from float32 to float64
             self.base.copy_(polar_step(polar_step(self.base)))
-        return self
 
 
 class _AtBase(torch.autograd.Function):

@@ -1,11 +1,10 @@
 """Unitary matrices as a product of diagonals, reflections and Fourier transforms."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
@@ -30,7 +29,6 @@ class FourierProduct(Constraint):
 
     Args:
         size: The number N of rows and columns.
-        permutation_seed: The seed of numpy's legacy generator, which draws the permutation.
     Shape:
         theta: :math:`(3, N)`, the phases of :math:`D_1, D_2, D_3`.
         v: :math:`(2, 2 N)`, the real and then the imaginary parts of :math:`v_1` and :math:`v_2`.
@@ -38,7 +36,7 @@ class FourierProduct(Constraint):
     Units:
         Phases in radians; all else dimensionless.
     Raises:
-        ValueError: If `size` is not a positive integer or `permutation_seed` is not a 32-bit seed.
+        ValueError: If `size` is not a positive integer.
     Source:
         Arjovsky, Shah and Bengio, ICML 2016, equation 6. https://arxiv.org/abs/1511.06464
         (departures: none; its code applies the same factors in the same order to row vectors, so
@@ -53,18 +51,11 @@ class FourierProduct(Constraint):
 
     tensor_attributes = ("permutation",)
 
-    def __init__(self, size: int, *, permutation_seed: int = 1234) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__(size)
-        # the first test is cheap: `in range` searches the whole range for a fraction
-        if int(permutation_seed) != permutation_seed or permutation_seed not in range(2**32):
-            raise ValueError(
-                f"expected 0 <= permutation_seed < 2**32, got {permutation_seed}; take an integer"
-            )
-        self.permutation_seed = permutation_seed
-        # the same generator as the published code
-        permutation = np.random.RandomState(permutation_seed).permutation(self.size)
+        # the same generator and seed as in the published code
+        permutation = np.random.RandomState(1234).permutation(self.size)
         self.permutation = torch.as_tensor(permutation, device="cpu")
-        self.register_load_state_dict_pre_hook(_rename_permutation)
         self.theta = Parameter(torch.empty(3, self.size))
         self.v = Parameter(torch.empty(2, 2 * self.size))
         self.reset()
@@ -73,12 +64,6 @@ class FourierProduct(Constraint):
     def reset(self, generator: Generator | None = None) -> None:
         self.theta.uniform_(-math.pi, math.pi, generator=generator)
         glorot_uniform_(self.v, generator=generator)
-
-    def get_extra_state(self) -> Tensor:
-        return self.permutation.clone()
-
-    def set_extra_state(self, state: Tensor) -> None:
-        self.permutation.copy_(state)
 
     def residual(self, W: Tensor) -> float:
         self._check_shape(W)
@@ -99,21 +84,6 @@ class FourierProduct(Constraint):
             f"expected raw parameters, got a matrix: {type(self).__name__} cannot compute the raw "
             "parameters of a matrix; set theta and v, or load a state_dict"
         )
-
-    def _hint(self) -> str:
-        return "it is not even unitary"
-
-    def extra_repr(self) -> str:
-        return f"{self.size}, permutation_seed={self.permutation_seed}"
-
-
-def _rename_permutation(
-    _module: nn.Module, state_dict: dict[str, Any], prefix: str, *_others: object
-) -> None:
-    """Load the permutation from an older checkpoint, where it was a buffer."""
-    former = state_dict.pop(f"{prefix}permutation", None)
-    if former is not None:
-        state_dict[f"{prefix}_extra_state"] = former
 
 
 def _reflected(

@@ -149,9 +149,6 @@ class Givens(Constraint):
             "parameters of a matrix; set the angles, or load a state_dict"
         )
 
-    def _hint(self) -> str:
-        return f"it is not even {'unitary' if self.is_complex else 'orthogonal'}"
-
     def extra_repr(self) -> str:
         options = f"{self.size}, layers={self.layers}, style={self.style!r}"
         if self.is_complex:

@@ -34,8 +34,8 @@ class LowRank(Constraint):
         m, n: :math:`(N, R)`; plus: :math:`(N, N)`.
     Raises:
         ValueError: If a size is not a positive integer, the rank exceeds N, `std` is not positive,
-            or P has another shape, is complex or not finite.
-        TypeError: If P is not a tensor, or `std` is not a number.
+            or P has another shape or is complex.
+        TypeError: If `std` is not a number.
     Source:
         Mastrogiuseppe and Ostojic, Neuron 99, 2018, equations 2 and 11.
         https://doi.org/10.1016/j.neuron.2018.07.003 (departures: m and n are trained).
@@ -68,8 +68,8 @@ class LowRank(Constraint):
         self.n = Parameter(torch.empty(size, rank))
         with torch.device("cpu"):  # on the meta device the fixed matrix would have no values
             fixed = plus(self.size) if callable(plus) else plus
-            if fixed is not None:
-                _check_plus(fixed, self.size)
+        if fixed is not None and (fixed.shape != (size, size) or fixed.is_complex()):
+            raise ValueError(f"expected a real plus of shape {(size, size)}, got {fixed}")
         self.register_buffer("plus", None)
         if fixed is not None:
             self.register_constant("plus", fixed, self.m, persistent=True)
@@ -115,22 +115,3 @@ class LowRank(Constraint):
         if self.plus is not None:
             options += f", plus={self.size} x {self.size}"
         return options
-
-
-def _check_plus(plus: object, size: int) -> None:
-    """Check the fixed matrix.
-
-    Raises:
-        TypeError: If it is not a tensor.
-        ValueError: If it has another shape, is complex or not finite, or has no values.
-    """
-    if not isinstance(plus, Tensor):
-        raise TypeError(f"expected plus to be a tensor, got {type(plus).__name__}")
-    if plus.shape != (size, size) or not plus.is_floating_point():
-        raise ValueError(
-            f"expected plus to be real and of shape {(size, size)}, got {plus.dtype} of shape "
-            f"{tuple(plus.shape)}"
-        )
-    if plus.is_meta:
-        raise ValueError("expected plus with values, got one on the meta device")
-    check_finite(plus)

@@ -1,8 +1,7 @@
 """Orthogonal and unitary matrices by a Cayley transform at a moving base."""
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Generator, Tensor
@@ -130,24 +129,15 @@ class MovingCayley(Constraint):
             self.get_parameter("imaginary").zero_()
         self._base().copy_(W)
 
-    def _hint(self) -> str:
-        kind = "unitary" if self.is_complex else "orthogonal"
-        return f"make it {kind} first, for instance with torch.linalg.qr"
-
     def extra_repr(self) -> str:
         options = f"{self.size}, init={self.init!r}"
         if self.is_complex:
             options += f", dtype={self.dtype}"
         return options
 
-    @torch.no_grad()
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        epsilon = torch.finfo(self.base.dtype).eps
-        super()._apply(fn, recurse)
-        if torch.finfo(self.base.dtype).eps < epsilon:  # entries still have the old precision
-            # each step squares the error: two lead from float32 to float64
+    def _adapt(self, wider: bool) -> None:
+        if wider:  # each step squares the error: two lead from float32 to float64
             self._base().copy_(polar_step(polar_step(self._base())))
-        return self
 
 
 class _CayleyAtBase(torch.autograd.Function):

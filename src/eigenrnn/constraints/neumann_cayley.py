@@ -1,8 +1,7 @@
 """Orthogonal matrices by the scaled Cayley transform with a stored, approximate inverse."""
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Generator, Tensor
@@ -35,7 +34,8 @@ class NeumannCayley(Constraint):
     order :math:`(\tilde A\, \delta A)^{q + 1}`, and every exact inversion resets it to zero. With
     :math:`\rho = \|I - \tilde A (I + A)\|_F` the orthogonality error is at most
     :math:`2 \rho + \rho^2`, and never exceeds `max_error`. The gradient is that of the paper,
-    :math:`V^\top - V` with :math:`V = \tilde A^\top G (D + W^\top)`.
+    :math:`V^\top - V` with :math:`V = \tilde A^\top G (D + W^\top)`. Inside a transform of
+    `torch.func`, and in forward mode, W is that of `ScaledCayley`.
 
     Args:
         size: The number N of rows and columns.
@@ -142,11 +142,11 @@ class NeumannCayley(Constraint):
     def _matrix(self) -> Tensor:
         raw = self.cayley.raw
         signs = self.cayley.signs
-        find = _traced_current if is_traced() or raw.is_meta else _current
-        inverse, W = find(raw.detach(), self.known_copy, self.inverse, self.matrix, signs)
         # `_NeumannMatrix` has a backward pass only, which neither vmap nor forward mode can use
         if under_transform() or is_dual(raw):
-            return _by_any_mode(raw, inverse, W, signs)
+            return _exact(raw, signs)[1]
+        find = _traced_current if is_traced() or raw.is_meta else _current
+        inverse, W = find(raw.detach(), self.known_copy, self.inverse, self.matrix, signs)
         return cast("Tensor", _NeumannMatrix.apply(raw, inverse, W, signs))
 
     def _assign(self, W: Tensor) -> None:
@@ -201,19 +201,13 @@ class NeumannCayley(Constraint):
         self.known.copy_(self.cayley.raw)
         self.known_copy.copy_(self.cayley.raw)
 
-    def _hint(self) -> str:
-        return "make it orthogonal first, for instance with torch.linalg.qr"
-
     def __repr__(self) -> str:
         options = f"negative={self.cayley.negative}, order={self.order}"
         return f"{type(self).__name__}({self.size}, {options}, reset_every={self.reset_every})"
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        epsilon = torch.finfo(self.inverse.dtype).eps
-        super()._apply(fn, recurse)
-        if torch.finfo(self.inverse.dtype).eps < epsilon:  # entries still have the old precision
+    def _adapt(self, wider: bool) -> None:
+        if wider:
             self._invert()
-        return self
 
 
 def _current(
@@ -237,7 +231,7 @@ def _traced_current(
     matrix: Tensor,
     signs: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Do the same as an operator, for compiled graphs and `vmap`, which hide the values of A."""
+    """Do the same as an operator, for compiled graphs, which hide the values of A."""
     inverse, matrix = _current(raw, known, inverse, matrix, signs)
     return inverse.clone(), matrix.clone()  # an operator must not return its own inputs
 
@@ -246,23 +240,6 @@ def _traced_current(
 def _(*tensors: Tensor) -> tuple[Tensor, Tensor]:
     _raw, _known, inverse, matrix, _signs = tensors
     return torch.empty_like(inverse), torch.empty_like(matrix)
-
-
-@_traced_current.register_vmap
-def _(
-    info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor
-) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-    inverses: list[Tensor] = []
-    matrices: list[Tensor] = []
-    # one by one, as each may or may not have a stored inverse
-    for i in range(info.batch_size):
-        arguments: list[Tensor] = []
-        for x, dim in zip(tensors, in_dims, strict=True):
-            arguments.append(x if dim is None else x.select(dim, i))
-        inverse, W = _current(*arguments)
-        inverses.append(inverse)
-        matrices.append(W)
-    return (torch.stack(inverses), torch.stack(matrices)), (0, 0)
 
 
 def _exact(
@@ -308,23 +285,3 @@ def _pull_back(
 ) -> Tensor:  # (N (N - 1) / 2,)
     V = inverse.T @ G @ (torch.diag(signs) + W.T)
     return strictly_lower(V.T - V)
-
-
-def _by_any_mode(
-    raw: Tensor,  # (N (N - 1) / 2,)
-    inverse: Tensor,  # (N, N)
-    W: Tensor,  # (N, N)
-    signs: Tensor,  # (N,)
-) -> Tensor:  # (N, N)
-    r"""Return the stored W from operations that torch can differentiate any number of times.
-
-    The term added to W is zero. Its first derivative is that of `_NeumannMatrix`,
-    :math:`dW = -\tilde A\, dA\, (D + W)`; all higher derivatives are those of the exact map.
-    """
-    D = torch.diag(signs)
-    change = skew(raw - raw.detach(), len(signs))
-    exact_inverse, exact = _exact(raw.detach(), signs)
-    _, exact_of_raw = _exact(raw, signs)
-    # the exact map without its value and its first derivative
-    higher = exact_of_raw - exact + exact_inverse @ change @ (D + exact)
-    return W - inverse @ change @ (D + W) + higher

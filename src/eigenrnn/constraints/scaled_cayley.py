@@ -174,10 +174,6 @@ class ScaledCayley(Constraint):
         if self.is_complex:
             self.imaginary.copy_(lower(A.imag))
 
-    def _hint(self) -> str:
-        kind = "unitary" if self.is_complex else "orthogonal"
-        return f"make it {kind} first, for instance with torch.linalg.qr"
-
     def extra_repr(self) -> str:
         if self.is_complex:
             return f"{self.size}, dtype={self.dtype}"

@@ -1,8 +1,8 @@
 """Matrices with eigenvalues in the unit disc, and the eigenvalue of largest modulus."""
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Self, TypeAlias
+from collections.abc import Iterator
+from typing import TypeAlias
 
 import torch
 from torch import Generator, Tensor
@@ -166,20 +166,12 @@ class SpectralRadius(Constraint):
         self.right.copy_(right)
         self.left.copy_(left)
 
-    def _hint(self) -> str:
-        return "divide it by its spectral radius first"
-
     def extra_repr(self) -> str:
         return f"{self.size}, epsilon={self.epsilon}"
 
-    @torch.no_grad()
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        before = self.raw.dtype
-        super()._apply(fn, recurse)
-        if self.raw.dtype != before:  # the stored values were rounded to another type
-            self.seen_copy.zero_()
-            self._update_factors()
-        return self
+    def _adapt(self, wider: bool) -> None:  # noqa: ARG002, rounding changes T too
+        self.seen_copy.zero_()
+        self._update_factors()
 
 
 def _restore_seen_copy(constraint: SpectralRadius, _keys: object) -> None:

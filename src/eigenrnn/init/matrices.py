@@ -10,8 +10,6 @@ from typing import Literal, Protocol
 import torch
 from torch import Generator, Tensor
 
-from eigenrnn.tracing import check_dense
-
 __all__ = [
     "ChainDirection",
     "Initializer",
@@ -46,7 +44,6 @@ class Initializer(Protocol):
 @torch.no_grad()
 def uniform_(weight: Tensor, bound: float = 0.01, *, generator: Generator | None = None) -> Tensor:
     """Fill with draws from U(-bound, bound)."""
-    check_weight(weight)
     return weight.uniform_(-bound, bound, generator=generator)
 
 
@@ -57,7 +54,6 @@ def fan_uniform_(
     generator: Generator | None = None,
 ) -> Tensor:
     r"""Fill with draws from :math:`U(-1/\sqrt N, 1/\sqrt N)`, as `torch.nn.RNN` does."""
-    check_weight(weight, 1)
     bound = 1 / math.sqrt(max(1, weight.shape[0]))  # a weight may be empty
     return weight.uniform_(-bound, bound, generator=generator)
 
@@ -71,7 +67,6 @@ def glorot_uniform_(weight: Tensor, *, generator: Generator | None = None) -> Te
     Source:
         Glorot and Bengio, AISTATS 2010. https://proceedings.mlr.press/v9/glorot10a.html
     """
-    check_weight(weight, 1)
     bound = math.sqrt(6 / max(1, weight.shape[0] + weight.shape[-1]))  # a weight may be empty
     return weight.uniform_(-bound, bound, generator=generator)
 
@@ -87,7 +82,6 @@ def glorot_normal_(
     Source:
         Glorot and Bengio, AISTATS 2010. https://proceedings.mlr.press/v9/glorot10a.html
     """
-    check_weight(weight, 1)
     return weight.normal_(0, math.sqrt(2 / max(1, sum(weight.shape))), generator=generator)
 
 
@@ -102,7 +96,6 @@ def kaiming_normal_(
     Source:
         He, Zhang, Ren and Sun, ICCV 2015. https://arxiv.org/abs/1502.01852
     """
-    check_weight(weight, 2)
     return weight.normal_(0, math.sqrt(2 / max(1, weight.shape[1])), generator=generator)
 
 
@@ -117,7 +110,6 @@ def kaiming_uniform_(
     Source:
         He, Zhang, Ren and Sun, ICCV 2015. https://arxiv.org/abs/1502.01852
     """
-    check_weight(weight, 2)
     bound = math.sqrt(6 / max(1, weight.shape[1]))  # a weight may be empty
     return weight.uniform_(-bound, bound, generator=generator)
 
@@ -132,8 +124,8 @@ def haar_(
 
     The Haar measure is the uniform distribution on SO(N) or U(N).
 
-    Raises the errors of `check_square`.
-
+    Raises:
+        ValueError: If the weight is not square.
     Source:
         Mezzadri, Notices of the AMS 54, 2007. https://arxiv.org/abs/math-ph/0609050
     """
@@ -151,7 +143,6 @@ def haar_(
 @torch.no_grad()
 def zeros_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:  # noqa: ARG001
     """Fill with zeros; the generator is unused."""
-    check_weight(weight)
     return weight.zero_()
 
 
@@ -163,7 +154,6 @@ def constant_(
     generator: Generator | None = None,  # noqa: ARG001
 ) -> Tensor:
     """Fill with one value."""
-    check_weight(weight)
     return weight.fill_(value)
 
 
@@ -180,7 +170,6 @@ def fan_normal_(
         Orhan and Pitkow, ICLR 2020: the input matrix beside an orthogonal or identity W.
         https://arxiv.org/abs/1905.13715
     """
-    check_weight(weight, 1)
     return weight.normal_(0, scale / math.sqrt(max(1, weight.shape[0])), generator=generator)
 
 
@@ -209,11 +198,7 @@ def orthogonal_(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    r"""Fill with :math:`\lambda Q`; Q is the leading rows and columns of a rotation from `haar_`.
-
-    Raises the errors of `check_matrix`.
-    """
-    check_matrix(weight)
+    r"""Fill with :math:`\lambda Q`; Q is the leading part of a rotation from `haar_`."""
     N, M = weight.shape
     square = weight.new_empty(max(N, M), max(N, M))
     return weight.copy_(haar_(square, generator=generator)[:N, :M]).mul_(scale)
@@ -326,7 +311,6 @@ def source_(
         Orhan and Pitkow, ICLR 2020: the input matrix beside a chain.
         https://arxiv.org/abs/1905.13715
     """
-    check_matrix(weight)
     weight.zero_()
     weight.diagonal().fill_(scale)
     return weight
@@ -337,44 +321,11 @@ def _check_direction(direction: object) -> None:
         raise ValueError(f"expected direction to be 'forward' or 'backward', got {direction!r}")
 
 
-def check_weight(weight: object, dim: int = 0) -> None:
-    """Check that a weight can be filled with numbers and has enough axes.
-
-    Raises:
-        TypeError: If it is not a dense tensor of a floating-point or complex type.
-        ValueError: If it has fewer than `dim` axes, or no memory.
-    """
-    if not isinstance(weight, Tensor):
-        raise TypeError(f"expected the weight to be a tensor, got {type(weight).__name__}")
-    check_dense({"the weight": weight})
-    fills = weight.is_floating_point() or weight.is_complex()
-    if not fills or weight.itemsize < 2:  # torch draws no float8 numbers
-        raise TypeError(f"expected a floating-point weight, got {weight.dtype}")
-    if weight.dim() < dim:
-        raise ValueError(f"expected a weight of {dim} axes, got shape {tuple(weight.shape)}")
-
-
-def check_matrix(weight: Tensor) -> None:
-    """Check that a weight is a matrix.
-
-    Raises:
-        ValueError: If it is not.
-
-    Also raises the errors of `check_weight`.
-    """
-    check_weight(weight)
-    if weight.dim() != 2:
-        raise ValueError(f"expected a matrix, got shape {tuple(weight.shape)}")
-
-
 def check_square(weight: Tensor) -> None:
     """Check that a weight is a square matrix.
 
     Raises:
         ValueError: If it is not.
-
-    Also raises the errors of `check_weight`.
     """
-    check_weight(weight)
     if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
         raise ValueError(f"expected a square matrix, got shape {tuple(weight.shape)}")

@@ -6,7 +6,7 @@ from typing import Literal, Unpack
 import torch
 from torch import Generator, nn
 
-from eigenrnn.init import glorot_uniform_, uniform_
+from eigenrnn.init import uniform_
 from eigenrnn.layers.options import TorchOptions
 from eigenrnn.layers.stacked import Layer
 from eigenrnn.layers.validation import check_sizes
@@ -138,17 +138,14 @@ class TanhRNN(_FromGenerator, nn.RNN):
 @torch.no_grad()
 def _glorot_kernel(layer: nn.RNNBase, generator: Generator | None) -> None:
     """Draw the matrices of all gates as one kernel on [x, h]; set the biases to zero."""
-    for ih, hh, *others in layer.all_weights:
+    for ih, hh, *biases in layer.all_weights:
         fan_in = ih.shape[1] + hh.shape[1]
         # as one kernel has the outputs of all gates, the fan out is G N
         bound = math.sqrt(6 / (fan_in + ih.shape[0]))
         for weight in (ih, hh):
             uniform_(weight, bound, generator=generator)
-        for weight in others:
-            if weight.dim() == 1:
-                nn.init.zeros_(weight)
-            else:  # weight_hr, the projection of the state
-                glorot_uniform_(weight, generator=generator)
+        for bias in biases:
+            nn.init.zeros_(bias)
 
 
 @torch.no_grad()

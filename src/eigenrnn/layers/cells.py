@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,6 @@ from eigenrnn.layers.gru import GRU
 from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.layers.stacked import Stacked
-from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.tracing import check_dense
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
@@ -22,9 +21,9 @@ __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 class AbstractCell(nn.Module):
     """One time step of a layer, whose weights and methods are in `layer`.
 
-    The attributes and methods of torch's cells have the same names here, and `weight_ih`,
-    `weight_hh`, `bias_ih` and `bias_hh` are to be read only: W is evaluated each time.
-    `load_state_dict` also takes the state of a torch cell.
+    The sizes and methods of torch's cells have the same names here, and the weights are those of
+    the layer, such as ``cell.layer.weight_hh_l0``. `load_state_dict` also takes the state of a
+    torch cell.
     """
 
     def __init__(self, layer: Stacked[Any]) -> None:
@@ -39,21 +38,6 @@ class AbstractCell(nn.Module):
     def reset_parameters(self) -> None:
         """Initialise all weights again."""
         self.layer.reset()
-
-    def __getattr__(self, name: str) -> Any:
-        # the first test is fast, and all attributes of a module pass here
-        if name.startswith(("weight_", "bias_")) and torch_weights.is_cell_name(name):
-            known = torch_weights.cell_names(self.layer)
-            if name not in known:
-                has = ", ".join(known)
-                raise AttributeError(f"{type(self).__name__} has no {name!r}; it has {has}")
-            return getattr(self.layer, f"{name}_l0")
-        return super().__getattr__(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if torch_weights.is_cell_name(name):
-            raise ValueError(torch_weights.read_only(name, "cell.layer"))
-        super().__setattr__(name, value)
 
     @contextmanager
     def evaluated_once(self) -> Generator[None]:
@@ -125,27 +109,6 @@ class RNNCell(AbstractCell):
         """Return the state after one time step."""
         return _step(self.layer, input, hx)
 
-    def load_torch(self, torch_cell: nn.RNNCell) -> Self:
-        """Copy the weights of a `torch.nn.RNNCell`, as `RNN.load_torch` does.
-
-        Raises:
-            ValueError: If sizes, nonlinearity or biases differ, or this cell has an option that
-                torch's lacks.
-            NotInSetError: If W is not in the set of its constraint.
-            TypeError: If `torch_cell` is not a `torch.nn.RNNCell`.
-        """
-        check_same_options(self.layer, torch_cell, nn.RNNCell, ("nonlinearity",))
-        self.layer.check_torch_form()
-        copy_torch_weights(self.layer.all_directions(), torch_cell)
-        return self
-
-    def to_torch(self) -> nn.RNNCell:
-        """Return a `torch.nn.RNNCell` with the evaluated weights of this cell.
-
-        Raises the errors of `RNN.to_torch`.
-        """
-        return torch_weights.convert_cell(self.layer, nn.RNNCell, nonlinearity=self.nonlinearity)
-
 
 class GRUCell(AbstractCell):
     r"""One time step of `GRU`, as `torch.nn.GRUCell`.
@@ -193,27 +156,6 @@ class GRUCell(AbstractCell):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """Return the state after one time step."""
         return _step(self.layer, input, hx)
-
-    def load_torch(self, torch_cell: nn.GRUCell) -> Self:
-        """Copy the weights of a `torch.nn.GRUCell`, as `GRU.load_torch` does.
-
-        Raises:
-            ValueError: If sizes, biases or the recurrence differ, or this cell has an option that
-                torch's lacks.
-            NotInSetError: If a recurrent matrix is not in the set of its constraint.
-            TypeError: If `torch_cell` is not a `torch.nn.GRUCell`.
-        """
-        check_same_options(self.layer, torch_cell, nn.GRUCell)
-        self.layer.check_torch_form()
-        copy_torch_weights(self.layer.all_directions(), torch_cell)
-        return self
-
-    def to_torch(self) -> nn.GRUCell:
-        """Return a `torch.nn.GRUCell` with the evaluated weights of this cell.
-
-        Raises the errors of `GRU.to_torch`.
-        """
-        return torch_weights.convert_cell(self.layer, nn.GRUCell)
 
 
 class LSTMCell(AbstractCell):
@@ -270,25 +212,6 @@ class LSTMCell(AbstractCell):
             states = tuple(map(_of_one_layer, hx))
         _, (h, c) = self.layer.step(input, cast("Any", states))
         return h.squeeze(0), c.squeeze(0)
-
-    def load_torch(self, torch_cell: nn.LSTMCell) -> Self:
-        """Copy the weights of a `torch.nn.LSTMCell`, as `LSTM.load_torch` does.
-
-        Raises:
-            ValueError: If sizes or biases differ.
-            NotInSetError: If a recurrent matrix is not in the set of its constraint.
-            TypeError: If `torch_cell` is not a `torch.nn.LSTMCell`.
-        """
-        check_same_options(self.layer, torch_cell, nn.LSTMCell)
-        copy_torch_weights(self.layer.all_directions(), torch_cell)
-        return self
-
-    def to_torch(self) -> nn.LSTMCell:
-        """Return a `torch.nn.LSTMCell` with the evaluated weights of this cell.
-
-        Raises the errors of `LSTM.to_torch`.
-        """
-        return torch_weights.convert_cell(self.layer, nn.LSTMCell)
 
 
 def _step(layer: Stacked[Any], input: Tensor, hx: Tensor | None) -> Tensor:

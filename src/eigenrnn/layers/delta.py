@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 from torch.nn import Parameter
 
-from eigenrnn.errors import check_flag, check_positive_integer
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import Initializer, constant_, zeros_
 from eigenrnn.layers.direction import DirectionConfig, without_autocast
 from eigenrnn.layers.linear import AbstractDiagonalDirection, LinearLayer
@@ -36,13 +36,13 @@ _TIME_STEPS = (0.001, 0.1)  # softplus(dt_bias) at first
 class DeltaNetConfig:
     """The options of one layer in one direction, as `DeltaNet` describes them."""
 
-    heads: int
-    reflections: int
-    eigenvalues: tuple[float, float]
-    gated: bool
-    convolution: int
-    silu: bool
-    output_gate: bool
+    heads: int = 1
+    reflections: int = 1
+    eigenvalues: tuple[float, float] = (-1.0, 1.0)
+    gated: bool = False
+    convolution: int = 0
+    silu: bool = False
+    output_gate: bool = False
 
 
 class _Terms(NamedTuple):
@@ -488,21 +488,14 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
             check_positive_integer(
                 "convolution, the width of a filter or 0 for none,", convolution
             )
-        flags = {
-            "gated": gated,
-            "silu": silu,
-            "output_gate": output_gate,
-            "trainable_h0": trainable_h0,
-        }
-        for name, value in flags.items():
-            check_flag(name, value)
-        self.heads = int(heads)
-        self.reflections = int(reflections)
-        self.eigenvalues = _segment(eigenvalues)
-        self.gated = bool(gated)
-        self.convolution = int(convolution)
-        self.silu = bool(silu)
-        self.output_gate = bool(output_gate)
+        low, high = map(float, eigenvalues)
+        if not -1 <= low < high <= 1:
+            raise ValueError(f"expected -1 <= l < u <= 1 of eigenvalues, got {eigenvalues!r}")
+        options = DeltaNetConfig(
+            heads, reflections, (low, high), gated, convolution, silu, output_gate
+        )
+        for name, value in vars(options).items():
+            setattr(self, name, value)
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [_linear_uniform_]}
         if convolution:
             initializers["convolution_weight"] = [_linear_uniform_]
@@ -516,15 +509,6 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
             initializers["output_bias"] = [zeros_]
         if trainable_h0:
             initializers["h0"] = [zeros_]
-        options = DeltaNetConfig(
-            self.heads,
-            self.reflections,
-            self.eigenvalues,
-            self.gated,
-            self.convolution,
-            self.silu,
-            self.output_gate,
-        )
         super().__init__(
             partial(DeltaNetDirection, options=options),
             DirectionConfig(input_size, hidden_size, {}, initializers, False, 0.0),
@@ -544,7 +528,6 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
     def transitions(
         self,
         input: Tensor,
-        hx: Tensor | None = None,
     ) -> Tensor:  # (L, T, B, H, K, K)
         r"""Return the matrix that multiplies the state of each head at each step, from the left.
 
@@ -553,7 +536,6 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
 
         Args:
             input: The sequences, padded or unbatched; one unbatched sequence is a batch of one.
-            hx: The initial states; by default zero, or the trained ones.
         Returns:
             The transitions of every layer, without dropout between layers.
         Raises:
@@ -566,13 +548,12 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
         if self.bidirectional:
             raise ValueError("expected a layer of one direction, got a bidirectional one")
         check_input(input, self.input_size, self._weight)
-        unbatched = input.dim() == 2
         x = input
-        if unbatched:
+        if input.dim() == 2:
             x = x.unsqueeze(1)
         elif self.batch_first:
             x = x.transpose(0, 1)
-        states = self._initial_states(hx, x.shape[1], unbatched)
+        states = self._initial_states(None, x.shape[1])
         found: list[Tensor] = []
         for direction, state in zip(self.all_directions(), states, strict=True):
             found.append(direction.transition(x, state))
@@ -580,35 +561,7 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
         return torch.stack(found)
 
     def _recurrence_defaults(self) -> dict[str, Any]:
-        return {
-            "heads": 1,
-            "reflections": 1,
-            "eigenvalues": (-1.0, 1.0),
-            "gated": False,
-            "convolution": 0,
-            "silu": False,
-            "output_gate": False,
-        }
-
-
-def _segment(eigenvalues: object) -> tuple[float, float]:
-    """Return the ends of the segment of the free eigenvalues.
-
-    Raises:
-        ValueError: If they are not two numbers with -1 <= l < u <= 1.
-    """
-    try:
-        low, high = map(float, eigenvalues)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        # no comparison with nan holds, so the error below follows
-        low = math.nan
-        high = math.nan
-    if not -1 <= low < high <= 1:
-        raise ValueError(
-            f"expected eigenvalues (l, u) with -1 <= l < u <= 1, got {eigenvalues!r}: "
-            "one outside would expand the state"
-        )
-    return low, high
+        return vars(DeltaNetConfig())
 
 
 def _unit(v: Tensor) -> Tensor:

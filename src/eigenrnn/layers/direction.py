@@ -1,19 +1,15 @@
 """The base class of a single layer in one direction, and how it fuses with a linear head."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, Self, TypeVar, cast
-from weakref import WeakSet
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.nn import Parameter
-from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from eigenrnn.constraints import BlockTriangular, Constraint
 from eigenrnn.constraints.base import make_constraint
@@ -128,18 +124,12 @@ class AbstractDirection(nn.Module, ABC):
         """Store the recurrent matrices as a plain tensor until training mode is set."""
         # a copy: a constraint may return its raw parameter itself
         self.frozen = self._cast(self._compute_matrices().detach().clone())
-        _warn_of_steps(self)
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode; this discards the frozen matrices."""
         if mode:
             self.frozen = None
         return super().train(mode)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if self.frozen is not None:  # for copies and unpickled layers
-            _warn_of_steps(self)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         dtype = self.weight_ih.dtype
@@ -237,10 +227,6 @@ class AbstractDirection(nn.Module, ABC):
     def constraints(self) -> list[Constraint]:
         """Return the constraints of the recurrent matrices, in the order of weight_hh."""
         return [cast("Constraint", getattr(self, name)) for name in self.matrix_names]
-
-    def matrix_parameters(self) -> list[Parameter]:
-        """Return the parameters of the recurrent matrices, which get no gradient once frozen."""
-        return [raw for constraint in self.constraints() for raw in constraint.parameters()]
 
     @abstractmethod
     def forward(
@@ -352,43 +338,6 @@ def construct_constraint(factory: Callable[[int], object], size: int) -> Constra
 
 def _unfreeze(direction: AbstractDirection, _keys: object) -> None:
     direction.frozen = None  # the frozen matrices belong to the weights before the load
-
-
-_frozen: WeakSet[AbstractDirection] = WeakSet()  # of whose training nobody was warned
-_hook_handles: list[Any] = []  # empty until the first layer is frozen
-
-
-def _warn_of_steps(direction: AbstractDirection) -> None:
-    """Warn once if an optimiser updates the recurrent matrices while they are frozen.
-
-    The step of an optimiser shows what is trained. A backward pass does not: it also runs through
-    a frozen layer below or above the part that is trained.
-    """
-    if not _hook_handles:
-        _hook_handles.append(register_optimizer_step_post_hook(_after_step))
-    _frozen.add(direction)
-
-
-def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
-    if not _frozen:
-        return
-    trained = {
-        id(p) for group in optimiser.param_groups for p in group["params"] if p.requires_grad
-    }
-    found = [
-        direction
-        for direction in list(_frozen)
-        if direction.frozen is None or any(id(p) in trained for p in direction.matrix_parameters())
-    ]
-    _frozen.difference_update(found)
-    if all(direction.frozen is None for direction in found):  # they have been unfrozen
-        return
-    warnings.warn(
-        f"expected layer.train() before a step of {type(optimiser).__name__} on the recurrent "
-        "matrices of a layer, got one after layer.freeze(): the stored W does not follow its "
-        "parameters, and they get no gradient",
-        stacklevel=3,  # the line that calls the optimiser
-    )
 
 
 def head_kwargs(head: nn.Linear | None, direction: AbstractDirection) -> dict[str, Tensor | None]:

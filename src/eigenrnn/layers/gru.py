@@ -8,13 +8,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eigenrnn.constraints import Constraint
-from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import DirectionConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
-from eigenrnn.layers.validation import check_no_projection
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 from eigenrnn.ops.gru import BACKENDS
@@ -204,7 +202,6 @@ class GRU(Gated[GatedDirection]):
         backend: The name of the implementation of the recurrence; the fastest available by
             default.
         generator: The generator that draws the weights; torch's global one by default.
-        proj_size: Always 0, because only an `LSTM` projects its states, as in torch.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
@@ -264,9 +261,7 @@ class GRU(Gated[GatedDirection]):
         locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
-        proj_size: int = 0,
     ) -> None:
-        check_no_projection(proj_size)
         f = look_up(nonlinearity)
         gate_init = input_init or fan_uniform_
         initializers: dict[str, Sequence[Initializer]] = {
@@ -282,7 +277,6 @@ class GRU(Gated[GatedDirection]):
             initializers["recurrent_bias"] = [fan_uniform_]
         if bias and f.has_bias:
             initializers["bias"] = [bias_init or zeros_]
-        check_flag("trainable_h0", trainable_h0)
         if trainable_h0:
             initializers["h0"] = [h0_init or zeros_]
         names = ("reset_gate", "update_gate", "candidate")

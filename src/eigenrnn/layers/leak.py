@@ -1,9 +1,7 @@
 """The leak of a recurrent layer and the noise of its units."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal, cast
 
 import torch
@@ -12,7 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import ConstantBuffers
-from eigenrnn.errors import check_flag
+from eigenrnn.errors import check_not_negative
 from eigenrnn.tracing import autocasts
 
 __all__ = ["Leak", "LeakOptions", "LeakValues"]
@@ -58,31 +56,17 @@ class LeakOptions:
         Raises:
             ValueError: If the leak is outside (0, 1], or outside (0, 1) where it is trained, its
                 shape or the state is wrong, or the noise is negative or not finite.
-            TypeError: If the leak or the noise is not a number.
         """
-        check_flag("trainable_leak", trainable)
-        check_flag("noise_in_eval", noise_in_eval)
         if state not in ("rate", "current"):
             raise ValueError(f"expected state to be 'rate' or 'current', got {state!r}")
-        sigma = cast("object", noise)
-        # Python counts a bool as an integer
-        if isinstance(sigma, bool) or not isinstance(sigma, Real):
-            raise TypeError(f"expected noise to be a number, got {type(sigma).__name__}")
-        if not (0 <= noise < math.inf):
-            raise ValueError(f"expected noise >= 0, a standard deviation, got {noise!r}")
+        check_not_negative("noise", noise)
         values = _as_tensor(leak, hidden_size)
         low = float(values.min())
         high = float(values.max())
         if not (low > 0 and high <= 1):
-            raise ValueError(
-                f"expected 0 < leak <= 1, the time step over the time constant, got {low:.6g} to "
-                f"{high:.6g}"
-            )
-        if trainable and high == 1:
-            raise ValueError(
-                "expected leak < 1 with trainable_leak, as it is the logistic function of a "
-                "parameter, got 1"
-            )
+            raise ValueError(f"expected 0 < leak <= 1, got {low:.6g} to {high:.6g}")
+        if trainable and high == 1:  # it is the logistic function of a parameter
+            raise ValueError("expected leak < 1 with trainable_leak, got 1")
         # with a leak of one the rate is the value of f, as without a leak; a current is still the
         # argument of f
         has_leak = trainable or state == "current" or low < 1
@@ -98,24 +82,13 @@ def _as_tensor(leak: LeakValues, N: int) -> Tensor:  # () or (N,)
     """Return the leak in double precision.
 
     Raises:
-        TypeError: If it holds anything but numbers.
         ValueError: If there is not one number, or one for each unit.
     """
-    try:
-        # on the processor, whatever the default device is; a copy, because `reset` uses it again,
-        # and the user may have changed the tensor by then
-        values = torch.as_tensor(leak, dtype=torch.float64, device="cpu").detach().clone()
-    except (TypeError, ValueError, RuntimeError):
-        values = None
-    if values is None or isinstance(leak, bool):
-        raise TypeError(
-            f"expected leak to be a number, or one for each unit, got {type(leak).__name__}"
-        )
+    # on the processor, whatever the default device is; a copy, because `reset` uses it again, and
+    # the user may have changed the tensor by then
+    values = torch.as_tensor(leak, dtype=torch.float64, device="cpu").detach().clone()
     if values.shape not in ((), (N,)):
-        raise ValueError(
-            f"expected leak to be a number, or {N} of them, one for each unit, got shape "
-            f"{tuple(values.shape)}"
-        )
+        raise ValueError(f"expected one leak or {N} of them, got shape {tuple(values.shape)}")
     return values
 
 
@@ -202,4 +175,5 @@ class Leak(ConstantBuffers):
         options = self.options
         leak = options.leak
         values = f"{leak.item():g}" if leak.dim() == 0 else f"{len(leak)} values"
-        return f"leak={values}, noise={options.noise:g}, state={options.state!r}"
+        trained = ", trained" if options.trainable else ""
+        return f"leak={values}{trained}, noise={options.noise:g}, state={options.state!r}"

@@ -13,7 +13,6 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, DiagonalDisc
 from eigenrnn.constraints.diagonal import AbstractDiagonal
-from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers.direction import (
     AbstractDirection,
@@ -270,11 +269,8 @@ class LRU(LinearLayer[LRUDirection]):
             `DiagonalRing` or `DiagonalSegment`. States are real if the set is.
         r_min: The smallest modulus of the initial eigenvalues of a `DiagonalDisc` or
             `DiagonalRing`. With moduli near one the states remember more time steps. The default
-            of this and of the next four is that of the set.
+            is that of the set.
         r_max: The largest modulus of the initial eigenvalues.
-        phase: The largest angle of the initial eigenvalues, in radians.
-        low: The lower end of a `DiagonalSegment`.
-        high: The upper end of a `DiagonalSegment`.
         trainable_h0: Whether the initial states are trained; initialised to zero.
         locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
             a new mask at each.
@@ -306,7 +302,7 @@ class LRU(LinearLayer[LRUDirection]):
 
     backends = BACKENDS
     nonlinearity = "identity"
-    set_options: ClassVar[frozenset[str]] = frozenset({"r_min", "r_max", "phase", "low", "high"})
+    set_options: ClassVar[frozenset[str]] = frozenset({"r_min", "r_max"})
     """The arguments that are passed on to the set, which has their defaults."""
 
     def __init__(
@@ -324,18 +320,15 @@ class LRU(LinearLayer[LRUDirection]):
         constraint: Callable[..., Constraint] = DiagonalDisc,
         r_min: float | None = None,
         r_max: float | None = None,
-        phase: float | None = None,
-        low: float | None = None,
-        high: float | None = None,
         trainable_h0: bool = False,
         locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
-        options = {"r_min": r_min, "r_max": r_max, "phase": phase, "low": low, "high": high}
-        set_options = {name: value for name, value in options.items() if value is not None}
-        if set_options and callable(constraint):
-            constraint = partial(constraint, **set_options)
+        if r_min is not None:
+            constraint = partial(constraint, r_min=r_min)
+        if r_max is not None:
+            constraint = partial(constraint, r_max=r_max)
         # as in appendix A of the paper: real and imaginary parts have the variance 1 / (2 M) in
         # B, and 1 / N in C
         initializers: dict[str, Sequence[Initializer]] = {
@@ -345,7 +338,6 @@ class LRU(LinearLayer[LRUDirection]):
         }
         if bias:
             initializers["output_bias"] = [zeros_]
-        check_flag("trainable_h0", trainable_h0)
         if trainable_h0:
             initializers["h0"] = [zeros_]
         super().__init__(
@@ -512,19 +504,13 @@ class MinGRU(LinearLayer[MinGRUDirection]):
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
-        try:
-            low, high = map(float, decays)
-        except (TypeError, ValueError):
-            # no comparison with nan holds, so the error below follows
-            low = math.nan
-            high = math.nan
+        low, high = map(float, decays)
         if not -1 <= low < high <= 1:
             raise ValueError(f"expected decays (l, u) with -1 <= l < u <= 1, got {decays!r}")
         self.decays = low, high
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 2}
         if bias:
             initializers["input_bias"] = [fan_uniform_] * 2
-        check_flag("trainable_h0", trainable_h0)
         if trainable_h0:
             initializers["h0"] = [zeros_]
         super().__init__(

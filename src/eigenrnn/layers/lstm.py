@@ -11,14 +11,9 @@ from torch.nn import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.constraints import Constraint, Unconstrained
-from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import (
-    DirectionConfig,
-    construct_constraint,
-    without_autocast,
-)
+from eigenrnn.layers.direction import DirectionConfig, without_autocast
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
 from eigenrnn.layers.sequences import Lengths
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
@@ -165,9 +160,6 @@ class ProjectedLSTMDirection(LSTMDirection):
             self.projected_hh, self.weight_ih, self.input_bias, self.weight_hr
         )
 
-    def matrix_parameters(self) -> list[Parameter]:
-        return [self.projected_hh]
-
     def load_weights(self, projected_hh: Tensor, weight_hr: Tensor) -> None:
         """Copy W and R of a torch layer."""
         self.projected_hh.copy_(projected_hh)
@@ -238,8 +230,8 @@ class LSTM(Gated[LSTMDirection]):
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
         dropout: The dropout probability between two layers while training.
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
-        proj_size: The size P of projected states; 0 for none. It excludes constraints other than
-            `Unconstrained`, because the recurrent matrices are then not square.
+        proj_size: The size P of projected states; 0 for none. It excludes constraints, because
+            the recurrent matrices are then not square.
         device: The device of the weights.
         dtype: The dtype of the weights; constraints stay in float32 or better.
         constraint: A function of N that returns the constraint of a gate's matrix, for all gates
@@ -263,8 +255,7 @@ class LSTM(Gated[LSTMDirection]):
         h_n, c_n: as h0 and c0. With projected states, h0, h_n and output have P in place of N.
     Raises:
         ValueError: If a size, a probability or a shape is invalid, a constraint is complex, or
-            `proj_size` comes with a constraint other than `Unconstrained` or is not below
-            `hidden_size`.
+            `proj_size` comes with a constraint or is not below `hidden_size`.
         TypeError: If a function does not return a `Constraint`, or dtypes differ.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
@@ -319,7 +310,6 @@ class LSTM(Gated[LSTMDirection]):
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 4}
         if bias:
             initializers["input_bias"] = [fan_uniform_] * 4
-        check_flag("trainable_h0", trainable_h0)
         if trainable_h0:
             initializers["h0"] = [zeros_]
         super().__init__(
@@ -418,25 +408,14 @@ class LSTM(Gated[LSTMDirection]):
 
 
 def check_projection(
-    proj_size: object, hidden_size: int, constraints: Sequence[Callable[[int], Constraint] | None]
+    proj_size: int, hidden_size: int, constraints: Sequence[Callable[[int], Constraint] | None]
 ) -> None:
     """Check the size of projected states.
 
     Raises:
-        ValueError: If it is not between 0 and the number of units, or there is a constraint other
-            than `Unconstrained`, or one with an initialiser.
+        ValueError: If it is not between 0 and the number of units, or there is a constraint.
     """
-    # True would be a size of 1, which torch refuses later
-    is_flag = isinstance(proj_size, bool)
-    if is_flag or not isinstance(proj_size, int) or not 0 < proj_size < hidden_size:
+    if not 0 < proj_size < hidden_size:
         raise ValueError(f"expected 0 <= proj_size < hidden_size={hidden_size}, got {proj_size!r}")
-    for constraint in constraints:
-        if constraint is None:
-            continue
-        made = construct_constraint(constraint, hidden_size)
-        if not isinstance(made, Unconstrained) or made.init is not fan_uniform_:
-            raise ValueError(
-                f"expected no constraint or initialiser with proj_size={proj_size}, because the "
-                f"recurrent matrices of projected states have the shape ({hidden_size}, "
-                f"{proj_size}), got {made}"
-            )
+    if any(constraint not in (None, Unconstrained) for constraint in constraints):
+        raise ValueError(f"expected no constraint, as W is not square, with proj_size={proj_size}")

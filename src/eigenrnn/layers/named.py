@@ -202,8 +202,6 @@ class ORNN(RNN):
         hidden_size: The number N of hidden units.
         num_layers: The number of stacked layers.
         reflections: The number m of reflections; N by default.
-        projected: Whether gradients are projected; False uses the gradient of the released code,
-            see `Householder`.
         options: Further keyword arguments of `RNN`.
     Source:
         Mhammedi, Hellicar, Rahman and Bailey, ICML 2017. https://arxiv.org/abs/1612.00188
@@ -222,10 +220,9 @@ class ORNN(RNN):
         num_layers: int = 1,
         *,
         reflections: int | None = None,
-        projected: bool = True,
         **options: Unpack[RNNOptions],
     ) -> None:
-        constraint = partial(Householder, reflections=reflections, projected=projected)
+        constraint = partial(Householder, reflections=reflections)
         published: RNNOptions = {
             "nonlinearity": "leaky_relu_0.1",
             "trainable_h0": True,
@@ -311,7 +308,6 @@ class URNN(RNN):
         input_size: The number M of input features.
         hidden_size: The number N of complex hidden units.
         num_layers: The number of stacked layers.
-        permutation_seed: The seed of :math:`\Pi`; see `FourierProduct`.
         options: Further keyword arguments of `RNN`.
     Shape:
         output: :math:`(T, B, 2N)`, real parts first; with ``output="real"`` :math:`(T, B, N)`.
@@ -331,14 +327,11 @@ class URNN(RNN):
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
-        *,
-        permutation_seed: int = 1234,
         **options: Unpack[RNNOptions],
     ) -> None:
-        constraint = partial(FourierProduct, permutation_seed=permutation_seed)
         published: RNNOptions = {**_UNITARY_OPTIONS, "h0_init": _h0_init(hidden_size)}
         options = published | options
-        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+        super().__init__(input_size, hidden_size, num_layers, constraint=FourierProduct, **options)
 
 
 class FullCapacityURNN(RNN):
@@ -458,11 +451,9 @@ class NnRNN(RNN):
         num_layers: The number of stacked layers.
         gamma_penalty: The weight :math:`\delta` of the penalty on the distance of the moduli of
             the eigenvalues from 1.
-        decay: The weight of the penalty on the entries below the blocks.
         gamma: ``"trained"``, or ``"clamped"`` at `gamma_value`.
         gamma_value: The initial value of every modulus, or its fixed value if clamped; the paper
             clamps at 1 and at 0.958.
-        in_block: Whether the triangle has entries inside the 2 x 2 blocks; true by default.
         orthogonal: A function of the size that returns the constraint of P; `Exponential` by
             default.
         options: Further keyword arguments of `RNN`.
@@ -482,20 +473,16 @@ class NnRNN(RNN):
         num_layers: int = 1,
         *,
         gamma_penalty: float = 1.0,
-        decay: float = 0.0,
         gamma: Literal["trained", "clamped"] = "trained",
         gamma_value: float = 1.0,
-        in_block: bool | None = None,
         orthogonal: Callable[[int], Constraint] | None = None,
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(
             Schur,
             gamma_penalty=gamma_penalty,
-            decay=decay,
             gamma=gamma,
             gamma_value=gamma_value,
-            in_block=in_block,
             orthogonal=orthogonal,
         )
         published: RNNOptions = {"input_init": glorot_normal_, "bias_init": uniform_}

@@ -8,14 +8,12 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eigenrnn.constraints import Constraint, ScaledCayley
-from eigenrnn.errors import check_flag, check_positive_integer
 from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
 from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
 from eigenrnn.layers.leak import Leak, LeakOptions, LeakValues
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
-from eigenrnn.layers.validation import check_no_projection
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
@@ -295,7 +293,6 @@ class RNN(Stacked[RNNDirection]):
         backend: The name of the implementation of the recurrence; the fastest available by
             default.
         generator: The generator that draws the weights; torch's global one by default.
-        proj_size: Always 0, because only an `LSTM` projects its states, as in torch.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
@@ -355,11 +352,8 @@ class RNN(Stacked[RNNDirection]):
         locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
-        proj_size: int = 0,
     ) -> None:
-        check_no_projection(proj_size)
         f = look_up(nonlinearity)
-        check_positive_integer("hidden_size", hidden_size)
         leaks = LeakOptions.checked(leak, trainable_leak, noise, noise_in_eval, state, hidden_size)
         if leaks.has_leak and zoneout:
             raise ValueError(
@@ -376,7 +370,6 @@ class RNN(Stacked[RNNDirection]):
             initializers["input_bias"] = [input_bias_init or bias_init or fan_uniform_]
         if bias and f.has_bias:
             initializers["bias"] = [bias_init or zeros_]
-        check_flag("trainable_h0", trainable_h0)
         if trainable_h0:
             initializers["h0"] = [h0_init or zeros_]
         constraints = {"constraint": constraint}
@@ -439,34 +432,13 @@ class RNN(Stacked[RNNDirection]):
             ValueError: If there is a leak or noise.
         """
         if not self._leak_options.is_default:
-            raise ValueError(
-                "expected a layer without leak and noise, as torch.nn.RNN has neither; load its "
-                "weights, load them into such a layer, and that state_dict into this one "
-                "with strict=False"
-            )
+            raise ValueError("expected a layer without leak and noise, as torch.nn.RNN, got one")
 
     def _features(self) -> list[str]:
         features = super()._features()
         if self._leak_options.has_leak:
             features.append("leak")
         return features
-
-    def extra_repr(self) -> str:
-        shown = super().extra_repr()
-        options = self._leak_options
-        if options.has_leak and options.leak.dim() == 0:
-            shown += f", leak={options.leak.item():g}"
-        elif options.has_leak:
-            shown += f", leak=({len(options.leak)} values)"
-        if options.trainable:
-            shown += ", trainable_leak=True"
-        if options.noise:
-            shown += f", noise={options.noise:g}"
-        if options.noise_in_eval:
-            shown += ", noise_in_eval=True"
-        if options.state != "rate":
-            shown += f", state={options.state!r}"
-        return shown
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": None, "bias": True}  # None: the repr always names the nonlinearity

@@ -16,10 +16,9 @@ __all__ = [
     "initial_states",
     "pack_like",
     "pad_packed",
+    "reordered",
     "run_longest_first",
-    "sort_states",
     "sorted_lengths",
-    "unsort_states",
     "with_data",
 ]
 
@@ -109,21 +108,11 @@ def with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
     return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
 
 
-def sort_states(
-    packed: PackedSequence,
+def reordered(
     states: Tensor,  # (L D, B, S)
+    order: Tensor | None,  # (B,)
 ) -> Tensor:  # (L D, B, S)
-    """Reorder states from the user's order to the packed order."""
-    order = packed.sorted_indices
-    return states if order is None else states.index_select(1, order)
-
-
-def unsort_states(
-    packed: PackedSequence,
-    states: Tensor,  # (L D, B, S)
-) -> Tensor:  # (L D, B, S)
-    """Reorder states from the packed order to the user's order."""
-    order = packed.unsorted_indices
+    """Return the states of sequences in another order, such as that of a packed batch."""
     return states if order is None else states.index_select(1, order)
 
 

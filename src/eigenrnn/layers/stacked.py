@@ -10,7 +10,6 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.constraints import Constraint
-from eigenrnn.errors import check_flag, check_generator
 from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, head_kwargs
 from eigenrnn.layers.regularisation import (
@@ -23,14 +22,12 @@ from eigenrnn.layers.sequences import (
     initial_states,
     pack_like,
     pad_packed,
+    reordered,
     run_longest_first,
-    sort_states,
-    unsort_states,
 )
-from eigenrnn.layers.stepping import LatestSnapshot, modules_of_step
+from eigenrnn.layers.stepping import LatestSnapshot
 from eigenrnn.layers.validation import (
     check_dtype,
-    check_initializers,
     check_input,
     check_options,
     check_step,
@@ -39,7 +36,7 @@ from eigenrnn.layers.validation import (
 from eigenrnn.linalg import check_finite, orthogonality_error
 from eigenrnn.ops import explain
 from eigenrnn.ops.compiled import warn_if_unavailable
-from eigenrnn.ops.dispatch import Backend, Call, exports_scan
+from eigenrnn.ops.dispatch import Backend, Call, exports_scan, forced
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
 from eigenrnn.torch_internals import direct_children
 from eigenrnn.tracing import is_exporting
@@ -117,21 +114,9 @@ class Stacked(Layer, Generic[_D]):
         backend: str | None,
         generator: Generator | None,
     ) -> None:
-        flags = {
-            "bias": bias,
-            "batch_first": batch_first,
-            "bidirectional": bidirectional,
-            "layer_norm": config.layer_norm,
-            "locked_dropout": locked_dropout,
-        }
-        for name, value in flags.items():
-            check_flag(name, value)
-        check_options(config.input_size, config.hidden_size, num_layers, dropout, locked_dropout)
+        check_options(config.input_size, config.hidden_size, num_layers, dropout)
         check_zoneout_rate(config.zoneout)
         check_dtype(dtype)
-        for name, initializers in config.initializers.items():
-            check_initializers(name, initializers)
-        check_generator(generator)
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")
@@ -194,13 +179,11 @@ class Stacked(Layer, Generic[_D]):
         # the first test is fast, and all attributes of a module pass here
         if name.startswith(("weight_", "bias_")) and torch_weights.is_torch_name(name):
             return torch_weights.read(self, name)
-        if name in ("to_torch", "load_torch"):  # methods of the layers that torch has too
-            raise AttributeError(torch_weights.no_conversion(self, name))
         return super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if torch_weights.is_torch_name(name):
-            raise ValueError(torch_weights.read_only(name, "layer"))
+            raise ValueError(torch_weights.read_only(name))
         super().__setattr__(name, value)
 
     def __prepare_scriptable__(self) -> Never:
@@ -329,11 +312,7 @@ class Stacked(Layer, Generic[_D]):
 
         The stored matrices get no gradient and do not follow later changes of the constraints.
         `train()`, `reset()` and loading weights discard them; a change of the dtype evaluates the
-        constraints again.
-
-        Warns:
-            UserWarning: Once, by the next step of an optimiser that has trainable parameters of
-                these matrices.
+        constraints again. An optimiser that trains a frozen layer leaves its W as it is.
         """
         self.eval()
         for direction in self.all_directions():
@@ -347,7 +326,17 @@ class Stacked(Layer, Generic[_D]):
 
     def modules_of_step(self) -> list[nn.Module] | None:
         """Return the modules whose own weights a step reads; None if no kernel computes it."""
-        return modules_of_step(self)
+        directions = self.all_directions()
+        if any(type(direction).stepper is AbstractDirection.stepper for direction in directions):
+            return None
+        # the layer, a block or the environment forces another backend
+        if (self.backend or forced() or "cpu") != "cpu":
+            return None
+        modules: list[nn.Module] = [*directions]
+        for direction in directions:
+            # a frozen matrix stands for its constraint; every other part has weights of its own
+            modules += [part for part in direction.children() if not isinstance(part, Constraint)]
+        return modules
 
     def steppers(self) -> list[Any]:
         """Return the steps of all layers with their weights packed; None for one without."""
@@ -438,12 +427,12 @@ class Stacked(Layer, Generic[_D]):
             )
         x, sequence_lengths = pad_packed(packed)
         check_input(x, self.input_size, self._weight)
-        h0 = sort_states(packed, self._initial_states(hx, x.shape[1]))
+        h0 = reordered(self._initial_states(hx, x.shape[1]), packed.sorted_indices)
         output, h_n = run(x, h0, packed.batch_sizes.tolist())
         packed_output: PackedSequence | None = None
         if output is not None:
             packed_output = pack_like(packed, output, sequence_lengths)
-        return packed_output, unsort_states(packed, h_n)
+        return packed_output, reordered(h_n, packed.unsorted_indices)
 
     def _run_step(
         self,

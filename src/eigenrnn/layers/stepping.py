@@ -8,14 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from eigenrnn.constraints import Constraint
-from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.ops.compiled import head_stepper, kernels
-from eigenrnn.ops.dispatch import forced, in_forced_block
+from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.torch_internals import direct_buffers, direct_parameters, hooks_of_call, write_count
 from eigenrnn.tracing import has_memory, is_eager
 
-__all__ = ["LatestSnapshot", "Places", "Snapshot", "can_read", "modules_of_step", "take_snapshot"]
+__all__ = ["LatestSnapshot", "Places", "Snapshot", "can_read", "take_snapshot"]
 
 _LARGE_STEP = 1 << 20  # multiply-adds from which several threads share the sequences of a step
 _DTYPES = (torch.float32, torch.float64)
@@ -120,24 +118,6 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         cell_size=max(stepper.cell_size for stepper in steppers),
         output_size=output_size,
     )
-
-
-def modules_of_step(layer: Any) -> list[nn.Module] | None:
-    """Return the modules whose own weights a step of a layer reads.
-
-    None if the kernels do not compute its steps.
-    """
-    directions: list[AbstractDirection] = layer.all_directions()
-    if any(type(direction).stepper is AbstractDirection.stepper for direction in directions):
-        return None
-    # the layer, a block or the environment forces another backend
-    if (layer.backend or forced() or "cpu") != "cpu":
-        return None
-    modules: list[nn.Module] = [*directions]
-    for direction in directions:
-        # a frozen matrix stands for its constraint; every other part has weights of its own
-        modules += [part for part in direction.children() if not isinstance(part, Constraint)]
-    return modules
 
 
 def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:

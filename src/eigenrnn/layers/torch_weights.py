@@ -4,26 +4,24 @@ import copy
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from eigenrnn.layers.direction import AbstractDirection
-from eigenrnn.layers.regularisation import NORM_ZONEOUT_DEFAULTS, non_default_options
+from eigenrnn.layers.regularisation import non_default_options
+from eigenrnn.torch_internals import weight_names
 
 __all__ = [
     "CELL_NAMES",
-    "cell_names",
     "check_same_options",
     "convert",
-    "convert_cell",
     "copy_torch_weights",
-    "is_cell_name",
+    "direction_names",
     "is_torch_name",
     "load_weights",
     "names_by_direction",
-    "no_conversion",
     "read",
     "read_only",
     "translate",
@@ -32,7 +30,6 @@ __all__ = [
 
 # ends of the names of weights that no layer of torch has
 _ONLY_OURS = (".h0", ".gain", ".shift", ".leak.raw", ".leak.values")
-_NO_TWIN = "torch has no such layer, only those of RNN, GRU and LSTM"
 _NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?|weight_hr_l(\d+)(_reverse)?")
 
 
@@ -45,20 +42,10 @@ CELL_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 """The names of the weights of torch's cells, which are those of its layers without an end."""
 
 
-def is_cell_name(name: str) -> bool:
-    """Whether torch's cells have weights of such a name."""
-    return name in CELL_NAMES
-
-
-def cell_names(layer: Any) -> list[str]:
-    """Return the names that torch's cell has for the weights of the layer in a cell of ours."""
-    return [name.removesuffix("_l0") for name in _all_names(layer)]
-
-
-def read_only(name: str, layer: str) -> str:
+def read_only(name: str) -> str:
     """Return the message for an assignment to a weight by its name in torch."""
     return (
-        f"expected no assignment to {name}, which is read from {layer}.all_directions(): change "
+        f"expected no assignment to {name}, which is read from layer.all_directions(): change "
         "the weights there, or use load_state_dict"
     )
 
@@ -70,22 +57,13 @@ def names_by_direction(layer: Any) -> list[list[str]]:
         AttributeError: If torch has no layer with this recurrence.
     """
     if layer.torch_kind is None:
-        raise AttributeError(f"{type(layer).__name__} has no weights of torch's names: {_NO_TWIN}")
+        raise AttributeError(f"torch has no layer like {type(layer).__name__}")
     kinds = ["weight_ih", "weight_hh"]
     if layer.all_directions()[0].torch_biases() is not None:
         kinds += ["bias_ih", "bias_hh"]
     if layer.proj_size:
         kinds.append("weight_hr")
-    return [_names_of(kinds, suffix) for suffix in _suffixes(layer)]
-
-
-def no_conversion(layer: object, method: str) -> str:
-    """Return the message for a method that converts from or to a layer that torch lacks."""
-    return f"{type(layer).__name__} has no {method}: {_NO_TWIN}"
-
-
-def _names_of(kinds: Sequence[str], suffix: str) -> list[str]:
-    return [f"{kind}_{suffix}" for kind in kinds]
+    return [[f"{kind}_{suffix}" for kind in kinds] for suffix in direction_names(layer)]
 
 
 def _all_names(layer: Any) -> list[str]:
@@ -93,7 +71,7 @@ def _all_names(layer: Any) -> list[str]:
     return list(itertools.chain.from_iterable(names_by_direction(layer)))
 
 
-def _suffixes(layer: Any) -> list[str]:
+def direction_names(layer: Any) -> list[str]:
     """Return the ends of the names, such as `l0_reverse`, in torch's order."""
     ends = ["", "_reverse"] if layer.bidirectional else [""]
     return [f"l{i}{end}" for i in range(layer.num_layers) for end in ends]
@@ -145,7 +123,7 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
     if loaded.all_directions()[0].weight_ih.is_meta:  # a matrix cannot be assigned there
         with torch.random.fork_rng(devices=()):
             loaded.to_empty(device=found[next(iter(found))].device).reset()
-    load_weights(loaded.all_directions(), _suffixes(layer), found)
+    load_weights(loaded.all_directions(), direction_names(layer), found)
     for name in found:
         del state[prefix + name]
     for name, value in loaded.state_dict().items():
@@ -154,18 +132,11 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
             state[prefix + name] = value
 
 
-def translate_cell(cell: Any, state: dict[str, Any], prefix: str, *_arguments: object) -> None:
-    """Give the weights of a torch cell in a state the names of a layer, which translates them.
-
-    Raises:
-        ValueError: If names or shapes differ from those of a torch cell of this size.
-    """
-    found = {name: state[prefix + name] for name in CELL_NAMES if prefix + name in state}
-    if not found:
-        return
-    _check_shapes({name: getattr(cell, name) for name in cell_names(cell.layer)}, found)
-    for name in found:
-        state[f"{prefix}layer.{name}_l0"] = state.pop(prefix + name)
+def translate_cell(_cell: Any, state: dict[str, Any], prefix: str, *_arguments: object) -> None:
+    """Give the weights of a torch cell in a state the names of a layer, which translates them."""
+    for name in CELL_NAMES:
+        if prefix + name in state:
+            state[f"{prefix}layer.{name}_l0"] = state.pop(prefix + name)
 
 
 def _check_shapes(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
@@ -178,60 +149,21 @@ def _check_shapes(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> Non
     found_shapes = {name: value.shape for name, value in found.items()}
     if found_shapes == shapes:
         return
-    expected = _described(shapes)
-    got = _described(found_shapes)
-    if expected == got:  # some weights are missing, or do not belong to the others
-        expected = str({name: tuple(shape) for name, shape in shapes.items()})
-        got = str({name: tuple(shape) for name, shape in found_shapes.items()})
-    raise ValueError(
-        f"expected the weights of {expected}, got those of {got}: load them into a layer or cell "
-        "of the same kind, sizes and biases"
-    )
-
-
-_KINDS = {1: "RNN", 3: "GRU", 4: "LSTM"}  # by the number of their gates
-
-
-def _described(shapes: Mapping[str, torch.Size]) -> str:
-    """Return the call of the layer or cell of torch whose weights have these shapes."""
-    end = "" if "weight_hh" in shapes else "_l0"
-    weights = [shape for name, shape in shapes.items() if name.startswith("weight")]
-    are_matrices = all(len(shape) == 2 and all(shape) for shape in weights)
-    if not are_matrices or not {f"weight_ih{end}", f"weight_hh{end}"} <= shapes.keys():
-        return str({name: tuple(shape) for name, shape in shapes.items()})
-    rows, hidden_size = shapes[f"weight_hh{end}"]
-    if "weight_hr_l0" in shapes:
-        hidden_size = shapes["weight_hr_l0"][1]
-    options = ""
-    num_layers = sum(name.startswith("weight_hh") for name in shapes)
-    if "weight_hh_l0_reverse" in shapes:
-        num_layers //= 2
-    if num_layers > 1:
-        options += f", {num_layers}"
-    if f"bias_ih{end}" not in shapes:
-        options += ", bias=False"
-    if "weight_hh_l0_reverse" in shapes:
-        options += ", bidirectional=True"
-    if "weight_hr_l0" in shapes:
-        options += f", proj_size={shapes['weight_hr_l0'][0]}"
-    kind = _KINDS.get(rows // hidden_size, "RNNBase")
-    if not end:
-        kind += "Cell"
-    return f"torch.nn.{kind}({shapes[f'weight_ih{end}'][1]}, {hidden_size}{options})"
+    expected = {name: tuple(shape) for name, shape in shapes.items()}
+    got = {name: tuple(shape) for name, shape in found_shapes.items()}
+    raise ValueError(f"expected weights of the shapes {expected}, got {got}")
 
 
 _SHARED_OPTIONS = ("input_size", "hidden_size", "num_layers", "bidirectional")
-_CELL_OPTIONS = ("input_size", "hidden_size")
-_TorchModule: TypeAlias = nn.RNNBase | nn.RNNCellBase
 
 
 def check_same_options(
     layer: nn.Module,
-    torch_rnn: _TorchModule,
-    kind: type[_TorchModule],
+    torch_rnn: nn.RNNBase,
+    kind: type[nn.RNNBase],
     options: Sequence[str] = (),
 ) -> None:
-    """Check that a torch layer, or a cell, computes the same function as our layer.
+    """Check that a torch layer computes the same function as our layer.
 
     Raises:
         TypeError: If `torch_rnn` is not a `kind`.
@@ -241,23 +173,20 @@ def check_same_options(
     expected_kind = f"torch.nn.{kind.__name__}"
     if not isinstance(torch_rnn, kind):
         raise TypeError(f"expected a {expected_kind}, got a {type(torch_rnn).__name__}")
-    shared = _SHARED_OPTIONS if isinstance(torch_rnn, nn.RNNBase) else _CELL_OPTIONS
-    for name in (*shared, *options):
+    for name in (*_SHARED_OPTIONS, *options):
         expected = getattr(layer, name)
         got = getattr(torch_rnn, name)
         if expected != got:
             raise ValueError(f"expected a {expected_kind} with {name}={expected!r}, got {got!r}")
     for name in non_default_options(layer):
-        default = NORM_ZONEOUT_DEFAULTS[name]
-        raise ValueError(
-            f"expected a layer with {name}={default!r}, as in {expected_kind}, got "
-            f"{getattr(layer, name)!r}: load into a layer without it, and load the state_dict of "
-            "that layer into this one with strict=False"
-        )
+        value = getattr(layer, name)
+        raise ValueError(f"expected a layer without {name}, as {expected_kind}, got {value!r}")
 
 
 @torch.no_grad()
-def copy_torch_weights(directions: Sequence[AbstractDirection], torch_rnn: _TorchModule) -> None:
+def copy_torch_weights(
+    directions: Sequence[AbstractDirection], torch_rnn: nn.RNNBase | nn.RNNCellBase
+) -> None:
     """Copy all weights of a torch layer or cell; change nothing if one of them does not fit.
 
     Raises:
@@ -266,16 +195,15 @@ def copy_torch_weights(directions: Sequence[AbstractDirection], torch_rnn: _Torc
     """
     has_bias = directions[0].input_bias is not None
     if has_bias != torch_rnn.bias:
-        # it may be a subclass, such as `TorchLSTM`
-        kinds = (nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell)
-        kind = next(each.__name__ for each in kinds if isinstance(torch_rnn, each))
-        raise ValueError(f"expected a torch.nn.{kind} with bias={has_bias}, got {torch_rnn.bias}")
-    weights = torch_rnn.state_dict()
+        raise ValueError(f"expected a layer of torch with bias={has_bias}, got {torch_rnn.bias}")
+    # by their attributes: a constrained weight is no parameter
     if isinstance(torch_rnn, nn.RNNBase):
-        load_weights(directions, _suffixes(torch_rnn), weights)
+        weights = {name: getattr(torch_rnn, name) for name in weight_names(torch_rnn)}
+        load_weights(directions, direction_names(torch_rnn), weights)
     else:
-        named = {f"{name}_l0": weight for name, weight in weights.items()}
-        load_weights(directions, ["l0"], named)
+        names = CELL_NAMES if torch_rnn.bias else CELL_NAMES[:2]
+        weights = {f"{name}_l0": getattr(torch_rnn, name) for name in names}
+        load_weights(directions, ["l0"], weights)
 
 
 @torch.no_grad()
@@ -349,30 +277,4 @@ def convert(layer: Any, **options: Any) -> Any:
     for names in names_by_direction(layer):
         for weight in names:
             getattr(made, weight).copy_(getattr(layer, weight))
-    return made.train(layer.training)
-
-
-@torch.no_grad()
-def convert_cell(layer: Any, kind: type[nn.RNNCellBase], **options: Any) -> Any:
-    """Return a torch cell with the evaluated weights of a layer of ours, in the same mode.
-
-    Args:
-        layer: A layer that `convert` accepts, with one layer and direction.
-        kind: The class of the cell.
-        options: Further arguments of the torch cell.
-    Raises:
-        ValueError: If the layer has an option that torch's layer lacks.
-    """
-    whole = layer.to_torch()
-    weights = {name.removesuffix("_l0"): value for name, value in whole.state_dict().items()}
-    like = weights["weight_ih"]
-    made = cast("type[Any]", kind)(
-        layer.input_size,
-        layer.hidden_size,
-        bias="bias_ih" in weights,
-        device=like.device,
-        dtype=like.dtype,
-        **options,
-    )
-    made.load_state_dict(weights)
     return made.train(layer.training)

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from numbers import Real
 from typing import cast
 
 import torch
@@ -14,7 +13,6 @@ from eigenrnn.tracing import autocasts, check_dense, is_jit_tracing, is_plain, i
 __all__ = [
     "check_dtype",
     "check_h0",
-    "check_initializers",
     "check_input",
     "check_options",
     "check_pair",
@@ -23,15 +21,12 @@ __all__ = [
     "no_torchscript",
 ]
 
-_WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
 
 def check_options(
     input_size: int,
     hidden_size: int,
     num_layers: int,
     dropout: float,
-    locked_dropout: bool = False,
 ) -> None:
     """Check the sizes and the dropout of a layer; warn if the dropout has no effect.
 
@@ -39,16 +34,13 @@ def check_options(
         ValueError: If a size is not a positive integer, or `dropout` is not a probability.
     """
     check_sizes(input_size, hidden_size, num_layers)
-    value = cast("object", dropout)
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= dropout <= 1:
+    if not 0 <= dropout <= 1:
         raise ValueError(f"expected dropout to be a probability from 0 to 1, got {dropout!r}")
     if dropout > 0 and num_layers == 1:
         warnings.warn(
             f"dropout={dropout} has no effect with one layer: it is applied between layers",
             stacklevel=4,  # the line that constructs the layer
         )
-    if locked_dropout and dropout == 0:
-        warnings.warn("locked_dropout=True has no effect with dropout=0.0", stacklevel=4)
 
 
 def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
@@ -70,33 +62,13 @@ def check_dtype(dtype: torch.dtype | None) -> None:
     """Check the dtype of the weights.
 
     Raises:
-        TypeError: If it is not a dtype.
         ValueError: If it is not a real floating-point type.
     """
-    if dtype is not None and not isinstance(cast("object", dtype), torch.dtype):
-        raise TypeError(
-            f"expected dtype to be a torch.dtype, such as torch.float64, got {dtype!r}"
-        )
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(
-            f"expected a real floating-point dtype for the weights, got {dtype}; "
-            "choose a complex set by the dtype= of its constraint, such as "
-            "constraint=partial(Schur, dtype=torch.complex64)"
+            f"expected a real floating-point dtype for the weights, got {dtype}; choose a complex "
+            "set by its dtype=, such as partial(ScaledCayley, dtype=torch.complex64)"
         )
-
-
-def check_initializers(name: str, initializers: Sequence[object]) -> None:
-    """Check that the initialisers of a weight can be called.
-
-    Raises:
-        TypeError: If one cannot.
-    """
-    for initializer in initializers:
-        if not callable(initializer):
-            raise TypeError(
-                f"expected the initialiser of {name} to be a function that fills a tensor, such "
-                f"as those of eigenrnn.init, got {initializer!r}"
-            )
 
 
 def no_torchscript(function: str) -> str:
@@ -138,11 +110,7 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
         )
     dtype = weight.dtype
     if x.dtype != dtype and not autocasts(x.device.type):
-        alternative = f" or layer.to({x.dtype})" if x.dtype in _WEIGHT_DTYPES else ""
-        raise TypeError(
-            f"expected input of {dtype}, the dtype of the weights, got {x.dtype}: "
-            f"convert with input.to({dtype}){alternative}"
-        )
+        raise TypeError(f"expected input of {dtype}, the dtype of the weights, got {x.dtype}")
 
 
 def check_step(x_t: object) -> None:
@@ -159,19 +127,6 @@ def check_step(x_t: object) -> None:
         raise ValueError(f"expected x_t of shape (B, M) or (M,), got {tuple(x_t.shape)}")
 
 
-def check_no_projection(proj_size: int) -> None:
-    """Check the size of projected states of a layer that has none.
-
-    Raises:
-        ValueError: If it is not 0.
-    """
-    if proj_size:
-        raise ValueError(
-            f"expected proj_size=0, got {proj_size!r}: only an LSTM projects its states, as in "
-            "torch"
-        )
-
-
 def check_pair(
     states: object, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
@@ -181,14 +136,8 @@ def check_pair(
         ValueError: If a shape is wrong.
         TypeError: If they are not a pair of tensors, or their dtype is not that of the weights.
     """
-    if not isinstance(states, tuple):
-        raise TypeError(
-            f"expected the pair (h0, c0) of states, got {type(states).__name__}: an LSTM has "
-            "both, where an RNN or a GRU has h0 alone"
-        )
-    count = len(cast("tuple[object, ...]", states))
-    if count != 2:
-        raise TypeError(f"expected the pair (h0, c0) of states, got tuple of {count}")
+    if not isinstance(states, tuple) or len(cast("tuple[object, ...]", states)) != 2:
+        raise TypeError(f"expected the pair (h0, c0) of states, got {type(states).__name__}")
     h0, c0 = cast("tuple[Tensor, Tensor]", states)
     for state, shape in zip((h0, c0), shapes, strict=True):
         check_h0(state, shape, dtype)
@@ -203,9 +152,7 @@ def check_h0(h0: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         TypeError: If they are not a dense tensor, or their dtype is not that of the weights.
     """
     if not isinstance(h0, Tensor):
-        kind = type(h0).__name__
-        hint = ": only an LSTM has a pair of states" if isinstance(h0, tuple) else ""
-        raise TypeError(f"expected the initial states to be a tensor, got {kind}{hint}")
+        raise TypeError(f"expected the initial states to be a tensor, got {type(h0).__name__}")
     check_dense({"the initial states": h0})
     if h0.shape != shape:
         raise ValueError(f"expected initial states of shape {shape}, got {tuple(h0.shape)}")
