@@ -14,7 +14,7 @@ from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import RNN, DtrivRNN, ScoRNN, TorchLSTM
 from eigenrnn.linalg import tol
-from eigenrnn.models import constrained_parameters, count_parameters, penalty
+from eigenrnn.models import constrained_parameters, count_parameters, parameter_groups, penalty
 
 T, B, M, N, K = 6, 3, 4, 8, 5
 LENGTHS = torch.tensor([4, 6, 1])
@@ -209,3 +209,8 @@ def test_without_penalties_the_sum_is_zero(layer):
     total = penalty(SequenceModel(layer(M, N), K))
     assert total.shape == ()
     assert total == 0
+
+
+def test_a_rate_of_matrices_that_a_model_lacks_is_refused():
+    with pytest.raises(ValueError, match=r"got 0\.1"):
+        parameter_groups(torch.nn.LSTM(2, 3), lr=1.0, lr_recurrent=0.1)

@@ -411,6 +411,8 @@ def parameter_groups(
             rates.
     Returns:
         Groups with `params`, `lr` and `weight_decay`. An empty group is left out.
+    Raises:
+        ValueError: If `lr_recurrent` is given for a model without a constrained matrix.
     Example:
         >>> model = SequenceModel(ScoRNN(2, 8), 3)
         >>> groups = parameter_groups(model, lr=1e-3, weight_decay=0.01)
@@ -421,6 +423,10 @@ def parameter_groups(
     recurrent = {id(p) for p in constrained_parameters(model)}
     raw = {id(p) for p in (*raw_parameters(model), *_rates(model))}
     trained = [p for p in model.parameters() if p.requires_grad]
+    if lr_recurrent is not None and not any(id(p) in recurrent for p in trained):
+        raise ValueError(
+            f"expected no lr_recurrent for a model without a constrained matrix, got {lr_recurrent}"
+        )
     if lr_recurrent is None:
         lr_recurrent = lr / 10  # as in most of the papers
     # by id, because `in` would compare the values of tensors
