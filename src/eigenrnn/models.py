@@ -425,7 +425,8 @@ def parameter_groups(
     trained = [p for p in model.parameters() if p.requires_grad]
     if lr_recurrent is not None and not any(id(p) in recurrent for p in trained):
         raise ValueError(
-            f"expected no lr_recurrent for a model without a constrained matrix, got {lr_recurrent}"
+            "expected no lr_recurrent for a model without a constrained matrix, got "
+            f"{lr_recurrent}"
         )
     if lr_recurrent is None:
         lr_recurrent = lr / 10  # as in most of the papers
