@@ -5,6 +5,7 @@ torch gives a name another meaning.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
     "DrawFrom",
+    "autocast_is_active",
     "direct_buffers",
     "direct_children",
     "direct_parameters",
@@ -46,6 +48,9 @@ is_legacy_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batc
 
 transform_is_active: Callable[[], bool] = torch._C._are_functorch_transforms_active
 """Whether a transform of `torch.func` is active; all its queries are private."""
+
+autocast_is_active: Callable[[], bool] = torch._C._is_any_autocast_enabled
+"""Whether autocast is enabled for any device; the public query asks for one."""
 
 graph_is_kept: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
 """Whether the running backward pass was called with ``retain_graph=True``.
@@ -104,19 +109,15 @@ def write_count(tensor: Tensor) -> int:
 # than the rest of a small call. The dictionaries below are the module's own, with no copy.
 
 
-def direct_parameters(module: nn.Module) -> dict[str, nn.Parameter | None]:
-    """Return the dictionary of a module's own parameters, without those of its parts."""
-    return module._parameters
+direct_parameters: Callable[[nn.Module], dict[str, nn.Parameter | None]]
+direct_parameters = attrgetter("_parameters")
+"""The dictionary of a module's own parameters, without those of its parts."""
 
+direct_buffers: Callable[[nn.Module], dict[str, Tensor | None]] = attrgetter("_buffers")
+"""The dictionary of a module's own buffers, without those of its parts."""
 
-def direct_buffers(module: nn.Module) -> dict[str, Tensor | None]:
-    """Return the dictionary of a module's own buffers, without those of its parts."""
-    return module._buffers
-
-
-def direct_children(module: nn.Module) -> dict[str, nn.Module | None]:
-    """Return the dictionary of a module's parts, which changes when one is replaced."""
-    return module._modules
+direct_children: Callable[[nn.Module], dict[str, nn.Module | None]] = attrgetter("_modules")
+"""The dictionary of a module's parts, which changes when one is replaced."""
 
 
 def first_parameter(module: nn.Module) -> nn.Parameter:

@@ -19,6 +19,7 @@ from eigenrnn.torch_internals import (
 )
 
 __all__ = [
+    "PLAIN",
     "autocasts",
     "check_dense",
     "check_weights",
@@ -89,7 +90,8 @@ def is_jit_tracing() -> bool:
     return not torch.compiler.is_compiling() and _jit_traces()
 
 
-_PLAIN = frozenset({Tensor, Parameter})  # other classes may have no address at all
+PLAIN = frozenset({Tensor, Parameter})
+"""The classes whose tensors have an address; other classes may have none at all."""
 
 
 def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
@@ -103,7 +105,7 @@ def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
         if tensor is None:
             continue
         # the dispatcher writes out views that only stand for negative or conjugate numbers
-        if type(tensor) not in _PLAIN or tensor.is_neg() or tensor.is_conj():
+        if type(tensor) not in PLAIN or tensor.is_neg() or tensor.is_conj():
             return False
     return True
 
@@ -125,7 +127,7 @@ def is_plain(tensor: Tensor) -> bool:
 
     False says nothing: the tensor may be empty, for instance.
     """
-    if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+    if type(tensor) not in PLAIN or tensor.layout is not torch.strided:
         return False
     if tensor.is_nested or tensor.is_quantized:
         return False
@@ -155,7 +157,7 @@ def check_dense(tensors: Mapping[str, Tensor | None]) -> None:
             raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.layout}")
         if tensor.is_quantized:
             raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.dtype}")
-        if traced or type(tensor) not in _PLAIN or tensor.is_meta:
+        if traced or type(tensor) not in PLAIN or tensor.is_meta:
             continue  # it may have no memory of its own
         if not has_memory(tensor):
             raise ValueError(
@@ -169,9 +171,12 @@ def check_weights(*modules: Module) -> None:
 
     Raises the errors of `check_dense`.
     """
+    traced = is_traced()
     for module in modules:
-        check_dense(direct_parameters(module))
-        check_dense(direct_buffers(module))
+        for tensors in (direct_parameters(module), direct_buffers(module)):
+            for name, tensor in tensors.items():
+                if tensor is not None and (traced or not is_plain(tensor)):
+                    check_dense({name: tensor})
 
 
 def is_exporting_to_onnx() -> bool:

@@ -14,6 +14,7 @@ from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.linalg import at_least_float32, tol
 from eigenrnn.torch_internals import (
+    autocast_is_active,
     direct_children,
     first_parameter,
 )
@@ -184,10 +185,10 @@ class Constraint(ConstantBuffers, ABC):
                 return constant
         # most sets have no parts, and torch's walk over all modules takes longer than the check
         check_weights(*(self.modules() if direct_children(self) else (self,)))
-        device = self.device.type
-        if not autocasts(device):  # entering a block would cost as much as a small product
+        # entering a block would cost as much as a small product
+        if not autocast_is_active() or not autocasts(self.device.type):
             return self._matrix()
-        with torch.autocast(device, enabled=False):
+        with torch.autocast(self.device.type, enabled=False):
             return self._matrix()
 
     @torch.no_grad()

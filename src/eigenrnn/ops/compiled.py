@@ -33,6 +33,7 @@ else:
     _unavailable_reason = None
 
 __all__ = [
+    "NUMBERS",
     "STRIDED",
     "CompiledBackend",
     "activation",
@@ -55,7 +56,8 @@ __all__ = [
     "warn_if_unavailable",
 ]
 
-_NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
+NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
+"""The dtypes of the kernels, and the names that these have there."""
 STRIDED = ("W", "U", "V")
 """The operands that the kernels read with any strides, and all others row by row."""
 _LARGE = 1 << 22  # bytes; the allocator reuses smaller buffers, so large pages do not help them
@@ -137,12 +139,13 @@ def compiled_operator(
         prepare: As for `Operator`.
     """
 
-    def forward(
-        operands: Any, options: Any, save: bool, call: dict[str, Any] | None = None
-    ) -> Named:
-        if call is None:
-            operands = _with_rows(operands)
-            call = call_arguments(operands, options)
+    def forward(operands: Any, options: Any, save: bool, planned: Any = None) -> Named:
+        if planned is not None:
+            tensors = allocate(operands, options, save)
+            planned.run(tensors, torch.get_num_threads())
+            return tensors
+        operands = _with_rows(operands)
+        call = call_arguments(operands, options)
         tensors = allocate(operands, options, save)
         add_results(call, tensors)
         run = getattr(kernels, f"{recurrence.name}_forward")
@@ -296,9 +299,9 @@ def number_type(*tensors: Tensor | None, takes_complex: bool = False) -> str:
     number = dtype
     if takes_complex:
         number = dtype.to_real()
-    if number not in _NUMBERS:
+    if number not in NUMBERS:
         raise TypeError(f"expected float32 or float64, got {dtype}")
-    return _NUMBERS[number]
+    return NUMBERS[number]
 
 
 def empty_buffer(like: Tensor, *shape: int) -> Tensor:
@@ -378,17 +381,17 @@ def empty_states(operands: Any, options: Any) -> Tensor:  # (T, B, N) or (0, B, 
 
 def saved_buffer(
     recurrence: Recurrence, operands: Any, options: Any, save: bool
-) -> Tensor:  # (T, B, numbers)
-    """Return a buffer for what a backward pass needs of each step and sequence.
+) -> Tensor | None:  # (T, B, numbers)
+    """Return a buffer for what a backward pass needs of each step and sequence, if one follows.
 
     It holds several numbers per unit and one per LayerNorm. The numbers of one vector of units are
     stored side by side, each padded to a whole vector.
     """
+    if not save:
+        return None
     T, B = operands.x.shape[:2]
     N = operands.h0.shape[1]
     W = operands.W
-    if not save:
-        return W.new_empty(T, B, 0)
     parts = len(recurrence.saved_parts(operands, options))
     norms = 0
     if getattr(operands, "gain", None) is not None:

@@ -147,24 +147,32 @@ class Operator:
         return self.call_directly(operands, options)
 
     def call_directly(
-        self, operands: Any, options: Any, *kernel_call: dict[str, Any]
+        self, operands: Any, options: Any, planned: Any = None
     ) -> Mapping[str, Any]:
         """Return the results by name for plain tensors, without the dispatcher.
 
         Args:
             operands: The operands.
             options: The options.
-            *kernel_call: The arguments of a compiled kernel, if they are known already.
+            planned: The call as a plan of the compiled kernels has read it, if one has.
         """
-        if needs_gradient(operands):
-            taken = operands[: len(self.operands)]
-            returned = _Recorded.apply(*taken, options, self, kernel_call)
-            return dict(zip(self.results, returned, strict=True))
-        return self._forward(operands, options, False, *kernel_call)
+        if planned is None:
+            is_recorded = needs_gradient(operands)
+            more = ()
+        else:
+            is_recorded = planned.requires_grad and torch.is_grad_enabled()
+            more = (planned,)
+        if not is_recorded:
+            return self._forward(operands, options, False, *more)
+        taken = operands[: len(self.operands)]
+        returned = _Recorded.apply(*taken, operands, options, self, more)
+        return dict(zip(self.results, returned, strict=True))
 
-    def compute_and_save(self, operands: Any, options: Any, *kernel_call: dict[str, Any]) -> Named:
-        """Return the results and what a backward pass needs, by name, without recording them."""
-        return self._forward(operands, options, True, *kernel_call)
+    def record(self, ctx: Any, operands: Any, options: Any, more: tuple[Any, ...]) -> Any:
+        """Return the results, and save in `ctx` what a backward pass needs."""
+        returned = self._forward(operands, options, True, *more)
+        self.save_for_backward(ctx, operands, options, returned)
+        return tuple(map(returned.get, self.results))
 
     def arguments(self, operands: Any, options: Any, save: bool = False) -> list[Any]:
         """Return the arguments of the torch operator."""
@@ -282,7 +290,7 @@ class Operator:
         ctx.options = options
         ctx.set_materialize_grads(False)  # usually the loss uses only one of the results
         taken = operands[: len(self.operands)]
-        ctx.save_for_backward(*taken, *[returned.get(name) for name in self._kept])
+        ctx.save_for_backward(*taken, *map(returned.get, self._kept))
 
     def backward_pass(self, ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of the operands, and None for each argument after them."""
@@ -318,12 +326,9 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor | None, ...]:
-        *tensors, options, operator, kernel_call = inputs
-        operands = operator.recurrence.operands(*tensors)
+        *_, operands, options, operator, more = inputs
         ctx.operator = operator
-        returned = operator.compute_and_save(operands, options, *kernel_call)
-        operator.save_for_backward(ctx, operands, options, returned)
-        return tuple([returned.get(name) for name in operator.results])
+        return operator.record(ctx, operands, options, more)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -1,14 +1,25 @@
 """The record of a recurrence: its operands, options, results and saved parts, by name."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Product", "Recurrence", "Shape", "Sizes", "products_of_matrices", "sizes_of"]
+__all__ = [
+    "Axes",
+    "Product",
+    "Recurrence",
+    "Shape",
+    "Sizes",
+    "products_of_matrices",
+    "shapes_of",
+    "sizes_of",
+]
 
 Shape = tuple[int, ...]
+Axes = Mapping[str, tuple[str, ...]]
+"""The axes of operands by name, each a size with a factor: ``("4N", "N")``."""
 
 
 class Sizes(NamedTuple):
@@ -77,6 +88,7 @@ class Recurrence:
         definition: The results in differentiable operations. One that a call does not have is
             None.
         gates: The number G of matrices that are stacked in W.
+        axes: The axes of the operands that a plain call of the kernels has.
         saved_parts: Returns what the kernels save of each unit and step for a backward pass, in
             their order.
         products: Returns the products that each step computes, beside which all else is small.
@@ -90,6 +102,7 @@ class Recurrence:
     shapes: Callable[[Any], Mapping[str, Shape]]
     definition: Callable[[Any, Any], tuple[Tensor | None, ...]]
     gates: int = 1
+    axes: Axes = field(default_factory=dict[str, tuple[str, ...]])
     saved_parts: Callable[[Any, Any], Sequence[str]] = _no_parts
     products: Callable[[Any, Any], Sequence[Product]] = products_of_matrices
 
@@ -117,14 +130,13 @@ class Recurrence:
 
     def with_initial_states(self, operands: Any) -> Any:
         """Return the operands with zero in place of each initial state that is None."""
-        missing = [name for name in self.states if getattr(operands, name) is None]
-        if not missing:
-            return operands
-        # x may be real where W and the states are complex
-        like: Tensor = getattr(operands, "W", operands.x)
-        B = operands.x.shape[1]
-        N = like.shape[-1]
-        return operands._replace(**{name: like.new_zeros(B, N) for name in missing})
+        for name in self.states:
+            if getattr(operands, name) is None:
+                # x may be real where W and the states are complex
+                like: Tensor = getattr(operands, "W", operands.x)
+                zeros = like.new_zeros(operands.x.shape[1], like.shape[-1])
+                operands = operands._replace(**{name: zeros})
+        return operands
 
     def state_size(self, operands: Any) -> int:
         """Return the number of real numbers in one state."""
@@ -133,6 +145,19 @@ class Recurrence:
         if state.is_complex():
             numbers = 2 * numbers
         return len(self.states) * numbers
+
+
+def shapes_of(axes: Axes, **sizes: int) -> dict[str, Shape]:
+    """Return the shapes of operands, from their axes and the size of each letter.
+
+    Example:
+        >>> shapes_of({"W": ("4N", "N")}, N=5)
+        {'W': (20, 5)}
+    """
+    shapes: dict[str, Shape] = {}
+    for name, of_operand in axes.items():
+        shapes[name] = tuple([int(axis[:-1] or 1) * sizes[axis[-1]] for axis in of_operand])
+    return shapes
 
 
 def sizes_of(operands: Any, gates: int = 1) -> Sizes:

@@ -29,7 +29,7 @@ from eigenrnn.ops.operators import Named
 __all__ = ["ElmanCPU", "elman_cpu", "elman_cpu_norm_zoneout", "elman_stepper"]
 
 
-def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor]:
+def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor | None]:
     """Allocate the results with the layout of the inputs, those that the call has.
 
     Complex states are pairs of real numbers, and N counts the real numbers. For the backward pass
@@ -48,7 +48,7 @@ def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str
 
 def _allocate_norm_zoneout(
     operands: ElmanOperands, options: Options, save: bool
-) -> dict[str, Tensor]:
+) -> dict[str, Tensor | None]:
     """Allocate also what LayerNorm, zoneout and a leak save for the backward pass."""
     saved = saved_buffer(ELMAN, operands, options, save)
     return _allocate(operands, options, save) | {"saved": saved}

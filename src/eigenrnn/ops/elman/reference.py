@@ -11,7 +11,12 @@ from eigenrnn.linalg import complex_to_pairs, pairs_to_complex
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops.arguments import Options, mapped_inputs
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend
-from eigenrnn.ops.elman.operands import ElmanOperands, elman_saved_parts, elman_shapes
+from eigenrnn.ops.elman.operands import (
+    ELMAN_AXES,
+    ElmanOperands,
+    elman_saved_parts,
+    elman_shapes,
+)
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
 from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.ops.time_steps import run_steps, without_padding
@@ -123,6 +128,7 @@ ELMAN = Recurrence(
     states=("h0",),
     results=("h", "last", "y"),
     shapes=elman_shapes,
+    axes=ELMAN_AXES,
     definition=_elman_results,
     saved_parts=elman_saved_parts,
 )

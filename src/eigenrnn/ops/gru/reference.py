@@ -11,6 +11,7 @@ from eigenrnn.ops.arguments import mapped_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.gru.operands import (
     FORMS,
+    GRU_AXES,
     GRUOperands,
     GRUOptions,
     gru_saved_parts,
@@ -98,6 +99,7 @@ GRU = Recurrence(
     states=("h0",),
     results=("h", "last"),
     shapes=gru_shapes,
+    axes=GRU_AXES,
     definition=gru_reference,
     gates=3,
     saved_parts=gru_saved_parts,

@@ -8,6 +8,7 @@ from torch import Tensor
 from eigenrnn.ops.arguments import mapped_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.lstm.operands import (
+    LSTM_AXES,
     LSTMOperands,
     LSTMOptions,
     lstm_saved_parts,
@@ -58,6 +59,7 @@ LSTM = Recurrence(
     states=("h0", "c0"),
     results=("h", "last", "last_cell"),
     shapes=lstm_shapes,
+    axes=LSTM_AXES,
     definition=lstm_reference,
     gates=4,
     saved_parts=lstm_saved_parts,
