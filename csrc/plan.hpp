@@ -17,18 +17,24 @@
 
 namespace eigenrnn {
 
-// The views of a struct by their names as Python strings. They are made once, and never freed.
+// The views of a struct by their names as Python strings, those of gradients without their `d`. The strings
+// are made once, and never freed.
 template <class Call>
 class Views {
  public:
-  static View& named(Call& call, PyObject* name) {
+  static View* find(Call& call, PyObject* name) {
     for (const auto& [known, offset] : offsets())
-      if (name == known || PyUnicode_Compare(name, known) == 0) return at(call, offset);
-    throw std::invalid_argument("expected the name of a tensor that the kernel has");
+      if (name == known || PyUnicode_Compare(name, known) == 0) return &at(call, offset);
+    return nullptr;
   }
 
  private:
   using Offsets = std::vector<std::pair<PyObject*, std::ptrdiff_t>>;
+  static bool is_gradients(Call& call) {
+    bool all = true;
+    each_member(call, [&](const char* name, auto&) { all = all && name[0] == 'd'; });
+    return all;
+  }
   static View& at(Call& call, std::ptrdiff_t offset) {
     return *reinterpret_cast<View*>(reinterpret_cast<char*>(&call) + offset);
   }
@@ -38,7 +44,7 @@ class Views {
       Call call;
       each_member(call, [&](const char* name, auto& member) {
         if constexpr (std::is_same_v<decltype(member), View&>)
-          found.emplace_back(PyUnicode_InternFromString(name),
+          found.emplace_back(PyUnicode_InternFromString(is_gradients(call) ? name + 1 : name),
                              reinterpret_cast<char*>(&member) - reinterpret_cast<char*>(&call));
       });
       return found;
@@ -52,19 +58,19 @@ class Tensor {
  public:
   explicit Tensor(PyObject* tensor) : tensor_(tensor) {}
 
-  nanobind::object get(nanobind::handle name) const {
-    return nanobind::steal(PyObject_GetAttr(tensor_, name.ptr()));
-  }
-  nanobind::object ask(nanobind::handle name) const {
-    return nanobind::steal(PyObject_CallMethodNoArgs(tensor_, name.ptr()));
+  nanobind::object dtype() const { return get<DTYPE>(); }
+  nanobind::object shape() const { return get<SHAPE>(); }
+  bool requires_grad() const { return get<REQUIRES_GRAD>().is(nanobind::handle(Py_True)); }
+  // Whether it is on the processor, of this dtype, and no view that only stands for negative numbers.
+  bool is_usual(const nanobind::object& of_dtype) const {
+    return dtype().is(of_dtype) && get<IS_CPU>().is(nanobind::handle(Py_True)) &&
+           ask<IS_NEG>().is(nanobind::handle(Py_False));
   }
   // Read the address and the strides; false if there is no memory.
   bool read(View& view, std::ptrdiff_t& last_stride) const {
-    static PyObject* const data_ptr = PyUnicode_InternFromString("data_ptr");
-    static PyObject* const stride = PyUnicode_InternFromString("stride");
-    const nanobind::object data = ask(data_ptr);
+    const nanobind::object data = ask<DATA_PTR>();
     if (!data.is_valid()) return false;
-    const nanobind::object strides = ask(stride);
+    const nanobind::object strides = ask<STRIDE>();
     if (!strides.is_valid()) return false;
     const Py_ssize_t axes = PyTuple_GET_SIZE(strides.ptr());
     if (axes == 0) return false;
@@ -77,41 +83,107 @@ class Tensor {
   }
 
  private:
+  static constexpr char DTYPE[] = "dtype", SHAPE[] = "shape", REQUIRES_GRAD[] = "requires_grad",
+                        IS_CPU[] = "is_cpu", IS_NEG[] = "is_neg", DATA_PTR[] = "data_ptr", STRIDE[] = "stride";
+  // The name as a Python string, made once and never freed.
+  template <const char* name>
+  static PyObject* interned() {
+    static PyObject* const text = PyUnicode_InternFromString(name);
+    return text;
+  }
+  template <const char* name>
+  nanobind::object get() const {
+    return nanobind::steal(PyObject_GetAttr(tensor_, interned<name>()));
+  }
+  template <const char* name>
+  nanobind::object ask() const {
+    return nanobind::steal(PyObject_CallMethodNoArgs(tensor_, interned<name>()));
+  }
+
   PyObject* tensor_;
 };
 
+// The kernels of both passes.
+template <class Call, class Back>
+struct Passes {
+  void (*forward)(const Call&, int) = nullptr;
+  void (*backward)(const Call&, const Back&, int) = nullptr;
+};
+
 // A call of a plan, with its operands.
-template <class Call>
+template <class Call, class Back>
 struct PlannedCall {
   Call call;
-  void (*kernel)(const Call&, int);
+  Passes<Call, Back> passes;
+  nanobind::object dtype;
   bool requires_grad;  // whether one of the operands does
 
-  // Compute the results: tensors by name, whose elements nobody has checked but who made them. Those
-  // without elements are left out.
+  // Compute the results: tensors by name, new and ours. Those without elements are left out.
   void run(const nanobind::dict& results, int threads) const {
     Call complete = call;
-    for (const auto& [name, tensor] : results) {
-      std::ptrdiff_t last_stride;
-      if (!tensor.is_none()) Tensor(tensor.ptr()).read(Views<Call>::named(complete, name.ptr()), last_stride);
+    std::ptrdiff_t last_stride;
+    for (const auto& [name, tensor] : results)
+      if (!tensor.is_none()) Tensor(tensor.ptr()).read(*Views<Call>::find(complete, name.ptr()), last_stride);
+    if (PyErr_Occurred() != nullptr) throw nanobind::python_error();
+    const nanobind::gil_scoped_release free;
+    passes.forward(complete, threads);
+  }
+
+  // Compute the gradients of operands, from what the forward pass kept and the gradients of its results.
+  // False if one of these is not what the kernels take as it is.
+  bool run_backward(const nanobind::dict& kept, const nanobind::dict& grads, const nanobind::dict& gradients,
+                    int threads) const {
+    Call complete = call;
+    Back back;
+    std::ptrdiff_t last_stride = 1;
+    for (const auto& [name, tensor] : kept) {
+      const Tensor each(tensor.ptr());
+      if (!each.is_usual(dtype) || !each.read(*Views<Call>::find(complete, name.ptr()), last_stride) ||
+          last_stride != 1)
+        return nothing();
+    }
+    for (const auto& [name, tensor] : grads) {
+      if (tensor.is_none()) continue;
+      const Tensor each(tensor.ptr());
+      View& view = *Views<Back>::find(back, name.ptr());
+      if (!each.is_usual(dtype) || !each.read(view, last_stride)) return nothing();
+      if constexpr (std::is_same_v<Back, ElmanBack>)
+        if (&view == &back.dy) {  // outputs are read with any strides
+          back.dy_stride = last_stride;
+          continue;
+        }
+      if (last_stride != 1) return nothing();
+    }
+    for (const auto& [name, tensor] : gradients) {
+      View* view = Views<Back>::find(back, name.ptr());
+      if (view == nullptr) continue;  // torch computes that of d
+      Tensor(tensor.ptr()).read(*view, last_stride);
+      if (last_stride != 1) std::swap(view->first, view->second);  // of W and U the kernels write the transposed
     }
     if (PyErr_Occurred() != nullptr) throw nanobind::python_error();
     const nanobind::gil_scoped_release free;
-    kernel(complete, threads);
+    passes.backward(complete, back, threads);
+    return true;
+  }
+
+ private:
+  static bool nothing() {
+    PyErr_Clear();
+    return false;
   }
 };
 
-template <class Call>
+template <class Call, class Back>
 class Plan {
  public:
-  using Kernel = void (*)(const Call&, int);
+  using Kernels = Passes<Call, Back>;
   // An operand's place among all, its name, its axes, such as "T", "B" and "3N", and whether its rows may
   // have any strides.
   using Field = std::tuple<std::size_t, std::string, std::vector<std::string>, bool>;
 
   // `dtypes` are those of the two kernels.
-  Plan(const Call& options, const std::vector<Field>& fields, nanobind::tuple dtypes, Kernel of_floats,
-       Kernel of_doubles)
+  Plan(const Call& options, const std::vector<Field>& fields, nanobind::tuple dtypes,
+       Kernels of_floats, Kernels of_doubles)
       : options_(options), dtypes_(std::move(dtypes)), kernels_{of_floats, of_doubles} {
     for (const auto& [place, name, axes, any_strides] : fields) {
       Operand operand{static_cast<Py_ssize_t>(place), nanobind::str(name.c_str()), {}, any_strides};
@@ -126,24 +198,23 @@ class Plan {
 
   // Read the operands, whose classes are torch's own; the first is x. Nothing if one is not what the
   // kernels take as it is: the call then needs all checks, and may be an error.
-  std::optional<PlannedCall<Call>> read(const nanobind::tuple& given) const {
-    PlannedCall<Call> planned{options_, nullptr, false};
+  std::optional<PlannedCall<Call, Back>> read(const nanobind::tuple& given) const {
     Sizes sizes{};
-    const nanobind::object dtype = Tensor(PyTuple_GET_ITEM(given.ptr(), operands_.front().place)).get(dtype_);
-    if (dtype.is(dtypes_[0])) planned.kernel = kernels_[0];
-    if (dtype.is(dtypes_[1])) planned.kernel = kernels_[1];
-    if (planned.kernel == nullptr) return std::nullopt;
+    PlannedCall<Call, Back> planned{
+        options_, {}, Tensor(PyTuple_GET_ITEM(given.ptr(), operands_.front().place)).dtype(), false};
+    if (planned.dtype.is(dtypes_[0])) planned.passes = kernels_[0];
+    if (planned.dtype.is(dtypes_[1])) planned.passes = kernels_[1];
     for (const Operand& operand : operands_) {
       const Tensor tensor(PyTuple_GET_ITEM(given.ptr(), operand.place));
-      const bool usual = tensor.get(dtype_).is(dtype) && tensor.get(is_cpu_).is(yes()) &&
-                         tensor.ask(is_neg_).is(no()) && has_shape(tensor, operand, sizes);
       std::ptrdiff_t last_stride = 0;
-      if (!usual || !tensor.read(Views<Call>::named(planned.call, operand.name.ptr()), last_stride) ||
+      if (planned.passes.forward == nullptr || !tensor.is_usual(planned.dtype) ||
+          !has_shape(tensor, operand, sizes) ||
+          !tensor.read(*Views<Call>::find(planned.call, operand.name.ptr()), last_stride) ||
           (last_stride != 1 && !operand.any_strides)) {
         PyErr_Clear();  // of a tensor without an address, for instance
         return std::nullopt;
       }
-      if (tensor.get(requires_grad_).is(yes())) planned.requires_grad = true;
+      if (tensor.requires_grad()) planned.requires_grad = true;
     }
     each_member(planned.call, [&](const char* name, auto& member) {
       if constexpr (std::is_same_v<decltype(member), std::ptrdiff_t&>)
@@ -166,12 +237,10 @@ class Plan {
     std::vector<Axis> axes;
     bool any_strides;
   };
-  static nanobind::handle yes() { return Py_True; }
-  static nanobind::handle no() { return Py_False; }
 
   // Whether a shape agrees with the sizes so far; it gives those that are not known yet.
   bool has_shape(const Tensor& tensor, const Operand& operand, Sizes& sizes) const {
-    const nanobind::object shape = tensor.get(shape_);
+    const nanobind::object shape = tensor.shape();
     if (!shape.is_valid() || PyTuple_GET_SIZE(shape.ptr()) != static_cast<Py_ssize_t>(operand.axes.size()))
       return false;
     for (std::size_t i = 0; i < operand.axes.size(); ++i) {
@@ -186,10 +255,8 @@ class Plan {
 
   Call options_;
   nanobind::tuple dtypes_;
-  std::array<Kernel, 2> kernels_;
+  std::array<Kernels, 2> kernels_;
   std::vector<Operand> operands_;
-  nanobind::str dtype_{"dtype"}, is_cpu_{"is_cpu"}, is_neg_{"is_neg"}, shape_{"shape"},
-      requires_grad_{"requires_grad"};
 };
 
 }  // namespace eigenrnn

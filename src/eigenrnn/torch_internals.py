@@ -5,7 +5,6 @@ torch gives a name another meaning.
 """
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -20,9 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 __all__ = [
     "DrawFrom",
     "autocast_is_active",
-    "direct_buffers",
-    "direct_children",
-    "direct_parameters",
+    "contents",
     "first_parameter",
     "forward_mode_is_active",
     "forward_pre_hooks",
@@ -31,6 +28,7 @@ __all__ = [
     "hooks_of_call",
     "is_exporting",
     "is_legacy_batched",
+    "listed_parts",
     "original_of",
     "record_scan",
     "transform_is_active",
@@ -109,15 +107,19 @@ def write_count(tensor: Tensor) -> int:
 # than the rest of a small call. The dictionaries below are the module's own, with no copy.
 
 
-direct_parameters: Callable[[nn.Module], dict[str, nn.Parameter | None]]
-direct_parameters = attrgetter("_parameters")
-"""The dictionary of a module's own parameters, without those of its parts."""
+def contents(
+    module: nn.Module,
+) -> tuple[
+    dict[str, nn.Parameter | None], dict[str, Tensor | None], dict[str, nn.Module | None]
+]:
+    """Return the dictionaries of a module's own parameters, buffers and parts."""
+    return module._parameters, module._buffers, module._modules
 
-direct_buffers: Callable[[nn.Module], dict[str, Tensor | None]] = attrgetter("_buffers")
-"""The dictionary of a module's own buffers, without those of its parts."""
 
-direct_children: Callable[[nn.Module], dict[str, nn.Module | None]] = attrgetter("_modules")
-"""The dictionary of a module's parts, which changes when one is replaced."""
+def listed_parts(module: nn.Module, name: str) -> list[Any]:
+    """Return the modules in the `ModuleList` that is a part of a module."""
+    parts: Any = module._modules[name]
+    return list(parts._modules.values())
 
 
 def first_parameter(module: nn.Module) -> nn.Parameter:

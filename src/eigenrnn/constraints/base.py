@@ -15,7 +15,6 @@ from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.linalg import at_least_float32, tol
 from eigenrnn.torch_internals import (
     autocast_is_active,
-    direct_children,
     first_parameter,
 )
 from eigenrnn.tracing import (
@@ -179,12 +178,12 @@ class Constraint(ConstantBuffers, ABC):
                 freed.
         """
         # `torch.export` of a network in training mode records the map, so it can be trained
-        if is_exporting() and (is_exporting_to_onnx() or not self.training):
+        exports = torch.compiler.is_compiling() and is_exporting()
+        if exports and (is_exporting_to_onnx() or not self.training):
             constant = self._constant()
             if constant is not None:
                 return constant
-        # most sets have no parts, and torch's walk over all modules takes longer than the check
-        check_weights(*(self.modules() if direct_children(self) else (self,)))
+        check_weights(self, with_parts=True)
         # entering a block would cost as much as a small product
         if not autocast_is_active() or not autocasts(self.device.type):
             return self._matrix()

@@ -41,7 +41,7 @@ from eigenrnn.ops import explain
 from eigenrnn.ops.compiled import warn_if_unavailable
 from eigenrnn.ops.dispatch import Backend, Call, exports_scan
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
-from eigenrnn.torch_internals import direct_children
+from eigenrnn.torch_internals import listed_parts
 from eigenrnn.tracing import is_exporting
 
 __all__ = ["Layer", "Stacked"]
@@ -237,7 +237,7 @@ class Stacked(Layer, Generic[_D]):
         if isinstance(input, PackedSequence):
             run = partial(self._run, last_only=last_only, head=head)
             return self._forward_packed(input, hx, lengths, run)
-        check_input(input, self.input_size, self._weight)
+        check_input(input, self.input_size, self.all_directions()[0].weight_ih)
         unbatched = input.dim() == 2
         x = input
         if unbatched:  # a single sequence, (T, M) also with `batch_first`, as in torch
@@ -358,9 +358,7 @@ class Stacked(Layer, Generic[_D]):
     def all_directions(self) -> list[_D]:
         """Return every layer and direction, in torch's order."""
         # torch's own walk over the list takes as long as a small product
-        directions: Any = direct_children(self)["directions"]
-        parts: dict[str, Any] = direct_children(directions)
-        return list(parts.values())
+        return listed_parts(self, "directions")
 
     def recurrent_matrices(self) -> list[Tensor]:
         """Return W of every layer and direction, in torch's order, with autograd graphs."""

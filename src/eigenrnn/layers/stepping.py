@@ -12,7 +12,7 @@ from eigenrnn.constraints import Constraint
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.ops.compiled import head_stepper, kernels
 from eigenrnn.ops.dispatch import forced, in_forced_block
-from eigenrnn.torch_internals import direct_buffers, direct_parameters, hooks_of_call, write_count
+from eigenrnn.torch_internals import contents, hooks_of_call, write_count
 from eigenrnn.tracing import has_memory, is_eager
 
 __all__ = ["LatestSnapshot", "Places", "Snapshot", "can_read", "modules_of_step", "take_snapshot"]
@@ -143,7 +143,8 @@ def modules_of_step(layer: Any) -> list[nn.Module] | None:
 def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
     """Return where the weights of a step are, dictionaries and keys, and the weights."""
     found: list[tuple[dict[str, Any], str, Tensor]] = []
-    for holder in (direct_parameters(module), direct_buffers(module)):
+    parameters, buffers, _ = contents(module)
+    for holder in (parameters, buffers):
         for name, tensor in list(holder.items()):
             # a step gets its state from the caller, and does not read the initial one
             if tensor is not None and name != "h0":

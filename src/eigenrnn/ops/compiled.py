@@ -139,11 +139,7 @@ def compiled_operator(
         prepare: As for `Operator`.
     """
 
-    def forward(operands: Any, options: Any, save: bool, planned: Any = None) -> Named:
-        if planned is not None:
-            tensors = allocate(operands, options, save)
-            planned.run(tensors, torch.get_num_threads())
-            return tensors
+    def forward(operands: Any, options: Any, save: bool) -> Named:
         operands = _with_rows(operands)
         call = call_arguments(operands, options)
         tensors = allocate(operands, options, save)
@@ -158,16 +154,22 @@ def compiled_operator(
         needed: Collection[str],
         grads: Named,
         kept: Mapping[str, Tensor],
+        planned: Any = None,
     ) -> Named:
-        unread: Collection[str] = ()
-        if operands.U is None:  # then the gradients do not depend on x, so no copy of it is made
-            unread = ("x",)
-        operands = _with_rows(operands, unread)
         gradients = gradient_buffers(operands, needed, kept[recurrence.all_states])
         read = dict(grads)
         for result, gradient in grads.items():
             if result != "y":  # the gradients of outputs are read with any strides
                 read[result] = rows(gradient)
+        if "d" in gradients:  # the kernels leave this sum to torch
+            torch.sum(grads["y"], (0, 1), out=gradients["d"])
+        threads = torch.get_num_threads()
+        if planned is not None and planned.run_backward(kept, read, gradients, threads):
+            return gradients
+        unread: Collection[str] = ()
+        if operands.U is None:  # then the gradients do not depend on x, so no copy of it is made
+            unread = ("x",)
+        operands = _with_rows(operands, unread)
         # Only for its check of the dtypes. Kernels get addresses, and would read the numbers of
         # another dtype as their own.
         number_type(operands.W, *read.values(), *kept.values())
@@ -176,16 +178,14 @@ def compiled_operator(
         if dy is not None:
             passed["dy_stride"] = dy.stride(2)
         for operand, gradient in gradients.items():
-            if operand == "d" and dy is not None:  # the kernels leave this sum to torch
-                torch.sum(dy, (0, 1), out=gradient)
-            elif operand in ("W", "U"):  # they write these transposed
+            if operand in ("W", "U"):  # the kernels write these transposed
                 passed[f"d{operand}"] = pointer(gradient.T)
-            else:
+            elif operand != "d":
                 passed[f"d{operand}"] = pointer(gradient)
         call = call_arguments(operands, options)
         add_results(call, kept)
         run = getattr(kernels, f"{recurrence.name}_backward")
-        run(number_type(operands.x), torch.get_num_threads(), call, passed)
+        run(number_type(operands.x), threads, call, passed)
         return gradients
 
     return Operator(

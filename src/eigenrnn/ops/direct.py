@@ -6,6 +6,7 @@ also raises the errors.
 """
 
 from collections.abc import Hashable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -15,11 +16,9 @@ from eigenrnn.ops.compiled import NUMBERS, STRIDED, kernel_options, kernels
 from eigenrnn.ops.dispatch import forced
 from eigenrnn.ops.operators import Operator
 from eigenrnn.torch_internals import has_dispatch_mode
-from eigenrnn.tracing import PLAIN, is_eager, is_plain
+from eigenrnn.tracing import are_plain, is_eager, is_plain
 
 __all__ = ["DirectCalls"]
-
-_PLAIN_OR_NONE = PLAIN | {type(None)}
 
 
 class DirectCalls:
@@ -33,14 +32,14 @@ class DirectCalls:
     def __init__(self, operator: Operator, plan: str) -> None:
         self.operator = operator
         self._make_plan: Any = getattr(kernels, plan, None)
+        self._input_and_states = attrgetter("x", *operator.recurrence.states)
         self._plans: dict[Hashable, Any] = {}  # by options, and by which operands are present
 
     def add(self, operands: Any, options: Any) -> None:
         """Remember a call that passed all checks and that the kernels compute."""
-        classes = tuple(map(type, operands))
-        if not _PLAIN_OR_NONE.issuperset(classes) or operands.x.dtype not in NUMBERS:
+        if options.batch_sizes is not None or operands.x.dtype not in NUMBERS:
             return
-        if options.batch_sizes is not None or (options, *classes) in self._plans:
+        if not is_eager() or not are_plain(operands):
             return
         axes = dict(self.operator.recurrence.axes)
         if operands.U is None:  # already mapped inputs have one number for each row of W
@@ -51,25 +50,24 @@ class DirectCalls:
                 fields.append((place, name, axes[name], name in STRIDED))
         constants = kernel_options(options, getattr(operands, "bias", None))
         plan = self._make_plan(constants, fields, tuple(NUMBERS))
-        self._plans[(options, *classes)] = plan
+        self._plans[(options, *map(type, operands))] = plan
 
     def run(self, operands: Any, options: Any) -> Mapping[str, Tensor] | None:
         """Return the results by name; None if the call takes the way of all others."""
         if not is_eager() or has_dispatch_mode() or forced() is not None:
             return None
-        recurrence = self.operator.recurrence
-        if any([getattr(operands, name) is None for name in recurrence.states]):
+        if type(None) in map(type, self._input_and_states(operands)):
             if not is_plain(operands.x) or not is_plain(operands.W) or operands.x.dim() != 3:
                 return None
-            operands = recurrence.with_initial_states(operands)
+            operands = self.operator.recurrence.with_initial_states(operands)
         try:
             plan = self._plans.get((options, *map(type, operands)))
         except TypeError:  # an option of another type has no hash
             return None
         # the kernels get addresses: nothing wrong may pass
-        call = None if plan is None else plan.read(operands)
-        if call is None:
+        planned = None if plan is None else plan.read(operands)
+        if planned is None:
             return None
         if options.last_only and torch.is_grad_enabled():  # a backward pass needs all states
             options = options._replace(last_only=False)
-        return self.operator.call_directly(operands, options, call)
+        return self.operator.call_directly(operands, options, plan, planned)

@@ -147,32 +147,33 @@ class Operator:
         return self.call_directly(operands, options)
 
     def call_directly(
-        self, operands: Any, options: Any, planned: Any = None
+        self, operands: Any, options: Any, plan: Any = None, planned: Any = None
     ) -> Mapping[str, Any]:
         """Return the results by name for plain tensors, without the dispatcher.
 
         Args:
             operands: The operands.
             options: The options.
-            planned: The call as a plan of the compiled kernels has read it, if one has.
+            plan: The plan of the compiled kernels for the call, if there is one.
+            planned: The call as that plan has read it.
         """
         if planned is None:
             is_recorded = needs_gradient(operands)
-            more = ()
         else:
             is_recorded = planned.requires_grad and torch.is_grad_enabled()
-            more = (planned,)
         if not is_recorded:
-            return self._forward(operands, options, False, *more)
+            return self.forward(operands, options, False, planned)
         taken = operands[: len(self.operands)]
-        returned = _Recorded.apply(*taken, operands, options, self, more)
+        returned = _Recorded.apply(*taken, operands, options, self, plan, planned)
         return dict(zip(self.results, returned, strict=True))
 
-    def record(self, ctx: Any, operands: Any, options: Any, more: tuple[Any, ...]) -> Any:
-        """Return the results, and save in `ctx` what a backward pass needs."""
-        returned = self._forward(operands, options, True, *more)
-        self.save_for_backward(ctx, operands, options, returned)
-        return tuple(map(returned.get, self.results))
+    def forward(self, operands: Any, options: Any, save: bool, planned: Any = None) -> Named:
+        """Return the results, and what a backward pass needs, by name."""
+        if planned is None:
+            return self._forward(operands, options, save)
+        tensors = self._allocate(operands, options, save)
+        planned.run(tensors, torch.get_num_threads())
+        return tensors
 
     def arguments(self, operands: Any, options: Any, save: bool = False) -> list[Any]:
         """Return the arguments of the torch operator."""
@@ -312,7 +313,9 @@ class Operator:
             if self._prepare is not None:
                 operands, needed, grads = self._prepare(operands, needed, grads)
             if needs_no_dispatcher([*given, *operands]):  # as in a call, it saves time
-                all_found = self._backward(operands, ctx.options, needed, grads, kept)
+                plan = getattr(ctx, "plan", None)
+                more = () if plan is None else (plan.read(operands),)
+                all_found = self._backward(operands, ctx.options, needed, grads, kept, *more)
                 found = {name: all_found[name] for name in needed}
             else:
                 arguments = self.backward_arguments(operands, ctx.options, needed, grads, kept)
@@ -326,9 +329,12 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor | None, ...]:
-        *_, operands, options, operator, more = inputs
+        *_, operands, options, operator, plan, planned = inputs
         ctx.operator = operator
-        return operator.record(ctx, operands, options, more)
+        ctx.plan = plan
+        returned = operator.forward(operands, options, True, planned)
+        operator.save_for_backward(ctx, operands, options, returned)
+        return tuple(map(returned.get, operator.results))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
