@@ -357,7 +357,7 @@ def gradient_buffers(
         elif name == "x":
             gradients[name] = empty_like_steps(tensor, tensor.shape[2])
         elif name in ("W", "U"):  # which the kernels write transposed
-            gradients[name] = tensor.new_empty(tensor.shape[::-1]).T
+            gradients[name] = tensor.new_empty_strided(tensor.shape, (1, tensor.shape[0]))
         else:
             gradients[name] = tensor.new_empty(tensor.shape)
     return gradients
