@@ -51,8 +51,8 @@ struct LstmWorker {
     const isize N = call.N, width = memory.scratch.width(), row = LSTM_GATES * width;
     for (int gate = 0; gate < LSTM_GATES; ++gate) {
       const T* sums = memory.sums() + gate * width;
-      gather<T>(back.dW, N, N, sums, row, first, gate * N);
-      gather<T>(back.dU, call.M, N, sums + N * row, row, first, gate * N);
+      gather_transposed<T>(back.dW, N, N, sums, row, first, gate * N);
+      gather_transposed<T>(back.dU, call.M, N, sums + N * row, row, first, gate * N);
       gather<T>(back.dc, 1, N, memory.bias_sums() + gate * width, width, first, gate * N);
     }
   }

@@ -158,7 +158,6 @@ struct PlannedCall {
       View* view = Views<Back>::find(back, name.ptr());
       if (view == nullptr) continue;  // torch computes that of d
       Tensor(tensor.ptr()).read(*view, last_stride);
-      if (last_stride != 1) std::swap(view->first, view->second);  // of W and U the kernels write the transposed
     }
     if (PyErr_Occurred() != nullptr) throw nanobind::python_error();
     const nanobind::gil_scoped_release free;

@@ -178,9 +178,7 @@ def compiled_operator(
         if dy is not None:
             passed["dy_stride"] = dy.stride(2)
         for operand, gradient in gradients.items():
-            if operand in ("W", "U"):  # the kernels write these transposed
-                passed[f"d{operand}"] = pointer(gradient.T)
-            elif operand != "d":
+            if operand != "d":
                 passed[f"d{operand}"] = pointer(gradient)
         call = call_arguments(operands, options)
         add_results(call, kept)
@@ -356,8 +354,6 @@ def gradient_buffers(
             gradients[name] = empty_like_steps(h, tensor.shape[2])
         elif name == "x":
             gradients[name] = empty_like_steps(tensor, tensor.shape[2])
-        elif name in ("W", "U"):  # which the kernels write transposed
-            gradients[name] = tensor.new_empty_strided(tensor.shape, (1, tensor.shape[0]))
         else:
             gradients[name] = tensor.new_empty(tensor.shape)
     return gradients
