@@ -361,10 +361,10 @@ def _scaled_cayley(raw: Tensor, signs: Tensor) -> Tensor:
 
 
 class _ScaledCayley(torch.autograd.Function):
-    """The map of `scaled_cayley`, whose derivative is that of `_Cayley` between two linear maps."""
+    """The map of `scaled_cayley`: its derivative is that of `_Cayley` between two linear maps."""
 
-    # Without `setup_context`, which `torch.func` needs and `scaled_cayley` does not: torch looks up
-    # the signature of a function that has it in each call, which takes longer than the map.
+    # Without `setup_context`, which `torch.func` needs and `scaled_cayley` does not: of a function
+    # that has it, torch looks up the signature in each call, which takes longer than the map.
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Tensor:
         raw, signs = inputs

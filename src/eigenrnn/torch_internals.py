@@ -109,9 +109,7 @@ def write_count(tensor: Tensor) -> int:
 
 def contents(
     module: nn.Module,
-) -> tuple[
-    dict[str, nn.Parameter | None], dict[str, Tensor | None], dict[str, nn.Module | None]
-]:
+) -> tuple[dict[str, nn.Parameter | None], dict[str, Tensor | None], dict[str, nn.Module | None]]:
     """Return the dictionaries of a module's own parameters, buffers and parts."""
     return module._parameters, module._buffers, module._modules
 

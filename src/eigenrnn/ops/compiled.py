@@ -161,8 +161,9 @@ def compiled_operator(
         for result, gradient in grads.items():
             if result != "y":  # the gradients of outputs are read with any strides
                 read[result] = rows(gradient)
-        if "d" in gradients:  # the kernels leave this sum to torch
-            torch.sum(grads["y"], (0, 1), out=gradients["d"])
+        dy = grads.get("y")
+        if "d" in gradients and dy is not None:  # the kernels leave this sum to torch
+            torch.sum(dy, (0, 1), out=gradients["d"])
         threads = torch.get_num_threads()
         if planned is not None and planned.run_backward(kept, read, gradients, threads):
             return gradients
@@ -174,7 +175,6 @@ def compiled_operator(
         # another dtype as their own.
         number_type(operands.W, *read.values(), *kept.values())
         passed = views({f"d{result}": g for result, g in read.items()})
-        dy = read.get("y")
         if dy is not None:
             passed["dy_stride"] = dy.stride(2)
         for operand, gradient in gradients.items():

@@ -35,14 +35,15 @@ def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str
     Complex states are pairs of real numbers, and N counts the real numbers. For the backward pass
     modReLU of pairs saves the moduli of its arguments.
     """
-    results = {
-        "h": empty_states(operands, options),
+    h = empty_states(operands, options)
+    results: dict[str, Tensor | None] = {
+        "h": h,
         "last": operands.W.new_empty(operands.h0.shape),
     }
     if operands.V is not None:
         results["y"] = empty_like_steps(operands.x, len(operands.V), operands.W)
     if save and options.nonlinearity == "modrelu_paired":
-        results["moduli"] = moduli_like(results["h"], options.nonlinearity, operands.bias)
+        results["moduli"] = moduli_like(h, options.nonlinearity, operands.bias)
     return results
 
 
