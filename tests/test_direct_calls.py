@@ -100,6 +100,53 @@ def test_the_second_call_skips_the_checks_and_gives_the_same_bits(name, options,
     assert went_directly[-1]
 
 
+@needs_kernels
+@each_function
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: v.double(),
+        lambda v: v.repeat(2, *[1] * (v.dim() - 1)) if v.dim() == 3 else v,
+        lambda v: v.T.contiguous().T if v.dim() == 2 else v,
+        lambda v: v[:, :1] if v.dim() == 3 else v,
+    ],
+    ids=["another dtype", "more steps", "transposed weights", "fewer sequences"],
+)
+def test_a_call_of_other_tensors_needs_no_checks_either(name, change, went_directly):
+    for _ in range(2):
+        called(name, tensors(name))
+    given = {key: change(v) for key, v in tensors(name).items()}
+    found = called(name, given)
+    assert went_directly[-1]
+    torch.testing.assert_close(found, called(name, given, backend="reference"))
+
+
+@needs_kernels
+@each_function
+def test_the_gradient_of_a_sum_and_that_of_each_state_are_the_same(name, went_directly):
+    given = {key: v.requires_grad_() for key, v in tensors(name).items()}
+    for _ in range(2):
+        h = FUNCTIONS[name][0](**given)[0]
+    assert went_directly[-1]
+    of_sum = torch.autograd.grad(h.sum(), [*given.values()], retain_graph=True)
+    of_each = torch.autograd.grad(h, [*given.values()], torch.ones_like(h))
+    assert all(map(torch.equal, of_sum, of_each))
+
+
+@needs_kernels
+@each_function
+def test_a_backward_pass_reads_what_the_hooks_of_saved_tensors_return(name, went_directly):
+    given = tensors(name)
+    for _ in range(2):
+        expected = called(name, given)
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
+        assert all(map(torch.equal, called(name, given), expected))
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.Tensor.double):
+        with pytest.raises(TypeError, match="float64"):
+            called(name, given)
+    assert went_directly[-1]
+
+
 OTHERS = {
     "another dtype": lambda v: v | {"W": v["W"].double()},
     "another shape": lambda v: v | {"c": v["c"][1:]},
