@@ -150,6 +150,7 @@ def test_a_backward_pass_reads_what_the_hooks_of_saved_tensors_return(name, went
 OTHERS = {
     "another dtype": lambda v: v | {"W": v["W"].double()},
     "another shape": lambda v: v | {"c": v["c"][1:]},
+    "a number": lambda v: v | {"W": torch.tensor(1.0)},
     "no tensor": lambda v: v | {"U": [1.0]},
     "nested": lambda v: v | {"x": torch.nested.nested_tensor([v["x"][0]])},
     "sparse": lambda v: v | {"W": v["W"].to_sparse()},

@@ -57,7 +57,9 @@ class DirectCalls:
         if not is_eager() or has_dispatch_mode() or forced() is not None:
             return None
         if type(None) in map(type, self._input_and_states(operands)):
-            if not is_plain(operands.x) or not is_plain(operands.W) or operands.x.dim() != 3:
+            if not is_plain(operands.x) or not is_plain(operands.W):
+                return None
+            if operands.x.dim() != 3 or operands.W.dim() != 2:
                 return None
             operands = self.operator.recurrence.with_initial_states(operands)
         try:
