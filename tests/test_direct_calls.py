@@ -141,9 +141,9 @@ def test_a_backward_pass_reads_what_the_hooks_of_saved_tensors_return(name, went
         expected = called(name, given)
     with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
         assert all(map(torch.equal, called(name, given), expected))
-    with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.Tensor.double):
-        with pytest.raises(TypeError, match="float64"):
-            called(name, given)
+    hooks = torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.Tensor.double)
+    with hooks, pytest.raises(TypeError, match="float64"):
+        called(name, given)
     assert went_directly[-1]
 
 

@@ -41,7 +41,7 @@ class DirectCalls:
             return
         if not is_eager() or not are_plain(operands):
             return
-        axes = dict(self.operator.recurrence.axes)
+        axes = dict(self.operator.recurrence.axes or {})
         if operands.U is None:  # already mapped inputs have one number for each row of W
             axes["x"] = ("T", "B", axes["W"][0])
         fields: list[tuple[int, str, tuple[str, ...], bool]] = []

@@ -1,7 +1,7 @@
 """The record of a recurrence: its operands, options, results and saved parts, by name."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -12,8 +12,8 @@ __all__ = [
     "Recurrence",
     "Shape",
     "Sizes",
+    "matrix_shapes",
     "products_of_matrices",
-    "shapes_of",
     "sizes_of",
 ]
 
@@ -30,12 +30,14 @@ class Sizes(NamedTuple):
         B: The number of sequences.
         M: The number of numbers in an input.
         N: The number of units.
+        K: The number of outputs of a head.
     """
 
     T: int
     B: int
     M: int
     N: int
+    K: int
 
 
 class Product(NamedTuple):
@@ -88,7 +90,7 @@ class Recurrence:
         definition: The results in differentiable operations. One that a call does not have is
             None.
         gates: The number G of matrices that are stacked in W.
-        axes: The axes of the operands that a plain call of the kernels has.
+        axes: The axes of each operand, if matrices map them.
         saved_parts: Returns what the kernels save of each unit and step for a backward pass, in
             their order.
         products: Returns the products that each step computes, beside which all else is small.
@@ -102,7 +104,7 @@ class Recurrence:
     shapes: Callable[[Any], Mapping[str, Shape]]
     definition: Callable[[Any, Any], tuple[Tensor | None, ...]]
     gates: int = 1
-    axes: Axes = field(default_factory=dict[str, tuple[str, ...]])
+    axes: Axes | None = None
     saved_parts: Callable[[Any, Any], Sequence[str]] = _no_parts
     products: Callable[[Any, Any], Sequence[Product]] = products_of_matrices
 
@@ -147,13 +149,12 @@ class Recurrence:
         return len(self.states) * numbers
 
 
-def shapes_of(axes: Axes, **sizes: int) -> dict[str, Shape]:
-    """Return the shapes of operands, from their axes and the size of each letter.
+def matrix_shapes(axes: Axes, gates: int, operands: Any) -> dict[str, Shape]:
+    """Return the shapes of the operands of a call with G gates, from their axes.
 
-    Example:
-        >>> shapes_of({"W": ("4N", "N")}, N=5)
-        {'W': (20, 5)}
+    Raises the errors of `sizes_of`.
     """
+    sizes = sizes_of(operands, gates)._asdict()
     shapes: dict[str, Shape] = {}
     for name, of_operand in axes.items():
         shapes[name] = tuple([int(axis[:-1] or 1) * sizes[axis[-1]] for axis in of_operand])
@@ -180,8 +181,11 @@ def sizes_of(operands: Any, gates: int = 1) -> Sizes:
         raise ValueError(f"expected x of shape (T, B, {last}) with T >= 1, got {tuple(x.shape)}")
     if operands.c is not None and U is None:
         raise ValueError("expected c to go with U, got c alone: add it to x")
+    V: Tensor | None = getattr(operands, "V", None)
+    if V is None and getattr(operands, "d", None) is not None:
+        raise ValueError("expected d to go with V, got d alone")
     T, B, M = x.shape
-    # a W without axes has no N, and `check_shapes` rejects it
-    if U is not None and W.dim():
-        return Sizes(T, B, M, N=W.shape[-1])
-    return Sizes(T, B, M, N=M // gates)
+    # a W or a V without axes has no N or K, and `check_shapes` rejects it
+    N = W.shape[-1] if U is not None and W.dim() else M // gates
+    K = V.shape[0] if V is not None and V.dim() else 1
+    return Sizes(T, B, M, N, K)

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from eigenrnn.linalg import complex_to_pairs, real_matrix_of_complex
 from eigenrnn.ops.arguments import Options
-from eigenrnn.ops.recurrence import Axes, Shape, shapes_of, sizes_of
+from eigenrnn.ops.recurrence import Axes
 
-__all__ = ["ELMAN_AXES", "ElmanOperands", "as_pairs", "elman_saved_parts", "elman_shapes"]
+__all__ = ["ELMAN_AXES", "ElmanOperands", "as_pairs", "elman_saved_parts"]
 
 
 class ElmanOperands(NamedTuple):
@@ -44,21 +44,6 @@ ELMAN_AXES: Axes = {
     "leak": ("N",),
     "v0": ("B", "N"),
 }
-
-
-def elman_shapes(operands: ElmanOperands) -> dict[str, Shape]:
-    """Return the shape of each operand.
-
-    Raises:
-        ValueError: If x is no sequence of inputs, or a bias comes without its map.
-    """
-    T, B, M, N = sizes_of(operands)
-    V = operands.V
-    if V is None and operands.d is not None:
-        raise ValueError("expected d to go with V, got d alone")
-    # without a V, or for one that `check_shapes` rejects, any K will do
-    K = V.shape[0] if V is not None and V.dim() else 1
-    return shapes_of(ELMAN_AXES, T=T, B=B, M=M, N=N, K=K)
 
 
 def elman_saved_parts(operands: ElmanOperands, options: Options) -> list[str]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from eigenrnn.ops.recurrence import Axes, Shape, shapes_of, sizes_of
+from eigenrnn.ops.recurrence import Axes
 
 __all__ = [
     "FORMS",
@@ -14,7 +14,6 @@ __all__ = [
     "GRUOptions",
     "form_features",
     "gru_saved_parts",
-    "gru_shapes",
 ]
 
 
@@ -67,11 +66,6 @@ GRU_AXES: Axes = {
     "shift": ("3N",),
     "mask": ("T", "B", "N"),
 }
-
-
-def gru_shapes(operands: GRUOperands) -> dict[str, Shape]:
-    """Return the shape of each operand."""
-    return shapes_of(GRU_AXES, **sizes_of(operands, gates=3)._asdict())
 
 
 def gru_saved_parts(operands: GRUOperands, options: GRUOptions) -> list[str]:

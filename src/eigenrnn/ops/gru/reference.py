@@ -15,10 +15,9 @@ from eigenrnn.ops.gru.operands import (
     GRUOperands,
     GRUOptions,
     gru_saved_parts,
-    gru_shapes,
 )
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
-from eigenrnn.ops.recurrence import Product, Recurrence, products_of_matrices
+from eigenrnn.ops.recurrence import Product, Recurrence, matrix_shapes, products_of_matrices
 from eigenrnn.ops.time_steps import run_steps, without_padding
 
 __all__ = ["GRU", "GRUReference", "gru_reference", "gru_step"]
@@ -98,8 +97,8 @@ GRU = Recurrence(
     options=GRUOptions,
     states=("h0",),
     results=("h", "last"),
-    shapes=gru_shapes,
     axes=GRU_AXES,
+    shapes=partial(matrix_shapes, GRU_AXES, 3),
     definition=gru_reference,
     gates=3,
     saved_parts=gru_saved_parts,

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from eigenrnn.ops.recurrence import Axes, Shape, shapes_of, sizes_of
+from eigenrnn.ops.recurrence import Axes
 
-__all__ = ["LSTM_AXES", "LSTMOperands", "LSTMOptions", "lstm_saved_parts", "lstm_shapes"]
+__all__ = ["LSTM_AXES", "LSTMOperands", "LSTMOptions", "lstm_saved_parts"]
 
 
 class LSTMOperands(NamedTuple):
@@ -37,11 +37,6 @@ LSTM_AXES: Axes = {
     "U": ("4N", "M"),
     "c": ("4N",),
 }
-
-
-def lstm_shapes(operands: LSTMOperands) -> dict[str, Shape]:
-    """Return the shape of each operand."""
-    return shapes_of(LSTM_AXES, **sizes_of(operands, gates=4)._asdict())
 
 
 def lstm_saved_parts(_operands: LSTMOperands, _options: LSTMOptions) -> list[str]:
