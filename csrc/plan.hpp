@@ -148,11 +148,7 @@ struct PlannedCall {
       View& view = *Views<Back>::find(back, name.ptr());
       if (!each.is_usual(dtype) || !each.read(view, last_stride)) return nothing();
       if constexpr (std::is_same_v<Back, ElmanBack>)
-        if (&view == &back.dy) {  // outputs are read with any strides
-          back.dy_stride = last_stride;
-          continue;
-        }
-      if (last_stride != 1) return nothing();
+        if (&view == &back.dy) back.dy_stride = last_stride;  // all others have contiguous rows
     }
     for (const auto& [name, tensor] : gradients) {
       View* view = Views<Back>::find(back, name.ptr());

@@ -64,6 +64,11 @@ def tensors(name):
     }
 
 
+def with_gaps(tensor):
+    """Return the same numbers, those of a row not side by side."""
+    return torch.stack([tensor, tensor + 1], -1)[..., 0]
+
+
 @pytest.fixture
 def went_directly(monkeypatch):
     """Return a list that tells of each call whether it needed no checks."""
@@ -123,6 +128,17 @@ def test_a_call_of_other_tensors_needs_no_checks_either(name, change, went_direc
 
 @needs_kernels
 @each_function
+@pytest.mark.parametrize("operand", ["x", "W", "U", "c"])
+def test_a_negative_operand_gives_the_states_of_its_numbers(name, operand):
+    given = tensors(name)
+    for _ in range(2):
+        expected = FUNCTIONS[name][0](**given)
+    changed = given | {operand: negative_view(given[operand])}
+    torch.testing.assert_close(FUNCTIONS[name][0](**changed), expected)
+
+
+@needs_kernels
+@each_function
 def test_the_gradient_of_a_sum_and_that_of_each_state_are_the_same(name, went_directly):
     given = {key: v.requires_grad_() for key, v in tensors(name).items()}
     for _ in range(2):
@@ -141,10 +157,27 @@ def test_a_backward_pass_reads_what_the_hooks_of_saved_tensors_return(name, went
         expected = called(name, given)
     with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
         assert all(map(torch.equal, called(name, given), expected))
-    hooks = torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.Tensor.double)
-    with hooks, pytest.raises(TypeError, match="float64"):
-        called(name, given)
+    hooks = torch.autograd.graph.saved_tensors_hooks(torch.clone, with_gaps)
+    with hooks:
+        assert all(map(torch.equal, called(name, given), expected))
+    for changed in (torch.Tensor.double, lambda v: v.double() if len(v) == T else v):
+        hooks = torch.autograd.graph.saved_tensors_hooks(torch.clone, changed)
+        with hooks, pytest.raises(TypeError, match="float64"):
+            called(name, given)
     assert went_directly[-1]
+
+
+@needs_kernels
+def test_the_gradient_of_the_sum_of_all_outputs_is_that_of_each(went_directly):
+    given = {key: v.requires_grad_() for key, v in tensors("elman").items()}
+    given["V"] = torch.randn(2, N, requires_grad=True)
+    for _ in range(2):
+        y, _ = elman(**given)
+    assert went_directly[-1]
+    of_sum = torch.autograd.grad(y.sum(), [*given.values()], retain_graph=True)
+    for like in (torch.ones(T, B, 2), torch.ones(2, B, T).transpose(0, 2)):
+        of_each = torch.autograd.grad(y, [*given.values()], like, retain_graph=True)
+        assert all(map(torch.equal, of_sum, of_each))
 
 
 OTHERS = {

@@ -181,7 +181,9 @@ def compiled_operator(
             if operand != "d":
                 passed[f"d{operand}"] = pointer(gradient)
         call = call_arguments(operands, options)
-        add_results(call, kept)
+        # hooks of saved tensors may return any strides
+        kept_rows = {name: rows(tensor) for name, tensor in kept.items()}
+        add_results(call, kept_rows)
         run = getattr(kernels, f"{recurrence.name}_backward")
         run(number_type(operands.x), threads, call, passed)
         return gradients
