@@ -104,9 +104,9 @@ struct ElmanBack {
   View dy;     // (T, B, K); null: zero
   std::ptrdiff_t dy_stride = 1;  // from the gradient of an output to the next
   View dx;     // (T, B, M or N)
-  View dU;     // (M, N), transposed
+  View dU;     // (N, M)
   View dc;     // (N,)
-  View dW;     // (N, N), transposed
+  View dW;     // (N, N)
   View dh0;    // (B, N)
   View dv0;    // (B, N)
   View dleak;  // (N,)
@@ -153,9 +153,9 @@ struct GruBack {
   View dh;               // (T, B, N); null: zero
   View dlast;            // (B, N); null: zero
   View dx;               // (T, B, M or 3 N)
-  View dU;               // (M, 3 N), transposed
+  View dU;               // (3 N, M)
   View dc;               // (3 N,)
-  View dW;               // (N, 3 N), transposed
+  View dW;               // (3 N, N)
   View dh0;              // (B, N)
   View dbias;            // (N,)
   View drecurrent_bias;  // (N,)
@@ -202,9 +202,9 @@ struct LstmBack {
   View dlast;       // (B, N); null: zero
   View dlast_cell;  // (B, N); null: zero
   View dx;          // (T, B, M or 4 N)
-  View dU;          // (M, 4 N), transposed
+  View dU;          // (4 N, M)
   View dc;          // (4 N,)
-  View dW;          // (N, 4 N), transposed
+  View dW;          // (4 N, N)
   View dh0;         // (B, N)
   View dc0;         // (B, N)
 };

@@ -29,43 +29,6 @@ EIGENRNN_INLINE isize row_stride(isize columns) {
   return (lines + 1 - lines % 2) * line;
 }
 
-// The lanes of two vectors in turn: those of their first or of their second halves.
-template <class T, bool second>
-EIGENRNN_INLINE vec<T> interleave(vec<T> a, vec<T> b) {
-  constexpr isize from = second ? LANES<T> / 2 : 0;
-  integers<T> order;
-  for (isize lane = 0; lane < LANES<T>; ++lane)
-    order[lane] = static_cast<typename integer_of<T>::type>(from + lane / 2 + lane % 2 * LANES<T>);
-  return __builtin_shuffle(a, b, order);
-}
-
-// to (columns x rows) = the transpose of from (rows x columns); both sizes are multiples of the lanes.
-// Each interleaving moves one bit of the number of a row to that of a column.
-template <class T>
-__attribute__((noinline)) void transpose(const T* from, isize stride, isize rows, isize columns_, T* to,
-                                         isize to_stride) {
-  constexpr int N = static_cast<int>(LANES<T>);
-  for (isize r = 0; r < rows; r += N)
-    for (isize j = 0; j < columns_; j += N) {
-      vec<T> block[N];
-#pragma GCC unroll 16
-      for (int i = 0; i < N; ++i) block[i] = load<T>(from + (r + i) * stride + j);
-#pragma GCC unroll 4
-      for (int bit = 1; bit < N; bit *= 2) {
-        vec<T> mixed[N];
-#pragma GCC unroll 16
-        for (int i = 0; i < N / 2; ++i) {
-          mixed[2 * i] = interleave<T, false>(block[i], block[i + N / 2]);
-          mixed[2 * i + 1] = interleave<T, true>(block[i], block[i + N / 2]);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < N; ++i) block[i] = mixed[i];
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < N; ++i) store<T>(to + (j + i) * to_stride + r, block[i]);
-    }
-}
-
 // A product a b whose factor may be zero in a triangle. Of row r of the result, UP_TO reads the first
 // (r + 1) * per columns of a, and FROM those from r / per on.
 enum class Depths { ALL, UP_TO, FROM };

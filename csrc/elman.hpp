@@ -103,8 +103,8 @@ struct ElmanWorker {
 
   void gather_into(const Elman& call, const ElmanBack& back, bool first) const {
     const isize width = scratch.width();
-    gather<T>(back.dW, call.N, call.N, sums(), width, first);
-    gather<T>(back.dU, call.M, call.N, sums() + call.N * width, width, first);
+    gather_transposed<T>(back.dW, call.N, call.N, sums(), width, first);
+    gather_transposed<T>(back.dU, call.M, call.N, sums() + call.N * width, width, first);
     gather<T>(back.dbias, 1, call.N, bias_sums(), width, first);
     gather<T>(back.dc, 1, call.N, shift_sums(), width, first);
     gather<T>(back.dgain, 1, call.N, norm_sums(), width, first);

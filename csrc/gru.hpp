@@ -62,8 +62,8 @@ struct GruWorker {
     for (int gate = 0; gate < 3; ++gate) {
       // with the reset after the matrix, the candidate's sums are the first ones
       const int place = call.reset_after ? (gate + 1) % 3 : gate;
-      gather<T>(back.dW, N, N, sums + place * width, row, first, gate * N);
-      gather<T>(back.dU, call.M, N, sums + N * row + gate * width, row, first, gate * N);
+      gather_transposed<T>(back.dW, N, N, sums + place * width, row, first, gate * N);
+      gather_transposed<T>(back.dU, call.M, N, sums + N * row + gate * width, row, first, gate * N);
       gather<T>(back.dc, 1, N, biases + (D_RESET + gate) * width, width, first, gate * N);
       const T* norm = biases + norm_sums(gate) * width;
       gather<T>(back.dgain, 1, N, norm, width, first, gate * N);

@@ -9,15 +9,18 @@ template <class T>
 void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, isize depth, int threads) {
   const isize B = call.steps.B, N = call.N;
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * N : 0);
-  const Scratch<T> cells(B * LstmForward<T>::width(N));
+  const isize width = LstmForward<T>::width(N), ahead = LstmForward<T>::steps_ahead(call);
+  const Scratch<T> cells(B * width), mapped(ahead * B * LSTM_GATES * width);
   for_shares(call.steps, LSTM_GATES * N * (depth + call.M), threads, [&](const Share& share) {
     LstmForward<T>{
         call,
         panels,
         share,
         {call.steps, call.h, call.last, N, share, states.get() + 2 * share.first * N},
-        cells.get() + share.first * LstmForward<T>::width(N),
-        depth}
+        cells.get() + share.first * width,
+        depth,
+        ahead,
+        mapped.get()}
         .run();
   });
 }
@@ -48,8 +51,8 @@ struct LstmWorker {
     const isize N = call.N, width = memory.scratch.width(), row = LSTM_GATES * width;
     for (int gate = 0; gate < LSTM_GATES; ++gate) {
       const T* sums = memory.sums() + gate * width;
-      gather<T>(back.dW, N, N, sums, row, first, gate * N);
-      gather<T>(back.dU, call.M, N, sums + N * row, row, first, gate * N);
+      gather_transposed<T>(back.dW, N, N, sums, row, first, gate * N);
+      gather_transposed<T>(back.dU, call.M, N, sums + N * row, row, first, gate * N);
       gather<T>(back.dc, 1, N, memory.bias_sums() + gate * width, width, first, gate * N);
     }
   }

@@ -21,6 +21,7 @@
 #include "isa.hpp"
 #include "members.hpp"
 #include "pages.hpp"
+#include "plan.hpp"
 #include "stepper.hpp"
 #include "team.hpp"
 
@@ -49,6 +50,9 @@ using eigenrnn::Linear;
 using eigenrnn::LinearBack;
 using eigenrnn::Lstm;
 using eigenrnn::LstmBack;
+using eigenrnn::Passes;
+using eigenrnn::Plan;
+using eigenrnn::PlannedCall;
 using eigenrnn::ProjectedLstm;
 using eigenrnn::Step;
 using eigenrnn::Stepper;
@@ -164,6 +168,22 @@ void define_forward(nb::module_& m, const char* name, void (*of_floats)(const Ca
     const nb::gil_scoped_release free;
     kernel(*call, threads);
   });
+}
+template <class Call, class Back>
+void define_plan(nb::module_& m, const char* name, const char* name_of_call, Passes<Call, Back> of_floats,
+                 Passes<Call, Back> of_doubles) {
+  using Planned = PlannedCall<Call, Back>;
+  nb::class_<Planned>(m, name_of_call)
+      .def_ro("requires_grad", &Planned::requires_grad)
+      .def("run", &Planned::run)
+      .def("run_backward", &Planned::run_backward);
+  nb::class_<Plan<Call, Back>>(m, name)
+      .def("__init__",
+           [=](Plan<Call, Back>* plan, const nb::dict& options,
+               const std::vector<typename Plan<Call, Back>::Field>& fields, const nb::tuple& dtypes) {
+             new (plan) Plan<Call, Back>(*Read<Call>(options), fields, dtypes, of_floats, of_doubles);
+           })
+      .def("read", &Plan<Call, Back>::read);
 }
 template <class Call, class Back>
 void define_backward(nb::module_& m, const char* name,
@@ -304,6 +324,7 @@ Function named(const std::string& name) {
 
 NB_MODULE(_cpu, m) {
   m.doc() = "Compiled recurrences; eigenrnn.ops checks what they are given.";
+  nb::set_leak_warnings(false);  // plans live as long as torch's operators, which are never freed
   static const Kernels& kernels = eigenrnn::choose_kernels(std::getenv("EIGENRNN_ISA"));
   eigenrnn::watch_forks();
   m.attr("isa") = kernels.isa;
@@ -334,6 +355,15 @@ NB_MODULE(_cpu, m) {
   define_backward(m, "lstm_backward", kernels.lstm_backward_float, kernels.lstm_backward_double);
   define_backward(m, "linear_backward", kernels.linear_backward_float, kernels.linear_backward_double);
   define_backward(m, "delta_backward", kernels.delta_backward_float, kernels.delta_backward_double);
+  define_plan<Elman, ElmanBack>(m, "ElmanPlan", "PlannedElman",
+                          {kernels.elman_forward_float, kernels.elman_backward_float},
+                          {kernels.elman_forward_double, kernels.elman_backward_double});
+  define_plan<Gru, GruBack>(m, "GruPlan", "PlannedGru",
+                          {kernels.gru_forward_float, kernels.gru_backward_float},
+                          {kernels.gru_forward_double, kernels.gru_backward_double});
+  define_plan<Lstm, LstmBack>(m, "LstmPlan", "PlannedLstm",
+                          {kernels.lstm_forward_float, kernels.lstm_backward_float},
+                          {kernels.lstm_forward_double, kernels.lstm_backward_double});
   // Positions, because a dictionary of names would take as long as a small step.
   m.def("delta_step", [](bool wide, int threads, std::ptrdiff_t B, std::ptrdiff_t H, std::ptrdiff_t R,
                          std::ptrdiff_t K, std::ptrdiff_t V, std::uintptr_t q, std::uintptr_t k,

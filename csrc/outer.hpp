@@ -138,4 +138,31 @@ void gather(const View& to, isize rows, isize cols, const T* from, isize width, 
   }
 }
 
+// The same for the transpose: element (begin + j, r) of `to` gets number j of row r.
+template <class T>
+void gather_transposed(const View& to, isize rows, isize cols, const T* from, isize width, bool first,
+                       isize begin = 0) {
+  if (to.data == nullptr) return;
+  constexpr isize L = LANES<T>;
+  alignas(64) T block[L * L];
+  const isize whole = rows / L * L;
+  for (isize j = 0; j < cols; j += L) {
+    const isize n = smaller(L, cols - j);
+    for (isize r = 0; r < whole; r += L) {
+      transpose(from + r * width + j, width, L, L, block, L);
+      for (isize lane = 0; lane < n; ++lane) {
+        T* into = at<T>(to, begin + j + lane, 0) + r;
+        const vec<T> sum = load<T>(block + lane * L);
+        store<T>(into, first ? sum : load<T>(into) + sum);
+      }
+    }
+    for (isize r = whole; r < rows; ++r)
+      for (isize lane = 0; lane < n; ++lane) {
+        T& into = at<T>(to, begin + j + lane, 0)[r];
+        const T sum = from[r * width + j + lane];
+        into = first ? sum : into + sum;
+      }
+  }
+}
+
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,4 +1,4 @@
-// The products of all blocks: see product.hpp.
+// The products of all blocks, and the packing: see product.hpp.
 #include "product.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -33,6 +33,64 @@ void block(const Factor<T>* factors, int count, T* out, isize stride, bool add) 
     for (int c = 0; c < C; ++c) store<T>(out + r * stride + c * LANES<T>, sums[r][c]);
 }
 
+// The lanes of two vectors in turn: those of their first or of their second halves.
+template <class T, bool second>
+EIGENRNN_INLINE vec<T> interleave(vec<T> a, vec<T> b) {
+  constexpr isize from = second ? LANES<T> / 2 : 0;
+  integers<T> order;
+  for (isize lane = 0; lane < LANES<T>; ++lane)
+    order[lane] = static_cast<typename integer_of<T>::type>(from + lane / 2 + lane % 2 * LANES<T>);
+  return __builtin_shuffle(a, b, order);
+}
+
+// Each interleaving moves one bit of the number of a row to that of a column.
+template <class T>
+void transpose(const T* from, isize stride, isize rows, isize columns_, T* to, isize to_stride) {
+  constexpr int N = static_cast<int>(LANES<T>);
+  for (isize r = 0; r < rows; r += N)
+    for (isize j = 0; j < columns_; j += N) {
+      vec<T> block[N];
+#pragma GCC unroll 16
+      for (int i = 0; i < N; ++i) block[i] = load<T>(from + (r + i) * stride + j);
+#pragma GCC unroll 4
+      for (int bit = 1; bit < N; bit *= 2) {
+        vec<T> mixed[N];
+#pragma GCC unroll 16
+        for (int i = 0; i < N / 2; ++i) {
+          mixed[2 * i] = interleave<T, false>(block[i], block[i + N / 2]);
+          mixed[2 * i + 1] = interleave<T, true>(block[i], block[i + N / 2]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < N; ++i) block[i] = mixed[i];
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < N; ++i) store<T>(to + (j + i) * to_stride + r, block[i]);
+    }
+}
+
+template <class T>
+void pack(T* packed, isize rows, isize cols, const T* source, isize row, isize col, int together) {
+  const isize panel = Packed<T>::panel(rows) * together;
+  for (isize v = 0; v < vectors<T>(cols); ++v, packed += panel, source += LANES<T> * col) {
+    const isize n = smaller(LANES<T>, cols - v * LANES<T>);
+    const bool whole = n == LANES<T>;
+    isize k = 0;
+    if (whole && row == 1) {  // the columns are contiguous
+      k = rows / LANES<T> * LANES<T>;
+      transpose(source, col, LANES<T>, k, packed, LANES<T>);
+    }
+    for (; k < rows; ++k) {
+      T* to = packed + k * LANES<T>;
+      if (whole && col == 1) {
+        store<T>(to, load<T>(source + k * row));
+        continue;
+      }
+      for (isize lane = 0; lane < n; ++lane) to[lane] = source[k * row + lane * col];
+      for (isize lane = n; lane < LANES<T>; ++lane) to[lane] = T(0);
+    }
+  }
+}
+
 constexpr int most_columns(int rows) {
   const int one = columns(rows), three = rows > most_rows(3) ? 0 : columns(rows, 3);
   return one > three ? one : three;
@@ -63,5 +121,9 @@ constexpr Blocks<T> Blocks<T>::all = all_blocks<T>();
 
 template struct Blocks<float>;
 template struct Blocks<double>;
+template void transpose<float>(const float*, isize, isize, isize, float*, isize);
+template void transpose<double>(const double*, isize, isize, isize, double*, isize);
+template void pack<float>(float*, isize, isize, const float*, isize, isize, int);
+template void pack<double>(double*, isize, isize, const double*, isize, isize, int);
 
 }  // namespace eigenrnn::EIGENRNN_ISA

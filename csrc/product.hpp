@@ -1,4 +1,4 @@
-// The two products of a recurrence: rows by a packed matrix, and sums of outer products.
+// The two products of a recurrence, rows by a packed matrix and sums of outer products, and the packing.
 #pragma once
 #include "vec.hpp"
 
@@ -67,20 +67,14 @@ struct Packed {
   isize panel() const { return panel(rows); }
 };
 
+// to (columns x rows) = the transpose of from (rows x columns); both sizes are multiples of the lanes.
+template <class T>
+void transpose(const T* from, isize stride, isize rows, isize columns_, T* to, isize to_stride);
+
 // Pack element (k, j) = source[k * row + j * col]; lanes past the last column are zero. Of several
 // matrices that are multiplied together, each fills every `together`-th panel.
 template <class T>
 void pack(T* packed, isize rows, isize cols, const T* source, isize row, isize col,
-          int together = 1) {
-  const isize panel = Packed<T>::panel(rows) * together;
-  for (isize v = 0; v < vectors<T>(cols); ++v, packed += panel) {
-    const isize n = smaller(LANES<T>, cols - v * LANES<T>);
-    for (isize k = 0; k < rows; ++k) {
-      for (isize lane = 0; lane < n; ++lane)
-        packed[k * LANES<T> + lane] = source[k * row + (v * LANES<T> + lane) * col];
-      for (isize lane = n; lane < LANES<T>; ++lane) packed[k * LANES<T> + lane] = T(0);
-    }
-  }
-}
+          int together = 1);
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -146,7 +146,16 @@ constexpr int MOST_OPERANDS = 4;
 template <class T>
 constexpr isize MOST_OF_BLOCK = MOST_ROWS* MOST_COLUMNS* LANES<T>;
 
-// For rows 0 .. count - 1: z = sum of operands[i].rows * matrix[i], block by block. `use` gets each
+// Where the sums of a product are stored: row r at data + r * stride, all vectors side by side. If they
+// have begun, the product is added to them. Without data they stay in a block on the stack.
+template <class T>
+struct Sums {
+  T* data = nullptr;
+  isize stride = 0;
+  bool begun = false;
+};
+
+// For rows 0 .. count - 1: z = [z +] sum of operands[i].rows * matrix[i], block by block. `use` gets each
 // block while it is in the L1 cache: use(z, stride, first row, rows, first vector, vectors).
 // The vectors of a block are a multiple of `together`, as all of them are.
 //
@@ -154,21 +163,23 @@ constexpr isize MOST_OF_BLOCK = MOST_ROWS* MOST_COLUMNS* LANES<T>;
 // number of rows, as long as the rows are short.
 template <class T, int together = 1, class Use>
 EIGENRNN_INLINE void through(const Operand<T>* operands, int how_many, isize count, Vectors which,
-                             Use&& use) {
-  alignas(64) T z[MOST_OF_BLOCK<T>];
+                             Use&& use, const Sums<T>& sums = {}) {
+  alignas(64) T block[MOST_OF_BLOCK<T>];
   if (count <= 0) return;
   const isize wide = columns(static_cast<int>(next_rows(count, together)), together);
   for (isize v = which.from; v < which.to; v += wide) {
     const isize C = smaller(wide, which.to - v);
     for (isize r = 0, R; r < count; r += R) {
       R = next_rows(count - r, together);
+      T* z = sums.data == nullptr ? block : sums.data + r * sums.stride + v * LANES<T>;
+      const isize row = sums.data == nullptr ? C * LANES<T> : sums.stride;
       Factor<T> factors[MOST_OPERANDS];
       for (isize c = 0, some; c < C; c += some) {
         some = smaller(C - c, at_once(static_cast<int>(R), together));
         for (int i = 0; i < how_many; ++i) factors[i] = factor(operands[i], r, v + c);
-        Blocks<T>::all.table[R][some](factors, how_many, z + c * LANES<T>, C * LANES<T>, false);
+        Blocks<T>::all.table[R][some](factors, how_many, z + c * LANES<T>, row, sums.begun);
       }
-      use(z, C * LANES<T>, r, R, v, C);
+      use(z, row, r, R, v, C);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <new>
 #include <optional>
 
+#include "pages.hpp"
 #include "vec.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -10,9 +11,12 @@ namespace eigenrnn::EIGENRNN_ISA {
 template <class T>
 class Scratch {
  public:
-  explicit Scratch(isize count)
-      : data_(static_cast<T*>(::operator new(static_cast<std::size_t>(count + 1) * sizeof(T),
-                                             std::align_val_t{64}))) {}
+  explicit Scratch(isize count) {
+    constexpr std::size_t LARGE = std::size_t{1} << 22;
+    const std::size_t bytes = static_cast<std::size_t>(count + 1) * sizeof(T);
+    data_ = static_cast<T*>(::operator new(bytes, std::align_val_t{64}));
+    if (bytes >= LARGE) prefer_large_pages(data_, bytes);
+  }
   ~Scratch() { ::operator delete(data_, std::align_val_t{64}); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

@@ -14,6 +14,7 @@ from eigenrnn.linalg import (
     orthogonality_error,
     planar_skew,
     polar_step,
+    scaled_cayley,
     skew,
     strictly_lower,
     symmetric,
@@ -64,6 +65,26 @@ def test_the_tolerance_of_an_empty_matrix_is_that_of_a_number():
 )
 def test_only_the_sixteen_bit_types_are_widened(dtype, expected):
     assert at_least_float32(dtype) == expected
+
+
+@pytest.mark.parametrize("scale", [1, 100, 1e6])
+@pytest.mark.parametrize("n", [1, 2, 7, 260])
+def test_the_scaled_cayley_map_and_its_gradient_are_those_of_its_parts(n, scale):
+    raw = (scale * normal(n * (n - 1) // 2)).requires_grad_()
+    signs = torch.where(normal(n, seed=1) > 0, 1.0, -1.0).double()
+    W = scaled_cayley(raw, signs)
+    parts = cayley(skew(raw, n)) * signs
+    assert distance(W.detach(), parts.detach()) <= n * tol(W.dtype, n)
+    G = normal(n, n, seed=2)
+    found, expected = (torch.autograd.grad(X, raw, G)[0] for X in (W, parts))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_scaled_cayley_map_has_all_derivatives():
+    raw = (normal(6) / 2).requires_grad_()
+    signs = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
+    assert torch.autograd.gradcheck(scaled_cayley, (raw, signs))
+    assert torch.autograd.gradgradcheck(scaled_cayley, (raw, signs))
 
 
 def test_a_skew_matrix_is_filled_row_by_row_below_its_diagonal():

@@ -162,12 +162,26 @@ def test_the_direct_parts_of_a_module_are_its_own():
     module = nn.Sequential(nn.Linear(2, 3))
     module.register_buffer("mean", torch.zeros(3))
     module.register_parameter("scale", nn.Parameter(torch.ones(3)))
-    assert list(torch_internals.direct_parameters(module)) == ["scale"]
-    assert list(torch_internals.direct_buffers(module)) == ["mean"]
-    children = torch_internals.direct_children(module)
-    assert children["0"] is module[0]
+    parameters, buffers, parts = torch_internals.contents(module)
+    assert list(parameters) == ["scale"]
+    assert list(buffers) == ["mean"]
+    assert parts["0"] is module[0]
     module[0] = other = nn.Linear(2, 3)
-    assert children["0"] is other  # the dictionary itself, not a copy
+    assert parts["0"] is other  # the dictionary itself, not a copy
+
+
+def test_the_parts_of_a_list_are_those_of_its_iterator():
+    module = nn.Module()
+    module.layers = nn.ModuleList([nn.Linear(2, 3), nn.Linear(3, 3)])
+    assert torch_internals.listed_parts(module, "layers") == list(module.layers)
+
+
+def test_autocast_is_active_for_any_device():
+    assert not torch_internals.autocast_is_active()
+    for device in ("cpu", "xpu"):
+        torch.set_autocast_enabled(device, True)
+        assert torch_internals.autocast_is_active()
+        torch.set_autocast_enabled(device, False)
 
 
 def test_the_first_parameter_is_that_of_the_iterator():

@@ -30,6 +30,7 @@ __all__ = [
     "reflection_count",
     "reflection_product",
     "reflectors",
+    "scaled_cayley",
     "skew",
     "strictly_lower",
     "symmetric",
@@ -325,6 +326,58 @@ def _cayley_derivative(
     """Return -(I + W) dA (I + W) / 2."""
     product = torch.addmm(dA, W, dA)  # (I + W) dA, without forming I + W
     return torch.addmm(product, product, W, beta=-0.5, alpha=-0.5)
+
+
+def scaled_cayley(
+    raw: Tensor,  # (N (N - 1) / 2,)
+    signs: Tensor,  # (N,)
+) -> Tensor:  # (N, N)
+    r"""Cayley transform of `skew`, with scaled columns: :math:`(I + A)^{-1} (I - A) D`.
+
+    The derivative is that of a single operation, where torch traces none: a small matrix costs
+    little beside the operations that make it.
+
+    Args:
+        raw: The strict lower triangle of A, as `skew` takes it.
+        signs: The diagonal of D, which has no derivative.
+    Raises:
+        ValueError: As `cayley`.
+    """
+    if is_traced() or is_dual(raw) or not raw.is_cpu:
+        return cayley(skew(raw, len(signs))) * signs
+    if not (raw.requires_grad and torch.is_grad_enabled()):
+        return _scaled_cayley(raw, signs)
+    return _ScaledCayley.apply(raw, signs)
+
+
+def _scaled_cayley(raw: Tensor, signs: Tensor) -> Tensor:
+    n = len(signs)
+    A = skew(raw, n)
+    size = math.sqrt(2) * float(torch.linalg.vector_norm(raw))
+    if n >= _LEAST_DIVIDED or size > _LARGE * math.sqrt(n):
+        return _cayley(A) * signs
+    X = A.fill_diagonal_(1)  # I + A, whose transpose is I - A
+    return torch.linalg.solve_ex(X, X.T, left=False).result.mul_(signs)
+
+
+class _ScaledCayley(torch.autograd.Function):
+    """The map of `scaled_cayley`: its derivative is that of `_Cayley` between two linear maps."""
+
+    # Without `setup_context`, which `torch.func` needs and `scaled_cayley` does not: of a function
+    # that has it, torch looks up the signature in each call, which takes longer than the map.
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+        raw, signs = inputs
+        W = _scaled_cayley(raw, signs)
+        ctx.save_for_backward(W, signs)
+        return W
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        W, signs = ctx.saved_tensors
+        dA = _cayley_derivative((W * signs).T, gradients[0] * signs)  # D^-1 = D
+        places = _places_below_diagonal(dA, len(signs))
+        return (dA - dA.T).flatten().index_select(0, places), None
 
 
 class _Series(NamedTuple):

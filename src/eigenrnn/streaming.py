@@ -14,7 +14,7 @@ from eigenrnn.layers.validation import check_h0, check_pair, check_step
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.residual_stack import ResidualStack
-from eigenrnn.torch_internals import direct_children
+from eigenrnn.torch_internals import contents
 from eigenrnn.tracing import is_eager, under_transform
 
 __all__ = ["Stream"]
@@ -95,7 +95,7 @@ class Stream:
         self._layer: Stacked[Any] | ResidualStack = layer
         self._head = head
         # asked at each step for the head, which the user may replace
-        self._modules = direct_children(model)
+        _, _, self._modules = contents(model)
         self._input_shape: tuple[int, ...] = (layer.input_size,)
         if batch_size is not None:
             self._input_shape = (batch_size, layer.input_size)

@@ -18,9 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
     "DrawFrom",
-    "direct_buffers",
-    "direct_children",
-    "direct_parameters",
+    "autocast_is_active",
+    "contents",
     "first_parameter",
     "forward_mode_is_active",
     "forward_pre_hooks",
@@ -29,6 +28,7 @@ __all__ = [
     "hooks_of_call",
     "is_exporting",
     "is_legacy_batched",
+    "listed_parts",
     "original_of",
     "record_scan",
     "transform_is_active",
@@ -46,6 +46,9 @@ is_legacy_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batc
 
 transform_is_active: Callable[[], bool] = torch._C._are_functorch_transforms_active
 """Whether a transform of `torch.func` is active; all its queries are private."""
+
+autocast_is_active: Callable[[], bool] = torch._C._is_any_autocast_enabled
+"""Whether autocast is enabled for any device; the public query asks for one."""
 
 graph_is_kept: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
 """Whether the running backward pass was called with ``retain_graph=True``.
@@ -104,19 +107,17 @@ def write_count(tensor: Tensor) -> int:
 # than the rest of a small call. The dictionaries below are the module's own, with no copy.
 
 
-def direct_parameters(module: nn.Module) -> dict[str, nn.Parameter | None]:
-    """Return the dictionary of a module's own parameters, without those of its parts."""
-    return module._parameters
+def contents(
+    module: nn.Module,
+) -> tuple[dict[str, nn.Parameter | None], dict[str, Tensor | None], dict[str, nn.Module | None]]:
+    """Return the dictionaries of a module's own parameters, buffers and parts."""
+    return module._parameters, module._buffers, module._modules
 
 
-def direct_buffers(module: nn.Module) -> dict[str, Tensor | None]:
-    """Return the dictionary of a module's own buffers, without those of its parts."""
-    return module._buffers
-
-
-def direct_children(module: nn.Module) -> dict[str, nn.Module | None]:
-    """Return the dictionary of a module's parts, which changes when one is replaced."""
-    return module._modules
+def listed_parts(module: nn.Module, name: str) -> list[Any]:
+    """Return the modules in the `ModuleList` that is a part of a module."""
+    parts: Any = module._modules[name]
+    return list(parts._modules.values())
 
 
 def first_parameter(module: nn.Module) -> nn.Parameter:

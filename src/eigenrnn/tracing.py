@@ -8,8 +8,7 @@ from torch.autograd import forward_ad
 from torch.nn import Module, Parameter
 
 from eigenrnn.torch_internals import (
-    direct_buffers,
-    direct_parameters,
+    contents,
     forward_mode_is_active,
     has_dispatch_mode,
     is_exporting,
@@ -19,6 +18,7 @@ from eigenrnn.torch_internals import (
 )
 
 __all__ = [
+    "are_plain",
     "autocasts",
     "check_dense",
     "check_weights",
@@ -28,9 +28,9 @@ __all__ = [
     "is_eager",
     "is_exporting",
     "is_exporting_to_onnx",
-    "is_jit_tracing",
     "is_plain",
     "is_traced",
+    "jit_traces",
     "needs_no_dispatcher",
     "real_tensors",
     "under_transform",
@@ -55,7 +55,8 @@ def is_dual(*tensors: Tensor | None) -> bool:
 
 
 # documented, but not exported in the sense of the type checker
-_jit_traces: Callable[[], bool] = torch.jit.is_tracing  # pyright: ignore[reportPrivateImportUsage]
+jit_traces: Callable[[], bool] = torch.jit.is_tracing  # pyright: ignore[reportPrivateImportUsage]
+"""Whether `torch.jit.trace` records the current call; not to be asked while torch compiles."""
 
 
 def autocasts(device_type: str) -> bool:
@@ -79,17 +80,18 @@ def is_eager() -> bool:
         torch.compiler.is_compiling()
         or transform_is_active()
         or torch.is_autocast_enabled("cpu")
-        or _jit_traces()
+        or jit_traces()
         or forward_mode_is_active()
     )
 
 
-def is_jit_tracing() -> bool:
-    """Whether `torch.jit.trace` records the current call."""
-    return not torch.compiler.is_compiling() and _jit_traces()
-
-
 _PLAIN = frozenset({Tensor, Parameter})  # other classes may have no address at all
+_PLAIN_OR_NONE = _PLAIN | {type(None)}
+
+
+def are_plain(values: Iterable[object]) -> bool:
+    """Whether all values are tensors of torch's own classes, or None."""
+    return _PLAIN_OR_NONE.issuperset(map(type, values))
 
 
 def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
@@ -158,14 +160,21 @@ def check_dense(tensors: Mapping[str, Tensor | None]) -> None:
             )
 
 
-def check_weights(*modules: Module) -> None:
-    """Check the parameters and buffers of modules, without those of their parts.
+def check_weights(module: Module, with_parts: bool = False) -> None:
+    """Check the parameters and buffers of a module, and on request those of its parts.
 
     Raises the errors of `check_dense`.
     """
-    for module in modules:
-        check_dense(direct_parameters(module))
-        check_dense(direct_buffers(module))
+    parameters, buffers, parts = contents(module)
+    compiling = torch.compiler.is_compiling()  # then there are no addresses to ask for
+    for tensors in (parameters, buffers):
+        for name, tensor in tensors.items():
+            if tensor is not None and (compiling or not is_plain(tensor)):
+                check_dense({name: tensor})
+    if with_parts:
+        for part in parts.values():
+            if part is not None:
+                check_weights(part, with_parts=True)
 
 
 def is_exporting_to_onnx() -> bool:

@@ -64,6 +64,16 @@ def tensors(name):
     }
 
 
+def with_gaps(tensor):
+    """Return the same numbers, those of a row not side by side."""
+    return torch.stack([tensor, tensor + 1], -1)[..., 0]
+
+
+def of_results(change):
+    """Return a function that changes saved states alone, and no operands."""
+    return lambda v: change(v) if v.dim() == 3 and v.shape[2] != M else v
+
+
 @pytest.fixture
 def went_directly(monkeypatch):
     """Return a list that tells of each call whether it needed no checks."""
@@ -100,9 +110,85 @@ def test_the_second_call_skips_the_checks_and_gives_the_same_bits(name, options,
     assert went_directly[-1]
 
 
+@needs_kernels
+@each_function
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: v.double(),
+        lambda v: v.repeat(2, *[1] * (v.dim() - 1)) if v.dim() == 3 else v,
+        lambda v: v.T.contiguous().T if v.dim() == 2 else v,
+        lambda v: v[:, :1] if v.dim() == 3 else v,
+    ],
+    ids=["another dtype", "more steps", "transposed weights", "fewer sequences"],
+)
+def test_a_call_of_other_tensors_needs_no_checks_either(name, change, went_directly):
+    for _ in range(2):
+        called(name, tensors(name))
+    given = {key: change(v) for key, v in tensors(name).items()}
+    found = called(name, given)
+    assert went_directly[-1]
+    torch.testing.assert_close(found, called(name, given, backend="reference"))
+
+
+@needs_kernels
+@each_function
+@pytest.mark.parametrize("operand", ["x", "W", "U", "c"])
+def test_a_negative_operand_gives_the_states_of_its_numbers(name, operand):
+    given = tensors(name)
+    for _ in range(2):
+        expected = FUNCTIONS[name][0](**given)
+    changed = given | {operand: negative_view(given[operand])}
+    torch.testing.assert_close(FUNCTIONS[name][0](**changed), expected)
+
+
+@needs_kernels
+@each_function
+def test_the_gradient_of_a_sum_and_that_of_each_state_are_the_same(name, went_directly):
+    given = {key: v.requires_grad_() for key, v in tensors(name).items()}
+    for _ in range(2):
+        h = FUNCTIONS[name][0](**given)[0]
+    assert went_directly[-1]
+    of_sum = torch.autograd.grad(h.sum(), [*given.values()], retain_graph=True)
+    of_each = torch.autograd.grad(h, [*given.values()], torch.ones_like(h))
+    assert all(map(torch.equal, of_sum, of_each))
+
+
+@needs_kernels
+@each_function
+def test_a_backward_pass_reads_what_the_hooks_of_saved_tensors_return(name, went_directly):
+    given = tensors(name)
+    for _ in range(2):
+        expected = called(name, given)
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
+        assert all(map(torch.equal, called(name, given), expected))
+    for change in (with_gaps, of_results(with_gaps)):
+        with torch.autograd.graph.saved_tensors_hooks(torch.clone, change):
+            assert all(map(torch.equal, called(name, given), expected))
+    for change in (torch.Tensor.double, of_results(torch.Tensor.double)):
+        hooks = torch.autograd.graph.saved_tensors_hooks(torch.clone, change)
+        with hooks, pytest.raises(TypeError, match="float64"):
+            called(name, given)
+    assert went_directly[-1]
+
+
+@needs_kernels
+def test_the_gradient_of_the_sum_of_all_outputs_is_that_of_each(went_directly):
+    given = {key: v.requires_grad_() for key, v in tensors("elman").items()}
+    given["V"] = torch.randn(2, N, requires_grad=True)
+    for _ in range(2):
+        y, _ = elman(**given)
+    assert went_directly[-1]
+    of_sum = torch.autograd.grad(y.sum(), [*given.values()], retain_graph=True)
+    for like in (torch.ones(T, B, 2), torch.ones(2, B, T).transpose(0, 2)):
+        of_each = torch.autograd.grad(y, [*given.values()], like, retain_graph=True)
+        assert all(map(torch.equal, of_sum, of_each))
+
+
 OTHERS = {
     "another dtype": lambda v: v | {"W": v["W"].double()},
     "another shape": lambda v: v | {"c": v["c"][1:]},
+    "a number": lambda v: v | {"W": torch.tensor(1.0)},
     "no tensor": lambda v: v | {"U": [1.0]},
     "nested": lambda v: v | {"x": torch.nested.nested_tensor([v["x"][0]])},
     "sparse": lambda v: v | {"W": v["W"].to_sparse()},

@@ -14,6 +14,7 @@ from eigenrnn.layers import GRU, RNN, AsRNN
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, elman
 from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.ops.elman import ElmanOperands
 from eigenrnn.ops.elman.cpu import elman_cpu
 from kernel_testing import (
@@ -118,6 +119,7 @@ def assert_equals_reference(tensors, options, **choice):
 def spy(monkeypatch):
     spy = SpiedKernels("elman")
     monkeypatch.setattr(compiled, "kernels", spy)
+    monkeypatch.setattr(DirectCalls, "run", lambda *_: None)  # which reads the tensors itself
     return spy
 
 

@@ -14,7 +14,7 @@ from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.linalg import at_least_float32, tol
 from eigenrnn.torch_internals import (
-    direct_children,
+    autocast_is_active,
     first_parameter,
 )
 from eigenrnn.tracing import (
@@ -166,16 +166,16 @@ class Constraint(ConstantBuffers, ABC):
                 freed.
         """
         # `torch.export` of a network in training mode records the map, so it can be trained
-        if is_exporting() and (is_exporting_to_onnx() or not self.training):
+        exports = torch.compiler.is_compiling() and is_exporting()
+        if exports and (is_exporting_to_onnx() or not self.training):
             constant = self._constant()
             if constant is not None:
                 return constant
-        # most sets have no parts, and torch's walk over all modules takes longer than the check
-        check_weights(*(self.modules() if direct_children(self) else (self,)))
-        device = self.device.type
-        if not autocasts(device):  # entering a block would cost as much as a small product
+        check_weights(self, with_parts=True)
+        # entering a block would cost as much as a small product
+        if not autocast_is_active() or not autocasts(self.device.type):
             return self._matrix()
-        with torch.autocast(device, enabled=False):
+        with torch.autocast(self.device.type, enabled=False):
             return self._matrix()
 
     @torch.no_grad()

@@ -16,6 +16,7 @@ from eigenrnn.linalg import (
     lower,
     orthogonality_error,
     planar_skew,
+    scaled_cayley,
     skew,
     strictly_lower,
     symmetric,
@@ -140,7 +141,9 @@ class ScaledCayley(Constraint):
         return orthogonality_error(W)
 
     def _matrix(self) -> Tensor:
-        return cayley(self._skew()) * self._scaling()
+        if self.is_complex:
+            return cayley(self._skew()) * self._scaling()
+        return scaled_cayley(self.raw, self.signs)
 
     def _skew(self) -> Tensor:  # (N, N)
         real = skew(self.raw, self.size)

@@ -300,7 +300,7 @@ class AbstractDirection(nn.Module, ABC):
     def _concatenated(self) -> Tensor:
         if len(self.matrix_names) == 1:  # `cat` would copy it
             return getattr(self, self.matrix_names[0])()
-        return torch.cat([constraint() for constraint in self.constraints()])
+        return torch.cat([getattr(self, name)() for name in self.matrix_names])
 
     def _compute_matrices(self) -> Tensor:
         W = self._concatenated()
@@ -340,13 +340,13 @@ def _unfreeze(direction: AbstractDirection, _keys: object) -> None:
     direction.frozen = None  # the frozen matrices belong to the weights before the load
 
 
-def head_kwargs(head: nn.Linear | None, direction: AbstractDirection) -> dict[str, Tensor | None]:
+def head_kwargs(head: nn.Linear, direction: AbstractDirection) -> dict[str, Tensor | None]:
     """Return the arguments with which a direction computes the outputs of a linear head.
 
     Empty if the direction does not support a head, or if the head does more than a linear map: it
     has hooks, parametrisations or its own `forward`.
     """
-    if head is None or type(head) is not nn.Linear or not direction.fuses_head():
+    if type(head) is not nn.Linear or not direction.fuses_head():
         return {}
     if "forward" in vars(head) or any(hooks_of_call(head)):
         return {}

@@ -390,7 +390,8 @@ class LSTM(Gated[LSTMDirection]):
         self,
         state: Tensor,  # (L D, B, P + N)
     ) -> tuple[Tensor, Tensor]:
-        h, c = state.split((self.proj_size or self.hidden_size, self.hidden_size), dim=-1)
+        sizes = self.proj_size or self.hidden_size, self.hidden_size
+        h, c = state.split_with_sizes(sizes, dim=-1)  # `split` is a function in Python
         # copies, because the compiled steps read only contiguous states
         return h.contiguous(), c.contiguous()
 

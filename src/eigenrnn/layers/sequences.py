@@ -27,9 +27,9 @@ Lengths: TypeAlias = Tensor | Sequence[int] | None
 
 
 def run_longest_first(
-    run: Callable[[Tensor, Tensor, list[int] | None], tuple[Tensor | None, Tensor]],
+    run: Callable[[Tensor, Tensor | None, list[int] | None], tuple[Tensor | None, Tensor]],
     x: Tensor,  # (T, B, M)
-    h0: Tensor,  # (L D, B, S)
+    h0: Tensor | None,  # (L D, B, S); the default ones are those of every sequence
     lengths: Lengths,
 ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (L D, B, S)
     """Run a layer over sequences sorted by descending length; restore the user's order.
@@ -41,7 +41,9 @@ def run_longest_first(
         return run(x, h0, sizes)
     order = order.to(x.device)
     back = order.argsort()  # the inverse of a permutation
-    output, h_n = run(x.index_select(1, order), h0.index_select(1, order), sizes)
+    if h0 is not None:
+        h0 = h0.index_select(1, order)
+    output, h_n = run(x.index_select(1, order), h0, sizes)
     if output is not None:
         output = output.index_select(1, back)
     return output, h_n.index_select(1, back)

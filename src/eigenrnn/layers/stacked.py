@@ -38,7 +38,7 @@ from eigenrnn.ops import explain
 from eigenrnn.ops.compiled import warn_if_unavailable
 from eigenrnn.ops.dispatch import Backend, Call, exports_scan, forced
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
-from eigenrnn.torch_internals import direct_children
+from eigenrnn.torch_internals import listed_parts
 from eigenrnn.tracing import is_exporting
 
 __all__ = ["Layer", "Stacked"]
@@ -220,14 +220,16 @@ class Stacked(Layer, Generic[_D]):
         if isinstance(input, PackedSequence):
             run = partial(self._run, last_only=last_only, head=head)
             return self._forward_packed(input, hx, lengths, run)
-        check_input(input, self.input_size, self._weight)
+        check_input(input, self.input_size, self.all_directions()[0].weight_ih)
         unbatched = input.dim() == 2
         x = input
         if unbatched:  # a single sequence, (T, M) also with `batch_first`, as in torch
             x = x.unsqueeze(1)
         elif self.batch_first:
             x = x.transpose(0, 1)
-        h0 = self._initial_states(hx, x.shape[1], unbatched)
+        h0: Tensor | None = None
+        if hx is not None:
+            h0 = self._initial_states(hx, x.shape[1], unbatched)
         if lengths is None and x.shape[0] >= 1:
             output, h_n = self._run(x, h0, None, last_only, head)
         elif lengths is not None and exports_scan(self.backend):
@@ -345,8 +347,7 @@ class Stacked(Layer, Generic[_D]):
     def all_directions(self) -> list[_D]:
         """Return every layer and direction, in torch's order."""
         # torch's own walk over the list takes as long as a small product
-        directions = cast("nn.Module", direct_children(self)["directions"])
-        return cast("list[_D]", list(direct_children(directions).values()))
+        return listed_parts(self, "directions")
 
     def recurrent_matrices(self) -> list[Tensor]:
         """Return W of every layer and direction, in torch's order, with autograd graphs."""
@@ -427,7 +428,9 @@ class Stacked(Layer, Generic[_D]):
             )
         x, sequence_lengths = pad_packed(packed)
         check_input(x, self.input_size, self._weight)
-        h0 = reordered(self._initial_states(hx, x.shape[1]), packed.sorted_indices)
+        h0: Tensor | None = None
+        if hx is not None:
+            h0 = reordered(self._initial_states(hx, x.shape[1]), packed.sorted_indices)
         output, h_n = run(x, h0, packed.batch_sizes.tolist())
         packed_output: PackedSequence | None = None
         if output is not None:
@@ -446,7 +449,7 @@ class Stacked(Layer, Generic[_D]):
     def _run(
         self,
         x: Tensor,  # (T, B, M)
-        h0: Tensor,  # (L D, B, N)
+        h0: Tensor | None,  # (L D, B, N); by default those of each direction
         batch_sizes: list[int] | None,
         last_only: bool = False,
         head: nn.Linear | None = None,
@@ -454,7 +457,9 @@ class Stacked(Layer, Generic[_D]):
         warn_if_unavailable(x)
         directions = self.all_directions()
         # a head on both directions reads their joined states, which no single one has
-        fused_head = {} if self.bidirectional else head_kwargs(head, directions[-1])
+        fused_head: dict[str, Tensor | None] = {}
+        if head is not None and not self.bidirectional:
+            fused_head = head_kwargs(head, directions[-1])
         last: list[Tensor] = []
         for layer in range(self.num_layers):
             is_top = layer == self.num_layers - 1
@@ -465,13 +470,15 @@ class Stacked(Layer, Generic[_D]):
             outputs: list[Tensor] = []
             for d in range(self.num_directions):
                 i = layer * self.num_directions + d
+                direction = directions[i]
+                state = direction.initial_state(x.shape[1]) if h0 is None else h0[i]
                 reverse = d == 1
-                h, h_last = directions[i](
-                    x, h0[i], batch_sizes, reverse, self.backend, skip_outputs, **extra
+                h, h_last = direction(
+                    x, state, batch_sizes, reverse, self.backend, skip_outputs, **extra
                 )
-                last.append(directions[i].as_state(h_last))
+                last.append(direction.as_state(h_last))
                 if not skip_outputs:
-                    outputs.append(directions[i].as_output(h))
+                    outputs.append(direction.as_output(h))
             if self.bidirectional and outputs:
                 x = torch.cat(outputs, dim=2)
             elif outputs:  # `cat` would copy it

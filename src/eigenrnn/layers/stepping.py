@@ -10,7 +10,7 @@ from torch.nn.utils import parametrize
 
 from eigenrnn.ops.compiled import head_stepper, kernels
 from eigenrnn.ops.dispatch import in_forced_block
-from eigenrnn.torch_internals import direct_buffers, direct_parameters, hooks_of_call, write_count
+from eigenrnn.torch_internals import contents, hooks_of_call, write_count
 from eigenrnn.tracing import has_memory, is_eager
 
 __all__ = ["LatestSnapshot", "Places", "Snapshot", "can_read", "take_snapshot"]
@@ -123,7 +123,8 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
 def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
     """Return where the weights of a step are, dictionaries and keys, and the weights."""
     found: list[tuple[dict[str, Any], str, Tensor]] = []
-    for holder in (direct_parameters(module), direct_buffers(module)):
+    parameters, buffers, _ = contents(module)
+    for holder in (parameters, buffers):
         for name, tensor in list(holder.items()):
             # a step gets its state from the caller, and does not read the initial one
             if tensor is not None and name != "h0":

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.tracing import autocasts, check_dense, is_jit_tracing, is_plain, is_traced
+from eigenrnn.tracing import autocasts, check_dense, is_plain, jit_traces
 
 __all__ = [
     "check_dtype",
@@ -92,11 +92,12 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
             `torch.jit.trace` records the call.
         TypeError: If it is not a dense tensor, or its dtype is not that of the weights.
     """
-    if is_jit_tracing():
+    compiling = torch.compiler.is_compiling()
+    if not compiling and jit_traces():
         raise ValueError(no_torchscript("torch.jit.trace"))
     if not isinstance(x, Tensor):
         raise TypeError(f"expected input to be a tensor, got {type(x).__name__}")
-    if is_traced() or not is_plain(x):
+    if compiling or not is_plain(x):  # a tensor of a transform has no address
         check_dense({"input": x})
     if x.dim() not in (2, 3):
         raise ValueError(f"expected input of 2 or 3 dimensions, got shape {tuple(x.shape)}")

@@ -33,6 +33,7 @@ else:
     _unavailable_reason = None
 
 __all__ = [
+    "NUMBERS",
     "STRIDED",
     "CompiledBackend",
     "activation",
@@ -55,7 +56,8 @@ __all__ = [
     "warn_if_unavailable",
 ]
 
-_NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
+NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
+"""The dtypes of the kernels, and the names that these have there."""
 STRIDED = ("W", "U", "V")
 """The operands that the kernels read with any strides, and all others row by row."""
 _LARGE = 1 << 22  # bytes; the allocator reuses smaller buffers, so large pages do not help them
@@ -137,12 +139,9 @@ def compiled_operator(
         prepare: As for `Operator`.
     """
 
-    def forward(
-        operands: Any, options: Any, save: bool, call: dict[str, Any] | None = None
-    ) -> Named:
-        if call is None:
-            operands = _with_rows(operands)
-            call = call_arguments(operands, options)
+    def forward(operands: Any, options: Any, save: bool) -> Named:
+        operands = _with_rows(operands)
+        call = call_arguments(operands, options)
         tensors = allocate(operands, options, save)
         add_results(call, tensors)
         run = getattr(kernels, f"{recurrence.name}_forward")
@@ -155,34 +154,38 @@ def compiled_operator(
         needed: Collection[str],
         grads: Named,
         kept: Mapping[str, Tensor],
+        planned: Any = None,
     ) -> Named:
-        unread: Collection[str] = ()
-        if operands.U is None:  # then the gradients do not depend on x, so no copy of it is made
-            unread = ("x",)
-        operands = _with_rows(operands, unread)
         gradients = gradient_buffers(operands, needed, kept[recurrence.all_states])
         read = dict(grads)
         for result, gradient in grads.items():
             if result != "y":  # the gradients of outputs are read with any strides
                 read[result] = rows(gradient)
+        dy = grads.get("y")
+        if "d" in gradients and dy is not None:  # the kernels leave this sum to torch
+            torch.sum(dy, (0, 1), out=gradients["d"])
+        threads = torch.get_num_threads()
+        if planned is not None and planned.run_backward(kept, read, gradients, threads):
+            return gradients
+        unread: Collection[str] = ()
+        if operands.U is None:  # then the gradients do not depend on x, so no copy of it is made
+            unread = ("x",)
+        operands = _with_rows(operands, unread)
         # Only for its check of the dtypes. Kernels get addresses, and would read the numbers of
         # another dtype as their own.
         number_type(operands.W, *read.values(), *kept.values())
         passed = views({f"d{result}": g for result, g in read.items()})
-        dy = read.get("y")
         if dy is not None:
             passed["dy_stride"] = dy.stride(2)
         for operand, gradient in gradients.items():
-            if operand == "d" and dy is not None:  # the kernels leave this sum to torch
-                torch.sum(dy, (0, 1), out=gradient)
-            elif operand in ("W", "U"):  # they write these transposed
-                passed[f"d{operand}"] = pointer(gradient.T)
-            else:
+            if operand != "d":
                 passed[f"d{operand}"] = pointer(gradient)
         call = call_arguments(operands, options)
-        add_results(call, kept)
+        # hooks of saved tensors may return any strides
+        kept_rows = {name: rows(tensor) for name, tensor in kept.items()}
+        add_results(call, kept_rows)
         run = getattr(kernels, f"{recurrence.name}_backward")
-        run(number_type(operands.x), torch.get_num_threads(), call, passed)
+        run(number_type(operands.x), threads, call, passed)
         return gradients
 
     return Operator(
@@ -296,9 +299,9 @@ def number_type(*tensors: Tensor | None, takes_complex: bool = False) -> str:
     number = dtype
     if takes_complex:
         number = dtype.to_real()
-    if number not in _NUMBERS:
+    if number not in NUMBERS:
         raise TypeError(f"expected float32 or float64, got {dtype}")
-    return _NUMBERS[number]
+    return NUMBERS[number]
 
 
 def empty_buffer(like: Tensor, *shape: int) -> Tensor:
@@ -353,8 +356,6 @@ def gradient_buffers(
             gradients[name] = empty_like_steps(h, tensor.shape[2])
         elif name == "x":
             gradients[name] = empty_like_steps(tensor, tensor.shape[2])
-        elif name in ("W", "U"):  # which the kernels write transposed
-            gradients[name] = tensor.new_empty(tensor.shape[::-1]).T
         else:
             gradients[name] = tensor.new_empty(tensor.shape)
     return gradients
@@ -378,17 +379,17 @@ def empty_states(operands: Any, options: Any) -> Tensor:  # (T, B, N) or (0, B, 
 
 def saved_buffer(
     recurrence: Recurrence, operands: Any, options: Any, save: bool
-) -> Tensor:  # (T, B, numbers)
-    """Return a buffer for what a backward pass needs of each step and sequence.
+) -> Tensor | None:  # (T, B, numbers)
+    """Return a buffer for what a backward pass needs of each step and sequence, if one follows.
 
     It holds several numbers per unit and one per LayerNorm. The numbers of one vector of units are
     stored side by side, each padded to a whole vector.
     """
+    if not save:
+        return None
     T, B = operands.x.shape[:2]
     N = operands.h0.shape[1]
     W = operands.W
-    if not save:
-        return W.new_empty(T, B, 0)
     parts = len(recurrence.saved_parts(operands, options))
     norms = 0
     if getattr(operands, "gain", None) is not None:

@@ -147,24 +147,33 @@ class Operator:
         return self.call_directly(operands, options)
 
     def call_directly(
-        self, operands: Any, options: Any, *kernel_call: dict[str, Any]
+        self, operands: Any, options: Any, plan: Any = None, planned: Any = None
     ) -> Mapping[str, Any]:
         """Return the results by name for plain tensors, without the dispatcher.
 
         Args:
             operands: The operands.
             options: The options.
-            *kernel_call: The arguments of a compiled kernel, if they are known already.
+            plan: The plan of the compiled kernels for the call, if there is one.
+            planned: The call as that plan has read it.
         """
-        if needs_gradient(operands):
-            taken = operands[: len(self.operands)]
-            returned = _Recorded.apply(*taken, options, self, kernel_call)
-            return dict(zip(self.results, returned, strict=True))
-        return self._forward(operands, options, False, *kernel_call)
+        if planned is None:
+            is_recorded = needs_gradient(operands)
+        else:
+            is_recorded = planned.requires_grad and torch.is_grad_enabled()
+        if not is_recorded:
+            return self.forward(operands, options, False, planned)
+        taken = operands[: len(self.operands)]
+        returned = _Recorded.apply(*taken, operands, options, self, plan, planned)
+        return dict(zip(self.results, returned, strict=True))
 
-    def compute_and_save(self, operands: Any, options: Any, *kernel_call: dict[str, Any]) -> Named:
-        """Return the results and what a backward pass needs, by name, without recording them."""
-        return self._forward(operands, options, True, *kernel_call)
+    def forward(self, operands: Any, options: Any, save: bool, planned: Any = None) -> Named:
+        """Return the results, and what a backward pass needs, by name."""
+        if planned is None:
+            return self._forward(operands, options, save)
+        tensors = self._allocate(operands, options, save)
+        planned.run(tensors, torch.get_num_threads())
+        return tensors
 
     def arguments(self, operands: Any, options: Any, save: bool = False) -> list[Any]:
         """Return the arguments of the torch operator."""
@@ -282,7 +291,7 @@ class Operator:
         ctx.options = options
         ctx.set_materialize_grads(False)  # usually the loss uses only one of the results
         taken = operands[: len(self.operands)]
-        ctx.save_for_backward(*taken, *[returned.get(name) for name in self._kept])
+        ctx.save_for_backward(*taken, *map(returned.get, self._kept))
 
     def backward_pass(self, ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of the operands, and None for each argument after them."""
@@ -304,7 +313,9 @@ class Operator:
             if self._prepare is not None:
                 operands, needed, grads = self._prepare(operands, needed, grads)
             if needs_no_dispatcher([*given, *operands]):  # as in a call, it saves time
-                all_found = self._backward(operands, ctx.options, needed, grads, kept)
+                plan = getattr(ctx, "plan", None)
+                more = () if plan is None else (plan.read(operands),)
+                all_found = self._backward(operands, ctx.options, needed, grads, kept, *more)
                 found = {name: all_found[name] for name in needed}
             else:
                 arguments = self.backward_arguments(operands, ctx.options, needed, grads, kept)
@@ -318,12 +329,12 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor | None, ...]:
-        *tensors, options, operator, kernel_call = inputs
-        operands = operator.recurrence.operands(*tensors)
+        *_, operands, options, operator, plan, planned = inputs
         ctx.operator = operator
-        returned = operator.compute_and_save(operands, options, *kernel_call)
+        ctx.plan = plan
+        returned = operator.forward(operands, options, True, planned)
         operator.save_for_backward(ctx, operands, options, returned)
-        return tuple([returned.get(name) for name in operator.results])
+        return tuple(map(returned.get, operator.results))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -6,9 +6,20 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Product", "Recurrence", "Shape", "Sizes", "products_of_matrices", "sizes_of"]
+__all__ = [
+    "Axes",
+    "Product",
+    "Recurrence",
+    "Shape",
+    "Sizes",
+    "matrix_shapes",
+    "products_of_matrices",
+    "sizes_of",
+]
 
 Shape = tuple[int, ...]
+Axes = Mapping[str, tuple[str, ...]]
+"""The axes of operands by name, each a size with a factor: ``("4N", "N")``."""
 
 
 class Sizes(NamedTuple):
@@ -19,12 +30,14 @@ class Sizes(NamedTuple):
         B: The number of sequences.
         M: The number of numbers in an input.
         N: The number of units.
+        K: The number of outputs of a head.
     """
 
     T: int
     B: int
     M: int
     N: int
+    K: int
 
 
 class Product(NamedTuple):
@@ -77,6 +90,7 @@ class Recurrence:
         definition: The results in differentiable operations. One that a call does not have is
             None.
         gates: The number G of matrices that are stacked in W.
+        axes: The axes of each operand, if matrices map them.
         saved_parts: Returns what the kernels save of each unit and step for a backward pass, in
             their order.
         products: Returns the products that each step computes, beside which all else is small.
@@ -90,6 +104,7 @@ class Recurrence:
     shapes: Callable[[Any], Mapping[str, Shape]]
     definition: Callable[[Any, Any], tuple[Tensor | None, ...]]
     gates: int = 1
+    axes: Axes | None = None
     saved_parts: Callable[[Any, Any], Sequence[str]] = _no_parts
     products: Callable[[Any, Any], Sequence[Product]] = products_of_matrices
 
@@ -117,14 +132,13 @@ class Recurrence:
 
     def with_initial_states(self, operands: Any) -> Any:
         """Return the operands with zero in place of each initial state that is None."""
-        missing = [name for name in self.states if getattr(operands, name) is None]
-        if not missing:
-            return operands
-        # x may be real where W and the states are complex
-        like: Tensor = getattr(operands, "W", operands.x)
-        B = operands.x.shape[1]
-        N = like.shape[-1]
-        return operands._replace(**{name: like.new_zeros(B, N) for name in missing})
+        for name in self.states:
+            if getattr(operands, name) is None:
+                # x may be real where W and the states are complex
+                like: Tensor = getattr(operands, "W", operands.x)
+                zeros = like.new_zeros(operands.x.shape[1], like.shape[-1])
+                operands = operands._replace(**{name: zeros})
+        return operands
 
     def state_size(self, operands: Any) -> int:
         """Return the number of real numbers in one state."""
@@ -133,6 +147,18 @@ class Recurrence:
         if state.is_complex():
             numbers = 2 * numbers
         return len(self.states) * numbers
+
+
+def matrix_shapes(axes: Axes, gates: int, operands: Any) -> dict[str, Shape]:
+    """Return the shapes of the operands of a call with G gates, from their axes.
+
+    Raises the errors of `sizes_of`.
+    """
+    sizes = sizes_of(operands, gates)._asdict()
+    shapes: dict[str, Shape] = {}
+    for name, of_operand in axes.items():
+        shapes[name] = tuple([int(axis[:-1] or 1) * sizes[axis[-1]] for axis in of_operand])
+    return shapes
 
 
 def sizes_of(operands: Any, gates: int = 1) -> Sizes:
@@ -155,8 +181,11 @@ def sizes_of(operands: Any, gates: int = 1) -> Sizes:
         raise ValueError(f"expected x of shape (T, B, {last}) with T >= 1, got {tuple(x.shape)}")
     if operands.c is not None and U is None:
         raise ValueError("expected c to go with U, got c alone: add it to x")
+    V: Tensor | None = getattr(operands, "V", None)
+    if V is None and getattr(operands, "d", None) is not None:
+        raise ValueError("expected d to go with V, got d alone")
     T, B, M = x.shape
-    # a W without axes has no N, and `check_shapes` rejects it
-    if U is not None and W.dim():
-        return Sizes(T, B, M, N=W.shape[-1])
-    return Sizes(T, B, M, N=M // gates)
+    # a W or a V without axes has no N or K, and `check_shapes` rejects it
+    N = W.shape[-1] if U is not None and W.dim() else M // gates
+    K = V.shape[0] if V is not None and V.dim() else 1
+    return Sizes(T, B, M, N, K)

@@ -29,26 +29,27 @@ from eigenrnn.ops.operators import Named
 __all__ = ["ElmanCPU", "elman_cpu", "elman_cpu_norm_zoneout", "elman_stepper"]
 
 
-def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor]:
+def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor | None]:
     """Allocate the results with the layout of the inputs, those that the call has.
 
     Complex states are pairs of real numbers, and N counts the real numbers. For the backward pass
     modReLU of pairs saves the moduli of its arguments.
     """
-    results = {
-        "h": empty_states(operands, options),
+    h = empty_states(operands, options)
+    results: dict[str, Tensor | None] = {
+        "h": h,
         "last": operands.W.new_empty(operands.h0.shape),
     }
     if operands.V is not None:
         results["y"] = empty_like_steps(operands.x, len(operands.V), operands.W)
     if save and options.nonlinearity == "modrelu_paired":
-        results["moduli"] = moduli_like(results["h"], options.nonlinearity, operands.bias)
+        results["moduli"] = moduli_like(h, options.nonlinearity, operands.bias)
     return results
 
 
 def _allocate_norm_zoneout(
     operands: ElmanOperands, options: Options, save: bool
-) -> dict[str, Tensor]:
+) -> dict[str, Tensor | None]:
     """Allocate also what LayerNorm, zoneout and a leak save for the backward pass."""
     saved = saved_buffer(ELMAN, operands, options, save)
     return _allocate(operands, options, save) | {"saved": saved}

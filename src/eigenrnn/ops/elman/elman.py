@@ -44,7 +44,7 @@ BACKENDS: dict[str, Backend] = {
 }
 """The backends by name, in order of preference."""
 
-_DIRECT = DirectCalls(elman_cpu)
+_DIRECT = DirectCalls(elman_cpu, "ElmanPlan")
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
@@ -248,10 +248,10 @@ def _run(
     last_only = (
         (options.last_only or fused) and chosen.supports_last_only and not torch.is_grad_enabled()
     )
+    if chosen.name == "cpu" and not call.features:
+        _DIRECT.add(operands, options._replace(last_only=options.last_only or fused))
     if last_only != options.last_only:
         options = options._replace(last_only=last_only)
-    if chosen.name == "cpu" and not call.features:
-        _DIRECT.add(operands, options)
     h, last = chosen.run(operands, options)
     if V is not None and not fused:
         h = F.linear(h, V, d)

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from eigenrnn.linalg import complex_to_pairs, real_matrix_of_complex
 from eigenrnn.ops.arguments import Options
-from eigenrnn.ops.recurrence import Shape, sizes_of
+from eigenrnn.ops.recurrence import Axes
 
-__all__ = ["ElmanOperands", "as_pairs", "elman_saved_parts", "elman_shapes"]
+__all__ = ["ELMAN_AXES", "ElmanOperands", "as_pairs", "elman_saved_parts"]
 
 
 class ElmanOperands(NamedTuple):
@@ -29,33 +29,21 @@ class ElmanOperands(NamedTuple):
     v0: Tensor | None = None  # (B, N), the initial state if the arguments of f mix; h0 is f(v0)
 
 
-def elman_shapes(operands: ElmanOperands) -> dict[str, Shape]:
-    """Return the shape of each operand.
-
-    Raises:
-        ValueError: If x is no sequence of inputs, or a bias comes without its map.
-    """
-    T, B, M, N = sizes_of(operands)
-    V = operands.V
-    if V is None and operands.d is not None:
-        raise ValueError("expected d to go with V, got d alone")
-    # without a V, or for one that `check_shapes` rejects, any K will do
-    K = V.shape[0] if V is not None and V.dim() else 1
-    return {
-        "x": (T, B, M),
-        "W": (N, N),
-        "h0": (B, N),
-        "bias": (N,),
-        "U": (N, M),
-        "c": (N,),
-        "V": (K, N),
-        "d": (K,),
-        "gain": (N,),
-        "shift": (N,),
-        "mask": (T, B, N),
-        "leak": (N,),
-        "v0": (B, N),
-    }
+ELMAN_AXES: Axes = {
+    "x": ("T", "B", "M"),
+    "W": ("N", "N"),
+    "h0": ("B", "N"),
+    "bias": ("N",),
+    "U": ("N", "M"),
+    "c": ("N",),
+    "V": ("K", "N"),
+    "d": ("K",),
+    "gain": ("N",),
+    "shift": ("N",),
+    "mask": ("T", "B", "N"),
+    "leak": ("N",),
+    "v0": ("B", "N"),
+}
 
 
 def elman_saved_parts(operands: ElmanOperands, options: Options) -> list[str]:

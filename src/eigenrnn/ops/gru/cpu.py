@@ -24,7 +24,7 @@ from eigenrnn.ops.gru.reference import GRU
 __all__ = ["GRUCPU", "gru_cpu", "gru_cpu_norm_zoneout", "gru_stepper"]
 
 
-def _allocate(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str, Tensor]:
+def _allocate(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str, Tensor | None]:
     return {
         "h": empty_states(operands, options),
         "last": operands.W.new_empty(operands.h0.shape),

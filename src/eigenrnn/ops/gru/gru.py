@@ -38,7 +38,7 @@ BACKENDS: dict[str, Backend] = {
 }
 """The backends by name, in order of preference."""
 
-_DIRECT = DirectCalls(gru_cpu)
+_DIRECT = DirectCalls(gru_cpu, "GruPlan")
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 

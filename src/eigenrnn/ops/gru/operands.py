@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from eigenrnn.ops.recurrence import Shape, sizes_of
+from eigenrnn.ops.recurrence import Axes
 
 __all__ = [
     "FORMS",
+    "GRU_AXES",
     "GRUOperands",
     "GRUOptions",
     "form_features",
     "gru_saved_parts",
-    "gru_shapes",
 ]
 
 
@@ -54,21 +54,18 @@ def form_features(reset_after: bool, update_keeps: bool) -> list[str]:
     return [f"{name}=False" for name, flag in form.items() if not flag]
 
 
-def gru_shapes(operands: GRUOperands) -> dict[str, Shape]:
-    """Return the shape of each operand."""
-    T, B, M, N = sizes_of(operands, gates=3)
-    return {
-        "x": (T, B, M),
-        "W": (3 * N, N),
-        "h0": (B, N),
-        "bias": (N,),
-        "recurrent_bias": (N,),
-        "U": (3 * N, M),
-        "c": (3 * N,),
-        "gain": (3 * N,),
-        "shift": (3 * N,),
-        "mask": (T, B, N),
-    }
+GRU_AXES: Axes = {
+    "x": ("T", "B", "M"),
+    "W": ("3N", "N"),
+    "h0": ("B", "N"),
+    "bias": ("N",),
+    "recurrent_bias": ("N",),
+    "U": ("3N", "M"),
+    "c": ("3N",),
+    "gain": ("3N",),
+    "shift": ("3N",),
+    "mask": ("T", "B", "N"),
+}
 
 
 def gru_saved_parts(operands: GRUOperands, options: GRUOptions) -> list[str]:

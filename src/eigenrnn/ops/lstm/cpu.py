@@ -23,7 +23,9 @@ from eigenrnn.ops.lstm.reference import LSTM
 __all__ = ["LSTMCPU", "lstm_cpu", "lstm_stepper", "projected_lstm_stepper"]
 
 
-def _allocate(operands: LSTMOperands, options: LSTMOptions, save: bool) -> dict[str, Tensor]:
+def _allocate(
+    operands: LSTMOperands, options: LSTMOptions, save: bool
+) -> dict[str, Tensor | None]:
     return {
         "h": empty_states(operands, options),
         "last": operands.W.new_empty(operands.h0.shape),

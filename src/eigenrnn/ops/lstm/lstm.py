@@ -30,7 +30,7 @@ BACKENDS: dict[str, Backend] = {
 }
 """The backends by name, in order of preference."""
 
-_DIRECT = DirectCalls(lstm_cpu)
+_DIRECT = DirectCalls(lstm_cpu, "LstmPlan")
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 

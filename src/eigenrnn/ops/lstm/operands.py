@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from eigenrnn.ops.recurrence import Shape, sizes_of
+from eigenrnn.ops.recurrence import Axes
 
-__all__ = ["LSTMOperands", "LSTMOptions", "lstm_saved_parts", "lstm_shapes"]
+__all__ = ["LSTM_AXES", "LSTMOperands", "LSTMOptions", "lstm_saved_parts"]
 
 
 class LSTMOperands(NamedTuple):
@@ -29,17 +29,14 @@ class LSTMOptions(NamedTuple):
     last_only: bool = False
 
 
-def lstm_shapes(operands: LSTMOperands) -> dict[str, Shape]:
-    """Return the shape of each operand."""
-    T, B, M, N = sizes_of(operands, gates=4)
-    return {
-        "x": (T, B, M),
-        "W": (4 * N, N),
-        "h0": (B, N),
-        "c0": (B, N),
-        "U": (4 * N, M),
-        "c": (4 * N,),
-    }
+LSTM_AXES: Axes = {
+    "x": ("T", "B", "M"),
+    "W": ("4N", "N"),
+    "h0": ("B", "N"),
+    "c0": ("B", "N"),
+    "U": ("4N", "M"),
+    "c": ("4N",),
+}
 
 
 def lstm_saved_parts(_operands: LSTMOperands, _options: LSTMOptions) -> list[str]:

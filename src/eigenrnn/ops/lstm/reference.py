@@ -1,6 +1,7 @@
 """The LSTM by definition: its record, in plain differentiable operations."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -8,12 +9,12 @@ from torch import Tensor
 from eigenrnn.ops.arguments import mapped_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.lstm.operands import (
+    LSTM_AXES,
     LSTMOperands,
     LSTMOptions,
     lstm_saved_parts,
-    lstm_shapes,
 )
-from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.ops.recurrence import Recurrence, matrix_shapes
 from eigenrnn.ops.time_steps import run_steps, without_padding
 
 __all__ = ["LSTM", "LSTMReference", "lstm_reference", "lstm_step"]
@@ -57,7 +58,8 @@ LSTM = Recurrence(
     options=LSTMOptions,
     states=("h0", "c0"),
     results=("h", "last", "last_cell"),
-    shapes=lstm_shapes,
+    axes=LSTM_AXES,
+    shapes=partial(matrix_shapes, LSTM_AXES, 4),
     definition=lstm_reference,
     gates=4,
     saved_parts=lstm_saved_parts,
