@@ -24,6 +24,7 @@ from eigenrnn.constraints import LowRank
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops import elman, gru, linear, lstm, use_backend
+from eigenrnn.tracing import has_memory
 
 HERE = str(Path(eigenrnn.__file__).parent)
 NAMED_ERRORS = (ValueError, TypeError, NoInverseError, NotInSetError)
@@ -644,7 +645,10 @@ def initializer_call(rng: random.Random) -> Call:
     run = getattr(init, name)
     shape = rng.choice([(), (0,), (3,), (4, 4), (8, 8), (2, 3), (0, 4), (2, 3, 4)])
     weight: Any = torch.zeros(shape, dtype=rng.choice([*FLOATS, torch.complex64, torch.int64]))
-    weight = rng.choice([weight, weight, invalid(rng, weight)])
+    wrong = invalid(rng, weight)
+    # torch itself ends the process where the memory of a tensor was freed
+    if not isinstance(wrong, torch.Tensor) or has_memory(wrong):
+        weight = rng.choice([weight, weight, wrong])
     arguments = {"weight": weight} | ({"value": 2.0} if name == "constant_" else {})
     return Call(f"{name}({described(arguments)})", lambda: run(**arguments), is_torch=True)
 
