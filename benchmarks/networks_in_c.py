@@ -1,10 +1,11 @@
-"""Networks in plain C: what they need on two boards, and the time of a step on this machine.
+"""Networks in plain C: their errors, what they need on two boards, and the time of a step here.
 
 Run with ``python -m benchmarks.networks_in_c``; ``--json FILE`` writes the numbers. Needs gcc, and
 what `benchmarks.arm` needs; onnxruntime takes part if it is installed.
 """
 
 import argparse
+import ctypes
 import json
 import statistics
 import subprocess
@@ -36,6 +37,7 @@ MODELS = {
     "LSTM 64": partial(LSTM, M, 64),
     "LRU 64": partial(LRU, M, 64),
 }
+KINDS = ("float", "int16", "int8")
 COMPILED = {"-O2": ["-O2"], "-O3 -march=native": ["-O3", "-march=native"]}
 
 TIMED = """\
@@ -79,6 +81,46 @@ def on_boards(name: str, weights: str) -> dict[str, dict[str, Any]]:
             _, costs = machine.run(Path(folder), inputs, repeats=1000)
         found[board] = vars(costs)
     return found
+
+
+def errors(name: str) -> dict[str, dict[str, float]]:
+    """Return the largest error of each machine, relative to the largest output, by weights.
+
+    The exact outputs are those of the layer in double precision.
+    """
+    inputs = torch.randn(STEPS, M, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        single = model_of(name)(inputs).numpy()
+        exact = model_of(name).double()(inputs.double()).numpy()
+    size = np.abs(exact).max()
+    found: dict[str, dict[str, float]] = {}
+    for weights in KINDS:
+        outputs = {"the layer, float32": single} if weights == "float" else {}
+        with tempfile.TemporaryDirectory() as path:
+            folder = Path(path)
+            to_c(model_of(name), folder / "net.c", weights=weights)
+            outputs["this machine"] = in_a_library(folder, inputs.numpy())
+            for board, machine in BOARDS.items():
+                outputs[board], _ = machine.run(folder, inputs.numpy())
+        found[weights] = {
+            place: float(np.abs(values - exact).max() / size) for place, values in outputs.items()
+        }
+    return found
+
+
+def in_a_library(folder: Path, inputs: np.ndarray) -> np.ndarray:
+    """Compile ``net.c`` of a folder, and return its outputs (T, K)."""
+    command = ["gcc", "-std=c99", "-O2", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"]
+    subprocess.run(command, cwd=folder, check=True)
+    network = ctypes.CDLL(str(folder / "net.so"))
+    state = ctypes.create_string_buffer(1 << 16)
+    output = (ctypes.c_float * K)()
+    rows: list[list[float]] = []
+    network.net_reset(state)
+    for x in inputs.tolist():
+        network.net_step(state, (ctypes.c_float * M)(*x), output)
+        rows.append(list(output))
+    return np.array(rows)
 
 
 class _Step(nn.Module):
@@ -161,11 +203,18 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     console = Console(width=120)
-    found: dict[str, Any] = {"boards": {}, "this machine": {}}
+    found: dict[str, Any] = {"errors": {}, "boards": {}, "this machine": {}}
     if is_installed():
+        table = Table("network", "weights", "machine", "relative error", title="errors")
+        for name in MODELS:
+            found["errors"][name] = errors(name)
+            for weights, places in found["errors"][name].items():
+                for place, error in places.items():
+                    table.add_row(name, weights, place, f"{error:.1e}")
+        console.print(table)
         table = Table("network", "weights", "flash", "RAM", "stack", *BOARDS, title="on boards")
         for name in MODELS:
-            for weights in ("float", "int8"):
+            for weights in KINDS:
                 costs = on_boards(name, weights)
                 found["boards"][f"{name}, {weights}"] = costs
                 first = costs["Cortex-M4F"]

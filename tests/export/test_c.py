@@ -223,7 +223,8 @@ def test_each_row_of_a_matrix_is_rounded_and_nothing_else(kind, weights, largest
                 parameter.copy_(rounded(parameter, largest))
     found = network.run(inputs().numpy())
     np.testing.assert_allclose(found, outputs_of(model, inputs()), atol=2e-6)
-    assert f"static const {weights}_t head[" in network.text
+    number = {"int8": "signed char", "int16": "short"}[weights]
+    assert f"static const {number} head[" in network.text
     assert "static const float head_bias[" in network.text
 
 

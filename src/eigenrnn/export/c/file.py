@@ -277,7 +277,6 @@ def _source_file(network: _Network, path: Path) -> str:
         "of local arrays"
     )
     passed = network.argument.split()[-1].lstrip("*")
-    integers = "#include <stdint.h>\n" if source.kind != "float" else ""
     parts = [
         f"""\
 /* {path.name}: a recurrent network, written by eigenrnn {__version__}.
@@ -295,7 +294,7 @@ def _source_file(network: _Network, path: Path) -> str:
  * Nothing is allocated and nothing is global: several sequences need several states.
  */
 #include <math.h>
-{integers}
+
 #include "{path.with_suffix(".h").name}"
 """,
         *(f"{constant}\n" for constant in source.constants),

@@ -10,7 +10,8 @@ __all__ = ["Array", "Layer", "Matrix", "Source", "layer_norm", "loop", "one_of"]
 
 _GROUP = 8  # rows of a matrix that are multiplied together
 _LINE = 96  # characters
-_BYTES = {"float": 4, "int8_t": 1, "int16_t": 2}
+_TYPES = {"float": "float", "int8": "signed char", "int16": "short"}
+_BYTES = {"float": 4, "int8": 1, "int16": 2}
 _LARGEST = {"int8": 127, "int16": 32767}
 
 
@@ -133,7 +134,7 @@ class Source:
             scale = largest / _LARGEST[self.kind]
             weight = (weight / scale[:, None]).round()
             numbers = [f"{each:.0f}" for each in _grouped(weight)]
-            self._define(f"{self.kind}_t", name, numbers, comment)
+            self._define(self.kind, name, numbers, comment)
             self.vector(f"{name}_scale", scale, f"the scale of each row of {name}")
         found = Matrix(name, rows, columns, self.kind)
         if is_multiplied:
@@ -168,7 +169,7 @@ class Source:
 
     def _define(self, kind: str, name: str, numbers: list[str], comment: str) -> None:
         self.bytes += len(numbers) * _BYTES[kind]
-        lines = [f"/* {comment} */", f"static const {kind} {name}[{len(numbers)}] = {{"]
+        lines = [f"/* {comment} */", f"static const {_TYPES[kind]} {name}[{len(numbers)}] = {{"]
         line = "   "
         for number in numbers:
             if len(line) + len(number) + 2 > _LINE:
@@ -243,11 +244,12 @@ def one_of(source: Source, name: str, z: str, bias: str | None) -> str:
 
 def _of_integers(kind: str) -> dict[str, str]:
     """Return the helpers of matrices of whole numbers with a scale for each row."""
+    number = _TYPES[kind]
     return {
         f"add_product_{kind}": f"""\
 /* y += A x, where each row of A is whole numbers times its scale; A lies as eight rows at a time
    side by side, column by column, then the other rows */
-static void add_product_{kind}(float *y, const {kind}_t *A, const float *scale, const float *x,
+static void add_product_{kind}(float *y, const {number} *A, const float *scale, const float *x,
                                   int rows, int columns)
 {{
     for (; rows >= 8; rows -= 8) {{
@@ -286,12 +288,12 @@ static void add_product_{kind}(float *y, const {kind}_t *A, const float *scale, 
 """,
         f"copy_row_{kind}": f"""\
 /* y = a row of A, which lies as in add_product_{kind} */
-static void copy_row_{kind}(float *y, const {kind}_t *A, const float *scale, int row, int rows,
+static void copy_row_{kind}(float *y, const {number} *A, const float *scale, int row, int rows,
                                int columns)
 {{
     const int full = rows / 8 * 8;
     for (int j = 0; j < columns; j++) {{
-        const {kind}_t a = row < full ? A[row / 8 * 8 * columns + 8 * j + row % 8]
+        const {number} a = row < full ? A[row / 8 * 8 * columns + 8 * j + row % 8]
                                     : A[row * columns + j];
         y[j] = scale[row] * (float)a;
     }}
