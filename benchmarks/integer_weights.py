@@ -46,12 +46,11 @@ def trained(name: str, seed: int, folder: Path) -> Any:
     """Train a network, or read the one that is there."""
     task, layer, size, settings = CASES[name]
     out = folder / f"{layer.__name__.lower()}-{seed}"
+    model = model_for(task, layer, size, generator=torch.Generator().manual_seed(seed))
     if not (out / "result.json").exists():
-        generator = torch.Generator().manual_seed(seed)
-        model = model_for(task, layer, size, generator=generator)
         network = describe_call(layer=layer, hidden_size=size)
         fit(model, task, replace(settings, seed=seed), out, network=network)
-    return load(out)
+    return load(out, model=model)
 
 
 def in_c(model: SequenceModel, weights: str) -> Any:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from cases import NAMED, OURS
 from crossing import few
 from eigenrnn import (
     GRU,
@@ -32,6 +33,9 @@ from eigenrnn import (
 )
 from eigenrnn.constraints import DiagonalSegment, Unconstrained
 from eigenrnn.export import to_c
+from eigenrnn.export.c.templates import TEMPLATES
+from eigenrnn.layers.as_rnn import AsDirection
+from eigenrnn.layers.lstm import ProjectedLSTMDirection
 from eigenrnn.linalg import tol
 from eigenrnn.nonlinearities import NONLINEARITIES
 
@@ -108,7 +112,7 @@ class Network:
         self.functions = ctypes.CDLL(str(library))
         self.text = source.read_text()
         self.reads_symbols = "int symbol" in self.text
-        sizes = source.with_suffix(".h").read_text().split("OUTPUTS = ")[1]
+        sizes = source.with_suffix(".h").read_text().split("_OUTPUTS = ")[1]
         self.output = np.zeros(int(sizes.split(" ")[0]), np.float32)
         self.state = self.new_state()
 
@@ -303,7 +307,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_no_file(model, options, me
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("path", ["no/net.c", "net.cpp", "my-net.c"])
+@pytest.mark.parametrize("path", ["no/net.c", "net.cpp", "my-net.c", "math.c"])
 def test_a_wrong_path_is_refused(path, tmp_path):
     with pytest.raises(ValueError, match="got"):
         to_c(RNN(M, N).eval(), tmp_path / path)
@@ -321,3 +325,10 @@ def test_two_networks_fit_into_one_program(tmp_path):
     command = ["gcc", "-std=c99", *STRICT, "-o", tmp_path / "program", *files, "-lm"]
     subprocess.run(command, check=True)
     subprocess.run([tmp_path / "program"], check=True)
+
+
+def test_every_kind_of_direction_has_a_template_or_is_refused():
+    directions = [make(M, 16).all_directions()[0] for make in (OURS | NAMED).values()]
+    assert {type(each) for each in directions} == set(TEMPLATES) - {ProjectedLSTMDirection} | {
+        AsDirection
+    }

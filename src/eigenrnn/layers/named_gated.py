@@ -62,8 +62,7 @@ class NCGRU(GRU):
         https://arxiv.org/abs/2208.06496 (departures: the paper gives only the
         initialisation of A. All other weights are initialised as in the released TensorFlow cell,
         with gate matrices from :math:`U(-a, a)`, :math:`a^2 = 6 / (M + N)`. The departures of
-        `NeumannCayley` also apply. The recipes `nc_gru` have rows for the released code, which
-        computes another formula).
+        `NeumannCayley` also apply. The released code computes another formula).
     Example:
         >>> layer = NCGRU(2, 8, orthogonal=("reset", "candidate"), negative=3)
         >>> layer.constrained_gates, layer.orthogonality_error() < 1e-5

@@ -54,12 +54,31 @@ def elman(direction: RNNDirection, name: str, source: Source) -> Layer:
         body.append(_complex_modrelu(N, bias))
     body += [loop(S, update), outputs]
     return Layer(
-        formula="an Elman recurrence, h = f(U x + c + W h)",
-        states=[Array(f"{name}_h", S, "h, or the argument of f of a current", direction.h0)],
+        formula=f"an Elman recurrence, {_formula(direction)}",
+        states=[Array(f"{name}_h", S, _of_state(direction), direction.h0)],
         locals={"z": S},
         body="\n".join(body),
         output_size=direction.output_size,
     )
+
+
+def _formula(direction: RNNDirection) -> str:
+    """Return what a step computes, in words of the constants."""
+    inside = "" if direction.bias is None else ", b"
+    c = "" if direction.input_bias is None else " + c"
+    f = direction.nonlinearity
+    leak = direction.leak
+    if leak is None or not leak.options.has_leak:
+        return f"h = {f}(U x{c} + W h{inside})"
+    if leak.options.state == "current":
+        return f"h = (1 - leak) h + leak (U x{c} + W y), y = {f}(h{inside})"
+    return f"h = (1 - leak) h + leak {f}(U x{c} + W h{inside})"
+
+
+def _of_state(direction: RNNDirection) -> str:
+    if direction.state_size > direction.hidden_size:
+        return "h: real parts, then imaginary ones"
+    return "h"
 
 
 def _f(direction: RNNDirection, source: Source, z: str, bias: str | None) -> str:

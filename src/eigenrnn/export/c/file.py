@@ -31,8 +31,9 @@ def to_c(
     The file needs ``math.h`` alone, allocates nothing, has no global state, and compiles as C++
     too. Its functions begin with `name`: ``net_reset(&state)`` begins a sequence,
     ``net_step(&state, input, output)`` processes one time step, and ``net_probabilities(output,
-    p)`` is the softmax of the outputs of a head. A network that reads symbols takes the number of
-    a symbol as its input. The comment at the top has the sizes, and the multiply-adds of a step.
+    p)`` is the softmax of the outputs of a head, if there are several. A network that reads
+    symbols takes the number of a symbol as its input. The comment at the top has the sizes, and
+    the multiply-adds of a step.
 
     With ``weights="int8"`` or ``"int16"`` each row of a matrix is rounded to multiples of its own
     scale :math:`s_i = \max_j |A_{ij}| / 127`, or 32,767 in place of 127. States, biases and sums
@@ -61,6 +62,8 @@ def to_c(
     path = Path(path)
     if path.suffix != ".c" or not path.absolute().parent.is_dir():
         raise ValueError(f"expected a file .c in a folder that exists, got {path}")
+    if path.stem == "math":
+        raise ValueError(f"expected another name than that of math.h, got {path}")
     name = path.stem if name is None else name
     if not (name.isascii() and name.isidentifier()):
         raise ValueError(f"expected a name that is an identifier of C, got {name!r}: set name=")
@@ -93,7 +96,8 @@ class _Network:
         step: The statements of a step.
         input_size: The number of inputs, or of symbols.
         output_size: The number of outputs.
-        has_head: Whether the outputs are those of a head.
+        has_classes: Whether the outputs may be those of classes.
+        is_scaled: Whether a step scales its inputs.
     """
 
     name: str
@@ -105,7 +109,8 @@ class _Network:
     step: str
     input_size: int
     output_size: int
-    has_head: bool
+    has_classes: bool
+    is_scaled: bool
 
     @property
     def states(self) -> list[Array]:
@@ -144,8 +149,8 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
         x = "x"
     elif scaling is not None:
         mean, deviation = checked_scaling(scaling, input_size)
-        source.vector("mean", mean, "of each input")
-        source.vector("deviation", deviation, "of each input")
+        source.vector("mean", mean, "the mean of each input, subtracted first")
+        source.vector("deviation", deviation, "the standard deviation of each input")
         step.append(loop(input_size, "x[i] = (input[i] - mean[i]) / deviation[i];"))
         local_arrays["x"] = input_size
         x = "x"
@@ -165,7 +170,9 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
     output_size = written[-1].output_size
     if head is not None:
         output_size = head.rows
-        step.append(source.start("output", output_size, ("head_bias", bias), "of the head"))
+        step.append(
+            source.start("output", output_size, ("head_bias", bias), "the bias of the head")
+        )
         step.append(head.add_to("output", x))
     return _Network(
         name=name,
@@ -177,7 +184,8 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
         step="\n".join(step),
         input_size=input_size,
         output_size=output_size,
-        has_head=head is not None,
+        has_classes=head is not None and output_size > 1,
+        is_scaled=scaling is not None,
     )
 
 
@@ -213,13 +221,16 @@ def _header(network: _Network) -> str:
     members = "\n".join(
         f"    float {state.name}[{state.size}]; /* {state.comment} */" for state in network.states
     )
-    takes = f"input[{network.input_size}]"
-    if network.argument == "int symbol":
-        takes = f"0 <= symbol < {network.input_size}"
+    takes = f"input[{network.input_size}], which does not overlap output"
     inputs = f"{name.upper()}_INPUTS = {network.input_size}"
+    if network.is_scaled:
+        takes += ", unscaled"
+    if network.argument == "int symbol":
+        takes = f"0 <= symbol < {network.input_size}; any other reads past the constants"
+        inputs = f"{name.upper()}_SYMBOLS = {network.input_size}"
     outputs = f"{name.upper()}_OUTPUTS = {network.output_size}"
     text = f"""\
-/* Written by eigenrnn {__version__}; see {name}.c. */
+/* Written by eigenrnn {__version__}, not to be edited; see {name}.c. */
 #ifndef {guard}
 #define {guard}
 
@@ -234,15 +245,16 @@ typedef struct {{
 {members}
 }} {name}_state;
 
-/* Begin a sequence. */
+/* Begin a sequence; call it before the first step. */
 void {name}_reset({name}_state *state);
 
-/* Process one time step: {takes}, output[{network.output_size}]. */
+/* Process one time step: {takes}; output[{network.output_size}].
+   An input that is NaN makes the state NaN until the next reset. */
 void {name}_step({name}_state *state, {network.argument}, float *output);
 """
-    if network.has_head:
+    if network.has_classes:
         text += f"""
-/* p = softmax(output); both have {network.output_size} numbers, and may be the same array. */
+/* For classes: p = softmax(output), {network.output_size} numbers each; p may be output. */
 void {name}_probabilities(const float *output, float *p);
 """
     return (
@@ -279,7 +291,7 @@ def _source_file(network: _Network, path: Path) -> str:
     passed = network.argument.split()[-1].lstrip("*")
     parts = [
         f"""\
-/* {path.name}: a recurrent network, written by eigenrnn {__version__}.
+/* {path.name}: a recurrent network, written by eigenrnn {__version__}, not to be edited.
  *
 {formulas}
  *
@@ -291,6 +303,7 @@ def _source_file(network: _Network, path: Path) -> str:
  *   for each time step:
  *       {name}_step(&state, {passed}, output);
  *
+ * A matrix lies as eight rows at a time side by side, column by column, and then the other rows.
  * Nothing is allocated and nothing is global: several sequences need several states.
  */
 #include <math.h>
@@ -310,7 +323,7 @@ def _source_file(network: _Network, path: Path) -> str:
     parts.append(_function(head, {}, network.reset))
     head = f"void {name}_step({name}_state *state, {network.argument}, float *output)"
     parts.append(_function(head, network.locals, network.step))
-    if network.has_head:
+    if network.has_classes:
         K = network.output_size
         body = "\n".join(
             [

@@ -202,7 +202,7 @@ def _grouped(weight: Tensor) -> list[float]:
 
 def _literal(value: float) -> str:
     """Write a number so that C reads the same float."""
-    text = f"{value:.9g}"
+    text = f"{value + 0.0:.9g}"  # without a negative zero
     if not {".", "e"} & set(text):
         text += ".0"
     return f"{text}F"
