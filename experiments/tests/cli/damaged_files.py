@@ -535,13 +535,13 @@ def run_readers() -> dict[str, Reader]:
         return [run.to_line() for run in Archive(folder).runs()]
 
     def result(folder: Path) -> Result | None:
-        return RunFolder(folder).read_result()
+        return RunFolder(folder).result
 
     return {
         "config.json": Reader(
             "config.json",
             json_bytes(CONFIG),
-            lambda f: RunFolder(f).read_config(),
+            lambda f: RunFolder(f).config,
             lambda known: isinstance(known, RunConfig),
         ),
         "metrics.csv": Reader(

@@ -393,7 +393,7 @@ def test_a_folder_of_a_recipe_that_is_written_to_is_refused(recipe, tmp_path):
         """A console on which somebody begins the same again."""
 
         def print(self, *_, **__):
-            with pytest.raises(FolderInUseError, match="in use by process"):
+            with pytest.raises(FolderInUseError, match="is in use"):
                 run(recipe, tmp_path, rows=["LSTM"], resume=True)
             refused.append(True)
 

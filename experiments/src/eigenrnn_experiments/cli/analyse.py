@@ -18,7 +18,7 @@ from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
 from eigenrnn_experiments.training import records
-from eigenrnn_experiments.training.files import check_folder_path, write_json
+from eigenrnn_experiments.training.files import write_json
 from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.training.records import AnalysisSummary
 
@@ -41,7 +41,6 @@ def analyse(options: Namespace, console: Console) -> int:
             f"expected {folder} to be a folder of the run, got a link to {folder.readlink()}: "
             "delete the link, or name a folder with --out"
         )
-    check_folder_path(folder)
     batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 

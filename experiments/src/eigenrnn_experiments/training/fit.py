@@ -11,6 +11,7 @@ from torch import nn
 
 from eigenrnn_experiments.errors import CheckpointError, NonFiniteLossError
 from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.training import checkpoint, records
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.fingerprint import (
     check_fingerprint,
@@ -24,7 +25,7 @@ from eigenrnn_experiments.training.result import Result
 from eigenrnn_experiments.training.run_folder import RunFolder, locked
 from eigenrnn_experiments.training.run_key import RunKey
 from eigenrnn_experiments.training.settings import Settings
-from eigenrnn_experiments.training.train_step import TrainStep, check_shapes, open_fabric
+from eigenrnn_experiments.training.train_step import TrainStep, open_fabric
 from eigenrnn_experiments.training.training_state import BestModel, TrainingState
 
 __all__ = ["fit"]
@@ -75,11 +76,9 @@ def fit(
     Raises:
         RunExistsError: If `directory` holds a run and neither `resume` nor `overwrite` is set.
         FolderInUseError: If another process is writing to `directory`.
-        CheckpointError: If the checkpoint to resume from is damaged, or of an earlier version.
+        CheckpointError: If the checkpoint to resume from is damaged.
         WriteError: If a file cannot be written; its previous content is unchanged.
         NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is intact.
-        MemoryError: If the memory of the machine or of the device is exhausted; the last
-            checkpoint is intact.
         ValueError: If the run to resume differs or its result is damaged, if both `resume` and
             `overwrite` are set, if the model has no trainable parameters, or if
             `max_minutes` is not positive.
@@ -105,20 +104,20 @@ def fit(
         stack.enter_context(locked(files.path))  # until the run ends
         state = files.open(resume=resume, overwrite=overwrite)
         if state is not None and _is_finished(state, files.last, fingerprint, steps):
-            finished = files.read_result()
+            finished = files.result
             if finished is not None:  # else the run was killed before it wrote its result
                 return state, finished
         files.write_data(task.data_in_memory())
-        files.write_config(config)
+        records.write(files.config_file, config)
         files.clear_end()  # of a finished run that is now extended
         return state, None
 
     with ExitStack() as stack:
-        checkpoint, finished = open_run()
+        saved, finished = open_run()
         if finished is not None:
             return finished
         train_step = TrainStep(fabric, model, task, settings)
-        state, best = _restore(train_step, checkpoint, files)
+        state, best = _restore(train_step, saved, files)
         progress = RunProgress(
             console or plain_console(stderr=True), name or files.path.name, steps, state.step
         )
@@ -148,7 +147,7 @@ def fit(
 
 
 def _is_finished(
-    checkpoint: Mapping[str, Any], path: Path, fingerprint: Mapping[str, Any], steps: int
+    saved: Mapping[str, Any], path: Path, fingerprint: Mapping[str, Any], steps: int
 ) -> bool:
     """Whether a checkpoint is of the last step of the requested run.
 
@@ -157,8 +156,8 @@ def _is_finished(
         ValueError: If the checkpoint is of a different run, or of a longer one.
     """
     with _checkpoint_errors(path):
-        stored = checkpoint["fingerprint"]
-        state = TrainingState.from_checkpoint(checkpoint["state"])
+        stored = saved["fingerprint"]
+        state = TrainingState.from_checkpoint(saved["state"])
     check_fingerprint(stored, fingerprint)
     if steps < state.step:
         raise ValueError(
@@ -168,26 +167,24 @@ def _is_finished(
 
 
 def _restore(
-    train_step: TrainStep, checkpoint: Mapping[str, Any] | None, files: RunFolder
+    train_step: TrainStep, saved: Mapping[str, Any] | None, files: RunFolder
 ) -> tuple[TrainingState, BestModel | None]:
     """Restore the state of a checkpoint, if there is one, and its `best.pt`.
 
     Raises:
         CheckpointError: If the checkpoint lacks a part, or is of a model of other shapes.
     """
-    if checkpoint is None:
+    if saved is None:
         return TrainingState(), None
     with _checkpoint_errors(files.last):
-        train_step.load_state_dict(checkpoint["train_step"])
-        state = TrainingState.from_checkpoint(checkpoint["state"])
-        best = BestModel.from_checkpoint(checkpoint["best"])
-        if best is not None:
-            check_shapes(best.model, train_step.model.state_dict())
+        train_step.load_state_dict(saved["train_step"])
+        state = TrainingState.from_checkpoint(saved["state"])
+        best = BestModel.from_checkpoint(saved["best"])
     # `best.pt` may be of a later step, now taken again
     if best is None:
         files.best.unlink(missing_ok=True)
     else:
-        files.write_best(best)
+        checkpoint.save(files.best, vars(best))
     return state, best
 
 

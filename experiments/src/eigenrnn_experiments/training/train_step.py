@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.models import SequenceModel, penalty
@@ -19,7 +18,7 @@ from eigenrnn_experiments.training.settings import Settings
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-__all__ = ["Objective", "TrainStep", "check_accelerator", "check_shapes", "open_fabric"]
+__all__ = ["Objective", "TrainStep", "check_accelerator", "open_fabric"]
 
 HiddenState: TypeAlias = "Tensor | tuple[HiddenState, ...] | None"
 """A tensor whose dimension 1 is the batch, a tuple of such tensors, or None."""
@@ -196,11 +195,9 @@ class TrainStep:
             KeyError: If a part is missing.
             ValueError: If a tensor has another shape.
         """
-        check_shapes(state["model"], self.model.state_dict())
         self.model.load_state_dict(state["model"])
         for optimiser, its_state in zip(self._optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(its_state)
-            _check_optimiser_state(optimiser)
         self._precision.load_state_dict(state["precision"])
         self._objective.hidden_state = _changed(
             state["hidden_state"], lambda part: part.to(self.fabric.device)
@@ -218,47 +215,6 @@ class TrainStep:
         torch.default_generator.manual_seed(seed)
         if self.fabric.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-
-
-def check_shapes(stored: Mapping[str, Tensor], current: Mapping[str, Tensor]) -> None:
-    """Check that the tensors of a stored `state_dict` have the shapes and types of another.
-
-    Tensors that are missing on either side are left to `Module.load_state_dict`.
-
-    Raises:
-        ValueError: If a tensor has another shape or type.
-    """
-    for name, tensor in current.items():
-        if name not in stored:
-            continue
-        if stored[name].dtype != tensor.dtype:
-            # torch would convert it, and a run would go on with rounded or truncated weights
-            raise ValueError(f"expected {name} of {tensor.dtype}, got {stored[name].dtype}")
-        if stored[name].shape != tensor.shape:
-            raise ValueError(
-                f"expected {name} of shape {tuple(tensor.shape)}, got {tuple(stored[name].shape)}"
-            )
-
-
-def _check_optimiser_state(optimiser: Optimizer) -> None:
-    """Check that every moment of an optimiser has the shape of its parameter.
-
-    `Optimizer.load_state_dict` does not, so the error would come from inside the next step.
-
-    Raises:
-        ValueError: If a moment has another shape.
-    """
-    for parameter, entries in optimiser.state.items():
-        shapes = [parameter.shape]
-        if parameter.is_complex():  # some optimisers keep moments of real and imaginary parts
-            shapes.append(torch.view_as_real(parameter).shape)
-        for name, entry in entries.items():
-            is_moment = isinstance(entry, Tensor) and entry.ndim > 0  # a scalar counts steps
-            if is_moment and entry.shape not in shapes:
-                raise ValueError(
-                    f"expected {name} of the optimiser of shape {tuple(parameter.shape)}, got "
-                    f"{tuple(entry.shape)}"
-                )
 
 
 @dataclass(frozen=True)
