@@ -274,16 +274,6 @@ def test_a_report_without_an_evaluation_has_no_such_section(run, tmp_path):
     assert 'href="#evaluation"' not in page
 
 
-@pytest.mark.parametrize(
-    ("change", "message"), [({"confusion": [[1]], "class_names": ["a", "b"]}, "2 classes")]
-)
-def test_a_damaged_evaluation_is_named(tmp_path, change, message):
-    content = {"file": "a", "count": 2, "metrics": {"accuracy": 1.0}} | change
-    (tmp_path / "evaluation.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=rf"evaluation.json.*{message}"):
-        _ = RunFolder(tmp_path).evaluations
-
-
 def test_a_run_on_no_series_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("EIGENRNN_DEBUG", raising=False)
     line = "train --task Copying --task.delay 3 --hidden_size 4 --steps 1 --out"

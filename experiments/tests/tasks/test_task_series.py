@@ -379,7 +379,7 @@ def test_parts_of_groups_have_as_many_sequences_of_a_class():
 def test_a_pickled_array_is_rejected(tmp_path):
     path = tmp_path / "mine.npz"
     np.savez(path, x=np.array([[1, "two"]], object), lengths=np.array([1]))
-    with pytest.raises(ValueError, match=r"mine\.npz, got: pickled"):
+    with pytest.raises(ValueError, match=r"mine\.npz, got: .*allow_pickle"):
         read_series(path)
 
 
@@ -854,7 +854,7 @@ def test_aeons_archive_has_channels_before_steps(tmp_path):
         2,
     ]
     np.savez(tmp_path / "c.npz", X=np.array([[None]], object))
-    with pytest.raises(ValueError, match="got: pickled objects"):
+    with pytest.raises(ValueError, match="allow_pickle"):
         read_series(tmp_path / "c.npz")
 
 
@@ -863,7 +863,7 @@ def test_aeons_archive_has_channels_before_steps(tmp_path):
     [
         (np.zeros((2, 2, 2, 2)), r"in .*a.npy, .*got float64 of the shape \(2, 2, 2, 2\)"),
         (np.array(["a"]), r"in .*a.npy, .*got <U1"),
-        (np.array([{}], object), r"in .*a.npy, got: pickled objects"),
+        (np.array([{}], object), r"in .*a.npy, got: .*allow_pickle"),
     ],
     ids=["dimensions", "texts", "pickled"],
 )

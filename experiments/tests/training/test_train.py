@@ -482,16 +482,11 @@ def test_a_damaged_metrics_csv_raises_when_a_run_is_resumed(tmp_path, broken):
         small_fit(tmp_path, small_settings(3), resume=True)
 
 
-DEVICES = {"cuda": "CUDA device", "gpu": "GPU", "mps": "MPS device"}
-
-
-@pytest.mark.parametrize(("name", "device"), DEVICES.items(), ids=DEVICES)
-def test_a_missing_accelerator_raises_before_anything_is_written(
-    tmp_path, monkeypatch, name, device
-):
+@pytest.mark.parametrize("name", ["cuda", "gpu", "mps"])
+def test_a_missing_accelerator_raises_before_anything_is_written(tmp_path, monkeypatch, name):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    message = f"expected a machine with a {device} for accelerator='{name}', .*--accelerator cpu"
+    message = f"expected a machine for accelerator='{name}', .*--accelerator cpu"
     with pytest.raises(ValueError, match=message):
         small_fit(tmp_path / "run", small_settings(2, accelerator=name))
     assert not (tmp_path / "run").exists()

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from eigenrnn.analysis import AnalysisResults
 from eigenrnn.analysis import analyse as analyse_model
+from eigenrnn_experiments.cli.tables import show_markdown
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
@@ -25,7 +24,7 @@ from eigenrnn_experiments.training.records import AnalysisSummary
 __all__ = ["analyse", "delete_earlier_files"]
 
 _SEQUENCES = 4
-_COLUMNS = ("analysis", "quantity", "number")
+_HEADER = (("analysis", "quantity", "number"), ("---", "---", "---:"))
 
 
 def analyse(options: Namespace, console: Console) -> int:
@@ -59,7 +58,8 @@ def analyse(options: Namespace, console: Console) -> int:
         highlight=False,
         markup=False,
     )
-    _show(everything, console)
+    lines = [f"| {' | '.join(row)} |\n" for row in (*_HEADER, *_rows(everything))]
+    show_markdown("".join(lines), console)
     for line in _notes(everything, missing):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     console.print(f"in {folder}", soft_wrap=True, highlight=False, markup=False)
@@ -116,27 +116,6 @@ def _summary(trained: TrainedModel, everything: AnalysisResults) -> dict[str, An
         "left_out": everything.skipped,
         "notes": everything.notes,
     }
-
-
-def _show(everything: AnalysisResults, console: Console) -> None:
-    """Print the numbers: a table on a terminal, else Markdown."""
-    if not console.is_terminal:
-        for row in (_COLUMNS, ("---", "---", "---:"), *_rows(everything)):
-            line = f"| {' | '.join(row)} |"
-            console.print(line, soft_wrap=True, highlight=False, markup=False)
-        return
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("analysis")
-    table.add_column("quantity")
-    table.add_column("number", justify="right")
-    before = ""
-    for name, quantity, number in _rows(everything):
-        shown = name
-        if name == before:  # each analysis is named once
-            shown = ""
-        table.add_row(shown, quantity, number)
-        before = name
-    console.print(table)
 
 
 def _rows(everything: AnalysisResults) -> Iterator[tuple[str, str, str]]:

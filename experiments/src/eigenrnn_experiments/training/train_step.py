@@ -18,12 +18,10 @@ from eigenrnn_experiments.training.settings import Settings
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-__all__ = ["Objective", "TrainStep", "check_accelerator", "open_fabric"]
+__all__ = ["Objective", "TrainStep", "open_fabric"]
 
 HiddenState: TypeAlias = "Tensor | tuple[HiddenState, ...] | None"
 """A tensor whose dimension 1 is the batch, a tuple of such tensors, or None."""
-
-_ACCELERATORS = {"cuda": "CUDA device", "gpu": "GPU", "mps": "MPS device"}
 
 _TRUE_DTYPES = {
     "64-true": torch.float64,
@@ -32,39 +30,22 @@ _TRUE_DTYPES = {
 }
 
 
-def check_accelerator(settings: Settings) -> None:
-    """Check that this machine has the accelerator of the settings.
-
-    Raises:
-        ValueError: If it has none.
-    """
-    name = settings.accelerator
-    if name not in _ACCELERATORS:
-        return
-    available = False
-    if name in ("cuda", "gpu"):
-        available = torch.cuda.device_count() > 0
-    if not available and name in ("mps", "gpu"):
-        available = torch.backends.mps.is_available()
-    if not available:
-        raise ValueError(
-            f"expected a machine with a {_ACCELERATORS[name]} for accelerator={name!r}, got one "
-            "where torch finds none; use accelerator='cpu' or 'auto' (on the command line: "
-            "--accelerator cpu)"
-        )
-
-
 def open_fabric(settings: Settings) -> "Fabric":
     """Return Lightning's access to the device of a run, in its precision.
 
     Raises:
         ValueError: If this machine lacks the device.
     """
-    check_accelerator(settings)
     # Imported here to keep `import eigenrnn_experiments.training` two seconds faster.
     from lightning.fabric import Fabric
 
-    fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=settings.precision)
+    try:
+        fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=settings.precision)
+    except RuntimeError as error:
+        raise ValueError(
+            f"expected a machine for accelerator={settings.accelerator!r}, got: {error} Use 'cpu' "
+            "or 'auto' (on the command line: --accelerator cpu)"
+        ) from None
     fabric.launch()
     return fabric
 
