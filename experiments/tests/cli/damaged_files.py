@@ -31,7 +31,6 @@ from eigenrnn_experiments.data.corpora import (
     read_ptb_characters,
     read_text,
 )
-from eigenrnn_experiments.data.mnist import read_idx
 from eigenrnn_experiments.data.sequences import Sequences
 from eigenrnn_experiments.data.series import read_series
 from eigenrnn_experiments.sweep import Plan, Trial
@@ -339,10 +338,6 @@ def data_readers() -> dict[str, Reader]:
     lengths, x = np.array([3, 1]), RNG.normal(size=(4, 2))
     padded = npz(x=RNG.normal(size=(2, 3, 2)), lengths=lengths, label=np.array(["cat", "dog"]))
     joined = npz(np.savez, x=x, lengths=lengths, target=np.array([0.5, 2.0]))
-    image = gzip.compress(
-        b"".join(n.to_bytes(4) for n in (2051, 2, 3, 3))
-        + RNG.integers(256, size=18).astype("u1").tobytes()
-    )
     encoded = Encoded(*(RNG.normal(size=(3, 2, n)).astype(np.float32) for n in (32, 32, 3)))
     rollout = io.BytesIO()
     np.save(rollout, np.zeros(2, ROLLOUT))
@@ -377,9 +372,6 @@ def data_readers() -> dict[str, Reader]:
         ),
         "padded npz": Reader("a.npz", padded, series_of("a.npz"), **series, **ZIP),
         "joined npz": Reader("a.npz", joined, series_of("a.npz"), **series, **ZIP),
-        "idx": Reader(
-            "a.gz", image, lambda f: read_idx(f / "a.gz", 3), lambda t: t.ndim == 3, **GZIP
-        ),
         "riff": Reader(
             "a.wav", wave_bytes(torch.rand(40) - 0.5), recording_of("a.wav"), recording_is_valid
         ),

@@ -459,10 +459,7 @@ def test_a_full_disk_raises_and_the_run_can_be_resumed(tmp_path, monkeypatch, wh
     with pytest.raises(WriteError) as caught:
         small_fit(tmp_path, FOUR, resume=True, callbacks=[Dynamics(2)])
     message = str(caught.value)
-    assert message.startswith(
-        f"cannot write {tmp_path / name}: No space left on device; free some"
-    )
-    assert "resume=True" in message
+    assert message == f"cannot write {tmp_path / name}: No space left on device"
     assert name != "config.json" or (tmp_path / "result.json").read_bytes() == before
 
     room.append("more")

@@ -251,9 +251,9 @@ def test_lengths_reach_the_model():
 
     inputs = torch.ones(4, 2, 1)
     batch = Batch(inputs, torch.tensor([[1.0], [3.0]]), torch.tensor([1, 3]), targets_batch_dim=0)
-    found = Objective(Model(), Task(), "32-true").evaluate(batch)
-    assert found.sums == 0
-    assert found.rows.tolist() == [[1.0, 1.0], [3.0, 3.0]]
+    sums, rows = Objective(Model(), Task(), "32-true").evaluate(batch)
+    assert sums == 0
+    assert rows.tolist() == [[1.0, 1.0], [3.0, 3.0]]
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed", "bf16-true"])

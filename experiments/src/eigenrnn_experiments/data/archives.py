@@ -16,7 +16,7 @@ _CANNOT_OPEN = (FileNotFoundError, IsADirectoryError, PermissionError)
 
 
 @contextmanager
-def wrap_parser_errors(what: str, path: Path, remedy: str = "") -> Generator[None]:
+def wrap_parser_errors(what: str, path: Path) -> Generator[None]:
     """Turn every error that a parser raises on a damaged file into a ValueError.
 
     Errors of opening the file are raised unchanged.
@@ -30,8 +30,6 @@ def wrap_parser_errors(what: str, path: Path, remedy: str = "") -> Generator[Non
         if isinstance(error, _CANNOT_OPEN):
             raise
         got = str(error) or type(error).__name__
-        if remedy:
-            got += f"; {remedy}"
         raise ValueError(f"expected a complete {what} in {path}, got: {got}") from error
 
 

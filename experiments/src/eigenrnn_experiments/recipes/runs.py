@@ -123,10 +123,7 @@ def row_of(key: RunKey, recipe: Recipe) -> Row:
     """
     if key.reduced is not None:
         recipe = recipe.reduced(key.reduced)
-    rows = {row.label: row for row in recipe.trained}
-    if key.row not in rows:
-        raise ValueError(f"expected a row of {recipe.name} ({', '.join(rows)}), got {key.row!r}")
-    row = rows[key.row]
+    row = recipe.row(key.row)
     if key.quick:
         row = row.quick()
     if key.varied:

@@ -89,7 +89,9 @@ def fit(
         >>> fit(model, Copying(delay=100), settings, "runs/copying").last  # doctest: +SKIP
         {'test': {'loss': 0.0012, 'accuracy': 1.0}}
     """
-    max_seconds = _seconds(max_minutes)
+    if max_minutes is not None and not max_minutes > 0:
+        raise ValueError(f"expected max_minutes > 0, got {max_minutes}")
+    max_seconds = 60 * (max_minutes or math.inf)
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
     config = run_config(model, task, settings, name=name, network=network, key=key)
@@ -206,16 +208,3 @@ def _checkpoint_errors(path: Path) -> Generator[None]:
             f"cannot resume from the checkpoint {path}: {cause}; replace it, or start a new run "
             "with overwrite=True (on the command line: --overwrite)"
         ) from error
-
-
-def _seconds(minutes: float | None) -> float:
-    """Convert minutes to seconds; None is infinite.
-
-    Raises:
-        ValueError: If the minutes are not positive.
-    """
-    if minutes is not None and not minutes > 0:
-        raise ValueError(f"expected max_minutes > 0, got {minutes}")
-    if minutes is None:
-        return math.inf
-    return 60 * minutes

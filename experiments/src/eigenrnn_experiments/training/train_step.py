@@ -1,7 +1,6 @@
 """One training step and one evaluation, on the device of the run."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -140,10 +139,10 @@ class TrainStep:
         self._objective.eval()
         for batch in batches:
             with self.fabric.autocast():
-                found = self._objective.evaluate(batch.to(self.fabric.device))
-            sums.append(found.sums)
-            if found.rows is not None:
-                rows.append(found.rows.cpu().double())
+                found, kept = self._objective.evaluate(batch.to(self.fabric.device))
+            sums.append(found)
+            if kept is not None:
+                rows.append(kept.cpu().double())
         self._objective.train()
         metrics = task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
         if rows:
@@ -196,14 +195,6 @@ class TrainStep:
         torch.default_generator.manual_seed(seed)
         if self.fabric.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-
-
-@dataclass(frozen=True)
-class BatchMetrics:
-    """What an evaluation keeps of a batch: see `metric_sums` and `metric_rows` of `Task`."""
-
-    sums: Tensor  # (S,)
-    rows: Tensor | None  # (B, R)
 
 
 class Objective(nn.Module):
@@ -297,12 +288,10 @@ class Objective(nn.Module):
             return total / states.numel()
         return total / (batch.lengths.sum() * states.shape[-1])
 
-    def evaluate(self, batch: Batch) -> BatchMetrics:
-        """Return what an evaluation keeps of a batch."""
+    def evaluate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return the `metric_sums` and the `metric_rows` of a batch, see `Task`."""
         outputs, targets = self._outputs_and_targets(batch)
-        return BatchMetrics(
-            self.task.metric_sums(outputs, targets), self.task.metric_rows(outputs, targets)
-        )
+        return self.task.metric_sums(outputs, targets), self.task.metric_rows(outputs, targets)
 
     def _outputs_and_targets(self, batch: Batch) -> tuple[Tensor, Tensor]:
         inputs = batch.inputs
