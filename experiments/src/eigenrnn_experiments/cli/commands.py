@@ -24,7 +24,6 @@ from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Dynamics, Result, fit
 from eigenrnn_experiments.training.callbacks import Callback
-from eigenrnn_experiments.training.optimisers import check_recurrent_rate
 from eigenrnn_experiments.training.progress import plain_console, printable
 from eigenrnn_experiments.training.run_key import Length
 from eigenrnn_experiments.training.train_step import open_fabric
@@ -116,7 +115,6 @@ def _train(options: Namespace, task: Task, console: Console) -> int:
         check_positive_integer("dynamics_every", options.dynamics_every)
         callbacks.append(Dynamics(options.dynamics_every))
     training = build_training(options, task, options.data_root)
-    check_recurrent_rate(training.model, training.settings)
     result = fit(
         training.model,
         training.task,

@@ -16,6 +16,7 @@ from eigenrnn_experiments.training.progress import printable
 
 __all__ = ["show", "show_markdown"]
 
+_REPORTED = ("at_most", "place", "split", "quantity", "rule", "note")
 _KINDS = {
     "constraints": CONSTRAINTS,
     "layers": LAYERS,
@@ -98,12 +99,7 @@ def _facts(entry: Any) -> dict[str, Any]:
             {
                 "label": row.label,
                 "reported": row.reported.value,
-                "at_most": row.reported.at_most,
-                "place": row.reported.place,
-                "split": row.reported.split,
-                "quantity": row.reported.quantity,
-                "rule": row.reported.rule,
-                "note": row.reported.note,
+                **{name: getattr(row.reported, name) for name in _REPORTED},
                 "departures": list(row.departures),
                 **_facts_of_row(row),
             }

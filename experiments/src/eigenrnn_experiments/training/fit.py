@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,22 +102,14 @@ def fit(
     fingerprint = run_fingerprint(model, task, settings, network)
     fabric = open_fabric(settings)
 
-    def open_run() -> tuple[dict[str, Any] | None, Result | None]:
-        stack.enter_context(locked(files.path))  # until the run ends
-        state = files.open(resume=resume, overwrite=overwrite)
-        if state is not None and _is_finished(state, files.last, fingerprint, steps):
-            finished = files.result
-            if finished is not None:  # else the run was killed before it wrote its result
-                return state, finished
+    with locked(files.path):  # until the run ends
+        saved = files.open(resume=resume, overwrite=overwrite)
+        is_over = saved is not None and _is_finished(saved, files.last, fingerprint, steps)
+        if is_over and files.result is not None:  # else it was killed before it wrote its result
+            return files.result
         files.write_data(task.data_in_memory())
         records.write(files.config_file, config)
         files.clear_end()  # of a finished run that is now extended
-        return state, None
-
-    with ExitStack() as stack:
-        saved, finished = open_run()
-        if finished is not None:
-            return finished
         train_step = TrainStep(fabric, model, task, settings)
         state, best = _restore(train_step, saved, files)
         progress = RunProgress(
@@ -141,11 +133,10 @@ def fit(
             max_seconds,
         )
         try:
-            result = loop.train()
+            return loop.train()
         except NonFiniteLossError as error:
             files.write_status("diverged", str(error))
             raise
-    return result
 
 
 def _is_finished(
