@@ -266,15 +266,6 @@ def test_the_commands_import_no_unregistered_class(foreign, capsys, command):
     assert not (foreign.parent / "imported").exists()
 
 
-def test_the_analysis_is_not_written_through_a_link(trained, tmp_path, capsys):
-    folder, victim = shutil.copytree(trained, tmp_path / "run"), tmp_path / "victim"
-    victim.mkdir()
-    (folder / "analysis").symlink_to(victim)
-    assert main(["analyse", str(folder)]) == 2
-    assert "analysis to be a folder of the run, got a link to" in capsys.readouterr().err
-    assert not list(victim.iterdir())
-
-
 # errors
 
 

@@ -458,6 +458,8 @@ def test_non_finite_parameters_are_never_saved(tmp_path):
         ({"steps": 1, "clip_norm": 0}, "expected clip_norm > 0"),
         ({"steps": 1, "optimiser": "adagrad"}, "got 'adagrad'"),
         ({"steps": 1, "alpha": 1.0}, "got 1.0"),
+        ({"steps": 1, "lr_decay": 0.0}, "expected 0 < lr_decay <= 1"),
+        ({"steps": 1, "patience": 0}, "patience"),
         ({"steps": 1, "optimiser": "adam", "alpha": 0.9}, "alpha only with"),
     ],
 )
