@@ -366,7 +366,7 @@ def test_results_are_written_after_every_run(recipe, tmp_path):
 
 def test_an_interrupted_row_is_marked(recipe, tmp_path):
     outcomes = run(recipe, tmp_path, console=StopAt("LSTM 5, seed 1: step 4"))
-    assert [outcome.was_stopped for outcome in outcomes] == [False, True, False]
+    assert [outcome.signal for outcome in outcomes] == [None, signal.SIGINT, None]
 
 
 @pytest.mark.long
@@ -442,7 +442,7 @@ def test_a_resumed_recipe_gives_the_same_numbers(recipe, finished, tmp_path):
 @pytest.mark.long
 def test_after_the_time_limit_of_a_run_the_next_run_begins(recipe, tmp_path):
     short = run(recipe, tmp_path, max_minutes=1e-9)
-    assert [(outcome.values, outcome.was_stopped) for outcome in short] == [((), False)] * 3
+    assert [(outcome.values, outcome.signal) for outcome in short] == [((), None)] * 3
     assert len(list(tmp_path.glob("*/*/last.pt"))) == 6
     whole = run(recipe, tmp_path, resume=True)
     assert [len(outcome.values) for outcome in whole] == [3, 3, 0]

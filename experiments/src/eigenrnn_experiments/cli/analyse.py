@@ -17,7 +17,7 @@ from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
 from eigenrnn_experiments.training import records
-from eigenrnn_experiments.training.files import write_json
+from eigenrnn_experiments.training.files import check_no_link, write_json
 from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.training.records import AnalysisSummary
 
@@ -35,11 +35,8 @@ def analyse(options: Namespace, console: Console) -> int:
     """
     trained = load(options.run, options.data_root)
     folder = Path(options.out or trained.checkpoint.parent / "analysis")
-    if options.out is None and folder.is_symlink():  # the run may be someone else's
-        raise ValueError(
-            f"expected {folder} to be a folder of the run, got a link to {folder.readlink()}: "
-            "delete the link, or name a folder with --out"
-        )
+    if options.out is None:
+        check_no_link(folder)
     batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 

@@ -1,6 +1,5 @@
 """Finds and reads the runs, and the results of recipes, in folders."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,18 +131,7 @@ def _search(root: Path) -> tuple[list[Path], list[Path]]:
             f"expected a run or a recipe in {root} or its subfolders, got neither a "
             "metrics.csv nor a results.json"
         )
-    return sorted(runs, key=_natural_order), sorted(recipes, key=_natural_order)
-
-
-def _natural_order(path: Path) -> list[tuple[int, str]]:
-    # "seed-10" comes after "seed-9"; pairs, because Python compares no text with a number
-    order: list[tuple[int, str]] = []
-    for part in re.split(r"(\d+)", str(path)):
-        if part.isdecimal():
-            order.append((int(part), ""))
-        else:
-            order.append((-1, part))
-    return order
+    return sorted(runs), sorted(recipes)
 
 
 def _read_run(folder: Path) -> RunFolder:

@@ -146,13 +146,7 @@ class SeriesPreprocessing:
         values: Tensor,  # (..., M)
     ) -> Tensor:  # (..., M)
         """Scale the values of the channels, in single precision."""
-        mean = _double(self.mean)
-        deviation = _double(self.deviation)
-        # in blocks: the intermediate results are in double precision
-        blocks = [((block - mean) / deviation).float() for block in values.split(_BLOCK)]
-        if len(blocks) == 1:  # `cat` would copy it
-            return blocks[0]
-        return torch.cat(blocks)
+        return ((values - _double(self.mean)) / _double(self.deviation)).float()
 
     def inputs(
         self,

@@ -16,6 +16,7 @@ from eigenrnn_experiments.atomic import write_atomically
 
 __all__ = [
     "Columns",
+    "check_no_link",
     "read_json",
     "read_lines",
     "read_rows",
@@ -144,3 +145,16 @@ def spreadsheet_text(text: str) -> str:
     if not is_formula:
         return text
     return f"'{text}"
+
+
+def check_no_link(folder: Path) -> None:
+    """Check that a folder of a run, which may be someone else's, leads to no other place.
+
+    Raises:
+        ValueError: If it is a link.
+    """
+    if folder.is_symlink():
+        raise ValueError(
+            f"expected {folder} to be a folder of the run, got a link to {folder.readlink()}: "
+            "delete the link"
+        )

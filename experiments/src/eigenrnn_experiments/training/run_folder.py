@@ -26,6 +26,7 @@ from eigenrnn_experiments.tasks.preprocessing import (
 from eigenrnn_experiments.training import checkpoint, records
 from eigenrnn_experiments.training.files import (
     Columns,
+    check_no_link,
     read_lines,
     read_rows,
     read_table,
@@ -129,11 +130,7 @@ class RunFolder:
             CheckpointError: If the checkpoint to resume from is damaged.
             ValueError: If the folder for TensorBoard is a link.
         """
-        if self.tensorboard.is_symlink():  # files beyond it would be deleted and written
-            raise ValueError(
-                f"expected {self.tensorboard} to be a folder of the run, got a link to "
-                f"{self.tensorboard.readlink()}: delete the link"
-            )
+        check_no_link(self.tensorboard)  # files beyond it would be deleted and written
         if not resume and not overwrite and any(file.exists() for file in self._files()):
             raise RunExistsError(
                 f"{self.path} already holds a run: resume it with resume=True "
@@ -163,11 +160,7 @@ class RunFolder:
                 data.
             WriteError: If a file cannot be written.
         """
-        if self.data.is_symlink():  # a file beyond it would be written
-            raise ValueError(
-                f"expected {self.data} to be a folder of the run, got a link to "
-                f"{self.data.readlink()}: delete the link"
-            )
+        check_no_link(self.data)  # a file beyond it would be written
         for name, arrays in data.items():
             self.data.mkdir(exist_ok=True)
             file = self._data_file(name)
