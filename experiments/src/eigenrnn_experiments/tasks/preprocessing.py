@@ -358,8 +358,6 @@ class TextPreprocessing:
 
 Preprocessing = SeriesPreprocessing | TextPreprocessing
 
-_BLOCK = 2**16  # rows
-
 
 def _double(numbers: tuple[float, ...]) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
