@@ -451,13 +451,7 @@ def test_an_allocation_that_fails_ends_in_one_line(error_of, tmp_path):
 
 WRONG_FILES = {
     "an unknown option": ("task: Copying\nstepz: 3\n", "stepz"),
-    "an unknown task": ("task: Copyng\n", "Copyng"),
-    "an unknown option of the task": (
-        "task: {class_path: Copying, init_args: {dely: 3}}\n",
-        "dely",
-    ),
     "no YAML": ("task: [\n", "line 2"),
-    "no mapping": ("- task\n", "- task"),
     "a decay at no": ("task: Copying\nlr_decay_at: no\n", "lr_decay_at"),
 }
 

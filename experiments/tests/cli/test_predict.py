@@ -388,7 +388,6 @@ def test_invalid_texts_are_named(characters, predict, text, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--length 3", "expected --length only for a run on text"),
         ("-o no/such/folder.csv", "expected a file in a folder that exists"),
     ],
 )

@@ -144,10 +144,6 @@ def test_the_initialisation_is_a_function_of_the_seed():
     assert not torch.equal(first, other)
 
 
-def test_another_seed_draws_other_batches(recipe):
-    assert recipe.rows[0].with_seed(5).settings.seed == 5
-
-
 def test_a_quick_row_has_the_same_network():
     row = ROWS["scornn/fig1: scoRNN 190 T=1000"].quick()
     assert (row.task.delay, row.settings.steps) == (30, 30)
@@ -362,11 +358,6 @@ def test_a_quick_run_is_marked(recipe, finished, tmp_path):
 def test_results_are_written_after_every_run(recipe, tmp_path):
     run(recipe, tmp_path, console=StopAt("LSTM 5, seed 1: step 4"))
     assert [row["seeds"] for row in results(tmp_path)["rows"]] == [[0, 1, 2], [0], []]
-
-
-def test_an_interrupted_row_is_marked(recipe, tmp_path):
-    outcomes = run(recipe, tmp_path, console=StopAt("LSTM 5, seed 1: step 4"))
-    assert [outcome.signal for outcome in outcomes] == [None, signal.SIGINT, None]
 
 
 @pytest.mark.long
@@ -587,13 +578,6 @@ def test_a_diverged_run_is_listed_and_other_runs_continue(tmp_path):
 def test_a_row_can_have_its_own_seeds(tmp_path):
     (outcome,) = run_row(tiny_row(seeds=(7,)), tmp_path)
     assert outcome.seeds == (7,)
-
-
-def test_a_full_label_selects_only_its_row():
-    rows = (tiny_row(label="chain"), tiny_row(label="feedback chain"))
-    recipe = Recipe("paper/table1", "Two networks.", rows, "A paper")
-    assert [row.label for row in recipe.select(["chain"])] == ["chain"]
-    assert [row.label for row in recipe.select(["cha"])] == ["chain", "feedback chain"]
 
 
 def test_small_numbers_keep_their_digits(tmp_path):

@@ -144,14 +144,14 @@ def _predict() -> ArgumentParser:
     parser.add_argument("run", help=_RUN)
     parser.add_argument("input", help="file of series or of text; - for standard input")
     parser.add_argument("-o", "--out", type=str, help=_OUT)
-    parser.add_argument("--length", type=int, help="text: symbols to continue by; without it 200")
+    parser.add_argument("--length", type=int, default=200, help="text: symbols to continue by")
     parser.add_argument(
         "--temperature",
         type=float,
-        help="text: below 1 the probable symbols are drawn more often; 0 takes the most probable; "
-        "without it 1",
+        default=1.0,
+        help="text: below 1 the probable symbols are drawn more often; 0 takes the most probable",
     )
-    parser.add_argument("--seed", type=int, help="text: seed of the draws; without it 0")
+    parser.add_argument("--seed", type=int, default=0, help="text: seed of the draws")
     parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser
 

@@ -39,14 +39,8 @@ def read_gzip(path: Path) -> bytes:
     Raises:
         ValueError: If the file is truncated or damaged.
     """
-    with gzip.open(path) as stream:
-        try:
-            return stream.read()
-        except Exception as error:  # EOFError, zlib.error and OSError
-            raise ValueError(
-                f"expected a complete gzip file, got {path} of {path.stat().st_size} bytes, "
-                f"which is damaged ({error}); copy or download it again"
-            ) from error
+    with wrap_parser_errors("gzip file", path), gzip.open(path) as stream:
+        return stream.read()
 
 
 def read_members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:

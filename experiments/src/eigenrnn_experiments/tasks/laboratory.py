@@ -196,10 +196,6 @@ def _uniform(span: Span, count: int, generator: Generator) -> Tensor:  # (count,
     return torch.randint(span[0], span[1] + 1, (count,), generator=generator)
 
 
-def _pick(values: tuple[float, ...], count: int, generator: Generator) -> Tensor:  # (count,)
-    return torch.tensor(values)[torch.randint(len(values), (count,), generator=generator)]
-
-
 def _seeds(count: int, generator: Generator) -> Tensor:  # (count,)
     return torch.randint(_SEEDS, (count,), generator=generator)
 
@@ -207,7 +203,7 @@ def _seeds(count: int, generator: Generator) -> Tensor:  # (count,)
 def _signed(values: tuple[float, ...], count: int, generator: Generator) -> Tensor:  # (count,)
     """Return values that are drawn with signs of their own."""
     signs = 2.0 * torch.randint(2, (count,), generator=generator) - 1
-    return signs * _pick(values, count, generator)
+    return signs * torch.tensor(values)[torch.randint(len(values), (count,), generator=generator)]
 
 
 def _check_levels(name: str, levels: tuple[float, ...]) -> None:

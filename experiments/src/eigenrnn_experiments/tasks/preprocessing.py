@@ -227,7 +227,7 @@ class SeriesSteps:
     Example:
         >>> fitted = SeriesPreprocessing("next", ("x",), (1.0,), (2.0,), missing="forward")
         >>> steps = fitted.steps()
-        >>> steps(torch.tensor([3.0])), steps(torch.tensor([math.nan]))
+        >>> steps(torch.tensor([3.0])), steps(torch.tensor([torch.nan]))
         (tensor([1., 0.]), tensor([1., 1.]))
     """
 

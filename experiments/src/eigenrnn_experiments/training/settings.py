@@ -207,9 +207,6 @@ class Settings:
         for name in ("clip_norm", "clip_value"):
             if getattr(self, name) == 0:
                 raise ValueError(f"expected {name} > 0, or None to disable clipping, got 0")
-        self._check_decays()
-
-    def _check_decays(self) -> None:
         if not 0 < self.lr_decay <= 1:
             raise ValueError(f"expected 0 < lr_decay <= 1, got {self.lr_decay}")
         if self.alpha is not None and not 0 <= self.alpha < 1:
