@@ -239,7 +239,7 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
     """Return the archived record of a run, or the reason why it is not archived."""
     files = run.files
     try:
-        config = files.read_config()
+        config = files.config
     except ValueError as error:
         return None, str(error)
     state = files.state
@@ -254,7 +254,7 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
     result = _result(run)
     if state == "unfinished" and not (unfinished and result):
         return None, "has not ended"
-    columns = files.read_metrics()
+    columns = files.metrics
     training = training_curve(columns)
     steps = int((training["step"] or [0])[-1] or 0)
     all_steps = _all_steps(run.row)
@@ -302,7 +302,7 @@ def _ended(files: RunFolder) -> str:
 
 def _result(run: Run) -> Result | None:
     """Return the result of a run, so far if it has not ended."""
-    return run.files.read_result() or latest_result(run.files, run.row.task)
+    return run.files.result or latest_result(run.files, run.row.task)
 
 
 def _for_other_row(
@@ -350,7 +350,7 @@ def latest_result(files: RunFolder, task: Task) -> Result | None:
     """
     if not files.metrics_file.is_file() or not files.metrics_file.read_bytes().endswith(b"\n"):
         return None  # not started, or being written
-    columns = files.read_metrics()
+    columns = files.metrics
     split = selection_split(task)
     best: dict[str, dict[str, float]] = {}
     best_step: int | None = None

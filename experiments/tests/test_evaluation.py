@@ -256,7 +256,7 @@ def test_an_evaluation_on_another_file_is_kept_beside_the_first(run, tmp_path):
     (tmp_path / "b.csv").write_text(text)
     for name in (run.parent / "a.csv", tmp_path / "b.csv", run.parent / "a.csv"):
         assert main(["evaluate", str(tmp_path / "run"), str(name)]) == 0
-    found = [content.file for content in RunFolder(tmp_path / "run").read_evaluations()]
+    found = [content.file for content in RunFolder(tmp_path / "run").evaluations]
     assert found == [str(run.parent / "a.csv"), str(tmp_path / "b.csv")]
     page = write_report([tmp_path / "run"], tmp_path / "page.html").read_text()
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
@@ -272,16 +272,6 @@ def test_a_report_without_an_evaluation_has_no_such_section(run, tmp_path):
     page = write_report([run], tmp_path / "page.html").read_text()
     assert 'id="evaluation"' not in page
     assert 'href="#evaluation"' not in page
-
-
-@pytest.mark.parametrize(
-    ("change", "message"), [({"confusion": [[1]], "class_names": ["a", "b"]}, "2 classes")]
-)
-def test_a_damaged_evaluation_is_named(tmp_path, change, message):
-    content = {"file": "a", "count": 2, "metrics": {"accuracy": 1.0}} | change
-    (tmp_path / "evaluation.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=rf"evaluation.json.*{message}"):
-        RunFolder(tmp_path).read_evaluations()
 
 
 def test_a_run_on_no_series_is_refused(tmp_path, capsys, monkeypatch):

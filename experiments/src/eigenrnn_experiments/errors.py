@@ -1,7 +1,6 @@
 """The exceptions of the experiments."""
 
 import difflib
-import errno
 from collections.abc import Iterable
 
 import torch
@@ -54,13 +53,7 @@ class WriteError(OSError):
     """
 
     def __str__(self) -> str:
-        message = f"cannot write {self.filename}: {self.strerror}"
-        if self.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            return message
-        return (
-            f"{message}; free some space and run it again (a run that had begun goes on with "
-            "resume=True, on the command line --resume)"
-        )
+        return f"cannot write {self.filename}: {self.strerror}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

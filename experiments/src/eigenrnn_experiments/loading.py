@@ -31,7 +31,6 @@ from eigenrnn_experiments.training.run_key import RunKey
 
 __all__ = ["TrainedModel", "load"]
 
-_MAX_NAMED = 5
 _MAX_MISMATCHES = 500  # characters, because torch lists every mismatched weight
 
 
@@ -151,19 +150,13 @@ def _check_is_run(files: RunFolder) -> None:
     """Check that a folder holds a run.
 
     Raises:
-        ValueError: If it does not; names the runs in its subfolders.
+        ValueError: If it does not.
     """
     if files.config_file.is_file():
         return
-    runs = sorted(str(found.parent) for found in files.path.glob("**/config.json"))
-    hint = ""
-    if runs:
-        hint = f"; there are runs in {', '.join(runs[:_MAX_NAMED])}"
-    if len(runs) > _MAX_NAMED:
-        hint += f" and {len(runs) - _MAX_NAMED} more"
     raise ValueError(
         f"expected the folder of a run, or a checkpoint in it, got {files.path}, which has no "
-        f"config.json{hint}"
+        "config.json"
     )
 
 

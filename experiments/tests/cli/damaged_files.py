@@ -7,9 +7,8 @@ import json
 import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,11 @@ from reproduction.archive import Archive, ArchivedRun
 
 from eigenrnn_experiments.cli.analyse import delete_earlier_files
 from eigenrnn_experiments.cli.sweep import ConfigSweep
-from eigenrnn_experiments.data import corpora, speech
 from eigenrnn_experiments.data.audio import read_recording, wave_bytes
 from eigenrnn_experiments.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
 from eigenrnn_experiments.data.corpora import (
-    PTB_CHARACTER_FILES,
-    Corpus,
-    open_enwik8,
-    read_ptb_characters,
     read_text,
 )
-from eigenrnn_experiments.data.mnist import read_idx
 from eigenrnn_experiments.data.sequences import Sequences
 from eigenrnn_experiments.data.series import read_series
 from eigenrnn_experiments.sweep import Plan, Trial
@@ -219,10 +212,6 @@ GZIP = {
 }
 
 
-def recordings(*names: str) -> bytes:
-    return packed({name: wave_bytes(torch.rand(30) - 0.5) for name in names})
-
-
 def trial() -> Trial:
     return Trial({"lr": 0.01}, 0, "000/seed-0")
 
@@ -300,58 +289,14 @@ def status_is_valid(status: Any) -> bool:
     )
 
 
-@contextmanager
-def as_published(module: Any, name: str, file: Any) -> Iterator[None]:
-    """Patch the description of a published file."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, name, file)
-        yield
-
-
-def read_locally(module: Any, name: str, file: Any, read: Callable[[Path], Any]) -> Any:
-    def local(folder: Path) -> Any:
-        with as_published(module, name, file):
-            return read(folder)
-
-    return local
-
-
-def known(file: Any, content: bytes) -> Any:
-    """The description of a published file with the checksum of other content."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "file"
-        path.write_bytes(content)
-        return replace(file, sha256=file.digest(path), urls=())
-
-
-def listed(recordings: Iterator[tuple[str, torch.Tensor]]) -> list[tuple[str, list[float]]]:
-    return [(name, samples.tolist()) for name, samples in recordings]
-
-
-def symbols_of(corpus: Corpus) -> dict[str, list[str]]:
-    return {
-        part: [corpus.symbols[number] for number in corpus.to_indices(codes)]
-        for part, codes in corpus.parts.items()
-    }
-
-
 def data_readers() -> dict[str, Reader]:
     lengths, x = np.array([3, 1]), RNG.normal(size=(4, 2))
     padded = npz(x=RNG.normal(size=(2, 3, 2)), lengths=lengths, label=np.array(["cat", "dog"]))
     joined = npz(np.savez, x=x, lengths=lengths, target=np.array([0.5, 2.0]))
-    image = gzip.compress(
-        b"".join(n.to_bytes(4) for n in (2051, 2, 3, 3))
-        + RNG.integers(256, size=18).astype("u1").tobytes()
-    )
     encoded = Encoded(*(RNG.normal(size=(3, 2, n)).astype(np.float32) for n in (32, 32, 3)))
     rollout = io.BytesIO()
     np.save(rollout, np.zeros(2, ROLLOUT))
-    digits = recordings("recordings/0_a_0.wav", "recordings/1_a_7.wav", "recordings/2_a_20.wav")
-    timit_sample = recordings("timit/dr1-fvmh0/si836.wav", "timit/dr8-fbcg1/sx2.wav")
-    symbols = {part: f"t h e _ {part[0]} a t \n ".encode() for part in PTB_CHARACTER_FILES}
-    characters = {p: known(f, symbols[p]) for p, f in PTB_CHARACTER_FILES.items()}
     text = gzip.compress(TEXT.encode())
-    wikipedia = TEXT.encode()
     series = {"check": sequences_are_valid}
 
     def series_of(name: str) -> Callable[[Path], Any]:
@@ -359,11 +304,6 @@ def data_readers() -> dict[str, Reader]:
 
     def recording_of(name: str) -> Callable[[Path], Any]:
         return lambda folder: read_recording((folder / name).read_bytes(), str(folder / name))
-
-    def characters_of(folder: Path) -> Any:
-        for part in ("validation", "test"):
-            (folder / Path(PTB_CHARACTER_FILES[part].path).name).write_bytes(symbols[part])
-        return symbols_of(read_ptb_characters(folder))
 
     return {
         "ts": Reader("a.ts", TS.encode(), series_of("a.ts"), **series),
@@ -377,9 +317,6 @@ def data_readers() -> dict[str, Reader]:
         ),
         "padded npz": Reader("a.npz", padded, series_of("a.npz"), **series, **ZIP),
         "joined npz": Reader("a.npz", joined, series_of("a.npz"), **series, **ZIP),
-        "idx": Reader(
-            "a.gz", image, lambda f: read_idx(f / "a.gz", 3), lambda t: t.ndim == 3, **GZIP
-        ),
         "riff": Reader(
             "a.wav", wave_bytes(torch.rand(40) - 0.5), recording_of("a.wav"), recording_is_valid
         ),
@@ -399,43 +336,6 @@ def data_readers() -> dict[str, Reader]:
         ),
         "text": Reader("a.txt", TEXT.encode(), lambda f: read_text(f / "a.txt"), bool),
         "packed text": Reader("a.gz", text, lambda f: read_text(f / "a.gz"), bool, **GZIP),
-        "fsdd": Reader(
-            "fsdd-recordings.zip",
-            digits,
-            read_locally(
-                speech,
-                "FSDD",
-                known(speech.FSDD, digits),
-                lambda f: listed(speech.read_fsdd("test", f)),
-            ),
-            **ZIP,
-        ),
-        "timit": Reader(
-            "timit-sample.zip",
-            timit_sample,
-            read_locally(
-                speech,
-                "TIMIT_SAMPLE",
-                known(speech.TIMIT_SAMPLE, timit_sample),
-                lambda f: listed(speech.read_timit_sample("test", f)),
-            ),
-            **ZIP,
-        ),
-        "ptb": Reader(
-            "ptb.char.train.txt",
-            symbols["train"],
-            read_locally(corpora, "PTB_CHARACTER_FILES", characters, characters_of),
-        ),
-        "enwik8": Reader(
-            "enwik8",
-            wikipedia,
-            read_locally(
-                corpora,
-                "ENWIK8",
-                known(corpora.ENWIK8, wikipedia),
-                lambda f: symbols_of(open_enwik8(f)),
-            ),
-        ),
     }
 
 
@@ -535,13 +435,13 @@ def run_readers() -> dict[str, Reader]:
         return [run.to_line() for run in Archive(folder).runs()]
 
     def result(folder: Path) -> Result | None:
-        return RunFolder(folder).read_result()
+        return RunFolder(folder).result
 
     return {
         "config.json": Reader(
             "config.json",
             json_bytes(CONFIG),
-            lambda f: RunFolder(f).read_config(),
+            lambda f: RunFolder(f).config,
             lambda known: isinstance(known, RunConfig),
         ),
         "metrics.csv": Reader(

@@ -2,14 +2,12 @@
 
 import csv
 import io
-from types import SimpleNamespace
 
 import pytest
 
 from eigenrnn_experiments.cli import main
-from eigenrnn_experiments.cli.compare import _fit
 from eigenrnn_experiments.report.table_formats import to_csv, to_latex, to_markdown
-from eigenrnn_experiments.report.tables import NumberCell, Table, further_metrics
+from eigenrnn_experiments.report.tables import NumberCell, Table
 from reported_runs import train_all
 from training_run import one_thread
 
@@ -52,26 +50,6 @@ def test_latex_escapes_what_it_would_read_as_a_command():
         r"\textasciitilde{}\textasciicircum{}\$\#\{\} & 0.1250 $\pm$ 0.0100 &  \\"
     )
     assert lines[-1] == r"\end{tabular}"
-
-
-def test_a_narrow_terminal_gets_the_losses_and_the_selecting_metric():
-    names = ["validation loss", "validation accuracy", "test accuracy", "test auc"]
-    row = {"network": "gru", **{name: NumberCell(0.5, "0.5000") for name in names}, "seeds": "0"}
-    table = Table.of([row])
-    width = sum(len(name) + 2 for name in ["network", *names, "seeds"])
-    best = {"validation": {"loss": 0.5, "accuracy": 0.5}, "test": {"accuracy": 0.5, "auc": 0.5}}
-
-    def further(best_by):
-        result = SimpleNamespace(best=best, best_by=best_by)
-        runs = [SimpleNamespace(result=result), SimpleNamespace(result=None)]
-        return further_metrics([SimpleNamespace(runs=runs)])
-
-    assert _fit(table, width, further("validation accuracy")) == (table, [])
-    fitting, left_out = _fit(table, width - 1, further("validation accuracy"))
-    assert left_out == ["test auc"]
-    assert fitting.headings == ["network", *names[:3], "seeds"]
-    _, left_out = _fit(table, width - 1, further("validation loss"))
-    assert left_out == names[1:]
 
 
 @pytest.fixture(scope="module")

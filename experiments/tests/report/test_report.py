@@ -145,18 +145,6 @@ def test_an_empty_list_of_folders_is_rejected():
         read_records([])
 
 
-def test_run_that_ended_before_its_first_row_is_explained(runs):
-    (runs / "lstm-0" / "metrics.csv").unlink()
-    with pytest.raises(ValueError, match=r"lstm-0 has no metrics.csv"):
-        read_records([runs / "lstm-0"])
-
-
-def test_config_json_of_another_program_is_ignored(runs):
-    (runs / "other").mkdir()
-    (runs / "other" / "config.json").write_text('{"model_type": "gpt2"}')
-    assert read_records([runs]).unreadable == {}
-
-
 def test_recipe_results_of_another_type_are_rejected_by_name(runs):
     write_recipe(runs / "r", [recipe_row(values=["a"])])
     ((folder, why),) = read_records([runs]).unreadable.items()

@@ -132,7 +132,7 @@ def long_metrics(tmp_path):
         evaluated = f"{1 / (step + 7)!r},nan,{step / 2}" if step % 10 == 0 else ",,"
         lines.append(f"{step},{step},{math.exp(-step / 300)!r},{evaluated}")
     path.write_text("\n".join(lines) + "\n")
-    return RunFolder(tmp_path).read_metrics()
+    return RunFolder(tmp_path).metrics
 
 
 def test_a_curve_is_thinned_with_its_ends(long_metrics):

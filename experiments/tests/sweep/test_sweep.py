@@ -87,13 +87,14 @@ def test_a_finished_trial_is_not_repeated(tmp_path):
 def test_a_damaged_result_is_named_and_written_again_once_it_is_deleted(tmp_path):
     _, (trial,) = run_here(tmp_path, TINY | SEEDS)
     files = trial.files(tmp_path / "out")
-    result, rows = files.read_result(), untimed_rows(files.path)
+    result, rows = files.result, untimed_rows(files.path)
     files.result_file.write_text('{"steps": 8, "seco')
     with pytest.raises(ValueError, match=str(files.result_file)):
         run_here(tmp_path, TINY | SEEDS, resume=True)
     files.result_file.unlink()
     run_here(tmp_path, TINY | SEEDS, resume=True)
-    assert (files.read_result().best, untimed_rows(files.path)) == (result.best, rows)
+    again = trial.files(tmp_path / "out").result
+    assert (again.best, untimed_rows(files.path)) == (result.best, rows)
 
 
 def test_an_interrupted_trial_resumes_from_its_checkpoint(tmp_path, monkeypatch):
@@ -107,7 +108,7 @@ def test_an_interrupted_trial_resumes_from_its_checkpoint(tmp_path, monkeypatch)
     assert states(tmp_path, [trial]) == ["ended"]
     folders = [tmp_path / name / trial.path for name in ("reference", "out")]
     assert untimed_rows(folders[0]) == untimed_rows(folders[1])
-    one, other = (RunFolder(folder).read_result() for folder in folders)
+    one, other = (RunFolder(folder).result for folder in folders)
     assert (one.best, one.last, one.best_step) == (other.best, other.last, other.best_step)
 
 

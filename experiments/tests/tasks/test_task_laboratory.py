@@ -151,7 +151,7 @@ def test_a_produced_interval_ends_at_the_first_output_of_one():
     ("make", "message"),
     [
         (lambda: PerceptualDecision(noise=-1), "expected a finite noise >= 0"),
-        (lambda: PerceptualDecision(stimulus=(5.5, 7)), "expected stimulus to be a shortest and"),
+        (lambda: PerceptualDecision(stimulus=(8, 7)), "expected stimulus to be a shortest and"),
         (lambda: PerceptualDecision(coherences=(math.nan,)), "expected coherences to be finite"),
         (lambda: DelayedMatch(differences=(190.0,)), "expected differences <= 180"),
         (lambda: DelayedMatch(sample=0), "expected sample >= 1, got 0"),

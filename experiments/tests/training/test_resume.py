@@ -1,19 +1,13 @@
 """Interrupted runs, once resumed, equal uninterrupted ones."""
 
-import errno
-import fcntl
 import io
-import os
-import platform
 import random
 import signal
 import subprocess
 import sys
 import threading
 import time
-import warnings
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +16,6 @@ from rich.console import Console
 
 import training_run
 from crossing import some
-from eigenrnn.constraints import Exponential
 from eigenrnn_experiments.errors import (
     CheckpointError,
     FolderInUseError,
@@ -30,7 +23,6 @@ from eigenrnn_experiments.errors import (
     WriteError,
 )
 from eigenrnn_experiments.training import Callback, Dynamics, checkpoint, loop
-from eigenrnn_experiments.training.run_folder import locked
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0}
@@ -72,7 +64,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
         while len(lines(killed / "metrics.csv")) <= rows and time.monotonic() < deadline:
             time.sleep(0.001)
         process.send_signal(signal.SIGSTOP)
-        with pytest.raises(FolderInUseError, match=f"process {process.pid}"):
+        with pytest.raises(FolderInUseError, match="killed is in use"):
             small_fit(killed, resume=True)
         process.kill()
     assert not (killed / "result.json").exists(), "the run ended before it could be killed"
@@ -365,90 +357,6 @@ def test_a_checkpoint_that_lacks_a_part_raises(tmp_path, part):
     assert "overwrite=True" in str(caught.value)
 
 
-def tensors_of(content, part):
-    """Return the dict or list that holds the tensors of one part of a checkpoint."""
-    if part == "model":
-        return content["train_step"]["model"]
-    if part == "best":
-        return content["best"]["model"]
-    if part == "optimiser":
-        return content["train_step"]["optimisers"][0]["state"][0]
-    return content["train_step"]["average"]["means"]
-
-
-def replace_a_tensor(path, part, replacement):
-    """Replace the largest tensor of one part of a checkpoint."""
-    content = checkpoint.load(path)
-    tensors = tensors_of(content, part)
-    names = range(len(tensors)) if isinstance(tensors, list) else list(tensors)
-    largest = max(names, key=lambda name: tensors[name].numel())
-    tensors[largest] = replacement(tensors[largest])
-    checkpoint.save(path, content)
-
-
-PARTS = ["model", "best", "optimiser", "average"]
-
-
-def averaged_fit(directory, steps, **options):
-    """Train with a mean of the parameters, which a moving base does not allow."""
-    settings = small_settings(steps, eval_every=1, average_after=1)
-    model = small_model(constraint=partial(Exponential, period=None))
-    return small_fit(directory, settings, model=model, **options)
-
-
-@pytest.fixture
-def averaging(monkeypatch):
-    """Average from the first evaluation on."""
-
-    def start(self, *_, **__):
-        if not self.train_step.average.is_active:
-            self.train_step.average.start()
-
-    monkeypatch.setattr(loop.TrainingLoop, "_update_schedules", start)
-
-
-@pytest.mark.usefixtures("averaging")
-@pytest.mark.parametrize("part", PARTS)
-def test_a_checkpoint_of_other_shapes_raises(tmp_path, part):
-    averaged_fit(tmp_path, 2)
-    replace_a_tensor(tmp_path / "last.pt", part, lambda old: torch.zeros(*old.shape, 2))
-    with pytest.raises(CheckpointError, match=r"of shape .* got") as caught:
-        averaged_fit(tmp_path, 4, resume=True)
-    assert str(tmp_path / "last.pt") in str(caught.value)
-    assert "overwrite=True" in str(caught.value)
-
-
-@pytest.mark.usefixtures("averaging")
-@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
-def test_a_checkpoint_of_another_type_raises(tmp_path, dtype):
-    averaged_fit(tmp_path, 2)
-    replace_a_tensor(tmp_path / "last.pt", "model", lambda old: old.to(dtype))
-    with pytest.raises(CheckpointError, match=f"got {dtype}"):
-        averaged_fit(tmp_path, 4, resume=True)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
-        torch.OutOfMemoryError("CUDA out of memory"),
-        MemoryError(),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_exhausted_memory_names_the_remedy_and_the_run_can_be_resumed(tmp_path, error):
-    settings = small_settings(8, checkpoint_every=2)
-    with pytest.raises(MemoryError, match="smaller batch_size") as caught:
-        small_fit(tmp_path, settings, callbacks=[Interrupt(5, error)])
-    assert f"the last good checkpoint is {tmp_path / 'last.pt'}" in str(caught.value)
-    assert small_fit(tmp_path, settings, resume=True).steps == 8
-
-
-def test_another_error_of_torch_is_unchanged(tmp_path):
-    with pytest.raises(RuntimeError, match="unrelated"):
-        small_fit(tmp_path, callbacks=[Interrupt(5, RuntimeError("unrelated"))])
-
-
 def test_best_pt_in_place_of_last_pt_raises(tmp_path):
     small_fit(tmp_path, small_settings(2))
     (tmp_path / "last.pt").write_bytes((tmp_path / "best.pt").read_bytes())
@@ -499,22 +407,7 @@ def test_a_deleted_best_pt_is_restored_from_the_checkpoint(tmp_path):
     assert all(equal(before["model"][name], after["model"][name]) for name in before["model"])
 
 
-def test_a_checkpoint_of_an_earlier_version_is_refused_by_name(tmp_path):
-    result = small_fit(tmp_path, small_settings(2))
-    path = tmp_path / "last.pt"
-    content = checkpoint.load(path)
-    content |= {"course": content.pop("state"), "learner": content.pop("train_step")}
-    checkpoint.save(path, content)
-    message = rf"{path} was written by an earlier version.*overwrite=True"
-    with pytest.raises(CheckpointError, match=message):
-        small_fit(tmp_path, small_settings(4), resume=True)
-    assert checkpoint.load(path)["course"]["step"] == 2, "the file was changed"
-    assert replace(small_fit(tmp_path, small_settings(2), overwrite=True), **NO_TIMES) == replace(
-        result, **NO_TIMES
-    )
-
-
-def test_a_folder_in_use_raises_and_names_the_process(tmp_path):
+def test_a_folder_in_use_raises(tmp_path):
     messages = []
 
     class Second(Callback):
@@ -525,8 +418,7 @@ def test_a_folder_in_use_raises_and_names_the_process(tmp_path):
                 messages.append(str(caught.value))
 
     small_fit(tmp_path, small_settings(1), callbacks=[Second()])
-    here = f"in use by process {os.getpid()} on {platform.node()} since 20"
-    assert all(message.startswith(f"{tmp_path} is {here}") for message in messages)
+    assert all(message.startswith(f"{tmp_path} is in use") for message in messages)
     assert [row["step"] for row in read_metrics(tmp_path)] == ["1"]
     assert not list(tmp_path.glob(".lock*"))
 
@@ -566,10 +458,7 @@ def test_a_full_disk_raises_and_the_run_can_be_resumed(tmp_path, monkeypatch, wh
     with pytest.raises(WriteError) as caught:
         small_fit(tmp_path, FOUR, resume=True, callbacks=[Dynamics(2)])
     message = str(caught.value)
-    assert message.startswith(
-        f"cannot write {tmp_path / name}: No space left on device; free some"
-    )
-    assert "resume=True" in message
+    assert message == f"cannot write {tmp_path / name}: No space left on device"
     assert name != "config.json" or (tmp_path / "result.json").read_bytes() == before
 
     room.append("more")
@@ -579,89 +468,6 @@ def test_a_full_disk_raises_and_the_run_can_be_resumed(tmp_path, monkeypatch, wh
     assert records[0] == records[1]
 
 
-@pytest.mark.parametrize("options", [{"resume": True}, {"overwrite": True}], ids=str)
-def test_a_link_in_place_of_the_folder_for_tensorboard_is_refused(tmp_path, options):
-    run, victim = tmp_path / "run", tmp_path / "victim"
-    small_fit(run, replace(FOUR, steps=2))
-    (run / "tensorboard").rename(victim)
-    before = list(victim.iterdir())
-    (run / "tensorboard").symlink_to(victim)
-    with pytest.raises(ValueError, match="got a link to"):
-        small_fit(run, FOUR, **options)
-    assert list(victim.iterdir()) == before
-
-
-def test_a_folder_whose_name_is_not_utf8_is_refused_before_it_is_created(tmp_path):
-    folder = tmp_path / os.fsdecode(b"run\xff")
-    with pytest.raises(ValueError, match=r"got the bytes .*run\\xff"):
-        small_fit(folder)
-    assert not list(tmp_path.iterdir())
-
-
 def test_resume_with_overwrite_raises(tmp_path):
     with pytest.raises(ValueError, match="got both"):
         small_fit(tmp_path, resume=True, overwrite=True)
-
-
-def refuse_locks(monkeypatch, number):
-    def flock(*_):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-
-
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
-def test_a_folder_on_a_file_system_without_locks_is_locked_by_a_file(
-    monkeypatch, tmp_path, number
-):
-    refuse_locks(monkeypatch, number)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with locked(tmp_path):
-            assert (tmp_path / ".lock.process").exists()
-            with pytest.raises(FolderInUseError, match=f"process {os.getpid()}"), locked(tmp_path):
-                pass
-    assert ["has no locks" in str(each.message) for each in caught] == [True, True]
-    assert not list(tmp_path.iterdir())
-
-
-LOCK_AND_DIE = """
-import errno, fcntl, os, pathlib, sys, warnings
-from eigenrnn_experiments.training.run_folder import locked
-
-def flock(*_):
-    raise OSError(errno.ENOLCK, "")
-
-fcntl.flock = flock
-warnings.simplefilter("ignore")
-with locked(pathlib.Path(sys.argv[1])):
-    os._exit(0)
-"""
-
-
-@pytest.mark.long
-def test_the_lock_file_of_a_process_that_died_is_removed(monkeypatch, tmp_path):
-    subprocess.run([sys.executable, "-c", LOCK_AND_DIE, tmp_path], check=True)
-    assert (tmp_path / ".lock.process").exists()
-    refuse_locks(monkeypatch, errno.ENOLCK)
-    with pytest.warns(UserWarning, match="has no locks"), locked(tmp_path):
-        pass
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_lock_that_belongs_to_another_user_is_named(monkeypatch, tmp_path):
-    (tmp_path / ".lock").touch()
-    refuse_locks(monkeypatch, errno.EACCES)
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(PermissionError, match=r"write to .*\.lock"), locked(tmp_path):
-        pass
-
-
-def test_a_planted_link_is_no_lock(tmp_path):
-    victim = tmp_path / "victim"
-    victim.write_text("text")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/.lock").symlink_to(victim)
-    with pytest.raises(OSError, match="got a symbolic link"), locked(tmp_path / "run"):
-        pass
-    assert victim.read_text() == "text"

@@ -272,12 +272,3 @@ def test_constraints_without_moving_reference_can_be_averaged(tmp_path, constrai
     network = model(layer=partial(RNN, constraint=constraint))
     run(tmp_path, settings(2, average_after=2), network=network)
     assert len(losses(tmp_path)) == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"lr_decay": 0.0}, "expected 0 < lr_decay <= 1"), ({"patience": 0}, "patience")],
-)
-def test_settings_out_of_range_raise(options, message):
-    with pytest.raises(ValueError, match=message):
-        settings(**options)

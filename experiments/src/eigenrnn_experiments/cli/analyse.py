@@ -7,25 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from eigenrnn.analysis import AnalysisResults
 from eigenrnn.analysis import analyse as analyse_model
+from eigenrnn_experiments.cli.tables import show_markdown
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
 from eigenrnn_experiments.training import records
-from eigenrnn_experiments.training.files import check_folder_path, write_json
+from eigenrnn_experiments.training.files import check_no_link, write_json
 from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.training.records import AnalysisSummary
 
 __all__ = ["analyse", "delete_earlier_files"]
 
 _SEQUENCES = 4
-_COLUMNS = ("analysis", "quantity", "number")
+_HEADER = (("analysis", "quantity", "number"), ("---", "---", "---:"))
 
 
 def analyse(options: Namespace, console: Console) -> int:
@@ -36,12 +35,8 @@ def analyse(options: Namespace, console: Console) -> int:
     """
     trained = load(options.run, options.data_root)
     folder = Path(options.out or trained.checkpoint.parent / "analysis")
-    if options.out is None and folder.is_symlink():  # the run may be someone else's
-        raise ValueError(
-            f"expected {folder} to be a folder of the run, got a link to {folder.readlink()}: "
-            "delete the link, or name a folder with --out"
-        )
-    check_folder_path(folder)
+    if options.out is None:
+        check_no_link(folder)
     batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 
@@ -60,7 +55,8 @@ def analyse(options: Namespace, console: Console) -> int:
         highlight=False,
         markup=False,
     )
-    _show(everything, console)
+    lines = [f"| {' | '.join(row)} |\n" for row in (*_HEADER, *_rows(everything))]
+    show_markdown("".join(lines), console)
     for line in _notes(everything, missing):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     console.print(f"in {folder}", soft_wrap=True, highlight=False, markup=False)
@@ -117,27 +113,6 @@ def _summary(trained: TrainedModel, everything: AnalysisResults) -> dict[str, An
         "left_out": everything.skipped,
         "notes": everything.notes,
     }
-
-
-def _show(everything: AnalysisResults, console: Console) -> None:
-    """Print the numbers: a table on a terminal, else Markdown."""
-    if not console.is_terminal:
-        for row in (_COLUMNS, ("---", "---", "---:"), *_rows(everything)):
-            line = f"| {' | '.join(row)} |"
-            console.print(line, soft_wrap=True, highlight=False, markup=False)
-        return
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("analysis")
-    table.add_column("quantity")
-    table.add_column("number", justify="right")
-    before = ""
-    for name, quantity, number in _rows(everything):
-        shown = name
-        if name == before:  # each analysis is named once
-            shown = ""
-        table.add_row(shown, quantity, number)
-        before = name
-    console.print(table)
 
 
 def _rows(everything: AnalysisResults) -> Iterator[tuple[str, str, str]]:

@@ -18,15 +18,15 @@ from eigenrnn_experiments.cli.parser import PARSERS
 from eigenrnn_experiments.cli.train_options import build_training
 from eigenrnn_experiments.errors import NonFiniteLossError, is_out_of_memory, unknown_name
 from eigenrnn_experiments.recipes import Recipe, reproduce
+from eigenrnn_experiments.recipes.results_files import to_markdown
 from eigenrnn_experiments.recipes.runs import folder_name
 from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Dynamics, Result, fit
 from eigenrnn_experiments.training.callbacks import Callback
-from eigenrnn_experiments.training.optimisers import check_recurrent_rate
 from eigenrnn_experiments.training.progress import plain_console, printable
 from eigenrnn_experiments.training.run_key import Length
-from eigenrnn_experiments.training.train_step import check_accelerator
+from eigenrnn_experiments.training.train_step import open_fabric
 
 __all__ = ["run"]
 
@@ -115,7 +115,6 @@ def _train(options: Namespace, task: Task, console: Console) -> int:
         check_positive_integer("dynamics_every", options.dynamics_every)
         callbacks.append(Dynamics(options.dynamics_every))
     training = build_training(options, task, options.data_root)
-    check_recurrent_rate(training.model, training.settings)
     result = fit(
         training.model,
         training.task,
@@ -184,7 +183,7 @@ def _reproduce(options: Namespace, console: Console, recipes: Mapping[str, Recip
         dynamics_every=options.dynamics_every,
         max_minutes=options.max_minutes,
     )
-    tables.show_outcomes(recipe, outcomes, quick=options.quick, console=console)
+    tables.show_markdown(to_markdown(recipe, outcomes, quick=options.quick), console)
     files = ["results.json"]
     for panel in recipe.panels:
         figure = f"{panel.name}.png"
@@ -203,7 +202,7 @@ def _collect(options: Namespace, console: Console) -> int:
     settings = autoencoder_settings(
         epochs=options.epochs, seed=options.seed, accelerator=options.accelerator
     )
-    check_accelerator(settings)  # before hours of recording, not after
+    open_fabric(settings)  # before hours of recording, not after
     collection.record(options.processes)
     if not encode(collection, settings):
         _print_error(f"stopped; run the same command to resume the collection in {options.out}")

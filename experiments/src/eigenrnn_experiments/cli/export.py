@@ -11,7 +11,7 @@ from eigenrnn import __version__
 from eigenrnn.export import check_export, export_model, to_c
 from eigenrnn_experiments.loading import load
 from eigenrnn_experiments.tasks.preprocessing import Preprocessing, SeriesPreprocessing
-from eigenrnn_experiments.training.files import check_utf8, write_json
+from eigenrnn_experiments.training.files import write_json
 
 __all__ = ["export"]
 
@@ -19,7 +19,6 @@ __all__ = ["export"]
 def export(options: Namespace, console: Console) -> int:
     """Write the file and its description, and return the exit status."""
     path = Path(options.model)
-    check_utf8(path)
     if path.suffix != ".c":
         check_export(path)
     run = load(options.run, options.data_root)

@@ -15,6 +15,10 @@ from eigenrnn_experiments.training.settings import Accelerator
 __all__ = ["PARSERS", "trial_parser"]
 
 
+_RUN = "folder of a run, or one of its checkpoints"
+_OUT = "output file, replaced if it exists; without it they are printed"
+
+
 def _parser(description: str) -> ArgumentParser:
     # errors are raised, and `run` prints them in one line
     return ArgumentParser(description=description, exit_on_error=False)
@@ -74,9 +78,7 @@ def _reproduce() -> ArgumentParser:
     parser.add_argument(
         "--rows", nargs="+", type=str, help="run only rows whose label contains one of these"
     )
-    parser.add_argument(
-        "--seeds", nargs="+", type=int, help="use these seeds instead of the recipe's"
-    )
+    parser.add_argument("--seeds", nargs="+", type=int, help="in place of the recipe's")
     parser.add_argument(
         "--points", nargs="+", type=str, help="run only these points of a search, such as 'lr=0.1'"
     )
@@ -104,17 +106,12 @@ def _sweep() -> ArgumentParser:
         "Train the networks of a grid or a search. In parallel, and for a search, needs: "
         "pip install 'eigenrnn-experiments[sweep]'."
     )
-    parser.add_argument(
-        "file",
-        help="YAML file that describes the sweep, see docs/sweeps.md",
-    )
+    parser.add_argument("file", help="YAML file that describes the sweep, see docs/sweeps.md")
     parser.add_argument(
         "--address", type=str, help="HOST:PORT of a Ray cluster; without it this machine"
     )
     parser.add_argument(
-        "--out",
-        type=str,
-        help="output folder, visible to all machines; without it runs/FILE",
+        "--out", type=str, help="output folder, visible to all machines; without it runs/FILE"
     )
     parser.add_argument("--resume", action="store_true", help="continue existing runs")
     parser.add_argument(
@@ -130,10 +127,7 @@ def _analyse() -> ArgumentParser:
         "Analyse the trained network of a run: spectra, memory, gradients, dynamics. Prints the "
         "numbers; writes a figure and a table for each analysis."
     )
-    parser.add_argument(
-        "run",
-        help="folder of a run, or one of its checkpoints",
-    )
+    parser.add_argument("run", help=_RUN)
     parser.add_argument(
         "--out", type=str, help="output folder; without it analysis, in the folder of the run"
     )
@@ -147,28 +141,17 @@ def _predict() -> ArgumentParser:
         "probabilities, numbers or next values as CSV; the continuation of a text, and bits per "
         "character."
     )
-    parser.add_argument(
-        "run",
-        help="folder of a run, or one of its checkpoints",
-    )
-    parser.add_argument(
-        "input",
-        help="file of series, with or without labels, or of text; - for standard input",
-    )
-    parser.add_argument(
-        "-o",
-        "--out",
-        type=str,
-        help="output file, replaced if it exists; without it they are printed",
-    )
-    parser.add_argument("--length", type=int, help="text: symbols to continue by; without it 200")
+    parser.add_argument("run", help=_RUN)
+    parser.add_argument("input", help="file of series or of text; - for standard input")
+    parser.add_argument("-o", "--out", type=str, help=_OUT)
+    parser.add_argument("--length", type=int, default=200, help="text: symbols to continue by")
     parser.add_argument(
         "--temperature",
         type=float,
-        help="text: below 1 the probable symbols are drawn more often; 0 takes the most probable; "
-        "without it 1",
+        default=1.0,
+        help="text: below 1 the probable symbols are drawn more often; 0 takes the most probable",
     )
-    parser.add_argument("--seed", type=int, help="text: seed of the draws; without it 0")
+    parser.add_argument("--seed", type=int, default=0, help="text: seed of the draws")
     parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser
 
@@ -179,14 +162,8 @@ def _evaluate() -> ArgumentParser:
         "F1, log loss, AUC, calibration, confusion matrix; errors of numbers. The report of the "
         "run shows them. Needs: pip install 'eigenrnn-experiments[series]'."
     )
-    parser.add_argument(
-        "run",
-        help="folder of a run, or one of its checkpoints",
-    )
-    parser.add_argument(
-        "input",
-        help="file of series with classes or numbers; - for a table on standard input",
-    )
+    parser.add_argument("run", help=_RUN)
+    parser.add_argument("input", help="file of series with answers; - for standard input")
     parser.add_argument(
         "-o",
         "--out",
@@ -203,24 +180,14 @@ def _compare() -> ArgumentParser:
         "Print the results of runs as one table: parameters, steps, time and the metrics of the "
         "best models, as mean and standard error over seeds or folds."
     )
-    parser.add_argument(
-        "runs",
-        nargs="+",
-        type=str,
-        help="folders of runs, or folders that contain them",
-    )
+    parser.add_argument("runs", nargs="+", type=str, help="folders of runs, or of several")
     parser.add_argument(
         "--format",
         type=Literal["csv", "markdown", "latex"],
         help="csv (unrounded numbers), markdown or latex; without it a table in a terminal, "
         "markdown elsewhere",
     )
-    parser.add_argument(
-        "-o",
-        "--out",
-        type=str,
-        help="output file, replaced if it exists; without it they are printed",
-    )
+    parser.add_argument("-o", "--out", type=str, help=_OUT)
     return parser
 
 
@@ -229,14 +196,8 @@ def _export() -> ArgumentParser:
         "Write the trained network of a run for other programs, with its inputs, outputs and "
         "preprocessing in a JSON file beside it. ONNX needs: pip install 'eigenrnn[onnx]'."
     )
-    parser.add_argument(
-        "run",
-        help="folder of a run, or one of its checkpoints",
-    )
-    parser.add_argument(
-        "model",
-        help="output file, .onnx, .pt2 (a program of torch.export) or .c (plain C)",
-    )
+    parser.add_argument("run", help=_RUN)
+    parser.add_argument("model", help="output file: .onnx, .pt2 (torch.export) or .c (plain C)")
     parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser
 
@@ -247,19 +208,8 @@ def _report() -> ArgumentParser:
         "eigenvalues over training, Schur forms, gradients, memory. "
         "Needs: pip install 'eigenrnn-experiments[report]'."
     )
-    parser.add_argument(
-        "runs",
-        nargs="+",
-        type=str,
-        help="folders of runs or recipes, or folders that contain them",
-    )
-    parser.add_argument(
-        "-o",
-        "--out",
-        type=str,
-        default="report.html",
-        help="output file; replaces an earlier report",
-    )
+    parser.add_argument("runs", nargs="+", type=str, help="folders of runs or recipes")
+    parser.add_argument("-o", "--out", default="report.html", help="replaces an earlier report")
     parser.add_argument("--title", type=str, help="title of the page")
     parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser
@@ -270,21 +220,12 @@ def _collect() -> ArgumentParser:
         "Record random drives of CarRacing, train an autoencoder on them, and encode them for the "
         "task CarRacing. Run the same command again to resume."
     )
-    parser.add_argument(
-        "what",
-        help="the data set to record: car_racing",
-    )
+    parser.add_argument("what", help="the data set to record: car_racing")
     parser.add_argument("--rollouts", type=int, default=300, help="number of drives")
     parser.add_argument("--steps", type=int, default=1_000, help="steps per drive")
-    parser.add_argument(
-        "--epochs", type=int, default=10, help="training epochs of the autoencoder"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of the recording and the training"
-    )
-    parser.add_argument(
-        "--processes", type=int, help="number of recording processes; without it one per core"
-    )
+    parser.add_argument("--epochs", type=int, default=10, help="epochs of the autoencoder")
+    parser.add_argument("--seed", type=int, default=0, help="of the recording and the training")
+    parser.add_argument("--processes", type=int, help="recording ones; without it one per core")
     parser.add_argument(
         "--accelerator",
         type=Accelerator,

@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from jsonargparse import Namespace
 from rich.console import Console
@@ -14,8 +13,6 @@ from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing, TextPr
 from eigenrnn_experiments.training.progress import plain_console, printable
 
 __all__ = ["check_output", "predict"]
-
-_TEXT_OPTIONS: dict[str, Any] = {"length": 200, "temperature": 1.0, "seed": 0}
 
 
 def predict(options: Namespace, console: Console) -> int:
@@ -33,7 +30,8 @@ def predict(options: Namespace, console: Console) -> int:
         notes = console
     trained = load(options.run, options.data_root)
     if isinstance(trained.preprocessing, SeriesPreprocessing):
-        predictions = _series(trained, trained.preprocessing, options)
+        sequences = trained.preprocessing.read(options.input)
+        predictions = predict_series(trained.model, trained.preprocessing, sequences).to_csv()
     elif isinstance(trained.preprocessing, TextPreprocessing):
         predictions = _text(trained, trained.preprocessing, options, notes)
     else:
@@ -63,28 +61,18 @@ def check_output(out: Path, source: str) -> None:
         raise ValueError(f"expected another file than the input as --out, got {out}")
 
 
-def _series(trained: TrainedModel, preprocessing: SeriesPreprocessing, options: Namespace) -> str:
-    """Return the predictions in CSV.
-
-    Raises:
-        ValueError: If an option of texts was set.
-    """
-    given = [name for name in _TEXT_OPTIONS if options[name] is not None]
-    if given:
-        raise ValueError(f"expected --{given[0]} only for a run on text, got it for series")
-    sequences = preprocessing.read(options.input)
-    return predict_series(trained.model, preprocessing, sequences).to_csv()
-
-
 def _text(
     trained: TrainedModel, preprocessing: TextPreprocessing, options: Namespace, notes: Console
 ) -> str:
-    chosen = dict(_TEXT_OPTIONS)
-    for name in _TEXT_OPTIONS:
-        if options[name] is not None:
-            chosen[name] = options[name]
     text = preprocessing.read(options.input)
-    continuation = continue_text(trained.model, preprocessing, text, **chosen)
+    continuation = continue_text(
+        trained.model,
+        preprocessing,
+        text,
+        options.length,
+        temperature=options.temperature,
+        seed=options.seed,
+    )
     bits = bits_per_symbol(trained.model, preprocessing, text)
     unit = preprocessing.unit.removesuffix("s")
     if bits is not None:

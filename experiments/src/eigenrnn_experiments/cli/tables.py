@@ -1,29 +1,22 @@
-"""The tables that commands print: the registered names, and the outcomes of a recipe."""
+"""The tables that commands print: the registered names, and Markdown."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.padding import Padding
+from rich.markdown import Markdown
 from rich.table import Table
-from rich.text import Text
 
 from eigenrnn.ops import Backend
 from eigenrnn_experiments.errors import unknown_name
-from eigenrnn_experiments.recipes import Computed, Entry, Outcome, Recipe, Row
-from eigenrnn_experiments.recipes.results_files import (
-    columns,
-    note_text,
-    notes,
-    notice_of,
-    to_markdown,
-)
+from eigenrnn_experiments.recipes import Computed, Entry, Recipe, Row
 from eigenrnn_experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
+from eigenrnn_experiments.training.progress import printable
 
-__all__ = ["show", "show_outcomes"]
+__all__ = ["show", "show_markdown"]
 
+_REPORTED = ("at_most", "place", "split", "quantity", "rule", "note")
 _KINDS = {
     "constraints": CONSTRAINTS,
     "layers": LAYERS,
@@ -63,39 +56,16 @@ def show(kind: str | None, *, as_json: bool, console: Console) -> None:
         console.print()
 
 
-def show_outcomes(
-    recipe: Recipe, outcomes: Sequence[Outcome], *, quick: bool, console: Console
-) -> None:
-    """Print the outcomes of a recipe: a table on a terminal, else Markdown."""
-    if not console.is_terminal:
-        console.print(
-            to_markdown(recipe, outcomes, quick=quick),
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-        return
-    title = f"{recipe.name}: {recipe.summary}"
-    cells = columns(outcomes)
-    if len(set(cells["quantity"])) == 1:
-        title += f" Compared: {cells.pop('quantity')[0]}."
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    for name in cells:
-        if name in ("network", "quantity"):
-            # the longest word of a label, which would else be broken
-            table.add_column(name, overflow="fold", min_width=len("full-capacity"))
-        else:
-            table.add_column(name, overflow="fold", justify="right")
-    for row in zip(*cells.values(), strict=True):
-        table.add_row(*row)
-    console.print(table)
-    for heading, items in notes(recipe, outcomes).items():
-        console.print(heading, style="bold")
-        for item in items:
-            console.print(Padding(Text(note_text(item)), (0, 0, 0, 2)))
-        console.print()
-    if notice := notice_of(recipe, quick=quick):
-        console.print(notice, style="yellow")
+def show_markdown(text: str, console: Console) -> None:
+    """Draw Markdown on a terminal whose width it fits; elsewhere print it as it is."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=False)]
+    if console.is_terminal and sum(widths) <= console.width:
+        console.print(Markdown(printable(text)))
+    elif console.is_terminal:
+        console.out(printable(text), end="", highlight=False)
+    else:
+        console.out(text, end="", highlight=False)
 
 
 def _facts_of_row(row: Entry) -> dict[str, Any]:
@@ -129,12 +99,7 @@ def _facts(entry: Any) -> dict[str, Any]:
             {
                 "label": row.label,
                 "reported": row.reported.value,
-                "at_most": row.reported.at_most,
-                "place": row.reported.place,
-                "split": row.reported.split,
-                "quantity": row.reported.quantity,
-                "rule": row.reported.rule,
-                "note": row.reported.note,
+                **{name: getattr(row.reported, name) for name in _REPORTED},
                 "departures": list(row.departures),
                 **_facts_of_row(row),
             }

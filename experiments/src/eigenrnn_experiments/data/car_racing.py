@@ -102,7 +102,7 @@ def read_rollout(path: Path, steps: int) -> Any:
     Raises:
         ValueError: If the file is truncated, or not a rollout of `steps` steps.
     """
-    with wrap_parser_errors("rollout", path, "delete the file and collect it again"):
+    with wrap_parser_errors("rollout", path):
         rollout = np.lib.format.open_memmap(path, mode="r")
     if rollout.dtype != ROLLOUT or rollout.shape != (steps,):
         raise ValueError(

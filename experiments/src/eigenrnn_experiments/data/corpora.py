@@ -1,11 +1,7 @@
 """Texts as symbol indices: the Penn Treebank, enwik8, Tiny Shakespeare and text files."""
 
 import gzip
-import hashlib
-import os
-import shutil
 import sys
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,9 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.data.archives import read_gzip
 from eigenrnn_experiments.data.files import DataFile, cache_folder, locate
-from eigenrnn_experiments.errors import ChecksumError, MissingDataError
+from eigenrnn_experiments.errors import MissingDataError
 
 __all__ = [
     "END_OF_LINE",
@@ -319,37 +316,12 @@ def _locate_enwik8(data_root: str | Path | None) -> Path:
         return locate(ENWIK8, data_root)
     except MissingDataError:
         packed = locate(ENWIK8_ZIP, data_root)
-    try:
-        return locate(ENWIK8)
-    except MissingDataError:
-        return _unpack(packed, cache_folder() / ENWIK8.path)
-
-
-def _unpack(packed: Path, target: Path) -> Path:
-    """Extract the text atomically, so that it can be memory-mapped.
-
-    Raises:
-        ChecksumError: If the text has another checksum.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent)
-    try:
-        with (
-            zipfile.ZipFile(packed) as archive,
-            archive.open(target.name) as source,
-            os.fdopen(handle, "w+b") as sink,
-        ):
-            shutil.copyfileobj(source, sink, 2**20)
-            sink.seek(0)
-            found = hashlib.file_digest(sink, "sha256").hexdigest()
-        if found != ENWIK8.sha256:
-            raise ChecksumError(
-                f"expected {target.name} in {packed} to have the sha256 {ENWIK8.sha256}, "
-                f"got {found}; delete the archive, so that it is downloaded again"
-            )
-        return Path(name).replace(target)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    target = cache_folder() / ENWIK8.path
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(packed) as archive:
+            write_atomically(target, archive.read(target.name))
+    return locate(ENWIK8)
 
 
 def _index_characters(
@@ -421,10 +393,8 @@ def _decode(content: bytes, path: Path) -> str:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(
-            f"expected text in UTF-8 in {path}, got the byte 0x{content[error.start]:02x} at "
-            f"offset {error.start}, in line {line} ({error.reason}); convert the file, for "
-            "example with iconv -f latin1 -t utf-8, or correct that byte"
+            f"expected text in UTF-8 in {path}, got: {error}; convert the file, for example with "
+            "iconv -f latin1 -t utf-8"
         ) from None
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

@@ -4,7 +4,6 @@ import hashlib
 import importlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,16 +143,7 @@ def _download(file: DataFile, expected: Sequence[Path]) -> Path:
             failures.append(failure)
         else:
             return target
-    _remove_empty_folders(target.parent, cache_folder())
     raise MissingDataError(_missing_message(file, expected, failures))
-
-
-def _remove_empty_folders(folder: Path, top: Path) -> None:
-    """Remove a folder and those that contain it up to `top`, as far as they are empty."""
-    with suppress(OSError):  # not empty, or never created
-        folder.rmdir()
-        if folder != top:
-            _remove_empty_folders(folder.parent, top)
 
 
 def _retrieve_by_digest(url: str, file: DataFile, target: Path) -> None:

@@ -81,18 +81,18 @@ def check_sequences(sequences: Sequences, *, allow_missing: bool = False) -> Seq
         raise ValueError(
             f"expected sequences of at least one step in {path}, got none in {location}"
         )
-    row = _first_bad_row(sequences.values, allow_missing=allow_missing)
-    if row is not None:
+    wrong = np.argwhere(_is_wrong(sequences.values, allow_missing=allow_missing))
+    if len(wrong):
+        row, channel = wrong[0].tolist()
         ends = np.cumsum(sequences.lengths)
         number = int(np.searchsorted(ends, row, side="right"))
         step = int(row - ends[number] + sequences.lengths[number])
-        values = sequences.values[row]
-        channel = int(np.flatnonzero(_is_wrong(values, allow_missing=allow_missing))[0])
+        value = sequences.values[row, channel]
         remedy = "fill in or remove missing values, or set missing='mask' or 'forward'"
-        if not np.isnan(values[channel]):
+        if not np.isnan(value):
             remedy = "correct or remove infinite values, and those too large for float32"
         raise ValueError(
-            f"expected finite values in {path}, got {values[channel]} in "
+            f"expected finite values in {path}, got {value} in "
             f"{sequences.location(number)}, channel {sequences.channels[channel]}, step "
             f"{step + 1}; {remedy}"
         )
@@ -104,19 +104,6 @@ def check_sequences(sequences: Sequences, *, allow_missing: bool = False) -> Seq
             f"{sequences.location(number)}"
         )
     return sequences
-
-
-_BLOCK = 2**18  # rows, so that a check takes little memory
-
-
-def _first_bad_row(values: Values, *, allow_missing: bool) -> int | None:
-    """Return the first row with a value that is infinite or, unless allowed, missing."""
-    for start in range(0, len(values), _BLOCK):
-        block = values[start : start + _BLOCK]
-        found = np.flatnonzero(_is_wrong(block, allow_missing=allow_missing).any(1))
-        if len(found):
-            return start + int(found[0])
-    return None
 
 
 def _is_wrong(values: Values, *, allow_missing: bool) -> NDArray[np.bool_]:

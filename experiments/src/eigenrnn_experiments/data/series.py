@@ -13,7 +13,6 @@ import numpy as np
 
 from eigenrnn.errors import check_installed
 from eigenrnn_experiments.data.archives import (
-    read_array,
     read_arrays,
     read_gzip,
     wrap_parser_errors,
@@ -141,8 +140,8 @@ def read_npz(path: Path, options: ReadOptions = _DEFAULT) -> Sequences:
 
 def _read_npy(path: Path, options: ReadOptions) -> Sequences:
     # one sequence, (steps, channels) or (steps), or several, (count, steps, channels)
-    with wrap_parser_errors(".npy file", path):
-        x = read_array(path.read_bytes())
+    with wrap_parser_errors(".npy file", path), path.open("rb") as file:
+        x = np.lib.format.read_array(file)
     if x.ndim == 1:
         x = x[:, None]
     arrays = {"x": x}

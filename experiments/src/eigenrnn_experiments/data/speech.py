@@ -20,10 +20,8 @@ __all__ = [
     "FSDD",
     "TIMIT_SAMPLE",
     "SpeechCorpus",
-    "has_timit",
     "missing_speech",
     "read_fsdd",
-    "read_speech",
     "read_timit",
     "read_timit_sample",
 ]
@@ -180,15 +178,6 @@ def read_timit(split: Split, data_root: str | Path | None = None) -> Iterator[tu
         yield name, resample(samples, rate, str(path))
 
 
-def has_timit(data_root: str | Path | None = None) -> bool:
-    """Return whether there is a folder that may be the user's copy."""
-    try:
-        _part("train", data_root)
-    except MissingDataError:
-        return False
-    return True
-
-
 def read_timit_sample(
     split: Split, data_root: str | Path | None = None
 ) -> Iterator[tuple[str, Tensor]]:
@@ -281,25 +270,14 @@ CORPORA: dict[SpeechCorpus, Callable[[Any, str | Path | None], Iterator[tuple[st
 """The reader of each corpus, which yields names and samples."""
 
 
-def read_speech(
-    corpus: SpeechCorpus, split: str, data_root: str | Path | None = None
-) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name and the samples of each recording, at 8,000 samples per second.
-
-    Args:
-        corpus: The name of the corpus.
-        split: `train`, `validation` or `test`.
-        data_root: The only folder to search; see `eigenrnn_experiments.data.locate`.
-    """
-    return CORPORA[corpus](split, data_root)
-
-
 def missing_speech(corpus: SpeechCorpus, data_root: str | Path | None = None) -> str | None:
     """Return the file or folder of a corpus that is not on this machine, or None."""
     if corpus == "fsdd":
         return missing_file([FSDD], data_root)
     if corpus == "timit_sample":
         return missing_file([TIMIT_SAMPLE], data_root)
-    if has_timit(data_root):
-        return None
-    return "timit/TRAIN, of LDC93S1"
+    try:
+        _part("train", data_root)
+    except MissingDataError:
+        return "timit/TRAIN, of LDC93S1"
+    return None

@@ -99,11 +99,6 @@ class Outcome:
         )
 
     @property
-    def was_stopped(self) -> bool:
-        """Whether a signal asked a run to end; `resume=True` continues it."""
-        return self.signal is not None
-
-    @property
     def best_point(self) -> str | None:
         """The point of a search with the lowest mean deciding loss; None if all points count."""
         if self.pooled or not any(self.points):

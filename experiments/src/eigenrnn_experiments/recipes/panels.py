@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from eigenrnn.analysis import Analysis, Table, plot
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe
@@ -101,23 +102,14 @@ class SideBySide(Analysis):
 
     def table(self) -> Table:
         """Concatenate the tables of the parts; the axis labels are columns."""
-        tables = [part.table() for part in self.parts]
-        sizes = [len(np.asarray(table["curve"])) for table in tables]
-        columns: Table = {
-            "part": np.repeat(np.arange(1, len(tables) + 1), sizes),
-            "curve": np.concatenate([np.asarray(table["curve"]) for table in tables]),
-        }
-        names: dict[str, None] = {}  # a set that keeps the order
-        for table in tables:
-            names.update(dict.fromkeys(table))
-        del names["curve"]
-        for name in names:
-            parts: list[NDArray[np.float64]] = []
-            for table, size in zip(tables, sizes, strict=True):
-                blank = np.full(size, np.nan)  # the parts have axes of their own
-                parts.append(np.asarray(table.get(name, blank), float))
-            columns[name] = np.concatenate(parts)
-        return columns
+        frames: list[pd.DataFrame] = []
+        for number, part in enumerate(self.parts, start=1):
+            frame = pd.DataFrame(dict(part.table()))
+            frame.insert(0, "part", number)
+            frames.append(frame)
+        # the parts have axes of their own, and blanks in the columns of the others
+        table = pd.concat(frames, ignore_index=True)
+        return {str(name): table[name].to_numpy() for name in table.columns}
 
 
 @dataclass(frozen=True)

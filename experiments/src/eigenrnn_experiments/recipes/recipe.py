@@ -494,17 +494,7 @@ class Recipe:
         unit, number = length
         check_positive_integer(unit, number)
         if not self.can_reduce(length):
-            full = [getattr(row.settings, unit) or 0 for row in self.trained]
-            if any(full):
-                longest = f"at most {max(full):,} {unit}"
-            elif unit == "epochs":
-                longest = "a number of steps"
-            else:
-                longest = "a number of epochs"
-            raise ValueError(
-                f"expected fewer {unit} than a row of {self.name} has, got {number}: its rows "
-                f"train for {longest}"
-            )
+            raise ValueError(f"expected fewer {unit} than a row of {self.name} has, got {number}")
         # the other rows already are as short, or have no length in this unit
         shorter = [row.shortened(length) for row in self.trained if _is_longer(row, length)]
         return replace(self, rows=tuple(shorter), reduced_to=length)

@@ -97,7 +97,7 @@ def reproduce(
                     callbacks.append(Dynamics(dynamics_every))
                 outcomes[row.label] = _train(run, outcomes[row.label], callbacks, **options)
                 in_order = write_results(folder, recipe, outcomes, quick=quick)
-                if outcomes[row.label].was_stopped:
+                if outcomes[row.label].signal is not None:
                     return in_order
         in_order = write_results(folder, recipe, outcomes, quick=quick)
         drawn = draw_panels(recipe, folder, quick=quick)

@@ -120,7 +120,7 @@ def recipe_of_folder(folder: Path) -> tuple[str, bool, Length | None] | None:
             number = records.read(file, ComputedNumber)
             key = RunKey(number.recipe, number.row, "", 0, number.quick)
         else:
-            key = RunFolder(file.parent).read_config().key
+            key = RunFolder(file.parent).config.key
         # a folder of folders of recipes has the names of the recipes there
         if key is not None and file.relative_to(folder).parts[0] == key.path.parts[0]:
             return key.kind

@@ -96,8 +96,8 @@ class Run:
         key = self.key
         if files.state not in ("ended", "diverged"):
             return outcome
-        parameters = files.read_config().parameters
-        result = files.read_result()
+        parameters = files.config.parameters
+        result = files.result
         if result is None:
             return outcome.with_failure(self.row, key.point, key.seed, parameters)
         scores = files.read_status().scores
@@ -123,10 +123,7 @@ def row_of(key: RunKey, recipe: Recipe) -> Row:
     """
     if key.reduced is not None:
         recipe = recipe.reduced(key.reduced)
-    rows = {row.label: row for row in recipe.trained}
-    if key.row not in rows:
-        raise ValueError(f"expected a row of {recipe.name} ({', '.join(rows)}), got {key.row!r}")
-    row = rows[key.row]
+    row = recipe.row(key.row)
     if key.quick:
         row = row.quick()
     if key.varied:
@@ -176,7 +173,7 @@ def runs_in(folder: Path, recipe: Recipe, row: Entry, *, quick: bool = False) ->
         configs = (folder / run_path(row.label, point, 0)).parent.glob("seed-*/config.json")
         for seed in sorted(int(file.parent.name.removeprefix("seed-")) for file in configs):
             run = _run(recipe, chosen, point, seed, quick=quick, root=folder)
-            found = run.files.read_config().key
+            found = run.files.config.key
             if found is not None and found.kind == run.key.kind:
                 yield run
 

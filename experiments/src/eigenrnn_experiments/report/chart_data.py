@@ -21,7 +21,6 @@ __all__ = [
     "spectrum_charts",
 ]
 
-_SPLIT_PRIORITY = ("validation", "test", "train")
 _DIGITS = 5  # significant ones, finer than a pixel; more would only lengthen the page
 
 
@@ -68,7 +67,7 @@ def learning_curve_chart(groups: Sequence[Group], styles: Styles) -> dict[str, A
         return None
     initial = chosen_by(groups).replace(" ", "_")  # such as validation_accuracy
     if initial not in quantities:
-        initial = _initial_quantity(quantities)
+        initial = quantities[0]
     return {"quantities": quantities, "initial": initial, "series": series}
 
 
@@ -194,19 +193,6 @@ def _with_count(group: Group) -> str:
     kinds = ("seeds", "folds")
     noun = group.averaged_over if group.averaged_over in kinds else "runs"
     return f"{group.label} ({len(group.runs)} {noun})"
-
-
-def _initial_quantity(quantities: Sequence[str]) -> str:
-    """Choose the quantity to show initially: the metric on the validation set, if there is one."""
-    for split in _SPLIT_PRIORITY:
-        of_split = [name for name in quantities if name.startswith(f"{split}_")]
-        if not of_split:
-            continue
-        metrics = [name for name in of_split if not name.endswith("_loss")]
-        if metrics and split != "train":  # what is trained is the loss
-            return metrics[0]
-        return of_split[0]
-    return quantities[0]
 
 
 def _curve_lists(found: Curve) -> dict[str, list[float | None]]:

@@ -1,6 +1,5 @@
 """Finds and reads the runs, and the results of recipes, in folders."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,39 +125,13 @@ def _search(root: Path) -> tuple[list[Path], list[Path]]:
     if not root.is_dir():
         raise ValueError(f"expected a folder that holds runs, got {root}, which is not a folder")
     runs = [path.parent for path in root.rglob("metrics.csv")]
-    runs += [path.parent for path in root.rglob("config.json") if _lacks_metrics(path)]
     recipes = [path.parent for path in root.rglob("results.json")]
     if not runs and not recipes:
         raise ValueError(
             f"expected a run or a recipe in {root} or its subfolders, got neither a "
             "metrics.csv nor a results.json"
         )
-    return sorted(runs, key=_natural_order), sorted(recipes, key=_natural_order)
-
-
-def _lacks_metrics(config: Path) -> bool:
-    """Whether a config.json belongs to a run whose metrics.csv is missing."""
-    files = RunFolder(config.parent)
-    if files.metrics_file.exists():
-        return False
-    if any(file.exists() for file in (files.result_file, files.last, files.best)):
-        return True
-    try:
-        files.read_config()
-    except (ValueError, OSError):
-        return False
-    return True
-
-
-def _natural_order(path: Path) -> list[tuple[int, str]]:
-    # "seed-10" comes after "seed-9"; pairs, because Python compares no text with a number
-    order: list[tuple[int, str]] = []
-    for part in re.split(r"(\d+)", str(path)):
-        if part.isdecimal():
-            order.append((int(part), ""))
-        else:
-            order.append((-1, part))
-    return order
+    return sorted(runs), sorted(recipes)
 
 
 def _read_run(folder: Path) -> RunFolder:
@@ -168,10 +141,6 @@ def _read_run(folder: Path) -> RunFolder:
         ValueError: If a file is missing or damaged.
     """
     run = RunFolder(folder)
-    if not run.metrics_file.exists():
-        raise ValueError(
-            f"{folder} has no metrics.csv: the run ended before its first row, or the file is lost"
-        )
     if not run.config_file.exists():
         raise ValueError(f"expected a config.json beside {run.metrics_file}, got none")
     # properties that read their file when they are first used: here, so a damaged one is reported

@@ -35,7 +35,6 @@ __all__ = [
 _TEXT_COLUMNS = {"network", "quantity", "where", "option", "folds", "seeds", "state", "task"}
 _SCIENTIFIC_BELOW = 1e-4  # smaller numbers are written with a power of ten
 _LAST_COLUMNS = ("diverged", "seconds per run", "state")
-_VERSION_ORDER = ("eigenrnn", "torch", "python", "platform", "processor")
 
 
 @dataclass(frozen=True)
@@ -226,7 +225,7 @@ def machines(records: Sequence[RunFolder], recipes: Sequence[RecipeRecord]) -> T
     for run in records:
         counts[tuple(_machine(run).items())] += 1
     for recipe in recipes:  # listed also where none of its runs is here
-        counts[tuple(_versions(recipe.content["versions"]).items())] += 0
+        counts[tuple(recipe.content["versions"].items())] += 0
     rows: list[dict[str, str]] = []
     for versions, count in counts.items():
         # the runs of a recipe have the same versions as its results: count them once
@@ -437,12 +436,8 @@ def _options(run: RunFolder) -> dict[str, str]:
 
 def _machine(run: RunFolder) -> dict[str, str]:
     settings = run.config.settings
-    machine = _versions(run.config.versions)
-    return {**machine, "accelerator": settings.accelerator, "precision": settings.precision}
-
-
-def _versions(versions: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions as text, the most important ones first."""
-    known = [name for name in _VERSION_ORDER if name in versions]
-    others = [name for name in versions if name not in _VERSION_ORDER]
-    return {name: str(versions[name]) for name in known + others}
+    return {
+        **run.config.versions,
+        "accelerator": settings.accelerator,
+        "precision": settings.precision,
+    }

@@ -309,7 +309,7 @@ class Sweep(ABC):
         Raises:
             ValueError: If the result of the run is damaged.
         """
-        result = trial.files(out).read_result()
+        result = trial.files(out).result
         if result is None or result.best_by is None:
             return -math.inf
         split, _, name = result.best_by.partition(" ")
@@ -423,7 +423,7 @@ def _row(out: Path, trial: Trial) -> dict[str, Any]:
     status = trial.status(out)
     row: dict[str, Any] = {**trial.parameters, "seed": trial.seed, "folder": trial.path}
     row |= {"status": status.state, "message": status.message}
-    result = files.read_result()
+    result = files.result
     if result is not None:
         row |= {"steps": result.steps, "seconds": round(result.seconds, 3)}
         row |= {"best_by": result.best_by, "best_step": result.best_step}

@@ -30,10 +30,8 @@ class Denoise(Synthetic):
     The loss is the mean cross-entropy over all steps. The chance-level baseline predicts every
     blank correctly and the symbols with equal probability. The code of NC-GRU draws the places
     independently (`collisions`). Of two symbols at one place the later one overwrites the other,
-    but both are in the target, so the loss cannot fall below `loss_lower_bound`. That bound is
-    not attained, because the input does not show which symbols are lost: the optimal predictor
-    has a loss of about 0.007 for T = 200 and 0.002 for T = 400. In that code the marker has no
-    channel either, so its input is zero.
+    but both are in the target: the optimal predictor has a loss of about 0.007 for T = 200 and
+    0.002 for T = 400. In that code the marker has no channel either, so its input is zero.
 
     See `Synthetic` for the options of the training, validation and test sets.
 
@@ -110,16 +108,6 @@ class Denoise(Synthetic):
     def baseline(self) -> float:
         # all steps but the recalled ones have an answer that is known without memory
         return self.symbols * math.log(self.alphabet) / self._steps
-
-    def loss_lower_bound(self) -> float:
-        """Return a lower bound of the loss of any network: the loss due to the lost symbols."""
-        if not self.collisions:
-            return 0.0
-        places = self.marker_index
-        K = self.symbols
-        # the expected number of symbols that a later one overwrites
-        lost = K - places * (1 - (1 - 1 / places) ** K)
-        return lost * math.log(self.alphabet) / self._steps
 
     @property
     def _steps(self) -> int:

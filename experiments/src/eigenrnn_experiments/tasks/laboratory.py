@@ -2,10 +2,9 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor
@@ -61,11 +60,11 @@ class LaboratoryTask(Synthetic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(cast("object", self.noise), Real) or not 0 <= self.noise < math.inf:
+        if not 0 <= self.noise < math.inf:
             raise ValueError(f"expected a finite noise >= 0, got {self.noise!r}")
         for name, least in self._least_spans.items():
             span = getattr(self, name)
-            if not _are_whole(span) or len(span) != 2 or not least <= span[0] <= span[1]:
+            if len(span) != 2 or not least <= span[0] <= span[1]:
                 raise ValueError(
                     f"expected {name} to be a shortest and a longest duration of at least "
                     f"{least} steps, got {span!r}"
@@ -142,14 +141,6 @@ class LaboratoryTask(Synthetic):
         return inputs + self.noise * radius * torch.cos(2 * math.pi * uniforms[1])
 
 
-def _are_whole(values: object) -> bool:
-    return isinstance(values, Sequence) and all(isinstance(v, Integral) for v in values)
-
-
-def _are_numbers(values: object) -> bool:
-    return isinstance(values, Sequence) and all(isinstance(v, Real) for v in values)
-
-
 def _squares(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sum of the squared errors inside the mask, and the number of targets in it."""
     valid = ~targets.isnan()
@@ -205,10 +196,6 @@ def _uniform(span: Span, count: int, generator: Generator) -> Tensor:  # (count,
     return torch.randint(span[0], span[1] + 1, (count,), generator=generator)
 
 
-def _pick(values: tuple[float, ...], count: int, generator: Generator) -> Tensor:  # (count,)
-    return torch.tensor(values)[torch.randint(len(values), (count,), generator=generator)]
-
-
 def _seeds(count: int, generator: Generator) -> Tensor:  # (count,)
     return torch.randint(_SEEDS, (count,), generator=generator)
 
@@ -216,16 +203,32 @@ def _seeds(count: int, generator: Generator) -> Tensor:  # (count,)
 def _signed(values: tuple[float, ...], count: int, generator: Generator) -> Tensor:  # (count,)
     """Return values that are drawn with signs of their own."""
     signs = 2.0 * torch.randint(2, (count,), generator=generator) - 1
-    return signs * _pick(values, count, generator)
+    return signs * torch.tensor(values)[torch.randint(len(values), (count,), generator=generator)]
 
 
 def _check_levels(name: str, levels: tuple[float, ...]) -> None:
-    if not _are_numbers(levels) or not levels or not all(0 < v < math.inf for v in levels):
+    if not levels or not all(0 < v < math.inf for v in levels):
         raise ValueError(f"expected {name} to be finite numbers > 0, got {levels!r}")
 
 
+class _EvidenceTask(_ChoiceTask):
+    """A choice by noisy evidence, in a stimulus between the fixation and the response."""
+
+    _least_spans: ClassVar[Mapping[str, int]] = {"fixation": 1, "stimulus": 1}
+
+    coherences: tuple[float, ...]
+    stimulus: Span
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_levels("coherences", self.coherences)
+
+    def _longest(self) -> int:
+        return self.fixation[1] + self.stimulus[1] + self.response
+
+
 @dataclass(frozen=True)
-class PerceptualDecision(_ChoiceTask):
+class PerceptualDecision(_EvidenceTask):
     r"""Decide whether noisy evidence is positive or negative on average.
 
     .. math:: x_t = (\text{fixation}_t, s c + \sigma \xi_t), \qquad
@@ -268,12 +271,6 @@ class PerceptualDecision(_ChoiceTask):
     response: int = 5
     noise: float = 0.5
 
-    _least_spans: ClassVar[Mapping[str, int]] = {"fixation": 1, "stimulus": 1}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_levels("coherences", self.coherences)
-
     @property
     def input_size(self) -> int:
         return 2
@@ -281,9 +278,6 @@ class PerceptualDecision(_ChoiceTask):
     def trial_conditions(self, examples: Examples) -> dict[str, Tensor]:
         coherence, _, stimulus, _ = examples
         return {"coherence": coherence, "stimulus": stimulus}
-
-    def _longest(self) -> int:
-        return self.fixation[1] + self.stimulus[1] + self.response
 
     def _draw(self, count: int, generator: Generator) -> Examples:
         coherence = _signed(self.coherences, count, generator)
@@ -394,7 +388,7 @@ class DelayedMatch(_ChoiceTask):
 
 
 @dataclass(frozen=True)
-class ContextIntegration(_ChoiceTask):
+class ContextIntegration(_EvidenceTask):
     r"""Integrate one of two kinds of evidence, as the context tells.
 
     .. math:: x_t = (m + \sigma \xi_t, c + \sigma \xi'_t, k_1, k_2), \qquad
@@ -435,12 +429,6 @@ class ContextIntegration(_ChoiceTask):
     response: int = 5
     noise: float = 0.3
 
-    _least_spans: ClassVar[Mapping[str, int]] = {"fixation": 1, "stimulus": 1}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_levels("coherences", self.coherences)
-
     @property
     def input_size(self) -> int:
         return 4
@@ -448,9 +436,6 @@ class ContextIntegration(_ChoiceTask):
     def trial_conditions(self, examples: Examples) -> dict[str, Tensor]:
         motion, colour, context, _, stimulus, _ = examples
         return {"motion": motion, "colour": colour, "context": context, "stimulus": stimulus}
-
-    def _longest(self) -> int:
-        return self.fixation[1] + self.stimulus[1] + self.response
 
     def _draw(self, count: int, generator: Generator) -> Examples:
         motion = _signed(self.coherences, count, generator)
@@ -523,7 +508,7 @@ class ReadySetGo(LaboratoryTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _are_whole(self.intervals) or not self.intervals or min(self.intervals) < 2:
+        if not self.intervals or min(self.intervals) < 2:
             raise ValueError(f"expected intervals of at least 2 steps, got {self.intervals!r}")
 
     @property

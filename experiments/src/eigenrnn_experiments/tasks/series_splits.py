@@ -164,17 +164,6 @@ def _check_channels(files: dict[str, Sequences]) -> None:
         )
 
 
-# Other files are tables, with a column of answers.
-_ANSWER_REMEDIES = {
-    ".npy": (
-        "a single array has no room for it, so write an .npz file with the arrays x and {needed}, "
-        "or for classes a folder with a folder of .npy files for each"
-    ),
-    ".npz": "add the array {needed}, or y beside the X of aeon",
-    ".ts": "state it in the header (@classLabel for classes, @targetLabel for numbers)",
-}
-
-
 def _check_answers(file: Sequences, task: "Series") -> None:
     answer = task.answer
     found = {"label": file.labels, "target": file.targets}
@@ -184,19 +173,10 @@ def _check_answers(file: Sequences, task: "Series") -> None:
         for name, values in found.items():
             if values is not None:
                 got = f"a {name}"
-        remedy = _ANSWER_REMEDIES.get(file.path.suffix)
-        if file is task.train or file is task.test:  # in memory, without a file
-            remedy = "pass {needed}s= to the function for arrays, or {needed}= to from_table"
-        elif remedy is None:
-            remedy = (
-                f"name its column in columns.{needed} (on the command line: "
-                f"--task.columns.{needed} NAME)"
-            )
-            if needed == "label" and file.path.is_dir():
-                remedy = f"put the files of each class in a folder of its name, {remedy}"
         raise ValueError(
             f"expected a {needed} of each sequence in {file.path} for answer={answer!r}, got "
-            f"{got}: {remedy.format(needed=needed)}, or choose another answer"
+            f"{got}: name its column in columns.{needed} (on the command line: "
+            f"--task.columns.{needed} NAME), or choose another answer"
         )
     short = (file.lengths < 2).nonzero()[0]
     if answer == "next" and len(short):

@@ -15,7 +15,7 @@ from torch import Tensor
 from eigenrnn.errors import check_installed
 from eigenrnn_experiments.data.audio import RATE
 from eigenrnn_experiments.data.spectrogram import BINS, FLOOR_DB, decibels, stft
-from eigenrnn_experiments.data.speech import SpeechCorpus, missing_speech, read_speech
+from eigenrnn_experiments.data.speech import CORPORA, SpeechCorpus, missing_speech
 from eigenrnn_experiments.tasks.base import Batch, Task, check_choices
 from eigenrnn_experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
 from eigenrnn_experiments.tasks.sampling import batch_indices
@@ -111,7 +111,7 @@ class Speech(Task):
             ValueError: If the split does not exist.
         """
         self.check_request(split, 1)
-        return read_speech(self.corpus, split, self.data_root)
+        return CORPORA[self.corpus](split, self.data_root)
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         self.check_request("train", size)

@@ -3,10 +3,9 @@
 import itertools
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -101,7 +100,8 @@ class StateTracking(Synthetic):
         _kind_and_size(self.group)
         check_choices(self, letters=Letters)
         check_positive_integer("length", self.length)
-        if not _are_lengths(self.test_lengths):
+        lengths = list(self.test_lengths)
+        if not lengths or lengths != sorted(set(lengths)) or lengths[0] < 1:
             raise ValueError(
                 f"expected test_lengths >= 1 in ascending order, got {self.test_lengths!r}"
             )
@@ -195,16 +195,6 @@ class StateTracking(Synthetic):
             products[t] = table[products[t - 1], letters[t]]
         inputs = F.embedding(words.T.long(), torch.eye(self.input_size, dtype=torch.float32))
         return Batch(inputs, torch.from_numpy(products.astype(np.int64)))
-
-
-def _are_lengths(value: object) -> bool:
-    """Return whether a value is several positive integers in ascending order."""
-    if not isinstance(value, tuple | list) or not value:
-        return False
-    lengths = cast("Sequence[object]", value)
-    if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in lengths):
-        return False
-    return list(lengths) == sorted(set(cast("Sequence[int]", lengths)))
 
 
 def _kind_and_size(group: object) -> tuple[str, int]:

@@ -52,9 +52,6 @@ _HALVED = 0.05  # the fraction of windows with half the length
 _SPREAD = 5.0
 _SHORTEST = 5
 
-# stated here, so that the length of an epoch is known without reading the files
-_CHARACTERS = {"train": 5_017_482, "validation": 393_042, "test": 442_423}
-_WORDS = {"train": 929_589, "validation": 73_760, "test": 82_430}
 _BYTES = 100_000_000
 _FEWEST_BYTES = 1_000
 
@@ -84,6 +81,9 @@ class NextSymbol(Task):
     metric_name: ClassVar[str] = "bits"
     higher_is_better: ClassVar[bool] = False
     carries: ClassVar[bool] = True
+    # stated for published texts, so that an epoch and a network are known without their files
+    _symbol_count: ClassVar[int | None] = None
+    _lengths: ClassVar[dict[str, int]] = {}
 
     window: int = 150
     cut: Cut = "fixed"
@@ -110,8 +110,9 @@ class NextSymbol(Task):
 
     @property
     def vocabulary(self) -> int:
+        count = self._symbol_count or len(self._corpus.symbols)
         # without the end of a line, the last of the symbols, where lines are separate
-        return len(self._corpus.symbols) - (self.cut == "lines")
+        return count - (self.cut == "lines")
 
     @property
     def input_size(self) -> int:
@@ -194,7 +195,7 @@ class NextSymbol(Task):
         return math.ceil(length / self.window)
 
     def _text_length(self, split: str) -> int:
-        return len(self._corpus.parts[split])
+        return self._lengths.get(split) or len(self._corpus.parts[split])
 
     @cached_property
     def _corpus(self) -> Corpus:
@@ -333,6 +334,13 @@ class CharPTB(NextSymbol):
         50
     """
 
+    _symbol_count: ClassVar[int | None] = 50
+    _lengths: ClassVar[dict[str, int]] = {
+        "train": 5_017_482,
+        "validation": 393_042,
+        "test": 442_423,
+    }
+
     @classmethod
     def nnrnn(cls, window: int = 150) -> Self:
         """Kerg et al., NeurIPS 2019, published for 150 and 300 steps."""
@@ -358,12 +366,6 @@ class CharPTB(NextSymbol):
         """Mhammedi et al., ICML 2017, who validate by `line_bits` and report `bits`."""
         return cls(cut="lines")
 
-    @property
-    def vocabulary(self) -> int:
-        if self.cut == "lines":  # without the line end
-            return 49
-        return 50
-
     def missing_data(self) -> str | None:
         either = zip(
             PTB_CHARACTER_FILES.values(), PACKED_PTB_CHARACTER_FILES.values(), strict=True
@@ -372,9 +374,6 @@ class CharPTB(NextSymbol):
 
     def _read(self) -> Corpus:
         return read_ptb_characters(self.data_root)
-
-    def _text_length(self, split: str) -> int:
-        return _CHARACTERS[split]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,6 +412,9 @@ class WordPTB(NextSymbol):
         10000
     """
 
+    _symbol_count: ClassVar[int | None] = 10_000
+    _lengths: ClassVar[dict[str, int]] = {"train": 929_589, "validation": 73_760, "test": 82_430}
+
     window: int = 70
 
     @classmethod
@@ -426,12 +428,6 @@ class WordPTB(NextSymbol):
         return cls.orhan()
 
     @property
-    def vocabulary(self) -> int:
-        if self.cut == "lines":  # without the line end
-            return 9_999
-        return 10_000
-
-    @property
     def metric_names(self) -> tuple[str, ...]:
         return *super().metric_names, "perplexity"
 
@@ -440,9 +436,6 @@ class WordPTB(NextSymbol):
 
     def _read(self) -> Corpus:
         return read_ptb_words(self.data_root)
-
-    def _text_length(self, split: str) -> int:
-        return _WORDS[split]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from eigenrnn_experiments.training.dynamics import Dynamics
 from eigenrnn_experiments.training.fit import fit
 from eigenrnn_experiments.training.optimisers import RMSpropTF1
 from eigenrnn_experiments.training.result import Result
-from eigenrnn_experiments.training.resynthesis import Resynthesis, resynthesise
+from eigenrnn_experiments.training.resynthesis import resynthesise
 from eigenrnn_experiments.training.run_folder import RunFolder
 from eigenrnn_experiments.training.settings import Settings
 
@@ -16,7 +16,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "RunFolder",
     "RMSpropTF1",
     "Dynamics",
-    "Resynthesis",
     "resynthesise",
     "Callback",
 ]

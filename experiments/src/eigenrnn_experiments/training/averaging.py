@@ -63,7 +63,7 @@ class ParameterMean:
 
         Raises:
             KeyError: If a part is missing.
-            ValueError: If the means differ from the parameters in number or in shape.
+            ValueError: If the means differ from the parameters in number.
         """
         self._steps = state["steps"]
         means = state["means"]
@@ -72,10 +72,6 @@ class ParameterMean:
             return
         restored: list[Tensor] = []
         for mean, parameter in zip(means, self._parameters, strict=True):
-            if mean.shape != parameter.shape:
-                raise ValueError(
-                    f"expected a mean of shape {tuple(parameter.shape)}, got {tuple(mean.shape)}"
-                )
             restored.append(mean.to(parameter))  # a checkpoint is read onto the CPU
         self._means = restored
 

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import math
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +16,7 @@ from eigenrnn_experiments.atomic import write_atomically
 
 __all__ = [
     "Columns",
-    "check_folder_path",
-    "check_utf8",
+    "check_no_link",
     "read_json",
     "read_lines",
     "read_rows",
@@ -58,20 +56,6 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         TypeError: If a value is none that JSON can hold.
     """
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
-
-
-def check_utf8(path: Path) -> None:
-    """Check that a path is valid UTF-8, because neither TensorBoard nor ONNX can open another.
-
-    Raises:
-        ValueError: If it is not; a file system on Linux allows any bytes.
-    """
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise ValueError(
-            f"expected a path in UTF-8, got the bytes {os.fsencode(path)!r}: choose another name"
-        ) from None
 
 
 def read_table(path: Path) -> Columns:
@@ -163,21 +147,14 @@ def spreadsheet_text(text: str) -> str:
     return f"'{text}"
 
 
-def check_folder_path(out: Path) -> None:
-    """Check that a path is a folder or can become one.
+def check_no_link(folder: Path) -> None:
+    """Check that a folder of a run, which may be someone else's, leads to no other place.
 
     Raises:
-        ValueError: If the path or one of its parents is a file, or a link to nothing.
+        ValueError: If it is a link.
     """
-    for existing in (out, *out.parents):
-        if existing.is_dir():
-            return
-        found = "the file"
-        if not existing.exists():
-            if not existing.is_symlink():
-                continue
-            found = "the link to nothing"
+    if folder.is_symlink():
         raise ValueError(
-            f"expected {out} to be a folder or not to exist, got {found} {existing}: choose "
-            "another folder with --out"
+            f"expected {folder} to be a folder of the run, got a link to {folder.readlink()}: "
+            "delete the link"
         )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import nn
 
 from eigenrnn_experiments.errors import CheckpointError, NonFiniteLossError
 from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.training import checkpoint, records
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.fingerprint import (
     check_fingerprint,
@@ -24,7 +25,7 @@ from eigenrnn_experiments.training.result import Result
 from eigenrnn_experiments.training.run_folder import RunFolder, locked
 from eigenrnn_experiments.training.run_key import RunKey
 from eigenrnn_experiments.training.settings import Settings
-from eigenrnn_experiments.training.train_step import TrainStep, check_shapes, open_fabric
+from eigenrnn_experiments.training.train_step import TrainStep, open_fabric
 from eigenrnn_experiments.training.training_state import BestModel, TrainingState
 
 __all__ = ["fit"]
@@ -75,11 +76,9 @@ def fit(
     Raises:
         RunExistsError: If `directory` holds a run and neither `resume` nor `overwrite` is set.
         FolderInUseError: If another process is writing to `directory`.
-        CheckpointError: If the checkpoint to resume from is damaged, or of an earlier version.
+        CheckpointError: If the checkpoint to resume from is damaged.
         WriteError: If a file cannot be written; its previous content is unchanged.
         NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is intact.
-        MemoryError: If the memory of the machine or of the device is exhausted; the last
-            checkpoint is intact.
         ValueError: If the run to resume differs or its result is damaged, if both `resume` and
             `overwrite` are set, if the model has no trainable parameters, or if
             `max_minutes` is not positive.
@@ -90,7 +89,9 @@ def fit(
         >>> fit(model, Copying(delay=100), settings, "runs/copying").last  # doctest: +SKIP
         {'test': {'loss': 0.0012, 'accuracy': 1.0}}
     """
-    max_seconds = _seconds(max_minutes)
+    if max_minutes is not None and not max_minutes > 0:
+        raise ValueError(f"expected max_minutes > 0, got {max_minutes}")
+    max_seconds = 60 * (max_minutes or math.inf)
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
     config = run_config(model, task, settings, name=name, network=network, key=key)
@@ -101,24 +102,16 @@ def fit(
     fingerprint = run_fingerprint(model, task, settings, network)
     fabric = open_fabric(settings)
 
-    def open_run() -> tuple[dict[str, Any] | None, Result | None]:
-        stack.enter_context(locked(files.path))  # until the run ends
-        state = files.open(resume=resume, overwrite=overwrite)
-        if state is not None and _is_finished(state, files.last, fingerprint, steps):
-            finished = files.read_result()
-            if finished is not None:  # else the run was killed before it wrote its result
-                return state, finished
+    with locked(files.path):  # until the run ends
+        saved = files.open(resume=resume, overwrite=overwrite)
+        is_over = saved is not None and _is_finished(saved, files.last, fingerprint, steps)
+        if is_over and files.result is not None:  # else it was killed before it wrote its result
+            return files.result
         files.write_data(task.data_in_memory())
-        files.write_config(config)
+        records.write(files.config_file, config)
         files.clear_end()  # of a finished run that is now extended
-        return state, None
-
-    with ExitStack() as stack:
-        checkpoint, finished = open_run()
-        if finished is not None:
-            return finished
         train_step = TrainStep(fabric, model, task, settings)
-        state, best = _restore(train_step, checkpoint, files)
+        state, best = _restore(train_step, saved, files)
         progress = RunProgress(
             console or plain_console(stderr=True), name or files.path.name, steps, state.step
         )
@@ -140,15 +133,14 @@ def fit(
             max_seconds,
         )
         try:
-            result = loop.train()
+            return loop.train()
         except NonFiniteLossError as error:
             files.write_status("diverged", str(error))
             raise
-    return result
 
 
 def _is_finished(
-    checkpoint: Mapping[str, Any], path: Path, fingerprint: Mapping[str, Any], steps: int
+    saved: Mapping[str, Any], path: Path, fingerprint: Mapping[str, Any], steps: int
 ) -> bool:
     """Whether a checkpoint is of the last step of the requested run.
 
@@ -157,8 +149,8 @@ def _is_finished(
         ValueError: If the checkpoint is of a different run, or of a longer one.
     """
     with _checkpoint_errors(path):
-        stored = checkpoint["fingerprint"]
-        state = TrainingState.from_checkpoint(checkpoint["state"])
+        stored = saved["fingerprint"]
+        state = TrainingState.from_checkpoint(saved["state"])
     check_fingerprint(stored, fingerprint)
     if steps < state.step:
         raise ValueError(
@@ -168,26 +160,24 @@ def _is_finished(
 
 
 def _restore(
-    train_step: TrainStep, checkpoint: Mapping[str, Any] | None, files: RunFolder
+    train_step: TrainStep, saved: Mapping[str, Any] | None, files: RunFolder
 ) -> tuple[TrainingState, BestModel | None]:
     """Restore the state of a checkpoint, if there is one, and its `best.pt`.
 
     Raises:
         CheckpointError: If the checkpoint lacks a part, or is of a model of other shapes.
     """
-    if checkpoint is None:
+    if saved is None:
         return TrainingState(), None
     with _checkpoint_errors(files.last):
-        train_step.load_state_dict(checkpoint["train_step"])
-        state = TrainingState.from_checkpoint(checkpoint["state"])
-        best = BestModel.from_checkpoint(checkpoint["best"])
-        if best is not None:
-            check_shapes(best.model, train_step.model.state_dict())
+        train_step.load_state_dict(saved["train_step"])
+        state = TrainingState.from_checkpoint(saved["state"])
+        best = BestModel.from_checkpoint(saved["best"])
     # `best.pt` may be of a later step, now taken again
     if best is None:
         files.best.unlink(missing_ok=True)
     else:
-        files.write_best(best)
+        checkpoint.save(files.best, vars(best))
     return state, best
 
 
@@ -209,16 +199,3 @@ def _checkpoint_errors(path: Path) -> Generator[None]:
             f"cannot resume from the checkpoint {path}: {cause}; replace it, or start a new run "
             "with overwrite=True (on the command line: --overwrite)"
         ) from error
-
-
-def _seconds(minutes: float | None) -> float:
-    """Convert minutes to seconds; None is infinite.
-
-    Raises:
-        ValueError: If the minutes are not positive.
-    """
-    if minutes is not None and not minutes > 0:
-        raise ValueError(f"expected max_minutes > 0, got {minutes}")
-    if minutes is None:
-        return math.inf
-    return 60 * minutes

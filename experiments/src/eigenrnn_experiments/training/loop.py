@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from eigenrnn_experiments.errors import NonFiniteLossError, is_out_of_memory
+from eigenrnn_experiments.errors import NonFiniteLossError
 from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.callbacks import Callback, Measurements
 from eigenrnn_experiments.training.deferred_metrics import DeferredMetrics, StepMetrics
+from eigenrnn_experiments.training.files import write_json
 from eigenrnn_experiments.training.metrics_writer import MetricsWriter
 from eigenrnn_experiments.training.optimisers import lr_factor
 from eigenrnn_experiments.training.progress import RunProgress
@@ -70,8 +72,6 @@ class TrainingLoop:
 
         Raises:
             NonFiniteLossError: If a loss or a gradient is not finite.
-            MemoryError: If the memory of the machine or of the device is exhausted.
-            RuntimeError: Any other error of torch, unchanged.
         """
         device = self.train_step.fabric.device
         with ExitStack() as stack:
@@ -89,14 +89,6 @@ class TrainingLoop:
                 is_early = self._take_steps(signals)
             except NonFiniteLossError as error:
                 raise NonFiniteLossError(f"{error}; {self._last_checkpoint()}") from None
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                raise MemoryError(
-                    f"expected step {self.state.step + 1} and its evaluation to fit into memory, "
-                    "got an allocation that failed: use a smaller batch_size, eval_batch_size or "
-                    f"network; {self._last_checkpoint()}"
-                ) from error
         # Only here: a signal may also arrive in the last step or the last evaluation.
         result = self._result(signal=signals.number, is_early=is_early)
         if result.interrupted:
@@ -110,7 +102,7 @@ class TrainingLoop:
             )
         # the file of the result says that a run is finished, and one that ended early is not
         if not is_early:
-            self.files.write_result(result)
+            write_json(self.files.result_file, result.to_json())
         return result
 
     def _result(self, *, signal: int | None, is_early: bool) -> Result:
@@ -274,7 +266,7 @@ class TrainingLoop:
             return
         # a copy, because a `state_dict` holds the parameters themselves, which go on training
         self.best = BestModel(state.step, metrics, deepcopy(self.train_step.model.state_dict()))
-        self.files.write_best(self.best)
+        checkpoint.save(self.files.best, vars(self.best))
 
     def _update_schedules(self, metrics: dict[str, float], *, better: bool) -> None:
         """Update the learning rate decay, early stopping and averaging after an evaluation."""
@@ -322,7 +314,7 @@ class TrainingLoop:
             content["best"] = vars(self.best)
         if self.writer is not None:
             self.writer.sync()
-            self.files.write_checkpoint(content)
+            checkpoint.save(self.files.last, content)
 
     def _open_writer(self) -> MetricsWriter:
         columns = ["seconds", "train_loss", "train_loss_mean", "train_penalty", "train_grad_norm"]
@@ -332,7 +324,8 @@ class TrainingLoop:
         # `begin` has been called, in which a callback may add its columns
         for callback in self.callbacks:
             columns += callback.columns
-        return self.files.open_metrics(columns, step=self.state.step)
+        files = self.files
+        return MetricsWriter(files.metrics_file, files.tensorboard, columns, step=self.state.step)
 
     def _last_checkpoint(self) -> str:
         if not self.files.last.exists():

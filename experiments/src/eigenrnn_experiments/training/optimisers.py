@@ -15,7 +15,6 @@ from eigenrnn_experiments.training.settings import OptimiserName, Settings
 __all__ = [
     "RMSpropTF1",
     "build_optimisers",
-    "check_recurrent_rate",
     "lr_factor",
     "unused_recurrent_settings",
 ]
@@ -26,8 +25,7 @@ class RMSpropTF1(Optimizer):
 
     .. math::
         v_0 = 1, \qquad v_t = \alpha v_{t-1} + (1 - \alpha) g_t^2, \qquad
-        m_t = \mu m_{t-1} + \eta \frac{g_t}{\sqrt{v_t + \epsilon}}, \qquad
-        \theta_t = \theta_{t-1} - m_t
+        \theta_t = \theta_{t-1} - \eta \frac{g_t}{\sqrt{v_t + \epsilon}}
 
     The mean square is initialised to one, not to zero, and epsilon is inside the root. For small
     gradients, the initial value takes about a hundred steps to decay. This acts as a warm-up,
@@ -39,13 +37,12 @@ class RMSpropTF1(Optimizer):
         lr: The learning rate :math:`\eta`.
         alpha: The decay :math:`\alpha` of the mean square.
         eps: The :math:`\epsilon` inside the root.
-        momentum: The momentum :math:`\mu`.
         weight_decay: The multiple of the parameter that is added to its gradient.
     Raises:
         ValueError: If a number is out of its range.
     Source:
         TensorFlow 1.15, tf.train.RMSPropOptimizer, and Tieleman and Hinton, Lecture 6.5,
-        Coursera 2012 (departures: none; the centred form is not implemented).
+        Coursera 2012 (departures: none; neither the centred form nor momentum is implemented).
     Example:
         >>> weight = torch.nn.Parameter(torch.ones(1))
         >>> optimiser = RMSpropTF1([weight], lr=0.5)
@@ -61,23 +58,15 @@ class RMSpropTF1(Optimizer):
         lr: float = 1e-3,
         alpha: float = 0.9,
         eps: float = 1e-10,
-        momentum: float = 0.0,
         *,
         weight_decay: float = 0.0,
     ) -> None:
         for name, number in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
             if not number >= 0:
                 raise ValueError(f"expected {name} >= 0, got {number}")
-        for name, number in (("alpha", alpha), ("momentum", momentum)):
-            if not 0 <= number < 1:
-                raise ValueError(f"expected 0 <= {name} < 1, got {number}")
-        defaults = {
-            "lr": lr,
-            "alpha": alpha,
-            "eps": eps,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-        }
+        if not 0 <= alpha < 1:
+            raise ValueError(f"expected 0 <= alpha < 1, got {alpha}")
+        defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, defaults)
 
     @overload
@@ -107,21 +96,13 @@ class RMSpropTF1(Optimizer):
             grad = _real(parameter.grad)
             if group["weight_decay"]:
                 grad = grad.add(value, alpha=group["weight_decay"])
-            square = self._slot(parameter, "mean_square", 1.0)
+            state = self.state[parameter]
+            if not state:
+                state["mean_square"] = torch.ones_like(value)
+            square = state["mean_square"]
             square.mul_(group["alpha"]).addcmul_(grad, grad, value=1 - group["alpha"])
             root = square.add(group["eps"]).sqrt_()
-            if group["momentum"]:
-                moment = self._slot(parameter, "momentum", 0.0)
-                moment.mul_(group["momentum"]).addcdiv_(grad, root, value=group["lr"])
-                value.sub_(moment)
-            else:
-                value.addcdiv_(grad, root, value=-group["lr"])
-
-    def _slot(self, parameter: Tensor, name: str, initial: float) -> Tensor:
-        state = self.state[parameter]
-        if name not in state:
-            state[name] = torch.full_like(_real(parameter), initial)
-        return state[name]
+            value.addcdiv_(grad, root, value=-group["lr"])
 
 
 def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
@@ -167,20 +148,6 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
         if groups:
             optimisers.append(_build(name, lr, groups, settings.alpha))
     return optimisers
-
-
-def check_recurrent_rate(model: nn.Module, settings: Settings) -> None:
-    """Check that an optimiser or a learning rate of the constrained matrices applies to something.
-
-    Raises:
-        ValueError: If it applies to no parameter.
-    """
-    for name in unused_recurrent_settings(model, settings):
-        raise ValueError(
-            f"expected {name} only for a network with a constrained matrix, got "
-            f"{getattr(settings, name)}: leave it out, or name the parameters that it is for "
-            "with lr_recurrent_of"
-        )
 
 
 def unused_recurrent_settings(model: nn.Module, settings: Settings) -> list[str]:

@@ -176,11 +176,6 @@ class Evaluation:
     confusion: tuple[tuple[int, ...], ...] = ()
     calibration: Calibration | None = None
 
-    def __post_init__(self) -> None:
-        size = len(self.class_names)
-        if self.confusion and any(len(row) != size for row in (self.confusion, *self.confusion)):
-            raise ValueError(f"expected a confusion matrix of {size} classes, got another size")
-
     def lines(self) -> list[str]:
         """Return the metrics and the confusion matrix as lines of text."""
         found = [f"{name}: {value:.4g}" for name, value in self.metrics.items()]

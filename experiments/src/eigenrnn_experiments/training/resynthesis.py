@@ -12,12 +12,9 @@ from torch import Tensor, nn
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.data.audio import wave_bytes
 from eigenrnn_experiments.data.spectrogram import resynthesis
-from eigenrnn_experiments.tasks.base import Task
 from eigenrnn_experiments.tasks.speech import SCORES, Speech
-from eigenrnn_experiments.training.callbacks import Callback
-from eigenrnn_experiments.training.result import Metrics
 
-__all__ = ["Resynthesis", "resynthesise"]
+__all__ = ["resynthesise"]
 
 
 def resynthesise(
@@ -75,57 +72,6 @@ def resynthesise(
     write_atomically(folder / "scores.csv", table.getvalue().encode())
     means = torch.tensor([numbers for _, numbers in rows], dtype=torch.float64).nanmean(0)
     return dict(zip(scores, means.tolist(), strict=True))
-
-
-class Resynthesis(Callback):
-    """Writes predictions of some recordings as sound files, at every evaluation.
-
-    Args:
-        task: The task of the run.
-        folder: The output folder, with a subfolder `step-N` for each evaluation; by default
-            `sounds` in the folder of the run.
-        split: The split whose recordings are used.
-        scores: The scores to compute; see `resynthesise`.
-        limit: The number of recordings.
-    """
-
-    def __init__(
-        self,
-        task: Speech,
-        folder: str | Path | None = None,
-        split: str = "validation",
-        scores: Sequence[str] = ("segsnr",),
-        limit: int = 8,
-    ) -> None:
-        self.task = task
-        self.split = split
-        self.folder: Path | None = None
-        if folder is not None:
-            self.folder = Path(folder)
-        self.scores = scores
-        self.limit = limit
-        self.means: dict[int, dict[str, float]] = {}
-
-    def begin(self, step: int, model: nn.Module, task: Task, folder: Path) -> None:  # noqa: ARG002
-        self.folder = self.folder or folder / "sounds"
-
-    def after_evaluation(
-        self,
-        step: int,
-        metrics: Metrics,  # noqa: ARG002  required by the protocol
-        model: nn.Module,
-    ) -> None:
-        if self.folder is None:
-            return
-        self.means[step] = resynthesise(
-            model,
-            self.task,
-            self.split,
-            self.folder / f"step-{step}",
-            scores=self.scores,
-            limit=self.limit,
-            batch_size=self.limit,
-        )
 
 
 def _predict(model: nn.Module, task: Speech, split: str, size: int) -> Iterator[list[Tensor]]:

@@ -1,19 +1,15 @@
 """The folder of a run: its files, their readers and writers, and its lock."""
 
-import errno
 import json
 import os
-import platform
-import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 from eigenrnn_experiments.atomic import add_filename_to_errors, write_atomically
@@ -30,23 +26,16 @@ from eigenrnn_experiments.tasks.preprocessing import (
 from eigenrnn_experiments.training import checkpoint, records
 from eigenrnn_experiments.training.files import (
     Columns,
-    check_folder_path,
-    check_utf8,
+    check_no_link,
     read_lines,
     read_rows,
     read_table,
-    read_text,
     write_json,
 )
-from eigenrnn_experiments.training.metrics_writer import MetricsWriter
 from eigenrnn_experiments.training.records import Evaluation, RunConfig, Status
 from eigenrnn_experiments.training.result import RESULT_REMEDY, Result
-from eigenrnn_experiments.training.training_state import BestModel
 
 __all__ = ["RunFolder", "locked"]
-
-# What a file system without locks answers: none at all, none of this kind, or none left.
-_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 class RunFolder:
@@ -65,8 +54,8 @@ class RunFolder:
     `status.json`      whether a run of a recipe or a sweep has ended, diverged or failed
     =================  ================================================================
 
-    Readers raise a `ValueError` that names a damaged file, and run no code from it. The methods
-    read a file at each call, the properties `config`, `metrics`, `dynamics` and `result` once.
+    Readers raise a `ValueError` that names a damaged file, and run no code from it. The properties
+    read a file once, the methods at each call.
 
     Args:
         path: The folder; it need not exist yet.
@@ -87,28 +76,46 @@ class RunFolder:
 
     @cached_property
     def config(self) -> RunConfig:
-        """The content of `config.json`."""
-        return self.read_config()
+        """The content of `config.json`: what the run is."""
+        return records.read(self.config_file, RunConfig)
 
     @cached_property
     def metrics(self) -> Columns:
-        """The columns of `metrics.csv`."""
-        return self.read_metrics()
+        """The columns of `metrics.csv`.
+
+        Raises:
+            ValueError: If the file is damaged, or has no column `step`.
+        """
+        columns = read_table(self.metrics_file)
+        if "step" not in columns:
+            raise ValueError(f"expected a column step in {self.metrics_file}, got none")
+        return columns
 
     @cached_property
     def dynamics(self) -> list[dict[str, Any]]:
         """The recorded training dynamics; empty if they were not recorded."""
-        return self.read_dynamics()
+        if not self.dynamics_file.exists():
+            return []
+        return read_lines(self.dynamics_file)
 
     @cached_property
     def result(self) -> Result | None:
-        """The result; None if the run has not ended."""
-        return self.read_result()
+        """The result; None if the run has not ended.
+
+        Raises:
+            ValueError: If the file is damaged, or of another version.
+        """
+        if not self.result_file.exists():
+            return None
+        try:
+            return records.read(self.result_file, Result, directory=self.path)
+        except ValueError as error:
+            raise ValueError(f"{error}; {RESULT_REMEDY}") from None
 
     @cached_property
     def evaluations(self) -> list[Evaluation]:
         """The metrics of `eigenrnn evaluate` on each file."""
-        return self.read_evaluations()
+        return [records.read(file, Evaluation) for file in self.evaluation_files()]
 
     @property
     def seed(self) -> int:
@@ -120,14 +127,10 @@ class RunFolder:
 
         Raises:
             RunExistsError: If it holds a run that should be neither resumed nor overwritten.
-            CheckpointError: If the checkpoint to resume from is damaged, or of an earlier version.
+            CheckpointError: If the checkpoint to resume from is damaged.
             ValueError: If the folder for TensorBoard is a link.
         """
-        if self.tensorboard.is_symlink():  # files beyond it would be deleted and written
-            raise ValueError(
-                f"expected {self.tensorboard} to be a folder of the run, got a link to "
-                f"{self.tensorboard.readlink()}: delete the link"
-            )
+        check_no_link(self.tensorboard)  # files beyond it would be deleted and written
         if not resume and not overwrite and any(file.exists() for file in self._files()):
             raise RunExistsError(
                 f"{self.path} already holds a run: resume it with resume=True "
@@ -157,11 +160,7 @@ class RunFolder:
                 data.
             WriteError: If a file cannot be written.
         """
-        if self.data.is_symlink():  # a file beyond it would be written
-            raise ValueError(
-                f"expected {self.data} to be a folder of the run, got a link to "
-                f"{self.data.readlink()}: delete the link"
-            )
+        check_no_link(self.data)  # a file beyond it would be written
         for name, arrays in data.items():
             self.data.mkdir(exist_ok=True)
             file = self._data_file(name)
@@ -198,18 +197,6 @@ class RunFolder:
             raise ValueError(f"expected {file} to be a file in the folder of the run, got another")
         return file
 
-    def write_config(self, config: RunConfig) -> None:
-        """Write what the run is."""
-        records.write(self.config_file, config)
-
-    def read_config(self) -> RunConfig:
-        """Read what the run is.
-
-        Raises:
-            ValueError: If the file is damaged, or of another version.
-        """
-        return records.read(self.config_file, RunConfig)
-
     def read_preprocessing(self) -> Preprocessing | None:
         """Read what maps the user's own files to inputs; None for a task without such files.
 
@@ -225,17 +212,6 @@ class RunFolder:
         if stored.kind not in kinds:
             raise ValueError(f"{self.config_file} is damaged: there is no {stored.kind}")
         return records.convert(self.config_file, stored.options, kinds[stored.kind])
-
-    def read_metrics(self) -> Columns:
-        """Read the columns of `metrics.csv`.
-
-        Raises:
-            ValueError: If the file is damaged, or has no column `step`.
-        """
-        columns = read_table(self.metrics_file)
-        if "step" not in columns:
-            raise ValueError(f"expected a column step in {self.metrics_file}, got none")
-        return columns
 
     def read_column(self, name: str) -> tuple[list[int], list[float]]:
         """Read a column of `metrics.csv`: the steps with a number, and the numbers.
@@ -257,25 +233,6 @@ class RunFolder:
                 numbers.append(float(row[column]))
         return steps, numbers
 
-    def open_metrics(self, columns: Sequence[str], *, step: int) -> MetricsWriter:
-        """Open `metrics.csv` and TensorBoard's files for the steps after this one.
-
-        Raises:
-            ValueError: If the existing file is damaged, or has different columns.
-            WriteError: If it cannot be written.
-        """
-        return MetricsWriter(self.metrics_file, self.tensorboard, columns, step=step)
-
-    def read_dynamics(self) -> list[dict[str, Any]]:
-        """Read the recorded training dynamics; empty if they were not recorded.
-
-        Raises:
-            ValueError: If the file is damaged.
-        """
-        if not self.dynamics_file.exists():
-            return []
-        return read_lines(self.dynamics_file)
-
     def discard_dynamics(self, *, after: int) -> None:
         """Delete the records after a step; all of them if the run has not begun.
 
@@ -285,7 +242,7 @@ class RunFolder:
         """
         kept: list[dict[str, Any]] = []
         if after:  # a run that begins records step 0 again
-            kept = [record for record in self.read_dynamics() if record["step"] <= after]
+            kept = [record for record in self.dynamics if record["step"] <= after]
         lines = map(_json_line, kept)
         write_atomically(self.dynamics_file, "".join(lines).encode())
 
@@ -299,23 +256,6 @@ class RunFolder:
             file.write(_json_line(record))
             file.flush()
             os.fsync(file.fileno())
-
-    def read_result(self) -> Result | None:
-        """Read the result; None if the run has not ended.
-
-        Raises:
-            ValueError: If the file is damaged, or of another version.
-        """
-        if not self.result_file.exists():
-            return None
-        try:
-            return records.read(self.result_file, Result, directory=self.path)
-        except ValueError as error:
-            raise ValueError(f"{error}; {RESULT_REMEDY}") from None
-
-    def write_result(self, result: Result) -> None:
-        """Write the result, without the folder, which may move."""
-        write_json(self.result_file, result.to_json())
 
     def evaluation_files(self) -> list[Path]:
         """Return the files of the evaluations of the run, the first one first."""
@@ -333,14 +273,6 @@ class RunFolder:
                 return file
         others = (self.path / f"evaluation-{number}.json" for number in count(2))
         return next(file for file in chain([self.evaluation_file], others) if not file.exists())
-
-    def read_evaluations(self) -> list[Evaluation]:
-        """Read the metrics of `eigenrnn evaluate` on each file.
-
-        Raises:
-            ValueError: If a file is damaged.
-        """
-        return [records.read(file, Evaluation) for file in self.evaluation_files()]
 
     def read_status(self) -> Status:
         """Read the status; a run without the file is waiting.
@@ -388,25 +320,9 @@ class RunFolder:
         """Read the latest checkpoint.
 
         Raises:
-            CheckpointError: If it is missing, damaged, or of an earlier version.
+            CheckpointError: If it is missing or damaged.
         """
-        return _of_this_version(self.last)
-
-    def write_checkpoint(self, content: Mapping[str, Any]) -> None:
-        """Write the latest checkpoint.
-
-        Raises:
-            WriteError: If it cannot be written.
-        """
-        checkpoint.save(self.last, content)
-
-    def write_best(self, best: BestModel) -> None:
-        """Write the model of the best evaluation.
-
-        Raises:
-            WriteError: If it cannot be written.
-        """
-        checkpoint.save(self.best, vars(best))
+        return checkpoint.load(self.last)
 
     def read_weights(self, file: Path | None = None) -> tuple[dict[str, Tensor], int]:
         """Read the weights of a checkpoint, and the number of steps before it.
@@ -415,14 +331,14 @@ class RunFolder:
             file: The checkpoint. By default it is that of the best evaluation, or the last one of
                 a run without any.
         Raises:
-            CheckpointError: If there is no checkpoint, or it is damaged or of an earlier version.
+            CheckpointError: If there is no checkpoint, or it is damaged.
         """
         path = self.last
         if file is not None:
             path = file
         elif self.best.exists():
             path = self.best
-        state = _of_this_version(path)
+        state = checkpoint.load(path)
         try:
             if "train_step" in state:
                 return state["train_step"]["model"], int(state["state"]["step"])
@@ -452,106 +368,35 @@ def _json_line(record: Mapping[str, Any]) -> str:
     return json.dumps(record, allow_nan=False) + "\n"
 
 
-def _of_this_version(path: Path) -> dict[str, Any]:
-    """Read a checkpoint of a run.
-
-    Raises:
-        CheckpointError: If it is missing, damaged, or of an earlier version.
-    """
-    state = checkpoint.load(path)
-    # the former names of `state` and `fingerprint`
-    if state.keys() & {"course", "identity"}:
-        raise CheckpointError(
-            f"{path} was written by an earlier version of eigenrnn, whose runs this version does "
-            "not resume: finish the run with that version, or start a new one with overwrite=True "
-            "(on the command line: --overwrite)"
-        )
-    return state
-
-
 @contextmanager
 def locked(folder: Path, patience: float = 0.0) -> Generator[None]:
     """Lock a folder against other processes; it is created if it does not exist.
 
-    The operating system holds the lock, so a killed process leaves none behind. Some network file
-    systems have no locks. There a file that names the process marks the folder as in use, with a
-    warning; the next process removes it if that process has ended on the same machine.
+    The operating system holds the lock, so a killed process leaves none behind.
 
     Args:
         folder: The folder.
         patience: How many seconds to wait for another process.
     Raises:
-        FolderInUseError: If another process holds the lock; the message names it.
-        OSError: If the folder cannot be locked; the message names the file.
-        ValueError: If the path of the folder is not valid UTF-8, or is a file; nothing is created
-            then.
+        FolderInUseError: If another process holds the lock.
+        OSError: If the folder cannot be created or locked.
     """
-    check_utf8(folder)
-    check_folder_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / ".lock"
-    holder = folder / ".lock.json"
-    lock = _acquire(file, holder, patience)
-    try:
-        since = datetime.now().astimezone().isoformat(" ", "seconds")
-        write_json(holder, {"pid": os.getpid(), "host": platform.node(), "since": since})
-        yield
-    finally:
-        holder.unlink(missing_ok=True)
-        # before the release, after which another process may create it
-        file.unlink(missing_ok=True)
-        lock.release()
-
-
-def _acquire(file: Path, holder: Path, patience: float) -> BaseFileLock:
-    """Acquire the lock of a folder, with the locks of the operating system if it has any.
-
-    Raises:
-        FolderInUseError: If another process holds the lock.
-        PermissionError: If the file of the lock cannot be written to.
-        OSError: If the folder cannot be locked.
-    """
     if file.is_symlink():
         raise OSError(
             f"expected {file} to be a file, got a symbolic link: remove it and try again"
         )
-    # filelock itself falls back after ENOSYS only; the one below covers `_NO_LOCKS`, and warns
-    lock = FileLock(file, fallback_to_soft=False)
+    lock = FileLock(file)
     try:
-        try:
-            lock.acquire(timeout=patience)
-        except OSError as error:
-            if isinstance(error, Timeout) or error.errno not in _NO_LOCKS:
-                raise
-            marker = file.with_name(f"{file.name}.process")
-            warnings.warn(
-                f"the file system of {file.parent} has no locks: the file {marker.name} marks the "
-                "folder as in use",
-                stacklevel=4,
-            )
-            lock = SoftFileLock(marker)
-            lock.acquire(timeout=patience)
+        lock.acquire(timeout=patience)
     except Timeout:
-        if file.exists() and not os.access(file, os.R_OK | os.W_OK):
-            raise PermissionError(
-                f"expected to be allowed to write to {file}, which locks the folder; change its "
-                "permissions, or choose another folder"
-            ) from None
         raise FolderInUseError(
-            f"{file.parent} is in use by {_lock_owner(holder)}: wait until it ends, or choose "
-            "another folder"
+            f"{folder} is in use by another process: wait until it ends, or choose another folder"
         ) from None
-    except OSError as error:
-        raise OSError(
-            f"cannot lock {file}: {error.strerror or error}; choose a folder elsewhere"
-        ) from error
-    return lock
-
-
-def _lock_owner(holder: Path) -> str:
-    """Describe the process that holds the lock."""
     try:
-        owner = json.loads(read_text(holder))
-        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
-    except (OSError, ValueError, KeyError, TypeError):  # that process is just starting or ending
-        return "another process"
+        yield
+    finally:
+        # before the release, after which another process may create it
+        file.unlink(missing_ok=True)
+        lock.release()

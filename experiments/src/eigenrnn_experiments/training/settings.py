@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.tasks.base import Task, check_choices
 
 __all__ = [
     "IGNORED_SETTINGS",
@@ -178,19 +178,12 @@ class Settings:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in may_change}
 
     def _check_choices(self) -> None:
-        choices = {
-            "optimiser": get_args(OptimiserName),
-            "optimiser_recurrent": (None, *get_args(OptimiserName)),
-            "lr_schedule": get_args(Schedule),
-            "precision": get_args(Precision),
-            "accelerator": get_args(Accelerator),
-        }
+        kinds = {"lr_schedule": Schedule, "precision": Precision, "accelerator": Accelerator}
+        check_choices(self, optimiser=OptimiserName, **kinds)
+        if self.optimiser_recurrent is not None:
+            check_choices(self, optimiser_recurrent=OptimiserName)
         if isinstance(self.lr_decay_at, str):
-            choices["lr_decay_at"] = ("epoch", "plateau")
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                listed = ", ".join(map(repr, allowed))
-                raise ValueError(f"expected {name} among {listed}, got {getattr(self, name)!r}")
+            check_choices(self, lr_decay_at=Literal["epoch", "plateau"])
         for name in ("lr_recurrent_of", "weight_decay_of"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(f"expected {name} as a tuple, got {getattr(self, name)!r}")
@@ -214,9 +207,6 @@ class Settings:
         for name in ("clip_norm", "clip_value"):
             if getattr(self, name) == 0:
                 raise ValueError(f"expected {name} > 0, or None to disable clipping, got 0")
-        self._check_decays()
-
-    def _check_decays(self) -> None:
         if not 0 < self.lr_decay <= 1:
             raise ValueError(f"expected 0 < lr_decay <= 1, got {self.lr_decay}")
         if self.alpha is not None and not 0 <= self.alpha < 1:

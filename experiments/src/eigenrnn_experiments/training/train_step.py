@@ -1,13 +1,11 @@
 """One training step and one evaluation, on the device of the run."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.models import SequenceModel, penalty
@@ -19,12 +17,10 @@ from eigenrnn_experiments.training.settings import Settings
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-__all__ = ["Objective", "TrainStep", "check_accelerator", "check_shapes", "open_fabric"]
+__all__ = ["Objective", "TrainStep", "open_fabric"]
 
 HiddenState: TypeAlias = "Tensor | tuple[HiddenState, ...] | None"
 """A tensor whose dimension 1 is the batch, a tuple of such tensors, or None."""
-
-_ACCELERATORS = {"cuda": "CUDA device", "gpu": "GPU", "mps": "MPS device"}
 
 _TRUE_DTYPES = {
     "64-true": torch.float64,
@@ -33,39 +29,22 @@ _TRUE_DTYPES = {
 }
 
 
-def check_accelerator(settings: Settings) -> None:
-    """Check that this machine has the accelerator of the settings.
-
-    Raises:
-        ValueError: If it has none.
-    """
-    name = settings.accelerator
-    if name not in _ACCELERATORS:
-        return
-    available = False
-    if name in ("cuda", "gpu"):
-        available = torch.cuda.device_count() > 0
-    if not available and name in ("mps", "gpu"):
-        available = torch.backends.mps.is_available()
-    if not available:
-        raise ValueError(
-            f"expected a machine with a {_ACCELERATORS[name]} for accelerator={name!r}, got one "
-            "where torch finds none; use accelerator='cpu' or 'auto' (on the command line: "
-            "--accelerator cpu)"
-        )
-
-
 def open_fabric(settings: Settings) -> "Fabric":
     """Return Lightning's access to the device of a run, in its precision.
 
     Raises:
         ValueError: If this machine lacks the device.
     """
-    check_accelerator(settings)
     # Imported here to keep `import eigenrnn_experiments.training` two seconds faster.
     from lightning.fabric import Fabric
 
-    fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=settings.precision)
+    try:
+        fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=settings.precision)
+    except RuntimeError as error:
+        raise ValueError(
+            f"expected a machine for accelerator={settings.accelerator!r}, got: {error} Use 'cpu' "
+            "or 'auto' (on the command line: --accelerator cpu)"
+        ) from None
     fabric.launch()
     return fabric
 
@@ -160,10 +139,10 @@ class TrainStep:
         self._objective.eval()
         for batch in batches:
             with self.fabric.autocast():
-                found = self._objective.evaluate(batch.to(self.fabric.device))
-            sums.append(found.sums)
-            if found.rows is not None:
-                rows.append(found.rows.cpu().double())
+                found, kept = self._objective.evaluate(batch.to(self.fabric.device))
+            sums.append(found)
+            if kept is not None:
+                rows.append(kept.cpu().double())
         self._objective.train()
         metrics = task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
         if rows:
@@ -196,11 +175,9 @@ class TrainStep:
             KeyError: If a part is missing.
             ValueError: If a tensor has another shape.
         """
-        check_shapes(state["model"], self.model.state_dict())
         self.model.load_state_dict(state["model"])
         for optimiser, its_state in zip(self._optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(its_state)
-            _check_optimiser_state(optimiser)
         self._precision.load_state_dict(state["precision"])
         self._objective.hidden_state = _changed(
             state["hidden_state"], lambda part: part.to(self.fabric.device)
@@ -218,55 +195,6 @@ class TrainStep:
         torch.default_generator.manual_seed(seed)
         if self.fabric.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-
-
-def check_shapes(stored: Mapping[str, Tensor], current: Mapping[str, Tensor]) -> None:
-    """Check that the tensors of a stored `state_dict` have the shapes and types of another.
-
-    Tensors that are missing on either side are left to `Module.load_state_dict`.
-
-    Raises:
-        ValueError: If a tensor has another shape or type.
-    """
-    for name, tensor in current.items():
-        if name not in stored:
-            continue
-        if stored[name].dtype != tensor.dtype:
-            # torch would convert it, and a run would go on with rounded or truncated weights
-            raise ValueError(f"expected {name} of {tensor.dtype}, got {stored[name].dtype}")
-        if stored[name].shape != tensor.shape:
-            raise ValueError(
-                f"expected {name} of shape {tuple(tensor.shape)}, got {tuple(stored[name].shape)}"
-            )
-
-
-def _check_optimiser_state(optimiser: Optimizer) -> None:
-    """Check that every moment of an optimiser has the shape of its parameter.
-
-    `Optimizer.load_state_dict` does not, so the error would come from inside the next step.
-
-    Raises:
-        ValueError: If a moment has another shape.
-    """
-    for parameter, entries in optimiser.state.items():
-        shapes = [parameter.shape]
-        if parameter.is_complex():  # some optimisers keep moments of real and imaginary parts
-            shapes.append(torch.view_as_real(parameter).shape)
-        for name, entry in entries.items():
-            is_moment = isinstance(entry, Tensor) and entry.ndim > 0  # a scalar counts steps
-            if is_moment and entry.shape not in shapes:
-                raise ValueError(
-                    f"expected {name} of the optimiser of shape {tuple(parameter.shape)}, got "
-                    f"{tuple(entry.shape)}"
-                )
-
-
-@dataclass(frozen=True)
-class BatchMetrics:
-    """What an evaluation keeps of a batch: see `metric_sums` and `metric_rows` of `Task`."""
-
-    sums: Tensor  # (S,)
-    rows: Tensor | None  # (B, R)
 
 
 class Objective(nn.Module):
@@ -360,12 +288,10 @@ class Objective(nn.Module):
             return total / states.numel()
         return total / (batch.lengths.sum() * states.shape[-1])
 
-    def evaluate(self, batch: Batch) -> BatchMetrics:
-        """Return what an evaluation keeps of a batch."""
+    def evaluate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return the `metric_sums` and the `metric_rows` of a batch, see `Task`."""
         outputs, targets = self._outputs_and_targets(batch)
-        return BatchMetrics(
-            self.task.metric_sums(outputs, targets), self.task.metric_rows(outputs, targets)
-        )
+        return self.task.metric_sums(outputs, targets), self.task.metric_rows(outputs, targets)
 
     def _outputs_and_targets(self, batch: Batch) -> tuple[Tensor, Tensor]:
         inputs = batch.inputs

@@ -16,7 +16,7 @@ from eigenrnn.errors import check_installed
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.data.car_racing import ENCODED, read_rollout, split_slices
 from eigenrnn_experiments.tasks.base import check_at_least
-from eigenrnn_experiments.training.files import check_folder_path, read_json, write_json
+from eigenrnn_experiments.training.files import read_json, write_json
 from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.world.drive import record_drive
 
@@ -111,7 +111,6 @@ class Collection:
             ValueError: If it does not.
         """
         folder = Path(self.folder)
-        check_folder_path(folder)
         known = folder / "collection.json"
         # another version of the environment may drive differently with the same actions; without
         # the folder, which may be moved

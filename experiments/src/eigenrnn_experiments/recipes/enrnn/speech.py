@@ -12,19 +12,14 @@ from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.tasks import Speech
-from eigenrnn_experiments.training import Callback, Settings
-from eigenrnn_experiments.training.resynthesis import Resynthesis, resynthesise
+from eigenrnn_experiments.training import Settings
+from eigenrnn_experiments.training.resynthesis import resynthesise
 
 __all__ = ["RECIPES"]
 
 _TIMIT = Speech(corpus="timit")
 _FREE_CORPUS = Speech()
 _SCORE_PACKAGES = {"segsnr": "eigenrnn", "stoi": "pystoi", "pesq": "pesq"}
-
-
-def _write_sounds() -> Callback:
-    """Return a callback that writes predicted recordings of the free corpus as sound files."""
-    return Resynthesis(_FREE_CORPUS, limit=4)
 
 
 def _speech_scores(model: nn.Module, task: Speech, folder: Path) -> dict[str, float]:
@@ -101,7 +96,6 @@ _FREE = replace(
         rule="validation",
         note="the paper has other data",
     ),
-    callback_factory=_write_sounds,
 )
 
 _ENRNN_SCORES = "SegSNR 4.84 dB, STOI 0.83, PESQ 2.75"

@@ -107,8 +107,6 @@ class ReleasedNCGRU(GRU):
         gradient_rate: The learning rate, from which the code computes the change of A; None uses
             the actual change.
         options: Further keyword arguments of `GRU`.
-    Raises:
-        ValueError: If `code` is unknown, or the code has no such orthogonal matrices.
     Source:
         The code of Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022.
         https://arxiv.org/abs/2208.06496 (departures: one bias per gate instead of the two of the
@@ -131,13 +129,6 @@ class ReleasedNCGRU(GRU):
         gradient_rate: float | None = None,
         **options: Any,
     ) -> None:
-        if code not in ("tensorflow", "torch"):
-            raise ValueError(f"expected code to be 'tensorflow' or 'torch', got {code!r}")
-        if set(orthogonal) not in ({"candidate"}, {"reset", "candidate"}):
-            raise ValueError(
-                "expected orthogonal=('candidate',) or ('reset', 'candidate'), as in the released "
-                f"code, got {orthogonal!r}"
-            )
         series: dict[str, Any] = {
             "negative": negative,
             "order": order,

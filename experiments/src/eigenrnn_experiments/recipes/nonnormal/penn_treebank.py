@@ -124,6 +124,11 @@ class _Benchmark:
             departures = (*departures, _ALPHA_OF_CHAIN)
         return replace(self.rnn(kind), grid=(init_axis(kind, values),), departures=departures)
 
+    def searched_rows(self, reported: Reported) -> list[Row]:
+        """Return the searched networks, one for each initialisation."""
+        shared = self.experiment_with_rnns(reported)
+        return [shared.row(self.searched_rnn(kind)) for kind in _UNSTATED]
+
     def lstm(self, kind: Kind) -> Network:
         """Return LSTMs with an initialisation."""
         _, parameters = self.parameters
@@ -225,10 +230,6 @@ _FIGURE_4 = Reported(
     rule="best",
     note="the curves of the best of the 21 values print no number",
 )
-_SEARCHED_WORDS = _WORDS.experiment_with_rnns(_FIGURE_4)
-_SEARCHED_CHARACTERS = _CHARACTERS.experiment_with_rnns(_FIGURE_4)
-_SEARCHED_ENWIK8 = _ENWIK8.experiment_with_rnns(_FIGURE_4)
-
 _TABLE_1 = Reported(None, "table 1", split="test", quantity="bits", rule="last")
 _RNN_WORDS = _WORDS.experiment_with_rnns(_TABLE_1)
 _RNN_CHARACTERS = _CHARACTERS.experiment_with_rnns(_TABLE_1)
@@ -273,18 +274,9 @@ RECIPES = (
         summary="Language models of three plain layers, searched over the gain of the "
         "initialisation: validation loss.",
         rows=(
-            _SEARCHED_WORDS.row(_WORDS.searched_rnn("identity")),
-            _SEARCHED_WORDS.row(_WORDS.searched_rnn("ortho")),
-            _SEARCHED_WORDS.row(_WORDS.searched_rnn("chain")),
-            _SEARCHED_WORDS.row(_WORDS.searched_rnn("feedback_chain")),
-            _SEARCHED_CHARACTERS.row(_CHARACTERS.searched_rnn("identity")),
-            _SEARCHED_CHARACTERS.row(_CHARACTERS.searched_rnn("ortho")),
-            _SEARCHED_CHARACTERS.row(_CHARACTERS.searched_rnn("chain")),
-            _SEARCHED_CHARACTERS.row(_CHARACTERS.searched_rnn("feedback_chain")),
-            _SEARCHED_ENWIK8.row(_ENWIK8.searched_rnn("identity")),
-            _SEARCHED_ENWIK8.row(_ENWIK8.searched_rnn("ortho")),
-            _SEARCHED_ENWIK8.row(_ENWIK8.searched_rnn("chain")),
-            _SEARCHED_ENWIK8.row(_ENWIK8.searched_rnn("feedback_chain")),
+            *_WORDS.searched_rows(_FIGURE_4),
+            *_CHARACTERS.searched_rows(_FIGURE_4),
+            *_ENWIK8.searched_rows(_FIGURE_4),
         ),
         source=f"{SOURCE}, figure 4",
         seeds=_SEEDS,
