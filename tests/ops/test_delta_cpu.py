@@ -155,5 +155,9 @@ def test_steps_in_place_are_the_recurrence(sizes, dtype, threads):
 def test_other_instruction_sets_pass(isa):
     cases = "backend_gives or lengths_and or padding or any_length or steps_in_place"
     assert_passes_with_isa(
-        isa, "tests/test_delta_op.py", "tests/test_delta_cpu.py", "-k", f"cpu and ({cases})"
+        isa,
+        "tests/ops/test_delta_op.py",
+        "tests/ops/test_delta_cpu.py",
+        "-k",
+        f"cpu and ({cases})",
     )

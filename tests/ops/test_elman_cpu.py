@@ -225,7 +225,7 @@ def test_the_environment_selects_the_instruction_set():
 @each_isa
 def test_every_instruction_set_passes_the_tests(isa):
     chosen = "complex or instruction_set or off_by_two or count or ieee"
-    assert_passes_with_isa(isa, __file__, "tests/test_cpu_functions.py", "-k", chosen)
+    assert_passes_with_isa(isa, __file__, "tests/ops/test_cpu_functions.py", "-k", chosen)
 
 
 def test_an_unknown_instruction_set_is_rejected_by_name():
