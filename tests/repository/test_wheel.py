@@ -125,6 +125,17 @@ def test_a_layer_warns_once_if_the_kernels_were_not_built(python):
     assert done.stderr.count("layers on the CPU are several times slower") == (not built)
 
 
+def test_a_network_is_written_in_c(python, tmp_path):
+    code = f"""
+from eigenrnn import RNN
+from eigenrnn.export import to_c
+to_c(RNN(2, 3).eval(), {str(tmp_path / "net.c")!r})
+"""
+    done = run(python, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert "static void add_product(" in (tmp_path / "net.c").read_text()
+
+
 def test_the_library_has_no_command_and_no_line_of_the_experiments(python):
     assert not python.with_name("eigenrnn").exists()
     done = run(python, "-c", "import eigenrnn_experiments")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn import __version__
-from eigenrnn.export.c.source import HELPERS, Array, Layer, Matrix, Source, loop
+from eigenrnn.export.c.source import HELPERS, Array, Layer, Matrix, Source, helper, loop
 from eigenrnn.export.c.stack import parts_of_stack
 from eigenrnn.export.c.templates import TEMPLATES, directions_of
 from eigenrnn.export.preparation import Scaling, checked_scaling, with_our_layers
@@ -311,7 +311,7 @@ def _source_file(network: _Network, path: Path) -> str:
 #include "{path.with_suffix(".h").name}"
 """,
         *(f"{constant}\n" for constant in source.constants),
-        *(HELPERS[helper] for helper in HELPERS if helper in source.helpers),
+        *(helper(name) for name in HELPERS if name in source.helpers),
     ]
     functions = [each for layer in network.layers for each in (*layer.inner, layer)]
     for layer in functions:

@@ -2,12 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-__all__ = ["Array", "Layer", "Matrix", "Source", "layer_norm", "loop", "one_of"]
+__all__ = [
+    "HELPERS",
+    "Array",
+    "Layer",
+    "Matrix",
+    "Source",
+    "helper",
+    "layer_norm",
+    "loop",
+    "one_of",
+]
 
+_FOLDER = Path(__file__).parent / "helpers"
 _GROUP = 8  # rows of a matrix that are multiplied together
 _LINE = 96  # characters
 _TYPES = {"float": "float", "int8": "signed char", "int16": "short"}
@@ -242,250 +254,37 @@ def one_of(source: Source, name: str, z: str, bias: str | None) -> str:
             return f"{name.replace('.', '_')}({z})"
 
 
-def _of_integers(kind: str) -> dict[str, str]:
-    """Return the helpers of matrices of whole numbers with a scale for each row."""
-    number = _TYPES[kind]
-    return {
-        f"add_product_{kind}": f"""\
-/* y += A x, where each row of A is whole numbers times its scale; A lies as eight rows at a time
-   side by side, column by column, then the other rows */
-static void add_product_{kind}(float *y, const {number} *A, const float *scale, const float *x,
-                                  int rows, int columns)
-{{
-    for (; rows >= 8; rows -= 8) {{
-        float y0 = 0.0F, y1 = 0.0F, y2 = 0.0F, y3 = 0.0F;
-        float y4 = 0.0F, y5 = 0.0F, y6 = 0.0F, y7 = 0.0F;
-        for (int j = 0; j < columns; j++) {{
-            y0 += (float)A[0] * x[j];
-            y1 += (float)A[1] * x[j];
-            y2 += (float)A[2] * x[j];
-            y3 += (float)A[3] * x[j];
-            y4 += (float)A[4] * x[j];
-            y5 += (float)A[5] * x[j];
-            y6 += (float)A[6] * x[j];
-            y7 += (float)A[7] * x[j];
-            A += 8;
-        }}
-        y[0] += scale[0] * y0;
-        y[1] += scale[1] * y1;
-        y[2] += scale[2] * y2;
-        y[3] += scale[3] * y3;
-        y[4] += scale[4] * y4;
-        y[5] += scale[5] * y5;
-        y[6] += scale[6] * y6;
-        y[7] += scale[7] * y7;
-        y += 8;
-        scale += 8;
-    }}
-    for (; rows > 0; rows--) {{
-        float sum = 0.0F;
-        for (int j = 0; j < columns; j++)
-            sum += (float)A[j] * x[j];
-        A += columns;
-        *y++ += *scale++ * sum;
-    }}
-}}
-""",
-        f"copy_row_{kind}": f"""\
-/* y = a row of A, which lies as in add_product_{kind} */
-static void copy_row_{kind}(float *y, const {number} *A, const float *scale, int row, int rows,
-                               int columns)
-{{
-    const int full = rows / 8 * 8;
-    for (int j = 0; j < columns; j++) {{
-        const {number} a = row < full ? A[row / 8 * 8 * columns + 8 * j + row % 8]
-                                    : A[row * columns + j];
-        y[j] = scale[row] * (float)a;
-    }}
-}}
-""",
-    }
+HELPERS = (
+    "add_product",
+    "add_product_int8",
+    "copy_row_int8",
+    "add_product_int16",
+    "copy_row_int16",
+    "copy_row",
+    "layer_norm",
+    "sigmoid",
+    "rms_norm",
+    "gelu",
+    "silu",
+    "unit",
+    "reflect",
+    "read_out",
+    "relu",
+    "elu",
+    "leaky_relu",
+    "leaky_relu_0_1",
+    "softplus",
+    "retanh",
+    "modrelu",
+    "positive",
+)
+"""The names of the helper functions, each after those that it calls."""
 
 
-HELPERS = {
-    "add_product": """\
-/* y += A x; A has eight rows at a time side by side, column by column, then the other rows */
-static void add_product(float *y, const float *A, const float *x, int rows, int columns)
-{
-    for (; rows >= 8; rows -= 8) {
-        float y0 = 0.0F, y1 = 0.0F, y2 = 0.0F, y3 = 0.0F;
-        float y4 = 0.0F, y5 = 0.0F, y6 = 0.0F, y7 = 0.0F;
-        for (int j = 0; j < columns; j++) {
-            y0 += A[0] * x[j];
-            y1 += A[1] * x[j];
-            y2 += A[2] * x[j];
-            y3 += A[3] * x[j];
-            y4 += A[4] * x[j];
-            y5 += A[5] * x[j];
-            y6 += A[6] * x[j];
-            y7 += A[7] * x[j];
-            A += 8;
-        }
-        y[0] += y0;
-        y[1] += y1;
-        y[2] += y2;
-        y[3] += y3;
-        y[4] += y4;
-        y[5] += y5;
-        y[6] += y6;
-        y[7] += y7;
-        y += 8;
-    }
-    for (; rows > 0; rows--) {
-        float sum = 0.0F;
-        for (int j = 0; j < columns; j++)
-            sum += A[j] * x[j];
-        A += columns;
-        *y++ += sum;
-    }
-}
-""",
-    **_of_integers("int8"),
-    **_of_integers("int16"),
-    "copy_row": """\
-/* y = a row of A, which lies as in add_product */
-static void copy_row(float *y, const float *A, int row, int rows, int columns)
-{
-    const int full = rows / 8 * 8;
-    for (int j = 0; j < columns; j++)
-        y[j] = row < full ? A[row / 8 * 8 * columns + 8 * j + row % 8] : A[row * columns + j];
-}
-""",
-    "layer_norm": """\
-/* LayerNorm over n numbers */
-static void layer_norm(float *z, const float *gain, const float *shift, int n, float epsilon)
-{
-    float mean = 0.0F;
-    for (int i = 0; i < n; i++)
-        mean += z[i];
-    mean /= (float)n;
-    float variance = 0.0F;
-    for (int i = 0; i < n; i++)
-        variance += (z[i] - mean) * (z[i] - mean);
-    variance /= (float)n;
-    const float factor = 1.0F / sqrtf(variance + epsilon);
-    for (int i = 0; i < n; i++)
-        z[i] = (z[i] - mean) * factor * gain[i] + shift[i];
-}
-""",
-    "sigmoid": """\
-static float sigmoid(float z)
-{
-    return 1.0F / (1.0F + expf(-z));
-}
-""",
-    "rms_norm": """\
-/* RMSNorm over n numbers */
-static void rms_norm(float *z, const float *gain, int n, float epsilon)
-{
-    float square = 0.0F;
-    for (int i = 0; i < n; i++)
-        square += z[i] * z[i];
-    const float factor = 1.0F / sqrtf(square / (float)n + epsilon);
-    for (int i = 0; i < n; i++)
-        z[i] *= factor * gain[i];
-}
-""",
-    "gelu": """\
-static float gelu(float z)
-{
-    return 0.5F * z * (1.0F + erff(z * 0.707106781F));
-}
-""",
-    "silu": """\
-static float silu(float z)
-{
-    return z / (1.0F + expf(-z));
-}
-""",
-    "unit": """\
-/* scale v to the length given; a vector without a direction becomes zero */
-static void unit(float *v, int n, float length)
-{
-    float square = 0.0F;
-    for (int i = 0; i < n; i++)
-        square += v[i] * v[i];
-    const float factor = square > 1e-12F ? length / sqrtf(square) : 0.0F;
-    for (int i = 0; i < n; i++)
-        v[i] *= factor;
-}
-""",
-    "reflect": """\
-/* S += beta k (v - S'k)', for n rows and columns */
-static void reflect(float *S, const float *k, const float *v, float beta, int n)
-{
-    for (int j = 0; j < n; j++) {
-        float error = v[j];
-        for (int i = 0; i < n; i++)
-            error -= k[i] * S[i * n + j];
-        for (int i = 0; i < n; i++)
-            S[i * n + j] += beta * k[i] * error;
-    }
-}
-""",
-    "read_out": """\
-/* o = S'q, for n rows and columns */
-static void read_out(float *o, const float *S, const float *q, int n)
-{
-    for (int j = 0; j < n; j++) {
-        o[j] = 0.0F;
-        for (int i = 0; i < n; i++)
-            o[j] += q[i] * S[i * n + j];
-    }
-}
-""",
-    "relu": """\
-static float relu(float z)
-{
-    return z > 0.0F ? z : 0.0F;
-}
-""",
-    "elu": """\
-static float elu(float z)
-{
-    return z > 0.0F ? z : expm1f(z);
-}
-""",
-    "leaky_relu": """\
-static float leaky_relu(float z)
-{
-    return z > 0.0F ? z : 0.01F * z;
-}
-""",
-    "leaky_relu_0_1": """\
-static float leaky_relu_0_1(float z)
-{
-    return z > 0.0F ? z : 0.1F * z;
-}
-""",
-    "softplus": """\
-static float softplus(float z)
-{
-    return z > 40.0F ? z : log1pf(expf(z));
-}
-""",
-    "retanh": """\
-/* the tanh of the positive part */
-static float retanh(float z)
-{
-    return z > 0.0F ? tanhf(z) : 0.0F;
-}
-""",
-    "modrelu": """\
-/* the modulus is rectified, the sign stays */
-static float modrelu(float z, float bias)
-{
-    const float modulus = fabsf(z) + bias;
-    if (modulus <= 0.0F || fabsf(z) <= 0.0F)
-        return 0.0F;
-    return z < 0.0F ? -modulus : modulus;
-}
-""",
-    "positive": """\
-static float positive(float z)
-{
-    return z >= 0.0F ? z + 0.5F : sigmoid(z);
-}
-""",
-}
-"""The helper functions by name, each after those that it calls."""
+def helper(name: str) -> str:
+    """Return the definition of a helper function, which is a file of the folder `helpers`."""
+    stem, _, kind = name.rpartition("_")
+    if kind not in _LARGEST:
+        return (_FOLDER / f"{name}.c").read_text(encoding="ascii")
+    text = (_FOLDER / f"{stem}_of_integers.c").read_text(encoding="ascii")
+    return text.replace("KIND", kind).replace("NUMBER", _TYPES[kind])

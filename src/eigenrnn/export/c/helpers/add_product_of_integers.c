@@ -1,0 +1,38 @@
+/* y += A x, where each row of A is whole numbers times its scale; A lies as eight rows at a time
+   side by side, column by column, then the other rows */
+static void add_product_KIND(float *y, const NUMBER *A, const float *scale, const float *x,
+                                  int rows, int columns)
+{
+    for (; rows >= 8; rows -= 8) {
+        float y0 = 0.0F, y1 = 0.0F, y2 = 0.0F, y3 = 0.0F;
+        float y4 = 0.0F, y5 = 0.0F, y6 = 0.0F, y7 = 0.0F;
+        for (int j = 0; j < columns; j++) {
+            y0 += (float)A[0] * x[j];
+            y1 += (float)A[1] * x[j];
+            y2 += (float)A[2] * x[j];
+            y3 += (float)A[3] * x[j];
+            y4 += (float)A[4] * x[j];
+            y5 += (float)A[5] * x[j];
+            y6 += (float)A[6] * x[j];
+            y7 += (float)A[7] * x[j];
+            A += 8;
+        }
+        y[0] += scale[0] * y0;
+        y[1] += scale[1] * y1;
+        y[2] += scale[2] * y2;
+        y[3] += scale[3] * y3;
+        y[4] += scale[4] * y4;
+        y[5] += scale[5] * y5;
+        y[6] += scale[6] * y6;
+        y[7] += scale[7] * y7;
+        y += 8;
+        scale += 8;
+    }
+    for (; rows > 0; rows--) {
+        float sum = 0.0F;
+        for (int j = 0; j < columns; j++)
+            sum += (float)A[j] * x[j];
+        A += columns;
+        *y++ += *scale++ * sum;
+    }
+}

@@ -1,0 +1,4 @@
+static float elu(float z)
+{
+    return z > 0.0F ? z : expm1f(z);
+}

@@ -1,0 +1,4 @@
+static float positive(float z)
+{
+    return z >= 0.0F ? z + 0.5F : sigmoid(z);
+}

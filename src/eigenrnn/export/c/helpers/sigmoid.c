@@ -1,0 +1,4 @@
+static float sigmoid(float z)
+{
+    return 1.0F / (1.0F + expf(-z));
+}
