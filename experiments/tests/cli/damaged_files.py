@@ -1,6 +1,5 @@
 """A small valid file for every reader, and ways to damage it."""
 
-import csv
 import gzip
 import io
 import json
@@ -14,14 +13,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pytest
 import torch
 from reproduction.archive import Archive, ArchivedRun
 
 from eigenrnn_experiments.cli.analyse import delete_earlier_files
 from eigenrnn_experiments.cli.sweep import ConfigSweep
-from eigenrnn_experiments.data.audio import read_recording, wave_bytes
-from eigenrnn_experiments.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
 from eigenrnn_experiments.data.corpora import (
     read_text,
 )
@@ -168,24 +164,6 @@ b,2024-01-02,2,5,cat
 TEXT = "déjà vu\n日本 and other words of a text\n" * 6
 
 
-def parquet(*, has_checksums: bool) -> bytes:
-    pyarrow, tables = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    rows = list(csv.DictReader(io.StringIO(CSV)))
-    columns = {name: [row[name] for row in rows] for name in ("sequence", "time", "label")}
-    columns |= {name: [float(row[name]) for row in rows] for name in ("left", "right")}
-    sink = io.BytesIO()
-    tables.write_table(pyarrow.table(columns), sink, write_page_checksum=has_checksums)
-    return sink.getvalue()
-
-
-def sphere() -> bytes:
-    header = (
-        "NIST_1A\n   1024\nchannel_count -i 1\nsample_count -i 40\nsample_rate -i 8000\n"
-        "sample_n_bytes -i 2\nsample_byte_format -s2 01\nsample_coding -s3 pcm\nend_head\n"
-    )
-    return header.encode().ljust(1024) + RNG.integers(-999, 999, 40).astype("<i2").tobytes()
-
-
 def npz(save: Callable[..., None] = np.savez_compressed, **arrays: Any) -> bytes:
     sink = io.BytesIO()
     save(sink, **arrays)
@@ -249,20 +227,6 @@ def sequences_are_valid(read: Sequences) -> bool:
     )
 
 
-def recording_is_valid(read: tuple[torch.Tensor, int]) -> bool:
-    samples, rate = read
-    return rate > 0 and samples.ndim == 1 and len(samples) > 0 and bool((samples.abs() <= 1).all())
-
-
-def encoded_is_valid(read: Encoded) -> bool:
-    return (
-        all(bool(np.isfinite(part).all()) for part in (read.mu, read.logvar, read.action))
-        and read.mu.shape == read.logvar.shape == (*read.action.shape[:2], 32)
-        and read.action.shape[2] == 3
-        and len(read.mu) >= 3
-    )
-
-
 def metrics_are_valid(metrics: Any) -> bool:
     return isinstance(metrics, dict) and all(
         isinstance(figures, dict) and all(isinstance(n, int | float) for n in figures.values())
@@ -293,47 +257,18 @@ def data_readers() -> dict[str, Reader]:
     lengths, x = np.array([3, 1]), RNG.normal(size=(4, 2))
     padded = npz(x=RNG.normal(size=(2, 3, 2)), lengths=lengths, label=np.array(["cat", "dog"]))
     joined = npz(np.savez, x=x, lengths=lengths, target=np.array([0.5, 2.0]))
-    encoded = Encoded(*(RNG.normal(size=(3, 2, n)).astype(np.float32) for n in (32, 32, 3)))
-    rollout = io.BytesIO()
-    np.save(rollout, np.zeros(2, ROLLOUT))
     text = gzip.compress(TEXT.encode())
     series = {"check": sequences_are_valid}
 
     def series_of(name: str) -> Callable[[Path], Any]:
         return lambda folder: read_series(folder / name)
 
-    def recording_of(name: str) -> Callable[[Path], Any]:
-        return lambda folder: read_recording((folder / name).read_bytes(), str(folder / name))
-
     return {
         "ts": Reader("a.ts", TS.encode(), series_of("a.ts"), **series),
         "ts of numbers": Reader("a.ts", REGRESSION.encode(), series_of("a.ts"), **series),
         "csv": Reader("a.csv", CSV.encode(), series_of("a.csv"), **series),
-        "parquet": Reader(
-            "a.parquet", parquet(has_checksums=False), series_of("a.parquet"), **series
-        ),
-        "parquet with checksums": Reader(
-            "a.parquet", parquet(has_checksums=True), series_of("a.parquet"), **series
-        ),
         "padded npz": Reader("a.npz", padded, series_of("a.npz"), **series, **ZIP),
         "joined npz": Reader("a.npz", joined, series_of("a.npz"), **series, **ZIP),
-        "riff": Reader(
-            "a.wav", wave_bytes(torch.rand(40) - 0.5), recording_of("a.wav"), recording_is_valid
-        ),
-        "sphere": Reader("a.wav", sphere(), recording_of("a.wav"), recording_is_valid),
-        "encoded": Reader(
-            "car.npz",
-            encoded.to_bytes(),
-            lambda f: read_encoded(f / "car.npz"),
-            encoded_is_valid,
-            **ZIP,
-        ),
-        "rollout": Reader(
-            "0.npy",
-            rollout.getvalue(),
-            lambda f: read_rollout(f / "0.npy", 2),
-            lambda r: r.shape == (2,) and r.dtype == ROLLOUT,
-        ),
         "text": Reader("a.txt", TEXT.encode(), lambda f: read_text(f / "a.txt"), bool),
         "packed text": Reader("a.gz", text, lambda f: read_text(f / "a.gz"), bool, **GZIP),
     }
@@ -367,21 +302,11 @@ def prediction_readers() -> dict[str, Reader]:
     channels = ("right", "left")  # in another order than in the files
     series = SeriesPreprocessing("class", channels, (0.0, 1.0), (2.0, 0.5), ("cat", "dog"))
     text = TextPreprocessing((*sorted({*TEXT} - {"\n"}), "\n"), "characters")
-    unlabelled = "".join(f"{line.rpartition(',')[0]}\n" for line in CSV.splitlines())
 
     def config(fitted: Any) -> bytes:
         kind = type(fitted).__name__
         fitted = {"class": kind, "options": msgspec.to_builtins(fitted)}
         return json_bytes({**CONFIG, "preprocessing": fitted})
-
-    def inputs(folder: Path) -> tuple[Sequences, list[torch.Tensor]]:
-        read = series.read(folder / "a.csv")
-        return read, [x for x, _ in series.batches(read, 2)]
-
-    def inputs_are_valid(read: tuple[Sequences, list[torch.Tensor]]) -> bool:
-        sequences, batches = read
-        shapes = {x.shape[2] for x in batches}
-        return sequences_are_valid(sequences) and sequences.channels == channels and shapes == {2}
 
     def preprocessing(folder: Path) -> Any:
         return RunFolder(folder).read_preprocessing()
@@ -390,13 +315,6 @@ def prediction_readers() -> dict[str, Reader]:
         return read is None or isinstance(read, SeriesPreprocessing | TextPreprocessing)
 
     return {
-        "series to predict": Reader("a.csv", unlabelled.encode(), inputs, inputs_are_valid),
-        "text to continue": Reader(
-            "a.txt",
-            TEXT.encode(),
-            lambda f: text.encode(text.read(f / "a.txt")),
-            lambda indices: len(indices) >= 1 and indices.max() < text.vocabulary,
-        ),
         "preprocessing of series": Reader(
             "config.json", config(series), preprocessing, fitted_or_none
         ),
