@@ -19,12 +19,11 @@ from torch.utils._pytree import tree_map_only
 
 import eigenrnn
 from cases import CELLS, CONSTRAINTS, LAYERS, NAMED, OURS
-from eigenrnn import LanguageModel, ResidualStack, SequenceModel, Stream, analysis, init
+from eigenrnn import LanguageModel, ResidualStack, SequenceModel, Stream, analysis
 from eigenrnn.constraints import LowRank
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops import elman, gru, linear, lstm, use_backend
-from eigenrnn.tracing import has_memory
 
 HERE = str(Path(eigenrnn.__file__).parent)
 NAMED_ERRORS = (ValueError, TypeError, NoInverseError, NotInSetError)
@@ -97,7 +96,9 @@ def fault(call: Call) -> str | None:
         message = f"{type(got.error).__name__}: {str(got.error)[:200]}"
         if call.is_good:
             return f"{call.text}: a good call raised {message}"
-        return None if got.is_named or call.is_torch else f"{call.text}: {message}"
+        # torch says of which dtype it has no numbers
+        is_clear = got.is_named or call.is_torch or isinstance(got.error, NotImplementedError)
+        return None if is_clear else f"{call.text}: {message}"
     if call.exact is None:
         return None
     expected = outcome(call.exact)
@@ -135,7 +136,6 @@ def calls(seed: int, count: int) -> list[Call]:
         cell_call: 3,
         model_call: 3,
         constraint_call: 10,
-        initializer_call: 6,
         analysis_call: 10,
     }
     return [
@@ -633,24 +633,6 @@ def check_in_set(constraint: Any) -> None:
     residual = constraint.residual(W) if constraint.constrained else 0.0
     if not residual <= 10 * constraint.tolerance:
         raise RuntimeError(f"residual {residual:.1e}, tolerance {constraint.tolerance:.1e}")
-
-
-def initializer_call(rng: random.Random) -> Call:
-    of_matrices = [
-        name
-        for name in init.__all__
-        if name.endswith("_") and "weight" in inspect.signature(getattr(init, name)).parameters
-    ]
-    name = rng.choice(of_matrices)
-    run = getattr(init, name)
-    shape = rng.choice([(), (0,), (3,), (4, 4), (8, 8), (2, 3), (0, 4), (2, 3, 4)])
-    weight: Any = torch.zeros(shape, dtype=rng.choice([*FLOATS, torch.complex64, torch.int64]))
-    wrong = invalid(rng, weight)
-    # torch itself ends the process where the memory of a tensor was freed
-    if not isinstance(wrong, torch.Tensor) or has_memory(wrong):
-        weight = rng.choice([weight, weight, wrong])
-    arguments = {"weight": weight} | ({"value": 2.0} if name == "constant_" else {})
-    return Call(f"{name}({described(arguments)})", lambda: run(**arguments), is_torch=True)
 
 
 MATRIX_FUNCTIONS = {

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import eigenrnn
 from eigenrnn import torch_internals
+from eigenrnn.tracing import has_memory
 
 SOURCES = Path(eigenrnn.__file__).parent
 PRIVATE = re.compile(
@@ -117,6 +118,19 @@ def test_a_backward_pass_knows_whether_its_graph_is_kept(keeps):
     x.register_hook(lambda _: seen.append(torch_internals.graph_is_kept()))
     (x**2).sum().backward(retain_graph=keeps)
     assert seen == [keeps]
+
+
+def test_a_functional_tensor_stands_for_another_even_if_it_is_empty():
+    found = []
+
+    def record(x):
+        found.append((torch_internals.stands_for_another(x), has_memory(x)))
+        return x
+
+    for size in (0, 3):
+        torch.func.functionalize(record)(torch.zeros(size))
+        assert has_memory(torch.zeros(size))
+    assert found == [(True, False)] * 2
 
 
 def test_writes_are_counted():

@@ -18,7 +18,6 @@ from eigenrnn_experiments.world import Collection
 
 PACKAGES = {
     "report": ["jinja2", "plotly"],
-    "series": ["pyarrow"],
     "sweep": ["ray", "optuna"],
     "world": ["gymnasium", "Box2D", "pygame", "PIL"],
 }
@@ -50,7 +49,6 @@ FUNCTIONS = {
 COMMANDS = {
     "collect car_racing": "world",
     "sweep sweep.yaml": "sweep",
-    "train --task Series --task.train mine.parquet --steps 1": "series",
 }
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "listed_parts",
     "original_of",
     "record_scan",
+    "stands_for_another",
     "transform_is_active",
     "weight_names",
     "write_count",
@@ -49,6 +50,9 @@ transform_is_active: Callable[[], bool] = torch._C._are_functorch_transforms_act
 
 autocast_is_active: Callable[[], bool] = torch._C._is_any_autocast_enabled
 """Whether autocast is enabled for any device; the public query asks for one."""
+
+stands_for_another: Callable[[Tensor], bool] = torch._is_functional_tensor  # pyright: ignore[reportPrivateImportUsage]
+"""Whether a tensor is one of `torch.func.functionalize`, whose numbers are those of another."""
 
 graph_is_kept: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
 """Whether the running backward pass was called with ``retain_graph=True``.

@@ -14,6 +14,7 @@ from eigenrnn.torch_internals import (
     is_exporting,
     is_legacy_batched,
     original_of,
+    stands_for_another,
     transform_is_active,
 )
 
@@ -117,9 +118,11 @@ def has_memory(tensor: Tensor) -> bool:
     tensor stands for another one, as those of `torch.func.functionalize` do.
     """
     try:
-        return bool(tensor.untyped_storage().data_ptr()) or not tensor.numel()
+        if tensor.untyped_storage().data_ptr():
+            return True
     except RuntimeError:  # there is no storage
         return False
+    return not tensor.numel() and not stands_for_another(tensor)
 
 
 def is_plain(tensor: Tensor) -> bool:

@@ -1,6 +1,5 @@
 """A small valid file for every reader, and ways to damage it."""
 
-import gzip
 import io
 import json
 import re
@@ -184,10 +183,6 @@ def packed(parts: dict[str, bytes]) -> bytes:
 
 
 ZIP = {"unpack": unzip, "pack": packed}
-GZIP = {
-    "unpack": lambda content: {"content": gzip.decompress(content)},
-    "pack": lambda parts: gzip.compress(parts["content"]),
-}
 
 
 def trial() -> Trial:
@@ -257,7 +252,6 @@ def data_readers() -> dict[str, Reader]:
     lengths, x = np.array([3, 1]), RNG.normal(size=(4, 2))
     padded = npz(x=RNG.normal(size=(2, 3, 2)), lengths=lengths, label=np.array(["cat", "dog"]))
     joined = npz(np.savez, x=x, lengths=lengths, target=np.array([0.5, 2.0]))
-    text = gzip.compress(TEXT.encode())
     series = {"check": sequences_are_valid}
 
     def series_of(name: str) -> Callable[[Path], Any]:
@@ -270,7 +264,6 @@ def data_readers() -> dict[str, Reader]:
         "padded npz": Reader("a.npz", padded, series_of("a.npz"), **series, **ZIP),
         "joined npz": Reader("a.npz", joined, series_of("a.npz"), **series, **ZIP),
         "text": Reader("a.txt", TEXT.encode(), lambda f: read_text(f / "a.txt"), bool),
-        "packed text": Reader("a.gz", text, lambda f: read_text(f / "a.gz"), bool, **GZIP),
     }
 
 
