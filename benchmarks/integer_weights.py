@@ -140,11 +140,12 @@ def main() -> None:
                 weights: accuracy(in_c(run.model, weights), run.task, options.limit)
                 for weights in ("float", "int16", "int8")
             }
-            numbers |= spectrum(run.model)
+            if isinstance(run.model.layer, ScoRNN):
+                numbers |= spectrum(run.model)
             found.setdefault(name, []).append(numbers)
             print(name, seed, numbers, flush=True)
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        options.json.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":
