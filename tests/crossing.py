@@ -5,8 +5,6 @@ from itertools import combinations, product
 
 import pytest
 
-__all__ = ["cover", "few", "pair_cover", "some"]
-
 # So many rows are drawn for a pair. The one that also covers the most other pairs is kept.
 TRIALS = 40
 

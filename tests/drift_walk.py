@@ -10,8 +10,6 @@ from torch import Generator, Tensor
 from cases import CONFINED, TOLERANCES
 from eigenrnn.constraints import Constraint
 
-__all__ = ["MEASURED_STEPS", "OPTIMISERS", "N", "bound", "walk"]
-
 N = 16
 MEASURED_STEPS = (100, 10_000, 100_000)
 OPTIMISERS = {

@@ -10,28 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled
-
-__all__ = [
-    "MAPS",
-    "SpiedKernels",
-    "Work",
-    "assert_near",
-    "assert_passes_with_isa",
-    "each_direction",
-    "each_isa",
-    "each_map",
-    "each_pass",
-    "each_raggedness",
-    "forward_mode",
-    "needs_kernels",
-    "normal",
-    "python",
-    "ragged_sizes",
-    "same",
-    "tol",
-]
 
 ROOT = Path(__file__).parents[1]
 

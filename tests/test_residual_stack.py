@@ -170,7 +170,6 @@ def test_autocast_leaves_the_last_output_in_the_dtype_of_the_weights():
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("make", ["ScoRNN", "LRU", "torch.nn.RNN"])
 def test_a_recurrence_joins_the_states_of_all_layers(make, depth):
-    torch.manual_seed(0)
     net = ResidualStack(MAKERS[make], W, depth, input_size=M).double()
     h_n = net(sequences())[1]
     for network in (net, SequenceModel(net, 2).double()):
@@ -257,7 +256,6 @@ def test_a_sequence_model_reads_the_outputs_of_a_stack(readout):
 
 
 def test_a_language_model_carries_the_states_of_a_stack():
-    torch.manual_seed(0)
     model = LanguageModel(11, W, [ResidualStack(lambda width: LSTM(width, N), W, D)]).eval()
     text = torch.randint(11, (T, B), generator=torch.Generator().manual_seed(2))
     first, state = model.advance(text[:3], None)

@@ -21,13 +21,6 @@ from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import GRU, NCGRU, RNN, URNN, ScoRNN, TorchLSTM
 
 
-@pytest.fixture(autouse=True)
-def same_weights_each_time():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 def seeded(number=0):
     return torch.Generator().manual_seed(number)
 

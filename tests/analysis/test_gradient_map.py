@@ -22,13 +22,6 @@ LAYERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def same_weights_each_time():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 def draw(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 

@@ -28,13 +28,6 @@ from eigenrnn.constraints import ScaledCayley, constrain
 M, N, T, B = 2, 5, 6, 3
 
 
-@pytest.fixture(autouse=True)
-def _reproducible():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
 def inputs(*shape):
     return torch.randn(shape or (T, B, M), dtype=torch.float64)
 

@@ -12,8 +12,6 @@ from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
 from eigenrnn.ops.lstm.reference import LSTM
 
-__all__ = ["BACKENDS", "FORMS", "RECORDS", "draw", "exact", "results_and_gradients", "weight_of"]
-
 RECORDS = {record.name: record for record in (ELMAN, GRU, LSTM, LINEAR)}
 BACKENDS = {
     "elman": ELMAN_BACKENDS,

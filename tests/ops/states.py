@@ -6,8 +6,6 @@ from torch import Tensor
 
 from eigenrnn import ops
 
-__all__ = ["elman", "gru"]
-
 
 def elman(*arguments: Any, **options: Any) -> Tensor:  # (T, B, N)
     return ops.elman(*arguments, **options)[0]
