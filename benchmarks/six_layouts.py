@@ -207,7 +207,7 @@ def eigenrnn(line: str) -> None:
     Raises:
         RuntimeError: If it fails.
     """
-    command = [sys.executable, "-m", "eigenrnn", *line.split()]
+    command = [sys.executable, "-m", "eigenrnn_experiments", *line.split()]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"eigenrnn {line}\n{done.stdout}{done.stderr}")

@@ -132,7 +132,6 @@ def check_options() -> None:
     }
     for name, given in options.items():
         check_refused(name, lambda given=given: eigenrnn.ops.elman(x, W, **given))
-    check_refused("a new weight", lambda: eigenrnn.init.haar_(freed(torch.empty(4, 4))))
 
 
 def check_weights(name: str, options: dict[str, Any]) -> None:

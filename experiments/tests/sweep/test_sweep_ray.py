@@ -50,8 +50,9 @@ def cluster():
     """A cluster of this process, which all its sweeps use; the workers can import the tests."""
     import ray
 
-    folder = str(Path(__file__).parent)
-    environment = {"env_vars": {"PYTHONPATH": folder, "OMP_NUM_THREADS": "1"}}
+    folder = Path(__file__).parent
+    variables = {"PYTHONPATH": f"{folder}:{folder.parent}", "OMP_NUM_THREADS": "1"}
+    environment = {"env_vars": variables}
     ray.init("local", num_cpus=2, include_dashboard=False, runtime_env=environment)
     yield
     ray.shutdown()
@@ -146,7 +147,8 @@ def plant(out):
 def test_the_command_resumes_after_signals(tmp_path):
     content = TINY | SEEDS | {"steps": 3000, "eval_every": 50}
     write_yaml(tmp_path / "sweep.yaml", content)
-    command = [sys.executable, "-m", "eigenrnn", "sweep", "sweep.yaml", "--out", "out", "--resume"]
+    module = [sys.executable, "-m", "eigenrnn_experiments"]
+    command = [*module, "sweep", "sweep.yaml", "--out", "out", "--resume"]
     run = tmp_path / "out" / "000" / "seed-0"
     for number, status in ((signal.SIGTERM, 130), (signal.SIGKILL, -9)):
         before = (run / "last.pt").stat().st_mtime_ns if run.exists() else 0
