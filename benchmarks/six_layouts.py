@@ -54,8 +54,8 @@ data = np.load(arrays)
 session = onnxruntime.InferenceSession(model)
 classes = []
 for number in range(len(data)):
-    x = (data[str(number)] - fitted["mean"]) / fitted["deviation"]
-    inputs = {"inputs": x[:, None].astype(np.float32), "lengths": np.array([len(x)])}
+    x = data[str(number)]
+    inputs = {"inputs": x[:, None], "lengths": np.array([len(x)])}
     logits = session.run(None, inputs)[0][0]
     classes.append(fitted["class_names"][logits.argmax()])
 json.dump(classes, open(out, "w"))
