@@ -81,6 +81,7 @@ LAYERS = {
     "torch's RNN": nn.RNN,
     "torch's GRU": partial(nn.GRU, num_layers=2),
     "torch's LSTM": nn.LSTM,
+    "torch's LSTM-projected": partial(nn.LSTM, proj_size=5),
 }
 
 
@@ -161,6 +162,8 @@ def assert_near(found, model, x):
     assert np.abs(found - exact).max() <= allowed
 
 
+# of torch itself, once a process
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported")
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_in_c_computes_its_outputs(name, tmp_path):
     layer = make(name)

@@ -29,7 +29,7 @@ from eigenrnn import (
     SequenceModel,
 )
 from eigenrnn.constraints import Dale, Exponential, LowRank, Masked, ScaledCayley
-from eigenrnn.export import export_model
+from eigenrnn.export import export_model, to_c
 from eigenrnn.layers import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.ops.dispatch import use_backend
 
@@ -424,6 +424,7 @@ LAYERS_ALONE = {
     "RNN": lambda: RNN(M, N, 2, nonlinearity="tanh"),
     "LSTM-batch-first": lambda: LSTM(M, N, batch_first=True, bidirectional=True),
     "torch's GRU": lambda: nn.GRU(M, N, batch_first=True),
+    "torch's LSTM-projected": lambda: nn.LSTM(M, N, proj_size=2),
     "LRU": lambda: LRU(M, N),
     "stack": lambda: ResidualStack(lambda width: GRU(width, 4), N, 2, input_size=M),
 }
@@ -438,6 +439,8 @@ def test_a_layer_alone_is_exported_with_its_last_states(name, tmp_path):
     ours = layer
     if isinstance(layer, nn.GRU):
         ours = GRU(M, N, batch_first=True).load_torch(layer)
+    if isinstance(layer, nn.LSTM):
+        ours = LSTM(M, N, proj_size=2).load_torch(layer)
     if getattr(layer, "batch_first", False):
         x = x.transpose(0, 1).contiguous()
     expected = flatten(ours(x, lengths=lengths))
@@ -510,3 +513,11 @@ def test_what_cannot_be_exported_is_refused_with_the_way_that_works(
     with pytest.raises(ValueError, match=message):
         export_model(model, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("export", "file"), [(export_model, "gru.pt2"), (to_c, "gru.c")])
+def test_an_export_draws_nothing_from_the_global_stream(export, file, tmp_path):
+    layer = nn.GRU(M, N).eval()
+    before = torch.get_rng_state()
+    export(layer, tmp_path / file)
+    assert torch.equal(torch.get_rng_state(), before)

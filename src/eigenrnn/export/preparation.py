@@ -38,9 +38,7 @@ def with_our_layers(model: Any) -> Any:
         return _ours(model)
     for name, layer in model.named_modules():
         if isinstance(layer, nn.RNNBase):
-            # our layer draws weights that are replaced at once: the caller's draws must not shift
-            with torch.random.fork_rng(devices=()):
-                model.set_submodule(name, _ours(layer))
+            model.set_submodule(name, _ours(layer))
     return model
 
 
@@ -50,12 +48,15 @@ def _ours(layer: nn.RNNBase) -> Layer:
         name: getattr(layer, name)
         for name in ("num_layers", "bias", "batch_first", "bidirectional")
     }
-    sizes = layer.input_size, layer.hidden_size
+    kind: Any = RNN
     if isinstance(layer, nn.LSTM):
-        ours: Any = LSTM(*sizes, **options)
+        kind = LSTM
+        options["proj_size"] = layer.proj_size
     elif isinstance(layer, nn.GRU):
-        ours = GRU(*sizes, **options)
+        kind = GRU
     else:
-        f: Any = layer.nonlinearity
-        ours = RNN(*sizes, nonlinearity=f, constraint=Unconstrained, **options)
+        options |= {"nonlinearity": layer.nonlinearity, "constraint": Unconstrained}
+    # the weights that our layer draws are replaced at once: the caller's draws must not shift
+    with torch.random.fork_rng(devices=()):
+        ours = kind(layer.input_size, layer.hidden_size, **options)
     return ours.to(layer.weight_ih_l0.dtype).load_torch(layer).eval()

@@ -163,10 +163,11 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
         step.append(f"{layer.name}({state}{x}, {y});")
         x = y
     reset: list[str] = []
-    for state in [state for layer in written for state in layer.states]:
-        first = (f"{state.name}0", state.initial)
-        comment = f"the first state, ({state.size})"
-        reset.append(source.start(f"state->{state.name}", state.size, first, comment))
+    for layer in written:
+        for state in layer.states:
+            first = (f"{state.name}0", state.initial)
+            comment = f"the first state, ({state.size})"
+            reset.append(source.start(f"state->{state.name}", state.size, first, comment))
     output_size = written[-1].output_size
     if head is not None:
         output_size = head.rows

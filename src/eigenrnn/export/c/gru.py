@@ -1,6 +1,6 @@
 """The gated recurrence in C."""
 
-from eigenrnn.export.c.source import Array, Layer, Source, layer_norm, loop, one_of
+from eigenrnn.export.c.source import Array, Layer, Matrix, Source, layer_norm, loop, one_of
 from eigenrnn.layers.gru import GATES, GatedDirection
 
 __all__ = ["gru"]
@@ -15,9 +15,9 @@ def gru(direction: GatedDirection, name: str, source: Source) -> Layer:
     biases = (None, None, direction.input_bias)
     if gate_bias is not None:
         biases = (*gate_bias.chunk(2), direction.input_bias)
-    of_inputs: list[str] = []
-    of_states: list[str] = []
-    normed = ["", "", ""]
+    body: list[str] = []
+    W_of: dict[str, Matrix] = {}
+    normed: dict[str, str] = {}
     norm = direction.norm_zoneout
     parts = zip(
         GATES,
@@ -28,30 +28,29 @@ def gru(direction: GatedDirection, name: str, source: Source) -> Layer:
         strict=True,
     )
     for k, (gate, z, U, W, bias) in enumerate(parts):
-        of_inputs.append(
-            source.start(z, N, (f"{name}_b_{gate}", bias), f"the bias of {gate}, ({N})")
-        )
+        body.append(source.start(z, N, (f"{name}_b_{gate}", bias), f"the bias of {gate}, ({N})"))
         input_map = source.matrix(f"{name}_U_{gate}", U, f"U of {gate}, ({N}, {U.shape[1]})")
-        of_inputs.append(input_map.add_to(z, "x"))
-        recurrent = source.matrix(f"{name}_W_{gate}", W, f"W of {gate}, ({N}, {N})")
-        of_states.append(recurrent.add_to(z if z != "c" else "q", h if z != "c" else "{of_q}"))
+        body.append(input_map.add_to(z, "x"))
+        W_of[z] = source.matrix(f"{name}_W_{gate}", W, f"W of {gate}, ({N}, {N})")
         if norm is not None and norm.gain is not None and norm.shift is not None:
             gain = norm.gain.chunk(3)[k]
             shift = norm.shift.chunk(3)[k]
-            normed[k] = layer_norm(source, z, f"{name}_{gate}", gain, shift)
-    gates = [of_states[0], of_states[1], normed[0], normed[1]]
-    gates.append(loop(N, "r[i] = sigmoid(r[i]);", "u[i] = sigmoid(u[i]);"))
+            normed[z] = layer_norm(source, z, f"{name}_{gate}", gain, shift)
+    body += [W_of["r"].add_to("r", h), W_of["u"].add_to("u", h)]
+    if normed:
+        body += [normed["r"], normed["u"]]
+    body.append(loop(N, "r[i] = sigmoid(r[i]);", "u[i] = sigmoid(u[i]);"))
     if direction.reset_after:
         bias = (f"{name}_b_recurrent", direction.recurrent_bias)
-        candidate = [
+        body += [
             source.start("q", N, bias, f"the bias that the reset gate multiplies, ({N})"),
-            of_states[2].format(of_q=h),
+            W_of["c"].add_to("q", h),
             loop(N, "c[i] += r[i] * q[i];"),
         ]
     else:
-        candidate = [
+        body += [
             loop(N, f"r[i] *= {h}[i];", "q[i] = 0.0F;"),
-            of_states[2].format(of_q="r"),
+            W_of["c"].add_to("q", "r"),
             loop(N, "c[i] += q[i];"),
         ]
     bias_of_f = None
@@ -64,17 +63,13 @@ def gru(direction: GatedDirection, name: str, source: Source) -> Layer:
     new = f"{kept} * {h}[i] + {taken} * {f}"
     if norm is not None and norm.zoneout:
         new = source.zoneout(norm.zoneout, f"{h}[i]", f"({new})")
-    body = [
-        *of_inputs,
-        *gates,
-        *candidate,
-        normed[2],
-        loop(N, f"{h}[i] = {new};", f"y[i] = {h}[i];"),
-    ]
+    if normed:
+        body.append(normed["c"])
+    body.append(loop(N, f"{h}[i] = {new};", f"y[i] = {h}[i];"))
     return Layer(
         formula="a gated recurrence with reset r, update u and candidate c",
         states=[Array(f"{name}_h", N, "h", direction.h0)],
         locals=dict.fromkeys(("r", "u", "c", "q"), N),
-        body="\n".join([line for line in body if line]),
+        body="\n".join(body),
         output_size=N,
     )

@@ -7,6 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from eigenrnn.ops.norm_zoneout import EPSILON
+
 __all__ = [
     "HELPERS",
     "Array",
@@ -229,12 +231,14 @@ def loop(size: int, *statements: str) -> str:
     return f"{head} {{\n{body}\n}}"
 
 
-def layer_norm(source: Source, z: str, name: str, gain: Tensor, shift: Tensor) -> str:
+def layer_norm(
+    source: Source, z: str, name: str, gain: Tensor, shift: Tensor, epsilon: float = EPSILON
+) -> str:
     """Return the statement that normalises z."""
     source.helpers.add("layer_norm")
     g = source.vector(f"{name}_gain", gain, f"the gain of LayerNorm, ({len(gain)})")
     s = source.vector(f"{name}_shift", shift, f"the shift of LayerNorm, ({len(shift)})")
-    return f"layer_norm({z}, {g}, {s}, {len(gain)}, 1e-5F);"
+    return f"layer_norm({z}, {g}, {s}, {len(gain)}, {_literal(epsilon)});"
 
 
 def one_of(source: Source, name: str, z: str, bias: str | None) -> str:

@@ -5,7 +5,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from eigenrnn.export.c.source import Layer, Source, loop
+from eigenrnn.export.c.source import Layer, Source, layer_norm, loop
 from eigenrnn.export.c.templates import TEMPLATES, directions_of
 from eigenrnn.residual_stack import ResidualStack
 
@@ -89,10 +89,7 @@ def _linear(linear: nn.Linear, name: str, y: str, x: str, source: Source) -> lis
 def _norm(norm: nn.Module, name: str, u: str, width: int, source: Source) -> list[str]:
     """Return the statements that normalise u."""
     if isinstance(norm, nn.LayerNorm):
-        source.helpers.add("layer_norm")
-        gain = source.vector(f"{name}_gain", norm.weight, f"the gain of LayerNorm, ({width})")
-        shift = source.vector(f"{name}_shift", norm.bias, f"the shift of LayerNorm, ({width})")
-        return [f"layer_norm({u}, {gain}, {shift}, {width}, {source.number(norm.eps)});"]
+        return [layer_norm(source, u, name, norm.weight, norm.bias, norm.eps)]
     if isinstance(norm, nn.RMSNorm):
         source.helpers.add("rms_norm")
         gain = source.vector(f"{name}_gain", norm.weight, f"the gain of RMSNorm, ({width})")
