@@ -146,5 +146,16 @@ def test_another_module_is_refused():
         rollout(nn.LSTM(M, M), torch.zeros(T, B, M), S)
     with pytest.raises(ValueError, match="-1"):
         draw_symbols(-1.0)
-    with pytest.raises(ValueError, match=r"3 numbers, .*got 2"):
-        Stream(SequenceModel(ScoRNN(M, N), 2)).rollout(torch.zeros(T, M), S)
+
+
+@pytest.mark.parametrize(
+    ("x", "error"),
+    [(torch.ones(T, M), r"3 numbers, .*got 2"), (torch.ones(0, M), "got none")],
+    ids=["outputs of another size", "no step"],
+)
+def test_a_refused_stream_is_as_before(x, error):
+    stream = Stream(SequenceModel(ScoRNN(M, N), M if len(x) == 0 else 2))
+    before = stream.state
+    with pytest.raises(ValueError, match=error):
+        stream.rollout(x, S)
+    assert torch.equal(stream.state, before)

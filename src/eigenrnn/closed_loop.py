@@ -10,7 +10,7 @@ from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.models import LanguageModel, SequenceModel
 from eigenrnn.ops.time_steps import last_steps
 
-__all__ = ["Feedback", "Rollout", "closed_loop", "draw_symbols", "rollout"]
+__all__ = ["Feedback", "Rollout", "checked_feedback", "closed_loop", "draw_symbols", "rollout"]
 
 Feedback = Callable[[Tensor], Tensor]
 """Maps the outputs (B, K) of a step to the inputs of the next one: (B, M), or (B,) symbols."""
@@ -83,22 +83,18 @@ def rollout(
         )
     if layer.bidirectional or layer.batch_first:
         raise ValueError("expected a layer of one direction, time first")
-    head: Callable[[Tensor], Tensor] = nn.Identity()
+    head: nn.Module = nn.Identity()
     if isinstance(model, SequenceModel):
         head = model.head
+    feedback = checked_feedback(feedback, layer, head)
     h, state = layer(x, state, lengths=lengths)
     y = head(last_steps(h, lengths))
-    if feedback is None and y.shape[-1] != layer.input_size:
-        raise ValueError(
-            f"expected outputs of {layer.input_size} numbers, which the input takes, got "
-            f"{y.shape[-1]}: pass feedback="
-        )
 
     def step(x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
         h, state = layer.step(x_t, state)
         return head(h), state
 
-    return closed_loop(y, state, steps, feedback or nn.Identity(), step)
+    return closed_loop(y, state, steps, feedback, step)
 
 
 def draw_symbols(temperature: float = 1.0, generator: Generator | None = None) -> Feedback:
@@ -125,6 +121,23 @@ def draw_symbols(temperature: float = 1.0, generator: Generator | None = None) -
         return torch.multinomial(p, 1, generator=generator).squeeze(-1)
 
     return draw
+
+
+def checked_feedback(feedback: Feedback | None, layer: Any, head: nn.Module | None) -> Feedback:
+    """Return what feeds outputs back, the identity by default.
+
+    Raises:
+        ValueError: If outputs are to be inputs and have another size.
+    """
+    if feedback is not None:
+        return feedback
+    K: int = getattr(head, "out_features", layer.output_size)
+    if layer.input_size != K:
+        raise ValueError(
+            f"expected outputs of {layer.input_size} numbers, which the input takes, got {K}: "
+            "pass feedback="
+        )
+    return nn.Identity()
 
 
 def _most_probable(logits: Tensor) -> Tensor:  # (B, K) -> (B,)

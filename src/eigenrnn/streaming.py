@@ -6,7 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from eigenrnn.closed_loop import Feedback, Rollout, closed_loop
+from eigenrnn.closed_loop import Feedback, Rollout, checked_feedback, closed_loop
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.stepping import Places, Snapshot, can_read, take_snapshot
@@ -141,18 +141,16 @@ class Stream:
             The outputs and what was fed back, see `eigenrnn.closed_loop.rollout`. The last of the
             inputs has not been read yet.
         Raises:
-            ValueError: If `steps` is not a positive integer, or an output does not fit the input.
+            ValueError: If `steps` is not a positive integer, x has no step, or an output does not
+                fit the input; the stream is then as before.
         """
         check_positive_integer("steps", steps)
-        *_, y = [self(x_t) for x_t in x]
-        if feedback is None and y.shape[-1] != self._input_shape[-1]:
-            raise ValueError(
-                f"expected outputs of {self._input_shape[-1]} numbers, which the input takes, got "
-                f"{y.shape[-1]}: pass feedback="
-            )
-        return closed_loop(
-            y, None, steps, feedback or nn.Identity(), lambda x_t, _: (self(x_t), None)
-        )
+        feedback = checked_feedback(feedback, self._layer, self._head)
+        if len(x) == 0:
+            raise ValueError("expected at least one step to read, got none")
+        for x_t in x[:-1]:
+            self(x_t)
+        return closed_loop(self(x[-1]), None, steps, feedback, lambda x_t, _: (self(x_t), None))
 
     @property
     def state(self) -> State:

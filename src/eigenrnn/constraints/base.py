@@ -212,9 +212,11 @@ class Constraint(ConstantBuffers, ABC):
             kind = "floating-point" if self.is_complex else "real floating-point"
             raise TypeError(f"expected a {kind} matrix, got dtype {W.dtype}")
         self._check_shape(W)
-        if not bool(torch.isfinite(W).all()):
+        # torch has no isfinite of floats of 8 bits
+        numbers = W if W.is_complex() else W.double()
+        if not bool(numbers.isfinite().all()):
             raise ValueError("expected finite entries, got NaN or infinity")
-        residual = self.residual(W)
+        residual = self.residual(numbers)
         if not residual <= self.tolerance:  # true also if it is NaN
             raise NotInSetError(type(self).__name__, residual, self.tolerance)
 
