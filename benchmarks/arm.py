@@ -4,7 +4,6 @@ The boards are mps2-an386 (Cortex-M4F) and mps2-an500 (Cortex-M7) of QEMU. Needs
 packages gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm.
 """
 
-import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -47,7 +46,7 @@ int main(void)
     const uint32_t before = TIMER[1];
     for (int t = 0; t < {repeats}; t++)
         net_step(&state, inputs[t % STEPS], output);
-    printf("ticks %lu\\n", (unsigned long)(before - TIMER[1]));
+    printf("%lu %lu\\n", (unsigned long)(before - TIMER[1]), (unsigned long)sizeof(state));
     return 0;
 }}
 """
@@ -108,12 +107,13 @@ class Board:
         said = _run([*command, "-kernel", "net.elf"], folder)
         *lines, last = said.splitlines()
         outputs = np.array([line.split() for line in lines], np.float64)
+        ticks, ram = map(int, last.split())
         instructions = None
         if repeats:
-            instructions = round(int(last.split()[1]) * TICK / repeats)
-        return outputs, self._costs(folder, instructions)
+            instructions = round(ticks * TICK / repeats)
+        return outputs, self._costs(folder, ram, instructions)
 
-    def _costs(self, folder: Path, instructions: int | None) -> Costs:
+    def _costs(self, folder: Path, ram: int, instructions: int | None) -> Costs:
         text, data, *_ = _run(["arm-none-eabi-size", "net.o"], folder).splitlines()[1].split()
         # of each function: file:line:column:name, bytes, kind
         used: dict[str, int] = {}
@@ -123,8 +123,6 @@ class Board:
         step = used.pop("net_step")
         layers = [size for name, size in used.items() if name.startswith("layer")]
         others = [size for name, size in used.items() if not name.startswith(("layer", "net_"))]
-        header = (folder / "net.h").read_text()
-        ram = 4 * sum(map(int, re.findall(r"^    float \w+\[(\d+)\];", header, re.MULTILINE)))
         stack = step + max(layers, default=0) + max(others, default=0)
         return Costs(int(text) + int(data), ram, stack, instructions)
 

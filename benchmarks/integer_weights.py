@@ -8,7 +8,6 @@ numbers.
 import argparse
 import ctypes
 import json
-import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.networks_in_c import compiled
 from eigenrnn import GRU, ScoRNN, SequenceModel
 from eigenrnn.export import to_c
 from eigenrnn_experiments import load
@@ -57,9 +57,7 @@ def in_c(model: SequenceModel, weights: str) -> Any:
     """Return a function of sequences (T, M) that gives the last outputs of the network in C."""
     with tempfile.TemporaryDirectory() as folder:
         to_c(model, Path(folder, "net.c"), weights=weights)
-        command = ["gcc", "-O2", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"]
-        subprocess.run(command, cwd=folder, check=True)
-        network = ctypes.CDLL(str(Path(folder, "net.so")))
+        network = compiled(Path(folder))
     state = ctypes.create_string_buffer(1 << 16)
     output = np.zeros(model.head.out_features, np.float32)
 

@@ -108,11 +108,16 @@ def errors(name: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def in_a_library(folder: Path, inputs: np.ndarray) -> np.ndarray:
-    """Compile ``net.c`` of a folder, and return its outputs (T, K)."""
+def compiled(folder: Path) -> ctypes.CDLL:
+    """Compile ``net.c`` of a folder, and load it."""
     command = ["gcc", "-std=c99", "-O2", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"]
     subprocess.run(command, cwd=folder, check=True)
-    network = ctypes.CDLL(str(folder / "net.so"))
+    return ctypes.CDLL(str(folder / "net.so"))
+
+
+def in_a_library(folder: Path, inputs: np.ndarray) -> np.ndarray:
+    """Return the outputs (T, K) of ``net.c`` of a folder on this machine."""
+    network = compiled(folder)
     state = ctypes.create_string_buffer(1 << 16)
     output = (ctypes.c_float * K)()
     rows: list[list[float]] = []
@@ -197,7 +202,7 @@ def on_this_machine(name: str) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -134,7 +134,7 @@ class Stream:
 
         Args:
             x: What it reads first, (T, M), or (T, B, M); at least one step.
-            steps: The number S of outputs, the first of which is that of the last input read.
+            steps: The number S of outputs; the first follows the last step of x.
             feedback: The function from the outputs of a step to the next inputs; the identity by
                 default.
         Returns:
