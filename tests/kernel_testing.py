@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 needs_kernels = pytest.mark.skipif(
     compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
 )
+poisoned = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 # torch's own forward mode uses the deprecated torch.jit.script
 forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])

@@ -151,7 +151,6 @@ def test_another_module_is_refused():
 @pytest.mark.parametrize(
     ("x", "error"),
     [(torch.ones(T, M), r"3 numbers, .*got 2"), (torch.ones(0, M), "got none")],
-    ids=["outputs of another size", "no step"],
 )
 def test_a_refused_stream_is_as_before(x, error):
     stream = Stream(SequenceModel(ScoRNN(M, N), M if len(x) == 0 else 2))

@@ -424,7 +424,6 @@ LAYERS_ALONE = {
     "RNN": lambda: RNN(M, N, 2, nonlinearity="tanh"),
     "LSTM-batch-first": lambda: LSTM(M, N, batch_first=True, bidirectional=True),
     "torch's GRU": lambda: nn.GRU(M, N, batch_first=True),
-    "torch's LSTM-projected": lambda: nn.LSTM(M, N, proj_size=2),
     "LRU": lambda: LRU(M, N),
     "stack": lambda: ResidualStack(lambda width: GRU(width, 4), N, 2, input_size=M),
 }
@@ -439,8 +438,6 @@ def test_a_layer_alone_is_exported_with_its_last_states(name, tmp_path):
     ours = layer
     if isinstance(layer, nn.GRU):
         ours = GRU(M, N, batch_first=True).load_torch(layer)
-    if isinstance(layer, nn.LSTM):
-        ours = LSTM(M, N, proj_size=2).load_torch(layer)
     if getattr(layer, "batch_first", False):
         x = x.transpose(0, 1).contiguous()
     expected = flatten(ours(x, lengths=lengths))

@@ -21,15 +21,12 @@ from kernel_testing import (
     each_pass,
     each_raggedness,
     needs_kernels,
+    poisoned,
     python,
     ragged_sizes,
 )
 
-pytestmark = [
-    pytest.mark.usefixtures("fresh_memory_is_poisoned"),
-    needs_kernels,
-    pytest.mark.pairs,
-]
+pytestmark = [poisoned, needs_kernels, pytest.mark.pairs]
 
 NAMES = ("x", "W", "h0", "bias", "U", "c")
 

@@ -26,13 +26,10 @@ from kernel_testing import (
     each_pass,
     each_raggedness,
     needs_kernels,
+    poisoned,
 )
 
-pytestmark = [
-    pytest.mark.usefixtures("fresh_memory_is_poisoned"),
-    needs_kernels,
-    pytest.mark.pairs,
-]
+pytestmark = [poisoned, needs_kernels, pytest.mark.pairs]
 
 NAMES = ("x", "W", "h0", "bias", "U", "c", "V", "d")
 # T, B, N, K; K of 1, 9, 16, 17 and 50: part of a vector, one vector, and more than one

@@ -21,15 +21,12 @@ from kernel_testing import (
     each_isa,
     each_raggedness,
     needs_kernels,
+    poisoned,
     ragged_sizes,
     same,
 )
 
-pytestmark = [
-    pytest.mark.usefixtures("fresh_memory_is_poisoned"),
-    needs_kernels,
-    pytest.mark.pairs,
-]
+pytestmark = [poisoned, needs_kernels, pytest.mark.pairs]
 
 BEFORE = {"reset_after": False, "update_keeps": False}
 # Together they cover B of 1, 3, 17, 128, N of 1, 2, 31, 33, 170 and T of 1, 2, 63.
