@@ -81,7 +81,7 @@ sanitize: .venv/.installed-dev  ## Test the compiled kernels under AddressSaniti
 	done
 
 lint: .venv/.installed-dev  ## Check style, types and the order of imports
-	$(BIN)/ruff check
+	$(BIN)/ruff check --no-cache  # whether an import is ours depends on other files, which the cache does not follow
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/lint-imports

@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from drift_walk import MEASURED_STEPS, OPTIMISERS, N, bound, walk
-
 from cases import CONFINED
+from drift_walk import MEASURED_STEPS, OPTIMISERS, N, bound, walk
 
 __all__ = ["main"]
 

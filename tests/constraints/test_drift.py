@@ -3,10 +3,10 @@
 import itertools
 
 import pytest
-from drift_walk import MEASURED_STEPS, N, bound, walk
 
 from cases import CONFINED, ONE_OF_EACH
 from crossing import few
+from drift_walk import MEASURED_STEPS, N, bound, walk
 from random_constraints import distance
 
 each_confined = pytest.mark.parametrize("name", CONFINED)
