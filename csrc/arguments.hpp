@@ -35,6 +35,7 @@ struct Steps {
   std::ptrdiff_t T = 0, B = 0;
   const std::int64_t* sizes = nullptr;  // (T,) running sequences per step; null: all B
   bool reverse = false;
+  View resets;  // (T, B), bytes; null: none. Sequences begin anew, from zero, with a step that has one
 
   // Step s of the recurrence is step time(s) of the data.
   std::ptrdiff_t time(std::ptrdiff_t s) const { return reverse ? T - 1 - s : s; }
@@ -44,6 +45,17 @@ struct Steps {
   std::ptrdiff_t running(std::ptrdiff_t s) const {
     if (s < 0 || s >= T) return 0;
     return sizes == nullptr ? B : static_cast<std::ptrdiff_t>(sizes[time(s)]);
+  }
+  // Whether sequence b begins anew with step s, and whether any of [from, to) does.
+  bool begins_anew(std::ptrdiff_t s, std::ptrdiff_t b) const {
+    if (resets.data == nullptr) return false;
+    return static_cast<const char*>(resets.data)[time(s) * resets.first + b * resets.second] != 0;
+  }
+  bool any_begins_anew(std::ptrdiff_t s, std::ptrdiff_t from, std::ptrdiff_t to) const {
+    if (resets.data == nullptr) return false;
+    for (std::ptrdiff_t b = from; b < to; ++b)
+      if (begins_anew(s, b)) return true;
+    return false;
   }
 };
 

@@ -42,8 +42,10 @@ void elman_forward(Elman call, const ElmanPanels<T>& panels, int threads) {
   const bool kept = call.h.data != nullptr;
   const isize states = 2 * call.steps.B * call.N;
   const Scratch<T> memory(kept ? 0 : states);
-  std::optional<Scratch<T>> arguments;  // a single step notices an allocation that it does not need
+  // a single step notices an allocation that it does not need
+  std::optional<Scratch<T>> arguments, anew;
   if (call.mixes_arguments()) arguments.emplace(states);
+  if (call.steps.resets.data != nullptr) anew.emplace(call.steps.B * call.N);
   const View none;
   Buffer<T> one_step;
   save_one_step(call, one_step);
@@ -52,10 +54,11 @@ void elman_forward(Elman call, const ElmanPanels<T>& panels, int threads) {
   for_shares(call.steps, products, threads, [&](const Share& share) {
     const bool mixed = call.mixes_arguments();
     T* own_arguments = mixed ? arguments->get() + 2 * share.first * call.N : nullptr;
+    T* own_anew = anew.has_value() ? anew->get() + share.first * call.N : nullptr;
     ElmanForward<T> forward{call, panels, share,
                             {call.steps, call.h, mixed ? none : call.last, call.N, share,
-                             memory.get() + 2 * share.first * call.N},
-                            {call.steps, none, call.last, call.N, share, own_arguments},
+                             memory.get() + 2 * share.first * call.N, own_anew},
+                            {call.steps, none, call.last, call.N, share, own_arguments, nullptr},
                             {call, panels.V, share}};
     with_activation(call.activation, forward);
   });

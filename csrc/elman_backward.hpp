@@ -52,6 +52,7 @@ struct ElmanBackward {
   Factor<T>* past;  // two per step in the ring
   Factor<T>* inputs;
   Buffer<T> packed{};
+  PassedOn<T> passed{};
 
   template <class F>
   void run() {
@@ -79,8 +80,9 @@ struct ElmanBackward {
         pasts = steps = 0;
       });
       const isize on = smaller(now, ring.after);
-      (this->*pull_rows)(s, 0, on, ring.later(), delta);
+      (this->*pull_rows)(s, 0, on, passed.of(ring.later()), delta);
       (this->*pull_rows)(s, on, now, nullptr, delta);
+      passed.keep(call.steps, share, s, now, delta, scratch.width(), carry, scratch.width());
       pasts = remember(s, now, delta, pasts);
       readout.hold(s, now, ring.held);
       if (call.M > 0) {
@@ -114,7 +116,7 @@ struct ElmanBackward {
     const bool pull_leak = !plain && back.dleak.data != nullptr;
     const bool normed = !plain && call.norm_zoneout.has_norm();
     const Zoneout<T> zoneout(call.norm_zoneout, t, share.first + from);
-    T* passed = carry == nullptr ? nullptr : carry + from * width;
+    T* carried = carry == nullptr ? nullptr : carry + from * width;
     // prefetch the rows of the next step while this step computes
     const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
     const isize next_h = next * (values == nullptr ? call.h.first : layout.step());
@@ -142,13 +144,14 @@ struct ElmanBackward {
                        __builtin_prefetch(g + (r0 + r) * back.dh.second + j + next_g, 0, 2);
                      vec<T> state = values == nullptr ? load_some<T>(value, n) : load<T>(value);
                      const auto through_mix = [&]() EIGENRNN_INLINE_LAMBDA {
-                       T* bypass = passed + (r0 + r) * width + j;
+                       T* bypass = carried + (r0 + r) * width + j;
                        if (later != nullptr) d += load<T>(bypass);
                        const vec<T> m = zoneout.kept(r0 + r, j, n);
                        const vec<T> renewed = zoneout.renewed(m, j, n);
                        if (pull_leak) {
                          vec<T> change = load<T>(mixed + (r0 + r) * layout.row() + (first_v + v) * layout.apart());
-                         if (!of_arguments) change -= load_some<T>(state_before(s, from + r0 + r) + j, n);
+                         if (!of_arguments && !call.steps.begins_anew(s, share.first + from + r0 + r))
+                           change -= load_some<T>(state_before(s, from + r0 + r) + j, n);
                          leaked += d * change;
                        }
                        store<T>(bypass, Zoneout<T>::mix(m, renewed, d, vec<T>{}));
@@ -199,7 +202,7 @@ struct ElmanBackward {
     const isize width = scratch.width(), old = smaller(now, share.running(call.steps, s - 1));
     const T* bypass = carry == nullptr ? nullptr : carry + old * width;
     if (old < now && back.dh0.data != nullptr)
-      out(panels.W, call.N, delta + old * width, now - old,
+      out(panels.W, call.N, passed.of(delta) + old * width, now - old,
           call.mixes_arguments() ? nullptr : bypass, at<T>(back.dh0, share.first + old, 0),
           back.dh0.first);
     for (isize r = old; r < now && back.dv0.data != nullptr; ++r)

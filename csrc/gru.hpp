@@ -18,6 +18,7 @@ void gru_forward(Gru call, const GatePanels<T, 3>& panels, int threads) {
   // LayerNorm needs all units of a row, so threads do not share them
   const isize products = call.norm_zoneout.has_norm() ? 0 : 3 * call.N * (call.N + call.M);
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * call.N : 0);
+  const Scratch<T> anew(call.steps.resets.data == nullptr ? 0 : B * call.N);
   const Scratch<T> between(2 * B * width);
   for_shares(call.steps, products, threads, [&](const Share& share) {
     T* mine = between.get() + 2 * share.first * width;
@@ -25,7 +26,8 @@ void gru_forward(Gru call, const GatePanels<T, 3>& panels, int threads) {
         call,
         panels,
         share,
-        {call.steps, call.h, call.last, call.N, share, states.get() + 2 * share.first * call.N},
+        {call.steps, call.h, call.last, call.N, share, states.get() + 2 * share.first * call.N,
+         anew.get() + share.first * call.N},
         mine,
         mine + (share.last - share.first) * width};
     with_real_activation(call.activation, forward);

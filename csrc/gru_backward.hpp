@@ -28,7 +28,8 @@ struct GruBackward {
   Factor<T>* past;    // two per step in the ring
   Factor<T>* inputs;  // one per step in the ring
   isize counted = 0;  // rows of the ring that the sums include already
-  Buffer<T> packed{};
+  Buffer<T> packed{}, anew{};
+  PassedOn<T> passed{};
 
   // Some rows of a step: the states before it, and the deltas of the next step, if any.
   struct Rows {
@@ -61,7 +62,8 @@ struct GruBackward {
         flush(pasts, steps);
         pasts = steps = 0, counted = ring.after;
       });
-      pull_all(pull_rows, s, now, smaller(now, ring.after), ring.later(), delta);
+      pull_all(pull_rows, s, now, smaller(now, ring.after), passed.of(ring.later()), delta);
+      passed.keep(call.steps, share, s, now, delta, scratch.row(), carry, scratch.width());
       pasts = remember(s, now, delta, pasts);
       if (call.M > 0) {
         steps = append_inputs(inputs, steps, call, share, s, now,
@@ -89,6 +91,11 @@ struct GruBackward {
         rows.before_next = s > 1 ? (call.steps.time(s - 2) - t) * call.h.first : 0;
       } else {
         rows.before = at<T>(call.h0, share.first, 0), rows.before_stride = call.h0.first;
+      }
+      if (call.steps.any_begins_anew(s, share.first + from, share.first + to)) {
+        T* copies = anew.at_least((share.last - share.first) * call.N);
+        copy_states<T>(call.steps, share, s, from, to, rows.before, rows.before_stride, call.N, copies);
+        rows.before = copies, rows.before_stride = call.N, rows.before_next = 0;
       }
       (this->*pull_rows)(rows);
       if (!call.reset_after) pull_reset(rows);
@@ -229,7 +236,7 @@ struct GruBackward {
     const isize old = smaller(now, share.running(call.steps, s - 1));
     if (old < now && back.dh0.data != nullptr) {
       Operand<T> operands[3];
-      const int how_many = operands_of(delta, old, call.reset_after, operands);
+      const int how_many = operands_of(passed.of(delta), old, call.reset_after, operands);
       write_product(operands, how_many, call.N, now - old, carry + old * width, width,
                     at<T>(back.dh0, share.first + old, 0), back.dh0.first);
     }

@@ -108,8 +108,8 @@ void GruBackward<T>::pull_reset(const Rows& rows) {
         T* to = rows.delta + r * scratch.row() + j;
         store<T>(to + INNER * width, reset * h);
         store<T>(to + D_RESET * width, dr);
-        T* passed = carry + r * width + j;
-        store<T>(passed, load<T>(passed) + dq * reset);
+        T* bypass = carry + r * width + j;
+        store<T>(bypass, load<T>(bypass) + dq * reset);
         if (normed) continue;
         all += dr;
         if (dx != nullptr) store_some<T>(dx + r * back.dx.second + j, dr, n);

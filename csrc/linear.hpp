@@ -115,7 +115,7 @@ struct Tile {
 
 // Contiguous rows of equal length are one row.
 inline bool is_flat(const Linear& call, const LinearBack& back) {
-  if (call.steps.sizes != nullptr) return false;
+  if (call.steps.sizes != nullptr || call.steps.resets.data != nullptr) return false;
   const View* views[] = {&call.x, &call.h, &back.dh, &back.dx};
   for (const View* view : views)
     if (view->data != nullptr && view->second != call.N) return false;
@@ -192,6 +192,8 @@ struct LinearForward {
       for (isize r = tile.row; r < on; ++r) {
         T* h = call.h.data == nullptr ? nullptr : at<T>(call.h, t, r) + tile.column;
         const T* factors = gated ? at<T>(call.decay, t, r) + tile.column : decay;
+        if (plan.steps.begins_anew(s, r))
+          std::memset(state + (r - tile.row) * wide, 0, bytes(width));
         step(at<T>(call.x, t, r) + tile.column, factors, h, state + (r - tile.row) * wide, width);
       }
       if (call.h.data != nullptr)
@@ -282,8 +284,11 @@ struct LinearBackward {
       const isize on = larger(tile.row, smaller(tile.last_row, plan.steps.running(s)));
       for (isize r = tile.row; r < on; ++r) {
         const isize i = (r - tile.row) * wide;
+        const bool anew = plan.steps.begins_anew(s, r);
         const T* old = nullptr;
-        if (back.ddecay.data != nullptr)
+        if (back.ddecay.data != nullptr && anew && gated)
+          std::memset(at<T>(back.ddecay, t, r) + tile.column, 0, bytes(width));
+        if (back.ddecay.data != nullptr && !anew)
           old = (r < before ? at<T>(call.h, plan.steps.time(s - 1), r) : at<T>(call.h0, r, 0)) +
                 tile.column;
         step({back.dh.data == nullptr ? nullptr : at<T>(back.dh, t, r) + tile.column,
@@ -292,6 +297,7 @@ struct LinearBackward {
               gated && old != nullptr ? at<T>(back.ddecay, t, r) + tile.column : nullptr,
               carry + i, total + i},
              width);
+        if (anew) std::memset(carry + i, 0, bytes(width));
       }
       for (isize r = on; r < tile.last_row; ++r) {
         if (back.dx.data != nullptr)

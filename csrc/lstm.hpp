@@ -9,6 +9,7 @@ template <class T>
 void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, isize depth, int threads) {
   const isize B = call.steps.B, N = call.N;
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * N : 0);
+  const Scratch<T> anew(call.steps.resets.data == nullptr ? 0 : B * N);
   const isize width = LstmForward<T>::width(N), ahead = LstmForward<T>::steps_ahead(call);
   const Scratch<T> cells(B * width), mapped(ahead * B * LSTM_GATES * width);
   for_shares(call.steps, LSTM_GATES * N * (depth + call.M), threads, [&](const Share& share) {
@@ -16,7 +17,8 @@ void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, isi
         call,
         panels,
         share,
-        {call.steps, call.h, call.last, N, share, states.get() + 2 * share.first * N},
+        {call.steps, call.h, call.last, N, share, states.get() + 2 * share.first * N,
+         anew.get() + share.first * N},
         cells.get() + share.first * width,
         depth,
         ahead,

@@ -19,6 +19,7 @@ struct LstmBackward {
   Factor<T>* past;    // two per step in the ring
   Factor<T>* inputs;  // one per step in the ring
   Buffer<T> packed{};
+  PassedOn<T> passed{};
 
   void run() {
     if (share.last == share.first) return;
@@ -34,9 +35,10 @@ struct LstmBackward {
         pasts = steps = 0;
       });
       const isize on = smaller(now, ring.after);
-      pull(s, 0, on, ring.later(), delta);
+      pull(s, 0, on, passed.of(ring.later()), delta);
       pull(s, on, now, nullptr, delta);
-      begin(s, now, delta);
+      passed.keep(call.steps, share, s, now, delta, ring.row, carry, scratch.width());
+      begin(s, now, passed.of(delta));
       pasts = append_states(past, pasts, call, share, s,
                             smaller(now, share.running(call.steps, s - 1)), now, delta, ring.row);
       if (call.M > 0) {

@@ -82,6 +82,9 @@ struct LstmForward {
     isize stride;
     T* h = states.after(s, stride) + from * stride;
     T* cell = cells + from * wide;
+    for (isize r = 0; r < to - from; ++r)
+      if (call.steps.begins_anew(s, share.first + from + r))
+        std::memset(cell + r * wide, 0, static_cast<std::size_t>(wide) * sizeof(T));
     T* kept = layout.at(t, share.first + from);
     // the inputs first, so that sums are the same bits whenever the inputs were mapped
     const Operand<T> operands[2] = {{x, call.x.second, panels.U[INPUT], call.M},

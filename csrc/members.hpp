@@ -25,6 +25,7 @@ void each_member(NormZoneout& norm_zoneout, Use&& use) {
 template <class Use>
 void each_member(Elman& call, Use&& use) {
   each_member(call.steps, use);
+  use("resets", call.steps.resets);
   each_member(call.norm_zoneout, use);
   use("N", call.N);
   use("M", call.M);
@@ -70,6 +71,7 @@ void each_member(ElmanBack& back, Use&& use) {
 template <class Use>
 void each_member(Gru& call, Use&& use) {
   each_member(call.steps, use);
+  use("resets", call.steps.resets);
   each_member(call.norm_zoneout, use);
   use("N", call.N);
   use("M", call.M);
@@ -107,6 +109,7 @@ void each_member(GruBack& back, Use&& use) {
 template <class Use>
 void each_member(Lstm& call, Use&& use) {
   each_member(call.steps, use);
+  use("resets", call.steps.resets);
   use("N", call.N);
   use("M", call.M);
   use("x", call.x);
@@ -148,6 +151,7 @@ void each_member(LstmBack& back, Use&& use) {
 template <class Use>
 void each_member(Linear& call, Use&& use) {
   each_member(call.steps, use);
+  use("resets", call.steps.resets);
   use("N", call.N);
   use("paired", call.paired);
   use("gated", call.gated);

@@ -99,20 +99,28 @@ void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into,
 }
 
 // Append the states before step s, whose deltas begin at `delta`. The first `old` of the `now` rows
-// began before step s, the others begin with it.
+// began before step s, the others begin with it. Those that begin anew have a state of zero.
 template <class T, class Call>
 int append_states(Factor<T>* list, int count, const Call& call, const Share& share, isize s,
                   isize old, isize now, const T* delta, isize row) {
-  if (old > 0)
-    count = append(list, count,
-                   {at<T>(call.h, call.steps.time(s - 1), share.first), 1, call.h.second, delta,
-                    row, LANES<T>, old},
-                   call.steps.back(call.h));
-  if (old == now) return count;
-  return append(list, count,
-                {at<T>(call.h0, share.first + old, 0), 1, call.h0.first, delta + old * row, row,
-                 LANES<T>, now - old},
-                call.h0.first);
+  isize end;
+  for (isize r = 0; r < now; r = end) {
+    const isize most = r < old ? old : now;
+    end = r + 1;
+    if (call.steps.begins_anew(s, share.first + r)) continue;
+    if (call.steps.resets.data == nullptr) end = most;
+    while (end < most && !call.steps.begins_anew(s, share.first + end)) ++end;
+    const T* states;
+    isize stride = call.h0.first, apart = call.h0.first;
+    if (r < old) {
+      states = at<T>(call.h, call.steps.time(s - 1), share.first + r);
+      stride = call.h.second, apart = call.steps.back(call.h);
+    } else {
+      states = at<T>(call.h0, share.first + r, 0);
+    }
+    count = append(list, count, {states, 1, stride, delta + r * row, row, LANES<T>, end - r}, apart);
+  }
+  return count;
 }
 
 // Append the inputs of step s, of which `now` rows run.

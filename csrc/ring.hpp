@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "rows.hpp"
+#include "scratch.hpp"
 #include "team.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -35,6 +36,34 @@ struct Ring {
     return deltas + held * row;
   }
   void advance(isize now) { last = held, after = now, held += now; }
+};
+
+// What the states before a step see of its deltas: nothing of the sequences that begin anew with it.
+template <class T>
+class PassedOn {
+ public:
+  // Keep the deltas of the first `now` rows, `row` numbers apart, of the step s that was computed last.
+  // Of `carry`, the gradients of those states that bypass the deltas, the same rows become zero.
+  void keep(const Steps& steps, const Share& share, isize s, isize now, const T* delta, isize row,
+            T* carry, isize width) {
+    deltas_ = nullptr;
+    if (!steps.any_begins_anew(s, share.first, share.first + now)) return;
+    T* copies = memory_.at_least((share.last - share.first) * row);
+    std::memcpy(copies, delta, static_cast<std::size_t>(now * row) * sizeof(T));
+    for (isize r = 0; r < now; ++r) {
+      if (!steps.begins_anew(s, share.first + r)) continue;
+      std::memset(copies + r * row, 0, static_cast<std::size_t>(row) * sizeof(T));
+      if (carry != nullptr)
+        std::memset(carry + r * width, 0, static_cast<std::size_t>(width) * sizeof(T));
+    }
+    deltas_ = copies;
+  }
+  // Those of the step that was kept last; `all` are its deltas.
+  const T* of(const T* all) const { return deltas_ == nullptr ? all : deltas_; }
+
+ private:
+  Buffer<T> memory_;
+  const T* deltas_ = nullptr;
 };
 
 // Run one worker per thread, and sum their gradients in the order of the threads.

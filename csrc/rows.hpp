@@ -84,7 +84,8 @@ EIGENRNN_INLINE int members(const Steps& steps, int threads) {
 // Whether threads share the units of a single sequence, or of fewer sequences than threads. A meeting
 // takes about a microsecond, so a step must take several, and waking the threads takes a few steps.
 EIGENRNN_INLINE bool has_partners(const Steps& steps, isize products, int threads) {
-  return steps.T >= 16 && steps.B < threads && steps.B * products >= LEAST_SHARED;
+  return steps.resets.data == nullptr && steps.T >= 16 && steps.B < threads &&
+         steps.B * products >= LEAST_SHARED;
 }
 
 // Call run(share) for the share of each thread; `products` are the multiply-adds of one row's step.
@@ -113,6 +114,18 @@ void for_shares(const Steps& steps, isize products, int threads, const Run& run)
         c.run(Share::of(c.steps, member, c.team));
       },
       &context);
+}
+
+// Copy rows [from, to) of the states before step s to rows of N numbers, side by side; zero where a
+// sequence begins anew.
+template <class T>
+void copy_states(const Steps& steps, const Share& share, isize s, isize from, isize to,
+                 const T* before, isize stride, isize N, T* copies) {
+  const std::size_t bytes = static_cast<std::size_t>(N) * sizeof(T);
+  for (isize r = from; r < to; ++r) {
+    if (steps.begins_anew(s, share.first + r)) std::memset(copies + r * N, 0, bytes);
+    else std::memcpy(copies + r * N, before + r * stride, bytes);
+  }
 }
 
 // Fill rows [from, to) of a step with zeros: their sequences have ended.

@@ -14,6 +14,7 @@ struct States {
   isize N;
   Share share;
   T* spare;  // two steps of the thread's rows, used if h is null
+  T* anew;   // (rows, N), used in steps with which sequences begin anew
 
   // The states after step s; row 0 is the thread's first row.
   T* after(isize s, isize& stride) const {
@@ -32,8 +33,8 @@ struct States {
     const isize old = smaller(now, share.running(steps, s - 1));
     isize stride = 0;
     const T* before = old > 0 ? after(s - 1, stride) : nullptr;
-    step(s, 0, old, before, stride);
-    step(s, old, now, at<T>(h0, share.first + old, 0), h0.first);
+    some(s, 0, old, before, stride, step);
+    some(s, old, now, at<T>(h0, share.first, 0), h0.first, step);
   }
 
   // After step s: zero the finished rows, and copy the states of sequences that end with it.
@@ -46,6 +47,18 @@ struct States {
       std::memcpy(at<T>(last, share.first + r, 0), states + r * stride,
                   static_cast<std::size_t>(N) * sizeof(T));
     if (h.data != nullptr) clear<T>(h, N, steps.time(s), share.first + now, share.last);
+  }
+
+ private:
+  // Call step for rows [from, to), with zero before it for sequences that begin anew.
+  template <class Step>
+  void some(isize s, isize from, isize to, const T* before, isize stride, const Step& step) const {
+    if (steps.any_begins_anew(s, share.first + from, share.first + to)) {
+      copy_states<T>(steps, share, s, from, to, before, stride, N, anew);
+      step(s, from, to, anew + from * N, N);
+      return;
+    }
+    step(s, from, to, before + from * stride, stride);
   }
 };
 

@@ -17,10 +17,18 @@ from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.regularisation import apply_dropout
+from eigenrnn.layers.resets import run_torch_layer
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
 from eigenrnn.ops.time_steps import last_steps
-from eigenrnn.residual_stack import Mixer, ResidualStack, last_output, new_linear, output_width
+from eigenrnn.residual_stack import (
+    Mixer,
+    ResidualStack,
+    call_layer,
+    last_output,
+    new_linear,
+    output_width,
+)
 from eigenrnn.tracing import check_dense
 
 __all__ = [  # noqa: RUF022, in the order of the reference
@@ -168,8 +176,11 @@ class LanguageModel(nn.Module):
         self,
         inputs: Tensor,  # (T, B)
         state: tuple[State, ...] | None,
+        resets: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, tuple[State, ...]]:  # (T, B, K)
         """Continue from the states of an earlier call; return the logits and the new states.
+
+        Where `resets` are true, a text begins anew before the symbol, see `Stacked.forward`.
 
         Raises:
             ValueError: If the symbols are not of shape (T, B).
@@ -181,7 +192,8 @@ class LanguageModel(nn.Module):
         new_state: list[State] = []
         states = x
         for number, layer in enumerate(self.layers):
-            states, layer_state = layer(x, None if state is None else state[number])
+            before = None if state is None else state[number]
+            states, layer_state = call_layer(layer, x, before, resets)
             new_state.append(layer_state)
             probability = self.dropouts.hidden
             if number == len(self.layers) - 1:
@@ -271,6 +283,7 @@ class SequenceModel(nn.Module):
     Shape:
         inputs: :math:`(T, B, M)`, or :math:`(T, M)` for a single sequence.
         lengths: :math:`(B,)`, or None if all sequences have T time steps.
+        resets: :math:`(T, B)`, or :math:`(T,)`, bool; None for no resets.
         outputs: :math:`(T, B, K)` or, for the last state, :math:`(B, K)`. A single one has no B.
     Raises:
         ValueError: If `readout` is unknown, or the layer is batch first.
@@ -309,34 +322,45 @@ class SequenceModel(nn.Module):
         self,
         inputs: Tensor,  # (T, B, M) or (T, M)
         lengths: Tensor | None = None,  # (B,)
+        resets: Tensor | None = None,  # (T, B) or (T,)
     ) -> Tensor:  # (T, B, K) or (B, K), without B for a single sequence
-        """Return the outputs of a batch of sequences, or of a single one."""
+        """Return the outputs of a batch of sequences, or of a single one.
+
+        Where `resets` are true, a sequence begins anew before the step, see `Stacked.forward`.
+        """
         if self.readout == "all" and isinstance(self.layer, Stacked):
-            return self.layer(inputs, None, lengths, head=self.head)[0]
+            return self.layer(inputs, None, lengths, head=self.head, resets=resets)[0]
         if isinstance(self.layer, ResidualStack):
             last_only = self.readout == "last"
-            return self.head(self.layer(inputs, None, lengths, last_only=last_only)[0])
-        states, last = self._run_layer(self.layer, inputs, lengths)
+            outputs, _ = self.layer(inputs, None, lengths, last_only=last_only, resets=resets)
+            return self.head(outputs)
+        states, last = self._run_layer(self.layer, inputs, lengths, resets)
         if self.readout == "all":
             return self.head(states)
         return self.head(last)
 
     def _run_layer(
-        self, layer: Stacked[Any] | nn.RNNBase, inputs: Tensor, lengths: Tensor | None
+        self,
+        layer: Stacked[Any] | nn.RNNBase,
+        inputs: Tensor,
+        lengths: Tensor | None,
+        resets: Tensor | None,
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (B, D N)
         """Return the states of all time steps, if needed, and the last layer's last states."""
         # outputs that are no states are not in h_n
         if isinstance(layer, Stacked) and not layer.outputs_states:
             packed = isinstance(cast("object", inputs), PackedSequence)
             if lengths is None and not layer.bidirectional and not packed:
-                last, _ = last_output(layer, inputs, None)
+                last, _ = last_output(layer, inputs, None, resets)
                 return None, last
-            outputs, _ = layer(inputs, None, lengths)
+            outputs, _ = layer(inputs, None, lengths, resets=resets)
             if packed:
                 outputs, lengths = pad_packed_sequence(outputs)
             return outputs, _last_outputs(outputs, lengths, bidirectional=layer.bidirectional)
         if isinstance(layer, Stacked):
-            states, h_n = layer(inputs, None, lengths, last_only=True)
+            states, h_n = layer(inputs, None, lengths, last_only=True, resets=resets)
+        elif resets is not None:
+            states, h_n = run_torch_layer(layer, inputs, None, resets, lengths)
         elif lengths is None:
             states, h_n = layer(inputs)
         else:

@@ -1,6 +1,7 @@
 """Deep stacks: pre-norm residual blocks around any recurrent layer."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal, Self, cast, get_args
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import uniform_
+from eigenrnn.layers.resets import reset_states, resets_time_first, run_torch_layer
 from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
@@ -18,7 +20,7 @@ from eigenrnn.ops.dispatch import exports_scan
 from eigenrnn.ops.time_steps import last_steps, without_padding
 from eigenrnn.torch_internals import hooks_of_call
 
-__all__ = ["Mixer", "ResidualStack", "last_output", "new_linear", "output_width"]
+__all__ = ["Mixer", "ResidualStack", "call_layer", "last_output", "new_linear", "output_width"]
 
 Norm = Literal["layer", "rms"]
 Mixer = Literal["glu", "mlp"]
@@ -277,6 +279,7 @@ class ResidualStack(nn.Module):
         hx: Any = None,
         lengths: Lengths = None,
         last_only: bool = False,
+        resets: Tensor | PackedSequence | None = None,
     ) -> tuple[Any, Any]:
         """Run over a batch of sequences.
 
@@ -288,28 +291,32 @@ class ResidualStack(nn.Module):
             last_only: Whether to return the output at the last step of each sequence only,
                 (B, width), or (width,) if the input is unbatched. If all sequences are equally
                 long, the last block then computes no other output.
+            resets: Before which steps a sequence begins anew, see `Stacked.forward`; a layer of
+                torch then begins from zero.
         Returns:
             The outputs at all time steps, packed if the input was, and h_n, the last states of
             all layers.
         Raises:
-            ValueError: If a shape or a length is wrong, or `lengths` is set with a packed input.
+            ValueError: If a shape or a length is wrong, `lengths` is set with a packed input, or
+                a layer reads backwards and there are resets.
         """
         if isinstance(input, PackedSequence):
             if lengths is not None:
                 raise ValueError("expected either a PackedSequence or lengths, got both")
-            packed, h_n = self._run_packed(input, hx)
+            packed, h_n = self._run_packed(input, hx, resets)
             if last_only:
                 return _last_of_packed(packed), h_n
             return packed, h_n
         check_input(input, self.input_size, self._weight)
         unbatched = input.dim() == 2
         x = input
+        steps = resets_time_first(resets, input, self.batch_first)
         if unbatched:
             x = x.unsqueeze(1)
             hx = _unsqueezed(hx)
         elif self.batch_first:
             x = x.transpose(0, 1)
-        output, h_n = self._run_padded(x, hx, lengths, last_only)
+        output, h_n = self._run_padded(x, hx, lengths, last_only, steps)
         if unbatched:
             batch_dim = 1
             if last_only:
@@ -323,9 +330,11 @@ class ResidualStack(nn.Module):
         self,
         x_t: Tensor,  # (B, M) or (M,)
         h: Any = None,
+        resets: Tensor | None = None,  # (B,) or ()
     ) -> tuple[Tensor, Any]:
         """Process one time step; return the output and the new states.
 
+        Where `resets` are true, the step begins from the initial state in place of h.
         Without gradients, call `freeze` first: otherwise every call evaluates the constraints.
 
         Raises:
@@ -336,6 +345,9 @@ class ResidualStack(nn.Module):
         check_step(x_t)
         batched = x_t if x_t.dim() == 2 else x_t.unsqueeze(0)
         check_input(batched.unsqueeze(0), self.input_size, self._weight)
+        if resets is not None:
+            initial = self.initial_state(*x_t.shape[:-1])
+            h = reset_states(initial if h is None else h, initial, resets)
         if x_t.dim() == 2:
             return self._run(batched, h, _step)
         output, h_n = self._run(batched, _unsqueezed(h), _step)
@@ -415,17 +427,25 @@ class ResidualStack(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.input_size}, width={self.width}, depth={self.depth}"
 
-    def _run(self, x: Tensor, hx: Any, run: _Run, last_only: bool = False) -> tuple[Tensor, Any]:
+    def _run(
+        self,
+        x: Tensor,
+        hx: Any,
+        run: _Run,
+        last_only: bool = False,
+        resets: Tensor | None = None,  # (T, B)
+    ) -> tuple[Tensor, Any]:
         """Apply all parts to the features of all time steps, or of one.
 
         With `last_only`, the last block mixes the last time step alone.
         """
+        run_last = partial(last_output, resets=resets)
         states = self._split_states(hx)
         x = self.encoder(x)
         last: list[Any] = []
         for i, (block, state) in enumerate(zip(self.blocks, states, strict=True)):
             if last_only and i == self.depth - 1:
-                x, new_state = block(x, state, last_output, last_only=True)
+                x, new_state = block(x, state, run_last, last_only=True)
             else:
                 x, new_state = block(x, state, run)
             last.append(new_state)
@@ -441,15 +461,20 @@ class ResidualStack(nn.Module):
         hx: Any,
         lengths: Lengths,
         last_only: bool,
+        resets: Tensor | None,  # (T, B)
     ) -> tuple[Tensor, Any]:  # (T, B, width) or (B, width)
         if lengths is not None and exports_scan():
             return self._run_exported(x, hx, torch.as_tensor(lengths), last_only)
         order, _ = sorted_lengths(lengths, *x.shape[:2])
         if order is None:  # all sequences are equally long
-            return self._run(x, hx, _call, last_only)
+            return self._run(x, hx, partial(call_layer, resets=resets), last_only, resets)
         # packed, so that norms and mixers skip the padding, too
         counts = torch.as_tensor(lengths).cpu()
-        packed, h_n = self._run_packed(pack_padded_sequence(x, counts, enforce_sorted=False), hx)
+        packed = pack_padded_sequence(x, counts, enforce_sorted=False)
+        flags: PackedSequence | None = None
+        if resets is not None:
+            flags = pack_padded_sequence(resets, counts, enforce_sorted=False)
+        packed, h_n = self._run_packed(packed, hx, flags)
         if last_only:
             return _last_of_packed(packed), h_n
         output, _ = pad_packed_sequence(packed, total_length=len(x))
@@ -470,11 +495,13 @@ class ResidualStack(nn.Module):
             return last_steps(output, lengths), h_n
         return without_padding(output, lengths), h_n
 
-    def _run_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+    def _run_packed(
+        self, packed: PackedSequence, hx: Any, resets: Any
+    ) -> tuple[PackedSequence, Any]:
         check_input(packed.data, self.input_size, self._weight)
 
         def call(layer: nn.Module, data: Tensor, state: Any) -> tuple[Tensor, Any]:
-            output, h_n = layer(with_data(packed, data), state)
+            output, h_n = call_layer(layer, with_data(packed, data), state, resets)
             return output.data, h_n
 
         data, h_n = self._run(packed.data, hx, call)
@@ -500,14 +527,22 @@ def new_linear(inputs: int, outputs: int, *, generator: Generator | None) -> nn.
     return made
 
 
-def _call(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Any]:
-    return layer(x, state)
+def call_layer(
+    layer: nn.Module, x: Tensor | PackedSequence, state: Any, resets: Any = None
+) -> tuple[Any, Any]:
+    """Call a layer, ours or torch's, with resets in the layout of the input, time first."""
+    if resets is None:
+        return layer(x, state)
+    if isinstance(layer, nn.RNNBase):
+        return run_torch_layer(layer, x, state, resets)
+    return layer(x, state, resets=resets)
 
 
 def last_output(
     layer: nn.Module,
     x: Tensor,  # (T, B, M)
     state: Any,
+    resets: Tensor | None = None,  # (T, B)
 ) -> tuple[Tensor, Any]:  # (B, N)
     """Return the output at the last time step, and the last state."""
     directions: list[Any] = []
@@ -515,9 +550,9 @@ def last_output(
         directions = layer.all_directions()
     # a hook may change the outputs, so it must see all of them
     if len(directions) != 1 or any(hooks_of_call(layer)):
-        output, h_n = layer(x, state)
+        output, h_n = call_layer(layer, x, state, resets)
         return output[-1], h_n
-    _, h_n = layer(x, state, last_only=True)
+    _, h_n = layer(x, state, last_only=True, resets=resets)
     h = h_n
     if isinstance(h_n, tuple):  # an LSTM returns (h_n, c_n)
         h = h_n[0]

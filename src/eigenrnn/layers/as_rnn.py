@@ -49,6 +49,7 @@ class AsDirection(AbstractDirection):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
+        resets: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         W, U_f = self._cast(self.weight_hh).split(self.hidden_size)
         d = self.s.abs() + self.epsilon
@@ -69,6 +70,7 @@ class AsDirection(AbstractDirection):
             reverse=reverse,
             backend=backend,
             last_only=last_only,
+            resets=resets,
             **self.norm_zoneout_kwargs(x),
         )
         return g @ W_f_inverse.T, last @ W_f_inverse.T

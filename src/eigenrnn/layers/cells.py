@@ -75,6 +75,7 @@ class RNNCell(AbstractCell):
     Shape:
         input: :math:`(B, M)` or :math:`(M,)`.
         hx: :math:`(B, N)` or :math:`(N,)`; zero by default.
+        resets: :math:`(B,)` or :math:`()`, bool: the sequences that begin anew, as in `RNN.step`.
         h: as hx.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
@@ -105,9 +106,11 @@ class RNNCell(AbstractCell):
         super().__init__(RNN(input_size, hidden_size, **options))
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+    def forward(
+        self, input: Tensor, hx: Tensor | None = None, resets: Tensor | None = None
+    ) -> Tensor:
         """Return the state after one time step."""
-        return _step(self.layer, input, hx)
+        return _step(self.layer, input, hx, resets)
 
 
 class GRUCell(AbstractCell):
@@ -131,6 +134,7 @@ class GRUCell(AbstractCell):
     Shape:
         input: :math:`(B, M)` or :math:`(M,)`.
         hx: :math:`(B, N)` or :math:`(N,)`; zero by default.
+        resets: :math:`(B,)` or :math:`()`, bool: the sequences that begin anew, as in `RNN.step`.
         h: as hx.
     Source:
         Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: see `GRU`).
@@ -153,9 +157,11 @@ class GRUCell(AbstractCell):
         options = {"bias": bias, "device": device, "dtype": dtype, **options}
         super().__init__(GRU(input_size, hidden_size, constraint=constraint, **options))
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+    def forward(
+        self, input: Tensor, hx: Tensor | None = None, resets: Tensor | None = None
+    ) -> Tensor:
         """Return the state after one time step."""
-        return _step(self.layer, input, hx)
+        return _step(self.layer, input, hx, resets)
 
 
 class LSTMCell(AbstractCell):
@@ -179,6 +185,7 @@ class LSTMCell(AbstractCell):
     Shape:
         input: :math:`(B, M)` or :math:`(M,)`.
         hx: a pair (h, c), each :math:`(B, N)` or :math:`(N,)`; zero by default.
+        resets: :math:`(B,)` or :math:`()`, bool: the sequences that begin anew, as in `RNN.step`.
         h, c: as those of hx.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
@@ -204,18 +211,21 @@ class LSTMCell(AbstractCell):
         super().__init__(LSTM(input_size, hidden_size, constraint=constraint, **options))
 
     def forward(
-        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+        self,
+        input: Tensor,
+        hx: tuple[Tensor, Tensor] | None = None,
+        resets: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the state and the cell after one time step."""
         states: object = hx  # `step` rejects what is no pair
         if isinstance(hx, tuple):
             states = tuple(map(_of_one_layer, hx))
-        _, (h, c) = self.layer.step(input, cast("Any", states))
+        _, (h, c) = self.layer.step(input, cast("Any", states), resets)
         return h.squeeze(0), c.squeeze(0)
 
 
-def _step(layer: Stacked[Any], input: Tensor, hx: Tensor | None) -> Tensor:
-    _, h = layer.step(input, _of_one_layer(hx))
+def _step(layer: Stacked[Any], input: Tensor, hx: Tensor | None, resets: Tensor | None) -> Tensor:
+    _, h = layer.step(input, _of_one_layer(hx), resets)
     return h.squeeze(0)
 
 

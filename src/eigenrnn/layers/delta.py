@@ -20,7 +20,7 @@ from eigenrnn.ops.delta import BACKENDS, delta
 from eigenrnn.ops.delta.cpu import delta_stepper
 from eigenrnn.ops.delta.operands import state_dtype
 from eigenrnn.ops.delta.reference import output, reflect
-from eigenrnn.ops.time_steps import running, without_padding
+from eigenrnn.ops.time_steps import last_steps, running, without_padding
 from eigenrnn.tracing import check_weights
 
 __all__ = ["DeltaNet", "DeltaNetConfig", "DeltaNetDirection"]
@@ -126,17 +126,23 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
+        resets: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, S)
         x = without_padding(x, batch_sizes)
         S0, past = self._parts(h0)
-        terms, past = self._terms(x, past, batch_sizes, reverse)
+        terms, past = self._terms(x, past, batch_sizes, reverse, resets)
         dtype = state_dtype(x)
+        log_decay = terms.log_decay
+        if resets is not None:
+            if log_decay is None:
+                log_decay = x.new_zeros(*x.shape[:2], self.options.heads, dtype=dtype)
+            log_decay = log_decay.masked_fill(resets.unsqueeze(2), -torch.inf)
         o, S = delta(
             terms.q.to(dtype),
             terms.k.to(dtype),
             terms.v.to(dtype),
             terms.beta.to(dtype),
-            terms.log_decay,
+            log_decay,
             # a state comes in the dtype of the weights, as `_state` returns it
             S0.to(state_dtype(x)),
             batch_sizes=batch_sizes,
@@ -270,6 +276,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         past: Tensor | None,  # (c, B, (1 + 2R) N)
         batch_sizes: Sequence[int] | None = None,
         reverse: bool = False,
+        resets: Tensor | None = None,  # (T, B)
     ) -> tuple[_Terms, Tensor | None]:
         """Return what the input chooses, and the inputs that the next convolution needs."""
         # `weight_hh` makes this check in other layers, but nothing reads it here
@@ -282,7 +289,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         projected = F.linear(x, self.weight_ih)
         mixed, strength, rate, gate = projected.split(self.widths, dim=-1)
         if past is not None:
-            mixed, past = self._convolved(mixed, past, batch_sizes, reverse)
+            mixed, past = self._convolved(mixed, past, batch_sizes, reverse, resets)
         if options.silu:
             mixed = F.silu(mixed)
         wide = state_dtype(x)
@@ -309,8 +316,12 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         past: Tensor,  # (c, B, (1 + 2R) N)
         batch_sizes: Sequence[int] | None,
         reverse: bool,
+        resets: Tensor | None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:
-        """Return the causal convolution of u after past inputs, and the last c inputs."""
+        """Return the causal convolution of u after past inputs, and the last c inputs.
+
+        An input before a reset counts as zero after it.
+        """
         T, B, width = u.shape
         c = self.options.convolution
         weight = cast("Tensor", self.convolution_weight)
@@ -331,15 +342,25 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         # times as long for a single step, and no less with its backward pass
         # From row 1, because c taps need c - 1 of the c past rows. The class says what the oldest
         # one is for.
-        convolved = inputs.narrow(0, 1, T) * weight[:, 0]
+        read = [inputs.narrow(0, 1 + i, T) for i in range(c)]
+        ages: Tensor | None = None
+        if resets is not None:
+            ages = _steps_since(resets)
+            for i in range(c - 1):  # read c - 1 - i steps later
+                read[i] = torch.where((ages >= c - 1 - i).unsqueeze(2), read[i], 0)
+        convolved = read[0] * weight[:, 0]
         for i in range(1, c):
-            convolved = torch.addcmul(convolved, inputs.narrow(0, 1 + i, T), weight[:, i])
+            convolved = torch.addcmul(convolved, read[i], weight[:, i])
         if lengths is None:
             last = inputs[-c:]
         else:
             # c past rows come first, so the last c of a sequence of n steps begin at row n
             rows = torch.arange(c, device=u.device).unsqueeze(1) + lengths  # (c, B)
             last = inputs.gather(0, rows.unsqueeze(2).expand(c, B, width))
+        if ages is not None:
+            age = last_steps(ages.unsqueeze(2), batch_sizes).squeeze(1)  # (B,)
+            later = torch.arange(c - 1, -1, -1, device=u.device).unsqueeze(1)
+            last = torch.where((age >= later).unsqueeze(2), last, 0)
         if order is not None:
             convolved = convolved.gather(0, order)
         return convolved, last
@@ -372,6 +393,16 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             return weight.new_ones(self.hidden_size)
         decays = self._log_decay(weight.new_zeros(H)).exp().to(weight.dtype)
         return decays.repeat_interleave(self.head_size)
+
+
+def _steps_since(
+    resets: Tensor,  # (T, B)
+) -> Tensor:  # (T, B)
+    """Return how many steps ago the last reset was; more than T where there was none."""
+    T = len(resets)
+    steps = torch.arange(T, device=resets.device).unsqueeze(1)
+    latest, _ = torch.where(resets, steps, -T - 1).cummax(0)
+    return steps - latest
 
 
 class DeltaNet(LinearLayer[DeltaNetDirection]):

@@ -237,11 +237,17 @@ class AbstractDirection(nn.Module, ABC):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
+        resets: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         """Run over the whole sequence; return the states of all time steps and the last states.
 
-        With `last_only` and no gradient, the states of all time steps are not stored.
+        With `last_only` and no gradient, the states of all time steps are not stored. Resets set
+        the state to zero, and come only where `takes_resets` allows it.
         """
+
+    def takes_resets(self) -> bool:
+        """Whether `forward` takes resets, which is so if the initial state is zero."""
+        return self.h0 is None
 
     def fuses_head(self) -> bool:
         """Whether `forward` also takes V and d, and then returns outputs instead of all states."""

@@ -81,6 +81,7 @@ class GatedDirection(AbstractGatedDirection):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
+        resets: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         W = self._cast(self.weight_hh)  # the constraints are evaluated here and nowhere else
         return gru(
@@ -98,6 +99,7 @@ class GatedDirection(AbstractGatedDirection):
             reverse=reverse,
             backend=backend,
             last_only=last_only,
+            resets=resets,
             **self.norm_zoneout_kwargs(x),
         )
 

@@ -126,6 +126,7 @@ class LRUDirection(AbstractDiagonalDirection):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
+        resets: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         x = without_padding(x, batch_sizes)
         decay = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
@@ -141,7 +142,7 @@ class LRUDirection(AbstractDiagonalDirection):
             u = torch.view_as_complex(u.unflatten(2, (-1, 2)))
             real, imaginary = h0.chunk(2, dim=1)
             h0 = torch.complex(real, imaginary)
-        operands = LinearOperands(u, decay, h0)
+        operands = LinearOperands(u, decay, h0, resets)
         h, last = evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
         if last_only:
             return h, last
@@ -388,9 +389,10 @@ class MinGRUDirection(AbstractDiagonalDirection):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
+        resets: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         scaled, decay = self._terms(without_padding(x, batch_sizes))
-        operands = LinearOperands(scaled, decay, h0.to(scaled.dtype))
+        operands = LinearOperands(scaled, decay, h0.to(scaled.dtype), resets)
         return evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
 
     def step(

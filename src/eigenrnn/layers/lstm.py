@@ -65,6 +65,7 @@ class LSTMDirection(AbstractGatedDirection):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
+        resets: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, 2 N)
         W = self._cast(self.weight_hh)  # the constraints are evaluated here and nowhere else
         first, first_cell = h0.chunk(2, dim=1)
@@ -79,6 +80,7 @@ class LSTMDirection(AbstractGatedDirection):
             reverse=reverse,
             backend=backend,
             last_only=last_only,
+            resets=resets,
         )
         return h, torch.cat([last, last_cell], dim=1)
 
@@ -133,8 +135,11 @@ class ProjectedLSTMDirection(LSTMDirection):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
+        resets: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, P), (B, P + N)
         first, cell = h0.split((self.output_size, self.hidden_size), dim=1)
+        if resets is not None:  # the initial state is among the inputs here
+            first = first.masked_fill(resets[0].unsqueeze(1), 0)
         input_map = self.weight_ih
         # a state of zero adds nothing to the first step, so x need not be copied
         if not _is_zero(first):
@@ -150,6 +155,7 @@ class ProjectedLSTMDirection(LSTMDirection):
             reverse=reverse,
             backend=backend,
             last_only=last_only,
+            resets=resets,
         )
         h = m if last_only else m @ self.weight_hr.T
         return h, torch.cat([last @ self.weight_hr.T, last_cell], dim=1)
@@ -336,9 +342,10 @@ class LSTM(Gated[LSTMDirection]):
         lengths: Lengths = None,
         last_only: bool = False,
         head: nn.Linear | None = None,
+        resets: Tensor | PackedSequence | None = None,
     ) -> tuple[Any, tuple[Tensor, Tensor]]:
         """Run over a batch of sequences, as `Stacked.forward`; the states are (h, c)."""
-        output, state = super().forward(input, hx, lengths, last_only, head)
+        output, state = super().forward(input, hx, lengths, last_only, head, resets)
         return output, self._split(state)
 
     def initial_state(self, batch_size: int | None = None) -> tuple[Tensor, Tensor]:
@@ -348,8 +355,11 @@ class LSTM(Gated[LSTMDirection]):
         self,
         x_t: Tensor,  # (B, M) or (M,)
         h: tuple[Tensor, Tensor] | None = None,  # (L, B, N) or (L, N)
+        resets: Tensor | None = None,  # (B,) or ()
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Process one time step, as `Stacked.step`; the states are (h, c)."""
+        if resets is not None:
+            h = self._begun_anew(x_t, h, resets)
         if isinstance(h, Tensor):  # the kernel of a frozen layer would read a cell at address 0
             check_pair(h, (), self.weight_dtype)
         if isinstance(h, tuple) and len(h) == 2:

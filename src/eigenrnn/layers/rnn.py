@@ -98,6 +98,7 @@ class RNNDirection(AbstractDirection):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
+        resets: Tensor | None = None,  # (T, B)
         V: Tensor | None = None,  # (K, N)
         d: Tensor | None = None,  # (K,)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
@@ -141,8 +142,13 @@ class RNNDirection(AbstractDirection):
             reverse=reverse,
             backend=backend,
             last_only=last_only,
+            resets=resets,
             **extras,
         )
+
+    def takes_resets(self) -> bool:
+        # the value of f at an argument of zero may differ from zero
+        return self.outputs_states and super().takes_resets()
 
     def fuses_head(self) -> bool:
         return not self.constraint.is_complex

@@ -27,10 +27,11 @@ Lengths: TypeAlias = Tensor | Sequence[int] | None
 
 
 def run_longest_first(
-    run: Callable[[Tensor, Tensor | None, list[int] | None], tuple[Tensor | None, Tensor]],
+    run: Callable[..., tuple[Tensor | None, Tensor]],
     x: Tensor,  # (T, B, M)
     h0: Tensor | None,  # (L D, B, S); the default ones are those of every sequence
     lengths: Lengths,
+    resets: Tensor | None,  # (T, B)
 ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (L D, B, S)
     """Run a layer over sequences sorted by descending length; restore the user's order.
 
@@ -38,12 +39,14 @@ def run_longest_first(
     """
     order, sizes = sorted_lengths(lengths, *x.shape[:2])
     if order is None:
-        return run(x, h0, sizes)
+        return run(x, h0, sizes, resets)
     order = order.to(x.device)
     back = order.argsort()  # the inverse of a permutation
     if h0 is not None:
         h0 = h0.index_select(1, order)
-    output, h_n = run(x.index_select(1, order), h0, sizes)
+    if resets is not None:
+        resets = resets.index_select(1, order)
+    output, h_n = run(x.index_select(1, order), h0, sizes, resets)
     if output is not None:
         output = output.index_select(1, back)
     return output, h_n.index_select(1, back)

@@ -17,6 +17,7 @@ from eigenrnn.layers.regularisation import (
     apply_dropout,
     non_default_options,
 )
+from eigenrnn.layers.resets import Pieces, packed_resets, reset_states, resets_time_first
 from eigenrnn.layers.sequences import (
     Lengths,
     initial_states,
@@ -36,7 +37,7 @@ from eigenrnn.layers.validation import (
 from eigenrnn.linalg import check_finite, orthogonality_error
 from eigenrnn.ops import explain
 from eigenrnn.ops.compiled import warn_if_unavailable
-from eigenrnn.ops.dispatch import Backend, Call, exports_scan, forced
+from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan, forced
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
 from eigenrnn.torch_internals import listed_parts
 from eigenrnn.tracing import is_exporting
@@ -197,6 +198,7 @@ class Stacked(Layer, Generic[_D]):
         lengths: Lengths = None,
         last_only: bool = False,
         head: nn.Linear | None = None,
+        resets: Tensor | PackedSequence | None = None,
     ) -> tuple[Any, Any]:
         """Run over a batch of sequences.
 
@@ -209,18 +211,27 @@ class Stacked(Layer, Generic[_D]):
                 gradients, the states of the last layer are then not stored.
             head: A linear map of the last layer's states; its outputs then replace the states.
                 Where the recurrence can apply it, this is faster than calling the head.
+            resets: Before which steps a sequence begins anew, from the initial state: booleans in
+                the layout of the input, (T, B), (B, T) or (T,), packed if the input is. torchrl
+                calls them ``is_init``, and Stable-Baselines3 ``episode_starts``.
         Returns:
             The states of the last layer at all time steps, packed if the input was, and h_n, the
             last state of every layer and direction.
         Raises:
-            ValueError: If both `last_only` and `head` are set.
+            ValueError: If both `last_only` and `head` are set, or the layer reads backwards and
+                there are resets.
         """
+        if resets is not None and self.bidirectional:
+            raise ValueError(
+                "expected a layer of one direction with resets, got a bidirectional one"
+            )
         if last_only and head is not None:
             raise ValueError("expected either last_only or a head for all time steps, got both")
         if isinstance(input, PackedSequence):
             run = partial(self._run, last_only=last_only, head=head)
-            return self._forward_packed(input, hx, lengths, run)
+            return self._forward_packed(input, hx, lengths, run, resets)
         check_input(input, self.input_size, self.all_directions()[0].weight_ih)
+        steps = resets_time_first(resets, input, self.batch_first)
         unbatched = input.dim() == 2
         x = input
         if unbatched:  # a single sequence, (T, M) also with `batch_first`, as in torch
@@ -231,14 +242,14 @@ class Stacked(Layer, Generic[_D]):
         if hx is not None:
             h0 = self._initial_states(hx, x.shape[1], unbatched)
         if lengths is None and x.shape[0] >= 1:
-            output, h_n = self._run(x, h0, None, last_only, head)
+            output, h_n = self._run(x, h0, None, steps, last_only, head)
         elif lengths is not None and exports_scan(self.backend):
             # An export takes lengths in any order, because it masks steps instead of sorting.
             sizes = cast("Any", torch.as_tensor(lengths))
-            output, h_n = self._run(x, h0, sizes, last_only, head)
+            output, h_n = self._run(x, h0, sizes, steps, last_only, head)
         else:
             run = partial(self._run, last_only=last_only, head=head)
-            output, h_n = run_longest_first(run, x, h0, lengths)
+            output, h_n = run_longest_first(run, x, h0, lengths, steps)
         if unbatched:
             h_n = h_n.squeeze(1)
         if output is None:
@@ -253,8 +264,11 @@ class Stacked(Layer, Generic[_D]):
         self,
         x_t: Tensor,  # (B, M) or (M,)
         h: Any = None,  # (L, B, N) or (L, N)
+        resets: Tensor | None = None,  # (B,) or ()
     ) -> tuple[Tensor, Any]:
         """Process one time step; return the output and the new states.
+
+        Where `resets` are true, the step begins from the initial state in place of h.
 
         Without gradients, call `freeze` first: otherwise every call evaluates the constraints. A
         frozen layer also keeps its weights packed for the compiled kernels, as long as none of
@@ -263,6 +277,8 @@ class Stacked(Layer, Generic[_D]):
         Raises:
             ValueError: If the layer is bidirectional, or a shape is wrong.
         """
+        if resets is not None:
+            h = self._begun_anew(x_t, h, resets)
         if isinstance(h, Tensor):
             # the packed weights of a frozen layer, where they apply
             result = self._snapshot.step(self, x_t, (h,))
@@ -290,20 +306,34 @@ class Stacked(Layer, Generic[_D]):
             return self._initial_states(None, 1).squeeze(1)
         return self._initial_states(None, batch_size)
 
+    def _begun_anew(self, x_t: object, h: Any, resets: Tensor) -> Any:
+        """Return the states before a step, the initial ones where there is a reset."""
+        check_step(x_t)
+        batch = cast("Tensor", x_t).shape[:-1]
+        initial = self.initial_state(*batch)
+        return reset_states(initial if h is None else h, initial, resets)
+
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
         """Return for each backend whether it is chosen, could be, or why it cannot be."""
         x = input.data if isinstance(input, PackedSequence) else input
-        size = self.all_directions()[0].state_size
-        features = self._features()
-        call = Call.of(
+        return explain(self.backends, self._call(x), self.backend)
+
+    def _call(self, x: Tensor) -> Call:
+        """Return what decides which backend runs."""
+        return Call.of(
             x,
             self.nonlinearity,
             # forward mode may differentiate the weights instead of x
             *self.parameters(),
-            state_size=size,
-            features=features,
+            state_size=self.all_directions()[0].state_size,
+            features=self._features(),
         )
-        return explain(self.backends, call, self.backend)
+
+    def _takes_resets(self, x: Tensor) -> bool:
+        """Whether all directions and the chosen backend compute resets themselves."""
+        if not all(direction.takes_resets() for direction in self.all_directions()):
+            return False
+        return "resets" in choose(self.backends, self._call(x), self.backend).features
 
     def _features(self) -> list[str]:
         """Return the features that a backend needs, as in `Backend.features`."""
@@ -418,6 +448,7 @@ class Stacked(Layer, Generic[_D]):
         hx: Any,
         lengths: Lengths,
         run: Callable[..., tuple[Tensor | None, Tensor]],
+        resets: Any,
     ) -> tuple[PackedSequence | None, Tensor]:
         if lengths is not None:
             raise ValueError("expected either a PackedSequence or lengths, got both")
@@ -431,7 +462,9 @@ class Stacked(Layer, Generic[_D]):
         h0: Tensor | None = None
         if hx is not None:
             h0 = reordered(self._initial_states(hx, x.shape[1]), packed.sorted_indices)
-        output, h_n = run(x, h0, packed.batch_sizes.tolist())
+        if resets is not None:
+            resets = packed_resets(resets, packed)
+        output, h_n = run(x, h0, packed.batch_sizes.tolist(), resets)
         packed_output: PackedSequence | None = None
         if output is not None:
             packed_output = pack_like(packed, output, sequence_lengths)
@@ -451,10 +484,16 @@ class Stacked(Layer, Generic[_D]):
         x: Tensor,  # (T, B, M)
         h0: Tensor | None,  # (L D, B, N); by default those of each direction
         batch_sizes: list[int] | None,
+        resets: Tensor | None = None,  # (T, B)
         last_only: bool = False,
         head: nn.Linear | None = None,
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
         warn_if_unavailable(x)
+        of_resets: dict[str, Tensor] = {}
+        if resets is not None:
+            if not self._takes_resets(x):
+                return self._run_pieces(x, h0, batch_sizes, resets, last_only, head)
+            of_resets = {"resets": resets}
         directions = self.all_directions()
         # a head on both directions reads their joined states, which no single one has
         fused_head: dict[str, Tensor | None] = {}
@@ -474,7 +513,14 @@ class Stacked(Layer, Generic[_D]):
                 state = direction.initial_state(x.shape[1]) if h0 is None else h0[i]
                 reverse = d == 1
                 h, h_last = direction(
-                    x, state, batch_sizes, reverse, self.backend, skip_outputs, **extra
+                    x,
+                    state,
+                    batch_sizes,
+                    reverse,
+                    self.backend,
+                    skip_outputs,
+                    **of_resets,
+                    **extra,
                 )
                 last.append(direction.as_state(h_last))
                 if not skip_outputs:
@@ -488,3 +534,25 @@ class Stacked(Layer, Generic[_D]):
         if head is not None and not fused_head:
             x = head(x)
         return x, torch.stack(last)
+
+    def _run_pieces(
+        self,
+        x: Tensor,  # (T, B, M)
+        h0: Tensor | None,  # (L, B, N)
+        batch_sizes: list[int] | None,
+        resets: Tensor,  # (T, B)
+        last_only: bool,
+        head: nn.Linear | None,
+    ) -> tuple[Tensor | None, Tensor]:  # (T, B, N) or (T, B, K), (L, B, N)
+        """Run over the pieces between resets as over sequences."""
+        pieces = Pieces(resets, batch_sizes)
+        first: Tensor | None = None
+        if h0 is not None:
+            initial = self._initial_states(None, len(pieces.lengths))
+            first = pieces.first_states(h0, initial)
+        output, h_n = self._run(pieces.cut(x), first, pieces.batch_sizes, last_only=last_only)
+        if output is not None:
+            output = pieces.join(output)
+        if output is not None and head is not None:
+            output = head(output)
+        return output, pieces.last_states(h_n)

@@ -13,14 +13,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.tracing import check_dense
+from eigenrnn.tracing import check_dense, is_exporting
 
 __all__ = [
-    "NORM_ZONEOUT",
+    "EXTRAS",
     "Options",
     "check_batch_sizes",
     "check_dtypes",
     "check_flags",
+    "check_resets",
     "check_tensors",
     "features_of",
     "lengths_of",
@@ -31,12 +32,13 @@ __all__ = [
     "needs_gradient",
     "schema",
     "to_float32",
+    "with_resets",
 ]
 
 _Operands = TypeVar("_Operands", bound=Any)
 _Options = TypeVar("_Options", bound=Any)
 
-NORM_ZONEOUT = ("gain", "shift", "mask", "rate")
+EXTRAS = ("gain", "shift", "mask", "rate", "resets")
 """The last fields of the records, which only some backends compute."""
 
 
@@ -104,12 +106,14 @@ def needs_gradient(operands: Iterable[Tensor | None]) -> bool:
 def features_of(operands: Any, options: Any) -> list[str]:
     """Return the optional features that a call uses, as in `Backend.features`."""
     features: list[str] = []
-    if operands.gain is not None:
+    if getattr(operands, "gain", None) is not None:
         features.append("layer_norm")
-    if operands.mask is not None or options.rate:
+    if getattr(operands, "mask", None) is not None or getattr(options, "rate", 0):
         features.append("zoneout")
     if getattr(operands, "leak", None) is not None:
         features.append("leak")
+    if operands.resets is not None:
+        features.append("resets")
     return features
 
 
@@ -133,11 +137,12 @@ def map_inputs(
 
 
 def mapped_inputs(operands: Any) -> dict[str, Tensor]:
-    """Return what changes from step to step: the mapped inputs, and the mask if there is one."""
+    """Return what changes from step to step: the mapped inputs, and a mask and resets if given."""
     inputs = {"x": map_inputs(operands.x, operands.U, operands.c)}
-    mask: Tensor | None = getattr(operands, "mask", None)
-    if mask is not None:
-        inputs["mask"] = mask
+    for name in ("mask", "resets"):
+        tensor: Tensor | None = getattr(operands, name, None)
+        if tensor is not None:
+            inputs[name] = tensor
     return inputs
 
 
@@ -165,6 +170,42 @@ def check_tensors(operands: Any) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
     check_dense(operands._asdict())
+
+
+def check_resets(resets: object, shape: tuple[int, ...], device: torch.device) -> None:
+    """Check resets, one for each step and sequence.
+
+    Raises:
+        TypeError: If they are not a dense tensor of booleans.
+        ValueError: If their shape or their device is wrong, or an export records the call.
+    """
+    if not isinstance(resets, Tensor):
+        raise TypeError(f"expected resets to be a tensor, got {type(resets).__name__}")
+    check_dense({"resets": resets})
+    if resets.dtype != torch.bool:
+        raise TypeError(f"expected resets of torch.bool, got {resets.dtype}")
+    if resets.shape != shape:
+        raise ValueError(f"expected resets of shape {tuple(shape)}, got {tuple(resets.shape)}")
+    if resets.device != device:
+        raise ValueError(f"expected resets on {device}, where the inputs are, got {resets.device}")
+    if is_exporting():
+        raise ValueError("expected no resets while exporting, got some: set the states to zero")
+
+
+def with_resets(operands: _Operands, resets: Tensor | None, options: Any) -> _Operands:
+    """Return the operands with resets, which are checked.
+
+    Raises the errors of `check_resets`.
+
+    Raises:
+        ValueError: If the recurrence runs in reverse.
+    """
+    if resets is None:
+        return operands
+    check_resets(resets, operands.x.shape[:2], operands.x.device)
+    if options.reverse:
+        raise ValueError("expected no resets in reverse, which reads later steps first, got some")
+    return operands._replace(resets=resets)
 
 
 def check_flags(**flags: object) -> None:
@@ -197,7 +238,7 @@ def check_dtypes(supported: Iterable[torch.dtype], operands: Any) -> None:
     others = [
         (name, tensor)
         for name, tensor in zip(operands._fields[1:], operands[1:], strict=True)
-        if tensor is not None and name not in NORM_ZONEOUT  # checked in `norm_zoneout`
+        if tensor is not None and name not in EXTRAS  # checked where they are given
     ]
     for name, tensor in others:
         if tensor.device != x.device:

@@ -217,7 +217,7 @@ def call_arguments(operands: Any, options: Any) -> dict[str, Any]:
     for name, tensor in zip(operands._fields, operands, strict=True):
         if tensor is None:
             continue
-        if tensor.dtype is not dtype and name != "mask":  # which has bytes
+        if tensor.dtype is not dtype and name not in ("mask", "resets"):  # which have bytes
             raise TypeError(f"expected {name} of {dtype}, the type of x, got {tensor.dtype}")
         call[name] = pointer(tensor)
     return call

@@ -76,7 +76,8 @@ def run_steps(
     Args:
         step: The time step.
         states: The initial states.
-        inputs: The inputs of all time steps.
+        inputs: The inputs of all time steps; where those named ``resets``, (T, B), are true, the
+            states before the step become zero.
         operands: What is the same at every time step.
         batch_sizes: The batch sizes.
         reverse: Whether to run from each sequence's last step to its first.
@@ -92,6 +93,9 @@ def run_steps(
         n = sizes[t]
         before = {name: state[:n] for name, state in states.items()}
         now = {name: each[t][:n] for name, each in steps.items()}
+        if "resets" in now:
+            anew = now.pop("resets").unsqueeze(1)
+            before = {name: state.masked_fill(anew, 0) for name, state in before.items()}
         after = step(before, now, operands)
         h = after["h0"]
         if n < B:

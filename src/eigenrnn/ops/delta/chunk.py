@@ -151,6 +151,7 @@ class DeltaChunk(Backend):
     name = "chunk"
     description = "batched products of torch and a triangular solve, any device"
     dtypes = REAL
+    features = frozenset({"resets"})  # a layer writes them as decays of zero
 
     def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
         o, S_n = delta_chunk(to_float32(operands), options)

@@ -127,6 +127,7 @@ class DeltaCPU(CompiledBackend):
     """All chunks of a head in one kernel."""
 
     dtypes = REAL
+    features = frozenset({"resets"})  # a layer writes them as decays of zero
 
     def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
         o, S_n = self.run_kernels(to_float32(operands), options)

@@ -98,6 +98,7 @@ class DeltaReference(Backend):
     name = "reference"
     description = "naive loop, differentiable any number of times"
     dtypes = REAL
+    features = frozenset({"resets"})  # a layer writes them as decays of zero
 
     def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
         o, S_n = delta_reference(to_float32(operands), options)

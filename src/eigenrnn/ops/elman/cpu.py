@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.linalg import pairs_to_complex
-from eigenrnn.ops.arguments import NORM_ZONEOUT, Options, features_of, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, Options, features_of, needs_gradient
 from eigenrnn.ops.compiled import (
     CompiledBackend,
     activation,
@@ -73,7 +73,7 @@ elman_cpu = compiled_operator(
     ELMAN,
     _allocate,
     saved=("moduli",),
-    without=(*NORM_ZONEOUT, "leak", "v0"),
+    without=(*EXTRAS, "leak", "v0"),
     prepare=_drop_unread_head,
 )
 elman_cpu_norm_zoneout = compiled_operator(
@@ -89,7 +89,7 @@ class ElmanCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps inputs and outputs."""
 
     dtypes = (REAL | COMPLEX) - {torch.float16}
-    features = frozenset({"layer_norm", "zoneout", "leak"})
+    features = frozenset({"layer_norm", "zoneout", "leak", "resets"})
 
     def fuses_head(self, V: Tensor) -> bool:
         # with more outputs than units, the head costs more than the recurrence, and the memory

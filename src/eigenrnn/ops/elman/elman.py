@@ -17,6 +17,7 @@ from eigenrnn.ops.arguments import (
     features_of,
     lengths_of,
     to_float32,
+    with_resets,
 )
 from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
@@ -64,6 +65,7 @@ def elman(
     zoneout: Zoneout | None = None,  # (T, B, N)
     leak: Tensor | float | None = None,  # (N,)
     state: Literal["rate", "current"] = "rate",
+    resets: Tensor | None = None,  # (T, B)
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
     last_only: bool = False,
@@ -109,6 +111,7 @@ def elman(
         leak: The leak :math:`\alpha` in (0, 1], one number or one for each unit; none by default.
             The values of a tensor are not checked.
         state: Whether the state is the value of f, ``"rate"``, or its argument, ``"current"``.
+        resets: Before which steps the state of a sequence becomes zero; none by default.
         batch_sizes: The number of sequences at each step, sorted by descending length, as in
             `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. Past the end of a
             sequence states are zero and outputs are d.
@@ -127,14 +130,15 @@ def elman(
         layer_norm: :math:`(N,)` both, the dtype of x, which is real.
         zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
         leak: :math:`(N,)`, the dtype of x, which is real, or a number.
+        resets: :math:`(T, B)`, bool.
     Returns:
         The states of all steps, :math:`(T, B, N)`, or the outputs, :math:`(T, B, K)`, and the last
         state of each sequence, :math:`(B, N)`. In reverse the last state is that of the first
         time step. With ``state="current"`` the states of all steps are f(v), and the last is v.
     Raises:
         ValueError: If a shape, the number of steps, the nonlinearity, the zoneout rate, the leak
-            or the backend is wrong, both V and `last_only` are given, or a leak comes with
-            zoneout or complex states.
+            or the backend is wrong, both V and `last_only` are given, a leak comes with
+            zoneout or complex states, or resets with ``state="current"`` or in reverse.
         TypeError: If the dtypes of the tensors differ.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
@@ -154,6 +158,7 @@ def elman(
         and zoneout is None
         and leak is None
         and state == "rate"
+        and resets is None
         and backend is None
     ):
         found = _run_directly(operands, Options(nonlinearity, batch_sizes, reverse, last_only))
@@ -173,6 +178,8 @@ def elman(
                 "share of the new state, 1 - zoneout"
             )
         operands = operands._replace(leak=alpha)
+    if resets is not None and state == "current":
+        raise ValueError("expected no resets with state='current', got some: cut the sequences")
     if V is not None and last_only:
         raise ValueError("expected either last_only or V, which returns all outputs, got both")
     options = Options(
@@ -182,6 +189,7 @@ def elman(
         last_only=last_only,
         rate=rate,
     )
+    operands = with_resets(operands, resets, options)
     if not autocasts(x.device.type):
         return _run(operands, options, state, backend)
     # the head stays outside, where autocast may compute it in 16 bits

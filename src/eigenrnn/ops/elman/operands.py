@@ -27,6 +27,7 @@ class ElmanOperands(NamedTuple):
     mask: Tensor | None = None  # (T, B, N), bool
     leak: Tensor | None = None  # (N,)
     v0: Tensor | None = None  # (B, N), the initial state if the arguments of f mix; h0 is f(v0)
+    resets: Tensor | None = None  # (T, B), bool
 
 
 ELMAN_AXES: Axes = {
@@ -43,6 +44,7 @@ ELMAN_AXES: Axes = {
     "mask": ("T", "B", "N"),
     "leak": ("N",),
     "v0": ("B", "N"),
+    "resets": ("T", "B"),
 }
 
 
@@ -86,6 +88,7 @@ def as_pairs(operands: ElmanOperands, options: Options) -> tuple[ElmanOperands, 
         U=input_map,
         c=c,
         mask=mask,
+        resets=operands.resets,
     )
     if options.nonlinearity == "modrelu" and bias is not None:
         options = options._replace(nonlinearity="modrelu_paired")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.linalg import pairs_to_complex
-from eigenrnn.ops.arguments import NORM_ZONEOUT, Options, map_inputs, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, Options, map_inputs, needs_gradient
 from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients
 from eigenrnn.ops.elman.operands import ElmanOperands, as_pairs
 from eigenrnn.ops.elman.reference import ELMAN
@@ -87,7 +87,7 @@ elman_triton = Operator(
     backward=_backward,
     results=("h",),
     saved=("moduli",),
-    without=("V", "d", *NORM_ZONEOUT, "leak", "v0"),
+    without=("V", "d", *EXTRAS, "leak", "v0"),
 )
 
 

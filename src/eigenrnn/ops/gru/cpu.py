@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import NORM_ZONEOUT, features_of, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, features_of, needs_gradient
 from eigenrnn.ops.compiled import (
     CompiledBackend,
     activation,
@@ -33,7 +33,7 @@ def _allocate(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[st
 
 
 # the plain recurrence has an operator of its own, as in elman/cpu.py
-gru_cpu = compiled_operator("gru_cpu", GRU, _allocate, saved=("saved",), without=NORM_ZONEOUT)
+gru_cpu = compiled_operator("gru_cpu", GRU, _allocate, saved=("saved",), without=EXTRAS)
 gru_cpu_norm_zoneout = compiled_operator("gru_cpu_norm_zoneout", GRU, _allocate, saved=("saved",))
 
 
@@ -41,7 +41,7 @@ class GRUCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps the inputs."""
 
     dtypes = REAL - {torch.float16}
-    features = FORMS | {"layer_norm", "zoneout"}
+    features = FORMS | {"layer_norm", "zoneout", "resets"}
 
     def run_kernels(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
         operator = gru_cpu

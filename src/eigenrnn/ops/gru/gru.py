@@ -16,6 +16,7 @@ from eigenrnn.ops.arguments import (
     lengths_of,
     map_inputs,
     to_float32,
+    with_resets,
 )
 from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
@@ -57,6 +58,7 @@ def gru(
     update_keeps: bool = True,
     layer_norm: Norm | None = None,  # (3 N,), (3 N,)
     zoneout: Zoneout | None = None,  # (T, B, N)
+    resets: Tensor | None = None,  # (T, B)
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
     last_only: bool = False,
@@ -95,6 +97,7 @@ def gru(
             and the candidate; none by default. Their epsilon is 1e-5.
         zoneout: In training, the mask of the units that keep their state. In evaluation, the
             zoneout rate: the fraction of the previous state that every unit keeps.
+        resets: Before which steps the state of a sequence becomes zero; none by default.
         batch_sizes: The number of sequences at each step, sorted by descending length, as in
             `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. States past the end
             of a sequence are zero.
@@ -111,12 +114,13 @@ def gru(
         U: :math:`(3 N, M)`, c: :math:`(3 N,)`, the dtype of x.
         layer_norm: :math:`(3 N,)` both, the dtype of x.
         zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
+        resets: :math:`(T, B)`, bool.
     Returns:
         The states of all steps, :math:`(T, B, N)`, and the last state of each sequence,
         :math:`(B, N)`. In reverse the last state is that of the first time step.
     Raises:
         ValueError: If a shape, the number of steps, the nonlinearity, a bias, the zoneout rate or
-            the backend is wrong.
+            the backend is wrong, or there are resets in reverse.
         TypeError: If a tensor is complex, or the dtypes of the tensors differ.
     Source:
         Cho et al., EMNLP 2014, equations 5 to 8. https://arxiv.org/abs/1406.1078 (departures: any
@@ -140,7 +144,7 @@ def gru(
         reverse=reverse,
         last_only=last_only,
     )
-    if layer_norm is None and zoneout is None and backend is None:
+    if layer_norm is None and zoneout is None and resets is None and backend is None:
         found = _DIRECT.run(operands, options)
         if found is not None:
             return found["h"], found["last"]
@@ -152,6 +156,7 @@ def gru(
     if gain is not None or mask is not None or rate:
         operands = operands._replace(gain=gain, shift=shift, mask=mask)
         options = options._replace(rate=rate)
+    operands = with_resets(operands, resets, options)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import NORM_ZONEOUT, map_inputs, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, map_inputs, needs_gradient
 from eigenrnn.ops.dispatch import REAL, Backend, Call
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
@@ -261,7 +261,7 @@ gru_loop = Operator(
     backward=_backward,
     results=("h",),
     saved=("gates",),
-    without=NORM_ZONEOUT,
+    without=EXTRAS,
 )
 
 

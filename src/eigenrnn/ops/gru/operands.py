@@ -30,6 +30,7 @@ class GRUOperands(NamedTuple):
     gain: Tensor | None = None  # (3 N,)
     shift: Tensor | None = None  # (3 N,)
     mask: Tensor | None = None  # (T, B, N), bool
+    resets: Tensor | None = None  # (T, B), bool
 
 
 class GRUOptions(NamedTuple):
@@ -65,6 +66,7 @@ GRU_AXES: Axes = {
     "gain": ("3N",),
     "shift": ("3N",),
     "mask": ("T", "B", "N"),
+    "resets": ("T", "B"),
 }
 
 

@@ -113,7 +113,7 @@ class GRUReference(Backend):
     name = "reference"
     description = "naive loop, differentiable any number of times"
     dtypes = REAL
-    features = FORMS | {"layer_norm", "zoneout"}
+    features = FORMS | {"layer_norm", "zoneout", "resets"}
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
         return gru_reference(operands, options)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
-from eigenrnn.ops.arguments import NORM_ZONEOUT, map_inputs, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, map_inputs, needs_gradient
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
 from eigenrnn.ops.gru.reference import GRU
@@ -101,7 +101,7 @@ gru_triton = Operator(
     backward=_backward,
     results=("h",),
     saved=("gates",),
-    without=NORM_ZONEOUT,
+    without=EXTRAS,
 )
 
 

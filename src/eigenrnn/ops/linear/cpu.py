@@ -81,7 +81,7 @@ def forward_into(
     options: LinearOptions,
 ) -> None:
     """Compute into existing tensors; a `h` of no steps is not stored."""
-    tensors: dict[str, Tensor] = {**operands._asdict(), "last": last}
+    tensors: dict[str, Tensor | None] = {**operands._asdict(), "last": last, "resets": None}
     if not options.last_only:  # without a place for all states, the kernel writes the last alone
         tensors["h"] = h
     read = _as_real(tensors)
@@ -119,8 +119,9 @@ def _kernel_arguments(
         "paired": is_complex,
         "gated": operands.decay.dim() == 3,
     }
-    call |= kernel_options(options) | views(read)
-    return number_type(*operands, takes_complex=True), torch.get_num_threads(), call
+    call |= kernel_options(options) | views(read) | views({"resets": operands.resets})
+    number = number_type(operands.x, operands.decay, operands.h0, takes_complex=True)
+    return number, torch.get_num_threads(), call
 
 
 def _as_real(tensors: Named) -> dict[str, Tensor]:  # (..., N) or (..., 2 N)
@@ -149,6 +150,7 @@ class LinearCPU(CompiledBackend):
     """All steps of each unit in one kernel."""
 
     dtypes = DTYPES - {torch.float16}
+    features = frozenset({"resets"})
 
     def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, Tensor]:
         if operands.x.dtype == torch.bfloat16:

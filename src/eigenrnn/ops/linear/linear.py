@@ -12,8 +12,10 @@ from eigenrnn.ops.arguments import (
     check_batch_sizes,
     check_flags,
     check_tensors,
+    features_of,
     lengths_of,
     to_float32,
+    with_resets,
 )
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.linear.cpu import LinearCPU
@@ -41,6 +43,7 @@ def linear(
     decay: Tensor,  # (N,) or (T, B, N)
     h0: Tensor | None = None,  # (B, N)
     *,
+    resets: Tensor | None = None,  # (T, B)
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
     last_only: bool = False,
@@ -59,6 +62,7 @@ def linear(
         x: The inputs.
         decay: The factors :math:`\lambda`, constant or at every step.
         h0: The initial state; zero by default.
+        resets: Before which steps the state of a sequence becomes zero; none by default.
         batch_sizes: The number of sequences at each step, sorted by descending length, as in
             `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. States past the end
             of a sequence are zero.
@@ -70,11 +74,13 @@ def linear(
         x: :math:`(T, B, N)`, real or complex, any strides.
         decay: :math:`(N,)` or :math:`(T, B, N)`, the dtype of x.
         h0: :math:`(B, N)`, the dtype of x.
+        resets: :math:`(T, B)`, bool.
     Returns:
         The states of all steps, :math:`(T, B, N)`, and the last state of each sequence,
         :math:`(B, N)`. In reverse the last state is that of the first time step.
     Raises:
-        ValueError: If a shape, the number of steps or the backend is wrong.
+        ValueError: If a shape, the number of steps or the backend is wrong, or there are resets
+            in reverse.
         TypeError: If the dtypes of the tensors differ, or no backend supports them.
     Warns:
         UserWarning: If a modulus of a constant decay is above one. Decays of each time step are
@@ -89,7 +95,7 @@ def linear(
         tensor([[3.0000, 1.7500]])
     """
     check_flags(reverse=reverse, last_only=last_only)
-    operands = LinearOperands(x, decay, cast("Tensor", h0))
+    operands = LinearOperands(x, decay, cast("Tensor", h0), resets)
     if cast("object", decay) is None:  # `check_tensors` lets every operand but x be None
         raise TypeError("expected decay to be a tensor, got NoneType")
     check_tensors(operands)
@@ -106,8 +112,9 @@ def evaluate(
     Raises the errors of `linear`.
     """
     check_decay(operands)
-    LINEAR.check_shapes(operands)
+    LINEAR.check_shapes(operands._replace(resets=None))
     x = operands.x
+    operands = with_resets(operands, operands.resets, options)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):
@@ -126,7 +133,13 @@ def _run(
         return export_linear(operands, options, lengths)
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
-    call = Call.of(x, "identity", *operands, state_size=LINEAR.state_size(operands))
+    call = Call.of(
+        x,
+        "identity",
+        *operands,
+        state_size=LINEAR.state_size(operands),
+        features=features_of(operands, options),
+    )
     chosen = choose(BACKENDS, call, backend)
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
     h, last = chosen.run(operands, options._replace(last_only=last_only))

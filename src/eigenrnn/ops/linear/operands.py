@@ -27,6 +27,7 @@ class LinearOperands(NamedTuple):
     x: Tensor  # (T, B, N)
     decay: Tensor  # (N,) or (T, B, N)
     h0: Tensor  # (B, N)
+    resets: Tensor | None = None  # (T, B), bool
 
 
 class LinearOptions(NamedTuple):
@@ -48,7 +49,12 @@ def linear_shapes(operands: LinearOperands) -> dict[str, Shape]:
     if x.dim() != 3 or x.shape[0] < 1:
         raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
     T, B, N = x.shape
-    shapes: dict[str, Shape] = {"x": (T, B, N), "decay": (T, B, N), "h0": (B, N)}
+    shapes: dict[str, Shape] = {
+        "x": (T, B, N),
+        "decay": (T, B, N),
+        "h0": (B, N),
+        "resets": (T, B),
+    }
     if decay.dim() == 1:  # the same at every step
         shapes["decay"] = (N,)
     return shapes

@@ -22,6 +22,8 @@ def linear_reference(
     """
     decay = operands.decay
     inputs = {"x": operands.x}
+    if operands.resets is not None:
+        inputs["resets"] = operands.resets
     if decay.dim() == 3:
         inputs["decay"] = decay
     else:
@@ -71,6 +73,7 @@ class LinearReference(Backend):
     name = "reference"
     description = "naive loop, differentiable any number of times"
     dtypes = DTYPES
+    features = frozenset({"resets"})
 
     def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, Tensor]:
         return linear_reference(operands, options)

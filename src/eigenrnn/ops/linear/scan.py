@@ -103,7 +103,7 @@ def in_chunks(
 
 
 def _forward(operands: LinearOperands, options: LinearOptions, _save: bool) -> dict[str, Tensor]:
-    x, decay, h0 = operands
+    x, decay, h0, _ = operands
     sizes = options.batch_sizes
     reverse = options.reverse
     if sizes is None:
@@ -214,6 +214,7 @@ linear_scan = Operator(
     allocate=_allocate,
     backward=_backward,
     results=("h",),
+    without=("resets",),
 )
 
 

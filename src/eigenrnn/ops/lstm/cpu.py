@@ -41,6 +41,7 @@ class LSTMCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps the inputs."""
 
     dtypes = REAL - {torch.float16}
+    features = frozenset({"resets"})
 
     def run_kernels(
         self, operands: LSTMOperands, options: LSTMOptions

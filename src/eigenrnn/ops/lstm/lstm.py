@@ -11,8 +11,10 @@ from eigenrnn.ops.arguments import (
     check_dtypes,
     check_flags,
     check_tensors,
+    features_of,
     lengths_of,
     to_float32,
+    with_resets,
 )
 from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
@@ -43,6 +45,7 @@ def lstm(
     *,
     U: Tensor | None = None,  # (4 N, M)
     c: Tensor | None = None,  # (4 N,)
+    resets: Tensor | None = None,  # (T, B)
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
     last_only: bool = False,
@@ -70,6 +73,7 @@ def lstm(
         c0: The initial cell; zero by default.
         U: The input maps of the four gates, stacked like W.
         c: The bias of the input map.
+        resets: Before which steps state and cell of a sequence become zero; none by default.
         batch_sizes: The number of sequences at each step, sorted by descending length, as in
             `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. States past the end
             of a sequence are zero.
@@ -83,11 +87,13 @@ def lstm(
         h0: :math:`(B, N)`, the dtype of x.
         c0: :math:`(B, N)`, the dtype of x.
         U: :math:`(4 N, M)`, c: :math:`(4 N,)`, the dtype of x.
+        resets: :math:`(T, B)`, bool.
     Returns:
         The states of all steps, :math:`(T, B, N)`, and the last state and the last cell of each
         sequence, both :math:`(B, N)`. In reverse these are those of the first time step.
     Raises:
-        ValueError: If a shape, the number of steps or the backend is wrong.
+        ValueError: If a shape, the number of steps or the backend is wrong, or there are resets
+            in reverse.
         TypeError: If a tensor is complex, or the dtypes of the tensors differ.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
@@ -102,13 +108,14 @@ def lstm(
     """
     operands = LSTMOperands(x=x, W=W, h0=cast("Tensor", h0), c0=cast("Tensor", c0), U=U, c=c)
     options = LSTMOptions(batch_sizes=batch_sizes, reverse=reverse, last_only=last_only)
-    if backend is None:
+    if resets is None and backend is None:
         found = _DIRECT.run(operands, options)
         if found is not None:
             return found["h"], found["last"], found["last_cell"]
     check_flags(reverse=reverse, last_only=last_only)
     check_tensors(operands)
     LSTM.check_shapes(operands)
+    operands = with_resets(operands, resets, options)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):
@@ -133,9 +140,15 @@ def _run(
         return export_lstm(operands, options, lengths)
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
-    call = Call.of(x, "tanh", *operands, state_size=LSTM.state_size(operands))
+    call = Call.of(
+        x,
+        "tanh",
+        *operands,
+        state_size=LSTM.state_size(operands),
+        features=features_of(operands, options),
+    )
     chosen = choose(BACKENDS, call, backend)
-    if chosen.name == "cpu":
+    if chosen.name == "cpu" and not call.features:
         _DIRECT.add(operands, options)
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
     h, last, cell = chosen.run(operands, options._replace(last_only=last_only))

@@ -19,6 +19,7 @@ class LSTMOperands(NamedTuple):
     c0: Tensor  # (B, N)
     U: Tensor | None = None  # (4 N, M)
     c: Tensor | None = None  # (4 N,)
+    resets: Tensor | None = None  # (T, B), bool
 
 
 class LSTMOptions(NamedTuple):
@@ -36,6 +37,7 @@ LSTM_AXES: Axes = {
     "c0": ("B", "N"),
     "U": ("4N", "M"),
     "c": ("4N",),
+    "resets": ("T", "B"),
 }
 
 

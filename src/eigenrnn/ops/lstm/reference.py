@@ -73,6 +73,7 @@ class LSTMReference(Backend):
     name = "reference"
     description = "naive loop, differentiable any number of times"
     dtypes = REAL
+    features = frozenset({"resets"})
 
     def run(self, operands: LSTMOperands, options: LSTMOptions) -> tuple[Tensor, Tensor, Tensor]:
         return lstm_reference(operands, options)

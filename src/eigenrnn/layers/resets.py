@@ -1,0 +1,179 @@
+"""Resets inside a sequence: single steps, and the pieces between resets as a batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from eigenrnn.layers.sequences import pack_like
+from eigenrnn.ops.arguments import check_resets
+from eigenrnn.ops.time_steps import batch_sizes_of, running
+
+__all__ = ["Pieces", "packed_resets", "reset_states", "resets_time_first", "run_torch_layer"]
+
+
+def reset_states(
+    states: Any,  # (L, B, S), or (L, S) without a batch; a pair of them for LSTMs
+    initial: Any,
+    resets: Tensor,  # (B,), or () without a batch
+) -> Any:
+    """Return the states before a step: the initial ones where a sequence begins anew.
+
+    Raises the errors of `check_resets`.
+    """
+    if isinstance(states, tuple):
+        pairs = zip(states, initial, strict=True)
+        return tuple(reset_states(state, first, resets) for state, first in pairs)
+    check_resets(resets, initial.shape[1:-1], initial.device)
+    return torch.where(resets.unsqueeze(-1), initial, states)
+
+
+def packed_resets(
+    resets: object, packed: PackedSequence
+) -> Tensor:  # (T, B), the longest sequence first
+    """Return the resets that go with a packed batch, padded.
+
+    Raises:
+        TypeError: If they are not packed.
+        ValueError: If they have other batch sizes than the batch.
+    """
+    if not isinstance(resets, PackedSequence):
+        raise TypeError(f"expected resets packed like the input, got {type(resets).__name__}")
+    if not torch.equal(resets.batch_sizes, packed.batch_sizes):
+        raise ValueError(
+            f"expected resets with the batch sizes {packed.batch_sizes.tolist()} of the input, "
+            f"got {resets.batch_sizes.tolist()}"
+        )
+    check_resets(resets.data, packed.data.shape[:1], packed.data.device)
+    padded, _ = pad_packed_sequence(PackedSequence(resets.data, resets.batch_sizes))
+    return padded
+
+
+def resets_time_first(
+    resets: Any, input: Tensor, batch_first: bool
+) -> Tensor | None:  # (T, B), or (T, 1) without a batch
+    """Return the resets that go with an input, (T, B, M), (B, T, M) or (T, M).
+
+    Raises the errors of `check_resets`.
+    """
+    if resets is None:
+        return None
+    check_resets(resets, input.shape[:-1], input.device)
+    if input.dim() == 2:
+        return resets.unsqueeze(1)
+    return resets.T if batch_first else resets
+
+
+class Pieces:
+    """The pieces of sequences between resets, as a batch that is sorted by length.
+
+    Args:
+        resets: Before which steps the state becomes the initial one.
+        sizes: The batch sizes of sequences sorted by length, or the lengths of sequences in any
+            order; None if all have T steps.
+    Shape:
+        resets: :math:`(T, B)`, bool.
+    """
+
+    def __init__(self, resets: Tensor, sizes: Sequence[int] | Tensor | None) -> None:
+        T, B = resets.shape
+        device = resets.device
+        runs = torch.ones_like(resets)
+        if sizes is not None:
+            runs = running(sizes, resets.unsqueeze(2)).squeeze(2)
+        begins = resets.clone()
+        begins[0] = True
+        # the steps of one sequence after the other, and where the pieces begin among them
+        b, t = runs.T.nonzero(as_tuple=True)
+        first = begins[t, b].nonzero().squeeze(1)
+        lengths = first.diff(append=first.new_tensor([len(t)]))
+        lengths, order = lengths.sort(descending=True, stable=True)
+        # the last piece of each sequence, by its place in the sorted batch
+        last = b[first].bincount(minlength=B).cumsum(0) - 1
+        self._last = order.argsort()[last]
+        first = first[order]
+        steps = torch.arange(int(lengths[0]), device=device).unsqueeze(1)
+        in_piece = steps < lengths  # (steps, P)
+        # the row t B + b of each step of a piece; in the padding that of any step
+        self._rows = (t * B + b)[torch.where(in_piece, first + steps, 0)]
+        # the row of each step of a sequence among those of the pieces; past its end one more
+        places = torch.arange(in_piece.numel(), device=device).view_as(in_piece)
+        self._places = torch.full((T * B,), in_piece.numel(), device=device)
+        self._places[self._rows[in_piece]] = places[in_piece]
+        self._places = self._places.view(T, B)
+        self._sequence = b[first]
+        self._goes_on = (t[first] == 0) & ~resets[0, self._sequence]
+        self.lengths = lengths
+        self.batch_sizes = batch_sizes_of(lengths, len(steps))
+
+    def cut(
+        self,
+        steps: Tensor,  # (T, B, M)
+    ) -> Tensor:  # (steps, P, M)
+        """Return the steps of all pieces, with steps of others in the padding."""
+        return steps.flatten(0, 1)[self._rows]
+
+    def join(
+        self,
+        steps: Tensor,  # (steps, P, N)
+    ) -> Tensor:  # (T, B, N)
+        """Return the steps of all sequences, zero past their ends."""
+        rows = steps.flatten(0, 1)
+        return torch.cat([rows, rows.new_zeros(1, rows.shape[1])])[self._places]
+
+    def first_states(
+        self,
+        states: Tensor,  # (L, B, S)
+        initial: Tensor,  # (L, P, S)
+    ) -> Tensor:  # (L, P, S)
+        """Return the states before the pieces: given ones where a sequence goes on from them."""
+        return torch.where(self._goes_on.unsqueeze(1), states[:, self._sequence], initial)
+
+    def last_states(
+        self,
+        states: Tensor,  # (L, P, S)
+    ) -> Tensor:  # (L, B, S)
+        """Return the states after the sequences, from those after the pieces."""
+        return states[:, self._last]
+
+
+def run_torch_layer(
+    layer: nn.RNNBase,
+    x: Tensor | PackedSequence,  # (T, B, M)
+    states: Any,  # (L, B, S), or a pair of them; None for zero
+    resets: Tensor | PackedSequence,  # (T, B)
+    lengths: Tensor | None = None,  # (B,)
+) -> tuple[Any, Any]:  # (T, B, N), and the last states
+    """Run a layer of torch, time first, with resets to zero.
+
+    Raises the errors of `check_resets` and of `packed_resets`.
+    """
+    if isinstance(x, PackedSequence):
+        padded, lengths = pad_packed_sequence(x)
+        order = slice(None) if x.sorted_indices is None else x.sorted_indices
+        mask = torch.zeros(padded.shape[:2], dtype=torch.bool, device=padded.device)
+        mask[:, order] = packed_resets(resets, x)
+        output, last = run_torch_layer(layer, padded, states, mask, lengths)
+        return pack_like(x, output[:, order], lengths[order]), last
+    if x.dim() == 2:
+        output, last = run_torch_layer(layer, x.unsqueeze(1), states, resets.unsqueeze(1))
+        return output.squeeze(1), last
+    if layer.bidirectional:
+        raise ValueError("expected a layer of one direction with resets, got a bidirectional one")
+    check_resets(resets, x.shape[:2], x.device)
+    pieces = Pieces(resets, lengths)
+
+    def first(part: Tensor) -> Tensor:
+        return pieces.first_states(part, part.new_zeros(()))
+
+    if isinstance(states, tuple):
+        states = tuple(map(first, states))
+    elif states is not None:
+        states = first(states)
+    output, last = layer(pack_padded_sequence(pieces.cut(x), pieces.lengths.cpu()), states)
+    output, _ = pad_packed_sequence(output)
+    if isinstance(last, tuple):
+        return pieces.join(output), tuple(map(pieces.last_states, last))
+    return pieces.join(output), pieces.last_states(last)
