@@ -143,16 +143,21 @@ def run_torch_layer(
     layer: nn.RNNBase,
     x: Tensor | PackedSequence,  # (T, B, M)
     states: Any,  # (L, B, S), or a pair of them; None for zero
-    resets: Tensor | PackedSequence,  # (T, B)
+    resets: Any,  # (T, B), packed if x is
     lengths: Tensor | None = None,  # (B,)
 ) -> tuple[Any, Any]:  # (T, B, N), and the last states
     """Run a layer of torch, time first, with resets to zero.
 
     Raises the errors of `check_resets` and of `packed_resets`.
+
+    Raises:
+        ValueError: If the layer is bidirectional.
     """
+    if layer.bidirectional:
+        raise ValueError("expected one direction with resets, got a bidirectional layer")
     if isinstance(x, PackedSequence):
         padded, lengths = pad_packed_sequence(x)
-        order = slice(None) if x.sorted_indices is None else x.sorted_indices
+        order: Any = slice(None) if x.sorted_indices is None else x.sorted_indices
         mask = torch.zeros(padded.shape[:2], dtype=torch.bool, device=padded.device)
         mask[:, order] = packed_resets(resets, x)
         output, last = run_torch_layer(layer, padded, states, mask, lengths)
@@ -160,8 +165,6 @@ def run_torch_layer(
     if x.dim() == 2:
         output, last = run_torch_layer(layer, x.unsqueeze(1), states, resets.unsqueeze(1))
         return output.squeeze(1), last
-    if layer.bidirectional:
-        raise ValueError("expected a layer of one direction with resets, got a bidirectional one")
     check_resets(resets, x.shape[:2], x.device)
     pieces = Pieces(resets, lengths)
 
@@ -172,8 +175,8 @@ def run_torch_layer(
         states = tuple(map(first, states))
     elif states is not None:
         states = first(states)
-    output, last = layer(pack_padded_sequence(pieces.cut(x), pieces.lengths.cpu()), states)
-    output, _ = pad_packed_sequence(output)
+    packed, last = layer(pack_padded_sequence(pieces.cut(x), pieces.lengths.cpu()), states)
+    output, _ = pad_packed_sequence(packed)
     if isinstance(last, tuple):
         return pieces.join(output), tuple(map(pieces.last_states, last))
     return pieces.join(output), pieces.last_states(last)

@@ -222,9 +222,7 @@ class Stacked(Layer, Generic[_D]):
                 there are resets.
         """
         if resets is not None and self.bidirectional:
-            raise ValueError(
-                "expected a layer of one direction with resets, got a bidirectional one"
-            )
+            raise ValueError("expected one direction with resets, got a bidirectional layer")
         if last_only and head is not None:
             raise ValueError("expected either last_only or a head for all time steps, got both")
         if isinstance(input, PackedSequence):
@@ -489,7 +487,7 @@ class Stacked(Layer, Generic[_D]):
         head: nn.Linear | None = None,
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
         warn_if_unavailable(x)
-        of_resets: dict[str, Tensor] = {}
+        of_resets: dict[str, Tensor | None] = {}
         if resets is not None:
             if not self._takes_resets(x):
                 return self._run_pieces(x, h0, batch_sizes, resets, last_only, head)
@@ -505,7 +503,7 @@ class Stacked(Layer, Generic[_D]):
             if layer > 0 and self.dropout > 0:
                 x = apply_dropout(x, self.dropout, self.locked_dropout, self.training)
             skip_outputs = last_only and is_top
-            extra = fused_head if is_top else {}
+            extra = of_resets | fused_head if is_top else of_resets
             outputs: list[Tensor] = []
             for d in range(self.num_directions):
                 i = layer * self.num_directions + d
@@ -513,14 +511,7 @@ class Stacked(Layer, Generic[_D]):
                 state = direction.initial_state(x.shape[1]) if h0 is None else h0[i]
                 reverse = d == 1
                 h, h_last = direction(
-                    x,
-                    state,
-                    batch_sizes,
-                    reverse,
-                    self.backend,
-                    skip_outputs,
-                    **of_resets,
-                    **extra,
+                    x, state, batch_sizes, reverse, self.backend, skip_outputs, **extra
                 )
                 last.append(direction.as_state(h_last))
                 if not skip_outputs:

@@ -22,7 +22,7 @@ def export_linear(
         options: Its options, without batch sizes.
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
-    x, decay, h0 = operands
+    x, decay, h0, _ = operands
     constant = operands._make([None] * len(operands))
     if not x.is_complex():
         inputs = {"x": x, "decay": decay.expand_as(x)}
