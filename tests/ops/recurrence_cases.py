@@ -70,6 +70,9 @@ def draw(record, shape, dtype=torch.float64, *, M=None, more=(), gated=False, se
     wide = WIDE[dtype]
     drawn = {}
     for name in names:
+        if name == "resets":
+            drawn[name] = torch.rand(T, B, generator=generator) < 0.3
+            continue
         tensor = torch.randn(shapes[name], generator=generator, dtype=wide)
         real = name in ALWAYS_REAL or (name == "x" and M is not None)
         tensor = tensor.real.clone() if real else tensor
@@ -101,7 +104,9 @@ def _scaled(name, tensor, generator):
 
 def exact(tensors):
     """The same numbers in double precision."""
-    return {name: tensor.to(WIDE[tensor.dtype]) for name, tensor in tensors.items()}
+    return {
+        name: tensor.to(WIDE.get(tensor.dtype, tensor.dtype)) for name, tensor in tensors.items()
+    }
 
 
 def weight_of(tensor, seed):
@@ -113,8 +118,9 @@ def weight_of(tensor, seed):
 
 def results_and_gradients(record, tensors, run):
     """Call `run` with leaves by name; return its results and all gradients by name."""
-    leaves = {name: tensor.detach().requires_grad_() for name, tensor in tensors.items()}
-    results = run(leaves)
+    given = {name: tensor.detach() for name, tensor in tensors.items()}
+    leaves = {name: v.requires_grad_() for name, v in given.items() if v.dtype != torch.bool}
+    results = run(given)
     weights = [weight_of(result, seed) for seed, result in enumerate(results, start=7)]
     found = torch.autograd.grad(results, tuple(leaves.values()), weights)
     named = zip(record.results, (result.detach() for result in results), strict=False)

@@ -299,7 +299,9 @@ def test_the_backward_kernel_of_the_linear_recurrence_checks_dtypes_itself():
     arguments = operator_arguments("linear", torch.float32)
     g = torch.ones(5, 1, 4, dtype=torch.float64)
     with pytest.raises(TypeError, match="float64"):
-        torch.ops.eigenrnn.linear_cpu_backward(g, None, g.float(), *arguments, [True] * 3)
+        torch.ops.eigenrnn.linear_cpu_backward(
+            g, None, g.float(), *arguments, [True] * 3 + [False]
+        )
 
 
 def test_a_block_does_not_affect_other_threads():

@@ -4,7 +4,7 @@
 """
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -105,11 +105,18 @@ KERNELS = SMOOTH | {
     "elman-modrelu": Kernel("elman", ("bias",), MODRELU, torch.float64),
     "gru-modrelu": Kernel("gru", ("bias", "recurrent_bias"), MODRELU, torch.float64),
 }
+WITH_RESETS = KERNELS | {
+    f"{name}-resets": replace(kernel, more=(*kernel.more, "resets"))
+    for name, kernel in SMOOTH.items()
+}
 GATED = {name: kernel for name, kernel in SMOOTH.items() if name != "elman"}
 
 each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+each_with_resets = pytest.mark.parametrize("kernel", WITH_RESETS.values(), ids=WITH_RESETS)
 each_smooth = pytest.mark.parametrize("kernel", SMOOTH.values(), ids=SMOOTH)
 each_gated = pytest.mark.parametrize("kernel", GATED.values(), ids=GATED)
+LONG = {name: kernel for name, kernel in WITH_RESETS.items() if name in GATED or "resets" in name}
+each_long = pytest.mark.parametrize("kernel", LONG.values(), ids=LONG)
 each_map = pytest.mark.parametrize("M", MAPS.values(), ids=MAPS.keys())
 with_and_without_map = pytest.mark.parametrize("M", [None, 3], ids=["no map", "three channels"])
 each_map_full_or_ragged = pytest.mark.parametrize(
@@ -126,7 +133,7 @@ def spy(monkeypatch, kernel):
 
 @each_map_full_or_ragged
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s)))
-@each_kernel
+@each_with_resets
 def test_a_kernel_agrees_at_odd_sizes(kernel, shape, M, ragged):
     kernel.assert_equals_reference(
         kernel.draw(shape, M=M), kernel.options_of(shape, ragged=ragged)
@@ -218,7 +225,7 @@ def test_large_cells_saturate_without_overflow():
 
 
 @pytest.mark.parametrize("shape", [(784, 1, 31), (784, 3, 2), (300, 2, 190)], ids=str)
-@each_gated
+@each_long
 def test_a_long_sequence_fills_the_ring_of_deltas_several_times(kernel, shape):
     tensors = kernel.draw(shape, torch.float64)
     tensors |= {name: tensors[name] / shape[2] ** 0.5 for name in ("x", "W")}
@@ -378,7 +385,7 @@ def test_gradients_have_the_gradients_of_the_definition(kernel, M, reverse, ragg
     [(31, 1, 65), (31, 13, 65), (5, 40, 33), None],
     ids=lambda shape: str(shape or "shared"),
 )
-@each_kernel
+@each_with_resets
 def test_states_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
     threads, kernel, shape, M, ragged
 ):

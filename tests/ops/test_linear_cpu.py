@@ -41,31 +41,40 @@ def options_of(shape, *, reverse=False, ragged=False):
 
 def evaluated(backend, tensors, options):
     """Return all states, the last states and the gradients of all tensors, by name."""
-    leaves = LinearOperands(*(v.detach().requires_grad_() for v in tensors))
-    h, last = backend.run(leaves, options)
+    *leaves, resets = (None if v is None else v.detach() for v in tensors)
+    for leaf in leaves:
+        leaf.requires_grad_()
+    h, last = backend.run(LinearOperands(*leaves, resets), options)
     weights = torch.linspace(-1, 1, h.numel(), dtype=h.real.dtype).view(h.shape)
     loss = (h * weights).real.sum() + last.abs().square().sum()
     gradients = torch.autograd.grad(loss, leaves)
-    names = ("h", "last", *(f"d{name}" for name in leaves._fields))
+    names = ("h", "last", "dx", "ddecay", "dh0")
     return dict(zip(names, (h.detach(), last.detach(), *gradients), strict=True))
 
 
 def assert_equals_reference(tensors, options, name="reference"):
     got = evaluated(CPU, tensors, options)
     wide = torch.complex128 if tensors.x.is_complex() else torch.float64
-    exact = LinearOperands(*(v.to(wide) for v in tensors))
+    *drawn, resets = tensors
+    exact = LinearOperands(*(v.to(wide) for v in drawn), resets)
     expected = evaluated(BACKENDS[name], exact, options)
     assert_near(got, expected, tol(tensors.x.dtype, sum(tensors.x.shape[:2])))
 
 
+@pytest.mark.parametrize("share", [None, 0.3], ids=["no resets", "resets"])
 @each_raggedness
 @each_direction
 @each_decay
 @each_dtype
-def test_a_kernel_gives_the_values_and_gradients_of_the_reference(dtype, gated, reverse, ragged):
+def test_a_kernel_gives_the_values_and_gradients_of_the_reference(
+    dtype, gated, reverse, ragged, share
+):
     shape = 9, 5, 33
-    options = options_of(shape, reverse=reverse, ragged=ragged)
-    assert_equals_reference(operands(shape, dtype, gated), options)
+    tensors = operands(shape, dtype, gated)
+    if share is not None:
+        generator = torch.Generator().manual_seed(1)
+        tensors = tensors._replace(resets=torch.rand(9, 5, generator=generator) < share)
+    assert_equals_reference(tensors, options_of(shape, reverse=reverse, ragged=ragged))
 
 
 @each_decay

@@ -216,5 +216,5 @@ def test_states_of_a_long_sequence_stay_bounded_on_the_unit_circle():
 
 
 def test_records_go_through_an_operator_in_order():
-    assert LinearOperands._fields == ("x", "decay", "h0")
+    assert LinearOperands._fields == ("x", "decay", "h0", "resets")
     assert LinearOptions() == (None, False, False)

@@ -57,6 +57,7 @@ FULL = {
             mask=normal(T, B, N) > 0,
             leak=normal(N).sigmoid(),
             v0=normal(B, N),
+            resets=normal(T, B) > 0,
         ),
         Options("leaky_relu", SIZES, rate=0.5),
     ),
@@ -70,6 +71,7 @@ FULL = {
             gain=normal(3 * N),
             shift=normal(3 * N),
             mask=normal(T, B, N) > 0,
+            resets=normal(T, B) > 0,
         ),
         GRUOptions("leaky_relu", batch_sizes=SIZES, rate=0.5),
     ),
@@ -82,12 +84,13 @@ FULL = {
             c0=normal(B, N),
             U=normal(4 * N, M),
             c=normal(4 * N),
+            resets=normal(T, B) > 0,
         ),
         LSTMOptions(SIZES),
     ),
     "linear": (
         linear_cpu,
-        LinearOperands(normal(T, B, N), normal(T, B, N), normal(B, N)),
+        LinearOperands(normal(T, B, N), normal(T, B, N), normal(B, N), normal(T, B) > 0),
         LinearOptions(SIZES),
     ),
 }
@@ -241,7 +244,7 @@ def test_the_backward_pass_reads_every_saved_part(record, operands, options):
     parts = record.saved_parts(operands, options)
     returned = operator(operands, options, save=True)
     grads = {name: torch.ones_like(returned[name]) for name in operator.results}
-    needed = [name for name, v in operands._asdict().items() if v is not None]
+    needed = [n for n, v in operands._asdict().items() if v is not None and n != "resets"]
     lanes = compiled.kernels.vector_bytes // 4
     vectors = -(-N // lanes)
     for i, part in enumerate(parts):

@@ -28,6 +28,7 @@ COMMON = {
     "M": [None, 1, 3, 37],
     "reverse": [False, True],
     "ragged": [False, True],
+    "resets": [False, True],
     "shape": SHAPES,
 }
 AXES = {
@@ -52,7 +53,17 @@ AXES = {
 
 
 def can_run(
-    kind, backend, *, dtype, shape, case="tanh", form=None, normed=False, mixing=None, **_
+    kind,
+    backend,
+    *,
+    dtype,
+    shape,
+    resets,
+    case="tanh",
+    form=None,
+    normed=False,
+    mixing=None,
+    **_,
 ):
     """Whether the library defines the call, and the backend computes it."""
     f = FUNCTIONS[NONLINEARITIES[case][0]]
@@ -66,7 +77,10 @@ def can_run(
     needs_real = normed or mixing in {"leak", "current"} or not f.supports_complex
     if dtype.is_complex and kind == "elman" and needs_real:
         return False
+    if resets and mixing == "current":
+        return False
     features = ["layer_norm"] if normed else []
+    features += ["resets"] if resets else []
     # a gated recurrence can also write a mask as inputs
     if mixing == "rate" or (mixing == "mask" and (normed or kind == "elman")):
         features.append("zoneout")
@@ -98,7 +112,7 @@ def arguments_of(kind, row):
     """Return the tensors of a call and its other arguments."""
     shape = T, B, N = row["shape"]
     record = RECORDS[kind]
-    more = []
+    more = ["resets"] if row["resets"] else []
     options = {"reverse": row["reverse"]}
     if row["ragged"]:
         options["batch_sizes"] = ragged_sizes(T, B)

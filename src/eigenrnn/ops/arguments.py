@@ -192,19 +192,14 @@ def check_resets(resets: object, shape: tuple[int, ...], device: torch.device) -
         raise ValueError("expected no resets while exporting, got some: set the states to zero")
 
 
-def with_resets(operands: _Operands, resets: Tensor | None, options: Any) -> _Operands:
+def with_resets(operands: _Operands, resets: Tensor | None) -> _Operands:
     """Return the operands with resets, which are checked.
 
     Raises the errors of `check_resets`.
-
-    Raises:
-        ValueError: If the recurrence runs in reverse.
     """
     if resets is None:
         return operands
     check_resets(resets, operands.x.shape[:2], operands.x.device)
-    if options.reverse:
-        raise ValueError("expected no resets in reverse, which reads later steps first, got some")
     return operands._replace(resets=resets)
 
 

@@ -138,7 +138,7 @@ def elman(
     Raises:
         ValueError: If a shape, the number of steps, the nonlinearity, the zoneout rate, the leak
             or the backend is wrong, both V and `last_only` are given, a leak comes with
-            zoneout or complex states, or resets with ``state="current"`` or in reverse.
+            zoneout or complex states, or resets with ``state="current"``.
         TypeError: If the dtypes of the tensors differ.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
@@ -189,7 +189,7 @@ def elman(
         last_only=last_only,
         rate=rate,
     )
-    operands = with_resets(operands, resets, options)
+    operands = with_resets(operands, resets)
     if not autocasts(x.device.type):
         return _run(operands, options, state, backend)
     # the head stays outside, where autocast may compute it in 16 bits

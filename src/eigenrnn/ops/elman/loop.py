@@ -363,7 +363,6 @@ elman_loop = Operator(
     backward=_backward,
     results=("h", "last"),
     saved=("moduli", "z", "moments", "candidates", "currents"),
-    without=("resets",),
 )
 
 

@@ -120,7 +120,7 @@ def gru(
         :math:`(B, N)`. In reverse the last state is that of the first time step.
     Raises:
         ValueError: If a shape, the number of steps, the nonlinearity, a bias, the zoneout rate or
-            the backend is wrong, or there are resets in reverse.
+            the backend is wrong.
         TypeError: If a tensor is complex, or the dtypes of the tensors differ.
     Source:
         Cho et al., EMNLP 2014, equations 5 to 8. https://arxiv.org/abs/1406.1078 (departures: any
@@ -156,7 +156,7 @@ def gru(
     if gain is not None or mask is not None or rate:
         operands = operands._replace(gain=gain, shift=shift, mask=mask)
         options = options._replace(rate=rate)
-    operands = with_resets(operands, resets, options)
+    operands = with_resets(operands, resets)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):

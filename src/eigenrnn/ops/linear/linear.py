@@ -79,8 +79,7 @@ def linear(
         The states of all steps, :math:`(T, B, N)`, and the last state of each sequence,
         :math:`(B, N)`. In reverse the last state is that of the first time step.
     Raises:
-        ValueError: If a shape, the number of steps or the backend is wrong, or there are resets
-            in reverse.
+        ValueError: If a shape, the number of steps or the backend is wrong.
         TypeError: If the dtypes of the tensors differ, or no backend supports them.
     Warns:
         UserWarning: If a modulus of a constant decay is above one. Decays of each time step are
@@ -114,7 +113,7 @@ def evaluate(
     check_decay(operands)
     LINEAR.check_shapes(operands._replace(resets=None))
     x = operands.x
-    operands = with_resets(operands, operands.resets, options)
+    operands = with_resets(operands, operands.resets)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):

@@ -92,8 +92,7 @@ def lstm(
         The states of all steps, :math:`(T, B, N)`, and the last state and the last cell of each
         sequence, both :math:`(B, N)`. In reverse these are those of the first time step.
     Raises:
-        ValueError: If a shape, the number of steps or the backend is wrong, or there are resets
-            in reverse.
+        ValueError: If a shape, the number of steps or the backend is wrong.
         TypeError: If a tensor is complex, or the dtypes of the tensors differ.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
@@ -115,7 +114,7 @@ def lstm(
     check_flags(reverse=reverse, last_only=last_only)
     check_tensors(operands)
     LSTM.check_shapes(operands)
-    operands = with_resets(operands, resets, options)
+    operands = with_resets(operands, resets)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):
