@@ -65,7 +65,8 @@ struct NormZoneout {
   View gain, shift;  // (G N,) for G gates; null: no LayerNorm
   View mask;         // (T, B, N), bytes; null: the rate
   double rate = 0;   // zero: no zoneout
-  View leak;         // (N,); null: no leak
+  View leak;         // (N,) or, if it changes, (T, B, N); null: no leak
+  bool leak_changes = false;
 
   bool has_norm() const { return gain.data != nullptr; }
   bool has_leak() const { return leak.data != nullptr; }
@@ -121,7 +122,7 @@ struct ElmanBack {
   View dW;     // (N, N)
   View dh0;    // (B, N)
   View dv0;    // (B, N)
-  View dleak;  // (N,)
+  View dleak;  // as leak
   View dbias;  // (N,)
   View dgain;  // (N,)
   View dshift; // (N,)

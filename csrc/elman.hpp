@@ -112,7 +112,7 @@ struct ElmanWorker {
     gather<T>(back.dc, 1, call.N, shift_sums(), width, first);
     gather<T>(back.dgain, 1, call.N, norm_sums(), width, first);
     gather<T>(back.dshift, 1, call.N, norm_sums() + width, width, first);
-    gather<T>(back.dleak, 1, call.N, leak_sums(), width, first);
+    if (!call.norm_zoneout.leak_changes) gather<T>(back.dleak, 1, call.N, leak_sums(), width, first);
     readout.gather_into(first);
   }
 };

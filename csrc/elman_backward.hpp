@@ -74,6 +74,8 @@ struct ElmanBackward {
       if (back.dx.data != nullptr)
         clear<T>(back.dx, call.M > 0 ? call.M : call.N, call.steps.time(s), share.first + now,
                  share.last);
+      if (call.norm_zoneout.leak_changes && back.dleak.data != nullptr)
+        clear<T>(back.dleak, call.N, call.steps.time(s), share.first + now, share.last);
       if (now == 0) continue;
       T* delta = ring.next(now, [&] {
         flush(pasts, steps);
@@ -114,6 +116,7 @@ struct ElmanBackward {
     const bool of_arguments = !plain && call.mixes_arguments();
     const T* values = of_arguments ? nullptr : mixed;
     const bool pull_leak = !plain && back.dleak.data != nullptr;
+    const bool leak_changes = call.norm_zoneout.leak_changes;
     const bool normed = !plain && call.norm_zoneout.has_norm();
     const Zoneout<T> zoneout(call.norm_zoneout, t, share.first + from);
     T* carried = carry == nullptr ? nullptr : carry + from * width;
@@ -147,12 +150,14 @@ struct ElmanBackward {
                        T* bypass = carried + (r0 + r) * width + j;
                        if (later != nullptr) d += load<T>(bypass);
                        const vec<T> m = zoneout.kept(r0 + r, j, n);
-                       const vec<T> renewed = zoneout.renewed(m, j, n);
+                       const vec<T> renewed = zoneout.renewed(m, r0 + r, j, n);
                        if (pull_leak) {
                          vec<T> change = load<T>(mixed + (r0 + r) * layout.row() + (first_v + v) * layout.apart());
                          if (!of_arguments && !call.steps.begins_anew(s, share.first + from + r0 + r))
                            change -= load_some<T>(state_before(s, from + r0 + r) + j, n);
-                         leaked += d * change;
+                         if (leak_changes)
+                           store_some<T>(at<T>(back.dleak, t, share.first + from + r0 + r) + j, d * change, n);
+                         else leaked += d * change;
                        }
                        store<T>(bypass, Zoneout<T>::mix(m, renewed, d, vec<T>{}));
                        d = Zoneout<T>::mix(m, renewed, vec<T>{}, d);

@@ -138,7 +138,7 @@ struct ElmanForward {
     vec<T> m{}, renewed{};
     if (!plain && rows.zoneout.active) {
       m = rows.zoneout.kept(r, j, n);
-      renewed = rows.zoneout.renewed(m, j, n);
+      renewed = rows.zoneout.renewed(m, r, j, n);
       if (rows.kept != nullptr && call.norm_zoneout.mixes())
         saved = rows.kept + r * layout.row() + (j / LANES<T>) * layout.apart() + layout.of(call.value());
     }

@@ -37,6 +37,7 @@ void each_member(Elman& call, Use&& use) {
   use("h0", call.h0);
   use("v0", call.v0);
   use("leak", call.norm_zoneout.leak);
+  use("leak_changes", call.norm_zoneout.leak_changes);
   use("bias", call.bias);
   use("U", call.U);
   use("c", call.c);

@@ -104,13 +104,14 @@ class Zoneout {
         mask_(options.mask.data == nullptr ? nullptr : at<signed char>(options.mask, t, first)),
         stride_(options.mask.second),
         rate_(static_cast<T>(options.rate)),
-        leak_(static_cast<const T*>(options.leak.data)) {}
+        leak_(options.leak.data == nullptr ? nullptr : at<T>(options.leak, t, first)),
+        leak_stride_(options.leak.second) {}
 
   const bool active;
 
   // m, for n units of row r from unit j on.
   EIGENRNN_INLINE vec<T> kept(isize r, isize j, isize n) const {
-    if (leak_ != nullptr) return T(1) - load_some<T>(leak_ + j, n);
+    if (leak_ != nullptr) return T(1) - load_some<T>(leak_ + r * leak_stride_ + j, n);
     if (mask_ == nullptr) return splat<T>(rate_);
     typedef signed char bytes __attribute__((vector_size(LANES<T>)));
     bytes some{};
@@ -120,8 +121,8 @@ class Zoneout {
     return __builtin_convertvector(-(some != bytes{}), vec<T>);  // any byte but 0 is true
   }
   // 1 - m, the leak itself if there is one: a small leak would lose digits in 1 - (1 - leak).
-  EIGENRNN_INLINE vec<T> renewed(vec<T> m, isize j, isize n) const {
-    return leak_ != nullptr ? load_some<T>(leak_ + j, n) : T(1) - m;
+  EIGENRNN_INLINE vec<T> renewed(vec<T> m, isize r, isize j, isize n) const {
+    return leak_ != nullptr ? load_some<T>(leak_ + r * leak_stride_ + j, n) : T(1) - m;
   }
   // m h + renewed other. A number that is not needed may be infinite.
   static EIGENRNN_INLINE vec<T> mix(vec<T> m, vec<T> renewed, vec<T> h, vec<T> other) {
@@ -137,6 +138,7 @@ class Zoneout {
   isize stride_;
   T rate_;
   const T* leak_;
+  isize leak_stride_;  // zero if the leak is the same for all rows
 };
 
 }  // namespace eigenrnn::EIGENRNN_ISA

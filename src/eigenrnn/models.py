@@ -1,6 +1,6 @@
 """Models around recurrent layers: a layer with a linear head, and a language model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -17,8 +17,8 @@ from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.regularisation import apply_dropout
-from eigenrnn.layers.resets import run_torch_layer
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.layers.step_values import given
 from eigenrnn.layers.weight_drop import weight_drop
 from eigenrnn.ops.time_steps import last_steps
 from eigenrnn.residual_stack import (
@@ -193,7 +193,7 @@ class LanguageModel(nn.Module):
         states = x
         for number, layer in enumerate(self.layers):
             before = None if state is None else state[number]
-            states, layer_state = call_layer(layer, x, before, resets)
+            states, layer_state = call_layer(layer, x, before, given(resets=resets))
             new_state.append(layer_state)
             probability = self.dropouts.hidden
             if number == len(self.layers) - 1:
@@ -284,6 +284,7 @@ class SequenceModel(nn.Module):
         inputs: :math:`(T, B, M)`, or :math:`(T, M)` for a single sequence.
         lengths: :math:`(B,)`, or None if all sequences have T time steps.
         resets: :math:`(T, B)`, or :math:`(T,)`, bool; None for no resets.
+        dt: :math:`(T, B)`, or :math:`(T,)`; None for steps that are one unit apart.
         outputs: :math:`(T, B, K)` or, for the last state, :math:`(B, K)`. A single one has no B.
     Raises:
         ValueError: If `readout` is unknown, or the layer is batch first.
@@ -323,18 +324,21 @@ class SequenceModel(nn.Module):
         inputs: Tensor,  # (T, B, M) or (T, M)
         lengths: Tensor | None = None,  # (B,)
         resets: Tensor | None = None,  # (T, B) or (T,)
+        dt: Tensor | None = None,  # (T, B) or (T,)
     ) -> Tensor:  # (T, B, K) or (B, K), without B for a single sequence
         """Return the outputs of a batch of sequences, or of a single one.
 
-        Where `resets` are true, a sequence begins anew before the step, see `Stacked.forward`.
+        Where `resets` are true, a sequence begins anew before the step, and `dt` is the time since
+        the step before, see `Stacked.forward`.
         """
+        values = given(resets=resets, dt=dt)
         if self.readout == "all" and isinstance(self.layer, Stacked):
-            return self.layer(inputs, None, lengths, head=self.head, resets=resets)[0]
+            return self.layer(inputs, None, lengths, head=self.head, **values)[0]
         if isinstance(self.layer, ResidualStack):
             last_only = self.readout == "last"
-            outputs, _ = self.layer(inputs, None, lengths, last_only=last_only, resets=resets)
+            outputs, _ = self.layer(inputs, None, lengths, last_only=last_only, **values)
             return self.head(outputs)
-        states, last = self._run_layer(self.layer, inputs, lengths, resets)
+        states, last = self._run_layer(self.layer, inputs, lengths, values)
         if self.readout == "all":
             return self.head(states)
         return self.head(last)
@@ -344,23 +348,23 @@ class SequenceModel(nn.Module):
         layer: Stacked[Any] | nn.RNNBase,
         inputs: Tensor,
         lengths: Tensor | None,
-        resets: Tensor | None,
+        values: Mapping[str, Tensor],
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (B, D N)
         """Return the states of all time steps, if needed, and the last layer's last states."""
         # outputs that are no states are not in h_n
         if isinstance(layer, Stacked) and not layer.outputs_states:
             packed = isinstance(cast("object", inputs), PackedSequence)
             if lengths is None and not layer.bidirectional and not packed:
-                last, _ = last_output(layer, inputs, None, resets)
+                last, _ = last_output(layer, inputs, None, values)
                 return None, last
-            outputs, _ = layer(inputs, None, lengths, resets=resets)
+            outputs, _ = layer(inputs, None, lengths, **values)
             if packed:
                 outputs, lengths = pad_packed_sequence(outputs)
             return outputs, _last_outputs(outputs, lengths, bidirectional=layer.bidirectional)
         if isinstance(layer, Stacked):
-            states, h_n = layer(inputs, None, lengths, last_only=True, resets=resets)
-        elif resets is not None:
-            states, h_n = run_torch_layer(layer, inputs, None, resets, lengths)
+            states, h_n = layer(inputs, None, lengths, last_only=True, **values)
+        elif values:
+            states, h_n = call_layer(layer, inputs, None, values, lengths)
         elif lengths is None:
             states, h_n = layer(inputs)
         else:

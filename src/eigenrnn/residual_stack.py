@@ -1,7 +1,8 @@
 """Deep stacks: pre-norm residual blocks around any recurrent layer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal, Self, cast, get_args
 
 import torch
@@ -11,9 +12,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import uniform_
-from eigenrnn.layers.resets import reset_states, resets_time_first, run_torch_layer
+from eigenrnn.layers.resets import reset_states, run_torch_layer
 from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.layers.step_values import check_dt, given, step_values
 from eigenrnn.layers.validation import check_input, check_step
 from eigenrnn.ops.compiled import kernels, number_type, rows, views
 from eigenrnn.ops.dispatch import exports_scan
@@ -280,6 +282,7 @@ class ResidualStack(nn.Module):
         lengths: Lengths = None,
         last_only: bool = False,
         resets: Tensor | PackedSequence | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Any, Any]:
         """Run over a batch of sequences.
 
@@ -293,6 +296,7 @@ class ResidualStack(nn.Module):
                 long, the last block then computes no other output.
             resets: Before which steps a sequence begins anew, see `Stacked.forward`; a layer of
                 torch then begins from zero.
+            dt: The time since the step before, see `Stacked.forward`.
         Returns:
             The outputs at all time steps, packed if the input was, and h_n, the last states of
             all layers.
@@ -303,20 +307,20 @@ class ResidualStack(nn.Module):
         if isinstance(input, PackedSequence):
             if lengths is not None:
                 raise ValueError("expected either a PackedSequence or lengths, got both")
-            packed, h_n = self._run_packed(input, hx, resets)
+            packed, h_n = self._run_packed(input, hx, given(resets=resets, dt=dt))
             if last_only:
                 return _last_of_packed(packed), h_n
             return packed, h_n
         check_input(input, self.input_size, self._weight)
         unbatched = input.dim() == 2
         x = input
-        steps = resets_time_first(resets, input, self.batch_first)
+        values = step_values(input, resets, dt, self.batch_first)
         if unbatched:
             x = x.unsqueeze(1)
             hx = _unsqueezed(hx)
         elif self.batch_first:
             x = x.transpose(0, 1)
-        output, h_n = self._run_padded(x, hx, lengths, last_only, steps)
+        output, h_n = self._run_padded(x, hx, lengths, last_only, values)
         if unbatched:
             batch_dim = 1
             if last_only:
@@ -331,10 +335,12 @@ class ResidualStack(nn.Module):
         x_t: Tensor,  # (B, M) or (M,)
         h: Any = None,
         resets: Tensor | None = None,  # (B,) or ()
+        dt: Tensor | None = None,  # (B,) or ()
     ) -> tuple[Tensor, Any]:
         """Process one time step; return the output and the new states.
 
-        Where `resets` are true, the step begins from the initial state in place of h.
+        Where `resets` are true, the step begins from the initial state in place of h. `dt` is the
+        time since the step before.
         Without gradients, call `freeze` first: otherwise every call evaluates the constraints.
 
         Raises:
@@ -348,9 +354,13 @@ class ResidualStack(nn.Module):
         if resets is not None:
             initial = self.initial_state(*x_t.shape[:-1])
             h = reset_states(initial if h is None else h, initial, resets)
+        if dt is not None:
+            check_dt(dt, x_t.shape[:-1], x_t.device)
+            dt = dt.expand(len(batched))
+        run = partial(_step, dt=dt)
         if x_t.dim() == 2:
-            return self._run(batched, h, _step)
-        output, h_n = self._run(batched, _unsqueezed(h), _step)
+            return self._run(batched, h, run)
+        output, h_n = self._run(batched, _unsqueezed(h), run)
         return output.squeeze(0), _mapped(h_n, lambda part: part.squeeze(1))
 
     def initial_state(self, batch_size: int | None = None) -> Any:
@@ -433,13 +443,13 @@ class ResidualStack(nn.Module):
         hx: Any,
         run: _Run,
         last_only: bool = False,
-        resets: Tensor | None = None,  # (T, B)
+        values: Mapping[str, Tensor] = MappingProxyType({}),  # each (T, B)
     ) -> tuple[Tensor, Any]:
         """Apply all parts to the features of all time steps, or of one.
 
         With `last_only`, the last block mixes the last time step alone.
         """
-        run_last = partial(last_output, resets=resets)
+        run_last = partial(last_output, values=values)
         states = self._split_states(hx)
         x = self.encoder(x)
         last: list[Any] = []
@@ -461,20 +471,18 @@ class ResidualStack(nn.Module):
         hx: Any,
         lengths: Lengths,
         last_only: bool,
-        resets: Tensor | None,  # (T, B)
+        values: Mapping[str, Tensor],  # each (T, B)
     ) -> tuple[Tensor, Any]:  # (T, B, width) or (B, width)
         if lengths is not None and exports_scan():
             return self._run_exported(x, hx, torch.as_tensor(lengths), last_only)
         order, _ = sorted_lengths(lengths, *x.shape[:2])
         if order is None:  # all sequences are equally long
-            return self._run(x, hx, partial(call_layer, resets=resets), last_only, resets)
+            return self._run(x, hx, partial(call_layer, values=values), last_only, values)
         # packed, so that norms and mixers skip the padding, too
         counts = torch.as_tensor(lengths).cpu()
-        packed = pack_padded_sequence(x, counts, enforce_sorted=False)
-        flags: PackedSequence | None = None
-        if resets is not None:
-            flags = pack_padded_sequence(resets, counts, enforce_sorted=False)
-        packed, h_n = self._run_packed(packed, hx, flags)
+        pack = partial(pack_padded_sequence, lengths=counts, enforce_sorted=False)
+        packed_values = {name: pack(each) for name, each in values.items()}
+        packed, h_n = self._run_packed(pack(x), hx, packed_values)
         if last_only:
             return _last_of_packed(packed), h_n
         output, _ = pad_packed_sequence(packed, total_length=len(x))
@@ -496,12 +504,12 @@ class ResidualStack(nn.Module):
         return without_padding(output, lengths), h_n
 
     def _run_packed(
-        self, packed: PackedSequence, hx: Any, resets: Any
+        self, packed: PackedSequence, hx: Any, values: Mapping[str, PackedSequence]
     ) -> tuple[PackedSequence, Any]:
         check_input(packed.data, self.input_size, self._weight)
 
         def call(layer: nn.Module, data: Tensor, state: Any) -> tuple[Tensor, Any]:
-            output, h_n = call_layer(layer, with_data(packed, data), state, resets)
+            output, h_n = call_layer(layer, with_data(packed, data), state, values)
             return output.data, h_n
 
         data, h_n = self._run(packed.data, hx, call)
@@ -528,21 +536,34 @@ def new_linear(inputs: int, outputs: int, *, generator: Generator | None) -> nn.
 
 
 def call_layer(
-    layer: nn.Module, x: Tensor | PackedSequence, state: Any, resets: Any = None
+    layer: nn.Module,
+    x: Tensor | PackedSequence,
+    state: Any,
+    values: Mapping[str, Any] = MappingProxyType({}),
+    lengths: Tensor | None = None,
 ) -> tuple[Any, Any]:
-    """Call a layer, ours or torch's, with resets in the layout of the input, time first."""
-    if resets is None:
-        return layer(x, state)
-    if isinstance(layer, nn.RNNBase):
-        return run_torch_layer(layer, x, state, resets)
-    return layer(x, state, resets=resets)
+    """Call a layer, ours or torch's, with resets and gaps in the layout of the input, time first.
+
+    Lengths are for a layer of torch with resets.
+
+    Raises:
+        ValueError: If there are gaps for a layer of torch.
+    """
+    if not isinstance(layer, nn.RNNBase) or not values:
+        return layer(x, state, **values)
+    if "dt" in values:
+        raise ValueError(
+            f"expected no dt for {type(layer).__name__} of torch, got some: give the gaps as one "
+            "more input channel"
+        )
+    return run_torch_layer(layer, x, state, values["resets"], lengths)
 
 
 def last_output(
     layer: nn.Module,
     x: Tensor,  # (T, B, M)
     state: Any,
-    resets: Tensor | None = None,  # (T, B)
+    values: Mapping[str, Tensor] = MappingProxyType({}),  # each (T, B)
 ) -> tuple[Tensor, Any]:  # (B, N)
     """Return the output at the last time step, and the last state."""
     directions: list[Any] = []
@@ -550,19 +571,22 @@ def last_output(
         directions = layer.all_directions()
     # a hook may change the outputs, so it must see all of them
     if len(directions) != 1 or any(hooks_of_call(layer)):
-        output, h_n = call_layer(layer, x, state, resets)
+        output, h_n = call_layer(layer, x, state, values)
         return output[-1], h_n
-    _, h_n = layer(x, state, last_only=True, resets=resets)
+    _, h_n = layer(x, state, last_only=True, **values)
     h = h_n
     if isinstance(h_n, tuple):  # an LSTM returns (h_n, c_n)
         h = h_n[0]
     return directions[0].output_at(x[-1], h[-1]), h_n
 
 
-def _step(layer: nn.Module, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
+def _step(
+    layer: nn.Module, x_t: Tensor, state: Any, dt: Tensor | None = None
+) -> tuple[Tensor, Any]:
     if isinstance(layer, Stacked):
-        return layer.step(x_t, state)
-    output, h_n = layer(x_t.unsqueeze(0), state)
+        return layer.step(x_t, state, dt=dt)
+    values = {} if dt is None else {"dt": dt}
+    output, h_n = call_layer(layer, x_t.unsqueeze(0), state, values)
     return output.squeeze(0), h_n
 
 

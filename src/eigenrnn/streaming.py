@@ -105,8 +105,15 @@ class Stream:
     def __call__(
         self,
         x_t: Tensor,  # (M,) or (B, M)
+        dt: Tensor | None = None,  # () or (B,)
     ) -> Tensor:  # (K,) or (B, K)
-        """Process one time step and return its outputs."""
+        """Process one time step and return its outputs.
+
+        `dt` is the time since the step before, for layers that know what a gap does, see
+        `Stacked.forward`; such a step takes the path of `step` in the layer.
+        """
+        if dt is not None:
+            return self._ordinary_step(x_t, dt)
         snapshot = self._snapshot
         if (
             snapshot is None
@@ -258,7 +265,7 @@ class Stream:
         self._snapshot = snapshot
         return True
 
-    def _ordinary_step(self, x_t: Tensor) -> Tensor:
+    def _ordinary_step(self, x_t: Tensor, dt: Tensor | None = None) -> Tensor:
         """Pack the weights if that is possible, or else step as the layer does.
 
         Raises:
@@ -277,7 +284,7 @@ class Stream:
         if self._head is not None and self._modules["head"] is not self._head:
             self._head = self._modules["head"]
             self._snapshot = None
-        if self._snapshot is None and self._take_snapshot():
+        if dt is None and self._snapshot is None and self._take_snapshot():
             return self(x_t)
         # with trained weights, an endless stream would else keep the graph of all its steps
         wanted = any(each.requires_grad for each in (x_t, *self._states))
@@ -285,7 +292,7 @@ class Stream:
             state = self._states[0]
             if len(self._states) > 1:
                 state = tuple(self._states)
-            y, state = self._layer.step(x_t, state)
+            y, state = self._layer.step(x_t, state, dt=dt)
             if self._head is not None:
                 y = self._head(y)
         self._keep(state)

@@ -26,7 +26,7 @@ FORMS = {
     "nc-gru-tensorflow": (False, True),
     "after-replaces": (True, False),
 }
-ALWAYS_REAL = {"bias", "gain", "shift", "leak"}
+ALWAYS_REAL = {"bias", "gain", "shift", "leak", "leaks"}
 WIDE = {
     torch.float32: torch.float64,
     torch.float64: torch.float64,
@@ -59,6 +59,7 @@ def draw(record, shape, dtype=torch.float64, *, M=None, more=(), gated=False, se
         "c": (mapped,),
         "gain": (mapped,),
         "shift": (mapped,),
+        "leaks": (T, B, N),
     }
     shapes |= dict.fromkeys(("h0", "c0"), (B, N)) | dict.fromkeys(
         ("bias", "recurrent_bias", "leak"), (N,)
@@ -93,7 +94,7 @@ def _scaled(name, tensor, generator):
         return torch.cat(parts)
     if name == "decay":
         return tensor / (0.05 + tensor.abs())
-    if name == "leak":
+    if name in {"leak", "leaks"}:
         return tensor.sigmoid()
     if name == "gain":
         return 1 + tensor / 2

@@ -24,6 +24,8 @@ REAL = [torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
 SHAPES = [(1, 1, 1), (2, 3, 1), (9, 5, 33), (5, 17, 6), (33, 2, 17)]
 RATE = 0.3
+# one for each unit, and one for each unit of each sequence and step
+LEAKS = {"leak": "leak", "current": "leak", "leaks": "leaks", "currents": "leaks"}
 COMMON = {
     "M": [None, 1, 3, 37],
     "reverse": [False, True],
@@ -36,7 +38,7 @@ AXES = {
         "case": list(NONLINEARITIES),
         "dtype": [*REAL, *COMPLEX],
         "normed": [False, True],
-        "mixing": [None, "mask", "rate", "leak", "current"],
+        "mixing": [None, "mask", "rate", "leak", "leaks", "current", "currents"],
         **COMMON,
     },
     "gru": {
@@ -74,17 +76,17 @@ def can_run(
     # LayerNorm amplifies those of one or two units, whose deviation may be zero
     if normed and shape[2] <= 2:
         return False
-    needs_real = normed or mixing in {"leak", "current"} or not f.supports_complex
+    needs_real = normed or mixing in LEAKS or not f.supports_complex
     if dtype.is_complex and kind == "elman" and needs_real:
         return False
-    if resets and mixing == "current":
+    if resets and mixing in {"current", "currents"}:
         return False
     features = ["layer_norm"] if normed else []
     features += ["resets"] if resets else []
     # a gated recurrence can also write a mask as inputs
     if mixing == "rate" or (mixing == "mask" and (normed or kind == "elman")):
         features.append("zoneout")
-    if mixing in {"leak", "current"}:
+    if mixing in LEAKS:
         features.append("leak")
     if form is not None:
         features += form_features(*FORMS[form])
@@ -124,9 +126,9 @@ def arguments_of(kind, row):
         options["reset_after"], options["update_keeps"] = FORMS[row["form"]]
         more += ["recurrent_bias"] if options["reset_after"] else []
     mixing = row.get("mixing")
-    if mixing in {"leak", "current"}:
-        more.append("leak")
-        options["state"] = "current" if mixing == "current" else "rate"
+    if mixing in LEAKS:
+        more.append(LEAKS[mixing])
+        options["state"] = "current" if mixing.startswith("current") else "rate"
     if mixing == "mask":
         generator = torch.Generator().manual_seed(3)
         options["zoneout"] = torch.rand(T, B, N, generator=generator) < RATE
@@ -141,6 +143,8 @@ def evaluated(kind, tensors, options, backend):
         keywords = dict(leaves)
         if "gain" in keywords:
             keywords["layer_norm"] = keywords.pop("gain"), keywords.pop("shift")
+        if "leaks" in keywords:
+            keywords["leak"] = keywords.pop("leaks")
         return getattr(ops, kind)(**keywords, **options, backend=backend)
 
     return results_and_gradients(RECORDS[kind], tensors, run)

@@ -245,6 +245,10 @@ class AbstractDirection(nn.Module, ABC):
         the state to zero, and come only where `takes_resets` allows it.
         """
 
+    def knows_gaps(self) -> bool:
+        """Whether `forward` takes gaps in time, `dt`, (T, B)."""
+        return False
+
     def takes_resets(self) -> bool:
         """Whether `forward` takes resets, which is so if the initial state is zero."""
         return self.h0 is None

@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.base import ConstantBuffers
 from eigenrnn.errors import check_not_negative
-from eigenrnn.tracing import autocasts
+from eigenrnn.tracing import autocasts, is_traced
 
 __all__ = ["Leak", "LeakOptions", "LeakValues"]
 
@@ -146,17 +146,39 @@ class Leak(ConstantBuffers):
         """Whether the present mode has noise."""
         return self.options.noise > 0 and (self.training or self.options.noise_in_eval)
 
-    def kwargs(self) -> dict[str, Any]:
-        """Return the keyword arguments of the recurrence."""
+    def kwargs(
+        self,
+        dt: Tensor | None = None,  # (T, B)
+    ) -> dict[str, Any]:
+        r"""Return the keyword arguments of the recurrence.
+
+        After a gap, :math:`1 - (1 - \alpha)^{\Delta t}` takes the place of the leak.
+        """
         if not self.options.has_leak:
             return {}
-        return {"leak": self.alpha(), "state": self.options.state}
+        alpha = self.alpha()
+        if dt is not None:
+            self._check_positive(dt)
+            # finite also for a leak of one, so that no gap of zero makes it NaN
+            log = torch.log1p(-alpha).clamp(min=torch.finfo(alpha.dtype).min)
+            alpha = -torch.expm1(dt.to(alpha.dtype).unsqueeze(2) * log)
+        return {"leak": alpha, "state": self.options.state}
+
+    def _check_positive(self, dt: Tensor) -> None:
+        """Check that no gap is zero if there is noise, whose scale divides by the leak.
+
+        Raises:
+            ValueError: If one is, on the CPU and unless something traces the call.
+        """
+        if self.is_noisy and dt.device.type == "cpu" and not is_traced() and not dt.all():
+            raise ValueError("expected gaps dt > 0 in a layer with noise, got 0")
 
     def noisy_inputs(
         self,
         x: Tensor,  # (T, B, M)
         U: Tensor,  # (N, M)
         c: Tensor | None,  # (N,)
+        alpha: Tensor | None,  # (N,) or (T, B, N)
     ) -> Tensor:  # (T, B, N)
         """Return the mapped inputs with the noise of all time steps.
 
@@ -168,7 +190,9 @@ class Leak(ConstantBuffers):
         with torch.autocast(x.device.type, enabled=False):
             inputs = F.linear(x, U, c)
         xi = torch.randn_like(inputs)
-        scale = self.options.noise * (2 / self.alpha()).sqrt()
+        if alpha is None:
+            alpha = self.alpha()
+        scale = self.options.noise * (2 / alpha).sqrt()
         return torch.addcmul(inputs, scale.to(inputs.dtype), xi)
 
     def extra_repr(self) -> str:

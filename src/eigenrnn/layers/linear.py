@@ -19,6 +19,7 @@ from eigenrnn.layers.direction import (
     DirectionConfig,
     without_autocast,
 )
+from eigenrnn.layers.gaps import held_steps
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.dispatch import in_forced_block
@@ -117,6 +118,9 @@ class LRUDirection(AbstractDiagonalDirection):
         r"""The input map :math:`\gamma \odot B`, its real parts and its imaginary ones."""
         return self.weight_ih.unflatten(0, (-1, self.hidden_size)) * self.gamma_log.exp()[:, None]
 
+    def knows_gaps(self) -> bool:
+        return self.eigenvalues.is_complex
+
     @without_autocast
     def forward(
         self,
@@ -127,6 +131,7 @@ class LRUDirection(AbstractDiagonalDirection):
         backend: str | None = None,
         last_only: bool = False,
         resets: Tensor | None = None,  # (T, B)
+        dt: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         x = without_padding(x, batch_sizes)
         decay = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
@@ -142,6 +147,9 @@ class LRUDirection(AbstractDiagonalDirection):
             u = torch.view_as_complex(u.unflatten(2, (-1, 2)))
             real, imaginary = h0.chunk(2, dim=1)
             h0 = torch.complex(real, imaginary)
+        if dt is not None:
+            decay, factor = held_steps(decay, dt.to(wide))
+            u = u * factor
         operands = LinearOperands(u, decay, h0, resets)
         h, last = evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
         if last_only:

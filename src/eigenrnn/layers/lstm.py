@@ -343,9 +343,10 @@ class LSTM(Gated[LSTMDirection]):
         last_only: bool = False,
         head: nn.Linear | None = None,
         resets: Tensor | PackedSequence | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Any, tuple[Tensor, Tensor]]:
         """Run over a batch of sequences, as `Stacked.forward`; the states are (h, c)."""
-        output, state = super().forward(input, hx, lengths, last_only, head, resets)
+        output, state = super().forward(input, hx, lengths, last_only, head, resets, dt)
         return output, self._split(state)
 
     def initial_state(self, batch_size: int | None = None) -> tuple[Tensor, Tensor]:
@@ -356,6 +357,7 @@ class LSTM(Gated[LSTMDirection]):
         x_t: Tensor,  # (B, M) or (M,)
         h: tuple[Tensor, Tensor] | None = None,  # (L, B, N) or (L, N)
         resets: Tensor | None = None,  # (B,) or ()
+        dt: Tensor | None = None,  # (B,) or ()
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Process one time step, as `Stacked.step`; the states are (h, c)."""
         if resets is not None:
@@ -367,7 +369,7 @@ class LSTM(Gated[LSTMDirection]):
             if result is not None:
                 output, (h_n, c_n) = result
                 return output, (h_n, c_n)
-        output, state = super().step(x_t, h)
+        output, state = super().step(x_t, h, dt=dt)
         return output, self._split(state)
 
     def load_torch(self, torch_rnn: nn.LSTM) -> Self:

@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.layers.sequences import pack_like
+from eigenrnn.layers.step_values import step_values
 from eigenrnn.ops.arguments import check_resets
 from eigenrnn.ops.time_steps import batch_sizes_of, running
 
-__all__ = ["Pieces", "packed_resets", "reset_states", "resets_time_first", "run_torch_layer"]
+__all__ = ["Pieces", "reset_states", "run_torch_layer"]
 
 
 def reset_states(
@@ -28,42 +29,6 @@ def reset_states(
         return tuple(reset_states(state, first, resets) for state, first in pairs)
     check_resets(resets, initial.shape[1:-1], initial.device)
     return torch.where(resets.unsqueeze(-1), initial, states)
-
-
-def packed_resets(
-    resets: object, packed: PackedSequence
-) -> Tensor:  # (T, B), the longest sequence first
-    """Return the resets that go with a packed batch, padded.
-
-    Raises:
-        TypeError: If they are not packed.
-        ValueError: If they have other batch sizes than the batch.
-    """
-    if not isinstance(resets, PackedSequence):
-        raise TypeError(f"expected resets packed like the input, got {type(resets).__name__}")
-    if not torch.equal(resets.batch_sizes, packed.batch_sizes):
-        raise ValueError(
-            f"expected resets with the batch sizes {packed.batch_sizes.tolist()} of the input, "
-            f"got {resets.batch_sizes.tolist()}"
-        )
-    check_resets(resets.data, packed.data.shape[:1], packed.data.device)
-    padded, _ = pad_packed_sequence(PackedSequence(resets.data, resets.batch_sizes))
-    return padded
-
-
-def resets_time_first(
-    resets: Any, input: Tensor, batch_first: bool
-) -> Tensor | None:  # (T, B), or (T, 1) without a batch
-    """Return the resets that go with an input, (T, B, M), (B, T, M) or (T, M).
-
-    Raises the errors of `check_resets`.
-    """
-    if resets is None:
-        return None
-    check_resets(resets, input.shape[:-1], input.device)
-    if input.dim() == 2:
-        return resets.unsqueeze(1)
-    return resets.T if batch_first else resets
 
 
 class Pieces:
@@ -148,7 +113,7 @@ def run_torch_layer(
 ) -> tuple[Any, Any]:  # (T, B, N), and the last states
     """Run a layer of torch, time first, with resets to zero.
 
-    Raises the errors of `check_resets` and of `packed_resets`.
+    Raises the errors of `step_values`.
 
     Raises:
         ValueError: If the layer is bidirectional.
@@ -159,7 +124,7 @@ def run_torch_layer(
         padded, lengths = pad_packed_sequence(x)
         order: Any = slice(None) if x.sorted_indices is None else x.sorted_indices
         mask = torch.zeros(padded.shape[:2], dtype=torch.bool, device=padded.device)
-        mask[:, order] = packed_resets(resets, x)
+        mask[:, order] = step_values(x, resets)["resets"]
         output, last = run_torch_layer(layer, padded, states, mask, lengths)
         return pack_like(x, output[:, order], lengths[order]), last
     if x.dim() == 2:

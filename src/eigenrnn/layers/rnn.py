@@ -99,6 +99,7 @@ class RNNDirection(AbstractDirection):
         backend: str | None = None,
         last_only: bool = False,
         resets: Tensor | None = None,  # (T, B)
+        dt: Tensor | None = None,  # (T, B)
         V: Tensor | None = None,  # (K, N)
         d: Tensor | None = None,  # (K,)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
@@ -122,10 +123,10 @@ class RNNDirection(AbstractDirection):
         extras = self.norm_zoneout_kwargs(x)
         leak = self.leak
         if leak is not None:
-            extras |= leak.kwargs()
+            extras |= leak.kwargs(dt)
             if leak.is_noisy:
                 # the noise is added to mapped inputs, so the recurrence gets no map
-                x = leak.noisy_inputs(x, self.weight_ih, c)
+                x = leak.noisy_inputs(x, self.weight_ih, c, extras.get("leak"))
                 weight = None
                 c = None
         return elman(
@@ -145,6 +146,9 @@ class RNNDirection(AbstractDirection):
             resets=resets,
             **extras,
         )
+
+    def knows_gaps(self) -> bool:
+        return self.leak is not None and self.leak.options.has_leak
 
     def takes_resets(self) -> bool:
         # the value of f at an argument of zero may differ from zero

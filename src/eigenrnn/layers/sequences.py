@@ -1,6 +1,6 @@
 """Batches of sequences: different lengths, packed sequences and initial states."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import torch
@@ -31,7 +31,7 @@ def run_longest_first(
     x: Tensor,  # (T, B, M)
     h0: Tensor | None,  # (L D, B, S); the default ones are those of every sequence
     lengths: Lengths,
-    resets: Tensor | None,  # (T, B)
+    values: Mapping[str, Tensor],  # each (T, B)
 ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (L D, B, S)
     """Run a layer over sequences sorted by descending length; restore the user's order.
 
@@ -39,14 +39,13 @@ def run_longest_first(
     """
     order, sizes = sorted_lengths(lengths, *x.shape[:2])
     if order is None:
-        return run(x, h0, sizes, resets)
+        return run(x, h0, sizes, values)
     order = order.to(x.device)
     back = order.argsort()  # the inverse of a permutation
     if h0 is not None:
         h0 = h0.index_select(1, order)
-    if resets is not None:
-        resets = resets.index_select(1, order)
-    output, h_n = run(x.index_select(1, order), h0, sizes, resets)
+    values = {name: each.index_select(1, order) for name, each in values.items()}
+    output, h_n = run(x.index_select(1, order), h0, sizes, values)
     if output is not None:
         output = output.index_select(1, back)
     return output, h_n.index_select(1, back)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Never, Self, TypeVar, cast
 
 import torch
@@ -17,7 +18,7 @@ from eigenrnn.layers.regularisation import (
     apply_dropout,
     non_default_options,
 )
-from eigenrnn.layers.resets import Pieces, packed_resets, reset_states, resets_time_first
+from eigenrnn.layers.resets import Pieces, reset_states
 from eigenrnn.layers.sequences import (
     Lengths,
     initial_states,
@@ -26,6 +27,7 @@ from eigenrnn.layers.sequences import (
     reordered,
     run_longest_first,
 )
+from eigenrnn.layers.step_values import check_dt, step_values
 from eigenrnn.layers.stepping import LatestSnapshot
 from eigenrnn.layers.validation import (
     check_dtype,
@@ -199,6 +201,7 @@ class Stacked(Layer, Generic[_D]):
         last_only: bool = False,
         head: nn.Linear | None = None,
         resets: Tensor | PackedSequence | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Any, Any]:
         """Run over a batch of sequences.
 
@@ -214,22 +217,26 @@ class Stacked(Layer, Generic[_D]):
             resets: Before which steps a sequence begins anew, from the initial state: booleans in
                 the layout of the input, (T, B), (B, T) or (T,), packed if the input is. torchrl
                 calls them ``is_init``, and Stable-Baselines3 ``episode_starts``.
+            dt: The time since the step before, 1 by default, for layers that know what a gap does:
+                `LRU`, and `RNN` with a leak. In the layout of the input, or (T,) for all.
         Returns:
             The states of the last layer at all time steps, packed if the input was, and h_n, the
             last state of every layer and direction.
         Raises:
             ValueError: If both `last_only` and `head` are set, or the layer reads backwards and
-                there are resets.
+                there are resets, or the layer does not know what a gap does.
         """
+        if dt is not None:
+            self._check_knows_gaps()
         if resets is not None and self.bidirectional:
             raise ValueError("expected one direction with resets, got a bidirectional layer")
         if last_only and head is not None:
             raise ValueError("expected either last_only or a head for all time steps, got both")
         if isinstance(input, PackedSequence):
             run = partial(self._run, last_only=last_only, head=head)
-            return self._forward_packed(input, hx, lengths, run, resets)
+            return self._forward_packed(input, hx, lengths, run, resets, dt)
         check_input(input, self.input_size, self.all_directions()[0].weight_ih)
-        steps = resets_time_first(resets, input, self.batch_first)
+        values = step_values(input, resets, dt, self.batch_first)
         unbatched = input.dim() == 2
         x = input
         if unbatched:  # a single sequence, (T, M) also with `batch_first`, as in torch
@@ -240,14 +247,14 @@ class Stacked(Layer, Generic[_D]):
         if hx is not None:
             h0 = self._initial_states(hx, x.shape[1], unbatched)
         if lengths is None and x.shape[0] >= 1:
-            output, h_n = self._run(x, h0, None, steps, last_only, head)
+            output, h_n = self._run(x, h0, None, values, last_only, head)
         elif lengths is not None and exports_scan(self.backend):
             # An export takes lengths in any order, because it masks steps instead of sorting.
             sizes = cast("Any", torch.as_tensor(lengths))
-            output, h_n = self._run(x, h0, sizes, steps, last_only, head)
+            output, h_n = self._run(x, h0, sizes, values, last_only, head)
         else:
             run = partial(self._run, last_only=last_only, head=head)
-            output, h_n = run_longest_first(run, x, h0, lengths, steps)
+            output, h_n = run_longest_first(run, x, h0, lengths, values)
         if unbatched:
             h_n = h_n.squeeze(1)
         if output is None:
@@ -263,10 +270,12 @@ class Stacked(Layer, Generic[_D]):
         x_t: Tensor,  # (B, M) or (M,)
         h: Any = None,  # (L, B, N) or (L, N)
         resets: Tensor | None = None,  # (B,) or ()
+        dt: Tensor | None = None,  # (B,) or ()
     ) -> tuple[Tensor, Any]:
         """Process one time step; return the output and the new states.
 
-        Where `resets` are true, the step begins from the initial state in place of h.
+        Where `resets` are true, the step begins from the initial state in place of h. `dt` is the
+        time since the step before, see `forward`.
 
         Without gradients, call `freeze` first: otherwise every call evaluates the constraints. A
         frozen layer also keeps its weights packed for the compiled kernels, as long as none of
@@ -277,6 +286,8 @@ class Stacked(Layer, Generic[_D]):
         """
         if resets is not None:
             h = self._begun_anew(x_t, h, resets)
+        if dt is not None:
+            return self._step_after(x_t, h, dt)
         if isinstance(h, Tensor):
             # the packed weights of a frozen layer, where they apply
             result = self._snapshot.step(self, x_t, (h,))
@@ -310,6 +321,31 @@ class Stacked(Layer, Generic[_D]):
         batch = cast("Tensor", x_t).shape[:-1]
         initial = self.initial_state(*batch)
         return reset_states(initial if h is None else h, initial, resets)
+
+    def _step_after(self, x_t: Tensor, h: Any, dt: Tensor) -> tuple[Tensor, Any]:
+        """Process one time step after a gap in time."""
+        self._check_knows_gaps()
+        check_step(x_t)
+        check_dt(dt, x_t.shape[:-1], x_t.device)
+        if x_t.dim() == 1:
+            output, h_n = self(x_t.unsqueeze(0), h, dt=dt.unsqueeze(0))
+            return output.squeeze(0), h_n
+        time = 1 if self.batch_first else 0
+        output, h_n = self(x_t.unsqueeze(time), h, dt=dt.unsqueeze(time))
+        return output.squeeze(time), h_n
+
+    def _check_knows_gaps(self) -> None:
+        """Check that all directions know what a gap in time does.
+
+        Raises:
+            ValueError: If one does not.
+        """
+        for direction in self.all_directions():
+            if not direction.knows_gaps():
+                raise ValueError(
+                    "expected dt with an LRU of complex eigenvalues or an RNN with a leak, got "
+                    f"{type(self).__name__}: give the gaps as one more input channel"
+                )
 
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
         """Return for each backend whether it is chosen, could be, or why it cannot be."""
@@ -447,6 +483,7 @@ class Stacked(Layer, Generic[_D]):
         lengths: Lengths,
         run: Callable[..., tuple[Tensor | None, Tensor]],
         resets: Any,
+        dt: Any,
     ) -> tuple[PackedSequence | None, Tensor]:
         if lengths is not None:
             raise ValueError("expected either a PackedSequence or lengths, got both")
@@ -460,9 +497,8 @@ class Stacked(Layer, Generic[_D]):
         h0: Tensor | None = None
         if hx is not None:
             h0 = reordered(self._initial_states(hx, x.shape[1]), packed.sorted_indices)
-        if resets is not None:
-            resets = packed_resets(resets, packed)
-        output, h_n = run(x, h0, packed.batch_sizes.tolist(), resets)
+        values = step_values(packed, resets, dt)
+        output, h_n = run(x, h0, packed.batch_sizes.tolist(), values)
         packed_output: PackedSequence | None = None
         if output is not None:
             packed_output = pack_like(packed, output, sequence_lengths)
@@ -482,16 +518,13 @@ class Stacked(Layer, Generic[_D]):
         x: Tensor,  # (T, B, M)
         h0: Tensor | None,  # (L D, B, N); by default those of each direction
         batch_sizes: list[int] | None,
-        resets: Tensor | None = None,  # (T, B)
+        values: Mapping[str, Tensor] = MappingProxyType({}),  # each (T, B)
         last_only: bool = False,
         head: nn.Linear | None = None,
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
         warn_if_unavailable(x)
-        of_resets: dict[str, Tensor | None] = {}
-        if resets is not None:
-            if not self._takes_resets(x):
-                return self._run_pieces(x, h0, batch_sizes, resets, last_only, head)
-            of_resets = {"resets": resets}
+        if "resets" in values and not self._takes_resets(x):
+            return self._run_pieces(x, h0, batch_sizes, values, last_only, head)
         directions = self.all_directions()
         # a head on both directions reads their joined states, which no single one has
         fused_head: dict[str, Tensor | None] = {}
@@ -503,7 +536,7 @@ class Stacked(Layer, Generic[_D]):
             if layer > 0 and self.dropout > 0:
                 x = apply_dropout(x, self.dropout, self.locked_dropout, self.training)
             skip_outputs = last_only and is_top
-            extra = of_resets | fused_head if is_top else of_resets
+            extra = {**values, **fused_head} if is_top else values
             outputs: list[Tensor] = []
             for d in range(self.num_directions):
                 i = layer * self.num_directions + d
@@ -531,17 +564,20 @@ class Stacked(Layer, Generic[_D]):
         x: Tensor,  # (T, B, M)
         h0: Tensor | None,  # (L, B, N)
         batch_sizes: list[int] | None,
-        resets: Tensor,  # (T, B)
+        values: Mapping[str, Tensor],  # each (T, B)
         last_only: bool,
         head: nn.Linear | None,
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, N) or (T, B, K), (L, B, N)
         """Run over the pieces between resets as over sequences."""
-        pieces = Pieces(resets, batch_sizes)
+        pieces = Pieces(values["resets"], batch_sizes)
+        others: dict[str, Tensor] = {}
+        if "dt" in values:
+            others["dt"] = pieces.cut(values["dt"].unsqueeze(2)).squeeze(2)
         first: Tensor | None = None
         if h0 is not None:
             initial = self._initial_states(None, len(pieces.lengths))
             first = pieces.first_states(h0, initial)
-        output, h_n = self._run(pieces.cut(x), first, pieces.batch_sizes, last_only=last_only)
+        output, h_n = self._run(pieces.cut(x), first, pieces.batch_sizes, others, last_only)
         if output is not None:
             output = pieces.join(output)
         if output is not None and head is not None:

@@ -137,11 +137,11 @@ def map_inputs(
 
 
 def mapped_inputs(operands: Any) -> dict[str, Tensor]:
-    """Return what changes from step to step: the mapped inputs, and a mask and resets if given."""
+    """Return what changes from step to step: the mapped inputs, and what else there is."""
     inputs = {"x": map_inputs(operands.x, operands.U, operands.c)}
-    for name in ("mask", "resets"):
+    for name in ("mask", "resets", "leak"):
         tensor: Tensor | None = getattr(operands, name, None)
-        if tensor is not None:
+        if tensor is not None and tensor.dim() > 1:  # a leak may be the same at every step
             inputs[name] = tensor
     return inputs
 

@@ -220,6 +220,8 @@ def call_arguments(operands: Any, options: Any) -> dict[str, Any]:
         if tensor.dtype is not dtype and name not in ("mask", "resets"):  # which have bytes
             raise TypeError(f"expected {name} of {dtype}, the type of x, got {tensor.dtype}")
         call[name] = pointer(tensor)
+        if name == "leak":
+            call["leak_changes"] = tensor.dim() == 3
     return call
 
 

@@ -130,8 +130,9 @@ def check_zoneout_rate(zoneout: object) -> None:
 def check_leak(
     leak: object,
     state: object,
+    x: Tensor,  # (T, B, .)
     W: Tensor,  # (N, N)
-) -> Tensor | None:  # (N,)
+) -> Tensor | None:  # (N,) or (T, B, N)
     """Check a leak and which state it mixes; return one number for each unit, or None.
 
     Currents always have a leak, one where none is given.
@@ -151,7 +152,8 @@ def check_leak(
         )
     N = len(W)
     if isinstance(leak, Tensor):
-        _check("leak", leak, (N,), W.device)
+        shape = (*x.shape[:2], N) if leak.dim() == 3 else (N,)
+        _check("leak", leak, shape, W.device)
         return leak
     number = 1.0
     if leak is not None:

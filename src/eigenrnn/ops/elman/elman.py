@@ -63,7 +63,7 @@ def elman(
     nonlinearity: str = "tanh",
     layer_norm: Norm | None = None,  # (N,), (N,)
     zoneout: Zoneout | None = None,  # (T, B, N)
-    leak: Tensor | float | None = None,  # (N,)
+    leak: Tensor | float | None = None,  # (N,) or (T, B, N)
     state: Literal["rate", "current"] = "rate",
     resets: Tensor | None = None,  # (T, B)
     batch_sizes: Sequence[int] | None = None,
@@ -108,8 +108,8 @@ def elman(
         layer_norm: The gain g and the shift c; no LayerNorm by default. Its epsilon is 1e-5.
         zoneout: In training, the mask m of the units that keep their state. In evaluation, the
             zoneout rate, which then takes the place of m.
-        leak: The leak :math:`\alpha` in (0, 1], one number or one for each unit; none by default.
-            The values of a tensor are not checked.
+        leak: The leak :math:`\alpha` in [0, 1], a number, one for each unit, or one for each unit
+            of each sequence and step; none by default. The values of a tensor are not checked.
         state: Whether the state is the value of f, ``"rate"``, or its argument, ``"current"``.
         resets: Before which steps the state of a sequence becomes zero; none by default.
         batch_sizes: The number of sequences at each step, sorted by descending length, as in
@@ -129,7 +129,7 @@ def elman(
         V: :math:`(K, N)`, d: :math:`(K,)`, the dtype of W.
         layer_norm: :math:`(N,)` both, the dtype of x, which is real.
         zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
-        leak: :math:`(N,)`, the dtype of x, which is real, or a number.
+        leak: :math:`(N,)` or :math:`(T, B, N)`, the dtype of x, which is real, or a number.
         resets: :math:`(T, B)`, bool.
     Returns:
         The states of all steps, :math:`(T, B, N)`, or the outputs, :math:`(T, B, K)`, and the last
@@ -170,7 +170,7 @@ def elman(
     gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
     if gain is not None or mask is not None:
         operands = operands._replace(gain=gain, shift=shift, mask=mask)
-    alpha = check_leak(leak, state, W)
+    alpha = check_leak(leak, state, x, W)
     if alpha is not None:
         if zoneout is not None:
             raise ValueError(

@@ -45,10 +45,13 @@ def export_elman(
     # a step gets these from the states and the mapped inputs
     changing = ("x", "h0", "U", "c", "V", "d", "mask", "v0")
     constant = operands._replace(**dict.fromkeys(changing))
+    inputs = mapped_inputs(operands)
+    if "leak" in inputs:
+        constant = constant._replace(leak=None)
     h, last = scan_steps(
         partial(elman_step, options=options),
         initial_states(operands),
-        mapped_inputs(operands),
+        inputs,
         constant,
         lengths,
         options.reverse,

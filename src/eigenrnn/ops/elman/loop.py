@@ -101,6 +101,7 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     masks: list[Tensor] | None = None
     if mask is not None:
         masks = split_steps(mask, sizes)
+    leaks = _leaks(leak, sizes)
     for t in steps_in_order(T, options.reverse):
         h_before = previous_state(t, h_at, h0, sizes, options.reverse)
         z_at[t].addmm_(h_before, Wt)
@@ -115,9 +116,9 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
                 out1=means[t],
                 out2=scales[t],
             )
-        if current_at is not None and v0 is not None and leak is not None:
+        if current_at is not None and v0 is not None and leaks:
             v_before = previous_state(t, current_at, v0, sizes, options.reverse)
-            torch.lerp(v_before, candidate_at[t], leak, out=current_at[t])
+            torch.lerp(v_before, candidate_at[t], leaks[t], out=current_at[t])
             h_at[t].copy_(current_at[t])
             f_(h_at[t], moduli_at[t])
             continue
@@ -126,8 +127,8 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
             torch.where(masks[t], h_before, candidate_at[t], out=h_at[t])
         elif rate:
             torch.lerp(candidate_at[t], h_before, rate, out=h_at[t])
-        elif leak is not None:
-            torch.lerp(h_before, candidate_at[t], leak, out=h_at[t])
+        elif leaks:
+            torch.lerp(h_before, candidate_at[t], leaks[t], out=h_at[t])
     if save and gain is not None:
         saved["z"] = z
     if save and mixes:
@@ -230,7 +231,9 @@ def _backward(
     dbias = h.real.new_zeros(N)
     dgain = h.real.new_zeros(N)
     dshift = h.real.new_zeros(N)
-    dleak = h.real.new_zeros(N)
+    leaks = _leaks(leak, sizes)
+    dleak = h.real.new_zeros(N if leak is None else leak.shape)
+    dleaks = _leaks(dleak, sizes)
     backward_ = backward_in_place(options.nonlinearity, bias, h0)
     conjugate = W.conj_physical().contiguous()
     deltas = split_steps(delta, sizes)
@@ -260,16 +263,18 @@ def _backward(
         mask_t = masks[t]
         if mask_t is not None or rate:
             _pass_through_zoneout(delta_t, earlier[t], mask_t, rate)
-        if leak is not None and v0 is None:  # mixed after f, so it comes before f here
+        if leaks and v0 is None:  # mixed after f, so it comes before f here
             before = previous_state(t, mixed, first, sizes, options.reverse)
-            dleak += _pass_through_leak(delta_t, earlier[t], leak, candidate_at[t] - before)
+            change = candidate_at[t] - before
+            _pass_through_leak(delta_t, earlier[t], leaks[t], change, dleaks[t])
         if sum_bias:
             dbias += _along_phases(delta_t, value_at[t])
         backward_(delta_t, value_at[t], moduli_at[t])
-        if leak is not None and v0 is not None:  # mixed before f
+        if leaks and v0 is not None:  # mixed before f
             delta_t += dcurrent_at[t]
             before = previous_state(t, mixed, first, sizes, options.reverse)
-            dleak += _pass_through_leak(delta_t, dv_earlier[t], leak, candidate_at[t] - before)
+            change = candidate_at[t] - before
+            _pass_through_leak(delta_t, dv_earlier[t], leaks[t], change, dleaks[t])
         if gain is not None:
             mean, scale = moments[:, t, : sizes[t]]
             dz, dgain_t, dshift_t = _norm_backward(
@@ -306,21 +311,32 @@ def _at_last_steps(
     return gradients
 
 
+def _leaks(
+    leak: Tensor | None,  # (N,) or (T, B, N)
+    sizes: Sequence[int],
+) -> list[Tensor]:  # T of (N,) or (sizes[t], N)
+    """Return the leak of each step, or nothing without one."""
+    if leak is None:
+        return []
+    if leak.dim() == 1:
+        return [leak] * len(sizes)
+    return split_steps(leak, sizes)
+
+
 def _pass_through_leak(
     g: Tensor,  # (B, N)
     earlier: list[tuple[Tensor, slice | None]],
-    leak: Tensor,  # (N,)
+    leak: Tensor,  # (N,) or (B, N)
     change: Tensor,  # (B, N)
-) -> Tensor:  # (N,)
+    dleak: Tensor,  # (N,) or (B, N)
+) -> None:
     """Move the part of the gradient that belongs to the states before, in place.
 
-    Returns:
-        The gradient of the leak, which multiplies the change of a step.
+    Add the gradient of the leak, which multiplies the change of a step.
     """
-    dleak = (g * change).sum(0)
+    dleak += (g * change).sum_to_size(dleak.shape)
     _add_to_earlier(earlier, (1 - leak) * g)
     g.mul_(leak)
-    return dleak
 
 
 def _pass_through_zoneout(

@@ -25,7 +25,7 @@ class ElmanOperands(NamedTuple):
     gain: Tensor | None = None  # (N,)
     shift: Tensor | None = None  # (N,)
     mask: Tensor | None = None  # (T, B, N), bool
-    leak: Tensor | None = None  # (N,)
+    leak: Tensor | None = None  # (N,) or (T, B, N)
     v0: Tensor | None = None  # (B, N), the initial state if the arguments of f mix; h0 is f(v0)
     resets: Tensor | None = None  # (T, B), bool
 

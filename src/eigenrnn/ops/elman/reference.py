@@ -65,7 +65,7 @@ def elman_step(
     else:
         f = NONLINEARITIES[name].forward
     z = apply_layer_norm(now["x"] + h @ operands.W.T, operands.gain, operands.shift)
-    leak = operands.leak
+    leak = now.get("leak", operands.leak)
     if leak is not None and "v0" in states:
         v = (1 - leak) * states["v0"] + leak * z
         return {"h0": f(v, operands.bias), "v0": v}

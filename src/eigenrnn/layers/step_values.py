@@ -1,0 +1,91 @@
+"""What a call gives for each step of each sequence beside the inputs: resets and gaps in time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from eigenrnn.ops.arguments import check_resets
+from eigenrnn.tracing import check_dense, is_traced
+
+__all__ = ["check_dt", "given", "step_values"]
+
+
+def step_values(
+    input: Tensor | PackedSequence,  # (T, B, M), (B, T, M) or (T, M)
+    resets: Any = None,
+    dt: Any = None,
+    batch_first: bool = False,
+) -> dict[str, Tensor]:  # each (T, B), of a packed input the longest sequence first
+    """Return the resets and the gaps that are given, by name.
+
+    They have the layout of the input, or one number for each step of all sequences.
+
+    Raises the errors of `check_resets` and `check_dt`.
+
+    Raises:
+        TypeError: If they are not packed like the input.
+        ValueError: If they have other batch sizes.
+    """
+    values: dict[str, Tensor] = {}
+    checks = {"resets": check_resets, "dt": check_dt}
+    for name, value in given(resets=resets, dt=dt).items():
+        check = checks[name]
+        if isinstance(input, PackedSequence):
+            values[name] = _padded(name, value, input, check)
+            continue
+        steps = input.shape[1 if batch_first and input.dim() == 3 else 0]
+        for_all = isinstance(value, Tensor) and value.dim() == 1 and input.dim() == 3
+        check(value, (steps,) if for_all else input.shape[:-1], input.device)
+        if value.dim() == 1:
+            value = value.unsqueeze(1)  # noqa: PLW2901, the same value with an axis of sequences
+        elif batch_first:
+            value = value.T  # noqa: PLW2901
+        batch = 1 if input.dim() == 2 else input.shape[0 if batch_first else 1]
+        values[name] = value.expand(steps, batch)
+    return values
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def check_dt(dt: object, shape: tuple[int, ...], device: torch.device) -> None:
+    """Check gaps in time. Their values are read on the CPU, unless something traces the call.
+
+    Raises:
+        TypeError: If they are not a dense tensor of floating-point numbers.
+        ValueError: If their shape or device is wrong, or one is negative or not finite.
+    """
+    if not isinstance(dt, Tensor):
+        raise TypeError(f"expected dt to be a tensor, got {type(dt).__name__}")
+    check_dense({"dt": dt})
+    if not dt.is_floating_point():
+        raise TypeError(f"expected dt of floating-point numbers, got {dt.dtype}")
+    if dt.shape != shape:
+        raise ValueError(f"expected dt of shape {tuple(shape)}, got {tuple(dt.shape)}")
+    if dt.device != device:
+        raise ValueError(f"expected dt on {device}, where the inputs are, got {dt.device}")
+    if dt.device.type != "cpu" or is_traced() or not dt.numel():
+        return
+    wrong = ~((dt >= 0) & dt.isfinite())
+    if wrong.any():
+        raise ValueError(f"expected finite gaps dt >= 0, got {dt[wrong][0].item()}")
+
+
+def _padded(
+    name: str, value: object, packed: PackedSequence, check: Callable[..., None]
+) -> Tensor:  # (T, B), the longest sequence first
+    if not isinstance(value, PackedSequence):
+        raise TypeError(f"expected {name} packed like the input, got {type(value).__name__}")
+    if not torch.equal(value.batch_sizes, packed.batch_sizes):
+        raise ValueError(
+            f"expected {name} with the batch sizes {packed.batch_sizes.tolist()} of the input, "
+            f"got {value.batch_sizes.tolist()}"
+        )
+    check(value.data, packed.data.shape[:1], packed.data.device)
+    padded, _ = pad_packed_sequence(PackedSequence(value.data, value.batch_sizes))
+    return padded

@@ -1,0 +1,215 @@
+"""Gaps in time: an LRU and a leaky layer hold their input between two steps."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from draws import normal
+from eigenrnn import LRU, RNN, MinGRU, ResidualStack, SequenceModel, Stream
+from eigenrnn.constraints import DiagonalSegment, Unconstrained
+from eigenrnn.init import zeros_
+from eigenrnn.layers.gaps import held_steps
+from eigenrnn.linalg import tol
+
+T, B, M, N = 7, 4, 3, 6
+LENGTHS = torch.tensor([7, 3, 1, 7])
+NEAR = {"rtol": 0, "atol": tol(torch.float64, 100 * T * N)}
+leaky = partial(RNN, nonlinearity="tanh", leak=0.3, trainable_leak=True)
+LAYERS = {
+    "LRU": LRU,
+    "rates": leaky,
+    "currents": partial(leaky, state="current"),
+    "different leaks": partial(RNN, leak=[0.1, 0.2, 0.5, 0.9, 0.3, 1.0], nonlinearity="relu"),
+    "two layers": partial(LRU, num_layers=2),
+}
+each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+
+
+def made(make):
+    return make(M, N, dtype=torch.float64)
+
+
+def drawn_gaps(*shape):
+    return 3 * torch.rand(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def one_layer(layer, i):
+    """The step of one layer by the formulas, with powers and quotients."""
+    direction = layer.all_directions()[i]
+    if isinstance(layer, LRU):
+        eigenvalues, scaled = direction.eigenvalues.diagonal(), direction.scaled_input
+
+        def step(x, h, dt):
+            power = eigenvalues ** dt.unsqueeze(1)
+            held = (1 - power) / (1 - eigenvalues)
+            h = power * h + held * (x.to(h.dtype) @ torch.complex(*scaled).T)
+            state = torch.cat([h.real, h.imag], dim=1)
+            return direction.output_at(x, state), h
+
+        return step, torch.zeros(B, N, dtype=torch.complex128)
+
+    W, f = direction.weight_hh, torch.relu if layer.nonlinearity == "relu" else torch.tanh
+
+    def step(x, h, dt):
+        kept = (1 - direction.leak.alpha()) ** dt.unsqueeze(1)
+        if direction.leak.options.state == "current":
+            h = kept * h + (1 - kept) * (x @ direction.weight_ih.T + _bias(direction) + f(h) @ W.T)
+            return f(h), h
+        h = kept * h + (1 - kept) * f(x @ direction.weight_ih.T + _bias(direction) + h @ W.T)
+        return h, h
+
+    return step, torch.zeros(B, N, dtype=torch.float64)
+
+
+def _bias(direction):
+    return 0 if direction.input_bias is None else direction.input_bias
+
+
+def by_formulas(layer, x, dt, resets=None):
+    resets = torch.zeros(T, B, dtype=torch.bool) if resets is None else resets
+    for i in range(layer.num_layers):
+        step, state = one_layer(layer, i)
+        outputs = []
+        for x_t, dt_t, anew in zip(x, dt, resets, strict=True):
+            y, state = step(x_t, torch.where(anew.unsqueeze(1), 0, state), dt_t)
+            outputs.append(y)
+        x = torch.stack(outputs)
+    return x
+
+
+def gradients(y, leaves):
+    loss = (y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum()
+    return torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+
+
+@pytest.mark.parametrize("with_resets", [False, True], ids=["no resets", "resets"])
+@each_layer
+def test_a_layer_follows_the_formulas(make, with_resets):
+    layer, x, dt = made(make), normal(T, B, M).requires_grad_(), drawn_gaps(T, B).requires_grad_()
+    resets = drawn_gaps(T, B) < 1 if with_resets else None
+    got, expected = layer(x, dt=dt, resets=resets)[0], by_formulas(layer, x, dt, resets)
+    torch.testing.assert_close(got, expected, **NEAR)
+    leaves = [x, dt, *layer.parameters()]
+    torch.testing.assert_close(gradients(got, leaves), gradients(expected, leaves), **NEAR)
+
+
+@each_layer
+def test_gaps_of_one_change_nothing(make):
+    layer, x = made(make), normal(T, B, M)
+    got, last = layer(x, dt=torch.ones(T, B, dtype=torch.float64))
+    expected, last_too = layer(x)
+    torch.testing.assert_close((got, last), (expected, last_too), **NEAR)
+
+
+def test_a_gap_of_three_is_three_steps_of_a_held_input():
+    for layer in (LRU(M, N), RNN(M, N, leak=0.3, constraint=partial(Unconstrained, init=zeros_))):
+        layer.double()
+        x, state = normal(1, B, M), normal(*layer.initial_state(B).shape)
+        _, once = layer(x, state, dt=torch.tensor([3.0]))
+        _, thrice = layer(x.expand(3, B, M), state)
+        torch.testing.assert_close(once, thrice, **NEAR)
+
+
+@each_layer
+def test_lengths_packing_layouts_and_steps_give_the_same(make):
+    layer, x, dt = made(make), normal(T, B, M), drawn_gaps(T, B)
+    expected, last = layer(x, None, LENGTHS, dt=dt)
+    for b, length in enumerate(LENGTHS.tolist()):
+        alone, end = layer(x[:length, b], dt=dt[:length, b])
+        torch.testing.assert_close((expected[:length, b], last[:, b]), (alone, end), **NEAR)
+    pack = partial(pack_padded_sequence, lengths=LENGTHS, enforce_sorted=False)
+    packed, last_too = layer(pack(x), dt=pack(dt))
+    torch.testing.assert_close((pad_packed_sequence(packed)[0], last_too), (expected, last))
+    of_all, _ = layer(x, dt=dt[:, 0])
+    torch.testing.assert_close(of_all, layer(x, dt=dt[:, :1].expand(T, B))[0])
+    stream, one = Stream(layer, B), Stream(layer)
+    outputs, last_too = layer(x, dt=dt)
+    stepped = [stream(x_t, dt_t) for x_t, dt_t in zip(x, dt, strict=True)]
+    torch.testing.assert_close(torch.stack(stepped), outputs, **NEAR)
+    alone = [one(x_t, dt_t) for x_t, dt_t in zip(x[:, 0], dt[:, 0], strict=True)]
+    torch.testing.assert_close(torch.stack(alone), outputs[:, 0], **NEAR)
+    layer.batch_first = True
+    swapped, last = layer(x.transpose(0, 1), dt=dt.T)
+    torch.testing.assert_close((swapped.transpose(0, 1), last), (outputs, last_too))
+    y, _ = layer.step(x[0], None, dt=dt[0])
+    torch.testing.assert_close(y, outputs[0], **NEAR)
+
+
+@pytest.mark.parametrize("readout", ["all", "last"])
+def test_stacks_and_models_pass_gaps_on(readout):
+    stack = ResidualStack(lambda width: LRU(width, N), N, 2, input_size=M).double()
+    x, dt = normal(T, B, M), drawn_gaps(T, B)
+    outputs = stack(x, dt=dt)[0]
+    stream = Stream(stack, B)
+    stepped = [stream(x_t, dt_t) for x_t, dt_t in zip(x, dt, strict=True)]
+    torch.testing.assert_close(torch.stack(stepped), outputs, **NEAR)
+    model = SequenceModel(stack, 2, readout).double()
+    got = model(x, LENGTHS, dt=dt)
+    ends = outputs[LENGTHS - 1, torch.arange(B)]
+    torch.testing.assert_close(
+        got[0] if readout == "all" else got,
+        model.head(outputs[0] if readout == "all" else ends),
+        **NEAR,
+    )
+
+
+@pytest.mark.parametrize("distance", [0.0, 1e-9, 1e-4, 0.05, 0.2])
+def test_the_factor_of_an_input_is_smooth_at_one(distance):
+    decay = torch.tensor([1 - distance], dtype=torch.complex128, requires_grad=True)
+    dt = torch.tensor([[2.5]], dtype=torch.float64)
+    _, factor = held_steps(decay, dt)
+    (gradient,) = torch.autograd.grad(factor.real.sum(), decay)
+    # (1 - q^a) / (1 - q) as a series in d = 1 - q, and its derivative by q
+    a, d = 2.5, distance
+    terms = [1.0]
+    for k in range(1, 60):
+        terms.append(terms[-1] * (k - 1 - a) / k)
+    value = sum(-terms[k] * d ** (k - 1) for k in range(1, 60))
+    slope = sum(terms[k] * (k - 1) * d ** (k - 2) for k in range(2, 60))
+    assert factor.item().real == pytest.approx(value, rel=1e-12)
+    assert gradient.item().real == pytest.approx(slope, rel=1e-9)
+
+
+WRONG = {
+    "negative": (-torch.ones(T, B), ValueError, "-1"),
+    "infinite": (torch.full((T, B), torch.inf), ValueError, "inf"),
+    "nan": (torch.full((T, B), torch.nan), ValueError, "nan"),
+    "shape": (torch.ones(B, T), ValueError, r"\(7, 4\)"),
+    "type": (torch.ones(T, B, dtype=torch.long), TypeError, "int64"),
+    "number": (2.0, TypeError, "float"),
+}
+
+
+@pytest.mark.parametrize(("dt", "error", "match"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("make", [LRU, leaky])
+def test_wrong_gaps_raise(make, dt, error, match):
+    with pytest.raises(error, match=match):
+        make(M, N)(torch.zeros(T, B, M), dt=dt)
+
+
+def test_a_gap_of_zero_keeps_the_state_unless_there_is_noise():
+    x, dt = normal(T, B, M).float(), torch.zeros(T, B)
+    layer = RNN(M, N, leak=[1.0, 0.5, 0.5, 0.5, 0.5, 0.5])
+    state = torch.ones(1, B, N)
+    assert torch.equal(layer(x, state, dt=dt)[1], state)
+    with pytest.raises(ValueError, match="got 0"):
+        RNN(M, N, leak=0.5, noise=0.1)(x, dt=dt)
+
+
+REFUSING = {
+    "MinGRU": MinGRU,
+    "RNN": RNN,
+    "real": partial(LRU, constraint=DiagonalSegment),
+    "stack of torch's GRU": lambda M, N: ResidualStack(lambda w: nn.GRU(w, N), N, 1, input_size=M),
+}
+
+
+@pytest.mark.parametrize("make", REFUSING.values(), ids=REFUSING)
+def test_other_layers_refuse_gaps(make):
+    with pytest.raises(ValueError, match="one more input channel"):
+        make(M, N)(torch.zeros(T, B, M), dt=torch.ones(T, B))
+    with pytest.raises(ValueError, match="one more input channel"):
+        make(M, N).step(torch.zeros(B, M), None, dt=torch.ones(B))
