@@ -1,4 +1,7 @@
-"""Recurrent networks as estimators of scikit-learn, for sequences of unequal lengths."""
+"""Recurrent networks as estimators of scikit-learn, for sequences of unequal lengths.
+
+`SequenceForecaster` is in a module of its own.
+"""
 
 import copy
 import logging
@@ -17,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from eigenrnn.errors import check_installed, check_positive_integer
+from eigenrnn.forecasting import SequenceForecaster
 from eigenrnn.layers import GRU, LRU
 from eigenrnn.models import SequenceModel, parameter_groups, penalty
 from eigenrnn.residual_stack import ResidualStack
@@ -37,7 +41,7 @@ from sklearn.utils.class_weight import compute_sample_weight  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
-__all__ = ["SequenceClassifier", "SequenceRegressor"]
+__all__ = ["SequenceClassifier", "SequenceForecaster", "SequenceRegressor"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

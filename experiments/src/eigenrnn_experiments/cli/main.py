@@ -16,6 +16,7 @@ COMMANDS = {
     "sweep": "train the networks of a grid or a search in parallel",
     "predict": "apply the trained network of a run to a file",
     "evaluate": "compare the predictions of a run with the answers of a file",
+    "forecast": "continue the series of a file",
     "export": "export the trained network of a run to ONNX, torch.export or C",
     "analyse": "analyse the trained network of a run",
     "compare": "print the results of runs as one table",

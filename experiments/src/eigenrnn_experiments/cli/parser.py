@@ -7,6 +7,7 @@ from jsonargparse import ArgumentParser
 from jsonargparse.typing import PositiveInt
 
 from eigenrnn.layers import Layer
+from eigenrnn_experiments.data.tables import Columns
 from eigenrnn_experiments.registry import LAYERS, TASKS
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Settings
@@ -175,6 +176,28 @@ def _evaluate() -> ArgumentParser:
     return parser
 
 
+def _forecast() -> ArgumentParser:
+    parser = _parser(
+        "Continue the series of a file: trains a recurrent network on them, and writes forecasts "
+        "with lower and upper ends as CSV. Needs: pip install 'eigenrnn-experiments[series]'."
+    )
+    parser.add_argument("input", help="file of series; - for standard input")
+    parser.add_argument(
+        "--horizon", type=PositiveInt, required=True, help="number of steps to continue by"
+    )
+    parser.add_argument(
+        "--season", type=PositiveInt, default=1, help="steps in a season, such as 12 for months"
+    )
+    parser.add_argument(
+        "--coverage", type=float, default=0.9, help="share of the values between the ends"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the training")
+    parser.add_argument("-o", "--out", type=str, help=_OUT)
+    parser.add_class_arguments(Columns, "columns")
+    parser.set_defaults({"columns.sequence": None})
+    return parser
+
+
 def _compare() -> ArgumentParser:
     parser = _parser(
         "Print the results of runs as one table: parameters, steps, time and the metrics of the "
@@ -261,6 +284,7 @@ PARSERS: dict[str, Callable[[], ArgumentParser]] = {
     "predict": _predict,
     "evaluate": _evaluate,
     "export": _export,
+    "forecast": _forecast,
     "analyse": _analyse,
     "compare": _compare,
     "report": _report,

@@ -52,8 +52,8 @@ class Columns:
     """The names of the columns of a table with one row for each time step.
 
     Args:
-        sequence: Names the sequence of a row. In a folder with a file for each sequence it may be
-            absent.
+        sequence: Names the sequence of a row; None if a file is one sequence. In a folder with a
+            file for each sequence it may be absent.
         time: Orders the rows of a sequence; without it they are in order. With None, here and
             below, a column of this name is a channel.
         label: The class of the sequence, the same in all its rows.
@@ -71,7 +71,7 @@ class Columns:
         ValueError: If a name occurs twice.
     """
 
-    sequence: str = SEQUENCE
+    sequence: str | None = SEQUENCE
     time: str | None = TIME
     label: str | None = LABEL
     target: str | None = TARGET
