@@ -32,7 +32,7 @@ SEEN = [0, 2]  # of position, velocity, angle, angular velocity
 class TorchGRU(nn.Module):
     """torch's GRU, called once for all steps between two with a reset in any sequence."""
 
-    freeze = nn.Module.eval
+    freeze = nn.Module.eval  # torch has no other preparation for single steps
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -215,13 +215,17 @@ def main() -> None:
                 nn.utils.clip_grad_norm_(policy.parameters(), 0.5)
                 optimiser.step()
         taken = (k + 1) * options.steps * options.environments
-        returns = actor.environments.return_queue  # of the last 100 episodes
-        curve.append((taken, time.process_time() - begin, np.mean(returns)))
+        seconds = round(time.process_time() - begin, 2)
+        # of the last 100 episodes
+        mean_return = round(float(np.mean(actor.environments.return_queue)), 1)
+        curve.append((taken, seconds, mean_return))
         if (k + 1) % 10 == 0:
             print("{:9,} steps  {:6.1f} s of a core  mean return {:5.1f}".format(*curve[-1]))
     options.curve.parent.mkdir(parents=True, exist_ok=True)
     with options.curve.open("w", newline="") as file:
-        csv.writer(file).writerows([("steps", "seconds", "mean_return"), *curve])
+        csv.writer(file, lineterminator="\n").writerows(
+            [("steps", "seconds", "mean_return"), *curve]
+        )
     print(f"greedy return {greedy_return(policy, 100, seed=1000 + options.seed):.1f}")
 
 
