@@ -223,9 +223,9 @@ def main() -> None:
             print("{:9,} steps  {:6.1f} s of a core  mean return {:5.1f}".format(*curve[-1]))
     options.curve.parent.mkdir(parents=True, exist_ok=True)
     with options.curve.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(
-            [("steps", "seconds", "mean_return"), *curve]
-        )
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("steps", "seconds", "mean_return"))
+        table.writerows(curve)
     print(f"greedy return {greedy_return(policy, 100, seed=1000 + options.seed):.1f}")
 
 
