@@ -1,19 +1,25 @@
-"""Draws the bar chart of the README and of docs/speed.md from measured times.
+"""Draws the pictures of docs/pictures from measured times and learning curves.
 
-``PYTHONPATH=docs/_ext python -m benchmarks.chart`` reads ``benchmarks/measured/``, which these two
-commands write, and draws docs/pictures/speed-light.png and speed-dark.png::
+``PYTHONPATH=docs/_ext python -m benchmarks.chart`` reads ``benchmarks/measured/``, which these
+commands write, and draws the bars of the README and of docs/speed.md, and the curves of
+docs/reinforcement_learning.md::
 
     python -m benchmarks.sequences --all --json benchmarks/measured/sequences.json
     python -m benchmarks.streaming --cpu --json benchmarks/measured/steps.json
+    python examples/recurrent_ppo.py --layer gru --seed 0 --curve FILE
+
+FILE is ``benchmarks/measured/recurrent_ppo/gru-0.csv``; and so for the layers ``torch`` and
+``none``, and the seeds 1 and 2.
 """
 
+import csv
 import json
 from pathlib import Path
 from statistics import median
 
 from matplotlib.figure import Figure
 
-__all__ = ["draw", "streamed_step_us", "training_step_ms"]
+__all__ = ["draw", "draw_curves", "streamed_step_us", "training_step_ms"]
 
 MEASURED = Path(__file__).parent / "measured"
 SEQUENCES = {
@@ -36,6 +42,13 @@ STEPS = {
     "Stream, LSTM": "eigenrnn LSTM",
     "torch.nn.LSTM": "torch.nn.LSTM",
 }
+
+POLICIES = {
+    "gru": ("eigenrnn GRU", "#2a83c4"),
+    "torch": ("torch.nn.GRU", "#d55e00"),
+    "none": ("no memory", "#009e73"),
+}
+"""The name and the colour of each curve, by the layer of the policy."""
 
 _OURS = "#2a83c4"
 _OTHERS = "#b0b0b0"
@@ -73,7 +86,29 @@ def draw() -> Figure:
     return figure
 
 
+def draw_curves() -> Figure:
+    """Draw the returns of the policies of examples/recurrent_ppo.py, one line for each seed."""
+    figure = Figure(figsize=(8, 2.9), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for layer, (name, colour) in POLICIES.items():
+        for path in sorted((MEASURED / "recurrent_ppo").glob(f"{layer}-*.csv")):
+            with path.open(newline="") as file:
+                rows = list(csv.DictReader(file))
+            returns = [float(row["mean_return"]) for row in rows]
+            left.plot([float(row["seconds"]) for row in rows], returns, color=colour)
+            right.plot([int(row["steps"]) / 1e6 for row in rows], returns, color=colour)
+        left.plot([], [], color=colour, label=name)
+    left.set(xlabel="seconds of one core", ylabel="mean return of 100 episodes")
+    right.set(xlabel="millions of steps in the environments")
+    left.legend(frameon=False, labelcolor="linecolor")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
 if __name__ == "__main__":
     from two_themes import save_both  # of docs/_ext
 
-    save_both(draw(), Path(__file__).parents[1] / "docs" / "pictures", "speed")
+    PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+    save_both(draw(), PICTURES, "speed")
+    save_both(draw_curves(), PICTURES, "recurrent-ppo")

@@ -124,6 +124,36 @@ def call(layer, x, *h0):
     return layer(x, hx_of(h0))
 
 
+class MaskedGRU(GRU):
+    """A GRU that takes the mask of torchrl, as on docs/reinforcement_learning.md."""
+
+    def forward(self, input, hx=None, mask=None):
+        return super().forward(input, hx, lengths=None if mask is None else mask.sum(1))
+
+
+@pytest.mark.long  # the import takes seconds
+@pytest.mark.parametrize(
+    ("kind", "recurrent"), [(GRU, False), (MaskedGRU, True)], ids=["steps", "sequences"]
+)
+def test_torchrl_computes_the_same_with_our_layer(kind, recurrent, monkeypatch):
+    # an import of torchrl decides how all later processes start
+    monkeypatch.setattr(torch.multiprocessing, "set_start_method", lambda _: None)
+    from tensordict import TensorDict
+    from torchrl.modules import GRUModule, set_recurrent_mode
+
+    theirs = nn.GRU(M, N, num_layers=2, batch_first=True, dtype=torch.float64)
+    ours = kind(M, N, num_layers=2, batch_first=True, dtype=torch.float64).load_torch(theirs)
+    is_init = torch.arange(B * T).view(B, T, 1) % 4 == 0
+
+    def run(layer, x, h):
+        module = GRUModule(gru=layer, in_keys=["x", "h"], out_keys=["y", ("next", "h")])
+        with set_recurrent_mode(recurrent):
+            found = module(TensorDict({"x": x, "h": h, "is_init": is_init}, [B, T]))
+        return found["y"], found["next", "h"]
+
+    assert_equal(theirs, ours, run, [normal(B, T, M), normal(B, T, 2, N)])
+
+
 BACKENDS = {"tanh": ELMAN_BACKENDS, "gru": GRU_BACKENDS, "lstm": LSTM_BACKENDS}
 
 

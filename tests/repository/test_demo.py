@@ -1,6 +1,7 @@
-"""The demonstration script that `make demo` runs."""
+"""The demonstration script that `make demo` runs, and the example of PPO."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from eigenrnn_experiments.tasks import Copying
 from training_run import read_metrics
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "copying_demo.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPT = EXAMPLES / "copying_demo.py"
 SVG = "{http://www.w3.org/2000/svg}"
 COLOURS = ("#2a83c4", "#d55e00", "#009e73")  # of scoRNN, the LSTM and the tanh RNN
 
@@ -73,3 +75,16 @@ def test_the_picture_has_a_curve_for_each_network(demo):
     assert texts >= {"scoRNN", "LSTM", "tanh RNN", "Copying 10 symbols over 5 steps"}
     rows = len(read_metrics(folder / "scornn"))
     assert points == dict.fromkeys(COLOURS, rows)
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_policy_learns_with_memory_what_it_cannot_learn_without(tmp_path, monkeypatch):
+    sizes = ["--updates", "40", "--steps", "64", "--environments", "8"]
+    returns = {}
+    for layer in ("gru", "none"):
+        curve = tmp_path / f"{layer}.csv"
+        options = ["--layer", layer, "--curve", str(curve), *sizes]
+        monkeypatch.setattr(sys, "argv", ["recurrent_ppo.py", *options])
+        runpy.run_path(str(EXAMPLES / "recurrent_ppo.py"), run_name="__main__")
+        returns[layer] = float(curve.read_text().split(",")[-1])
+    assert returns["none"] < 60 < 70 < returns["gru"]

@@ -52,6 +52,7 @@ BLOCK = re.compile(
 SLOW_PAGES = {
     "analysing.md",
     "exporting.md",
+    "reinforcement_learning.md",
     "run_analysis.md",
     "use_with.md",
     "your_code_and_data.md",
