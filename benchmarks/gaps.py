@@ -56,9 +56,7 @@ class Batch(NamedTuple):
 
     def rows(self, chosen: Tensor) -> "Batch":
         """Return some of the sequences."""
-        return Batch(
-            self.x[:, chosen], self.lengths[chosen], self.dt[:, chosen], self.y[chosen]
-        )
+        return Batch(self.x[:, chosen], self.lengths[chosen], self.dt[:, chosen], self.y[chosen])
 
 
 def read(name: str, part: str, kept: float, seed: int) -> Batch:
@@ -131,7 +129,9 @@ def main() -> None:
         cells: list[str] = []
         for way in WAYS:
             values = [
-                accuracy(read(name, "train", kept, seed), read(name, "test", kept, seed), way, seed)
+                accuracy(
+                    read(name, "train", kept, seed), read(name, "test", kept, seed), way, seed
+                )
                 for seed in range(options.seeds)
             ]
             found.append({"set": name, "kept": kept, "way": way, "accuracies": values})

@@ -585,7 +585,7 @@ def _kernels(options: argparse.Namespace) -> None:
     mutants = json.loads(KERNEL_MUTANTS.read_text("utf-8"))[options.skip :][: options.count]
     present: list[str] = []
     for pattern in KERNEL_TESTS:
-        present += sorted(str(file) for file in (options.tree / "tests").glob(pattern))
+        present += sorted(str(file) for file in (options.tree / "tests").rglob(pattern))
     records: list[dict] = []
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "csrc"

@@ -52,6 +52,7 @@ BLOCK = re.compile(
 SLOW_PAGES = {
     "analysing.md",
     "exporting.md",
+    "forecasting.md",
     "reinforcement_learning.md",
     "run_analysis.md",
     "use_with.md",

@@ -193,7 +193,7 @@ def _forecast() -> ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the training")
     parser.add_argument("-o", "--out", type=str, help=_OUT)
-    parser.add_class_arguments(Columns, "columns")
+    parser.add_class_arguments(Columns, "columns", skip={"label", "target", "group"})
     parser.set_defaults({"columns.sequence": None})
     return parser
 

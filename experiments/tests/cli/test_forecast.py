@@ -1,0 +1,56 @@
+"""Forecasts of a file from the command line."""
+
+import csv
+import io
+import math
+
+import numpy as np
+import pytest
+
+from eigenrnn.estimators import SequenceForecaster
+from eigenrnn_experiments.cli import main
+from training_run import one_thread
+
+
+def sales(t, k=0):
+    return 100 + t + 10 * math.sin((t + k) * math.pi / 6) + (t * 7 + k) % 3
+
+
+@pytest.fixture
+def file(tmp_path):
+    rows = [f"{name},{t},{sales(t, k)}" for k, name in enumerate("ab") for t in range(60)]
+    path = tmp_path / "sales.csv"
+    path.write_text("\n".join(["shop,day,sales", *rows]))
+    return path
+
+
+def test_the_series_of_a_file_are_continued(file, capsys):
+    columns = ["--columns.sequence", "shop", "--columns.time", "day"]
+    with one_thread():
+        assert main(["forecast", str(file), "--horizon", "3", "--season", "12", *columns]) == 0
+        y = [np.array([[sales(t, k)] for t in range(60)]) for k in range(2)]
+        forecaster = SequenceForecaster(season=12, random_state=0).fit(y)
+        values, (lower, upper) = forecaster.predict(3), forecaster.predict_interval(3, 0.9)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["sequence"], row["step"]) for row in rows] == [
+        (name, str(step)) for name in "ab" for step in (1, 2, 3)
+    ]
+    for heading, expected in (("sales", values), ("sales lower", lower), ("sales upper", upper)):
+        found = [float(row[heading]) for row in rows]
+        np.testing.assert_allclose(found, np.concatenate(expected)[:, 0], rtol=1e-5)
+
+
+def test_a_file_is_one_series_by_default(tmp_path, capsys):
+    path = tmp_path / "one.csv"
+    path.write_text("\n".join(["sales", *(str(sales(t)) for t in range(40))]))
+    out = tmp_path / "out.csv"
+    with one_thread():
+        assert main(["forecast", str(path), "--horizon", "2", "--out", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("arguments", [["--horizon", "0"], ["--horizon", "2", "--coverage", "2"]])
+def test_a_wrong_option_is_an_error(file, capsys, arguments):
+    columns = ["--columns.sequence", "shop", "--columns.time", "day"]
+    assert main(["forecast", str(file), *arguments, *columns]) == 2
+    assert arguments[-1] in capsys.readouterr().err
