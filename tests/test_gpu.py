@@ -81,6 +81,15 @@ def test_a_layer_gives_the_values_and_gradients_of_the_cpu(make, dtype):
     assert_same_values(got, expected, tol(dtype, 10 * T * N))
 
 
+@each_ours
+def test_resets_give_the_values_and_gradients_of_the_cpu(make):
+    on_cpu, on_gpu = pair(make)
+    x, resets = torch.randn(T, B, M, dtype=torch.float64), torch.rand(T, B) < 0.3
+    expected = evaluated(on_cpu, x, resets=resets)
+    got = evaluated(on_gpu, x.to(DEVICE), resets=resets.to(DEVICE))
+    assert_same_values(got, expected, tol(torch.float64, 100 * T * N))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @each_ours
 def test_ragged_sequences_and_an_initial_state_give_those_of_the_cpu(make, dtype):
