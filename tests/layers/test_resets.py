@@ -171,6 +171,13 @@ def test_a_language_model_begins_anew(make):
     torch.testing.assert_close(logits[4:], model(symbols[4:]))
 
 
+@each_case
+def test_an_empty_batch_may_reset(make):
+    layer = made(make)
+    output, _ = layer(normal(T, 0, M), resets=torch.zeros(T, 0, dtype=torch.bool))
+    assert output.shape[:2] == (T, 0)
+
+
 WRONG = {
     "shape": (torch.zeros(B, T, dtype=torch.bool), ValueError, r"\(9, 5\)"),
     "type": (torch.zeros(T, B), TypeError, "float32"),

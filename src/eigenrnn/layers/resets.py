@@ -131,6 +131,8 @@ def run_torch_layer(
         output, last = run_torch_layer(layer, x.unsqueeze(1), states, resets.unsqueeze(1))
         return output.squeeze(1), last
     check_resets(resets, x.shape[:2], x.device)
+    if x.shape[1] == 0:  # an empty batch has no pieces
+        return layer(x, states)
     pieces = Pieces(resets, lengths)
 
     def first(part: Tensor) -> Tensor:

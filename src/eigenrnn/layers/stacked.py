@@ -524,7 +524,9 @@ class Stacked(Layer, Generic[_D]):
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
         warn_if_unavailable(x)
         if "resets" in values and not self._takes_resets(x):
-            return self._run_pieces(x, h0, batch_sizes, values, last_only, head)
+            if x.shape[1] > 0:
+                return self._run_pieces(x, h0, batch_sizes, values, last_only, head)
+            values = {}  # an empty batch has no pieces
         directions = self.all_directions()
         # a head on both directions reads their joined states, which no single one has
         fused_head: dict[str, Tensor | None] = {}
