@@ -213,3 +213,12 @@ def test_other_layers_refuse_gaps(make):
         make(M, N)(torch.zeros(T, B, M), dt=torch.ones(T, B))
     with pytest.raises(ValueError, match="one more input channel"):
         make(M, N).step(torch.zeros(B, M), None, dt=torch.ones(B))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", [LRU, leaky])
+def test_a_program_of_torch_export_takes_gaps(make):
+    layer, x, dt = made(make).eval(), normal(T, B, M), drawn_gaps(T, B)
+    program = torch.export.export(layer, (x,), {"dt": dt}).module()
+    other = dt.flip(0)
+    torch.testing.assert_close(program(x, dt=other)[0], layer(x, dt=other)[0], **NEAR)
