@@ -69,11 +69,12 @@ _MOVED = {
 
 def convert_record(content: dict[str, Any]) -> dict[str, Any]:
     """Return a record of the archive as today's version would write it."""
+    content = {**content, "format": FORMAT, "others": content.get("others", {})}
+    content.pop("trained_for", None)
     if content["state"] == "computed":
-        return {**content, "format": FORMAT}
+        return content
     return {
         **content,
-        "format": FORMAT,
         "task": _task(content["task"]),
         "network": _of_studies(_with_settings_of_today(content["network"])),
         "settings": _settings(content["settings"]),

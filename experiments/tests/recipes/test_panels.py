@@ -24,7 +24,7 @@ def row(label):
         layer=ScoRNN,
         hidden_size=6,
         settings=Settings(steps=4, batch_size=2, log_every=1, eval_every=2, accelerator="cpu"),
-        reported=Reported(None, "figure 1", note="a test"),
+        reported=(Reported(None, "figure 1", note="a test"),),
     )
 
 

@@ -78,7 +78,7 @@ _UNSTATED = "the paper states no settings for this network; we use those of sect
 _FIGURE_4 = Recipe(
     name="enrnn/fig4",
     summary="Adding problem with 50 steps: gradients of the short memory by past inputs.",
-    rows=(_ADDING.row(_ENRNN),),
+    rows=(_ADDING.row(_ENRNN).also_reported(place="figure 5"),),
     source=f"{SOURCE}, section 6.1 and figure 4",
     departures=(_UNSTATED,),
     panels=(
@@ -94,7 +94,7 @@ _FIGURE_4 = Recipe(
 _FIGURE_5 = Recipe(
     name="enrnn/fig5",
     summary="Adding problem with 50 steps: gradients of the long memory by past inputs.",
-    rows=(_FIGURE_4.row("ENRNN 24/16").reported_as(place="figure 5"),),
+    rows=_FIGURE_4.rows_at("figure 5"),
     source=f"{SOURCE}, section 6.1 and figure 5",
     departures=(_UNSTATED,),
     panels=(

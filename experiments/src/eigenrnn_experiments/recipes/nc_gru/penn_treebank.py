@@ -339,17 +339,17 @@ RECIPES = (
             Computed(
                 "NC-GRU(U_c) 435, time of a step with the inverse",
                 compute=partial(_median_seconds, _INVERSE),
-                reported=_STEP_TIME,
+                reported=(_STEP_TIME,),
             ),
             Computed(
                 "NC-GRU(U_c) 435, time of a step with Neumann 2",
                 compute=partial(_median_seconds, _NEUMANN_2),
-                reported=_STEP_TIME,
+                reported=(_STEP_TIME,),
             ),
             Computed(
                 "NC-GRU(U_c) 435, Neumann 2 beside the inverse",
                 compute=_share_of_faster_steps,
-                reported=_SHARE,
+                reported=(_SHARE,),
             ),
         ),
         source=f"{SOURCE}, section 5.1 and figure 6",
