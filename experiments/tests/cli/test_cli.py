@@ -140,7 +140,7 @@ def test_list_json_says_which_rows_can_run(eigenrnn):
     facts = json.loads(eigenrnn("list recipes --json").out)
     rows = {row["label"]: row for row in facts["recipes"]["scornn/table2"]["rows"]}
     numbers = [(each["place"], each["value"]) for each in rows["scoRNN 170"]["reported"]]
-    assert numbers == [("table 2", 0.943), ("figure 4", 0.943)]
+    assert numbers == [("table 2 and figure 4", 0.943)]
     assert (rows["scoRNN 170"]["kind"], rows["scoRNN 170"]["can_run"]) == ("trained", True)
     (shown, *_) = facts["recipes"]["scornn/fig4"]["rows"]
     assert (shown["kind"], shown["can_run"]) == ("trained by scornn/table2", False)

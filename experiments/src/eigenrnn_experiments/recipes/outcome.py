@@ -193,13 +193,9 @@ class Outcome:
 
 
 def compared_numbers(row: Entry) -> list[Reported]:
-    """Return the first number of a row, and the others that are printed and differ from it."""
+    """Return the first number of a row, and those of the others that are printed."""
     first, *others = row.reported
-    found = {(first.measure, first.value, first.at_most): first}
-    for reported in others:
-        if reported.value is not None or reported.at_most is not None:
-            found.setdefault((reported.measure, reported.value, reported.at_most), reported)
-    return list(found.values())
+    return [first, *(each for each in others if each.value is not None)]
 
 
 def not_run(row: Entry) -> list[Outcome]:

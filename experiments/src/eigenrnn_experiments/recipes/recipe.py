@@ -50,7 +50,7 @@ class Reported:
 
     Args:
         value: The number; None if the paper shows a curve and prints no number.
-        place: The place of the number in the paper, such as "table 1".
+        place: The place of the number in the paper, such as "table 1 and figure 3".
         split: The split of the data on which it was measured.
         quantity: A metric of the task, such as ``"accuracy"`` or ``"loss"``. On the split
             ``train`` it is ``"loss"``, or ``"loss_mean"``, the mean over `log_every` steps.
@@ -157,7 +157,7 @@ class Row:
         layer: The class of the recurrent layer.
         hidden_size: The number N of units.
         settings: The training settings.
-        reported: The numbers that the paper reports of this training, one for each place.
+        reported: The numbers that the paper reports of this training, the main one first.
         options: Further arguments of the layer.
         parameters: The number of trained parameters, checked when the model is built.
         head_init: The initialiser of the head's matrix; that of `torch.nn.Linear` by default.

@@ -57,8 +57,7 @@ def reproduce(
         max_minutes: The time limit of each run, see `fit`. A run that exceeds it does not count,
             and the next run begins.
     Returns:
-        The outcomes of each row, one for each number that differs from the others, including the
-        rows of earlier calls.
+        The outcome of each compared number, including the rows of earlier calls.
     Raises:
         ValueError: If a row or a point is not in the recipe, or `dynamics_every` is not positive.
             If the folder has an unfinished run of a row that another recipe trains.

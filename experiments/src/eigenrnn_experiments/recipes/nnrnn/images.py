@@ -197,6 +197,9 @@ _PIXELS = Experiment(
 )
 _PIXELS_FIGURE_4 = _PIXELS.reported_as(place="figure 4, right")
 
+# networks with the same number of units and of parameters
+_BOTH_LEFT = "figures 2 and 4, left"
+_BOTH_RIGHT = "figures 2 and 4, right"
 _SOLVED = "the curve is below 0.02 after 300 to 400 updates, with spikes; no number is printed"
 _STUCK = "read off the figure: the curve settles at the baseline"
 
@@ -204,21 +207,14 @@ FIGURE_2 = Recipe(
     name="nnrnn/fig2",
     summary="Copying (T=200) and permuted MNIST, networks with the same number of units.",
     rows=(
-        _COPYING.row(_COPYING_NNRNN, at_most=0.02, note=_SOLVED).also_reported(
-            place="figure 4, left"
-        ),
+        _COPYING.row(_COPYING_NNRNN, at_most=0.02, note=_SOLVED, place=_BOTH_LEFT),
         _COPYING.row(_COPYING_EXPRNN_128, at_most=0.02, note=_SOLVED),
         _COPYING.row(_COPYING_LSTM_128, 0.095, note=_STUCK, reading=0.005),
-        _COPYING.row(_COPYING_RNN_ORTH, at_most=0.02, note=_SOLVED).also_reported(
-            place="figure 4, left"
-        ),
+        _COPYING.row(_COPYING_RNN_ORTH, at_most=0.02, note=_SOLVED, place=_BOTH_LEFT),
         _COPYING.row(_COPYING_EURNN_128, at_most=0.02, note=_SOLVED),
-        _COPYING.row(_COPYING_RNN, 0.095, note=_STUCK, reading=0.005).also_reported(
-            place="figure 4, left"
-        ),
+        _COPYING.row(_COPYING_RNN, 0.095, note=_STUCK, reading=0.005, place=_BOTH_LEFT),
         replace(_PIXELS, score=schur_scores)
-        .row(_PIXELS_NNRNN, 0.945)
-        .also_reported(place="figure 4, right")
+        .row(_PIXELS_NNRNN, 0.945, place=_BOTH_RIGHT)
         .also_reported(
             place="figure 5",
             quantity="loss",
@@ -230,12 +226,18 @@ FIGURE_2 = Recipe(
         _PIXELS.row(_PIXELS_EXPRNN_512, 0.96),
         _PIXELS.row(_PIXELS_LSTM_512, 0.905),
         _PIXELS.row(
-            _PIXELS_RNN_ORTH, 0.9475, note="read off the figure at epoch 70: 0.945 to 0.95"
-        ).also_reported(place="figure 4, right"),
+            _PIXELS_RNN_ORTH,
+            0.9475,
+            note="read off the figure at epoch 70: 0.945 to 0.95",
+            place=_BOTH_RIGHT,
+        ),
         _PIXELS.row(_PIXELS_EURNN_512, 0.915),
         _PIXELS.row(
-            _PIXELS_RNN, 0.70, note="read off the figure at epoch 70, after a peak of 0.82"
-        ).also_reported(place="figure 4, right"),
+            _PIXELS_RNN,
+            0.70,
+            note="read off the figure at epoch 70, after a peak of 0.82",
+            place=_BOTH_RIGHT,
+        ),
     ),
     source=f"{SOURCE}, section 5.1, tables 2 and 3 and figure 2",
     seeds=(0, 1, 2),
@@ -244,11 +246,11 @@ _FIGURE_4 = Recipe(
     name="nnrnn/fig4",
     summary="Copying (T=200) and permuted MNIST, networks with the same number of parameters.",
     rows=(
-        *FIGURE_2.rows_at("figure 4, left"),
+        *FIGURE_2.rows_at(_BOTH_LEFT),
         _COPYING_FIGURE_4.row(_COPYING_EXPRNN_176, at_most=0.02, note=_SOLVED),
         _COPYING_FIGURE_4.row(_COPYING_LSTM_63, 0.095, note=_STUCK, reading=0.005),
         _COPYING_FIGURE_4.row(_COPYING_EURNN_256, at_most=0.02, note=_SOLVED),
-        *FIGURE_2.rows_at("figure 4, right"),
+        *FIGURE_2.rows_at(_BOTH_RIGHT),
         _PIXELS_FIGURE_4.row(_PIXELS_EXPRNN_722, 0.965),
         _PIXELS_FIGURE_4.row(_PIXELS_LSTM_257, 0.89),
         _PIXELS_FIGURE_4.row(_PIXELS_EURNN_1024, 0.92),
