@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from eigenrnn.layers import NCGRU
-from eigenrnn_experiments.recipes.experiment import Network
-from eigenrnn_experiments.recipes.nc_gru.paper import SOURCE, nc_gru_options, with_order
+from eigenrnn_experiments.recipes.nc_gru.paper import SOURCE, nc_gru, with_order
 from eigenrnn_experiments.recipes.nc_gru.parenthesis import (
     DEPARTURES,
     GATES_NOTE,
@@ -33,13 +31,7 @@ def _draw_norms(trained: Mapping[str, Sequence[Run]]) -> Curves:
 
 
 # the update gate, too, has an orthogonal matrix
-_NC_GRU_THREE = Network(
-    "NC-GRU(U_r,U_u,U_c) 56",
-    NCGRU,
-    56,
-    parameters=6_990,
-    options=nc_gru_options(("reset", "update", "candidate"), 40, reset_every=50),
-)
+_NC_GRU_THREE = nc_gru("U_r,U_u,U_c", 56, parameters=6_990, negative=40, reset_every=50)
 
 _INVERSE = LENGTH_100.reported_as(
     place="figure 5",

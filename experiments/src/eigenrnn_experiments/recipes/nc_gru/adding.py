@@ -3,18 +3,17 @@
 from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
-    CAPACITY,
     CURVES,
     INIT_UNKNOWN,
-    LSTM_BIASES,
-    LSTM_INIT,
     SOURCE,
-    TensorFlowGRU,
-    nc_gru_options,
+    goru,
+    gru,
+    lstm,
+    nc_gru,
+    scornn,
 )
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.tasks import Adding
@@ -22,28 +21,12 @@ from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 
-_LSTM = Network(
-    "LSTM 68", TorchLSTM, 68, parameters=19_653, options=LSTM_INIT, departures=(LSTM_BIASES,)
-)
-_GRU = Network("GRU 70", TensorFlowGRU, 70, parameters=15_401)
-_SCORNN = Network("scoRNN 190", ScoRNN, 190, parameters=18_716, options={"negative": 95})
-_GORU = Network(
-    "GORU 128", GORU, 128, parameters=34_303, options={"capacity": 4}, departures=(CAPACITY,)
-)
-_NC_GRU_ONE = Network(
-    "NC-GRU(U_c) 80",
-    NCGRU,
-    80,
-    parameters=16_761,
-    options=nc_gru_options(("candidate",), 43, reset_every=50),
-)
-_NC_GRU_TWO = Network(
-    "NC-GRU(U_c,U_r) 80",
-    NCGRU,
-    80,
-    parameters=13_521,
-    options=nc_gru_options(("reset", "candidate"), 43, reset_every=50),
-)
+_LSTM = lstm(68, parameters=19_653)
+_GRU = gru(70, parameters=15_401)
+_SCORNN = scornn(190, parameters=18_716, negative=95)
+_GORU = goru(128, parameters=34_303)
+_NC_GRU_ONE = nc_gru("U_c", 80, parameters=16_761, negative=43, reset_every=50)
+_NC_GRU_TWO = nc_gru("U_c,U_r", 80, parameters=13_521, negative=43, reset_every=50)
 
 _LENGTH_200 = Experiment(
     task=Adding.nc_gru(200),

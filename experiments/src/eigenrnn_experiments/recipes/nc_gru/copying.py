@@ -3,18 +3,17 @@
 from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_
-from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
-    CAPACITY,
     CURVES,
     INIT_UNKNOWN,
-    LSTM_BIASES,
-    LSTM_INIT,
     SOURCE,
-    TensorFlowGRU,
-    nc_gru_options,
+    goru,
+    gru,
+    lstm,
+    nc_gru,
+    scornn,
 )
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.tasks import Copying
@@ -22,37 +21,13 @@ from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 
-_LSTM = Network(
-    "LSTM 68", TorchLSTM, 68, parameters=22_381, options=LSTM_INIT, departures=(LSTM_BIASES,)
-)
-_GRU = Network("GRU 78", TensorFlowGRU, 78, parameters=21_537)
-_SCORNN = Network(
-    "scoRNN 190",
-    ScoRNN,
-    190,
-    parameters=21_764,
-    options={"negative": 95},
-    settings={"lr_recurrent": 1e-4},
-)
-_GORU = Network(
-    "GORU 100", GORU, 100, parameters=24_407, options={"capacity": 4}, departures=(CAPACITY,)
-)
-_NC_GRU_ONE = Network(
-    "NC-GRU(U_c) 96",
-    NCGRU,
-    96,
-    parameters=27_033,
-    options=nc_gru_options(("candidate",), 80, reset_every=20),
-    settings={"lr_recurrent": 1e-4},
-)
-_NC_GRU_TWO = Network(
-    "NC-GRU(U_c,U_r) 96",
-    NCGRU,
-    96,
-    parameters=22_377,
-    options=nc_gru_options(("reset", "candidate"), 80, reset_every=20),
-    settings={"lr_recurrent": 1e-4},
-)
+_SLOW = {"lr_recurrent": 1e-4}
+_LSTM = lstm(68, parameters=22_381)
+_GRU = gru(78, parameters=21_537)
+_SCORNN = scornn(190, parameters=21_764, negative=95, **_SLOW)
+_GORU = goru(100, parameters=24_407)
+_NC_GRU_ONE = nc_gru("U_c", 96, parameters=27_033, negative=80, reset_every=20, settings=_SLOW)
+_NC_GRU_TWO = nc_gru("U_c,U_r", 96, parameters=22_377, negative=80, reset_every=20, settings=_SLOW)
 
 _DELAY_1000 = Experiment(
     task=Copying.nc_gru(1000),

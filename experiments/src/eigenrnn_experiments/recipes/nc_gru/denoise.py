@@ -5,17 +5,16 @@ from dataclasses import replace
 from functools import partial
 
 from eigenrnn.init import constant_, kaiming_normal_, uniform_
-from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
-    CAPACITY,
     CURVES,
-    LSTM_BIASES,
-    LSTM_INIT,
     SOURCE,
-    TensorFlowGRU,
-    nc_gru_options,
+    goru,
+    gru,
+    lstm,
+    nc_gru,
+    scornn,
 )
 from eigenrnn_experiments.recipes.nc_gru.released import released
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
@@ -24,30 +23,13 @@ from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 
-_LSTM = Network(
-    "LSTM 90", TorchLSTM, 90, parameters=37_630, options=LSTM_INIT, departures=(LSTM_BIASES,)
-)
-_GRU = Network("GRU 100", TensorFlowGRU, 100, parameters=34_310)
-_SCORNN = Network("scoRNN 200", ScoRNN, 200, parameters=24_110, options={"negative": 50})
-_GORU = Network(
-    "GORU 128", GORU, 128, parameters=38_536, options={"capacity": 4}, departures=(CAPACITY,)
-)
-_NC_GRU_ONE = Network(
-    "NC-GRU(U_c) 118",
-    NCGRU,
-    118,
-    parameters=39_835,
-    options=nc_gru_options(("candidate",), 50, reset_every=50, candidate_init=kaiming_normal_),
-)
-_NC_GRU_TWO = Network(
-    "NC-GRU(U_c,U_r) 118",
-    NCGRU,
-    118,
-    parameters=32_814,
-    options=nc_gru_options(
-        ("reset", "candidate"), 50, reset_every=50, candidate_init=kaiming_normal_
-    ),
-)
+_LSTM = lstm(90, parameters=37_630)
+_GRU = gru(100, parameters=34_310)
+_SCORNN = scornn(200, parameters=24_110, negative=50)
+_GORU = goru(128, parameters=38_536)
+_OPTIONS = {"negative": 50, "reset_every": 50, "candidate_init": kaiming_normal_}
+_NC_GRU_ONE = nc_gru("U_c", 118, parameters=39_835, **_OPTIONS)
+_NC_GRU_TWO = nc_gru("U_c,U_r", 118, parameters=32_814, **_OPTIONS)
 _NC_GRU_ONE_RELEASED = released(_NC_GRU_ONE, "tensorflow", 1e-3, reset_every=49)
 _NC_GRU_TWO_RELEASED = released(_NC_GRU_TWO, "tensorflow", 1e-3, reset_every=49)
 

@@ -8,17 +8,16 @@ from torch import Generator, Tensor, nn
 
 from eigenrnn.constraints import NeumannCayley
 from eigenrnn.init import zeros_
-from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
 from eigenrnn.linalg import skew
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.nc_gru.paper import (
-    CAPACITY,
     CURVES,
-    LSTM_BIASES,
-    LSTM_INIT,
     SOURCE,
-    TensorFlowGRU,
-    nc_gru_options,
+    goru,
+    gru,
+    lstm,
+    nc_gru,
+    scornn,
 )
 from eigenrnn_experiments.recipes.nc_gru.released import released
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
@@ -105,33 +104,17 @@ def _norm(
     return torch.linalg.matrix_norm(ratio, 2).item()
 
 
-_LSTM = Network(
-    "LSTM 42", TorchLSTM, 42, parameters=9_342, options=LSTM_INIT, departures=(LSTM_BIASES,)
-)
-_GRU = Network("GRU 50", TensorFlowGRU, 50, parameters=9_618)
-_SCORNN = Network("scoRNN 110", ScoRNN, 110, parameters=8_873, options={"negative": 20})
-_GORU = Network(
-    "GORU 64",
-    GORU,
-    64,
-    parameters=11_024,
-    options={"capacity": 4},
-    settings={"weight_decay_of": ("head.weight", "reset_gate", "update_gate")},
-    departures=(CAPACITY,),
-)
-NC_GRU_ONE = Network(
-    "NC-GRU(U_c) 56",
-    NCGRU,
-    56,
-    parameters=10_182,
-    options=nc_gru_options(("candidate",), 40, reset_every=50),
-)
-_NC_GRU_TWO = Network(
-    "NC-GRU(U_c,U_r) 56",
-    NCGRU,
+_LSTM = lstm(42, parameters=9_342)
+_GRU = gru(50, parameters=9_618)
+_SCORNN = scornn(110, parameters=8_873, negative=20)
+_GORU = goru(64, parameters=11_024, weight_decay_of=("head.weight", "reset_gate", "update_gate"))
+NC_GRU_ONE = nc_gru("U_c", 56, parameters=10_182, negative=40, reset_every=50)
+_NC_GRU_TWO = nc_gru(
+    "U_c,U_r",
     56,
     parameters=8_586,
-    options=nc_gru_options(("reset", "candidate"), 40, reset_every=50),
+    negative=40,
+    reset_every=50,
     settings={"weight_decay_of": ("head.weight", "update_gate")},
 )
 NC_GRU_ONE_RELEASED = released(NC_GRU_ONE, "tensorflow", 1e-3, reset_every=49)
