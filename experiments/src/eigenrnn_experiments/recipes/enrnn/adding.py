@@ -2,10 +2,11 @@
 
 from eigenrnn.constraints import SpectralRadius
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import ENRNN, ORNN, RNN, FullCapacityURNN, ScoRNN, SpectralRNN, TorchLSTM
-from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, THEANO
+from eigenrnn.layers import ENRNN, ORNN, RNN, ScoRNN, SpectralRNN
+from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.scornn.paper import full_urnn, lstm, scornn
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings
 
@@ -23,15 +24,7 @@ def _enrnn(long: int, short: int, *, negative: int, parameters: int) -> Network:
     )
 
 
-_LSTM = Network(
-    "LSTM 60",
-    TorchLSTM,
-    60,
-    parameters=15_421,
-    options={"init": "glorot", "forget_bias": 0.0},
-    settings={"optimiser": "adam", "lr": 1e-2, "lr_recurrent": None},
-    departures=(LSTM_BIASES,),
-)
+_LSTM = lstm(60, parameters=15_421, forget_bias=0.0, optimiser="adam", lr=1e-2, lr_recurrent=None)
 _SPECTRAL_RNN = Network(
     "Spectral RNN 60",
     SpectralRNN,
@@ -51,13 +44,13 @@ _SPECTRAL_RNN = Network(
         "a learning rate of 1e-3; with the 1e-2 of table 1 this network ends at the chance level",
     ),
 )
-_SCORNN = Network(
-    "scoRNN 170",
-    ScoRNN,
+_SCORNN = scornn(
     170,
     parameters=15_046,
-    options={"negative": 119},
-    settings={"optimiser": "adam", "lr": 1e-3, "optimiser_recurrent": "rmsprop_tf1"},
+    negative=119,
+    optimiser="adam",
+    lr=1e-3,
+    optimiser_recurrent="rmsprop_tf1",
 )
 _ORNN = Network(
     "oRNN 128",
@@ -67,14 +60,7 @@ _ORNN = Network(
     options={"reflections": 16},
     settings={"optimiser": "adam", "lr": 1e-2, "lr_recurrent": 1e-2},
 )
-_FULL_URNN = Network(
-    "full-capacity uRNN 120",
-    FullCapacityURNN,
-    120,
-    parameters=15_481,
-    settings={"optimiser": "rmsprop", "alpha": 0.9, "lr": 1e-5, "lr_recurrent": 1e-5},
-    departures=(THEANO,),
-)
+_FULL_URNN = full_urnn(120, parameters=15_481, lr=1e-5, lr_recurrent=1e-5)
 
 _ALL = "figures 1, 6 and 7"
 _CURVE = "the paper shows only the curve"

@@ -1,16 +1,18 @@
 """Prediction of the next frame of speech: figure 3 and table 2."""
 
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from torch import nn
 
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import ENRNN, ScoRNN, TorchLSTM
-from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE
+from eigenrnn.layers import ENRNN
+from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
 from eigenrnn_experiments.tasks import Speech
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.resynthesis import resynthesise
@@ -36,36 +38,19 @@ _ENRNN = Network(
     options={"short_size": 94, "negative": 374, "coupling": False},
     settings={"optimiser": "adam", "lr": 1e-4, "lr_recurrent": 1e-4, "log_every": 20},
 )
-_SCORNN = Network(
-    "scoRNN 425",
-    ScoRNN,
+_SCORNN = scornn(
     425,
     parameters=200_304,
-    options={"negative": 43},
-    settings={
-        "optimiser": "adam",
-        "lr": 1e-3,
-        "optimiser_recurrent": "rmsprop_tf1",
-        "lr_recurrent": 1e-4,
-        "log_every": 20,
-    },
+    negative=43,
+    optimiser="adam",
+    lr=1e-3,
+    optimiser_recurrent="rmsprop_tf1",
+    lr_recurrent=1e-4,
+    log_every=20,
 )
-_LSTM_158 = Network(
-    "LSTM 158",
-    TorchLSTM,
-    158,
-    parameters=203_159,
-    options={"init": "glorot", "forget_bias": -4.0},
-    settings={"lr": 1e-3, "lr_recurrent": 1e-3, "clip_norm": 1.0, "log_every": 50},
-    departures=(LSTM_BIASES,),
-)
-_LSTM_468 = replace(
-    _LSTM_158,
-    label="LSTM 468",
-    hidden_size=468,
-    parameters=1_181_829,
-    settings={"lr": 1e-4, "lr_recurrent": 1e-4, "clip_norm": 1.0, "log_every": 50},
-)
+_lstm = partial(lstm, forget_bias=-4.0, clip_norm=1.0, log_every=50)
+_LSTM_158 = _lstm(158, parameters=203_159, lr=1e-3, lr_recurrent=1e-3)
+_LSTM_468 = _lstm(468, parameters=1_181_829, lr=1e-4, lr_recurrent=1e-4)
 
 _TEST = Experiment(
     task=_TIMIT,

@@ -11,11 +11,10 @@ from eigenrnn_experiments.recipes.nc_gru.paper import (
     SOURCE,
     goru,
     gru,
-    lstm,
     nc_gru,
-    scornn,
 )
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training import Settings
 

@@ -12,12 +12,11 @@ from eigenrnn_experiments.recipes.nc_gru.paper import (
     SOURCE,
     goru,
     gru,
-    lstm,
     nc_gru,
-    scornn,
 )
 from eigenrnn_experiments.recipes.nc_gru.released import released
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
 from eigenrnn_experiments.tasks import Denoise
 from eigenrnn_experiments.training import Settings
 
@@ -27,9 +26,9 @@ _LSTM = lstm(90, parameters=37_630)
 _GRU = gru(100, parameters=34_310)
 _SCORNN = scornn(200, parameters=24_110, negative=50)
 _GORU = goru(128, parameters=38_536)
-_OPTIONS = {"negative": 50, "reset_every": 50, "candidate_init": kaiming_normal_}
-_NC_GRU_ONE = nc_gru("U_c", 118, parameters=39_835, **_OPTIONS)
-_NC_GRU_TWO = nc_gru("U_c,U_r", 118, parameters=32_814, **_OPTIONS)
+_nc_gru = partial(nc_gru, negative=50, reset_every=50, candidate_init=kaiming_normal_)
+_NC_GRU_ONE = _nc_gru("U_c", 118, parameters=39_835)
+_NC_GRU_TWO = _nc_gru("U_c,U_r", 118, parameters=32_814)
 _NC_GRU_ONE_RELEASED = released(_NC_GRU_ONE, "tensorflow", 1e-3, reset_every=49)
 _NC_GRU_TWO_RELEASED = released(_NC_GRU_TWO, "tensorflow", 1e-3, reset_every=49)
 

@@ -10,7 +10,7 @@ from torch import Generator
 
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.init import constant_, uniform_, zeros_
-from eigenrnn.layers import GORU, GRU, NCGRU, ScoRNN, TorchLSTM
+from eigenrnn.layers import GORU, GRU, NCGRU
 from eigenrnn_experiments.recipes.experiment import Network
 
 __all__ = [
@@ -21,10 +21,8 @@ __all__ = [
     "TensorFlowGRU",
     "goru",
     "gru",
-    "lstm",
     "nc_gru",
     "nc_gru_options",
-    "scornn",
     "with_order",
 ]
 
@@ -51,8 +49,6 @@ def nc_gru_options(orthogonal: tuple[str, ...], negative: int, **options: Any) -
     return {"orthogonal": orthogonal, "negative": negative, "max_error": math.inf, **options}
 
 
-_LSTM_INIT = {"init": "glorot", "forget_bias": 1.0}
-_LSTM_BIASES = "torch's LSTM has two bias vectors per gate, TensorFlow's has one"
 _CAPACITY = "the capacity of 4 is that of the code"
 _GATES = {
     "U_c": ("candidate",),
@@ -61,22 +57,9 @@ _GATES = {
 }
 
 
-def lstm(size: int, *, parameters: int) -> Network:
-    """Return the LSTM of the four small tasks, with `size` units."""
-    label = f"LSTM {size}"
-    departures = (_LSTM_BIASES,)
-    return Network(label, TorchLSTM, size, parameters, options=_LSTM_INIT, departures=departures)
-
-
 def gru(size: int, *, parameters: int) -> Network:
     """Return the GRU of the four small tasks."""
     return Network(f"GRU {size}", TensorFlowGRU, size, parameters)
-
-
-def scornn(size: int, *, parameters: int, negative: int, **settings: Any) -> Network:
-    """Return the scoRNN of the four small tasks, with its own training settings."""
-    options = {"negative": negative}
-    return Network(f"scoRNN {size}", ScoRNN, size, parameters, options, settings)
 
 
 def goru(size: int, *, parameters: int, **settings: Any) -> Network:

@@ -15,12 +15,11 @@ from eigenrnn_experiments.recipes.nc_gru.paper import (
     SOURCE,
     goru,
     gru,
-    lstm,
     nc_gru,
-    scornn,
 )
 from eigenrnn_experiments.recipes.nc_gru.released import released
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
 from eigenrnn_experiments.tasks import Parenthesis
 from eigenrnn_experiments.training import Callback, Settings
 from eigenrnn_experiments.training.callbacks import Measurements
