@@ -15,16 +15,17 @@ from eigenrnn.init import (
     uniform_,
     zeros_,
 )
-from eigenrnn.layers import EURNN, RNN, ExpRNN, NnRNN, RNNGlorot, TorchLSTM
+from eigenrnn.layers import RNN
 from eigenrnn.models import LanguageModel
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nnrnn.paper import (
-    EURNN_UNSTATED,
-    LSTM_BIASES,
-    LSTM_INIT,
     SOURCE,
     cayley_,
-    nnrnn_options,
+    eurnn,
+    exprnn,
+    lstm,
+    nnrnn,
+    rnn,
     schur_scores,
 )
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
@@ -48,14 +49,7 @@ def _nnrnn_language_model(row: Row, generator: Generator) -> nn.Module:
 
 # the networks and their rates are those of table 5
 
-_RNN = Network(
-    "RNN 1024",
-    RNNGlorot,
-    1024,
-    parameters=1_316_674,
-    options={"input_init": kaiming_normal_},
-    settings={"lr": 1e-5},
-)
+_RNN = rnn(1024, parameters=1_316_674, input_init=kaiming_normal_, lr=1e-5)
 _RNN_ORTH_OPTIONS = {
     "input_init": kaiming_normal_,
     "input_bias": True,
@@ -74,68 +68,26 @@ _RNN_ORTH_300 = replace(
     _RNN_ORTH_150,
     options={**_RNN_ORTH_OPTIONS, "constraint": partial(Unconstrained, init=cayley_)},
 )
-_EURNN_2048 = Network(
-    "EURNN 2048",
-    EURNN,
-    2048,
-    parameters=1_320_582,
-    options={"capacity": 188},
-    settings={"lr": 1e-3, "lr_recurrent": 1e-3},
-    quick_options={"capacity": 4},
-    departures=(EURNN_UNSTATED,),
-)
-_EURNN_1024 = replace(_EURNN_2048, label="EURNN 1024", hidden_size=1024, parameters=665_222)
-_EXPRNN_1386 = Network(
-    "expRNN 1386",
-    ExpRNN,
-    1386,
-    parameters=1_317_741,
-    options={"init": "cayley", "input_init": kaiming_normal_},
-    settings={"lr": 5e-3, "lr_recurrent": 1e-4},
-)
-_EXPRNN_1024 = replace(_EXPRNN_1386, label="expRNN 1024", hidden_size=1024, parameters=790_850)
-_NNRNN_150 = Network(
-    "nnRNN 1024",
-    NnRNN,
+_eurnn = partial(eurnn, capacity=188, lr=1e-3, lr_recurrent=1e-3)
+_EURNN_2048 = _eurnn(2048, parameters=1_320_582)
+_EURNN_1024 = _eurnn(1024, parameters=665_222)
+_exprnn = partial(exprnn, init="cayley", input_init=kaiming_normal_, lr=5e-3, lr_recurrent=1e-4)
+_EXPRNN_1386 = _exprnn(1386, parameters=1_317_741)
+_EXPRNN_1024 = _exprnn(1024, parameters=790_850)
+_nnrnn_1024 = partial(
+    nnrnn,
     1024,
     parameters=1_315_650,
-    options=nnrnn_options("cayley", 1.0, input_init=kaiming_normal_),
-    settings={
-        "lr": 8e-4,
-        "lr_recurrent": 8e-5,
-        "weight_decay": 1e-4,
-        "weight_decay_of": ("triangle",),
-    },
+    init="cayley",
+    options={"input_init": kaiming_normal_},
+    lr=8e-4,
+    weight_decay=1e-4,
 )
-_NNRNN_300 = replace(
-    _NNRNN_150,
-    options=nnrnn_options("cayley", 1e-4, input_init=kaiming_normal_),
-    settings={
-        "lr": 8e-4,
-        "lr_recurrent": 6e-5,
-        "weight_decay": 1e-4,
-        "weight_decay_of": ("triangle",),
-    },
-)
-_LSTM_1024 = Network(
-    "LSTM 1024",
-    TorchLSTM,
-    1024,
-    parameters=5_082_946,
-    options=LSTM_INIT,
-    settings={"lr": 8e-3},
-    departures=(LSTM_BIASES,),
-)
-_LSTM_475_150 = Network(
-    "LSTM 475",
-    TorchLSTM,
-    475,
-    parameters=1_320_100,
-    options=LSTM_INIT,
-    settings={"lr": 1e-3, "alpha": 0.99},
-    departures=(LSTM_BIASES,),
-)
-_LSTM_475_300 = replace(_LSTM_475_150, settings={"lr": 3e-3})
+_NNRNN_150 = _nnrnn_1024(gamma_penalty=1.0, lr_recurrent=8e-5)
+_NNRNN_300 = _nnrnn_1024(gamma_penalty=1e-4, lr_recurrent=6e-5)
+_LSTM_1024 = lstm(1024, parameters=5_082_946, lr=8e-3)
+_LSTM_475_150 = lstm(475, parameters=1_320_100, lr=1e-3, alpha=0.99)
+_LSTM_475_300 = lstm(475, parameters=1_320_100, lr=3e-3)
 
 
 def _clamped(network: Network, label: str, gamma: Mapping[str, Any]) -> Network:
