@@ -72,6 +72,16 @@ def test_every_panel_is_drawn_when_all_rows_have_runs(tmp_path):
     assert "![The losses of both](a.png)" in page
 
 
+def test_a_panel_is_drawn_from_the_runs_of_another_recipe(tmp_path):
+    rows = RECIPE.rows_at("figure 1")
+    for recipe in (RECIPE, replace(RECIPE, name="test/fig2", rows=rows)):
+        reproduce(recipe, tmp_path / recipe.name.replace("/", "-"), console=QUIET)
+    first, second = (
+        (tmp_path / name / "a.csv").read_text() for name in ("test-fig1", "test-fig2")
+    )
+    assert first == second
+
+
 def test_the_drawn_model_has_the_trained_weights(tmp_path):
     reproduce(RECIPE, tmp_path, rows=["one"], console=QUIET)
     drawn = np.array([float(line["weight"]) for line in csv_rows(tmp_path / "b.csv")])
