@@ -73,8 +73,7 @@ def test_every_panel_is_drawn_when_all_rows_have_runs(tmp_path):
 
 
 def test_a_panel_is_drawn_from_the_runs_of_another_recipe(tmp_path):
-    rows = RECIPE.rows_at("figure 1")
-    for recipe in (RECIPE, replace(RECIPE, name="test/fig2", rows=rows)):
+    for recipe in (RECIPE, replace(RECIPE, name="test/fig2", rows=RECIPE.rows_at("figure 1"))):
         reproduce(recipe, tmp_path / recipe.name.replace("/", "-"), console=QUIET)
     first, second = (
         (tmp_path / name / "a.csv").read_text() for name in ("test-fig1", "test-fig2")
