@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
 from eigenrnn_experiments.recipes.recipe import Entry, Quoted, Reference, Reported, Row
+from eigenrnn_experiments.report.tables import standard_error
 from eigenrnn_experiments.training import Result
 from eigenrnn_experiments.training.result import selection_split
 from eigenrnn_experiments.training.run_folder import RunFolder
 
-__all__ = ["Outcome", "compared_numbers", "not_run", "numbers_by_rule", "standard_error"]
+__all__ = ["Outcome", "compared_numbers", "not_run", "numbers_by_rule"]
 
 _QUOTED = "not run: quoted from another paper"
 
@@ -201,13 +202,6 @@ def compared_numbers(row: Entry) -> list[Reported]:
 def not_run(row: Entry) -> list[Outcome]:
     """Return the outcome of each compared number of a row that has no runs yet."""
     return [Outcome.not_run(row, reported) for reported in compared_numbers(row)]
-
-
-def standard_error(values: tuple[float, ...]) -> float | None:
-    """Return the standard error of the mean; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    return statistics.stdev(values) / len(values) ** 0.5
 
 
 def numbers_by_rule(row: Row, reported: Reported, result: Result) -> dict[str, float | None]:
