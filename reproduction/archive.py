@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
 from eigenrnn_experiments.atomic import write_atomically
-from eigenrnn_experiments.recipes import Entry, Outcome, Recipe, Row
+from eigenrnn_experiments.recipes import Entry, Outcome, Recipe, Reference, Reported, Row
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.description import describe_defaults, differences
 from eigenrnn_experiments.training.files import read_text
@@ -34,7 +34,7 @@ __all__ = [
 ARCHIVE = Path(__file__).parent / "runs"
 """The archive of this repository."""
 
-FORMAT = 7
+FORMAT = 8
 
 CurveColumns = dict[str, list[float | None]]
 """Columns of numbers by name, `step` first; None for a missing value."""
@@ -82,7 +82,6 @@ class ArchivedRun:
         seed: The seed of the run; None for a number without training.
         state: `ended`, `diverged`, `unfinished`, or `computed` for a number without training.
         reduced: The length of a reduced run; None for a full run.
-        trained_for: The recipe and row that trained the run, if it is shared; else None.
         parameters: The number of trained parameters.
         task: The description of the task.
         network: The description of the network: its layer, size and options.
@@ -101,6 +100,7 @@ class ArchivedRun:
         best_by: The quantity that selects the best evaluation.
         value: Our number by the paper's rule; None if the run does not count.
         selected: The test number of the model selected on the validation set.
+        others: Both for the row's other reported numbers, by their `measure`.
         deciding: The loss that selects the best point of a search.
         scores: Further scores of the best model.
         training: The curve of the training loss.
@@ -115,7 +115,6 @@ class ArchivedRun:
     seed: int | None
     state: State
     reduced: Length | None = None
-    trained_for: str | None = None
     parameters: int | None = None
     task: Mapping[str, Any] = field(default_factory=dict[str, Any])
     network: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -134,6 +133,9 @@ class ArchivedRun:
     best_by: str | None = None
     value: float | None = None
     selected: float | None = None
+    others: Mapping[str, Mapping[str, float | None]] = field(
+        default_factory=dict[str, dict[str, float | None]]
+    )
     deciding: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     training: CurveColumns = field(default_factory=dict[str, list[float | None]])
@@ -143,6 +145,12 @@ class ArchivedRun:
     def name(self) -> RunName:
         """What names the run in the archive."""
         return RunName(self.recipe, self.row, self.point, self.seed, self.reduced)
+
+    def beside(self, reported: Reported, row: Entry) -> Mapping[str, float | None]:
+        """Return `value` and `selected` beside one of the reported numbers of the row."""
+        if reported.measure == row.reported[0].measure:
+            return {"value": self.value, "selected": self.selected}
+        return self.others.get(reported.measure, {"value": None, "selected": None})
 
     def to_line(self) -> str:
         """Return the record as one line of strict JSON, without the line break."""
@@ -223,8 +231,8 @@ class Archive:
     ) -> Literal["archived", "unchanged", "kept"]:
         """Add a run, unless the archive holds a different one under its name.
 
-        A run of the row itself replaces a shared run of another recipe. An unfinished run is
-        replaced by a later state of the same run. `save` writes what was added.
+        An unfinished run is replaced by a later state of the same run. `save` writes what was
+        added.
 
         Returns:
             `archived` if it was added, `unchanged` if the archive has it already, `kept` if the
@@ -234,10 +242,8 @@ class Archive:
         if existing is not None:
             if existing.to_line() == run.to_line():
                 return "unchanged"
-            if not (overwrite or _is_replaced(existing, run)):
-                # the row has a run of its own, so one that was trained for another row is spare
-                if run.trained_for and existing.trained_for is None:
-                    return "unchanged"
+            continues = existing.settings == run.settings and run.steps >= existing.steps
+            if not (overwrite or (existing.state == "unfinished" and continues)):
                 return "kept"
         self._runs[run.name] = run
         self._changed.add(run.recipe)
@@ -271,13 +277,6 @@ def _order(run: ArchivedRun) -> tuple[Any, ...]:
         seed = -1
     is_full = run.reduced is None
     return run.recipe, slug(run.row), slug(run.point), seed, is_full, run.reduced or ()
-
-
-def _is_replaced(existing: ArchivedRun, new: ArchivedRun) -> bool:
-    if existing.trained_for is not None and new.trained_for is None:
-        return True
-    continues = existing.settings == new.settings and new.steps >= existing.steps
-    return existing.state == "unfinished" and continues
 
 
 def current_runs(
@@ -359,7 +358,8 @@ def rows_by_name(recipes: Mapping[str, Recipe]) -> dict[tuple[str, str], Entry]:
     rows: dict[tuple[str, str], Entry] = {}
     for recipe in recipes.values():
         for row in recipe.rows:
-            rows[recipe.name, row.label] = row
+            if not isinstance(row, Reference):  # whose runs are those of another recipe
+                rows[recipe.name, row.label] = row
     return rows
 
 
@@ -381,9 +381,9 @@ def runs_by_row(
     return found
 
 
-def outcome_of(row: Entry, runs: Sequence[ArchivedRun]) -> Outcome:
+def outcome_of(row: Entry, reported: Reported, runs: Sequence[ArchivedRun]) -> Outcome:
     """Return the outcome of the archived runs of a row; unfinished runs do not count."""
-    outcome = Outcome.not_run(row)
+    outcome = Outcome.not_run(row, reported)
     for run in runs:
         if run.state == "computed":
             value = run.value
@@ -391,21 +391,21 @@ def outcome_of(row: Entry, runs: Sequence[ArchivedRun]) -> Outcome:
                 value = math.nan
             outcome = outcome.with_value(value, run.seconds)
         elif run.state != "unfinished":
-            outcome = _with_run(outcome, row, run)
+            outcome = _with_run(outcome, row, reported, run)
     return outcome
 
 
 _LOSSES = ("loss", "loss_mean")  # the quantities that the chance-level loss is of
 
 
-def _with_run(outcome: Outcome, row: Entry, run: ArchivedRun) -> Outcome:
+def _with_run(outcome: Outcome, row: Entry, reported: Reported, run: ArchivedRun) -> Outcome:
     baseline: float | None = None
-    if row.reported.quantity in _LOSSES:
+    if reported.quantity in _LOSSES:
         baseline = run.baseline
     outcome = replace(outcome, baseline=baseline)
     point = run.point
     seed = run.seed or 0
-    if run.state == "diverged" and isinstance(row, Row):
-        return outcome.with_failure(row, point, seed, run.parameters)
-    numbers = {"value": run.value, "selected": run.selected, "deciding": run.deciding}
+    if run.state == "diverged":
+        return outcome.with_failure(reported, point, seed, run.parameters)
+    numbers: dict[str, Any] = {**run.beside(reported, row), "deciding": run.deciding}
     return outcome.with_run(point, seed, run.parameters, run.seconds, run.scores, **numbers)

@@ -1,10 +1,9 @@
 """Archives the runs in the folders written by `reproduce`."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,10 +11,10 @@ import numpy as np
 
 from eigenrnn import __version__
 from eigenrnn_experiments.errors import MissingDataError
-from eigenrnn_experiments.recipes import Computed, Recipe, Row
+from eigenrnn_experiments.recipes import Computed, Recipe, Reference, Row
 from eigenrnn_experiments.recipes.outcome import numbers_by_rule
 from eigenrnn_experiments.recipes.results_files import read_computed, recipe_of_folder
-from eigenrnn_experiments.recipes.runs import Run, runs_in, runs_of
+from eigenrnn_experiments.recipes.runs import Run, runs_in
 from eigenrnn_experiments.report.rounding import rounded, spaced_indices
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Result
@@ -23,48 +22,15 @@ from eigenrnn_experiments.training.description import describe_options
 from eigenrnn_experiments.training.files import Columns
 from eigenrnn_experiments.training.result import is_better, selection_metric, selection_split
 from eigenrnn_experiments.training.run_folder import RunFolder, locked
-from eigenrnn_experiments.training.run_key import Length
 from reproduction.archive import Archive, ArchivedRun, CurveColumns, RunName, changes_since_run
 
 __all__ = [
     "MAX_POINTS",
     "ArchiveChanges",
-    "SharedRuns",
     "archive_runs",
     "evaluated_curve",
     "training_curve",
 ]
-
-
-class SharedRuns:
-    """Finds the rows of all recipes that share a run.
-
-    Args:
-        recipes: All recipes, by name.
-    """
-
-    def __init__(self, recipes: Mapping[str, Recipe]) -> None:
-        self._rows: dict[tuple[str, str], list[Run]] = {}
-        self._same: dict[str, list[Run]] = {}
-        for recipe in recipes.values():
-            for row in recipe.trained:
-                runs = list(runs_of(recipe, row))
-                self._rows[recipe.name, row.label] = runs
-                for run in runs:
-                    self._same.setdefault(_text(run), []).append(run)
-
-    def of_row(self, recipe: Recipe, label: str) -> list[Run]:
-        """Return the runs of a row; empty for a row without training."""
-        return self._rows.get((recipe.name, label), [])
-
-    def runs_served_by(self, run: Run) -> list[Run]:
-        """Return the runs of other rows that this run can be used for."""
-        same = self._same.get(_text(run), [])
-        return [other for other in same if other.key != run.key and other.accepts(run)]
-
-
-def _text(run: Run) -> str:
-    return json.dumps([run.description, run.key.seed], sort_keys=True)
 
 
 @dataclass
@@ -94,8 +60,6 @@ def archive_runs(
 ) -> ArchiveChanges:
     """Archive the runs of recipes.
 
-    A run is archived for every row, of any recipe, that shares it.
-
     Args:
         folders: Folders of recipes, or folders that contain them.
         archive: The folder of the archive.
@@ -108,29 +72,16 @@ def archive_runs(
         FolderInUseError: If another process is writing to the archive.
     """
     changes = ArchiveChanges()
-    shared = cache(partial(_shared_runs, recipes))
     recipe_folders = _recipe_folders(folders, recipes, changes)
     with locked(Path(archive), patience=60.0):  # another process archives in seconds
         target = Archive(archive)
         try:
             for folder, recipe in recipe_folders.items():
-                others = shared(recipe.reduced_to)
-                for run in _runs(folder, recipe, others, changes, unfinished=unfinished):
+                for run in _runs(folder, recipe, changes, unfinished=unfinished):
                     _add(run, target, changes, overwrite=overwrite)
         finally:
             target.save()
     return changes
-
-
-def _shared_runs(recipes: Mapping[str, Recipe], reduced_to: Length | None) -> SharedRuns:
-    """Return the runs of all recipes, full or reduced, that rows share."""
-    if reduced_to is None:
-        return SharedRuns(recipes)
-    reduced: dict[str, Recipe] = {}
-    for name, recipe in recipes.items():
-        if recipe.can_reduce(reduced_to):
-            reduced[name] = recipe.reduced(reduced_to)
-    return SharedRuns(reduced)
 
 
 def _add(run: ArchivedRun, archive: Archive, changes: ArchiveChanges, *, overwrite: bool) -> None:
@@ -199,24 +150,25 @@ def _suitable_recipe(folder: Path, recipes: Mapping[str, Recipe]) -> Recipe:
 def _runs(
     folder: Path,
     recipe: Recipe,
-    shared: SharedRuns,
     changes: ArchiveChanges,
     *,
     unfinished: bool,
 ) -> Iterator[ArchivedRun]:
     """Yield the runs of a folder that belong in the archive."""
-    for row in recipe.rows:
+    for entry in recipe.rows:
+        row = entry
         if isinstance(row, Computed):
             yield from _computed(folder, recipe, row)
+        if isinstance(row, Reference):  # with all its numbers, not only those of this recipe
+            row = replace(row, row=row.recipe.row(row.label))
         for run in runs_in(folder, recipe, row):  # none of a row that is not trained
+            if folder not in run.files.path.parents:  # a run of another recipe
+                continue
             archived, reason = _archived(run, unfinished=unfinished)
             if archived is None:
                 changes.skipped[str(run.files.path)] = reason
-                continue
-            result = _result(run)
-            yield archived
-            for other in shared.runs_served_by(run):
-                yield _for_other_row(archived, run, other, result)
+            else:
+                yield archived
 
 
 def _computed(folder: Path, recipe: Recipe, row: Computed) -> Iterator[ArchivedRun]:
@@ -251,7 +203,7 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
     changed = changes_since_run(run.row, recorded)
     if changed:
         return None, f"differs from its recipe: {'; '.join(changed)}"
-    result = _result(run)
+    result = files.result or latest_result(files, run.row.task)  # so far, if it has not ended
     if state == "unfinished" and not (unfinished and result):
         return None, "has not ended"
     columns = files.metrics
@@ -290,7 +242,14 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
         if each.name in of_result:
             measured[each.name] = getattr(result, each.name)
     if state != "diverged":  # what it has measured is no result
-        measured |= numbers_by_rule(run.row, result)
+        first, *others = run.row.reported
+        measured |= numbers_by_rule(run.row, first, result)
+        found: dict[str, dict[str, float | None]] = {}
+        for reported in others:
+            if reported.measure != first.measure:
+                found[reported.measure] = numbers_by_rule(run.row, reported, result)
+                del found[reported.measure]["deciding"]  # the same for all
+        measured["others"] = found
     return replace(archived, **measured), ""
 
 
@@ -298,32 +257,6 @@ def _ended(files: RunFolder) -> str:
     """Return when the last numbers of a run were written, in UTC."""
     seconds = files.metrics_file.stat().st_mtime
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _result(run: Run) -> Result | None:
-    """Return the result of a run, so far if it has not ended."""
-    return run.files.result or latest_result(run.files, run.row.task)
-
-
-def _for_other_row(
-    archived: ArchivedRun, run: Run, other: Run, result: Result | None
-) -> ArchivedRun:
-    """Return the record of a shared run for a row of another recipe, by its paper's rule."""
-    numbers: dict[str, float | None] = {}
-    if result is not None and archived.state != "diverged":
-        numbers = numbers_by_rule(other.row, result)
-    scores: Mapping[str, float] = {}
-    if other.row.score is not None:
-        scores = archived.scores
-    return replace(
-        archived,
-        recipe=other.key.recipe,
-        row=other.key.row,
-        point=other.key.point,
-        trained_for=f"{run.key.recipe}: {run.key.row}",
-        scores=scores,
-        **numbers,
-    )
 
 
 @cache

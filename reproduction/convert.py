@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.recipes import Reference
 from eigenrnn_experiments.registry import TASKS
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.description import describe_defaults
 from eigenrnn_experiments.training.files import read_json, write_json
 from reproduction.archive import FORMAT
+from reproduction.recipes import RECIPES
 from reproduction.studies import permuted_mnist, state_tracking, state_tracking_radius
 
 __all__ = ["convert_config", "convert_record"]
@@ -67,13 +69,29 @@ _MOVED = {
 }
 
 
+_REFERENCES = {
+    (recipe.name, row.label): row
+    for recipe in RECIPES.values()
+    for row in recipe.rows
+    if isinstance(row, Reference)
+}
+
+
 def convert_record(content: dict[str, Any]) -> dict[str, Any]:
     """Return a record of the archive as today's version would write it."""
+    content = {**content, "format": FORMAT, "others": content.get("others", {})}
+    content.pop("trained_for", None)
+    moved = _REFERENCES.get((content["recipe"], content["row"]))
+    if moved is not None:  # a row of another recipe since
+        numbers = {name: content[name] for name in ("value", "selected")}
+        content["recipe"] = moved.recipe.name
+        measure = moved.reported[0].measure
+        if measure != moved.recipe.row(moved.label).reported[0].measure:
+            content |= {"value": None, "selected": None, "others": {measure: numbers}}
     if content["state"] == "computed":
-        return {**content, "format": FORMAT}
+        return content
     return {
         **content,
-        "format": FORMAT,
         "task": _task(content["task"]),
         "network": _of_studies(_with_settings_of_today(content["network"])),
         "settings": _settings(content["settings"]),

@@ -326,7 +326,7 @@ def _all_networks(recipes: Mapping[str, Recipe]) -> list[Runs]:
         for row in recipe.rows:
             if isinstance(row, Computed):
                 found.append(Runs(recipe.name, row.label))
-            elif isinstance(row, Row) and row.layer is not None:
+            elif isinstance(row, Row):
                 seeds = tuple(row.seeds or recipe.seeds)
                 found.append(Runs(recipe.name, row.label, seeds, tuple(row.points())))
     return found

@@ -249,8 +249,9 @@ def _bars(recipe: Recipe, runs: Sequence[ArchivedRun]) -> dict[str, tuple[float,
     found: dict[str, tuple[float, float]] = {}
     by_row = runs_by_row({recipe.name: recipe}, [run for run in runs if run.recipe == recipe.name])
     for row in recipe.rows:
-        mean = outcome_of(row, by_row.get((recipe.name, row.label), ())).mean
-        printed = row.reported.value
+        reported = row.reported[0]
+        mean = outcome_of(row, reported, by_row.get((recipe.name, row.label), ())).mean
+        printed = reported.value
         if mean is None or (printed is None and isinstance(row, Row)):
             continue
         if printed is None:  # no bar for the paper
@@ -261,7 +262,7 @@ def _bars(recipe: Recipe, runs: Sequence[ArchivedRun]) -> dict[str, tuple[float,
 
 def _shown(row: Row, runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
     """Choose the runs of a row to show."""
-    best = outcome_of(row, runs).best_point
+    best = outcome_of(row, row.reported[0], runs).best_point
     shown: list[ArchivedRun] = []
     for run in runs:
         has_curve = run.state != "diverged" and run.training
@@ -272,7 +273,7 @@ def _shown(row: Row, runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
 
 def _quantity(row: Row, runs: Sequence[ArchivedRun]) -> str:
     """Choose the column of the quantity that the paper reports, or else of a loss."""
-    reported = row.reported
+    reported = row.reported[0]
     if reported.split == "train":
         return "train_loss"
     wanted = (f"{reported.split}_{reported.quantity}", f"{reported.split}_loss", "test_loss")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -14,8 +15,9 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from eigenrnn import ENRNN, NCGRU, NnRNN, ScoRNN
-from eigenrnn_experiments.recipes import Computed, Entry, Outcome, Recipe, Row
+from eigenrnn_experiments.recipes import Computed, Entry, Outcome, Recipe, Reported, Row
 from eigenrnn_experiments.recipes.nc_gru.released import ReleasedNCGRU
+from eigenrnn_experiments.recipes.outcome import compared_numbers
 from eigenrnn_experiments.recipes.results_files import columns
 from eigenrnn_experiments.tasks import StateTracking
 from reproduction.agreement import DIFFERENT, Agreement, agreement
@@ -71,22 +73,24 @@ NOTHING_TRIED = "nothing yet."
 
 @dataclass(frozen=True)
 class PageRow:
-    """A row of a recipe with its archived runs of full length.
+    """A row of a recipe with one of its numbers and its archived runs of full length.
 
     Args:
         recipe: The recipe of the row.
         row: The row.
+        reported: The number of the paper.
         runs: Its archived runs.
     """
 
     recipe: Recipe
     row: Entry
+    reported: Reported
     runs: Sequence[ArchivedRun]
 
     @cached_property
     def outcome(self) -> Outcome:
         """The outcome of the runs, with the paper's number."""
-        return outcome_of(self.row, self.runs)
+        return outcome_of(self.row, self.reported, self.runs)
 
     @cached_property
     def agreement(self) -> Agreement | None:
@@ -106,7 +110,7 @@ class PageRow:
     @property
     def kind(self) -> str:
         """The role of the network, or that the paper's number is a bound or is not trained."""
-        is_bound = self.row.reported.at_most is not None
+        is_bound = self.reported.at_most is not None
         if isinstance(self.row, Computed):
             if is_bound:
                 return "computed bound"
@@ -116,9 +120,11 @@ class PageRow:
         return self.role
 
     @property
-    def has_own_runs(self) -> bool:
-        """Whether a run was trained for this row; a shared run stands at its own row only."""
-        return any(run.trained_for is None for run in self.runs)
+    def place(self) -> str:
+        """The recipe, and the place of a number that is not the first of its row."""
+        if self.reported is self.row.reported[0]:
+            return self.recipe.name
+        return f"{self.recipe.name}, {self.reported.place}"
 
     @property
     def is_state_tracking(self) -> bool:
@@ -160,20 +166,19 @@ def to_markdown(
             "expected the numbers of the archive in reproduction/claims: " + "; ".join(mismatches)
         )
     by_row = runs_by_row(recipes, runs)
-    own_rows: list[PageRow] = []
-    for recipe in recipes.values():
-        for entry in recipe.rows:
-            row = PageRow(recipe, entry, by_row.get((recipe.name, entry.label), ()))
-            if row.has_own_runs:
-                own_rows.append(row)
-    trained = [run for run in runs if run.trained_for is None and run.state != "computed"]
+    rows: list[PageRow] = []
+    for (name, _), entry in rows_by_name(recipes).items():
+        its = by_row.get((name, entry.label))
+        if its:
+            rows += [PageRow(recipes[name], entry, each, its) for each in compared_numbers(entry)]
+    trained = [run for run in runs if run.state != "computed"]
     texts_of_papers, remarks = read_texts(texts, recipes)
     papers: list[dict[str, Any]] = []
     for folder, name in PAPERS.items():
         of_paper = [each for each in judgements if each.claim.paper == name]
         text = texts_of_papers.get(folder, "")
         papers.append({"folder": folder, "name": name, "text": text, "judgements": of_paper})
-    agreements = _agreements(own_rows)
+    agreements = _agreements(rows)
     printed: Any = None
     if not agreements.empty:
         printed = agreements.loc[["proposed", "baseline"]].sum()
@@ -197,9 +202,9 @@ def to_markdown(
         agreements=agreements,
         printed=printed,
         papers=papers,
-        numbers=_numbers_by_paper(own_rows),
+        numbers=_numbers_by_paper(rows),
         shorter=_shorter(trained, recipes),
-        differences=_differences(own_rows, remarks),
+        differences=_differences(rows, remarks),
         machines=_machines(trained),
         changed=changed,
     )
@@ -376,10 +381,10 @@ def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
             parameters = f"{row.outcome.parameters:,}"
         records.append(
             {
-                "recipe": row.recipe.name,
+                "recipe": row.place,
                 "network": known["network"][k],
                 "role": row.role,
-                "compared": describe_quantity(row.row),
+                "compared": describe_quantity(row.row, row.reported),
                 "parameters": parameters,
                 "paper": printed[k],
                 "ours": _ours(row, ours[k]),
@@ -401,10 +406,11 @@ def _ours(row: PageRow, cell: str) -> str:
     elif not unfinished:
         parts.append("no valid run")
     for run in unfinished:
-        if run.value is None:
+        value = run.beside(row.reported, row.row)["value"]
+        if value is None:
             parts.append("no number yet")
         else:
-            parts.append(f"{run.value:#.4g} so far")
+            parts.append(f"{value:#.4g} so far")
     return "; ".join(parts)
 
 
@@ -462,28 +468,30 @@ def _shorter(trained: Sequence[ArchivedRun], recipes: Mapping[str, Recipe]) -> p
             groups.setdefault((run.recipe, run.row, run.point, run.reduced), []).append(run)
     for (recipe, label, point, length), its in groups.items():
         row = rows[recipe, label]
-        values = [run.value for run in its if run.value is not None]
-        ours = "no successful run"
-        if values:
-            ours = f"{statistics.fmean(values):#.4g} ({len(values)})"
-        diverged = sum(run.state == "diverged" for run in its)
-        if diverged:
-            ours += f"; {diverged} diverged"
         share = ""
         if isinstance(row, Row):
             share = f"{share_of_full(row, length):.2g}"
-        lines.append(
-            {
-                "recipe": recipe,
-                "network": label,
-                "point": point,
-                "compared": describe_quantity(row),
-                "length": str(length),
-                "share": share,
-                "ours": ours,
-                "updates": _updates(its),
-            }
-        )
+        for reported in compared_numbers(row):
+            found = [run.beside(reported, row)["value"] for run in its]
+            values = [value for value in found if value is not None]
+            ours = "no successful run"
+            if values:
+                ours = f"{statistics.fmean(values):#.4g} ({len(values)})"
+            diverged = sum(run.state == "diverged" for run in its)
+            if diverged:
+                ours += f"; {diverged} diverged"
+            lines.append(
+                {
+                    "recipe": PageRow(recipes[recipe], row, reported, its).place,
+                    "network": label,
+                    "point": point,
+                    "compared": describe_quantity(row, reported),
+                    "length": str(length),
+                    "share": share,
+                    "ours": ours,
+                    "updates": _updates(its),
+                }
+            )
     return pd.DataFrame(lines)
 
 
@@ -542,18 +550,17 @@ def read_texts(path: Path, recipes: Mapping[str, Recipe]) -> tuple[dict[str, str
 def _differences(rows: Sequence[PageRow], remarks: Sequence[Remark]) -> dict[str, list[str]]:
     """Return the paragraphs on what differs, by kind."""
     paragraphs: dict[str, list[str]] = {"explained": [], "open": [], "cannot be judged": []}
-    shown = {(row.recipe.name, row.row.label): row for row in rows}
+    shown: dict[tuple[str, str], list[PageRow]] = {}
+    for row in rows:
+        shown.setdefault((row.recipe.name, row.row.label), []).append(row)
     explained: set[tuple[str, str]] = set()
     for remark in remarks:
         explained.update((remark.recipe, label) for label in remark.rows)
     others = [key for key in shown if key not in explained]
     unexplained = [Remark("open", "not explained yet.", name, (row,)) for name, row in others]
     for remark in (*remarks, *unexplained):
-        its: list[PageRow] = []
-        for label in remark.rows:
-            row = shown.get((remark.recipe, label))
-            if row is not None and row.agreement in (*DIFFERENT, "cannot be judged"):
-                its.append(row)
+        found = chain(*(shown.get((remark.recipe, label), ()) for label in remark.rows))
+        its = [row for row in found if row.agreement in (*DIFFERENT, "cannot be judged")]
         if not its:
             continue
         labels = ", ".join(f"**{row.row.label}**{_difference(row)}" for row in its)
@@ -637,9 +644,8 @@ RIGHT_ALIGNED = {
 }
 
 
-def describe_quantity(row: Entry) -> str:
+def describe_quantity(row: Entry, reported: Reported) -> str:
     """Describe the quantity that a row compares, and the rule that picks one number per run."""
-    reported = row.reported
     name = QUANTITIES.get(reported.quantity, reported.quantity.replace("_", " "))
     if not isinstance(row, Row):
         return name

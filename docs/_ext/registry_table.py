@@ -12,7 +12,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from eigenrnn_experiments import registry
-from eigenrnn_experiments.recipes import Recipe, Row
+from eigenrnn_experiments.recipes import Recipe, Reported
+from eigenrnn_experiments.recipes.outcome import compared_numbers
 
 
 class RegistryTable(SphinxDirective):
@@ -69,21 +70,21 @@ class RecipeTables(SphinxDirective):
         for recipe in RECIPES.values():
             lines += [f"**{recipe.name}**: {recipe.summary} Source: {recipe.source}", ""]
             lines += table_lines(
-                ("network", "reported", "where"), [_row(row) for row in recipe.rows]
+                ("network", "reported", "where"),
+                [_row(row.label, each) for row in recipe.rows for each in compared_numbers(row)],
             )
             lines += ["", *(f"Picture {panel.name}: {panel.caption}." for panel in recipe.panels)]
             lines += ["", *_departures(recipe), ""]
         return parse_lines(self, lines)
 
 
-def _row(row: Row) -> tuple[str, str, str]:
-    reported = row.reported
+def _row(label: str, reported: Reported) -> tuple[str, str, str]:
     if reported.at_most is not None:
         number = f"{reported.quantity} at most {reported.at_most:g}"
     else:
         number = "no number" if reported.value is None else f"{reported.quantity} {reported.value}"
     where = f"{reported.place} ({reported.note})" if reported.note else reported.place
-    return row.label, number, where
+    return label, number, where
 
 
 def _departures(recipe: Recipe) -> list[str]:

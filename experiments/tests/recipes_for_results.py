@@ -1,4 +1,4 @@
-"""Two tiny recipes, one of which shows a run of the other, and runs of them."""
+"""Two tiny recipes, one of which shows a row of the other, and runs of them."""
 
 import csv
 import json
@@ -42,23 +42,22 @@ def row(label="scoRNN 6", *, hidden_size=6, task=None, **changes):
         "layer": ScoRNN,
         "hidden_size": hidden_size,
         "settings": settings,
-        "reported": Reported(0.5, "table 1"),
+        "reported": (Reported(0.5, "table 1"),),
     }
     return Row(**(known | changes))
 
 
 def recipes():
     """Make both: the figure shows the last loss of a run whose best accuracy the table has."""
-    exact = Computed("exact", lambda: 3.0, Reported(3.03, "table 1", quantity="total"))
-    quoted = Quoted("LSTM", Reported(0.7, "table 1"))
-    shown = row(reported=Reported(None, "figure 1", "test", "loss", "last"))
-    other = row("scoRNN 8", hidden_size=8, reported=shown.reported)
-    source = "Nobody, 2020"
-    made = (
-        Recipe(TABLE, "A table.", (row(), exact, quoted), source, SEEDS, ("nothing is true",)),
-        Recipe(FIGURE, "A figure.", (shown, other), source, (0,)),
-    )
-    return {recipe.name: recipe for recipe in made}
+    exact = Computed("exact", lambda: 3.0, (Reported(3.03, "table 1", quantity="total"),))
+    quoted = Quoted("LSTM", (Reported(0.7, "table 1"),))
+    last = {"place": "figure 1", "quantity": "loss", "rule": "last", "value": None}
+    rows = (row().also_reported(**last), exact, quoted)
+    table = Recipe(TABLE, "A table.", rows, "Nobody, 2020", SEEDS, ("nothing is true",))
+    other = row("scoRNN 8", hidden_size=8, reported=(rows[0].reported[1],))
+    shown = table.rows_at("figure 1")
+    figure = Recipe(FIGURE, "A figure.", (*shown, other), "Nobody, 2020", (0,))
+    return {recipe.name: recipe for recipe in (table, figure)}
 
 
 def changed(recipe, label, **changes):

@@ -139,8 +139,8 @@ CLAIMS = (
         decides="The last test loss of ENRNN with 96 long and 64 short units against that with "
         "160 long or 160 short ones; further, the same of ENRNN with 64 long and 96 short units.",
         decisive=(
-            less(split("96/64"), split("160/0"), LOSS),
-            less(split("96/64"), split("0/160"), LOSS),
+            less(FULL_ENRNN, split("160/0"), LOSS),
+            less(FULL_ENRNN, split("0/160"), LOSS),
         ),
         further=(
             less(split("64/96"), split("160/0"), LOSS),

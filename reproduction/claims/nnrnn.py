@@ -131,7 +131,7 @@ CLAIMS = (
         "The thresholds are ours.",
         decisive=(
             at_most(Runs("nnrnn/fig3", "nnRNN 128 copying"), 0.1, score("share_below_blocks")),
-            at_least(Runs("nnrnn/fig3", "nnRNN 1024 T=150"), 2, score("delay_line_ratio")),
+            at_least(Runs("nnrnn/table1", "nnRNN 1024 T=150"), 2, score("delay_line_ratio")),
         ),
         changed="2026-11-24T00:09:34+00:00",
         hours=13,

@@ -48,7 +48,7 @@ def orthogonal(task: str) -> Runs:
 def departure(task: str, least: Length | None = None) -> Runs:
     """Return the runs whose departure from normality is measured."""
     chosen = points(("0.0001",), "lambda", ("1.01",))
-    return Runs("nonnormal/table3", f"ortho {task}", (1, 2, 3), chosen, least)
+    return Runs("nonnormal/fig3", f"ortho {task}", (1, 2, 3), chosen, least)
 
 
 # adding falls below half of the chance level in its fifth epoch, permuted MNIST does not

@@ -65,7 +65,7 @@ _LRU_BLOCK = Network(
 
 def _quoted(label: str, value: float, source: str) -> Quoted:
     reported = Reported(value, source, rule="validation", note="quoted from its paper", decimals=4)
-    return Quoted(label, reported)
+    return Quoted(label, (reported,))
 
 
 _NGUYEN_DUY = "Nguyen-Duy, Pham and Nguyen, ICLR 2023 tiny papers"

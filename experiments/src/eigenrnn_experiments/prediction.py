@@ -1,12 +1,11 @@
 """Predictions of a trained network for the user's series and texts."""
 
-import csv
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -52,18 +51,14 @@ class SeriesPredictions:
 
         A text that a spreadsheet would run as a formula begins with an apostrophe.
         """
-        headings = ["sequence", *self.columns]
-        texts = [self.names]
+        table = pd.DataFrame(self.values.numpy(), columns=pd.Index(self.columns, dtype=object))
         if self.labels is not None:
-            headings = ["sequence", "label", *(f"probability {name}" for name in self.columns)]
-            texts = [self.names, self.labels]
-        sink = io.StringIO()
-        table = csv.writer(sink, lineterminator="\n")
-        table.writerow(map(spreadsheet_text, headings))
-        for *texts_of_row, values in zip(*texts, self.values.tolist(), strict=True):
-            numbers = [f"{number:.7g}" for number in values]
-            table.writerow([*map(spreadsheet_text, texts_of_row), *numbers])
-        return sink.getvalue()
+            table.columns = [f"probability {name}" for name in self.columns]
+            table.insert(0, "label", [*map(spreadsheet_text, self.labels)], allow_duplicates=True)
+        names = [*map(spreadsheet_text, self.names)]
+        table.insert(0, "sequence", names, allow_duplicates=True)
+        table.columns = [*map(spreadsheet_text, table.columns)]
+        return table.to_csv(index=False, float_format="%.7g", na_rep="nan")
 
 
 @torch.no_grad()

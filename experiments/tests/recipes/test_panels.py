@@ -24,7 +24,7 @@ def row(label):
         layer=ScoRNN,
         hidden_size=6,
         settings=Settings(steps=4, batch_size=2, log_every=1, eval_every=2, accelerator="cpu"),
-        reported=Reported(None, "figure 1", note="a test"),
+        reported=(Reported(None, "figure 1", note="a test"),),
     )
 
 
@@ -70,6 +70,15 @@ def test_every_panel_is_drawn_when_all_rows_have_runs(tmp_path):
     assert drawn == pytest.approx(logged, rel=1e-9)
     page = (tmp_path / "results.md").read_text()
     assert "![The losses of both](a.png)" in page
+
+
+def test_a_panel_is_drawn_from_the_runs_of_another_recipe(tmp_path):
+    for recipe in (RECIPE, replace(RECIPE, name="test/fig2", rows=RECIPE.rows_at("figure 1"))):
+        reproduce(recipe, tmp_path / recipe.name.replace("/", "-"), console=QUIET)
+    first, second = (
+        (tmp_path / name / "a.csv").read_text() for name in ("test-fig1", "test-fig2")
+    )
+    assert first == second
 
 
 def test_the_drawn_model_has_the_trained_weights(tmp_path):

@@ -24,6 +24,7 @@ from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.tasks import Copying, PixelMNIST
 from eigenrnn_experiments.training import Callback, Settings
 from eigenrnn_experiments.training.run_folder import locked
+from eigenrnn_experiments.training.run_key import Length
 from training_run import QUIET, one_thread, read_metrics
 
 TASK = Copying(delay=4, symbols=2, test_examples=20, validation_examples=20)
@@ -32,7 +33,7 @@ TASK = Copying(delay=4, symbols=2, test_examples=20, validation_examples=20)
 @pytest.fixture(scope="module")
 def recipe():
     """A comparison of two small networks, and of one that has no layer."""
-    reported = Reported(0.9, "table 7", rule="best")
+    reported = (Reported(0.9, "table 7", rule="best"),)
     row = Row(
         label="scoRNN 6",
         task=Copying(delay=2, symbols=2, test_examples=20),
@@ -74,7 +75,7 @@ def tiny_row(**options):
         "layer": ScoRNN,
         "hidden_size": 4,
         "settings": Settings(steps=2, batch_size=2, eval_every=1, accelerator="cpu"),
-        "reported": Reported(46 / 462, "table 9", "validation", "success", note="46 of 462 runs"),
+        "reported": (Reported(46 / 462, "table 9", "validation", "success"),),
     }
     return Row(**(defaults | options))
 
@@ -96,7 +97,7 @@ def run_row(row, directory, **options):
 def with_reported(recipe, **changes):
     """Keep the first network only, with another reported number."""
     row = recipe.rows[0]
-    return replace(recipe, rows=(replace(row, reported=replace(row.reported, **changes)),))
+    return replace(recipe, rows=(replace(row, reported=(replace(row.reported[0], **changes),)),))
 
 
 def evaluations(directory, column):
@@ -167,7 +168,7 @@ def test_a_row_has_its_network_and_what_the_networks_share():
     assert (row.label, row.layer, row.hidden_size) == ("scoRNN 6 T=4", ScoRNN, 6)
     assert (row.parameters, row.options) == (100, {"negative": 2})
     assert (row.task, row.settings, row.quick_steps) == (TASK, EXPERIMENT.settings, 3)
-    assert row.reported == Reported(0.5, "table 7", rule="last", note="a note", decimals=2)
+    assert row.reported == (Reported(0.5, "table 7", rule="last", note="a note", decimals=2),)
 
 
 def test_a_network_states_what_differs_from_the_others():
@@ -183,30 +184,70 @@ def test_a_network_states_what_differs_from_the_others():
     assert row.head_init is glorot_uniform_
     assert row.grid == SEARCH
     assert row.departures == ("of one", "of all")
-    assert row.reported == Reported(0.5, "table 7", rule="last", note="another")
+    assert row.reported == (Reported(0.5, "table 7", rule="last", note="another"),)
     assert EXPERIMENT.row(NETWORK).head_init is zeros_
 
 
 def test_a_quoted_number_is_reported_like_the_others():
     quoted = EXPERIMENT.quoted("GRU 5", 0.7, "A. Author, 2019", rule="best")
     assert quoted.label == "GRU 5 T=4"
-    assert quoted.reported == Reported(
-        0.7, "table 7", rule="best", note="quoted from A. Author, 2019", decimals=2
-    )
+    note = "quoted from A. Author, 2019"
+    assert quoted.reported == (Reported(0.7, "table 7", rule="best", note=note, decimals=2),)
 
 
 def test_a_training_can_be_reported_in_another_table():
     row = EXPERIMENT.row(NETWORK, 0.5)
-    other = row.reported_as(place="figure 3", value=None)
-    assert other.reported == replace(row.reported, place="figure 3", value=None)
-    assert replace(other, reported=row.reported) == row
-    assert EXPERIMENT.reported_as(place="figure 3", note="").row(NETWORK) == row.reported_as(
-        place="figure 3", value=None, note=""
-    )
+    both = row.also_reported(place="figure 3", value=None)
+    (first,) = row.reported
+    assert both.reported == (first, replace(first, place="figure 3", value=None))
+    (other,) = EXPERIMENT.reported_as(place="figure 3", note="").row(NETWORK).reported
+    assert other == replace(both.reported[1], note="")
+
+
+def figure_of(recipe):
+    """Return a figure of the first network, and the table that trains it."""
+    shown = recipe.rows[0].also_reported(place="figure 3", quantity="loss", rule="last")
+    table = replace(recipe, rows=(shown, *recipe.rows[1:]))
+    return table, Recipe("paper/fig3", "A figure.", table.rows_at("figure 3"), "A. Author, 2020")
+
+
+def test_a_figure_reads_the_runs_of_the_table_that_trains_its_rows(recipe, tmp_path):
+    table, figure = figure_of(recipe)
+    (before,) = run(figure, tmp_path / "paper-fig3")
+    assert (before.values, before.note) == ((), "trained by `eigenrnn reproduce paper/table7`")
+    _, second, *_ = run(table, tmp_path / "paper-table7", seeds=[0, 1])
+    (shown,) = run(figure, tmp_path / "paper-fig3")
+    assert replace(shown, note="") == second
+    runs = [tmp_path / "paper-table7/scornn-6" / f"seed-{seed}" for seed in (0, 1)]
+    assert shown.values == tuple(evaluations(each, "test_loss")[-1] for each in runs)
+    assert list((tmp_path / "paper-fig3").rglob("config.json")) == []
+
+
+def test_a_run_of_a_version_in_which_the_figure_trained_its_row_is_found(recipe, tmp_path):
+    table, figure = figure_of(recipe)
+    run(replace(figure, rows=table.rows[:1]), tmp_path / "paper-fig3", seeds=[0])
+    (shown,) = run(figure, tmp_path / "paper-fig3", resume=True)
+    assert shown.seeds == (0,)
+
+
+def test_an_unfinished_run_of_such_a_version_is_named(recipe, tmp_path):
+    table, figure = figure_of(recipe)
+    figure_then = replace(figure, rows=table.rows[:1])
+    run(figure_then, tmp_path / "paper-fig3", console=StopAt("scoRNN 6, seed 0: step 4"))
+    with pytest.raises(ValueError, match=r"seed-0.*eigenrnn reproduce paper/table7"):
+        run(figure, tmp_path / "paper-fig3", resume=True)
+
+
+def test_a_reduced_figure_reads_the_reduced_runs_of_its_table(recipe, tmp_path):
+    table, figure = (each.reduced(Length("steps", 4)) for each in figure_of(recipe))
+    run(table, tmp_path / "paper-table7-steps-4", rows=["scoRNN"], seeds=[0])
+    (shown,) = run(figure, tmp_path / "paper-fig3-steps-4")
+    assert shown.seeds == (0,)
 
 
 def test_a_row_is_found_by_its_label(recipe):
     assert recipe.row("LSTM 5") is recipe.rows[1]
+    assert figure_of(recipe)[1].row("scoRNN 6").reported[0].place == "figure 3"
 
 
 def test_a_row_that_is_not_trained_is_not_found(recipe):
@@ -509,8 +550,8 @@ def test_every_point_is_run_with_every_seed(tmp_path):
 def test_the_share_of_successful_runs_is_reported(tmp_path):
     never = Reported(0.1, "table 9", "validation", "success", success=0.0)
     always = replace(never, success=100.0)
-    assert run_row(tiny_row(reported=never), tmp_path / "a")[0].mean == 0
-    assert run_row(tiny_row(reported=always), tmp_path / "b")[0].mean == 1
+    assert run_row(tiny_row(reported=(never,)), tmp_path / "a")[0].mean == 0
+    assert run_row(tiny_row(reported=(always,)), tmp_path / "b")[0].mean == 1
 
 
 def test_a_quick_run_takes_the_middle_of_a_grid(tmp_path):
@@ -521,7 +562,7 @@ def test_a_quick_run_takes_the_middle_of_a_grid(tmp_path):
 
 def test_the_processor_time_of_an_epoch_is_reported(tmp_path):
     task = replace(TASK, train_examples=8)
-    row = tiny_row(task=task, reported=Reported(3.0, "figure 6", quantity="epoch_seconds"))
+    row = tiny_row(task=task, reported=(Reported(3.0, "figure 6", quantity="epoch_seconds"),))
     (outcome,) = run_row(row, tmp_path)
     results = [json.loads(path.read_text()) for path in sorted(tmp_path.rglob("result.json"))]
     assert outcome.values == pytest.approx([2 * each["processor_seconds"] for each in results])
@@ -540,7 +581,7 @@ def test_the_callback_of_a_row_gets_the_folder_of_the_run(tmp_path):
 
 
 def test_a_computed_row_needs_no_training(tmp_path):
-    computed = Computed("chain", lambda: 3.5, Reported(3.0, "table 6", quantity="J_tot"))
+    computed = Computed("chain", lambda: 3.5, (Reported(3.0, "table 6", quantity="J_tot"),))
     (outcome,) = run_row(computed, tmp_path)
     assert (outcome.mean, outcome.difference, outcome.quantity) == (3.5, 0.5, "J_tot")
     (stored,) = json.loads((tmp_path / "results.json").read_text())["rows"]
@@ -561,7 +602,7 @@ def test_a_diverged_run_is_no_success(tmp_path):
 
 
 def test_a_diverged_run_is_listed_and_other_runs_continue(tmp_path):
-    reported = Reported(1.0, "table 1", "test", "loss")
+    reported = (Reported(1.0, "table 1", "test", "loss"),)
     rows = (
         tiny_row(label="diverging", layer=Diverging, reported=reported),
         tiny_row(reported=reported),
@@ -581,7 +622,7 @@ def test_a_row_can_have_its_own_seeds(tmp_path):
 
 
 def test_small_numbers_keep_their_digits(tmp_path):
-    tiny = Computed("tiny", lambda: 2.34e-5, Reported(2.28e-5, "table 3", error=1e-6))
+    tiny = Computed("tiny", lambda: 2.34e-5, (Reported(2.28e-5, "table 3", error=1e-6),))
     run_row(tiny, tmp_path)
     page = (tmp_path / "results.md").read_text()
     assert "| 2.28e-05 ± 1e-06 | 2.340e-05 | +6.0e-07 |" in page
@@ -590,7 +631,7 @@ def test_small_numbers_keep_their_digits(tmp_path):
 def test_a_search_reports_its_best_point(tmp_path):
     rates = Axis.of_settings("lr", (0.0, 0.05))
     settings = Settings(steps=60, batch_size=20, eval_every=30, accelerator="cpu")
-    reported = Reported(0.2, "table 1", "test", "loss", "last")
+    reported = (Reported(0.2, "table 1", "test", "loss", "last"),)
     (outcome,) = run_row(tiny_row(grid=(rates,), settings=settings, reported=reported), tmp_path)
     assert outcome.best_point == "lr=0.05"
     assert outcome.mean == pytest.approx(sum(outcome.values[2:]) / 2)
@@ -609,7 +650,7 @@ class EvaluationCounter(Callback):
 
 @pytest.mark.parametrize(("success", "values"), [(100.0, (2.0, 2.0)), (0.0, ())])
 def test_a_number_written_by_a_callback_is_reported_for_successful_runs(tmp_path, success, values):
-    reported = Reported(
+    number = Reported(
         2.0,
         "table 3",
         "test",
@@ -619,7 +660,8 @@ def test_a_number_written_by_a_callback_is_reported_for_successful_runs(tmp_path
         only_successes=True,
         column="evaluations",
     )
-    (outcome,) = run_row(tiny_row(reported=reported, callback_factory=EvaluationCounter), tmp_path)
+    row = tiny_row(reported=(number,), callback_factory=EvaluationCounter)
+    (outcome,) = run_row(row, tmp_path)
     assert outcome.values == values
     assert ("no run counts" in (tmp_path / "results.md").read_text()) == (not values)
 
@@ -633,7 +675,7 @@ def test_the_best_model_of_a_run_is_scored(tmp_path):
         assert all(torch.equal(saved[n], p) for n, p in model.state_dict().items())
         return {"size": 4.0 * len(calls)}
 
-    reported = Reported(0.2, "table 1", "test", "loss", "validation")
+    reported = (Reported(0.2, "table 1", "test", "loss", "validation"),)
     (outcome,) = run_row(tiny_row(score=score, reported=reported), tmp_path)
     assert outcome.scores == ({"size": 4.0}, {"size": 8.0})
     assert calls[0] == (False, TASK, tmp_path / "scornn" / "seed-1")

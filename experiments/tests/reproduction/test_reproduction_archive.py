@@ -4,7 +4,6 @@ import json
 import math
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from types import FunctionType
 
@@ -12,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from reproduction.archive import (
+    ARCHIVE,
     FORMAT,
     Archive,
     ArchivedRun,
@@ -22,7 +22,6 @@ from reproduction.archive import (
 )
 from reproduction.archive_runs import (
     MAX_POINTS,
-    SharedRuns,
     archive_runs,
     evaluated_curve,
     training_curve,
@@ -32,8 +31,7 @@ from reproduction.convert import convert_config, convert_record
 from reproduction.evidence import ArchivedEvidence
 from reproduction.recipes import RECIPES
 
-from eigenrnn import ScoRNN
-from eigenrnn_experiments.recipes import Computed, Row
+from eigenrnn_experiments.recipes import Row
 from eigenrnn_experiments.training.description import describe, describe_options
 from eigenrnn_experiments.training.records import RunConfig
 from eigenrnn_experiments.training.run_folder import RunFolder
@@ -109,20 +107,6 @@ def test_a_run_keeps_when_its_last_numbers_were_written(archive, reproduced):
     assert abs(datetime.fromisoformat(known.ended).timestamp() - written) <= 1
 
 
-@pytest.mark.long
-def test_no_two_runs_of_all_recipes_share_a_name():
-    same = SharedRuns(RECIPES)
-    rows = [(recipe, r) for recipe in RECIPES.values() for r in recipe.rows]
-    keys = [run.key for recipe, r in rows for run in same.of_row(recipe, r.label)]
-    names = [RunName(key.recipe, key.row, key.point, key.seed, None) for key in keys]
-    names += [
-        RunName(recipe.name, r.label, "", None, None)
-        for recipe, r in rows
-        if isinstance(r, Computed)
-    ]
-    assert len(names) == len(set(names))
-
-
 @pytest.fixture
 def long_metrics(tmp_path):
     """Write a metrics.csv of 1,001 rows; every tenth is an evaluation."""
@@ -155,59 +139,27 @@ def test_evaluations_are_a_separate_curve(long_metrics):
     assert curve["henrici"] == list(range(0, 501, 5))  # of a callback
 
 
-def test_a_run_counts_for_the_figure_that_shows_it(archive, reproduced):
+def test_a_run_keeps_the_numbers_of_the_figure_that_shows_it(archive, reproduced):
     known = archived(archive, reproduced)
-    shown = known[FIGURE, "scoRNN 6", 0]
-    assert shown.trained_for == f"{TABLE}: scoRNN 6"
-    assert shown.value == journal(reproduced, "test_loss")[-1]
-    assert (FIGURE, "scoRNN 6", 1) not in known  # the figure has one seed
-    assert not any(label == "scoRNN 8" for _, label, _ in known)
+    assert {label for _, label, _ in known} == {"scoRNN 6", "exact"}
+    first, second = recipes()[TABLE].rows[0].reported
+    ours = known[TABLE, "scoRNN 6", 0]
+    assert ours.beside(first, row())["value"] == ours.value
+    assert ours.beside(second, row())["value"] == journal(reproduced, "test_loss")[-1]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"hidden_size": 7},
-        {"options": {"negative": 2}},
-        {"settings": replace(row().settings, lr=2e-2)},
-        {"settings": replace(row().settings, eval_every=5)},
-        {"task": replace(row().task, delay=5)},
-    ],
-    ids=["size", "options", "rate", "evaluations", "task"],
-)
-def test_a_run_does_not_count_for_a_row_with_other_settings(changes):
-    known = recipes()
-    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", **changes)
-    same = SharedRuns(known)
-    (trained, _) = same.of_row(known[TABLE], "scoRNN 6")
-    assert same.runs_served_by(trained) == []
+def test_a_run_that_a_former_version_trained_for_the_figure_is_one_of_its_table(archive, tmp_path):
+    own = replace(recipes()[FIGURE], rows=recipes()[TABLE].rows[:1])
+    run(own, tmp_path / "figure")
+    known = archived(archive, tmp_path / "figure")
+    assert list(known) == [(TABLE, "scoRNN 6", 0)]
+    assert known[TABLE, "scoRNN 6", 0].value == max(journal(tmp_path / "figure", "test_accuracy"))
 
 
-def test_a_run_does_not_count_for_a_row_with_a_callback():
-    known = recipes()
-    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", callback_factory=lambda: None)
-    same = SharedRuns(known)
-    (trained, _), (watched,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
-    assert (same.runs_served_by(trained), same.runs_served_by(watched)) == ([], [trained])
-
-
-@pytest.mark.long
-def test_rows_of_different_recipes_that_share_a_run_are_found():
-    same = SharedRuns(RECIPES)
-    table = RECIPES["scornn/table1"]
-    (trained,) = same.of_row(table, "scoRNN 170")
-    assert [(r.key.recipe, r.key.row) for r in same.runs_served_by(trained)] == [
-        ("scornn/fig3", "scoRNN 170")
-    ]
-
-
-def test_a_run_of_the_row_itself_replaces_a_shared_run(archive, reproduced, tmp_path):
-    archived(archive, reproduced)
-    run(recipes()[FIGURE], tmp_path / "figure", rows=["scoRNN 6"])
-    known = archived(archive, tmp_path / "figure")[FIGURE, "scoRNN 6", 0]
-    assert known.trained_for is None
-    again = archived(archive, reproduced)[FIGURE, "scoRNN 6", 0]
-    assert again.trained_for is None
+def test_the_second_training_of_a_row_and_seed_is_kept_beside_the_archive():
+    first = {run.name: run.seconds for run in Archive().runs()}
+    repeated = {run.name: run.seconds for run in Archive(ARCHIVE / "repeated").runs()}
+    assert [seconds != first[name] for name, seconds in repeated.items()] == [True] * 8
 
 
 def test_an_unfinished_run_is_named_and_skipped(archive, reproduced):
@@ -243,7 +195,9 @@ def test_a_damaged_checkpoint_leaves_the_numbers_of_metrics_csv(archive, reprodu
 def test_an_unfinished_run_does_not_count(archive, reproduced):
     (reproduced / RUN / "result.json").unlink()
     known = archived(archive, reproduced, unfinished=True)
-    outcome = outcome_of(row(), [known[TABLE, "scoRNN 6", seed] for seed in SEEDS])
+    outcome = outcome_of(
+        row(), row().reported[0], [known[TABLE, "scoRNN 6", seed] for seed in SEEDS]
+    )
     assert outcome.seeds == (1,)
 
 
@@ -278,7 +232,7 @@ def test_quick_runs_among_others_are_skipped_by_name(archive, reproduced):
     run(recipes()[FIGURE], reproduced.parent / "quick", quick=True)
     collected = archive_runs([reproduced.parent], archive.folder, recipes())
     assert list(collected.skipped) == [str(reproduced.parent / "quick")]
-    assert len(collected.archived) == 4
+    assert len(collected.archived) == 3
 
 
 def test_an_unknown_recipe_is_rejected(archive, reproduced):
@@ -321,9 +275,9 @@ def test_a_run_of_another_version_is_named_and_archived(archive, reproduced):
     config = json.loads((reproduced / RUN / "config.json").read_text())
     rewrite(reproduced / RUN / "config.json", versions={**config["versions"], "eigenrnn": "0.0.7"})
     collected = archive_runs([reproduced], archive.folder, recipes())
-    names = [RunName(recipe, "scoRNN 6", "", 0, None) for recipe in (TABLE, FIGURE)]
-    assert collected.other_versions == dict.fromkeys(names, "0.0.7")
-    assert set(names) <= set(collected.archived)
+    name = RunName(TABLE, "scoRNN 6", "", 0, None)
+    assert collected.other_versions == {name: "0.0.7"}
+    assert name in collected.archived
 
 
 DAMAGES = {
@@ -429,15 +383,6 @@ def test_a_setting_newer_than_a_run_must_have_its_default():
     assert changes_since_run(decayed, recorded) == ["settings.weight_decay was 0.0, now 0.1"]
 
 
-def test_rows_of_equal_structure_share_a_run():
-    known = recipes()
-    for name in (TABLE, FIGURE):  # two partials with equal options are different objects
-        known[name] = changed(known[name], "scoRNN 6", layer=partial(ScoRNN, negative=2))
-    same = SharedRuns(known)
-    (trained, _), (shown,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
-    assert same.runs_served_by(trained) == [shown]
-
-
 def test_a_name_in_a_description_stands_for_one_object():
     meanings = {}
     for recipe in RECIPES.values():
@@ -479,3 +424,10 @@ def test_a_record_of_format_6_gets_the_settings_of_today():
     old = new | {"format": 6, "settings": new["settings"] | {"devices": 1}}
     del old["settings"]["rate_penalty"]
     assert convert_record(old) == new
+
+
+def test_a_record_of_a_row_that_another_recipe_trains_now_is_moved():
+    new = json.loads(next(r for r in Archive().runs() if r.recipe == "nonnormal/fig3").to_line())
+    henrici = new["others"]["last test henrici"]
+    old = new | {"format": 7, "recipe": "nonnormal/table3", "others": {}, **henrici}
+    assert convert_record(old) == new | {"value": None, "selected": None}

@@ -11,7 +11,8 @@ from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Runs, at_least, at_most, less
 from reproduction.evidence import ArchivedEvidence, missing_jobs
 
-from eigenrnn_experiments.recipes import Outcome, Recipe, Row
+from eigenrnn_experiments.recipes import Recipe, Row
+from eigenrnn_experiments.recipes.outcome import not_run
 from eigenrnn_experiments.recipes.runs import row_of
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training.run_folder import RunFolder
@@ -253,7 +254,7 @@ def test_a_row_without_data_is_named_and_skipped(capsys, tmp_path):
 
 
 def test_an_interruption_has_the_exit_status_of_the_signal(capsys, tmp_path, monkeypatch):
-    stopped = replace(Outcome.not_run(recipe().rows[0]), signal=15)
+    stopped = replace(not_run(recipe().rows[0])[0], signal=15)
     monkeypatch.setattr("reproduction.__main__.reproduce", lambda *_, **__: [stopped])
     monkeypatch.setattr("reproduction.__main__.archive_runs", lambda *_, **__: None)
     claims = claim(at_most(Runs(NAME, SMALL), 1.0))

@@ -269,7 +269,7 @@ def test_a_row_that_a_sweep_changes_is_not_compared_with_the_paper(tmp_path, cap
     changed = "task.delay=5, steps=2"
     assert sweep.changes(trials) == {row.label: f"changed by the sweep: {changed}"}
     (result,) = json.loads((tmp_path / "out/results.json").read_text())["rows"]
-    assert result["reported"] == row.reported.value
+    assert result["reported"] == row.reported[0].value
     assert result["difference"] is None
     assert changed in result["unjudged"]
     page = (tmp_path / "out/results.md").read_text()

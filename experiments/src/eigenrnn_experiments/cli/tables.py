@@ -10,13 +10,13 @@ from rich.table import Table
 
 from eigenrnn.ops import Backend
 from eigenrnn_experiments.errors import unknown_name
-from eigenrnn_experiments.recipes import Computed, Entry, Recipe, Row
+from eigenrnn_experiments.recipes import Computed, Entry, Recipe, Reference, Row
 from eigenrnn_experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
 from eigenrnn_experiments.training.progress import printable
 
 __all__ = ["show", "show_markdown"]
 
-_REPORTED = ("at_most", "place", "split", "quantity", "rule", "note")
+_REPORTED = ("value", "at_most", "place", "split", "quantity", "rule", "note")
 _KINDS = {
     "constraints": CONSTRAINTS,
     "layers": LAYERS,
@@ -73,6 +73,8 @@ def _facts_of_row(row: Entry) -> dict[str, Any]:
         kind = "quoted"
         if isinstance(row, Computed):
             kind = "computed"
+        elif isinstance(row, Reference):
+            kind = f"trained by {row.recipe.name}"
         unknown = dict.fromkeys(("parameters", "missing_data"))
         return {"kind": kind, **unknown, "runs_per_seed": 0, "can_run": kind == "computed"}
     kind = "trained"
@@ -83,7 +85,7 @@ def _facts_of_row(row: Entry) -> dict[str, Any]:
         "parameters": row.parameters,
         "runs_per_seed": len(row.points()),
         "missing_data": row.task.missing_data(),
-        "can_run": row.layer is not None,
+        "can_run": True,
     }
 
 
@@ -98,8 +100,10 @@ def _facts(entry: Any) -> dict[str, Any]:
         facts["rows"] = [
             {
                 "label": row.label,
-                "reported": row.reported.value,
-                **{name: getattr(row.reported, name) for name in _REPORTED},
+                "reported": [
+                    {name: getattr(reported, name) for name in _REPORTED}
+                    for reported in row.reported
+                ],
                 "departures": list(row.departures),
                 **_facts_of_row(row),
             }

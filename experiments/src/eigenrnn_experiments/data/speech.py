@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -37,11 +38,17 @@ def _is_fsdd_recording(name: str) -> bool:
     return path.parent.name == "recordings" and path.suffix == ".wav"
 
 
-def _fsdd_digest(path: Path) -> str:
-    """Compute the checksum of all recordings, joined in the order of their names."""
+def _digest(path: Path, is_selected: Callable[[str], bool], *, of_samples: bool) -> str:
+    """Compute the checksum of all recordings, in the order of their names.
+
+    It is that of their samples where the headers of the published files differ.
+    """
     content = hashlib.sha256()
     try:
-        for _, recording in read_members(path, _is_fsdd_recording):
+        for name, recording in read_members(path, is_selected):
+            if of_samples:
+                samples, _ = read_recording(recording, f"{name} of {path}")
+                recording = samples.numpy().astype("<f4").tobytes()  # noqa: PLW2901
             content.update(recording)
     except ValueError as error:
         return f"none ({error})"
@@ -55,7 +62,7 @@ FSDD = DataFile(
         f"{_GITHUB}/26eb9aaf76e81b692f806f9140c2d2777410d7a1.zip",
         f"{_GITHUB}/refs/heads/master.zip",
     ),
-    _fsdd_digest,
+    partial(_digest, is_selected=_is_fsdd_recording, of_samples=False),
 )
 """Any zip file with the recordings of this version, such as GitHub creates."""
 
@@ -116,18 +123,6 @@ def _is_wav(name: str) -> bool:
     return name.endswith(".wav")
 
 
-def _timit_digest(path: Path) -> str:
-    """Compute the checksum of the samples of all recordings, in the order of their names."""
-    content = hashlib.sha256()
-    try:
-        for name, recording in read_members(path, _is_wav):
-            samples, _ = read_recording(recording, f"{name} of {path}")
-            content.update(samples.numpy().astype("<f4").tobytes())
-    except ValueError as error:
-        return f"none ({error})"
-    return content.hexdigest()
-
-
 TIMIT_SAMPLE = DataFile(
     "timit-sample/timit-sample.zip",
     "352eed75b9f8c94c981cdca09a1fcf91f4d99056376640259107d842322d92b6",
@@ -135,7 +130,7 @@ TIMIT_SAMPLE = DataFile(
         "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora/timit.zip",
         "https://github.com/nltk/nltk_data/raw/gh-pages/packages/corpora/timit.zip",
     ),
-    _timit_digest,
+    partial(_digest, is_selected=_is_wav, of_samples=True),
 )
 """Any zip file with these 160 recordings; they are published with different headers."""
 

@@ -14,6 +14,7 @@ from eigenrnn_experiments.recipes.recipe import (
     Entry,
     Quoted,
     Recipe,
+    Reference,
     Reported,
     Row,
 )
@@ -27,6 +28,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "Axis",
     "Computed",
     "Quoted",
+    "Reference",
     "Outcome",
     "Entry",
     "enrnn",

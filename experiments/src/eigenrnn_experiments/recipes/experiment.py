@@ -79,7 +79,7 @@ class Experiment:
         ...     Adding(200), Settings(epochs=10), Reported(None, "table 1", quantity="loss")
         ... )
         >>> row = adding.row(Network("scoRNN 170", ScoRNN, 170, parameters=15_046), 0.002)
-        >>> row.label, row.reported.place, row.reported.value
+        >>> row.label, row.reported[0].place, row.reported[0].value
         ('scoRNN 170', 'table 1', 0.002)
     """
 
@@ -113,7 +113,7 @@ class Experiment:
             layer=network.layer,
             hidden_size=network.hidden_size,
             settings=replace(self.settings, **network.settings),
-            reported=replace(self.reported, value=value, **reported),
+            reported=(replace(self.reported, value=value, **reported),),
             options=network.options,
             parameters=network.parameters,
             head_init=network.head_init or self.head_init,
@@ -149,7 +149,7 @@ class Experiment:
         """
         note = f"quoted from {source}"
         quoted = replace(self.reported, value=value, note=note, **reported)
-        return Quoted(self._label(label), quoted)
+        return Quoted(self._label(label), (quoted,))
 
     def _label(self, network: str) -> str:
         if not self.suffix:

@@ -1,4 +1,4 @@
-"""The outcome of a row: the numbers of its runs by the paper's rule, their mean and error."""
+"""The outcomes of a row: for each reported number those of its runs, their mean and error."""
 
 import math
 import statistics
@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
-from eigenrnn_experiments.recipes.recipe import Entry, Quoted, Reported, Row
+from eigenrnn_experiments.recipes.recipe import Entry, Quoted, Reference, Reported, Row
+from eigenrnn_experiments.report.tables import standard_error
 from eigenrnn_experiments.training import Result
 from eigenrnn_experiments.training.result import selection_split
 from eigenrnn_experiments.training.run_folder import RunFolder
 
-__all__ = ["Outcome", "numbers_by_rule", "standard_error"]
+__all__ = ["Outcome", "compared_numbers", "not_run", "numbers_by_rule"]
 
 _QUOTED = "not run: quoted from another paper"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The numbers of all runs of one row, beside the paper's number.
+    """The numbers of all runs of one row, beside one of the paper's numbers.
 
     Args:
         label: The row's name.
@@ -73,15 +74,16 @@ class Outcome:
     signal: int | None = None
 
     @classmethod
-    def not_run(cls, row: Entry) -> Self:
-        """Return the outcome of a row that has no runs yet."""
-        reported = row.reported
+    def not_run(cls, row: Entry, reported: Reported) -> Self:
+        """Return the outcome of one number of a row that has no runs yet."""
         quantity = reported.quantity
         reason = ""
         if isinstance(row, Quoted):
             reason = _QUOTED
-        elif isinstance(row, Row):
-            quantity = f"{reported.rule} {reported.split} {reported.quantity}"
+        elif isinstance(row, Row | Reference):
+            quantity = reported.measure
+        if isinstance(row, Reference):
+            reason = f"trained by `eigenrnn reproduce {row.recipe.name}`"
         notes = [note for note in (reported.note, reason) if note]
         return cls(
             label=row.label,
@@ -167,11 +169,13 @@ class Outcome:
             seconds=(*self.seconds, seconds),
         )
 
-    def with_failure(self, row: Row, point: str, seed: int, parameters: int | None) -> Self:
+    def with_failure(
+        self, reported: Reported, point: str, seed: int, parameters: int | None
+    ) -> Self:
         """Add a run that diverged: it counts as no success, and has no other number."""
         outcome = replace(self, failed=(*self.failed, f"{point} seed {seed}".strip()))
         value: float | None = None
-        if row.reported.quantity == "success":  # a share of all runs, also of those that diverged
+        if reported.quantity == "success":  # a share of all runs, also of those that diverged
             value = 0.0
         return outcome.with_run(
             point, seed, parameters, 0.0, None, value=value, selected=None, deciding=None
@@ -189,15 +193,19 @@ class Outcome:
         return {**asdict(self), **{name: getattr(self, name) for name in derived}}
 
 
-def standard_error(values: tuple[float, ...]) -> float | None:
-    """Return the standard error of the mean; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    return statistics.stdev(values) / len(values) ** 0.5
+def compared_numbers(row: Entry) -> list[Reported]:
+    """Return the first number of a row, and those of the others that are printed."""
+    first, *others = row.reported
+    return [first, *(each for each in others if each.value is not None)]
 
 
-def numbers_by_rule(row: Row, result: Result) -> dict[str, float | None]:
-    """Return the numbers of a run that count for its row.
+def not_run(row: Entry) -> list[Outcome]:
+    """Return the outcome of each compared number of a row that has no runs yet."""
+    return [Outcome.not_run(row, reported) for reported in compared_numbers(row)]
+
+
+def numbers_by_rule(row: Row, reported: Reported, result: Result) -> dict[str, float | None]:
+    """Return the numbers of a run that count beside a reported one.
 
     Returns:
         `value`, the number by the paper's rule, or None if the run does not count; `selected`, the
@@ -209,21 +217,21 @@ def numbers_by_rule(row: Row, result: Result) -> dict[str, float | None]:
     selected = None
     split = selection_split(row.task)
     if "validation" in result.best:
-        metric = row.reported.quantity.removesuffix("_mean")  # a mean is of training losses only
+        metric = reported.quantity.removesuffix("_mean")  # a mean is of training losses only
         selected = result.best.get("test", {}).get(metric)
     deciding = result.train_loss
     if split in result.best:
         deciding = result.best[split]["loss"]
-    return {"value": _value(row, result), "selected": selected, "deciding": deciding}
+    value = _value(row, reported, result)
+    return {"value": value, "selected": selected, "deciding": deciding}
 
 
-def _value(row: Row, result: Result) -> float | None:
+def _value(row: Row, reported: Reported, result: Result) -> float | None:
     """Return the number of a run by the paper's rule; None if the run does not count.
 
     Raises:
         ValueError: If the row compares the time of an epoch, and its task has none.
     """
-    reported = row.reported
     if reported.quantity == "epoch_seconds":
         per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
         if per_epoch is None:
@@ -233,15 +241,15 @@ def _value(row: Row, result: Result) -> float | None:
             seconds = result.seconds
         return seconds / result.steps * per_epoch
     if reported.quantity == "success":
-        return float(_is_success(row, result))
-    if reported.only_successes and not _is_success(row, result):
+        return float(_is_success(row, reported, result))
+    if reported.only_successes and not _is_success(row, reported, result):
         return None
     return _by_rule(reported, result)
 
 
-def _is_success(row: Row, result: Result) -> bool:
-    loss = replace(row.reported, quantity="loss", rule="best", column=None)
-    return _by_rule(loss, result) < row.reported.success * row.task.baseline()
+def _is_success(row: Row, reported: Reported, result: Result) -> bool:
+    loss = replace(reported, quantity="loss", rule="best", column=None)
+    return _by_rule(loss, result) < reported.success * row.task.baseline()
 
 
 def _by_rule(reported: Reported, result: Result) -> float:

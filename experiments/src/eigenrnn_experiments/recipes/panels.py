@@ -30,7 +30,7 @@ def draw_panels(recipe: Recipe, folder: Path, *, quick: bool) -> list[Panel]:
     if not recipe.panels:
         return []
     trained: dict[str, list[Run]] = {}
-    for row in recipe.trained:
+    for row in recipe.rows:
         runs = runs_in(folder, recipe, row, quick=quick)
         trained[row.label] = [run for run in runs if run.files.state == "ended"]
     return [panel for panel in recipe.panels if panel.save(folder, trained)]

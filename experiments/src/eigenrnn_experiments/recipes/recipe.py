@@ -30,6 +30,7 @@ __all__ = [
     "Panel",
     "Quoted",
     "Recipe",
+    "Reference",
     "Reported",
     "Row",
     "grid_points",
@@ -49,7 +50,7 @@ class Reported:
 
     Args:
         value: The number; None if the paper shows a curve and prints no number.
-        place: The place of the number in the paper, such as "table 1".
+        place: The place of the number in the paper, such as "table 1 and figure 3".
         split: The split of the data on which it was measured.
         quantity: A metric of the task, such as ``"accuracy"`` or ``"loss"``. On the split
             ``train`` it is ``"loss"``, or ``"loss_mean"``, the mean over `log_every` steps.
@@ -94,6 +95,11 @@ class Reported:
             raise ValueError(
                 f"expected value or at_most, got both, {self.value} and {self.at_most}"
             )
+
+    @property
+    def measure(self) -> str:
+        """What is measured of a run, such as `best test accuracy`."""
+        return f"{self.rule} {self.split} {self.quantity}"
 
     @property
     def better(self) -> Literal["higher", "lower"] | None:
@@ -151,7 +157,7 @@ class Row:
         layer: The class of the recurrent layer.
         hidden_size: The number N of units.
         settings: The training settings.
-        reported: The number that the paper reports.
+        reported: The numbers that the paper reports of this training, the main one first.
         options: Further arguments of the layer.
         parameters: The number of trained parameters, checked when the model is built.
         head_init: The initialiser of the head's matrix; that of `torch.nn.Linear` by default.
@@ -177,7 +183,7 @@ class Row:
     layer: Callable[..., Any]
     hidden_size: int
     settings: Settings
-    reported: Reported
+    reported: tuple[Reported, ...]
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     parameters: int | None = None
     head_init: Initializer | None = None
@@ -193,13 +199,13 @@ class Row:
     task_of_seed: Callable[[Any, int], Task] | None = None
     departures: tuple[str, ...] = ()
 
-    def reported_as(self, **changes: Any) -> "Row":
-        """Return the same training for another table or figure, which reports it differently.
+    def also_reported(self, **changes: Any) -> "Row":
+        """Return the row with a further number, which another table or figure reports of it.
 
         Args:
-            changes: The fields of `Reported` that differ, by name: its place, its number.
+            changes: The fields of `Reported` that differ from the first number, by name.
         """
-        return replace(self, reported=replace(self.reported, **changes))
+        return replace(self, reported=(*self.reported, replace(self.reported[0], **changes)))
 
     def points(self) -> dict[str, "Row"]:
         """Return one row for each point of the grid, by the name of the point."""
@@ -242,6 +248,15 @@ class Row:
         if self.task_of_seed is not None:
             task = self.task_of_seed(task, seed)
         return replace(self, task=task, settings=replace(self.settings, seed=seed))
+
+    def with_data_root(self, folder: str) -> "Row":
+        """Return the row whose tasks read their files from this folder."""
+        if not self.task.reads_files:
+            return self
+        quick = self.quick_task
+        if quick is not None:
+            quick = quick.with_data_root(folder)
+        return replace(self, task=self.task.with_data_root(folder), quick_task=quick)
 
     def with_changes(self, changes: Mapping[str, Any]) -> "Row":
         """Return the row without its grid and with other hyperparameters.
@@ -370,13 +385,13 @@ class Computed:
     Args:
         label: The name of the matrix or network, as the paper writes it.
         compute: Computes the number.
-        reported: The number that the paper reports.
+        reported: The number that the paper reports, in a tuple as that of a trained row.
         departures: Differences from the paper.
     """
 
     label: str
     compute: Callable[[], float]
-    reported: Reported
+    reported: tuple[Reported, ...]
     departures: tuple[str, ...] = ()
 
 
@@ -386,16 +401,44 @@ class Quoted:
 
     Args:
         label: The network's name and size, as the paper writes them.
-        reported: The quoted number; its note names the other paper.
+        reported: The quoted number, in a tuple; its note names the other paper.
         departures: Differences from the paper.
     """
 
     label: str
-    reported: Reported
+    reported: tuple[Reported, ...]
     departures: tuple[str, ...] = ()
 
 
-Entry = Row | Computed | Quoted
+@dataclass(frozen=True)
+class Reference:
+    """A row of another recipe, which trains it; this recipe reads the finished runs.
+
+    Args:
+        recipe: The recipe that trains the row.
+        row: The row, with the numbers that this recipe compares.
+    """
+
+    recipe: "Recipe"
+    row: Row
+
+    @property
+    def label(self) -> str:
+        """The label of the row."""
+        return self.row.label
+
+    @property
+    def reported(self) -> tuple[Reported, ...]:
+        """The numbers that this recipe compares."""
+        return self.row.reported
+
+    @property
+    def departures(self) -> tuple[str, ...]:
+        """The departures of the row."""
+        return self.row.departures
+
+
+Entry = Row | Computed | Quoted | Reference
 """One line of a recipe."""
 
 
@@ -424,12 +467,11 @@ class Panel:
 
 
 def _with_data_root(row: Entry, folder: str) -> Entry:
-    if not isinstance(row, Row) or not row.task.reads_files:
-        return row
-    quick = row.quick_task
-    if quick is not None:
-        quick = quick.with_data_root(folder)
-    return replace(row, task=row.task.with_data_root(folder), quick_task=quick)
+    if isinstance(row, Reference):
+        return replace(row, row=row.row.with_data_root(folder))
+    if isinstance(row, Row):
+        return row.with_data_root(folder)
+    return row
 
 
 def _is_longer(row: Row, length: Length) -> bool:
@@ -443,7 +485,8 @@ class Recipe:
     Args:
         name: The paper and the place in it, such as "scornn/table1".
         summary: One sentence about the comparison.
-        rows: The trained networks, the computed numbers and the quoted numbers.
+        rows: The trained networks, those that another recipe trains, the computed numbers and the
+            quoted numbers.
         source: The paper.
         seeds: The seeds of the runs: those of the paper, or as many as the paper has runs.
         departures: Differences from the paper that concern all rows.
@@ -462,19 +505,34 @@ class Recipe:
 
     @property
     def trained(self) -> tuple[Row, ...]:
-        """The rows that are trained networks, without computed and quoted numbers."""
+        """The rows that this recipe trains."""
         return tuple(row for row in self.rows if isinstance(row, Row))
 
+    @property
+    def networks(self) -> tuple[Row, ...]:
+        """The rows that are trained networks, also those that another recipe trains."""
+        found = [row.row if isinstance(row, Reference) else row for row in self.rows]
+        return tuple(row for row in found if isinstance(row, Row))
+
     def row(self, label: str) -> Row:
-        """Return the trained network with this label, which another recipe can report too.
+        """Return the network with this label.
 
         Raises:
-            ValueError: If the recipe trains no such network.
+            ValueError: If the recipe has no such network.
         """
-        rows = {row.label: row for row in self.trained}
+        rows = {row.label: row for row in self.networks}
         if label not in rows:
             raise ValueError(f"expected a row of {self.name} ({', '.join(rows)}), got {label!r}")
         return rows[label]
+
+    def rows_at(self, *places: str) -> tuple[Reference, ...]:
+        """Return the rows with numbers at these places, for the recipe of that table or figure."""
+        found: list[Reference] = []
+        for row in self.trained:
+            there = tuple(each for each in row.reported if each.place in places)
+            if there:
+                found.append(Reference(self, replace(row, reported=there)))
+        return tuple(found)
 
     def seeds_of(self, row: Row, *, quick: bool = False) -> tuple[int, ...]:
         """Return the seeds of a row's runs, of which a quick run has the first."""
@@ -496,12 +554,17 @@ class Recipe:
         if not self.can_reduce(length):
             raise ValueError(f"expected fewer {unit} than a row of {self.name} has, got {number}")
         # the other rows already are as short, or have no length in this unit
-        shorter = [row.shortened(length) for row in self.trained if _is_longer(row, length)]
+        shorter: list[Entry] = []
+        for row in self.rows:
+            if isinstance(row, Row) and _is_longer(row, length):
+                shorter.append(row.shortened(length))
+            elif isinstance(row, Reference) and _is_longer(row.row, length):
+                shorter.append(Reference(row.recipe.reduced(length), row.row.shortened(length)))
         return replace(self, rows=tuple(shorter), reduced_to=length)
 
     def can_reduce(self, length: Length) -> bool:
         """Whether a row trains for longer."""
-        return any(_is_longer(row, length) for row in self.trained)
+        return any(_is_longer(row, length) for row in self.networks)
 
     def with_data_root(self, folder: str | None) -> "Recipe":
         """Set the data folder of the tasks that read files; None leaves it as it is."""

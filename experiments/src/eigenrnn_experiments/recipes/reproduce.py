@@ -10,11 +10,11 @@ from rich.console import Console
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn_experiments.errors import NonFiniteLossError, RunExistsError
-from eigenrnn_experiments.recipes.outcome import Outcome
+from eigenrnn_experiments.recipes.outcome import Outcome, not_run
 from eigenrnn_experiments.recipes.panels import draw_panels
-from eigenrnn_experiments.recipes.recipe import Computed, Entry, Recipe, Row
+from eigenrnn_experiments.recipes.recipe import Computed, Entry, Recipe, Reference, Row
 from eigenrnn_experiments.recipes.results_files import read_outcomes, write_computed, write_results
-from eigenrnn_experiments.recipes.runs import Run, download_data, runs_of
+from eigenrnn_experiments.recipes.runs import Run, download_data, runs_in, runs_of
 from eigenrnn_experiments.training import Callback, Dynamics
 from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.training.run_folder import locked
@@ -40,7 +40,8 @@ def reproduce(
 
     Both files are rewritten after every run, so finished runs are never lost. Rows of an earlier
     call that are not run again are read from the folders of their runs. A picture is drawn from
-    the finished runs as `NAME.png`, and its numbers are written to `NAME.csv`.
+    the finished runs as `NAME.png`, and its numbers are written to `NAME.csv`. The rows of another
+    recipe are not trained: their runs are read from the folder of that recipe, beside this one.
 
     Args:
         recipe: The published comparison.
@@ -56,9 +57,10 @@ def reproduce(
         max_minutes: The time limit of each run, see `fit`. A run that exceeds it does not count,
             and the next run begins.
     Returns:
-        The outcome of each row, including the rows of earlier calls.
+        The outcome of each compared number, including the rows of earlier calls.
     Raises:
         ValueError: If a row or a point is not in the recipe, or `dynamics_every` is not positive.
+            If the folder has an unfinished run of a row that another recipe trains.
         MissingDataError: If a row's data is missing and cannot be downloaded.
         RunExistsError: If runs exist and neither `resume` nor `overwrite` is set.
         FolderInUseError: If another process is writing to the folder.
@@ -68,8 +70,12 @@ def reproduce(
     folder = Path(directory)
     chosen = recipe.select(rows)
     _check_points(points, chosen)
-    if not (resume or overwrite):
+    writes_runs = not all(isinstance(row, Reference) for row in chosen)
+    if writes_runs and not (resume or overwrite):
         _reject_existing_runs(folder)
+    for row in chosen:
+        if isinstance(row, Reference):
+            _reject_unfinished_runs(folder, recipe, row, quick=quick)
     trained = [row for row in chosen if isinstance(row, Row)]
     if quick:
         trained = [row.quick() for row in trained]
@@ -83,9 +89,11 @@ def reproduce(
     with ExitStack() as stack:
         stack.enter_context(locked(folder))
         labels = {row.label for row in chosen}
-        others = tuple(row for row in recipe.rows if row.label not in labels)
-        outcomes = read_outcomes(folder, replace(recipe, rows=others), quick=quick)
-        outcomes |= {row.label: Outcome.not_run(row) for row in chosen}
+        others = [
+            row for row in recipe.rows if row.label not in labels or isinstance(row, Reference)
+        ]
+        outcomes = {row.label: not_run(row) for row in chosen}
+        outcomes |= read_outcomes(folder, replace(recipe, rows=tuple(others)), quick=quick)
         for row in chosen:
             if isinstance(row, Computed):
                 outcomes[row.label] = write_computed(folder, recipe, row, quick=quick)
@@ -97,7 +105,7 @@ def reproduce(
                     callbacks.append(Dynamics(dynamics_every))
                 outcomes[row.label] = _train(run, outcomes[row.label], callbacks, **options)
                 in_order = write_results(folder, recipe, outcomes, quick=quick)
-                if outcomes[row.label].signal is not None:
+                if outcomes[row.label][0].signal is not None:
                     return in_order
         in_order = write_results(folder, recipe, outcomes, quick=quick)
         drawn = draw_panels(recipe, folder, quick=quick)
@@ -106,8 +114,10 @@ def reproduce(
         return write_results(folder, recipe, outcomes, quick=quick, drawn=drawn)
 
 
-def _train(run: Run, outcome: Outcome, callbacks: Sequence[Callback], **options: Any) -> Outcome:
-    """Train a run and add its numbers to the outcome of its row; a diverged run has none."""
+def _train(
+    run: Run, outcomes: list[Outcome], callbacks: Sequence[Callback], **options: Any
+) -> list[Outcome]:
+    """Train a run and add its numbers to the outcomes of its row; a diverged run has none."""
     name = f"{run.key.name}, seed {run.key.seed}"
     try:
         result = run.train(callbacks=callbacks, name=name, **options)
@@ -116,8 +126,9 @@ def _train(run: Run, outcome: Outcome, callbacks: Sequence[Callback], **options:
         console.print(f"{name} diverged: {error}", markup=False, emoji=False, soft_wrap=True)
     else:
         if result.interrupted:
-            return replace(outcome, signal=result.signal)  # none if the time was over
-    return run.add_to(outcome)
+            # no signal if the time was over
+            return [replace(outcome, signal=result.signal) for outcome in outcomes]
+    return run.add_to(outcomes)
 
 
 def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
@@ -136,6 +147,20 @@ def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
         if point not in known:
             named = ", ".join(map(repr, sorted(known)))
             raise ValueError(f"expected points of these rows ({named}), got {point!r}")
+
+
+def _reject_unfinished_runs(folder: Path, recipe: Recipe, row: Reference, *, quick: bool) -> None:
+    """Check that no run that an earlier version began here waits for its end.
+
+    Raises:
+        ValueError: If one does: this recipe no longer trains its row.
+    """
+    for run in runs_in(folder, recipe, row, quick=quick):
+        if run.files.state == "unfinished" and folder in run.files.path.parents:
+            raise ValueError(
+                f"expected finished runs, got {run.files.path}: delete it, and train the row by "
+                f"eigenrnn reproduce {row.recipe.name}"
+            )
 
 
 def _reject_existing_runs(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn_experiments.atomic import write_atomically
-from eigenrnn_experiments.recipes.outcome import Outcome
+from eigenrnn_experiments.recipes.outcome import Outcome, not_run
 from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe
 from eigenrnn_experiments.recipes.runs import runs_in
 from eigenrnn_experiments.report.tables import Table, comparison
@@ -42,13 +42,15 @@ Note = tuple[str, str]
 def write_results(
     folder: Path,
     recipe: Recipe,
-    outcomes: Mapping[str, Outcome],
+    outcomes: Mapping[str, Sequence[Outcome]],
     *,
     quick: bool,
     drawn: Sequence[Panel] | None = None,
 ) -> list[Outcome]:
     """Write `results.json` and `results.md`; return the outcomes in the recipe's order."""
-    in_order = [outcomes[row.label] for row in recipe.rows if row.label in outcomes]
+    in_order: list[Outcome] = []
+    for row in recipe.rows:
+        in_order += outcomes.get(row.label, ())
     listed = notes(recipe, in_order)
     content: dict[str, Any] = {
         "recipe": recipe.name,
@@ -65,8 +67,8 @@ def write_results(
     return in_order
 
 
-def write_computed(folder: Path, recipe: Recipe, row: Computed, *, quick: bool) -> Outcome:
-    """Compute a number without training, store it in its own folder, and return its outcome."""
+def write_computed(folder: Path, recipe: Recipe, row: Computed, *, quick: bool) -> list[Outcome]:
+    """Compute a number without training, store it in its own folder, and return its outcomes."""
     began = time.monotonic()
     value = row.compute()
     seconds = time.monotonic() - began
@@ -82,7 +84,7 @@ def write_computed(folder: Path, recipe: Recipe, row: Computed, *, quick: bool) 
     file = folder / computed_path(row.label)
     file.parent.mkdir(parents=True, exist_ok=True)
     records.write(file, record)
-    return Outcome.not_run(row).with_value(value, seconds)
+    return [outcome.with_value(value, seconds) for outcome in not_run(row)]
 
 
 def read_computed(folder: Path, label: str) -> ComputedNumber | None:
@@ -127,24 +129,24 @@ def recipe_of_folder(folder: Path) -> tuple[str, bool, Length | None] | None:
     return None
 
 
-def read_outcomes(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Outcome]:
+def read_outcomes(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, list[Outcome]]:
     """Read the outcomes of the rows that have been run in a folder, by label.
 
     Raises:
         ValueError: If a file of a run is damaged, or of another version.
     """
-    found: dict[str, Outcome] = {}
+    found: dict[str, list[Outcome]] = {}
     for row in recipe.rows:
-        not_run = Outcome.not_run(row)
-        outcome = not_run
+        outcomes = not_run(row)
         if isinstance(row, Computed):
             computed = read_computed(folder, row.label)
             if computed is not None:
-                outcome = outcome.with_value(computed.value, computed.seconds)
+                value, seconds = computed.value, computed.seconds
+                outcomes = [outcome.with_value(value, seconds) for outcome in outcomes]
         for run in runs_in(folder, recipe, row, quick=quick):
-            outcome = run.add_to(outcome)
-        if outcome != not_run:
-            found[row.label] = outcome
+            outcomes = run.add_to(outcomes)
+        if outcomes != not_run(row):
+            found[row.label] = outcomes
     return found
 
 
@@ -243,7 +245,8 @@ def notes(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[Note]]:
         "Best points": best_points,
         "Departures": departures,
     }
-    return {title: items for title, items in sections.items() if items}
+    # the numbers of one row share what is noted of the row
+    return {title: list(dict.fromkeys(items)) for title, items in sections.items() if items}
 
 
 def note_text(note: Note) -> str:

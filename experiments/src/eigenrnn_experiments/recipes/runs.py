@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from eigenrnn_experiments.errors import MissingDataError
-from eigenrnn_experiments.recipes.outcome import Outcome, numbers_by_rule
-from eigenrnn_experiments.recipes.recipe import Entry, Recipe, Row
+from eigenrnn_experiments.recipes.outcome import Outcome, compared_numbers, numbers_by_rule
+from eigenrnn_experiments.recipes.recipe import Entry, Recipe, Reference, Row
 from eigenrnn_experiments.tasks import Batch
 from eigenrnn_experiments.training import Callback, Result, fit
 from eigenrnn_experiments.training.run_folder import RunFolder
@@ -47,17 +47,6 @@ class Run:
         """Task, network and settings as data: runs with equal descriptions are the same run."""
         return self.row.describe()
 
-    def accepts(self, other: "Run") -> bool:
-        """Whether the same run of another row records everything that this row needs.
-
-        Callbacks, extra scores and panels need a run whose row has the same ones.
-        """
-        return (
-            self.row.callback_factory in (None, other.row.callback_factory)
-            and self.row.score in (None, other.row.score)
-            and not any(self.row.label in panel.required_rows for panel in self.recipe.panels)
-        )
-
     def train(self, callbacks: Sequence[Callback] = (), **options: Any) -> Result:
         """Train the network, and compute the further scores of its best model.
 
@@ -86,23 +75,26 @@ class Run:
         files.write_status("ended", scores=scores)
         return result
 
-    def add_to(self, outcome: Outcome) -> Outcome:
-        """Add the numbers of a run that has ended or diverged to the outcome of its row.
+    def add_to(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """Add the numbers of a run that has ended or diverged to the outcomes of its row.
 
         Raises:
             ValueError: If a file is damaged, or of another version.
         """
         files = self.files
-        key = self.key
         if files.state not in ("ended", "diverged"):
-            return outcome
-        parameters = files.config.parameters
+            return list(outcomes)
+        name = (self.key.point, self.key.seed, files.config.parameters)
         result = files.result
-        if result is None:
-            return outcome.with_failure(self.row, key.point, key.seed, parameters)
         scores = files.read_status().scores
-        numbers = numbers_by_rule(self.row, result)
-        return outcome.with_run(key.point, key.seed, parameters, result.seconds, scores, **numbers)
+        found: list[Outcome] = []
+        for outcome, reported in zip(outcomes, compared_numbers(self.row), strict=True):
+            if result is None:
+                found.append(outcome.with_failure(reported, *name))
+            else:
+                numbers = numbers_by_rule(self.row, reported, result)
+                found.append(outcome.with_run(*name, result.seconds, scores, **numbers))
+        return found
 
     def model(self) -> nn.Module:
         """Build the network with the weights of its best evaluation, or else the last weights."""
@@ -164,17 +156,34 @@ def runs_of(
 def runs_in(folder: Path, recipe: Recipe, row: Entry, *, quick: bool = False) -> Iterator[Run]:
     """Yield the runs of a row that have been started in the folder of its recipe.
 
+    Those of a row of another recipe are in the folder of that recipe, beside this one.
+
     Raises:
         ValueError: If a `config.json` is damaged.
     """
-    if not isinstance(row, Row):
-        return
+    if isinstance(row, Reference):
+        # this recipe's own folder has the runs of a version in which it trained the row itself
+        own = list(_runs_in(folder, row.recipe, row.row, recipe.name, quick=quick))
+        yield from own
+        names = [run.key for run in own]
+        beside = folder.absolute().with_name(folder_name(row.recipe, quick=quick))
+        for run in _runs_in(beside, row.recipe, row.row, row.recipe.name, quick=quick):
+            if run.key not in names:
+                yield run
+    elif isinstance(row, Row):
+        yield from _runs_in(folder, recipe, row, recipe.name, quick=quick)
+
+
+def _runs_in(
+    folder: Path, recipe: Recipe, row: Row, trained_by: str, *, quick: bool
+) -> Iterator[Run]:
+    """Yield the runs of a row in a folder that a recipe of this name has trained."""
     for point, chosen in _points(row, quick=quick):
         configs = (folder / run_path(row.label, point, 0)).parent.glob("seed-*/config.json")
         for seed in sorted(int(file.parent.name.removeprefix("seed-")) for file in configs):
             run = _run(recipe, chosen, point, seed, quick=quick, root=folder)
             found = run.files.config.key
-            if found is not None and found.kind == run.key.kind:
+            if found is not None and found.kind == (trained_by, quick, recipe.reduced_to):
                 yield run
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from eigenrnn_experiments.recipes.outcome import Outcome
+from eigenrnn_experiments.recipes.outcome import not_run
 from eigenrnn_experiments.recipes.panels import draw_panels
 from eigenrnn_experiments.recipes.recipe import Recipe, grid_points, point_name
 from eigenrnn_experiments.recipes.results_files import write_results
@@ -85,9 +85,9 @@ class RecipeSweep(Sweep):
 
     def summarise(self, out: Path, trials: Sequence[Trial]) -> None:
         entries = self.recipe.select([*self.plan.rows])
-        outcomes = {row.label: Outcome.not_run(row) for row in entries}
+        outcomes = {row.label: not_run(row) for row in entries}
         for label, text in self.changes(trials).items():
-            outcomes[label] = replace(outcomes[label], unjudged=text)
+            outcomes[label] = [replace(each, unjudged=text) for each in outcomes[label]]
         for trial in trials:
             label = trial.parameters[_ROW]
             if trial.is_final(out):

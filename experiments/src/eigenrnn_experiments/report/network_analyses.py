@@ -228,7 +228,6 @@ def _analyse_matrices(
 def _schur_chart(found: Any) -> dict[str, Any]:
     entries = np.abs(found.Theta)
     cells, block, _ = block_maxima(entries, _MAX_CELLS)
-    positions = list(range(1, len(entries) + 1, block))
     origin = "A computed form"
     if found.learned:
         origin = "The learned form"
@@ -238,25 +237,30 @@ def _schur_chart(found: Any) -> dict[str, Any]:
     )
     if block > 1:
         note += f" Each cell shows the largest of {block} x {block} entries."
-    return {
-        "map": {
-            "z": log10_or_none(cells, _FLOOR),
-            "x": positions,
-            "y": positions,
-            "x_name": "from mode",
-            "y_name": "to mode",
-            "name": "|entry|",
-            "log": True,
-        },
-        "profile": {
-            "x": list(range(len(entries))),
-            "y": rounded_positive(found.by_diagonal, _FLOOR),
-            "x_name": "sub-diagonal",
-            "y_name": "mean |entry|",
-            "log": True,
-        },
-        "note": note,
-    }
+    pair = ("from mode", "to mode")
+    picture = _heat_map(cells, block, _FLOOR, pair, "|entry|")
+    profile = _profile(found.by_diagonal, _FLOOR, "sub-diagonal", "mean |entry|")
+    return {"map": picture, "profile": profile, "note": note}
+
+
+def _heat_map(
+    cells: NDArray[np.float64],  # (n, n)
+    block: int,
+    floor: float,
+    pair: tuple[str, str],
+    name: str,
+) -> dict[str, Any]:
+    """Return a heat map of blocks of entries, by the names of its two axes and of the entries."""
+    positions = [1 + number * block for number in range(len(cells))]
+    x_name, y_name = pair
+    axes = {"x": positions, "y": positions, "x_name": x_name, "y_name": y_name}
+    return {"z": log10_or_none(cells, floor), **axes, "name": name, "log": True}
+
+
+def _profile(values: Any, floor: float, x_name: str, y_name: str) -> dict[str, Any]:
+    """Return the chart of some numbers by their index."""
+    points = {"x": list(range(len(values))), "y": rounded_positive(values, floor)}
+    return {**points, "x_name": x_name, "y_name": y_name, "log": True}
 
 
 _MEASURES = {
@@ -408,7 +412,6 @@ def _gradient_chart(
 ) -> dict[str, Any]:
     T = len(norms)
     cells, block, _ = block_maxima(norms, _MAX_CELLS)
-    positions = list(range(1, T + 1, block))
     lags = np.array([_mean(norms.diagonal(-lag)) for lag in range(T)])
     note = "For one sequence; the norm from its last step to its first is "
     note += f"{norms[-1, 0]:.3g}."
@@ -416,25 +419,10 @@ def _gradient_chart(
         note += f" Only the first {T} of {steps} steps, to limit the time."
     if block > 1:
         note += f" Each cell shows the largest of {block} x {block} pairs of steps."
-    return {
-        "map": {
-            "z": log10_or_none(cells, _GRADIENT_FLOOR),
-            "x": positions,
-            "y": positions,
-            "x_name": "step t",
-            "y_name": "step τ",
-            "name": "gradient norm",
-            "log": True,
-        },
-        "profile": {
-            "x": list(range(T)),
-            "y": rounded_positive(lags, _GRADIENT_FLOOR),
-            "x_name": "steps back from τ to t",
-            "y_name": "mean gradient norm",
-            "log": True,
-        },
-        "note": note,
-    }
+    floor = _GRADIENT_FLOOR
+    picture = _heat_map(cells, block, floor, ("step t", "step τ"), "gradient norm")
+    profile = _profile(lags, floor, "steps back from τ to t", "mean gradient norm")
+    return {"map": picture, "profile": profile, "note": note}
 
 
 def _mean(values: NDArray[np.float64]) -> float:

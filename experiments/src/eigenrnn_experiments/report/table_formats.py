@@ -1,9 +1,9 @@
 """Tables as CSV, Markdown and LaTeX, with every text escaped."""
 
-import csv
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+
+import pandas as pd
 
 from eigenrnn_experiments.report.tables import NumberCell, Table
 from eigenrnn_experiments.training.files import spreadsheet_text
@@ -33,28 +33,20 @@ def to_csv(table: Table) -> str:
         for heading, cell in cells.items():
             if isinstance(cell, NumberCell) and cell.error is not None:
                 with_errors.add(heading)
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    header: list[str] = []
+    columns: dict[str, list[object]] = {}
     for heading in table.headings:
-        header.append(spreadsheet_text(heading))
+        cells = [each.get(heading, "") for each in table.cells]
+        # numbers with all digits, unlike on the page
+        columns[spreadsheet_text(heading)] = [
+            cell.value if isinstance(cell, NumberCell) else spreadsheet_text(cell)
+            for cell in cells
+        ]
         if heading in with_errors:
-            header.append(spreadsheet_text(f"{heading} standard error"))
-    writer.writerow(header)
-    for cells in table.cells:
-        row: list[object] = []
-        for heading in table.headings:
-            cell = cells.get(heading, "")
-            error: float | None = None
-            if isinstance(cell, NumberCell):
-                row.append(cell.value)  # with all digits, unlike on the page
-                error = cell.error
-            else:
-                row.append(spreadsheet_text(cell))
-            if heading in with_errors:
-                row.append(error)
-        writer.writerow(row)
-    return sink.getvalue()
+            columns[spreadsheet_text(f"{heading} standard error")] = [
+                cell.error if isinstance(cell, NumberCell) else None for cell in cells
+            ]
+    # as objects: whole numbers beside empty cells would become floats
+    return pd.DataFrame(columns, dtype=object).to_csv(index=False)
 
 
 def to_markdown(table: Table) -> str:

@@ -30,6 +30,7 @@ __all__ = [
     "run_label",
     "runs",
     "runs_of_all_tasks",
+    "standard_error",
 ]
 
 _TEXT_COLUMNS = {"network", "quantity", "where", "option", "folds", "seeds", "state", "task"}
@@ -283,7 +284,7 @@ def _difference(values: Sequence[float], reported: float | None) -> str | Number
     if not values or reported is None:
         return ""
     mean = statistics.fmean(values)
-    error = _standard_error(values)
+    error = standard_error(values)
     difference = mean - reported
     # the number whose last digit the difference has: an error is shown with 3, a mean with 4
     if error:
@@ -350,14 +351,14 @@ def _with_error(values: Sequence[float]) -> str | NumberCell:
     if not values:
         return ""
     mean = statistics.fmean(values)
-    error = _standard_error(values)
+    error = standard_error(values)
     # `#` keeps zeros at the end, so that all means show as many digits
     if error is None:
         return NumberCell(mean, f"{mean:#.4g}")
     return NumberCell(mean, f"{mean:#.4g} ± {error:#.3g}", error)
 
 
-def _standard_error(values: Sequence[float]) -> float | None:
+def standard_error(values: Sequence[float]) -> float | None:
     """Return the standard error of the mean; None for fewer than two or infinite values."""
     if len(values) < 2 or not all(map(math.isfinite, values)):
         return None

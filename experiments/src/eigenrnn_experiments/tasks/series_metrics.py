@@ -1,7 +1,6 @@
 """The losses and the metrics of series: classes and numbers."""
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,45 +21,8 @@ __all__ = [
 ]
 
 
-class Metrics(ABC):
-    """A loss, a metric, and sums from which the metrics of a whole split are computed."""
-
-    metric_names: ClassVar[tuple[str, ...]]
-    metric_name: ClassVar[str]
-    higher_is_better: ClassVar[bool]
-
-    @property
-    @abstractmethod
-    def output_size(self) -> int:
-        """The number K of outputs."""
-
-    @abstractmethod
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss of a batch."""
-
-    @abstractmethod
-    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean metric of a batch."""
-
-    @abstractmethod
-    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (S,)
-        """Return sums over a batch; see `Task.metric_sums`."""
-
-    @abstractmethod
-    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
-        """Compute the metrics from the sum of `metric_sums` over all batches."""
-
-    @abstractmethod
-    def metric_rows(self, outputs: Tensor, targets: Tensor) -> Tensor | None:  # (B, R)
-        """Return a row of each target, or None; see `Task.metric_rows`."""
-
-    @abstractmethod
-    def metrics_from_rows(self, rows: Tensor) -> dict[str, float]:
-        """Compute further metrics from the `metric_rows` of all batches."""
-
-
 @dataclass(frozen=True)
-class ClassificationMetrics(Metrics):
+class ClassificationMetrics:
     r"""Metrics of classification: weighted cross-entropy, accuracy, and those of torchmetrics.
 
     `f1` is the macro F1, over the classes that occur among the targets or the predictions. `auc`
@@ -93,6 +55,7 @@ class ClassificationMetrics(Metrics):
 
     @property
     def output_size(self) -> int:
+        """The number K of outputs."""
         return len(self.weights)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -140,7 +103,7 @@ class ClassificationMetrics(Metrics):
 
 
 @dataclass(frozen=True)
-class RegressionMetrics(Metrics):
+class RegressionMetrics:
     r"""Metrics of regression: mean squared error and coefficient of determination.
 
     .. math:: R^2 = 1 - \sum (\hat y - y)^2 / \sum (y - \bar y)^2
@@ -166,6 +129,7 @@ class RegressionMetrics(Metrics):
 
     @property
     def output_size(self) -> int:
+        """The number K of outputs."""
         return len(self.scale)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -197,6 +161,10 @@ class RegressionMetrics(Metrics):
         if score is None:
             return {}
         return {"r2": score}
+
+
+Metrics = ClassificationMetrics | RegressionMetrics
+"""A loss, a metric, and sums and rows for the metrics of a whole split, as those of a `Task`."""
 
 
 def r2_score(

@@ -2,10 +2,11 @@
 
 from eigenrnn.constraints import SpectralRadius
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import ENRNN, ORNN, RNN, FullCapacityURNN, ScoRNN, SpectralRNN, TorchLSTM
-from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, THEANO
+from eigenrnn.layers import ENRNN, ORNN, RNN, ScoRNN, SpectralRNN
+from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.scornn.paper import full_urnn, lstm, scornn
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings
 
@@ -23,15 +24,7 @@ def _enrnn(long: int, short: int, *, negative: int, parameters: int) -> Network:
     )
 
 
-_LSTM = Network(
-    "LSTM 60",
-    TorchLSTM,
-    60,
-    parameters=15_421,
-    options={"init": "glorot", "forget_bias": 0.0},
-    settings={"optimiser": "adam", "lr": 1e-2, "lr_recurrent": None},
-    departures=(LSTM_BIASES,),
-)
+_LSTM = lstm(60, parameters=15_421, forget_bias=0.0, optimiser="adam", lr=1e-2, lr_recurrent=None)
 _SPECTRAL_RNN = Network(
     "Spectral RNN 60",
     SpectralRNN,
@@ -51,13 +44,13 @@ _SPECTRAL_RNN = Network(
         "a learning rate of 1e-3; with the 1e-2 of table 1 this network ends at the chance level",
     ),
 )
-_SCORNN = Network(
-    "scoRNN 170",
-    ScoRNN,
+_SCORNN = scornn(
     170,
     parameters=15_046,
-    options={"negative": 119},
-    settings={"optimiser": "adam", "lr": 1e-3, "optimiser_recurrent": "rmsprop_tf1"},
+    negative=119,
+    optimiser="adam",
+    lr=1e-3,
+    optimiser_recurrent="rmsprop_tf1",
 )
 _ORNN = Network(
     "oRNN 128",
@@ -67,15 +60,9 @@ _ORNN = Network(
     options={"reflections": 16},
     settings={"optimiser": "adam", "lr": 1e-2, "lr_recurrent": 1e-2},
 )
-_FULL_URNN = Network(
-    "full-capacity uRNN 120",
-    FullCapacityURNN,
-    120,
-    parameters=15_481,
-    settings={"optimiser": "rmsprop", "alpha": 0.9, "lr": 1e-5, "lr_recurrent": 1e-5},
-    departures=(THEANO,),
-)
+_FULL_URNN = full_urnn(120, parameters=15_481, lr=1e-5, lr_recurrent=1e-5)
 
+_ALL = "figures 1, 6 and 7"
 _CURVE = "the paper shows only the curve"
 _NEAR_THE_BEST = "the curve is near the best one"
 _THE_BEST = "the curve is about the best one"
@@ -113,7 +100,8 @@ _FIGURE_1 = Recipe(
     rows=(
         _COMPARISON.row(
             _enrnn(96, 64, negative=29, parameters=15_441),
-            note="the first curve to come near zero",
+            place=_ALL,
+            note="in figure 1 the first curve to come near zero, in the others about the best one",
         ),
         _COMPARISON.row(_LSTM),
         _COMPARISON.row(_SPECTRAL_RNN, note="the curve ends slightly below that of ENRNN"),
@@ -137,7 +125,7 @@ _FIGURE_6 = Recipe(
         _SHORT_SIZES.row(_enrnn(96, 16, negative=29, parameters=6_801)),
         _SHORT_SIZES.row(_enrnn(96, 32, negative=29, parameters=9_169)),
         _SHORT_SIZES.row(_enrnn(96, 48, negative=29, parameters=12_049), note=_NEAR_THE_BEST),
-        _FIGURE_1.row("ENRNN 96/64").reported_as(place="figure 6", note=_THE_BEST),
+        *_FIGURE_1.rows_at(_ALL),
         _SHORT_SIZES.row(_enrnn(96, 80, negative=29, parameters=19_345), note=_NEAR_THE_BEST),
         _SHORT_SIZES.row(_enrnn(96, 96, negative=29, parameters=23_761), note=_NEAR_THE_BEST),
     ),
@@ -153,7 +141,7 @@ _FIGURE_7 = Recipe(
             note=_SLOW,
         ),
         _SPLITS.row(_enrnn(128, 32, negative=38, parameters=13_889)),
-        _FIGURE_1.row("ENRNN 96/64").reported_as(place="figure 7", note=_THE_BEST),
+        *_FIGURE_1.rows_at(_ALL),
         _SPLITS.row(_enrnn(64, 96, negative=19, parameters=18_017), note=_THE_BEST),
         _SPLITS.row(_enrnn(32, 128, negative=10, parameters=21_617)),
         _SPLITS.row(

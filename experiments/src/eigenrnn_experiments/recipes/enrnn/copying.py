@@ -1,10 +1,11 @@
 """The copying problem with a delay of 2000: figure 2."""
 
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import ENRNN, FullCapacityURNN, ScoRNN, TorchLSTM
-from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, THEANO
+from eigenrnn.layers import ENRNN
+from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.scornn.paper import full_urnn, lstm, scornn
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training import Settings
 
@@ -18,39 +19,10 @@ _ENRNN = Network(
     options={"short_size": 20, "negative": 52},
     settings={"lr_recurrent": 1e-5},
 )
-_LSTM_68 = Network(
-    "LSTM 68",
-    TorchLSTM,
-    68,
-    parameters=22_381,
-    options={"init": "glorot", "forget_bias": 1.0},
-    departures=(LSTM_BIASES,),
-)
-_LSTM_192 = Network(
-    "LSTM 192",
-    TorchLSTM,
-    192,
-    parameters=158_409,
-    options={"init": "glorot", "forget_bias": -2.0},
-    departures=(LSTM_BIASES,),
-)
-_SCORNN = Network(
-    "scoRNN 190",
-    ScoRNN,
-    190,
-    parameters=21_764,
-    options={"negative": 95},
-    settings={"lr_recurrent": 1e-4},
-)
-_FULL_URNN = Network(
-    "full-capacity uRNN 128",
-    FullCapacityURNN,
-    128,
-    parameters=21_641,
-    settings={"optimiser": "rmsprop", "alpha": 0.9, "optimiser_recurrent": "sgd"},
-    head_bias_init=zeros_,
-    departures=(THEANO,),
-)
+_LSTM_68 = lstm(68, parameters=22_381)
+_LSTM_192 = lstm(192, parameters=158_409, forget_bias=-2.0)
+_SCORNN = scornn(190, parameters=21_764, negative=95, lr_recurrent=1e-4)
+_FULL_URNN = full_urnn(128, parameters=21_641, head_bias_init=zeros_, optimiser_recurrent="sgd")
 
 _COPYING = Experiment(
     task=Copying.scornn(2000),

@@ -16,6 +16,7 @@ from eigenrnn_experiments.training import Settings
 __all__ = ["RECIPES"]
 
 _BATCH = 50
+_PLACE = "figures 4 and 5"
 
 _ENRNN = Network(
     "ENRNN 24/16",
@@ -39,7 +40,7 @@ _ADDING = Experiment(
     ),
     reported=Reported(
         None,
-        "figure 4",
+        _PLACE,
         quantity="loss",
         rule="last",
         note="the figure shows the gradients and prints no number; we list the loss of the run",
@@ -94,7 +95,7 @@ _FIGURE_4 = Recipe(
 _FIGURE_5 = Recipe(
     name="enrnn/fig5",
     summary="Adding problem with 50 steps: gradients of the long memory by past inputs.",
-    rows=(_FIGURE_4.row("ENRNN 24/16").reported_as(place="figure 5"),),
+    rows=_FIGURE_4.rows_at(_PLACE),
     source=f"{SOURCE}, section 6.1 and figure 5",
     departures=(_UNSTATED,),
     panels=(

@@ -6,11 +6,12 @@ from typing import Any
 from torch import Generator, nn
 
 from eigenrnn.init import glorot_uniform_, identity_, orthogonal_
-from eigenrnn.layers import ENRNN, TorchLSTM
+from eigenrnn.layers import ENRNN
 from eigenrnn.models import LanguageModel
-from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE
+from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn_experiments.recipes.scornn.paper import lstm
 from eigenrnn_experiments.tasks import CharPTB
 from eigenrnn_experiments.training import Settings
 
@@ -50,15 +51,8 @@ _ENRNN = Network(
         _EMBEDDING,
     ),
 )
-_LSTM_350 = Network(
-    "LSTM 350",
-    TorchLSTM,
-    350,
-    parameters=1_017_850,
-    options={"init": "glorot", "forget_bias": 0.0},
-    settings={"clip_norm": 8.0},
-    departures=(LSTM_BIASES, "the norm of all gradients is clipped at 8", _EMBEDDING),
-)
+_CLIPPED = ("the norm of all gradients is clipped at 8", _EMBEDDING)
+_LSTM_350 = lstm(350, parameters=1_017_850, forget_bias=0.0, clip_norm=8.0, departures=_CLIPPED)
 _LSTM_1030 = replace(_LSTM_350, label="LSTM 1030", hidden_size=1030, parameters=8_598_490)
 
 _PTB = Experiment(

@@ -1,16 +1,18 @@
 """Prediction of the next frame of speech: figure 3 and table 2."""
 
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from torch import nn
 
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import ENRNN, ScoRNN, TorchLSTM
-from eigenrnn_experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE
+from eigenrnn.layers import ENRNN
+from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
-from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
 from eigenrnn_experiments.tasks import Speech
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.resynthesis import resynthesise
@@ -36,54 +38,31 @@ _ENRNN = Network(
     options={"short_size": 94, "negative": 374, "coupling": False},
     settings={"optimiser": "adam", "lr": 1e-4, "lr_recurrent": 1e-4, "log_every": 20},
 )
-_SCORNN = Network(
-    "scoRNN 425",
-    ScoRNN,
+_SCORNN = scornn(
     425,
     parameters=200_304,
-    options={"negative": 43},
-    settings={
-        "optimiser": "adam",
-        "lr": 1e-3,
-        "optimiser_recurrent": "rmsprop_tf1",
-        "lr_recurrent": 1e-4,
-        "log_every": 20,
-    },
+    negative=43,
+    optimiser="adam",
+    lr=1e-3,
+    optimiser_recurrent="rmsprop_tf1",
+    lr_recurrent=1e-4,
+    log_every=20,
 )
-_LSTM_158 = Network(
-    "LSTM 158",
-    TorchLSTM,
-    158,
-    parameters=203_159,
-    options={"init": "glorot", "forget_bias": -4.0},
-    settings={"lr": 1e-3, "lr_recurrent": 1e-3, "clip_norm": 1.0, "log_every": 50},
-    departures=(LSTM_BIASES,),
-)
-_LSTM_468 = replace(
-    _LSTM_158,
-    label="LSTM 468",
-    hidden_size=468,
-    parameters=1_181_829,
-    settings={"lr": 1e-4, "lr_recurrent": 1e-4, "clip_norm": 1.0, "log_every": 50},
-)
+_lstm = partial(lstm, forget_bias=-4.0, clip_norm=1.0, log_every=50)
+_LSTM_158 = _lstm(158, parameters=203_159, lr=1e-3, lr_recurrent=1e-3)
+_LSTM_468 = _lstm(468, parameters=1_181_829, lr=1e-4, lr_recurrent=1e-4)
 
-_VALIDATION = Experiment(
+_TEST = Experiment(
     task=_TIMIT,
     settings=Settings(epochs=300, batch_size=28, optimiser="rmsprop_tf1"),
     reported=Reported(
-        None, "figure 3", split="validation", quantity="padded_mse", rule="best", decimals=2
+        None, "table 2", split="test", quantity="padded_mse", rule="validation", decimals=2
     ),
     head_init=glorot_uniform_,
     head_bias_init=zeros_,
+    score=_speech_scores,
     quick_task=_FREE_CORPUS,
     quick_steps=5,
-)
-_TEST = replace(
-    _VALIDATION,
-    reported=Reported(
-        None, "table 2", split="test", quantity="padded_mse", rule="validation", decimals=2
-    ),
-    score=_speech_scores,
 )
 _FREE = replace(
     _TEST,
@@ -115,31 +94,49 @@ _CONTRADICTION = (
     "the same SegSNR, so compare ratios and the sound"
 )
 
+
+def _with_curve(row: Row, lowest: float, scores: str) -> Row:
+    """Return a row of table 2 with the lowest validation error, of its curve in figure 3."""
+    note = f"{_LOWEST}; {scores}"
+    return row.also_reported(
+        place="figure 3", split="validation", rule="best", value=lowest, note=note
+    )
+
+
+_TABLE_2 = Recipe(
+    name="enrnn/table2",
+    summary="Next spectral frame of TIMIT: test error at the best validation epoch.",
+    rows=(
+        _with_curve(
+            _TEST.row(_ENRNN, 0.13, note=f"{_BEST_EPOCH}; {_ENRNN_SCORES}"), 0.13, _ENRNN_SCORES
+        ),
+        _with_curve(
+            _TEST.row(_SCORNN, 1.52, note=f"{_BEST_EPOCH}; {_SCORNN_SCORES}"), 1.56, _SCORNN_SCORES
+        ),
+        _with_curve(
+            _TEST.row(_LSTM_158, 8.27, note=f"{_BEST_EPOCH}; {_LSTM_158_SCORES}"),
+            8.53,
+            _LSTM_158_SCORES,
+        ),
+        _with_curve(
+            _TEST.row(_LSTM_468, 5.42, note=f"{_BEST_EPOCH}; {_LSTM_468_SCORES}"),
+            5.60,
+            _LSTM_468_SCORES,
+        ),
+    ),
+    source=f"{SOURCE}, section 5.3, table 1 and table 2",
+    departures=(_PADDING, _CONTRADICTION, _SPOKEN),
+)
+
 RECIPES = (
     Recipe(
         name="enrnn/fig3",
         summary="Next spectral frame of TIMIT: validation error over 300 epochs.",
-        rows=(
-            _VALIDATION.row(_ENRNN, 0.13, note=f"{_LOWEST}; {_ENRNN_SCORES}"),
-            _VALIDATION.row(_SCORNN, 1.56, note=f"{_LOWEST}; {_SCORNN_SCORES}"),
-            _VALIDATION.row(_LSTM_158, 8.53, note=f"{_LOWEST}; {_LSTM_158_SCORES}"),
-            _VALIDATION.row(_LSTM_468, 5.60, note=f"{_LOWEST}; {_LSTM_468_SCORES}"),
-        ),
+        rows=_TABLE_2.rows_at("figure 3"),
         source=f"{SOURCE}, section 5.3, table 1 and figure 3",
         departures=(_PADDING, _CONTRADICTION),
     ),
-    Recipe(
-        name="enrnn/table2",
-        summary="Next spectral frame of TIMIT: test error at the best validation epoch.",
-        rows=(
-            _TEST.row(_ENRNN, 0.13, note=f"{_BEST_EPOCH}; {_ENRNN_SCORES}"),
-            _TEST.row(_SCORNN, 1.52, note=f"{_BEST_EPOCH}; {_SCORNN_SCORES}"),
-            _TEST.row(_LSTM_158, 8.27, note=f"{_BEST_EPOCH}; {_LSTM_158_SCORES}"),
-            _TEST.row(_LSTM_468, 5.42, note=f"{_BEST_EPOCH}; {_LSTM_468_SCORES}"),
-        ),
-        source=f"{SOURCE}, section 5.3, table 1 and table 2",
-        departures=(_PADDING, _CONTRADICTION, _SPOKEN),
-    ),
+    _TABLE_2,
     Recipe(
         name="enrnn/table2-free",
         summary="The networks of table 2 on the freely available Free Spoken Digit Dataset.",

@@ -3,47 +3,29 @@
 from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
-    CAPACITY,
     CURVES,
     INIT_UNKNOWN,
-    LSTM_BIASES,
-    LSTM_INIT,
     SOURCE,
-    TensorFlowGRU,
-    nc_gru_options,
+    goru,
+    gru,
+    nc_gru,
 )
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 
-_LSTM = Network(
-    "LSTM 68", TorchLSTM, 68, parameters=19_653, options=LSTM_INIT, departures=(LSTM_BIASES,)
-)
-_GRU = Network("GRU 70", TensorFlowGRU, 70, parameters=15_401)
-_SCORNN = Network("scoRNN 190", ScoRNN, 190, parameters=18_716, options={"negative": 95})
-_GORU = Network(
-    "GORU 128", GORU, 128, parameters=34_303, options={"capacity": 4}, departures=(CAPACITY,)
-)
-_NC_GRU_ONE = Network(
-    "NC-GRU(U_c) 80",
-    NCGRU,
-    80,
-    parameters=16_761,
-    options=nc_gru_options(("candidate",), 43, reset_every=50),
-)
-_NC_GRU_TWO = Network(
-    "NC-GRU(U_c,U_r) 80",
-    NCGRU,
-    80,
-    parameters=13_521,
-    options=nc_gru_options(("reset", "candidate"), 43, reset_every=50),
-)
+_LSTM = lstm(68, parameters=19_653)
+_GRU = gru(70, parameters=15_401)
+_SCORNN = scornn(190, parameters=18_716, negative=95)
+_GORU = goru(128, parameters=34_303)
+_NC_GRU_ONE = nc_gru("U_c", 80, parameters=16_761, negative=43, reset_every=50)
+_NC_GRU_TWO = nc_gru("U_c,U_r", 80, parameters=13_521, negative=43, reset_every=50)
 
 _LENGTH_200 = Experiment(
     task=Adding.nc_gru(200),
@@ -56,13 +38,15 @@ _LENGTH_200 = Experiment(
         eval_every=100,
         eval_batch_size=500,
     ),
-    reported=Reported(None, "table 3", quantity="loss"),
+    reported=Reported(None, "table 3 and figure 3a", quantity="loss"),
     suffix="T=200",
     head_init=glorot_uniform_,
     head_bias_init=zeros_,
     quick_task=replace(Adding.nc_gru(200), length=20, test_examples=100),
 )
-_LENGTH_400 = replace(_LENGTH_200, task=Adding.nc_gru(400), suffix="T=400")
+_LENGTH_400 = replace(
+    _LENGTH_200.reported_as(place="table 3 and figure 3b"), task=Adding.nc_gru(400), suffix="T=400"
+)
 # the longest sequences of scornn/fig2, as a comparison of the gated networks
 _LENGTH_750 = replace(
     _LENGTH_200,
@@ -76,45 +60,38 @@ _LENGTH_750 = replace(
 _BASELINE = "the chance-level baseline is a loss of 0.167"
 _DEPARTURES = (BEST_ON_TEST, INIT_UNKNOWN)
 
-_ROWS_200 = (
-    _LENGTH_200.row(_LSTM, 2.2829e-5, decimals=9),
-    _LENGTH_200.row(_GRU, 1.776e-5, decimals=8),
-    _LENGTH_200.row(_SCORNN, 51.49e-5, decimals=7),
-    _LENGTH_200.row(_GORU, 2.758e-5, decimals=8),
-    _LENGTH_200.row(_NC_GRU_ONE, 1.022e-5, decimals=8),
-    _LENGTH_200.row(_NC_GRU_TWO, 5.0e-5, decimals=6),
-)
-_ROWS_400 = (
-    _LENGTH_400.row(_LSTM, 269.7e-5, decimals=6),
-    _LENGTH_400.row(_GRU, 1.2976e-5, decimals=9),
-    _LENGTH_400.row(_SCORNN, 16295.05e-5, decimals=7, note=_BASELINE),
-    _LENGTH_400.row(_GORU, 2.3067e-5, decimals=9),
-    _LENGTH_400.row(_NC_GRU_ONE, 0.81e-5, decimals=7),
-    _LENGTH_400.row(_NC_GRU_TWO, 4.93e-5, decimals=7),
+
+_TABLE_3 = Recipe(
+    name="nc_gru/table3",
+    summary="Adding problem with 200 and 400 steps, and 750 steps for gated networks: "
+    "smallest error on 10,000 sequences.",
+    rows=(
+        _LENGTH_200.row(_LSTM, 2.2829e-5, decimals=9),
+        _LENGTH_200.row(_GRU, 1.776e-5, decimals=8),
+        _LENGTH_200.row(_SCORNN, 51.49e-5, decimals=7),
+        _LENGTH_200.row(_GORU, 2.758e-5, decimals=8),
+        _LENGTH_200.row(_NC_GRU_ONE, 1.022e-5, decimals=8),
+        _LENGTH_200.row(_NC_GRU_TWO, 5.0e-5, decimals=6),
+        _LENGTH_400.row(_LSTM, 269.7e-5, decimals=6),
+        _LENGTH_400.row(_GRU, 1.2976e-5, decimals=9),
+        _LENGTH_400.row(_SCORNN, 16295.05e-5, decimals=7, note=_BASELINE),
+        _LENGTH_400.row(_GORU, 2.3067e-5, decimals=9),
+        _LENGTH_400.row(_NC_GRU_ONE, 0.81e-5, decimals=7),
+        _LENGTH_400.row(_NC_GRU_TWO, 4.93e-5, decimals=7),
+        _LENGTH_750.row(_GRU),
+        _LENGTH_750.row(_NC_GRU_ONE),
+        _LENGTH_750.row(_NC_GRU_TWO),
+    ),
+    source=f"{SOURCE}, section 4.3 and table 3",
+    departures=_DEPARTURES,
 )
 
 RECIPES = (
-    Recipe(
-        name="nc_gru/table3",
-        summary="Adding problem with 200 and 400 steps, and 750 steps for gated networks: "
-        "smallest error on 10,000 sequences.",
-        rows=(
-            *_ROWS_200,
-            *_ROWS_400,
-            _LENGTH_750.row(_GRU),
-            _LENGTH_750.row(_NC_GRU_ONE),
-            _LENGTH_750.row(_NC_GRU_TWO),
-        ),
-        source=f"{SOURCE}, section 4.3 and table 3",
-        departures=_DEPARTURES,
-    ),
+    _TABLE_3,
     Recipe(
         name="nc_gru/fig3",
         summary="Adding problem with 200 and 400 steps: error on 10,000 sequences.",
-        rows=(
-            *(row.reported_as(place="figure 3a") for row in _ROWS_200),
-            *(row.reported_as(place="figure 3b") for row in _ROWS_400),
-        ),
+        rows=_TABLE_3.rows_at("table 3 and figure 3a", "table 3 and figure 3b"),
         source=f"{SOURCE}, section 4.3 and figure 3",
         departures=(*_DEPARTURES, CURVES),
     ),

@@ -1,7 +1,7 @@
 """The reference of the paper, and what the networks of its experiments share."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,26 +10,23 @@ from torch import Generator
 
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.init import constant_, uniform_, zeros_
-from eigenrnn.layers import GRU
+from eigenrnn.layers import GORU, GRU, NCGRU
 from eigenrnn_experiments.recipes.experiment import Network
 
 __all__ = [
     "BEST_ON_TEST",
-    "CAPACITY",
     "CURVES",
     "INIT_UNKNOWN",
-    "LSTM_BIASES",
-    "LSTM_INIT",
     "SOURCE",
     "TensorFlowGRU",
+    "goru",
+    "gru",
+    "nc_gru",
     "nc_gru_options",
     "with_order",
 ]
 
 SOURCE = "Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022. https://arxiv.org/abs/2208.06496"
-LSTM_INIT = {"init": "glorot", "forget_bias": 1.0}
-LSTM_BIASES = "torch's LSTM has two bias vectors per gate, TensorFlow's has one"
-CAPACITY = "the capacity of 4 is that of the code"
 CURVES = "the curves show the runs of the table, whose numbers are given here"
 BEST_ON_TEST = (
     "the paper takes the smallest loss on its only evaluation set; our number selected on "
@@ -50,6 +47,52 @@ def nc_gru_options(orthogonal: tuple[str, ...], negative: int, **options: Any) -
         options: Further arguments of `NCGRU`.
     """
     return {"orthogonal": orthogonal, "negative": negative, "max_error": math.inf, **options}
+
+
+_CAPACITY = "the capacity of 4 is that of the code"
+_GATES = {
+    "U_c": ("candidate",),
+    "U_c,U_r": ("reset", "candidate"),
+    "U_r,U_u,U_c": ("reset", "update", "candidate"),
+}
+
+
+def gru(size: int, *, parameters: int) -> Network:
+    """Return the GRU of the four small tasks."""
+    return Network(f"GRU {size}", TensorFlowGRU, size, parameters)
+
+
+def goru(size: int, *, parameters: int, **settings: Any) -> Network:
+    """Return the GORU of the four small tasks, with its own training settings."""
+    options = {"capacity": 4}
+    return Network(
+        f"GORU {size}", GORU, size, parameters, options, settings, departures=(_CAPACITY,)
+    )
+
+
+def nc_gru(
+    matrices: str,
+    size: int,
+    *,
+    parameters: int,
+    negative: int,
+    reset_every: int,
+    settings: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Network:
+    """Return an NC-GRU of the four small tasks.
+
+    Args:
+        matrices: The orthogonal matrices, as the paper names them, such as ``"U_c,U_r"``.
+        size: The number N of units.
+        parameters: The number of trained parameters.
+        negative: The number of entries -1 in D.
+        reset_every: The number of optimiser steps between two exact inversions.
+        settings: The training settings that differ from the other networks'.
+        options: Further arguments of `NCGRU`.
+    """
+    options = nc_gru_options(_GATES[matrices], negative, reset_every=reset_every, **options)
+    return Network(f"NC-GRU({matrices}) {size}", NCGRU, size, parameters, options, settings or {})
 
 
 def with_order(network: Network, order: int | None) -> Network:

@@ -1,22 +1,26 @@
 """Copying and permuted MNIST, each network at two sizes: figures 2 and 4."""
 
 from dataclasses import replace
+from functools import partial
 
 from eigenrnn.init import glorot_normal_, kaiming_normal_
-from eigenrnn.layers import EURNN, ExpRNN, NnRNN, RNNGlorot, RNNOrth, TorchLSTM
+from eigenrnn.layers import RNNOrth
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nnrnn.paper import (
-    EURNN_UNSTATED,
-    LSTM_BIASES,
-    LSTM_INIT,
     SOURCE,
-    nnrnn_options,
+    eurnn,
+    exprnn,
+    lstm,
+    nnrnn,
+    rnn,
+    schur_scores,
 )
+from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.tasks import Copying, PixelMNIST
 from eigenrnn_experiments.training import Settings
 
-__all__ = ["FIGURE_4", "RECIPES"]
+__all__ = ["FIGURE_2", "RECIPES"]
 
 _RATE_OF_W = (
     "W has a learning rate of 1e-5, from the range that the appendix searches for orthogonal "
@@ -29,46 +33,22 @@ _RATE_OF_ANGLES = (
 
 # copying: table 2
 
-_COPYING_NNRNN = Network(
-    "nnRNN 128",
-    NnRNN,
+_COPYING_NNRNN = nnrnn(
     128,
     parameters=18_953,
-    options=nnrnn_options("henaff", 1e-4),
-    settings={
-        "lr": 5e-4,
-        "lr_recurrent": 1e-6,
-        "weight_decay": 1e-6,
-        "weight_decay_of": ("triangle",),
-    },
+    init="henaff",
+    gamma_penalty=1e-4,
+    lr=5e-4,
+    lr_recurrent=1e-6,
+    weight_decay=1e-6,
 )
-_COPYING_EXPRNN_128 = Network(
-    "expRNN 128",
-    ExpRNN,
-    128,
-    parameters=10_697,
-    options={"init": "henaff", "input_init": glorot_normal_},
-    settings={"lr": 1e-3, "lr_recurrent": 1e-4},
+_copying_exprnn = partial(
+    exprnn, init="henaff", input_init=glorot_normal_, lr=1e-3, lr_recurrent=1e-4
 )
-_COPYING_EXPRNN_176 = replace(
-    _COPYING_EXPRNN_128, label="expRNN 176", hidden_size=176, parameters=18_929
-)
-_COPYING_LSTM_128 = Network(
-    "LSTM 128",
-    TorchLSTM,
-    128,
-    parameters=72_841,
-    options=LSTM_INIT,
-    settings={"lr": 5e-4},
-    departures=(LSTM_BIASES,),
-)
-_COPYING_LSTM_63 = replace(
-    _COPYING_LSTM_128,
-    label="LSTM 63",
-    hidden_size=63,
-    parameters=19_476,
-    settings={"lr": 1e-3},
-)
+_COPYING_EXPRNN_128 = _copying_exprnn(128, parameters=10_697)
+_COPYING_EXPRNN_176 = _copying_exprnn(176, parameters=18_929)
+_COPYING_LSTM_128 = lstm(128, parameters=72_841, lr=5e-4)
+_COPYING_LSTM_63 = lstm(63, parameters=19_476, lr=1e-3)
 _COPYING_RNN_ORTH = Network(
     "RNN-orth 128",
     RNNOrth,
@@ -78,27 +58,12 @@ _COPYING_RNN_ORTH = Network(
     settings={"lr": 2e-4, "lr_recurrent": 1e-5, "lr_recurrent_of": ("constraint",)},
     departures=(_RATE_OF_W,),
 )
-_COPYING_EURNN_128 = Network(
-    "EURNN 128",
-    EURNN,
-    128,
-    parameters=9_439,
-    options={"capacity": 43},
-    settings={"lr": 1e-3, "lr_recurrent": 1e-4, "alpha": 0.5},
-    quick_options={"capacity": 4},
-    departures=(EURNN_UNSTATED, _RATE_OF_ANGLES),
+_copying_eurnn = partial(
+    eurnn, capacity=43, lr=1e-3, lr_recurrent=1e-4, alpha=0.5, departures=(_RATE_OF_ANGLES,)
 )
-_COPYING_EURNN_256 = replace(
-    _COPYING_EURNN_128, label="EURNN 256", hidden_size=256, parameters=18_911
-)
-_COPYING_RNN = Network(
-    "RNN 128",
-    RNNGlorot,
-    128,
-    parameters=19_081,
-    options={"input_init": glorot_normal_},
-    settings={"lr": 1e-3, "alpha": 0.9},
-)
+_COPYING_EURNN_128 = _copying_eurnn(128, parameters=9_439)
+_COPYING_EURNN_256 = _copying_eurnn(256, parameters=18_911)
+_COPYING_RNN = rnn(128, parameters=19_081, input_init=glorot_normal_, lr=1e-3, alpha=0.9)
 
 _COPYING = Experiment(
     task=Copying.nnrnn(200),
@@ -113,40 +78,23 @@ _COPYING_FIGURE_4 = _COPYING.reported_as(place="figure 4, left")
 
 # permuted MNIST: table 3
 
-_PIXELS_NNRNN = Network(
-    "nnRNN 512",
-    NnRNN,
+_PIXELS_NNRNN = nnrnn(
     512,
     parameters=268_298,
-    options=nnrnn_options("cayley", 0.1, input_init=kaiming_normal_),
-    settings={
-        "lr": 2e-4,
-        "lr_recurrent": 2e-5,
-        "weight_decay": 1e-4,
-        "weight_decay_of": ("triangle",),
-    },
+    init="cayley",
+    gamma_penalty=0.1,
+    options={"input_init": kaiming_normal_},
+    lr=2e-4,
+    lr_recurrent=2e-5,
+    weight_decay=1e-4,
 )
-_PIXELS_EXPRNN_512 = Network(
-    "expRNN 512",
-    ExpRNN,
-    512,
-    parameters=136_970,
-    options={"init": "cayley", "input_init": kaiming_normal_},
-    settings={"lr": 5e-4, "lr_recurrent": 5e-5},
+_pixels_exprnn = partial(
+    exprnn, init="cayley", input_init=kaiming_normal_, lr=5e-4, lr_recurrent=5e-5
 )
-_PIXELS_EXPRNN_722 = replace(
-    _PIXELS_EXPRNN_512, label="expRNN 722", hidden_size=722, parameters=268_955
-)
-_PIXELS_LSTM_512 = Network(
-    "LSTM 512",
-    TorchLSTM,
-    512,
-    parameters=1_059_850,
-    options=LSTM_INIT,
-    settings={"lr": 5e-4, "alpha": 0.9},
-    departures=(LSTM_BIASES,),
-)
-_PIXELS_LSTM_257 = replace(_PIXELS_LSTM_512, label="LSTM 257", hidden_size=257, parameters=269_860)
+_PIXELS_EXPRNN_512 = _pixels_exprnn(512, parameters=136_970)
+_PIXELS_EXPRNN_722 = _pixels_exprnn(722, parameters=268_955)
+_PIXELS_LSTM_512 = lstm(512, parameters=1_059_850, lr=5e-4, alpha=0.9)
+_PIXELS_LSTM_257 = lstm(257, parameters=269_860, lr=5e-4, alpha=0.9)
 _PIXELS_RNN_ORTH = Network(
     "RNN-orth 512",
     RNNOrth,
@@ -155,27 +103,10 @@ _PIXELS_RNN_ORTH = Network(
     options={"input_init": kaiming_normal_},
     settings={"lr": 5e-5},
 )
-_PIXELS_EURNN_512 = Network(
-    "EURNN 512",
-    EURNN,
-    512,
-    parameters=134_418,
-    options={"capacity": 249},
-    settings={"lr": 1e-4, "lr_recurrent": 1e-4, "alpha": 0.9},
-    quick_options={"capacity": 4},
-    departures=(EURNN_UNSTATED,),
-)
-_PIXELS_EURNN_1024 = replace(
-    _PIXELS_EURNN_512, label="EURNN 1024", hidden_size=1024, parameters=269_074
-)
-_PIXELS_RNN = Network(
-    "RNN 512",
-    RNNGlorot,
-    512,
-    parameters=268_810,
-    options={"input_init": kaiming_normal_},
-    settings={"lr": 1e-4, "alpha": 0.9},
-)
+_pixels_eurnn = partial(eurnn, capacity=249, lr=1e-4, lr_recurrent=1e-4, alpha=0.9)
+_PIXELS_EURNN_512 = _pixels_eurnn(512, parameters=134_418)
+_PIXELS_EURNN_1024 = _pixels_eurnn(1024, parameters=269_074)
+_PIXELS_RNN = rnn(512, parameters=268_810, input_init=kaiming_normal_, lr=1e-4, alpha=0.9)
 
 _MNIST = PixelMNIST(permuted=True, split="nnrnn", shuffle=False)
 _PIXELS = Experiment(
@@ -195,53 +126,67 @@ _PIXELS = Experiment(
 )
 _PIXELS_FIGURE_4 = _PIXELS.reported_as(place="figure 4, right")
 
+# networks with the same number of units and of parameters
+_BOTH_LEFT = "figures 2 and 4, left"
+_BOTH_RIGHT = "figures 2 and 4, right"
 _SOLVED = "the curve is below 0.02 after 300 to 400 updates, with spikes; no number is printed"
 _STUCK = "read off the figure: the curve settles at the baseline"
 
-_FIGURE_2 = Recipe(
+FIGURE_2 = Recipe(
     name="nnrnn/fig2",
     summary="Copying (T=200) and permuted MNIST, networks with the same number of units.",
     rows=(
-        _COPYING.row(_COPYING_NNRNN, at_most=0.02, note=_SOLVED),
+        _COPYING.row(_COPYING_NNRNN, at_most=0.02, note=_SOLVED, place=_BOTH_LEFT),
         _COPYING.row(_COPYING_EXPRNN_128, at_most=0.02, note=_SOLVED),
         _COPYING.row(_COPYING_LSTM_128, 0.095, note=_STUCK, reading=0.005),
-        _COPYING.row(_COPYING_RNN_ORTH, at_most=0.02, note=_SOLVED),
+        _COPYING.row(_COPYING_RNN_ORTH, at_most=0.02, note=_SOLVED, place=_BOTH_LEFT),
         _COPYING.row(_COPYING_EURNN_128, at_most=0.02, note=_SOLVED),
-        _COPYING.row(_COPYING_RNN, 0.095, note=_STUCK, reading=0.005),
-        _PIXELS.row(_PIXELS_NNRNN, 0.945),
+        _COPYING.row(_COPYING_RNN, 0.095, note=_STUCK, reading=0.005, place=_BOTH_LEFT),
+        replace(_PIXELS, score=schur_scores)
+        .row(_PIXELS_NNRNN, 0.945, place=_BOTH_RIGHT)
+        .also_reported(
+            place="figure 5",
+            quantity="loss",
+            rule="best",
+            value=None,
+            note=FIGURE_NOTE,
+            reading=None,
+        ),
         _PIXELS.row(_PIXELS_EXPRNN_512, 0.96),
         _PIXELS.row(_PIXELS_LSTM_512, 0.905),
         _PIXELS.row(
-            _PIXELS_RNN_ORTH, 0.9475, note="read off the figure at epoch 70: 0.945 to 0.95"
+            _PIXELS_RNN_ORTH,
+            0.9475,
+            note="read off the figure at epoch 70: 0.945 to 0.95",
+            place=_BOTH_RIGHT,
         ),
         _PIXELS.row(_PIXELS_EURNN_512, 0.915),
         _PIXELS.row(
-            _PIXELS_RNN, 0.70, note="read off the figure at epoch 70, after a peak of 0.82"
+            _PIXELS_RNN,
+            0.70,
+            note="read off the figure at epoch 70, after a peak of 0.82",
+            place=_BOTH_RIGHT,
         ),
     ),
     source=f"{SOURCE}, section 5.1, tables 2 and 3 and figure 2",
     seeds=(0, 1, 2),
 )
-FIGURE_4 = Recipe(
+_FIGURE_4 = Recipe(
     name="nnrnn/fig4",
     summary="Copying (T=200) and permuted MNIST, networks with the same number of parameters.",
     rows=(
-        _FIGURE_2.row("nnRNN 128 copying").reported_as(place="figure 4, left"),
+        *FIGURE_2.rows_at(_BOTH_LEFT),
         _COPYING_FIGURE_4.row(_COPYING_EXPRNN_176, at_most=0.02, note=_SOLVED),
         _COPYING_FIGURE_4.row(_COPYING_LSTM_63, 0.095, note=_STUCK, reading=0.005),
-        _FIGURE_2.row("RNN-orth 128 copying").reported_as(place="figure 4, left"),
         _COPYING_FIGURE_4.row(_COPYING_EURNN_256, at_most=0.02, note=_SOLVED),
-        _FIGURE_2.row("RNN 128 copying").reported_as(place="figure 4, left"),
-        _FIGURE_2.row("nnRNN 512 psMNIST").reported_as(place="figure 4, right"),
+        *FIGURE_2.rows_at(_BOTH_RIGHT),
         _PIXELS_FIGURE_4.row(_PIXELS_EXPRNN_722, 0.965),
         _PIXELS_FIGURE_4.row(_PIXELS_LSTM_257, 0.89),
-        _FIGURE_2.row("RNN-orth 512 psMNIST").reported_as(place="figure 4, right"),
         _PIXELS_FIGURE_4.row(_PIXELS_EURNN_1024, 0.92),
-        _FIGURE_2.row("RNN 512 psMNIST").reported_as(place="figure 4, right"),
     ),
     source=f"{SOURCE}, appendix A, tables 2 and 3 and figure 4",
     seeds=(0, 1, 2),
 )
 
-RECIPES = (_FIGURE_2, FIGURE_4)
+RECIPES = (FIGURE_2, _FIGURE_4)
 """Both figures of copying and permuted MNIST."""

@@ -15,17 +15,20 @@ from eigenrnn.init import (
     uniform_,
     zeros_,
 )
-from eigenrnn.layers import EURNN, RNN, ExpRNN, NnRNN, RNNGlorot, TorchLSTM
+from eigenrnn.layers import RNN
 from eigenrnn.models import LanguageModel
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nnrnn.paper import (
-    EURNN_UNSTATED,
-    LSTM_BIASES,
-    LSTM_INIT,
     SOURCE,
     cayley_,
-    nnrnn_options,
+    eurnn,
+    exprnn,
+    lstm,
+    nnrnn,
+    rnn,
+    schur_scores,
 )
+from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn_experiments.tasks import CharPTB
 from eigenrnn_experiments.training import Settings
@@ -46,14 +49,7 @@ def _nnrnn_language_model(row: Row, generator: Generator) -> nn.Module:
 
 # the networks and their rates are those of table 5
 
-_RNN = Network(
-    "RNN 1024",
-    RNNGlorot,
-    1024,
-    parameters=1_316_674,
-    options={"input_init": kaiming_normal_},
-    settings={"lr": 1e-5},
-)
+_RNN = rnn(1024, parameters=1_316_674, input_init=kaiming_normal_, lr=1e-5)
 _RNN_ORTH_OPTIONS = {
     "input_init": kaiming_normal_,
     "input_bias": True,
@@ -72,68 +68,26 @@ _RNN_ORTH_300 = replace(
     _RNN_ORTH_150,
     options={**_RNN_ORTH_OPTIONS, "constraint": partial(Unconstrained, init=cayley_)},
 )
-_EURNN_2048 = Network(
-    "EURNN 2048",
-    EURNN,
-    2048,
-    parameters=1_320_582,
-    options={"capacity": 188},
-    settings={"lr": 1e-3, "lr_recurrent": 1e-3},
-    quick_options={"capacity": 4},
-    departures=(EURNN_UNSTATED,),
-)
-_EURNN_1024 = replace(_EURNN_2048, label="EURNN 1024", hidden_size=1024, parameters=665_222)
-_EXPRNN_1386 = Network(
-    "expRNN 1386",
-    ExpRNN,
-    1386,
-    parameters=1_317_741,
-    options={"init": "cayley", "input_init": kaiming_normal_},
-    settings={"lr": 5e-3, "lr_recurrent": 1e-4},
-)
-_EXPRNN_1024 = replace(_EXPRNN_1386, label="expRNN 1024", hidden_size=1024, parameters=790_850)
-_NNRNN_150 = Network(
-    "nnRNN 1024",
-    NnRNN,
+_eurnn = partial(eurnn, capacity=188, lr=1e-3, lr_recurrent=1e-3)
+_EURNN_2048 = _eurnn(2048, parameters=1_320_582)
+_EURNN_1024 = _eurnn(1024, parameters=665_222)
+_exprnn = partial(exprnn, init="cayley", input_init=kaiming_normal_, lr=5e-3, lr_recurrent=1e-4)
+_EXPRNN_1386 = _exprnn(1386, parameters=1_317_741)
+_EXPRNN_1024 = _exprnn(1024, parameters=790_850)
+_nnrnn_1024 = partial(
+    nnrnn,
     1024,
     parameters=1_315_650,
-    options=nnrnn_options("cayley", 1.0, input_init=kaiming_normal_),
-    settings={
-        "lr": 8e-4,
-        "lr_recurrent": 8e-5,
-        "weight_decay": 1e-4,
-        "weight_decay_of": ("triangle",),
-    },
+    init="cayley",
+    options={"input_init": kaiming_normal_},
+    lr=8e-4,
+    weight_decay=1e-4,
 )
-_NNRNN_300 = replace(
-    _NNRNN_150,
-    options=nnrnn_options("cayley", 1e-4, input_init=kaiming_normal_),
-    settings={
-        "lr": 8e-4,
-        "lr_recurrent": 6e-5,
-        "weight_decay": 1e-4,
-        "weight_decay_of": ("triangle",),
-    },
-)
-_LSTM_1024 = Network(
-    "LSTM 1024",
-    TorchLSTM,
-    1024,
-    parameters=5_082_946,
-    options=LSTM_INIT,
-    settings={"lr": 8e-3},
-    departures=(LSTM_BIASES,),
-)
-_LSTM_475_150 = Network(
-    "LSTM 475",
-    TorchLSTM,
-    475,
-    parameters=1_320_100,
-    options=LSTM_INIT,
-    settings={"lr": 1e-3, "alpha": 0.99},
-    departures=(LSTM_BIASES,),
-)
-_LSTM_475_300 = replace(_LSTM_475_150, settings={"lr": 3e-3})
+_NNRNN_150 = _nnrnn_1024(gamma_penalty=1.0, lr_recurrent=8e-5)
+_NNRNN_300 = _nnrnn_1024(gamma_penalty=1e-4, lr_recurrent=6e-5)
+_LSTM_1024 = lstm(1024, parameters=5_082_946, lr=8e-3)
+_LSTM_475_150 = lstm(475, parameters=1_320_100, lr=1e-3, alpha=0.99)
+_LSTM_475_300 = lstm(475, parameters=1_320_100, lr=3e-3)
 
 
 def _clamped(network: Network, label: str, gamma: Mapping[str, Any]) -> Network:
@@ -169,10 +123,12 @@ _LENGTH_150 = Experiment(
     quick_task=replace(CharPTB.nnrnn(150), window=20, eval_symbols=2_000),
     quick_steps=5,
 )
+_SCORED_150 = replace(_LENGTH_150, score=schur_scores)
 _LENGTH_300 = replace(_LENGTH_150, task=CharPTB.nnrnn(300), suffix="T=300")
 _CLAMPED_150 = _LENGTH_150.reported_as(place="table 7")
 _CLAMPED_300 = _LENGTH_300.reported_as(place="table 7")
 
+_BOTH = "tables 1 and 7"
 _NO_LENGTH = "the text does not state the length"
 _ONLY_SETTINGS = "only its settings are printed"
 
@@ -182,24 +138,48 @@ _LR_DECAY = (
     "both learning rates are halved after an epoch that does not improve the validation loss"
 )
 
+# figures of trained networks, without a number
+_TRAINED = {"value": None, "error": None, "quantity": "loss", "rule": "best", "note": FIGURE_NOTE}
+_GRADIENTS = {
+    "value": None,
+    "error": None,
+    "note": "the figure prints no number for its curves; we list the loss of the run",
+}
+
+
+def _with_accuracy(row: Row, value: float, *, error: float) -> Row:
+    """Return a row of table 1 with its accuracy, which is in table 4."""
+    return row.also_reported(place="table 4", quantity="accuracy", value=value, error=error)
+
+
 TABLE_1 = Recipe(
     name="nnrnn/table1",
     summary="Penn Treebank by characters, 150 and 300 steps: bits per character.",
     rows=(
-        _LENGTH_150.row(_RNN, 2.89, error=0.002),
-        _LENGTH_300.row(_RNN, 2.90, error=0.0016),
-        _LENGTH_150.row(_RNN_ORTH_150, 1.62, error=0.004),
-        _LENGTH_300.row(_RNN_ORTH_300, 1.66, error=0.006),
-        _LENGTH_150.row(_EURNN_2048, 1.61, error=0.001),
-        _LENGTH_300.row(_EURNN_2048, 1.62, error=0.001),
-        _LENGTH_150.row(_EURNN_1024, 1.69, error=0.001),
-        _LENGTH_300.row(_EURNN_1024, 1.68, error=0.001),
-        _LENGTH_150.row(_EXPRNN_1386, 1.49, error=0.008),
-        _LENGTH_300.row(_EXPRNN_1386, 1.52, error=0.001),
-        _LENGTH_150.row(_EXPRNN_1024, 1.51, error=0.005),
-        _LENGTH_300.row(_EXPRNN_1024, 1.55, error=0.001),
-        _LENGTH_150.row(_NNRNN_150, 1.47, error=0.003),
-        _LENGTH_300.row(_NNRNN_300, 1.49, error=0.002),
+        _with_accuracy(_LENGTH_150.row(_RNN, 2.89, error=0.002), 0.4001, error=0.00026),
+        _with_accuracy(_LENGTH_300.row(_RNN, 2.90, error=0.0016), 0.3997, error=0.00025),
+        _with_accuracy(_LENGTH_150.row(_RNN_ORTH_150, 1.62, error=0.004), 0.6629, error=0.0007),
+        _with_accuracy(_LENGTH_300.row(_RNN_ORTH_300, 1.66, error=0.006), 0.6553, error=0.0009),
+        _with_accuracy(_LENGTH_150.row(_EURNN_2048, 1.61, error=0.001), 0.6568, error=0.00002),
+        _with_accuracy(_LENGTH_300.row(_EURNN_2048, 1.62, error=0.001), 0.6555, error=0.00002),
+        _with_accuracy(_LENGTH_150.row(_EURNN_1024, 1.69, error=0.001), 0.6401, error=0.00002),
+        _with_accuracy(_LENGTH_300.row(_EURNN_1024, 1.68, error=0.001), 0.6420, error=0.00003),
+        _with_accuracy(_LENGTH_150.row(_EXPRNN_1386, 1.49, error=0.008), 0.6807, error=0.0015),
+        _with_accuracy(_LENGTH_300.row(_EXPRNN_1386, 1.52, error=0.001), 0.6758, error=0.0004),
+        _with_accuracy(_LENGTH_150.row(_EXPRNN_1024, 1.51, error=0.005), 0.6751, error=0.0011),
+        _with_accuracy(_LENGTH_300.row(_EXPRNN_1024, 1.55, error=0.001), 0.6689, error=0.00024),
+        _with_accuracy(
+            replace(_LENGTH_150, score=schur_scores).row(
+                _NNRNN_150, 1.47, error=0.003, place=_BOTH
+            ),
+            0.6878,
+            error=0.000006,
+        )
+        .also_reported(place="figures 3b and 3c", **_TRAINED)
+        .also_reported(place="figure 6", **_GRADIENTS),
+        _with_accuracy(
+            _LENGTH_300.row(_NNRNN_300, 1.49, error=0.002, place=_BOTH), 0.6852, error=0.000004
+        ),
         _LENGTH_150.row(_LSTM_1024, 1.37, error=0.003, place="section 5.2", note=_NO_LENGTH),
         _LENGTH_300.row(_LSTM_1024, place="table 5", note=_ONLY_SETTINGS),
         _LENGTH_150.row(_LSTM_475_150, place="table 5", note=_ONLY_SETTINGS),
@@ -211,31 +191,10 @@ TABLE_1 = Recipe(
 )
 
 
-def _accuracy(label: str, value: float, *, error: float) -> Row:
-    """Return a row of table 1 with its accuracy, which is in table 4."""
-    row = TABLE_1.row(label)
-    return row.reported_as(place="table 4", quantity="accuracy", value=value, error=error)
-
-
 _TABLE_4 = Recipe(
     name="nnrnn/table4",
     summary="Penn Treebank by characters, 150 and 300 steps: accuracy of the same models.",
-    rows=(
-        _accuracy("RNN 1024 T=150", 0.4001, error=0.00026),
-        _accuracy("RNN 1024 T=300", 0.3997, error=0.00025),
-        _accuracy("RNN-orth 1024 T=150", 0.6629, error=0.0007),
-        _accuracy("RNN-orth 1024 T=300", 0.6553, error=0.0009),
-        _accuracy("EURNN 2048 T=150", 0.6568, error=0.00002),
-        _accuracy("EURNN 2048 T=300", 0.6555, error=0.00002),
-        _accuracy("EURNN 1024 T=150", 0.6401, error=0.00002),
-        _accuracy("EURNN 1024 T=300", 0.6420, error=0.00003),
-        _accuracy("expRNN 1386 T=150", 0.6807, error=0.0015),
-        _accuracy("expRNN 1386 T=300", 0.6758, error=0.0004),
-        _accuracy("expRNN 1024 T=150", 0.6751, error=0.0011),
-        _accuracy("expRNN 1024 T=300", 0.6689, error=0.00024),
-        _accuracy("nnRNN 1024 T=150", 0.6878, error=0.000006),
-        _accuracy("nnRNN 1024 T=300", 0.6852, error=0.000004),
-    ),
+    rows=TABLE_1.rows_at("table 4"),
     source=f"{_PLACE} and table 4",
     departures=(_LR_DECAY,),
     seeds=_SEEDS,
@@ -245,11 +204,14 @@ TABLE_7 = Recipe(
     name="nnrnn/table7",
     summary="Penn Treebank by characters: nnRNN with moduli that are free or clamped.",
     rows=(
-        TABLE_1.row("nnRNN 1024 T=150").reported_as(place="table 7"),
-        TABLE_1.row("nnRNN 1024 T=300").reported_as(place="table 7"),
-        _CLAMPED_150.row(_NNRNN_GAMMA_1_150, 1.46, error=0.005, note="one run of five failed"),
+        *TABLE_1.rows_at(_BOTH),
+        _CLAMPED_150.row(
+            _NNRNN_GAMMA_1_150, 1.46, error=0.005, note="one run of five failed"
+        ).also_reported(place="figure 6", **_GRADIENTS),
         _CLAMPED_300.row(_NNRNN_GAMMA_1_300, 1.49, error=0.022, note="two runs of five failed"),
-        _CLAMPED_150.row(_NNRNN_GAMMA_0_958_150, 1.47, error=0.005),
+        _CLAMPED_150.row(_NNRNN_GAMMA_0_958_150, 1.47, error=0.005).also_reported(
+            place="figure 6", **_GRADIENTS
+        ),
         _CLAMPED_300.row(_NNRNN_GAMMA_0_958_300, 1.49, error=0.008),
     ),
     source=f"{_PLACE}, appendix F and table 7",

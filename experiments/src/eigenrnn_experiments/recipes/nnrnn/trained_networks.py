@@ -2,32 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-from torch import nn
 
 from eigenrnn.analysis import SchurStructure, gradient_norms, schur_structure
 from eigenrnn_experiments.recipes.nnrnn import images, penn_treebank
-from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE
+from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE, schur_scores
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE, Curves
-from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported, Row
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
 from eigenrnn_experiments.recipes.runs import Run
-from eigenrnn_experiments.tasks import Task
 
 __all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
-
-
-def _schur_scores(model: nn.Module, task: Task, folder: Path) -> dict[str, float]:  # noqa: ARG001
-    """Measure the triangle T: its share of the norm, and how much of a delay line it is."""
-    structure = schur_structure(model)
-    delay_line = structure.by_diagonal[1]
-    below = structure.by_diagonal[2:].mean()
-    return {
-        "share_below_blocks": structure.off_diagonal,
-        # 1 for a T of zeros, where no sub-diagonal stands out
-        "delay_line_ratio": float(delay_line / below) if below else 1.0,
-    }
 
 
 def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[Run]]], SchurStructure]:
@@ -39,33 +24,17 @@ def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[Run]]], Schu
     return draw
 
 
-def _schur_panel(name: str, caption: str, row: Row) -> Panel:
-    return Panel(name, caption, draw=_draw_schur_form(row.label), required_rows=(row.label,))
+def _schur_panel(name: str, caption: str, label: str) -> Panel:
+    return Panel(name, caption, draw=_draw_schur_form(label), required_rows=(label,))
 
 
 _COPYING = replace(
-    images.FIGURE_4.row("nnRNN 128 copying"),
-    reported=Reported(
-        None, "figure 3a", split="train", quantity="loss", rule="best", note=FIGURE_NOTE
+    images.FIGURE_2.row("nnRNN 128 copying"),
+    reported=(
+        Reported(None, "figure 3a", split="train", quantity="loss", rule="best", note=FIGURE_NOTE),
     ),
     seeds=(0,),
-    score=_schur_scores,
-)
-_TEXT = replace(
-    penn_treebank.TABLE_1.row("nnRNN 1024 T=150"),
-    reported=Reported(
-        None, "figures 3b and 3c", split="test", quantity="loss", rule="best", note=FIGURE_NOTE
-    ),
-    seeds=(0,),
-    score=_schur_scores,
-)
-_PIXELS = replace(
-    images.FIGURE_4.row("nnRNN 512 psMNIST"),
-    reported=Reported(
-        None, "figure 5", split="validation", quantity="loss", rule="best", note=FIGURE_NOTE
-    ),
-    seeds=(0,),
-    score=_schur_scores,
+    score=schur_scores,
 )
 _INSET = (
     "the inset of figure 3c, the distribution of the entries next to the diagonal, is left out"
@@ -79,36 +48,34 @@ FIGURES_3_AND_5 = (
     Recipe(
         name="nnrnn/fig3",
         summary="The Schur form that nnRNN learns on copying and on Penn Treebank.",
-        rows=(_COPYING, _TEXT),
+        rows=(_COPYING, *penn_treebank.TABLE_1.rows_at("figures 3b and 3c")),
         source=f"{SOURCE}, section 5.3 and figure 3",
         departures=(_ORDER, _INSET),
         panels=(
-            _schur_panel("a", "The Schur form after copying (T=200)", _COPYING),
-            _schur_panel("b-c", "The Schur form after Penn Treebank (T=150)", _TEXT),
+            _schur_panel("a", "The Schur form after copying (T=200)", _COPYING.label),
+            _schur_panel("b-c", "The Schur form after Penn Treebank (T=150)", "nnRNN 1024 T=150"),
         ),
     ),
     Recipe(
         name="nnrnn/fig5",
         summary="The Schur form that nnRNN learns on permuted MNIST.",
-        rows=(_PIXELS,),
+        rows=images.FIGURE_2.rows_at("figure 5"),
         source=f"{SOURCE}, appendix E and figure 5",
         departures=(_ORDER,),
-        panels=(_schur_panel("theta", "The Schur form after permuted MNIST", _PIXELS),),
+        panels=(
+            _schur_panel("theta", "The Schur form after permuted MNIST", "nnRNN 512 psMNIST"),
+        ),
     ),
 )
 """Two figures of matrices."""
 
 _SEQUENCES = 16
 # the networks of table 7: free moduli, and moduli clamped at two values
-_LABELS = ("nnRNN 1024 T=150", "nnRNN 1024 gamma=1 T=150", "nnRNN 1024 gamma=0.958 T=150")
-_GRADIENTS = Reported(
-    None,
-    "figure 6",
-    split="test",
-    quantity="bits",
-    rule="validation",
-    note="the figure prints no number for its curves; we list the loss of the run",
+_NETWORKS = (
+    *penn_treebank.TABLE_1.rows_at("figure 6"),
+    *penn_treebank.TABLE_7.rows_at("figure 6"),
 )
+_LABELS = tuple(row.label for row in _NETWORKS)
 
 
 def _draw_gradients_through_time(trained: Mapping[str, Sequence[Run]]) -> Curves:
@@ -154,10 +121,7 @@ def _draw_gradients_of_training(trained: Mapping[str, Sequence[Run]]) -> Curves:
 FIGURE_6 = Recipe(
     name="nnrnn/fig6",
     summary="Penn Treebank: gradients of nnRNN through time, and during training.",
-    rows=tuple(
-        replace(penn_treebank.TABLE_7.row(label), reported=_GRADIENTS, seeds=(0,))
-        for label in _LABELS
-    ),
+    rows=_NETWORKS,
     source=f"{SOURCE}, appendix F and figure 6",
     departures=(
         f"the gradient through time is computed from one loss of {_SEQUENCES} training sequences",

@@ -116,12 +116,14 @@ def _total(
     return Computed(
         label=f"alpha={alpha:g} beta={beta:g} d={d:g}",
         compute=partial(total_memory, alpha, beta, d),
-        reported=Reported(
-            printed,
-            "table 6",
-            quantity="total Fisher memory",
-            decimals=decimals,
-            unjudged=unjudged,
+        reported=(
+            Reported(
+                printed,
+                "table 6",
+                quantity="total Fisher memory",
+                decimals=decimals,
+                unjudged=unjudged,
+            ),
         ),
     )
 
@@ -162,7 +164,7 @@ _CURVE = Reported(
 FIGURE_1 = Recipe(
     name="nnrnn/fig1",
     summary="Triangular matrices: transients of the states, and Fisher memory.",
-    rows=tuple(replace(row, reported=_CURVE) for row in TABLE_6.rows),
+    rows=tuple(replace(row, reported=(_CURVE,)) for row in TABLE_6.rows),
     source=f"{SOURCE}, section 3 and figure 1",
     departures=(
         "the printed totals require alpha itself below the diagonal, where proposition 1 has "

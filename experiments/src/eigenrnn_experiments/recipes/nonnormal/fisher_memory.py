@@ -106,12 +106,14 @@ def _total(name: str, *, at_most: float) -> Computed:
     return Computed(
         label=name,
         compute=lambda: fisher_memory(matrices()[name], _SOURCE_UNIT, 3_000).total,
-        reported=Reported(
-            None,
-            "figure 1b",
-            quantity="total Fisher memory",
-            note="the curve prints no number; at most 1 for a normal matrix, and at most N",
-            at_most=at_most,
+        reported=(
+            Reported(
+                None,
+                "figure 1b",
+                quantity="total Fisher memory",
+                note="the curve prints no number; at most 1 for a normal matrix, and at most N",
+                at_most=at_most,
+            ),
         ),
     )
 
@@ -120,11 +122,13 @@ def _decoded_from(name: str) -> Computed:
     return Computed(
         label=f"{name} ELU",
         compute=lambda: float(_decoded(matrices()[name], "elu", noise=0.0).sum()),
-        reported=Reported(
-            None,
-            "figure 2c",
-            quantity="sum of the shares",
-            note="the curve prints no number",
+        reported=(
+            Reported(
+                None,
+                "figure 2c",
+                quantity="sum of the shares",
+                note="the curve prints no number",
+            ),
         ),
     )
 

@@ -115,8 +115,8 @@ def _draw_chain(label: str) -> Callable[[Mapping[str, Sequence[Run]]], HiddenCha
     return draw
 
 
-def _panel(name: str, caption: str, row: Row) -> Panel:
-    return Panel(name, caption, draw=_draw_chain(row.label), required_rows=(row.label,))
+def _panel(name: str, caption: str, label: str) -> Panel:
+    return Panel(name, caption, draw=_draw_chain(label), required_rows=(label,))
 
 
 _GAIN = 1.0
@@ -130,8 +130,10 @@ def _one_point(row: Row) -> Row:
         grid=(),
         settings=replace(row.settings, lr=_RATE),
         options={**row.options, "gain": _GAIN},
-        reported=Reported(
-            None, "figure 5", split="test", quantity="loss", rule="last", note=FIGURE_NOTE
+        reported=(
+            Reported(
+                None, "figure 5", split="test", quantity="loss", rule="last", note=FIGURE_NOTE
+            ),
         ),
         callback_factory=None,
         seeds=(1,),
@@ -140,13 +142,6 @@ def _one_point(row: Row) -> Row:
 
 _ADDING = _one_point(toys.FIGURE_3.row("ortho adding"))
 _PIXELS = _one_point(toys.FIGURE_3.row("ortho psMNIST"))
-_LSTM = replace(
-    penn_treebank.TABLE_4.row("plain words"),
-    reported=Reported(
-        None, "figure 6", split="test", quantity="loss", rule="last", note=FIGURE_NOTE
-    ),
-    seeds=(1,),
-)
 
 RECIPES = (
     Recipe(
@@ -160,21 +155,21 @@ RECIPES = (
             f"learning rate of {_RATE:g}",
         ),
         panels=(
-            _panel("adding", "The weights by order after the adding problem", _ADDING),
-            _panel("psmnist", "The weights by order after permuted MNIST", _PIXELS),
+            _panel("adding", "The weights by order after the adding problem", _ADDING.label),
+            _panel("psmnist", "The weights by order after permuted MNIST", _PIXELS.label),
         ),
     ),
     Recipe(
         name="nonnormal/fig6",
         summary="An LSTM trained on Penn Treebank by words: the mean weight between units by the "
         "order of their peaks, for each gate.",
-        rows=(_LSTM,),
+        rows=penn_treebank.TABLE_4.rows_at("figure 6"),
         source=f"{SOURCE}, section 4 and figure 6",
         departures=(
             "the paper does not state which network it shows; we take the first layer with the "
             "plain initialisation",
         ),
-        panels=(_panel("gates", "The weights by order in each gate", _LSTM),),
+        panels=(_panel("gates", "The weights by order in each gate", "plain words"),),
     ),
 )
 """Two figures of trained weights."""

@@ -3,46 +3,25 @@
 from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import URNN, FullCapacityURNN, ScoRNN, TorchLSTM
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
-from eigenrnn_experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SOURCE, THEANO
+from eigenrnn_experiments.recipes.scornn.paper import (
+    SOURCE,
+    full_urnn,
+    lstm,
+    restricted_urnn,
+    scornn,
+)
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings
 
 __all__ = ["RECIPES"]
 
 _NETWORKS = (
-    Network("scoRNN 170", ScoRNN, 170, parameters=15_046, options={"negative": 85}),
-    Network(
-        "LSTM 60", TorchLSTM, 60, parameters=15_421, options=LSTM_INIT, departures=(LSTM_BIASES,)
-    ),
-    Network(
-        "restricted-capacity uRNN 950",
-        URNN,
-        950,
-        parameters=15_201,
-        settings={
-            "optimiser": "rmsprop",
-            "optimiser_recurrent": "rmsprop",
-            "lr_recurrent": 1e-3,
-            "alpha": 0.9,
-        },
-        departures=(THEANO,),
-    ),
-    Network(
-        "full-capacity uRNN 120",
-        FullCapacityURNN,
-        120,
-        parameters=15_481,
-        settings={
-            "optimiser": "rmsprop",
-            "optimiser_recurrent": "sgd",
-            "lr_recurrent": 1e-3,
-            "alpha": 0.9,
-        },
-        departures=(THEANO,),
-    ),
+    scornn(170, parameters=15_046, negative=85),
+    lstm(60, parameters=15_421),
+    restricted_urnn(950, parameters=15_201, optimiser_recurrent="rmsprop", lr_recurrent=1e-3),
+    full_urnn(120, parameters=15_481, optimiser_recurrent="sgd", lr_recurrent=1e-3),
 )
 
 _LENGTH_200 = Experiment(

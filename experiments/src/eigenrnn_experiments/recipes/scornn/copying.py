@@ -3,10 +3,16 @@
 from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_, kaiming_normal_, zeros_
-from eigenrnn.layers import URNN, ExpRNN, FullCapacityURNN, ScoRNN, TorchLSTM
+from eigenrnn.layers import ExpRNN
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
-from eigenrnn_experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SOURCE, THEANO
+from eigenrnn_experiments.recipes.scornn.paper import (
+    SOURCE,
+    full_urnn,
+    lstm,
+    restricted_urnn,
+    scornn,
+)
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training import Settings
 
@@ -17,10 +23,8 @@ _EXPRNN_CODE = (
     "(https://github.com/Lezcano/expRNN), batch size and steps are those of this figure"
 )
 
-_SCORNN = Network("scoRNN 190", ScoRNN, 190, parameters=21_764, options={"negative": 95})
-_LSTM = Network(
-    "LSTM 68", TorchLSTM, 68, parameters=22_381, options=LSTM_INIT, departures=(LSTM_BIASES,)
-)
+_SCORNN = scornn(190, parameters=21_764, negative=95)
+_LSTM = lstm(68, parameters=22_381)
 _EXPRNN = Network(
     "expRNN 190",
     ExpRNN,
@@ -32,28 +36,15 @@ _EXPRNN = Network(
     head_bias_init=zeros_,
     departures=(_EXPRNN_CODE,),
 )
-_RESTRICTED_URNN = Network(
-    "restricted-capacity uRNN 470",
-    URNN,
-    470,
-    parameters=22_569,
-    settings={"optimiser": "rmsprop", "alpha": 0.9, "lr_recurrent": 1e-3},
-    head_bias_init=zeros_,
-    departures=(THEANO,),
+_RESTRICTED_URNN = restricted_urnn(
+    470, parameters=22_569, head_bias_init=zeros_, lr_recurrent=1e-3
 )
-_FULL_URNN = Network(
-    "full-capacity uRNN 128",
-    FullCapacityURNN,
+_FULL_URNN = full_urnn(
     128,
     parameters=21_641,
-    settings={
-        "optimiser": "rmsprop",
-        "alpha": 0.9,
-        "optimiser_recurrent": "sgd",
-        "lr_recurrent": 1e-3,
-    },
     head_bias_init=zeros_,
-    departures=(THEANO,),
+    optimiser_recurrent="sgd",
+    lr_recurrent=1e-3,
 )
 
 _DELAY_1000 = Experiment(

@@ -3,10 +3,15 @@
 from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import URNN, FullCapacityURNN, ScoRNN, TorchLSTM
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
-from eigenrnn_experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SOURCE, THEANO
+from eigenrnn_experiments.recipes.scornn.paper import (
+    SOURCE,
+    full_urnn,
+    lstm,
+    restricted_urnn,
+    scornn,
+)
 from eigenrnn_experiments.tasks import PixelMNIST
 from eigenrnn_experiments.training import Settings
 
@@ -19,45 +24,15 @@ _CURVES = "the curves show the runs of the table, whose numbers are given here"
 _QUOTED = "run by the paper's authors with the code of the layer's authors"
 
 # a tenth of the entries of D are -1 in order, half of them permuted
-_SCORNN_170 = Network("scoRNN 170", ScoRNN, 170, parameters=16_415, options={"negative": 17})
-_SCORNN_360 = Network(
-    "scoRNN 360",
-    ScoRNN,
-    360,
-    parameters=68_950,
-    options={"negative": 36},
-    settings={"lr_recurrent": 1e-5},
-)
+_SCORNN_170 = scornn(170, parameters=16_415, negative=17)
+_SCORNN_360 = scornn(360, parameters=68_950, negative=36, lr_recurrent=1e-5)
 _PERMUTED_SCORNN_170 = replace(_SCORNN_170, options={"negative": 85})
 _PERMUTED_SCORNN_360 = replace(_SCORNN_360, options={"negative": 180})
-_LSTM_128 = Network(
-    "LSTM 128", TorchLSTM, 128, parameters=68_362, options=LSTM_INIT, departures=(LSTM_BIASES,)
-)
-_LSTM_256 = replace(_LSTM_128, label="LSTM 256", hidden_size=256, parameters=267_786)
-_RESTRICTED_URNN_512 = Network(
-    "restricted-capacity uRNN 512",
-    URNN,
-    512,
-    parameters=16_394,
-    settings={"optimiser": "rmsprop", "alpha": 0.9, "lr_recurrent": 1e-3},
-    departures=(THEANO,),
-)
-_FULL_URNN_116 = Network(
-    "full-capacity uRNN 116",
-    FullCapacityURNN,
-    116,
-    parameters=16_366,
-    settings={"optimiser": "rmsprop", "alpha": 0.9, "lr_recurrent": 1e-6},
-    departures=(THEANO,),
-)
-_FULL_URNN_512 = Network(
-    "full-capacity uRNN 512",
-    FullCapacityURNN,
-    512,
-    parameters=274_954,
-    settings={"optimiser": "rmsprop", "alpha": 0.9, "lr": 1e-4, "lr_recurrent": 1e-6},
-    departures=(THEANO,),
-)
+_LSTM_128 = lstm(128, parameters=68_362)
+_LSTM_256 = lstm(256, parameters=267_786)
+_RESTRICTED_URNN_512 = restricted_urnn(512, parameters=16_394, lr_recurrent=1e-3)
+_FULL_URNN_116 = full_urnn(116, parameters=16_366, lr_recurrent=1e-6)
+_FULL_URNN_512 = full_urnn(512, parameters=274_954, lr=1e-4, lr_recurrent=1e-6)
 
 _IN_ORDER = Experiment(
     task=PixelMNIST(permuted=False),
@@ -70,14 +45,14 @@ _IN_ORDER = Experiment(
         eval_batch_size=500,
         log_every=100,
     ),
-    reported=Reported(None, "table 1", decimals=3),
+    reported=Reported(None, "table 1 and figure 3", decimals=3),
     head_init=glorot_uniform_,
     head_bias_init=zeros_,
     quick_task=PixelMNIST(permuted=False, eval_examples=100),
     quick_steps=10,
 )
 _PERMUTED = replace(
-    _IN_ORDER.reported_as(place="table 2"),
+    _IN_ORDER.reported_as(place="table 2 and figure 4"),
     task=PixelMNIST(permuted=True),
     quick_task=PixelMNIST(permuted=True, eval_examples=100),
 )
@@ -119,14 +94,14 @@ RECIPES = (
     Recipe(
         name="scornn/fig3",
         summary="Pixel-by-pixel MNIST in order: test accuracy over 70 epochs.",
-        rows=tuple(row.reported_as(place="figure 3") for row in _TABLE_1.trained),
+        rows=_TABLE_1.rows_at("table 1 and figure 3"),
         source=f"{SOURCE}, section 5.3 and figure 3",
         departures=(_CHOSEN_ON_TEST, _CURVES),
     ),
     Recipe(
         name="scornn/fig4",
         summary="Pixel-by-pixel MNIST, permuted: test accuracy over 70 epochs.",
-        rows=tuple(row.reported_as(place="figure 4") for row in _TABLE_2.trained),
+        rows=_TABLE_2.rows_at("table 2 and figure 4"),
         source=f"{SOURCE}, section 5.4 and figure 4",
         departures=(_CHOSEN_ON_TEST, _CURVES),
     ),
