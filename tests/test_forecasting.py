@@ -1,11 +1,13 @@
 """The forecaster: what it continues, in which form, and how good its forecasts and ends are."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 
-from eigenrnn import ScoRNN
+from eigenrnn import GRU, ScoRNN
 from eigenrnn.estimators import SequenceForecaster
 
 SMALL = {"hidden_size": 8, "epochs": 2, "random_state": 0}
@@ -69,10 +71,10 @@ def test_what_is_known_ahead_is_read():
     known = rng.normal(size=(330, 1))
     y = 3 * known[:, 0] + 0.01 * rng.normal(size=330)
     forecaster = SequenceForecaster(epochs=40, lr=1e-2, random_state=0).fit(y[:320], known[:320])
-    error = np.abs(forecaster.predict(10, known[320:]) - y[320:]).mean()
+    error = np.abs(forecaster.predict(10, X=known[320:]) - y[320:]).mean()
     assert error < 0.3 * np.abs(y[320:]).mean()
-    of_other = forecaster.predict(10, known, y[:320])
-    np.testing.assert_allclose(of_other, forecaster.predict(10, known[320:]), rtol=0.1, atol=0.2)
+    again = forecaster.predict(10, X=known, y=y[:320])
+    np.testing.assert_allclose(again, forecaster.predict(10, X=known[320:]))
 
 
 def test_intervals_have_about_their_coverage():
@@ -86,6 +88,44 @@ def test_intervals_have_about_their_coverage():
     assert 0.6 < np.mean(hits) < 0.97
     narrow, wide = (np.ptp(forecaster.predict_interval(5, c), axis=0) for c in (0.5, 0.95))
     assert (narrow < wide).all()
+
+
+def test_an_end_is_the_error_of_that_rank():
+    forecaster = SequenceForecaster(**SMALL).fit(waves(100)[:, 0])
+    lower, upper = forecaster.predict_interval(3, 0.5)
+    # ten of the 18 origins whose three steps lie in the 20 that are held out
+    expected = np.sort(forecaster._errors(3), axis=0)[9, :, 0] * forecaster.series_[0].scale
+    np.testing.assert_allclose((upper - lower) / 2, expected)
+
+
+def test_later_values_are_scaled_as_those_of_the_fit():
+    y = waves(90)[:, 0]
+    forecaster = SequenceForecaster(**SMALL).fit(y[:60])
+    expected = forecaster.predict(4)
+    np.testing.assert_array_equal(forecaster.predict(4, y=y[:60]), expected)
+    forecaster.set_params(season=5, validation=0.5)  # for the next fit
+    np.testing.assert_array_equal(forecaster.predict(4), expected)
+    slope = SequenceForecaster(**SMALL).fit(np.arange(60.0))
+    np.testing.assert_allclose(slope.predict(3, y=np.arange(80.0)), [80, 81, 82])
+
+
+def test_a_layer_that_cannot_forecast_is_refused_before_the_training():
+    for layer in (partial(GRU, bidirectional=True), torch.nn.GRU):
+        forecaster = SequenceForecaster(layer, epochs=10**6)
+        with pytest.raises((ValueError, TypeError), match=r"one direction|got GRU"):
+            forecaster.fit(waves(40))
+
+
+def test_a_network_in_double_precision_forecasts():
+    layer = partial(GRU, dtype=torch.float64)
+    assert SequenceForecaster(layer, **SMALL).fit(waves(40)[:, 0]).predict(2).shape == (2,)
+
+
+def test_without_a_seed_the_generators_of_the_caller_stay_as_they_are():
+    np.random.seed(0)  # noqa: NPY002, the generator of the caller
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    SequenceForecaster(hidden_size=4, epochs=1).fit(waves(40))
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
 
 
 def test_the_seed_alone_decides_the_bits():
@@ -106,6 +146,7 @@ WRONG = {
     "validation": ({"validation": 1.0}, waves(30), "got 1"),
     "season": ({"season": 0}, waves(30), "got 0"),
     "nothing": ({}, [], "got 0"),
+    "lr": ({"lr": 0.0}, waves(30), "got 0"),
 }
 
 
@@ -126,4 +167,8 @@ def test_wrong_horizons_raise():
     with pytest.raises(ValueError, match=r"got 1\.5"):
         forecaster.predict_interval(3, 1.5)
     with pytest.raises(ValueError, match="0 columns"):
-        forecaster.predict(3, np.zeros((3, 1)))
+        forecaster.predict(3, X=np.zeros((3, 1)))
+    with pytest.raises(ValueError, match=r"at most 0\.75 .* got 0\.8"):
+        forecaster.predict_interval(8, 0.8)  # three origins in the ten steps held out
+    with pytest.raises(ValueError, match=r"1 columns, got \(50, 2\)"):
+        forecaster.predict(3, y=waves(50, 2))

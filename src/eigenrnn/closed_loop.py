@@ -131,10 +131,14 @@ def checked_feedback(feedback: Feedback | None, layer: Any, head: nn.Module | No
     """
     if feedback is not None:
         return feedback
-    K: int = getattr(head, "out_features", layer.output_size)
-    if layer.input_size != K:
+    size = layer.input_size  # of another head unknown: the first step that does not fit raises
+    if isinstance(head, nn.Linear):
+        size = head.out_features
+    elif isinstance(head, nn.Identity | None):
+        size = layer.output_size
+    if size != layer.input_size:
         raise ValueError(
-            f"expected outputs of {layer.input_size} numbers, which the input takes, got {K}: "
+            f"expected outputs of {layer.input_size} numbers, which the input takes, got {size}: "
             "pass feedback="
         )
     return nn.Identity()

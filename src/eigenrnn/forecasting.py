@@ -33,19 +33,37 @@ _ORIGINS = 64  # of the forecasts whose errors give an interval
 
 
 class _Series(NamedTuple):
-    """One series as the network sees it.
+    """One series, and the statistics by which it is scaled.
 
     Args:
-        values: Its values, (T, K), in their own units.
+        values: Its values, (T, K).
         exogenous: What is known ahead of each step and of those after the end, (T + S, E).
         mean: The mean of each column, (K,).
         scale: The deviation of each column, (K,).
+        drift: The mean of the seasonal differences, (K,).
+        change: The deviation of the seasonal differences, (K,).
     """
 
     values: Array
     exogenous: Array
     mean: Array
     scale: Array
+    drift: Array
+    change: Array
+
+    @classmethod
+    def of(cls, values: Array, exogenous: Array, season: int, known: int) -> "_Series":
+        """Return a series with the statistics of its first `known` steps."""
+        first = values[:known]
+        changes = first[season:] - first[:-season]
+        return cls(
+            values,
+            exogenous,
+            first.mean(0),
+            _deviation(first),
+            changes.mean(0),
+            _deviation(changes),
+        )
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn has its own
@@ -56,16 +74,21 @@ class SequenceForecaster(BaseEstimator):
 
     h is the state after the values up to t and what is known of step t + 1. The network corrects
     the seasonal naive forecast, the value one season of s steps ago, with the mean
-    :math:`\delta` and the deviation :math:`\sigma` of the seasonal differences. Beyond the end of
-    a series, forecasts take the place of values. Adam minimises the squared error of one step
-    ahead in random windows; the last part of each series is held out, and the epoch with the
-    smallest error there is kept.
+    :math:`\delta` and the deviation :math:`\sigma` of the seasonal differences of the series.
+    Beyond its end, forecasts take the place of values. Adam minimises the squared error of one
+    step ahead in random windows; the last part of each series is held out, and the epoch with the
+    smallest error there is kept. A series that is shorter than a window is continued, but not
+    trained on, unless all are.
+
+    A series is an array (T,) or (T, K), or whatever numpy makes one of; a list or a tuple of them
+    is several. Rows are consecutive steps.
 
     The names are sktime's: `y` are the series, `X` exogenous values that are known ahead, and a
     horizon of S stands for its ``fh`` of 1, ..., S. Results are arrays like those that were given.
 
     Args:
-        layer: A function of the numbers of inputs and of units that makes a recurrent layer.
+        layer: A function of the numbers of inputs and of units that makes a recurrent layer of
+            eigenrnn, or a `ResidualStack`.
         hidden_size: The number N of units.
         season: The number s of steps in a season; 1 corrects the last value.
         window: The number of steps of a training window.
@@ -83,8 +106,8 @@ class SequenceForecaster(BaseEstimator):
     Source:
         Intervals: Stankeviciute, Alaa and van der Schaar, NeurIPS 2021, section 4.
         https://proceedings.neurips.cc/paper/2021/hash/312f1ba2a72318edaaa995a67835fad5-Abstract.html
-        (departures: their calibration series are origins in the held-out parts here, whose errors
-        are not exchangeable, and each step has the coverage by itself).
+        (departures: their calibration series are origins in the held-out parts here, which overlap
+        and chose the epoch too, and each step has the coverage by itself).
     Example:
         >>> y = np.sin(np.arange(120) / 3)
         >>> forecaster = SequenceForecaster(hidden_size=8, epochs=5, random_state=0).fit(y)
@@ -119,14 +142,15 @@ class SequenceForecaster(BaseEstimator):
         self.__dict__ = fitted.__dict__
         return self
 
-    def predict(self, horizon: int, X: Any = None, y: Any = None) -> Any:
+    def predict(self, horizon: int, *, X: Any = None, y: Any = None) -> Any:
         """Return the next S values, (S,) or (S, K), or a list of them.
 
         Args:
             horizon: The number S.
             X: What is known ahead of those steps, (S, E), or a list, if `fit` had X; with y, of
                 its steps and the next S.
-            y: Series to continue in place of those of `fit`.
+            y: Series to continue in place of those of `fit`. If there are as many, they are those
+                of `fit` with later values, and keep their statistics.
         """
         check_is_fitted(self)
         check_positive_integer("horizon", horizon)
@@ -134,29 +158,37 @@ class SequenceForecaster(BaseEstimator):
         return self._like_given(self._forecasts(series, horizon), y)
 
     def predict_interval(
-        self, horizon: int, coverage: float = 0.9, X: Any = None, y: Any = None
+        self, horizon: int, coverage: float = 0.9, *, X: Any = None, y: Any = None
     ) -> tuple[Any, Any]:
-        """Return lower and upper ends that contain each value with about the given probability.
+        r"""Return lower and upper ends that contain each value with about the given probability.
 
-        The distance of step k is a quantile of the absolute errors of forecasts k steps ahead,
-        from up to 64 origins in the held-out parts of the series of `fit`, in deviations.
+        The distance of step k is the m-th smallest absolute error of forecasts k steps ahead, from
+        n origins in the held-out parts of the series of `fit`, at most 64, with
+        :math:`m = \lceil (n + 1) \, \text{coverage} \rceil`. Errors are in deviations of their
+        series.
 
         Raises:
-            ValueError: If the coverage is no probability, or the held-out parts are shorter than
-                the horizon.
+            ValueError: If the coverage is no probability, or needs more origins than there are.
         """
         if not 0 < coverage < 1:
             raise ValueError(f"expected 0 < coverage < 1, got {coverage}")
-        forecasts = self.predict(horizon, X, y)
+        check_is_fitted(self)
+        check_positive_integer("horizon", horizon)
+        series = self._continued(horizon, X, y)
         errors = self._errors(horizon)  # (origins, S, K)
-        rank = min(1.0, math.ceil((len(errors) + 1) * coverage) / len(errors))
-        distance = np.quantile(errors, rank, axis=0, method="higher")
-        series = self.series_ if y is None else self._continued(horizon, X, y)
-        of_each = self._like_given([distance * each.scale for each in series], y)
-        if isinstance(forecasts, list):
-            pairs = list(zip(forecasts, of_each, strict=True))
-            return [v - d for v, d in pairs], [v + d for v, d in pairs]
-        return forecasts - of_each, forecasts + of_each
+        rank = math.ceil((len(errors) + 1) * coverage)
+        if rank > len(errors):
+            raise ValueError(
+                f"expected a coverage of at most {len(errors) / (len(errors) + 1):.3g} for a "
+                f"horizon of {horizon}, as there are {len(errors)} origins in the held-out parts, "
+                f"got {coverage}: give longer series, or a larger validation"
+            )
+        distance = np.sort(errors, axis=0)[rank - 1]
+        forecasts = self._forecasts(series, horizon)
+        pairs = list(zip(forecasts, series, strict=True))
+        lower = [values - distance * each.scale for values, each in pairs]
+        upper = [values + distance * each.scale for values, each in pairs]
+        return self._like_given(lower, y), self._like_given(upper, y)
 
     def _fit(self, y: Any, X: Any) -> None:
         """Scale the series and train.
@@ -168,10 +200,10 @@ class SequenceForecaster(BaseEstimator):
             check_positive_integer(name, getattr(self, name))
         if not 0 < self.validation < 1:
             raise ValueError(f"expected 0 < validation < 1, got {self.validation}")
+        if not 0 < self.lr < math.inf:
+            raise ValueError(f"expected a positive lr, got {self.lr}")
         values = _read(y, "y")
-        self.is_list_ = isinstance(y, list)
-        self.is_flat_ = np.ndim(y[0] if self.is_list_ else y) == 1
-        known = _read(X, "X", len(values)) if X is not None else [v[:, :0] for v in values]
+        known = [v[:, :0] for v in values] if X is None else _read(X, "X", len(values))
         shortest = min(map(len, values))
         if shortest < self.season + 8:
             raise ValueError(
@@ -180,62 +212,62 @@ class SequenceForecaster(BaseEstimator):
         for v, x in zip(values, known, strict=True):
             if len(v) != len(x):
                 raise ValueError(f"expected X of {len(v)} steps, as y, got {len(x)}")
-        cuts = [self._cut(len(v)) for v in values]
-        of_training = np.concatenate([x[:cut] for x, cut in zip(known, cuts, strict=True)])
+        # what a later `set_params` must not change
+        self.season_: int = self.season
+        self.cuts_ = [
+            min(len(v) - 1, max(self.season + 4, round(len(v) * (1 - self.validation))))
+            for v in values
+        ]
+        self.is_flat_ = np.ndim(y[0] if _is_several(y) else y) == 1
+        self.is_several_ = _is_several(y)
+        self.series_ = [
+            _Series.of(v, x, self.season, cut)
+            for v, x, cut in zip(values, known, self.cuts_, strict=True)
+        ]
+        of_training = np.concatenate([x[:cut] for x, cut in zip(known, self.cuts_, strict=True)])
         self.known_mean_ = of_training.mean(0)
         self.known_scale_ = _deviation(of_training)
-        self.series_ = [
-            self._scaled(v, x, cut) for v, x, cut in zip(values, known, cuts, strict=True)
-        ]
-        changes = np.concatenate(
-            [
-                self._changes(each)[: cut - self.season]
-                for each, cut in zip(self.series_, cuts, strict=True)
-            ]
-        )
-        self.drift_ = changes.mean(0)
-        self.change_scale_ = _deviation(changes)
-        self._train(cuts)
+        self._train()
 
-    def _cut(self, T: int) -> int:
-        """Return the number of steps before the held-out part."""
-        return min(T - 1, max(self.season + 4, round(T * (1 - self.validation))))
-
-    def _scaled(self, values: Array, known: Array, cut: int) -> _Series:
-        return _Series(values, known, values[:cut].mean(0), _deviation(values[:cut]))
-
-    def _changes(self, series: _Series) -> Array:  # (T - s, K)
-        scaled = (series.values - series.mean) / series.scale
-        return scaled[self.season :] - scaled[: -self.season]
-
-    def _inputs(self, series: _Series) -> tuple[Tensor, Tensor]:  # (T - s, M), (T - s, K)
-        """Return the inputs of steps s, s + 1, ..., and the changes that follow, scaled."""
-        changes = (self._changes(series) - self.drift_) / self.change_scale_
-        scaled = (series.values - series.mean) / series.scale
-        known = (series.exogenous - self.known_mean_) / self.known_scale_
+    def _inputs(self, series: _Series) -> tuple[Tensor, Tensor]:  # (T - s, M), (T - s - 1, K)
+        """Return the inputs of steps s, s + 1, ..., and the scaled changes that follow."""
+        s = self.season_
+        values = series.values
+        changes = (values[s:] - values[:-s] - series.drift) / series.change
         # nothing may be known after the last step, which then is read again
-        rows = np.arange(self.season, len(scaled)) + 1
-        ahead = known[rows.clip(max=len(known) - 1)]
-        x = np.hstack([changes, scaled[self.season :], ahead])
-        return torch.from_numpy(x).float(), torch.from_numpy(changes[1:]).float()
+        rows = np.arange(s, len(values)) + 1
+        ahead = self._known(series)[rows.clip(max=len(series.exogenous) - 1)]
+        x = np.hstack([changes, (values[s:] - series.mean) / series.scale, ahead])
+        dtype = self.model_.head.weight.dtype
+        return torch.from_numpy(x).to(dtype), torch.from_numpy(changes[1:]).to(dtype)
 
-    def _train(self, cuts: Sequence[int]) -> None:
+    def _known(self, series: _Series) -> Array:
+        return (series.exogenous - self.known_mean_) / self.known_scale_
+
+    def _train(self) -> None:
         """Train on windows before the cuts; what follows chooses the epoch.
 
         Raises:
             FloatingPointError: If no epoch has a finite loss.
         """
-        seed = int(check_random_state(self.random_state).randint(2**31))
+        if self.random_state is None:  # numpy's global generator is the caller's
+            seed = int(np.random.default_rng().integers(2**31))
+        else:
+            seed = int(check_random_state(self.random_state).randint(2**31))
         generator = torch.Generator().manual_seed(seed)
-        pairs = [self._inputs(each) for each in self.series_]
-        ends = [cut - self.season - 1 for cut in cuts]  # of the pairs that are trained on
-        M = pairs[0][0].shape[1]
-        K = pairs[0][1].shape[1]
+        K = self.series_[0].values.shape[1]
+        M = 2 * K + len(self.known_mean_)
         with DrawFrom(generator):
             model = SequenceModel(self.layer(M, self.hidden_size), K)
+        model.head.to(next(model.layer.parameters()).dtype)
         nn.init.zeros_(model.head.weight)
         nn.init.zeros_(model.head.bias)
         self.model_ = model
+        # a layer that cannot forecast raises here, and not after the training
+        blank = model.head.weight.new_zeros(2, 1, M)
+        rollout(model, blank, 2, feedback=lambda _: blank[0])
+        pairs = [self._inputs(each) for each in self.series_]
+        ends = [cut - self.season_ - 1 for cut in self.cuts_]  # of what is trained on
         optimiser = torch.optim.Adam(parameter_groups(model, lr=self.lr))
         self.history_: list[dict[str, float]] = []
         best = math.inf
@@ -273,8 +305,8 @@ class SequenceForecaster(BaseEstimator):
         generator: torch.Generator,
     ) -> tuple[Tensor, Tensor]:  # (L, B, M), (L, B, K)
         """Draw windows of one length, each from a series in proportion to its length."""
-        length = min(self.window, *ends)
-        counts = torch.tensor([end - length + 1.0 for end in ends])
+        length = min(self.window, max(ends))
+        counts = torch.tensor([max(0.0, end - length + 1.0) for end in ends])
         chosen = counts.multinomial(self.batch_size, replacement=True, generator=generator)
         starts = (torch.rand(self.batch_size, generator=generator) * counts[chosen]).long()
         parts = [
@@ -294,33 +326,26 @@ class SequenceForecaster(BaseEstimator):
             errors = (self.model_(x[: len(target)]) - target)[end:].square()
             total += float(errors.sum())
             count += errors.numel()
-        return total / max(count, 1)
+        return total / count
 
     def _continued(self, horizon: int, X: Any, y: Any) -> list[_Series]:
         """Return the series to continue, with what is known ahead.
 
         Raises:
-            ValueError: If X is missing or has another number of steps, or a series is too short.
+            ValueError: If X is missing or has another shape, or a series is too short or has
+                other columns than those of `fit`.
         """
         E = len(self.known_mean_)
         if (X is None) != (E == 0):
-            raise ValueError(
-                f"expected X with the {E} columns of fit, got {'none' if X is None else 'some'}"
-            )
-        if y is None:
-            given = self.series_
-        else:
-            given = [self._scaled(v, v[:, :0], len(v)) for v in _read(y, "y")]
-        shortest = min(len(each.values) for each in given)
-        if shortest <= self.season:
-            raise ValueError(
-                f"expected series longer than season={self.season}, got {shortest} steps"
-            )
+            got = "none" if X is None else "some"
+            raise ValueError(f"expected X with the {E} columns of fit, got {got}")
+        given = self.series_
+        if y is not None:
+            given = self._with_values(_read(y, "y"))
         if X is None:
             return given
-        ahead = _read(X, "X", len(given))
         found: list[_Series] = []
-        for each, x in zip(given, ahead, strict=True):
+        for each, x in zip(given, _read(X, "X", len(given)), strict=True):
             steps = horizon if y is None else len(each.values) + horizon
             if x.shape != (steps, E):
                 raise ValueError(f"expected X of shape {(steps, E)}, got {x.shape}")
@@ -328,31 +353,47 @@ class SequenceForecaster(BaseEstimator):
             found.append(each._replace(exogenous=known))
         return found
 
+    def _with_values(self, values: list[Array]) -> list[_Series]:
+        """Return other series: those of `fit` with later values, if there are as many.
+
+        Raises:
+            ValueError: If a series is too short, or has other columns than those of `fit`.
+        """
+        K = self.series_[0].values.shape[1]
+        for v in values:
+            if len(v) <= self.season_ + 1 or v.shape[1] != K:
+                raise ValueError(
+                    f"expected series of more than season + 1 = {self.season_ + 1} steps and of "
+                    f"{K} columns, got {v.shape}"
+                )
+        if len(values) == len(self.series_):
+            pairs = zip(self.series_, values, strict=True)
+            return [each._replace(values=v, exogenous=v[:, :0]) for each, v in pairs]
+        return [_Series.of(v, v[:, :0], self.season_, len(v)) for v in values]
+
     @torch.no_grad()
     def _forecasts(self, series: Sequence[_Series], horizon: int) -> list[Array]:  # each (S, K)
         """Continue series: the outputs of the network become its inputs."""
         inputs = [self._inputs(each)[0] for each in series]
-        history = [((each.values - each.mean) / each.scale).tolist() for each in series]
-        known = [(each.exogenous - self.known_mean_) / self.known_scale_ for each in series]
+        history = [list(each.values) for each in series]
+        known = [self._known(each) for each in series]
 
         def append(outputs: Tensor) -> Tensor:
             """Add the values that follow from outputs, and return the next inputs."""
             rows: list[Array] = []
-            for values, x, output in zip(history, known, outputs.double().numpy(), strict=True):
-                change = output * self.change_scale_ + self.drift_
-                values.append((np.array(values[-self.season]) + change).tolist())
-                ahead = x[min(len(values), len(x) - 1)]
-                rows.append(np.concatenate([output, values[-1], ahead]))
-            return torch.from_numpy(np.stack(rows)).float()
+            for each, values, x, output in zip(
+                series, history, known, outputs.double().numpy(), strict=True
+            ):
+                values.append(values[-self.season_] + each.drift + output * each.change)
+                scaled = (values[-1] - each.mean) / each.scale
+                rows.append(np.concatenate([output, scaled, x[min(len(values), len(x) - 1)]]))
+            return torch.from_numpy(np.stack(rows)).to(outputs.dtype)
 
         lengths = torch.tensor([len(x) for x in inputs])
         rollout(
             self.model_.eval(), pad_sequence(inputs), horizon, feedback=append, lengths=lengths
         )
-        return [
-            np.array(values[-horizon:]) * each.scale + each.mean
-            for values, each in zip(history, series, strict=True)
-        ]
+        return [np.stack(values[-horizon:]) for values in history]
 
     def _errors(self, horizon: int) -> Array:  # (origins, S, K)
         """Return the absolute errors of forecasts from the held-out parts, in deviations.
@@ -362,36 +403,41 @@ class SequenceForecaster(BaseEstimator):
         """
         prefixes: list[_Series] = []
         truths: list[Array] = []
-        for each in self.series_:
-            first = self._cut(len(each.values))
-            for origin in range(first, len(each.values) - horizon + 1):
+        for each, cut in zip(self.series_, self.cuts_, strict=True):
+            for origin in range(cut, len(each.values) - horizon + 1):
                 prefixes.append(each._replace(values=each.values[:origin]))
                 truths.append(each.values[origin : origin + horizon])
         if not prefixes:
             raise ValueError(
                 f"expected a horizon of at most the length of a held-out part, got {horizon}: "
-                "give more data, or a larger validation"
+                "give longer series, or a larger validation"
             )
         chosen = np.unique(np.linspace(0, len(prefixes) - 1, _ORIGINS).round().astype(int))
         some = [prefixes[k] for k in chosen]
-        forecasts = self._forecasts(some, horizon)
         return np.stack(
             [
                 np.abs(forecast - truths[k]) / each.scale
-                for forecast, k, each in zip(forecasts, chosen, some, strict=True)
+                for forecast, k, each in zip(
+                    self._forecasts(some, horizon), chosen, some, strict=True
+                )
             ]
         )
 
     def _like_given(self, arrays: list[Array], y: Any) -> Any:
         """Return arrays as the series were given: without columns, or a single one."""
         is_flat = self.is_flat_
-        is_list = self.is_list_
+        is_several = self.is_several_
         if y is not None:
-            is_list = isinstance(y, list)
-            is_flat = np.ndim(y[0] if is_list else y) == 1
+            is_several = _is_several(y)
+            is_flat = np.ndim(y[0] if is_several else y) == 1
         if is_flat:
             arrays = [each[:, 0] for each in arrays]
-        return arrays if is_list else arrays[0]
+        return arrays if is_several else arrays[0]
+
+
+def _is_several(series: Any) -> bool:
+    """Whether these are several series, in a list or a tuple, and not one of numbers."""
+    return isinstance(series, list | tuple) and (len(series) == 0 or np.ndim(series[0]) > 0)
 
 
 def _read(series: Any, name: str, count: int | None = None) -> list[Array]:  # each (T, K)
@@ -400,7 +446,7 @@ def _read(series: Any, name: str, count: int | None = None) -> list[Array]:  # e
     Raises:
         ValueError: If a shape or a value is wrong, or there are not so many of them.
     """
-    parts = series if isinstance(series, list) else [series]
+    parts = series if _is_several(series) else [series]
     if not parts or (count is not None and len(parts) != count):
         raise ValueError(f"expected {count or 'some'} series in {name}, got {len(parts)}")
     found: list[Array] = []
@@ -414,6 +460,7 @@ def _read(series: Any, name: str, count: int | None = None) -> list[Array]:  # e
 
 
 def _deviation(rows: Array) -> Array:
-    """Return the standard deviation of each column, or one in place of zero."""
+    """Return the standard deviation of each column, or one where it is only rounding."""
     deviation = rows.std(0)
-    return np.where(deviation > 0, deviation, 1.0)
+    rounding = np.finfo(rows.dtype).eps * np.abs(rows).max(0, initial=0.0)
+    return np.where(deviation > 8 * rounding, deviation, 1.0)

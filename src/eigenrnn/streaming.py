@@ -148,8 +148,8 @@ class Stream:
             The outputs and what was fed back, see `eigenrnn.closed_loop.rollout`. The last of the
             inputs has not been read yet.
         Raises:
-            ValueError: If `steps` is not a positive integer, x has no step, or an output does not
-                fit the input; the stream is then as before.
+            ValueError: If `steps` is not a positive integer, x has no step, or the outputs of a
+                linear head do not fit the input; the stream is then as before.
         """
         check_positive_integer("steps", steps)
         feedback = checked_feedback(feedback, self._layer, self._head)

@@ -199,7 +199,15 @@ def test_a_gap_of_zero_keeps_the_state_unless_there_is_noise():
         RNN(M, N, leak=0.5, noise=0.1)(x, dt=dt)
 
 
+def test_what_lies_in_the_padding_does_not_count():
+    layer, x, dt = made(LRU), normal(T, B, M), drawn_gaps(T, B)
+    expected = layer(x, None, LENGTHS, dt=dt)[0]
+    padded = torch.where(torch.arange(T).unsqueeze(1) < LENGTHS, dt, torch.nan)
+    assert torch.equal(layer(x, None, LENGTHS, dt=padded)[0], expected)
+
+
 REFUSING = {
+    "bidirectional": partial(LRU, bidirectional=True),
     "MinGRU": MinGRU,
     "RNN": RNN,
     "real": partial(LRU, constraint=DiagonalSegment),
@@ -209,10 +217,12 @@ REFUSING = {
 
 @pytest.mark.parametrize("make", REFUSING.values(), ids=REFUSING)
 def test_other_layers_refuse_gaps(make):
-    with pytest.raises(ValueError, match="one more input channel"):
-        make(M, N)(torch.zeros(T, B, M), dt=torch.ones(T, B))
-    with pytest.raises(ValueError, match="one more input channel"):
-        make(M, N).step(torch.zeros(B, M), None, dt=torch.ones(B))
+    for call in (
+        lambda: make(M, N)(torch.zeros(T, B, M), dt=torch.ones(T, B)),
+        lambda: make(M, N).step(torch.zeros(B, M), None, dt=torch.ones(B)),
+    ):
+        with pytest.raises(ValueError, match=r"one more input channel|one direction"):
+            call()
 
 
 @pytest.mark.filterwarnings("ignore")

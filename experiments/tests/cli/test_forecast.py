@@ -42,7 +42,7 @@ def test_the_series_of_a_file_are_continued(file, capsys):
 
 def test_a_file_is_one_series_by_default(tmp_path, capsys):
     path = tmp_path / "one.csv"
-    path.write_text("\n".join(["sales", *(str(sales(t)) for t in range(40))]))
+    path.write_text("\n".join(["sales", *(str(sales(t)) for t in range(80))]))
     out = tmp_path / "out.csv"
     with one_thread():
         assert main(["forecast", str(path), "--horizon", "2", "--out", str(out)]) == 0

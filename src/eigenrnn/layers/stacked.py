@@ -27,7 +27,7 @@ from eigenrnn.layers.sequences import (
     reordered,
     run_longest_first,
 )
-from eigenrnn.layers.step_values import check_dt, step_values
+from eigenrnn.layers.step_values import check_dt, checked_gaps, step_values
 from eigenrnn.layers.stepping import LatestSnapshot
 from eigenrnn.layers.validation import (
     check_dtype,
@@ -338,8 +338,10 @@ class Stacked(Layer, Generic[_D]):
         """Check that all directions know what a gap in time does.
 
         Raises:
-            ValueError: If one does not.
+            ValueError: If one does not, or the layer reads backwards, where other gaps count.
         """
+        if self.bidirectional:
+            raise ValueError("expected one direction with dt, got a bidirectional layer")
         for direction in self.all_directions():
             if not direction.knows_gaps():
                 raise ValueError(
@@ -527,6 +529,8 @@ class Stacked(Layer, Generic[_D]):
             if x.shape[1] > 0:
                 return self._run_pieces(x, h0, batch_sizes, values, last_only, head)
             values = {}  # an empty batch has no pieces
+        if "dt" in values:
+            values = {**values, "dt": checked_gaps(values["dt"], batch_sizes)}
         directions = self.all_directions()
         # a head on both directions reads their joined states, which no single one has
         fused_head: dict[str, Tensor | None] = {}

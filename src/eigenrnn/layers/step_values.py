@@ -1,6 +1,6 @@
 """What a call gives for each step of each sequence beside the inputs: resets and gaps in time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -8,9 +8,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from eigenrnn.ops.arguments import check_resets
+from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import check_dense, is_traced
 
-__all__ = ["check_dt", "given", "step_values"]
+__all__ = ["check_dt", "checked_gaps", "given", "step_values"]
 
 
 def step_values(
@@ -54,11 +55,11 @@ def given(**values: Any) -> dict[str, Any]:
 
 
 def check_dt(dt: object, shape: tuple[int, ...], device: torch.device) -> None:
-    """Check gaps in time. Their values are read on the CPU, unless something traces the call.
+    """Check gaps in time, but for their values.
 
     Raises:
         TypeError: If they are not a dense tensor of floating-point numbers.
-        ValueError: If their shape or device is wrong, or one is negative or not finite.
+        ValueError: If their shape or device is wrong.
     """
     if not isinstance(dt, Tensor):
         raise TypeError(f"expected dt to be a tensor, got {type(dt).__name__}")
@@ -69,11 +70,26 @@ def check_dt(dt: object, shape: tuple[int, ...], device: torch.device) -> None:
         raise ValueError(f"expected dt of shape {tuple(shape)}, got {tuple(dt.shape)}")
     if dt.device != device:
         raise ValueError(f"expected dt on {device}, where the inputs are, got {dt.device}")
-    if dt.device.type != "cpu" or is_traced() or not dt.numel():
-        return
-    wrong = ~((dt >= 0) & dt.isfinite())
-    if wrong.any():
-        raise ValueError(f"expected finite gaps dt >= 0, got {dt[wrong][0].item()}")
+
+
+def checked_gaps(
+    dt: Tensor,  # (T, B)
+    sizes: Sequence[int] | Tensor | None,
+) -> Tensor:  # (T, B)
+    """Return the gaps, with one past the end of each sequence, whatever lies there.
+
+    Raises:
+        ValueError: If one is negative or not finite, on the CPU and unless something traces it.
+    """
+    dt = without_padding(dt.unsqueeze(2), sizes, 1.0).squeeze(2)
+    if dt.device.type == "cpu" and not is_traced():
+        wrong = ~((dt >= 0) & dt.isfinite())
+        if wrong.any():
+            t, b = wrong.nonzero()[0].tolist()
+            raise ValueError(
+                f"expected finite gaps dt >= 0, got {dt[t, b].item()} in step {t} of sequence {b}"
+            )
+    return dt
 
 
 def _padded(
