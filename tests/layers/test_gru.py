@@ -35,17 +35,6 @@ def test_a_layer_computes_the_formula_of_its_paper(make, cell):
     assert_computes(cell, make(M, N, generator=stream(), dtype=torch.float64))
 
 
-def test_bias_false_equals_zero_biases():
-    layer = GRU(M, N, bias=False, generator=stream(), dtype=torch.float64)
-    with_biases = GRU(M, N, dtype=torch.float64)
-    for name, parameter in with_biases.named_parameters():
-        if name.endswith("bias"):
-            nn.init.zeros_(parameter)
-    with_biases.load_state_dict(layer.state_dict(), strict=False)
-    x = normal(T, B, M)
-    assert torch.equal(layer(x)[0], with_biases(x)[0])
-
-
 NAMES = {"weight_ih", "reset_gate.raw", "update_gate.raw", "candidate.raw"}
 
 

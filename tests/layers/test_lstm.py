@@ -2,10 +2,8 @@
 
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
-from scipy.special import expit as sigmoid
 from torch import nn
 
 from draws import normal, stream
@@ -25,25 +23,6 @@ def near(dtype, n=T * N):
 
 def sets_of(layer):
     return [type(constraint) for constraint in layer.all_directions()[0].constraints()]
-
-
-def test_a_layer_computes_its_formula():
-    layer = LSTM(M, N, cell=ScaledCayley, generator=stream(), dtype=torch.float64)
-    (direction,) = layer.all_directions()
-    U, W, b = (
-        v.detach().numpy()
-        for v in (direction.weight_ih, direction.weight_hh, direction.input_bias)
-    )
-    x, h, c = normal(T, B, M), np.zeros((B, N)), np.zeros((B, N))
-    expected = []
-    for x_t in x.numpy():
-        i, f, g, o = np.split(x_t @ U.T + h @ W.T + b, 4, axis=1)
-        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-        h = sigmoid(o) * np.tanh(c)
-        expected.append(h)
-    output, (h_n, c_n) = layer(x)
-    got, wanted = (output, h_n[0], c_n[0]), (np.stack(expected), h, c)
-    torch.testing.assert_close(got, tuple(map(torch.as_tensor, wanted)), **near(torch.float64))
 
 
 def test_each_gate_has_its_own_constraint():
@@ -78,14 +57,6 @@ def test_the_mixed_initialisation_fills_the_gates_as_in_torch():
     ours, theirs = (recurrent_(kind(M, N), "mixed") for kind in (LSTM, nn.LSTM))
     got = torch.cat(ours.recurrent_matrices()).detach()
     torch.testing.assert_close(got, theirs.weight_hh_l0.detach(), **near(torch.float32))
-
-
-def test_bias_false_equals_zero_biases():
-    layer = LSTM(M, N, bias=False, generator=stream(), dtype=torch.float64)
-    with_biases = LSTM(M, N, dtype=torch.float64)
-    nn.init.zeros_(with_biases.all_directions()[0].input_bias)
-    with_biases.load_state_dict(layer.state_dict(), strict=False)
-    assert torch.equal(layer(normal(T, B, M))[0], with_biases(normal(T, B, M))[0])
 
 
 def test_a_trained_initial_state_has_two_halves():

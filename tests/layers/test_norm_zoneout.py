@@ -71,23 +71,6 @@ def test_layer_norm_normalises_the_argument_of_the_nonlinearity():
     torch.testing.assert_close(layer(x)[1][0], h, **near())
 
 
-@pytest.mark.parametrize("reset_after", [False, True], ids=["before", "after"])
-def test_the_gated_layer_normalises_each_gate_after_the_reset(reset_after):
-    layer = make_layer(GRU, reset_after=reset_after, **BOTH).eval()
-    direction, x = layer.all_directions()[0], normal(T, B, M)
-    norm_r, norm_u, norm_c = norms_of(direction)
-    W_r, W_u, W_c = direction.matrices()
-    h = x.new_zeros(B, N)
-    for x_t in x:
-        x_r, x_u, x_c = F.linear(x_t, direction.weight_ih, direction._input_biases()).chunk(
-            3, dim=1
-        )
-        r, u = torch.sigmoid(norm_r(x_r + h @ W_r.T)), torch.sigmoid(norm_u(x_u + h @ W_u.T))
-        recurrent = r * (h @ W_c.T + direction.recurrent_bias) if reset_after else (r * h) @ W_c.T
-        h = 0.3 * h + 0.7 * (u * h + (1 - u) * torch.tanh(norm_c(x_c + recurrent)))
-    torch.testing.assert_close(layer(x)[1][0], h, **near())
-
-
 def test_as_rnn_normalises_the_argument_of_tanh():
     layer = make_layer(AsRNN, layer_norm=True)
     direction, x = layer.all_directions()[0], normal(T, B, M)
@@ -158,16 +141,6 @@ def test_in_evaluation_nothing_is_drawn(make):
     layer = make(M, N, **BOTH, generator=stream(), dtype=torch.float64).eval()
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], layer(x)[0])
-
-
-def test_evaluation_is_the_mean_of_training_over_one_step():
-    layer = make_layer(TANH_RNN, **BOTH)
-    x, h0 = normal(1, B, M), normal(1, B, N, seed=2)
-    draws = 4000
-    trained = run_seeded(layer, x.repeat(1, draws, 1), h0.repeat(1, draws, 1))[0]
-    mean = trained.view(draws, B, N).mean(0)
-    error = trained.view(draws, B, N).std(0) / math.sqrt(draws)
-    assert ((mean - layer.eval()(x, h0)[0][0]).abs() < 6 * error).all()
 
 
 def test_every_layer_and_direction_has_its_own_masks():
@@ -244,18 +217,6 @@ def test_zoneout_keeps_both_parts_of_a_complex_unit():
     assert not real.all()
 
 
-@each_recurrence
-def test_a_batch_with_lengths_equals_each_sequence_alone(make):
-    layer = make_layer(make, num_layers=2, bidirectional=True, **BOTH).eval()
-    x = normal(T, B, M)
-    output, h_n = layer(x, lengths=LENGTHS)
-    for b, length in enumerate(LENGTHS):
-        alone, last = layer(x[:length, b])
-        torch.testing.assert_close(output[:length, b], alone, **near())
-        torch.testing.assert_close(h_n[:, b], last, **near())
-        assert not output[length:, b].any()
-
-
 @pytest.mark.parametrize("frozen", [False, True], ids=["plain", "frozen"])
 @each_recurrence
 def test_single_steps_equal_the_whole_sequence_in_evaluation(make, frozen):
@@ -295,16 +256,6 @@ def test_a_compiled_layer_agrees_without_graph_breaks(make, training):
     for got, expected in zip(results(compiled), results(layer), strict=True):
         scale = max(1.0, float(expected.detach().abs().max()))
         torch.testing.assert_close(got, expected, rtol=0, atol=scale * near()["atol"])
-
-
-@pytest.mark.parametrize("make", [TANH_RNN, ScoRNN, GRU, NCGRU])
-def test_under_autocast_states_stay_in_float32(make):
-    layer = make(M, N, generator=stream(), **BOTH)
-    with torch.autocast("cpu", torch.bfloat16):
-        output, _ = layer(normal(T, B, M, dtype=torch.float32))
-    assert output.dtype == torch.float32
-    output.sum().backward()
-    assert layer.all_directions()[0].norm_zoneout.gain.grad.dtype == torch.float32
 
 
 @each_real

@@ -26,11 +26,13 @@ FORMS = {
     "nc-gru-tensorflow": (False, True),
     "after-replaces": (True, False),
 }
+MASKS = {"resets": 2, "mask": 3}  # with so many axes
 ALWAYS_REAL = {"bias", "gain", "shift", "leak", "leaks"}
 WIDE = {
     torch.float32: torch.float64,
     torch.float64: torch.float64,
     torch.bfloat16: torch.float64,
+    torch.float16: torch.float64,
     torch.complex64: torch.complex128,
     torch.complex128: torch.complex128,
 }
@@ -61,7 +63,7 @@ def draw(record, shape, dtype=torch.float64, *, M=None, more=(), gated=False, se
         "shift": (mapped,),
         "leaks": (T, B, N),
     }
-    shapes |= dict.fromkeys(("h0", "c0"), (B, N)) | dict.fromkeys(
+    shapes |= dict.fromkeys(("h0", "c0", "v0"), (B, N)) | dict.fromkeys(
         ("bias", "recurrent_bias", "leak"), (N,)
     )
     names = ["x", "decay" if record is LINEAR else "W", *record.states, *more]
@@ -71,8 +73,8 @@ def draw(record, shape, dtype=torch.float64, *, M=None, more=(), gated=False, se
     wide = WIDE[dtype]
     drawn = {}
     for name in names:
-        if name == "resets":
-            drawn[name] = torch.rand(T, B, generator=generator) < 0.3
+        if name in MASKS:
+            drawn[name] = torch.rand((T, B, N)[: MASKS[name]], generator=generator) < 0.3
             continue
         tensor = torch.randn(shapes[name], generator=generator, dtype=wide)
         real = name in ALWAYS_REAL or (name == "x" and M is not None)

@@ -1,21 +1,17 @@
 """Every backend of the Elman recurrence agrees with the reference in values and gradients."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 from states import elman
 
 from cases import NONLINEARITIES
+from eigenrnn import ops
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.nonlinearities import NONLINEARITIES as FUNCTIONS
-from eigenrnn.ops.arguments import Options
-from eigenrnn.ops.elman import BACKENDS, ElmanOperands, loop
-from eigenrnn.ops.elman import elman as public_elman
+from eigenrnn.ops.elman import BACKENDS, loop
 from eigenrnn.ops.elman.backward import bias_gradient
-from eigenrnn.ops.elman.loop import elman_loop
 from kernel_testing import Work, each_direction, each_raggedness, forward_mode, ragged_sizes
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
@@ -27,8 +23,6 @@ EXACT = {
     torch.complex128: torch.complex128,
 }
 
-SIXTEEN = (torch.bfloat16, torch.float16)
-NO_KERNEL = ("cpu", torch.float16)
 # test_torch_backend.py and test_triton.py have the cases of the other two
 QUICK = [name for name in BACKENDS if name not in ("torch", "triton")]
 each_backend = pytest.mark.parametrize("backend", QUICK)
@@ -66,12 +60,6 @@ def weights_like(h):
     return weights.to(h.dtype) if h.is_complex() else weights.real.to(h.dtype)
 
 
-def values_and_gradients(tensors, **options):
-    leaves = [tensor.detach().requires_grad_() for tensor in tensors]
-    h = elman(*leaves, **options)
-    return h.detach(), *torch.autograd.grad(h, leaves, weights_like(h))
-
-
 def assert_near(got, expected, dtype, n):
     for one, other in zip(got, expected, strict=True):
         scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
@@ -102,7 +90,7 @@ def test_the_reference_runs_each_sequence_independently(case, reverse, ragged):
     tensors = operands(T, B, N, bias=NONLINEARITIES[case][1])
     options = options_of(case, T, B, reverse=reverse, ragged=ragged)
     x, W, h0, *bias = (tensor.detach().numpy() for tensor in tensors)
-    expected = np.zeros((T, B, N))
+    expected, last = np.zeros((T, B, N)), np.zeros((B, N))
     sizes = options["batch_sizes"] or [B] * T
     for b in range(B):
         length = sum(size > b for size in sizes)
@@ -110,8 +98,9 @@ def test_the_reference_runs_each_sequence_independently(case, reverse, ragged):
         for t in reversed(range(length)) if reverse else range(length):
             h = IN_NUMPY[case](x[t, b] + W @ h, bias[0] if bias else None)
             expected[t, b] = h
-    got = elman(*tensors, backend="reference", **options)
-    assert_near([got], [torch.as_tensor(expected)], torch.float64, T * N)
+        last[b] = h
+    got = ops.elman(*tensors, backend="reference", **options)
+    assert_near(got, map(torch.as_tensor, (expected, last)), torch.float64, T * N)
 
 
 def test_the_complex_modrelu_keeps_the_phase_and_shifts_the_modulus():
@@ -135,73 +124,6 @@ def test_the_gradient_of_a_nonlinearity_follows_from_its_output(case, dtype):
     assert_near([f.backward(g, h.detach(), bias, z.detach().abs())], expected, torch.float64, 50)
 
 
-@each_raggedness
-@each_direction
-@each_backend
-def test_the_last_states_are_those_at_the_end_of_each_sequence(backend, reverse, ragged):
-    T, B, N = 5, 3, 4
-    tensors = operands(T, B, N)
-    options = options_of("tanh", T, B, reverse=reverse, ragged=ragged)
-    sizes = options["batch_sizes"] or [B] * T
-    lengths = [sum(size > k for size in sizes) for k in range(B)]
-    h, last = public_elman(*tensors, backend=backend, **options)
-    ends = torch.stack([h[0 if reverse else n - 1, k] for k, n in enumerate(lengths)])
-    assert torch.equal(last, ends)
-    got, expected = (
-        torch.autograd.grad(each, tensors, weights_like(each), retain_graph=True)
-        for each in (last, ends)
-    )
-    assert_near(got, expected, torch.float64, T * N)
-
-
-@each_direction
-@each_backend
-def test_an_empty_batch_gives_an_empty_output_and_no_gradient(backend, reverse):
-    x, W, h0 = operands(5, 0, 2)
-    h = elman(x, W, h0, reverse=reverse, backend=backend)
-    assert h.shape == (5, 0, 2)
-    assert not torch.autograd.grad(h.sum(), W)[0].any()
-
-
-@each_backend
-def test_inputs_are_not_modified(backend):
-    tensors = operands(5, 3, 2, bias=True)
-    before = [tensor.detach().clone() for tensor in tensors]
-    values_and_gradients(tensors, nonlinearity="modrelu", backend=backend)
-    assert all(map(torch.equal, tensors, before))
-
-
-def batch_first(x):
-    return x.transpose(0, 1).contiguous().transpose(0, 1)
-
-
-def strided(tensor):
-    return torch.stack([tensor, tensor], dim=-1)[..., 0]
-
-
-LAYOUTS = {
-    "batch first": lambda x, W, h0, b: (batch_first(x), W, h0, b),
-    "transposed matrix": lambda x, W, h0, b: (x, W.T.contiguous().T, h0, b),
-    "expanded first state": lambda x, W, h0, b: (x, W, h0[:1].expand_as(h0), b),
-    "expanded input": lambda x, W, h0, b: (x[:1].expand_as(x), W, h0, b),
-    "expanded bias": lambda x, W, h0, b: (x, W, h0, b[:1].expand_as(b)),
-    "every second": lambda *tensors: tuple(map(strided, tensors)),
-}
-
-
-@each_raggedness
-@pytest.mark.parametrize("lay_out", LAYOUTS.values(), ids=LAYOUTS.keys())
-@each_backend
-def test_strides_do_not_change_the_results(backend, lay_out, ragged):
-    tensors = lay_out(*(t.detach() for t in operands(5, 3, 4, bias=True)))
-    options = options_of("modrelu", 5, 3, ragged=ragged)
-    leaves = [tensor.requires_grad_() for tensor in tensors]
-    h = elman(*leaves, backend=backend, **options)
-    got = h.detach(), *torch.autograd.grad(h, leaves, batch_first(weights_like(h)))
-    contiguous = [tensor.detach().contiguous() for tensor in tensors]
-    assert_near(got, values_and_gradients(contiguous, backend="reference", **options), h.dtype, 20)
-
-
 @each_backend
 def test_a_lazy_conjugate_equals_a_physical_one(backend):
     tensors = [tensor.detach() for tensor in operands(5, 3, 4, torch.complex128)]
@@ -218,50 +140,6 @@ def test_an_expanded_gradient_equals_a_full_one(backend):
     expanded = torch.autograd.grad(h.sum(), tensors, retain_graph=True)
     full = torch.autograd.grad(h, tensors, torch.ones_like(h))
     assert all(map(torch.equal, expanded, full))
-
-
-@pytest.mark.parametrize("needed", [*itertools.combinations(range(4), 2)], ids=str)
-def test_only_the_requested_gradients_are_needed(needed):
-    tensors = operands(5, 3, 4, bias=True)
-    for k, tensor in enumerate(tensors):
-        tensor.requires_grad_(k in needed)
-    requested = [tensors[k] for k in needed]
-    got, expected = (
-        torch.autograd.grad(elman(*tensors, nonlinearity="modrelu", backend=b).sum(), requested)
-        for b in ("loop", "reference")
-    )
-    assert_near(got, expected, torch.float64, 20)
-
-
-OP_CASES = {
-    "tanh": ("tanh", torch.float32, None, False),
-    "ragged": ("relu", torch.float64, [3, 2, 1, 1], False),
-    "reverse": ("modrelu", torch.float32, [3, 2, 1, 1], True),
-    "complex": ("modrelu", torch.complex64, None, True),
-}
-
-each_op_case = pytest.mark.parametrize(
-    ("name", "dtype", "sizes", "reverse"), OP_CASES.values(), ids=OP_CASES.keys()
-)
-
-
-@each_op_case
-def test_the_operator_passes_opcheck(name, dtype, sizes, reverse):
-    x, W, h0, *bias = operands(4, 3, 2, dtype, bias=name == "modrelu")
-    options = Options(name, sizes, reverse)
-    arguments = elman_loop.arguments(ElmanOperands(x, W, h0, *bias), options, save=True)
-    torch.library.opcheck(torch.ops.eigenrnn.elman_loop.default, arguments)
-
-
-@each_op_case
-def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, reverse):
-    tensors = [t.detach() for t in operands(4, 3, 2, dtype, bias=name == "modrelu")]
-    inputs, options = ElmanOperands(*tensors), Options(name, sizes, reverse)
-    returned = elman_loop(inputs, options, save=True)
-    needed = [name for name, v in inputs._asdict().items() if v is not None]
-    grads = {"h": weights_like(returned["h"]), "last": None}
-    arguments = elman_loop.backward_arguments(inputs, options, needed, grads, returned)
-    torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, arguments)
 
 
 @each_raggedness
@@ -404,51 +282,3 @@ def work_of(T, backend, what, *, ragged):
 def test_the_work_grows_linearly_with_the_number_of_steps(backend, what, ragged):
     of_12, of_24, of_36 = (work_of(T, backend, what, ragged=ragged) for T in (12, 24, 36))
     assert ((of_36 - of_24) == (of_24 - of_12)).all()
-
-
-x, W, h0, b = (tensor.detach() for tensor in operands(4, 3, 2, torch.float32, bias=True))
-REJECTED = {
-    "rank": ((x[0], W), {}, ValueError, r"got \(3, 2\)"),
-    "size of h0": ((x, W, h0[:2]), {}, ValueError, r"got \(2, 2\)"),
-    "a bias too many": ((x, W, h0, b), {}, ValueError, "no bias, as tanh has none"),
-    "unknown": ((x, W), {"nonlinearity": "sine"}, ValueError, "got 'sine'"),
-    "complex bias": (
-        (x.cfloat(), W.cfloat(), h0.cfloat(), b.cfloat()),
-        {"nonlinearity": "modrelu"},
-        TypeError,
-        "complex64",
-    ),
-    "complex tanh": ((x.cfloat(), W.cfloat()), {}, ValueError, "got 'tanh'"),
-    "rising sizes": ((x, W), {"batch_sizes": [3, 1, 2, 1]}, ValueError, "fall from 3"),
-}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"), REJECTED.values(), ids=REJECTED.keys()
-)
-def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
-    with pytest.raises(error, match=message):
-        elman(*arguments, **options)
-
-
-@each_nonlinearity
-def test_autocast_runs_the_recurrence_in_float32(case):
-    tensors = operands(5, 3, 4, torch.float32, bias=NONLINEARITIES[case][1])
-    options = options_of(case, 5, 3)
-    rounded = tensors[0].bfloat16()
-    with torch.autocast("cpu", torch.bfloat16):
-        h = elman(rounded, *tensors[1:], **options)
-    assert torch.equal(h, elman(rounded.float(), *tensors[1:], **options))
-
-
-@pytest.mark.parametrize(
-    ("backend", "dtype"),
-    [(name, dtype) for name in QUICK for dtype in SIXTEEN if (name, dtype) != NO_KERNEL],
-    ids=str,
-)
-def test_sixteen_bits_agree_with_double_precision_up_to_rounding(backend, dtype):
-    tensors = [t.detach().to(dtype) for t in operands(3, 2, 4)]
-    h = elman(*tensors, backend=backend)
-    expected = elman(*(tensor.double() for tensor in tensors), backend="reference")
-    assert h.dtype == dtype
-    assert_near([h], [expected], dtype, 3)

@@ -16,7 +16,6 @@ from kernel_testing import (
     SpiedKernels,
     assert_near,
     assert_passes_with_isa,
-    each_direction,
     each_isa,
     each_pass,
     each_raggedness,
@@ -171,33 +170,6 @@ def test_contiguous_rows_are_never_copied(spy, lay_out):
     BACKENDS["cpu"].run(ElmanOperands(*tensors), Options("modrelu"))
     for name, tensor in zip(NAMES, tensors, strict=True):
         assert spy.call[name][0] == tensor.data_ptr()
-
-
-@each_direction
-@each_raggedness
-def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
-    spy, monkeypatch, reverse, ragged
-):
-    shape = T, B, N = 9, 5, 19
-    leaves = leaves_of(operands_of("tanh", shape, torch.float64, M=3))
-    leaves[0].requires_grad_(False)
-    options = options_of("tanh", shape, reverse=reverse, ragged=ragged)
-    _, last = BACKENDS["cpu"].run(ElmanOperands(*leaves), Options(*options))
-    buffers = []
-    new_empty = torch.Tensor.new_empty
-
-    def counted(*arguments, **keywords):
-        buffers.append(new_empty(*arguments, **keywords))
-        return buffers[-1]
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", counted)
-    requested = [leaf for leaf in leaves[1:] if leaf is not None]
-    got = torch.autograd.grad(last, requested, weights_like(last, 8))
-    assert "dh" not in spy.gradients
-    assert max(buffer.numel() for buffer in buffers) < T * B * N
-    _, expected = BACKENDS["reference"].run(ElmanOperands(*leaves), Options(*options))
-    other = torch.autograd.grad(expected, requested, weights_like(last, 8))
-    torch.testing.assert_close(got, other, rtol=0, atol=tol(last.dtype, T * N))
 
 
 @each_pass

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from test_elman import IN_NUMPY, assert_near, normal, ragged_sizes, weights_like
+from test_elman import IN_NUMPY, assert_near, normal, ragged_sizes
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.checkpoint import checkpoint
 
@@ -15,10 +15,6 @@ from eigenrnn import RNN, RNNCell, Stream
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.linalg import tol
 from eigenrnn.ops import elman
-from eigenrnn.ops.arguments import Options
-from eigenrnn.ops.elman import ElmanOperands
-from eigenrnn.ops.elman.cpu import elman_cpu_norm_zoneout
-from eigenrnn.ops.elman.loop import elman_loop
 from kernel_testing import each_direction, each_raggedness, needs_kernels
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
@@ -112,49 +108,6 @@ def test_states_are_the_same_bits_for_any_number_of_threads(threads, sequences, 
             found.append(torch.cat([each.flatten() for each in layer(x)]))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
-
-
-@each_state
-@pytest.mark.parametrize(
-    "operator",
-    [elman_loop, pytest.param(elman_cpu_norm_zoneout, marks=needs_kernels)],
-    ids=["loop", "cpu"],
-)
-def test_the_operators_pass_opcheck(operator, state):
-    tensors = operands("tanh", dtype=torch.float32)
-    v0 = tensors["h0"].clone() if state == "current" else None
-    given = ElmanOperands(**tensors, v0=v0)
-    needed = [name for name, tensor in given._asdict().items() if tensor is not None]
-    leaves = given._make(None if v is None else v.requires_grad_() for v in given)
-    options = Options("tanh", ragged_sizes(T, B))
-    # the kernels leave the padding of what they save as it was
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    there = getattr(torch.ops.eigenrnn, operator.name).default
-    torch.library.opcheck(there, operator.arguments(leaves, options, save=True), test_utils=checks)
-    plain = given._make(None if v is None else v.detach() for v in given)
-    results = operator(plain, options, save=True)
-    grads = dict.fromkeys(operator.results) | {"h": weights_like(results["h"])}
-    grads["last"] = weights_like(results["last"]) if state == "current" else None
-    arguments = operator.backward_arguments(plain, options, needed, grads, results)
-    back = getattr(torch.ops.eigenrnn, f"{operator.name}_backward").default
-    torch.library.opcheck(back, arguments, test_utils=checks)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"leak": 1.5}, "got 1.5"),
-        ({"zoneout": 0.2}, "got both"),
-        ({"W": torch.eye(N, dtype=torch.complex128), "U": None, "c": None}, "expected real W"),
-    ],
-)
-def test_bad_arguments_are_refused(change, message):
-    tensors = operands("tanh") | change
-    if "U" in change:
-        tensors["x"] = torch.zeros(T, B, N, dtype=torch.complex128)
-        tensors["h0"] = None
-    with pytest.raises(ValueError, match=message):
-        elman(**tensors)
 
 
 def assert_detached_near(got, expected):

@@ -8,14 +8,10 @@ from test_elman import assert_near
 from eigenrnn.linalg import tol
 from eigenrnn.ops import linear
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
-from eigenrnn.ops.linear.cpu import linear_cpu
-from eigenrnn.ops.linear.scan import linear_scan
 from kernel_testing import each_direction, each_raggedness, forward_mode, ragged_sizes
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
 
-OPERATORS = {"cpu": linear_cpu, "scan": linear_scan}
-each_backend = pytest.mark.parametrize("backend", BACKENDS)
 each_other_backend = pytest.mark.parametrize(
     "backend", [name for name in BACKENDS if name != "reference"]
 )
@@ -54,10 +50,6 @@ def values_and_gradients(tensors, **options):
     results = linear(*leaves, **options)
     gradients = torch.autograd.grad(results, leaves, weights_of(results))
     return *(each.detach() for each in results), *gradients
-
-
-def exact(tensors):
-    return [v.detach().to(torch.complex128 if v.is_complex() else torch.double) for v in tensors]
 
 
 @each_raggedness
@@ -149,32 +141,7 @@ def test_transforms_of_torch_func_use_the_reference(gated):
     assert_near([tangent], [jacobian.sum((2, 3, 4))], torch.float64, 12)
 
 
-@each_decay
-@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_the_operators_are_registered_correctly(operator, gated):
-    tensors = operands((4, 3, 2), gated=gated)
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    there = getattr(torch.ops.eigenrnn, operator.name).default
-    arguments = operator.arguments(LinearOperands(*tensors), LinearOptions())
-    torch.library.opcheck(there, arguments, test_utils=checks)
-
-
 x, decay, h0 = (tensor.detach() for tensor in operands((4, 3, 2), torch.float32))
-REJECTED = {
-    "rank": ((x[0], decay), {}, ValueError, r"got \(3, 2\)"),
-    "size of decay": ((x, decay[:1]), {}, ValueError, r"got \(1,\)"),
-    "size of h0": ((x, decay, h0[:2]), {}, ValueError, r"got \(2, 2\)"),
-    "double decay": ((x, decay.double()), {}, TypeError, "got .*64"),
-    "too few sizes": ((x, decay), {"batch_sizes": [3, 3, 3]}, ValueError, r"got \[3, 3, 3\]"),
-}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"), REJECTED.values(), ids=REJECTED.keys()
-)
-def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
-    with pytest.raises(error, match=message):
-        linear(*arguments, **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
@@ -186,22 +153,6 @@ def test_a_decay_above_one_is_warned_of(dtype):
 def test_a_decay_of_one_is_not_warned_of():
     angles = torch.linspace(0, 3, 2)
     linear(x.cfloat(), torch.polar(torch.ones(2), angles))
-
-
-def test_autocast_runs_the_recurrence_in_float32():
-    rounded = x.bfloat16()
-    with torch.autocast("cpu", torch.bfloat16):
-        h, _ = linear(rounded, decay)
-    assert torch.equal(h, linear(rounded.float(), decay)[0])
-
-
-@each_backend
-def test_sixteen_bits_agree_with_double_precision_up_to_rounding(backend):
-    tensors = operands((3, 2, 4), torch.bfloat16)
-    got = values_and_gradients(tensors, backend=backend)
-    expected = values_and_gradients(exact(tensors), backend="reference")
-    assert got[0].dtype == torch.bfloat16
-    assert_near(got, expected, torch.bfloat16, 3)
 
 
 def test_states_of_a_long_sequence_stay_bounded_on_the_unit_circle():
