@@ -133,15 +133,6 @@ def test_a_lazy_conjugate_equals_a_physical_one(backend):
     assert_near([lazy.resolve_conj()], [expected], lazy.dtype, 20)
 
 
-@each_backend
-def test_an_expanded_gradient_equals_a_full_one(backend):
-    tensors = operands(5, 3, 4)
-    h = elman(*tensors, backend=backend)
-    expanded = torch.autograd.grad(h.sum(), tensors, retain_graph=True)
-    full = torch.autograd.grad(h, tensors, torch.ones_like(h))
-    assert all(map(torch.equal, expanded, full))
-
-
 @each_raggedness
 @each_direction
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)

@@ -8,7 +8,6 @@ from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
 from kernel_testing import (
     assert_near,
     assert_passes_with_isa,
-    each_direction,
     each_isa,
     each_raggedness,
     needs_kernels,
@@ -59,22 +58,6 @@ def assert_equals_reference(tensors, options, name="reference"):
     exact = LinearOperands(*(v.to(wide) for v in drawn), resets)
     expected = evaluated(BACKENDS[name], exact, options)
     assert_near(got, expected, tol(tensors.x.dtype, sum(tensors.x.shape[:2])))
-
-
-@pytest.mark.parametrize("share", [None, 0.3], ids=["no resets", "resets"])
-@each_raggedness
-@each_direction
-@each_decay
-@each_dtype
-def test_a_kernel_gives_the_values_and_gradients_of_the_reference(
-    dtype, gated, reverse, ragged, share
-):
-    shape = 9, 5, 33
-    tensors = operands(shape, dtype, gated)
-    if share is not None:
-        generator = torch.Generator().manual_seed(1)
-        tensors = tensors._replace(resets=torch.rand(9, 5, generator=generator) < share)
-    assert_equals_reference(tensors, options_of(shape, reverse=reverse, ragged=ragged))
 
 
 @each_decay

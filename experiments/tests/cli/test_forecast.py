@@ -40,7 +40,7 @@ def test_the_series_of_a_file_are_continued(file, capsys):
         np.testing.assert_allclose(found, np.concatenate(expected)[:, 0], rtol=1e-5)
 
 
-def test_a_file_is_one_series_by_default(tmp_path, capsys):
+def test_a_file_is_one_series_by_default(tmp_path):
     path = tmp_path / "one.csv"
     path.write_text("\n".join(["sales", *(str(sales(t)) for t in range(80))]))
     out = tmp_path / "out.csv"
