@@ -17,7 +17,6 @@ from eigenrnn.layers import EURNN, LRU, LSTM, URNN, FullCapacityURNN, MinGRU
 from eigenrnn.linalg import tol
 
 T, B, M, N = 6, 3, 4, 8
-LENGTHS = [4, 6, 1]
 BOTH = {"layer_norm": True, "zoneout": 0.3}
 
 # these have neither option

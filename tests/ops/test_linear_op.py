@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from recurrence_cases import draw, weight_of
 from test_elman import assert_near
 
 from eigenrnn.linalg import tol
 from eigenrnn.ops import linear
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
+from eigenrnn.ops.linear.reference import LINEAR
 from kernel_testing import each_direction, each_raggedness, forward_mode, ragged_sizes
 
 pytestmark = [pytest.mark.usefixtures("fresh_memory_is_poisoned"), pytest.mark.pairs]
@@ -18,18 +20,10 @@ each_other_backend = pytest.mark.parametrize(
 each_decay = pytest.mark.parametrize("gated", [False, True], ids=["constant", "gated"])
 
 
-def operands(shape, dtype=torch.float64, *, gated=False, seed=0):
-    """Return x, the decay, of moduli below one, and h0."""
-    _, B, N = shape
-    generator = torch.Generator().manual_seed(seed)
-    wide = torch.complex128 if dtype.is_complex else torch.float64
-
-    def normal(*sizes):
-        return torch.randn(sizes, generator=generator, dtype=wide)
-
-    raw = normal(*(shape if gated else (N,)))
-    decay = raw / (0.05 + raw.abs())
-    return [v.to(dtype).requires_grad_() for v in (normal(*shape), decay, normal(B, N))]
+def operands(shape, dtype=torch.float64, *, gated=False):
+    """Return x, the decay and h0."""
+    drawn = draw(LINEAR, shape, dtype, gated=gated)
+    return [drawn[name].requires_grad_() for name in ("x", "decay", "h0")]
 
 
 def options_of(shape, *, reverse=False, ragged=False):
@@ -37,12 +31,7 @@ def options_of(shape, *, reverse=False, ragged=False):
 
 
 def weights_of(results):
-    generator = torch.Generator().manual_seed(7)
-    wide = [torch.complex128 if v.is_complex() else torch.float64 for v in results]
-    return [
-        torch.randn(v.shape, generator=generator, dtype=kind).to(v.dtype)
-        for v, kind in zip(results, wide, strict=True)
-    ]
+    return [weight_of(result, seed) for seed, result in enumerate(results, start=7)]
 
 
 def values_and_gradients(tensors, **options):

@@ -137,6 +137,7 @@ def test_the_gated_recurrence_agrees_with_its_formula(
         reset_after=reset_after,
         update_keeps=update_keeps,
         layer_norm=norm or None,
+        backend="reference",
         **options,
     )
     assert_near(got, in_numpy(cell, h0.numpy(), options), torch.float64, T * N)
