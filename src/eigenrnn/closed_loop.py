@@ -1,6 +1,7 @@
 """Closed loops: a model reads a sequence, and then its own outputs."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -74,7 +75,12 @@ def rollout(
             raise ValueError("expected no lengths for a model of symbols, got some")
         logits, state = model.advance(x, state)
         y = logits[-1]
-        return closed_loop(y, state, steps, feedback or _most_probable, _step_of_symbols(model))
+
+        def step_of_symbols(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
+            logits, state = model.advance(symbols.unsqueeze(0), state)
+            return logits[0], state
+
+        return closed_loop(y, state, steps, feedback or draw_symbols(0), step_of_symbols)
     layer: Any = model.layer if isinstance(model, SequenceModel) else model
     if not hasattr(layer, "step"):
         raise TypeError(
@@ -114,7 +120,7 @@ def draw_symbols(temperature: float = 1.0, generator: Generator | None = None) -
     """
     check_not_negative("temperature", temperature)
     if temperature == 0:
-        return _most_probable
+        return partial(torch.argmax, dim=-1)
 
     def draw(logits: Tensor) -> Tensor:  # (B, K) -> (B,)
         p = (logits.detach() / temperature).softmax(-1)
@@ -142,18 +148,6 @@ def checked_feedback(feedback: Feedback | None, layer: Any, head: nn.Module | No
             "pass feedback="
         )
     return nn.Identity()
-
-
-def _most_probable(logits: Tensor) -> Tensor:  # (B, K) -> (B,)
-    return logits.argmax(-1)
-
-
-def _step_of_symbols(model: LanguageModel) -> Callable[[Tensor, Any], tuple[Tensor, Any]]:
-    def step(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
-        logits, state = model.advance(symbols.unsqueeze(0), state)
-        return logits[0], state
-
-    return step
 
 
 def closed_loop(

@@ -449,13 +449,7 @@ def state_space(
     S = states.shape[2]
     if points is not None and points.points.shape[1] != S:
         raise ValueError(f"expected fixed points of size {S}, got {points.points.shape[1]}")
-    rows = states.reshape(-1, S)
-    origin = rows.mean(0)
-    _, sigma, basis = np.linalg.svd(rows - origin, full_matrices=False)
-    axes = np.zeros((2, S))
-    axes[: min(2, S)] = basis[:2]
-    axes *= np.where(axes.sum(1) < 0, -1.0, 1.0)[:, None]  # a sign that does not change by chance
-    variances = np.append(sigma**2, 0.0)  # of a state of one entry, which has no second axis
+    origin, axes, shares = principal_axes(states.reshape(-1, S), 2)
     found = np.empty((0, S))
     kinds: list[str] = []
     if points is not None:
@@ -465,10 +459,28 @@ def state_space(
         trajectories=(states - origin) @ axes.T,
         points=(found - origin) @ axes.T,
         kinds=kinds,
-        shares=_shares(variances)[:2],
+        shares=shares,
         origin=origin,
         axes=axes,
     )
+
+
+def principal_axes(
+    rows: NDArray[np.float64],  # (n, S)
+    dimensions: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean of states, their principal components and the share of each.
+
+    Where the states span fewer dimensions, the other components are zero.
+    """
+    origin = rows.mean(0)
+    _, sigma, basis = np.linalg.svd(rows - origin, full_matrices=False)
+    axes = np.zeros((dimensions, rows.shape[1]))
+    axes[: len(basis)] = basis[:dimensions]
+    axes *= np.where(axes.sum(1) < 0, -1.0, 1.0)[:, None]  # a sign that does not change by chance
+    shares = np.zeros(dimensions)
+    shares[: len(sigma)] = _shares(sigma**2)[:dimensions]
+    return origin, axes, shares
 
 
 @dataclass(frozen=True)

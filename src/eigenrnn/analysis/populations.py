@@ -11,7 +11,7 @@ from torch import Tensor
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_array, as_labels, as_trials, as_variables
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.dynamics import FixedPoints, Projection
+from eigenrnn.analysis.dynamics import FixedPoints, Projection, principal_axes
 from eigenrnn.analysis.slow_points import SlowPoints
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import check_finite
@@ -130,16 +130,7 @@ def condition_space(
         raise ValueError(f"expected states of at least {dimensions} entries, got {h.shape[2]}")
     found = np.unique(labels)
     means = np.stack([h[:, labels == c].mean(1) for c in found], axis=1)
-    rows = means.reshape(-1, h.shape[2])
-    origin = rows.mean(0)
-    _, sigma, basis = np.linalg.svd(rows - origin, full_matrices=False)
-    # few steps of few conditions span fewer axes: the others are zero
-    axes = np.zeros((dimensions, h.shape[2]))
-    axes[: len(basis)] = basis[:dimensions]
-    axes *= np.where(axes.sum(1) < 0, -1.0, 1.0)[:, None]  # a sign that does not change by chance
-    variances = np.zeros(dimensions)
-    variances[: len(sigma)] = sigma[:dimensions] ** 2
-    total = (sigma**2).sum()
+    origin, axes, shares = principal_axes(means.reshape(-1, h.shape[2]), dimensions)
     crosses = np.empty((0, h.shape[2])) if points is None else points.points
     if crosses.shape[1] != h.shape[2]:
         raise ValueError(f"expected points of size {h.shape[2]}, got {crosses.shape[1]}")
@@ -147,7 +138,7 @@ def condition_space(
         conditions=found,
         trajectories=(means - origin) @ axes.T,
         points=(crosses - origin) @ axes.T,
-        shares=variances / total if total else variances,
+        shares=shares,
         origin=origin,
         axes=axes,
     )

@@ -153,25 +153,22 @@ class Leak(ConstantBuffers):
         r"""Return the keyword arguments of the recurrence.
 
         After a gap, :math:`1 - (1 - \alpha)^{\Delta t}` takes the place of the leak.
+
+        Raises:
+            ValueError: If a gap is zero and there is noise, on the CPU and unless something
+                traces the call.
         """
         if not self.options.has_leak:
             return {}
         alpha = self.alpha()
         if dt is not None:
-            self._check_positive(dt)
+            # the scale of the noise divides by the leak, which is zero after a gap of zero
+            if self.is_noisy and dt.device.type == "cpu" and not is_traced() and not dt.all():
+                raise ValueError("expected gaps dt > 0 in a layer with noise, got 0")
             # finite also for a leak of one, so that no gap of zero makes it NaN
             log = torch.log1p(-alpha).clamp(min=torch.finfo(alpha.dtype).min)
             alpha = -torch.expm1(dt.to(alpha.dtype).unsqueeze(2) * log)
         return {"leak": alpha, "state": self.options.state}
-
-    def _check_positive(self, dt: Tensor) -> None:
-        """Check that no gap is zero if there is noise, whose scale divides by the leak.
-
-        Raises:
-            ValueError: If one is, on the CPU and unless something traces the call.
-        """
-        if self.is_noisy and dt.device.type == "cpu" and not is_traced() and not dt.all():
-            raise ValueError("expected gaps dt > 0 in a layer with noise, got 0")
 
     def noisy_inputs(
         self,

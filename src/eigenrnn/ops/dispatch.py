@@ -124,23 +124,15 @@ class Backend(ABC):
 
     def reason_against(self, call: Call) -> str | None:
         """Return why the backend cannot compute the call, or None."""
-        return (
-            self.unavailable()
-            or self._lacks_dtype(call)
-            or self._lacks_feature(call)
-            or self.unsupported(call)
-        )
-
-    def _lacks_dtype(self, call: Call) -> str | None:
-        if call.dtype in self.dtypes:
-            return None
-        return f"it has no kernels for {call.dtype}"
-
-    def _lacks_feature(self, call: Call) -> str | None:
+        reason = self.unavailable()
+        if reason is not None:
+            return reason
+        if call.dtype not in self.dtypes:
+            return f"it has no kernels for {call.dtype}"
         lacking = [feature for feature in call.features if feature not in self.features]
-        if not lacking:
-            return None
-        return f"it does not compute {' and '.join(lacking)}"
+        if lacking:
+            return f"it does not compute {' and '.join(lacking)}"
+        return self.unsupported(call)
 
     def __repr__(self) -> str:
         return f"<backend {self.name!r}>"

@@ -137,20 +137,14 @@ def full_precision(tensor: Tensor) -> Generator[None]:
         yield
         return
     # TF32 would round W, which then leaves its set, and the states of many steps
-    owner: Any = torch.backends.cudnn.rnn
-    name = "fp32_precision"
-    full: Any = "ieee"
-    if not hasattr(owner, "fp32_precision"):  # before torch 2.9
-        owner = torch.backends.cudnn
-        name = "allow_tf32"
-        full = False
+    rnn: Any = torch.backends.cudnn.rnn
     with _precision_lock:
-        before = getattr(owner, name)
-        setattr(owner, name, full)
+        before = rnn.fp32_precision
+        rnn.fp32_precision = "ieee"
         try:
             yield
         finally:
-            setattr(owner, name, before)
+            rnn.fp32_precision = before
 
 
 def evaluate(

@@ -53,9 +53,10 @@ def elman(direction: RNNDirection, name: str, source: Source) -> Layer:
     if S > N and bias is not None:
         body.append(_complex_modrelu(N, bias))
     body += [loop(S, update), outputs]
+    comment = "h: real parts, then imaginary ones" if S > N else "h"
     return Layer(
         formula=f"an Elman recurrence, {_formula(direction)}",
-        states=[Array(f"{name}_h", S, _of_state(direction), direction.h0)],
+        states=[Array(f"{name}_h", S, comment, direction.h0)],
         locals={"z": S},
         body="\n".join(body),
         output_size=direction.output_size,
@@ -73,12 +74,6 @@ def _formula(direction: RNNDirection) -> str:
     if leak.options.state == "current":
         return f"h = (1 - leak) h + leak (U x{c} + W y), y = {f}(h{inside})"
     return f"h = (1 - leak) h + leak {f}(U x{c} + W h{inside})"
-
-
-def _of_state(direction: RNNDirection) -> str:
-    if direction.state_size > direction.hidden_size:
-        return "h: real parts, then imaginary ones"
-    return "h"
 
 
 def _f(direction: RNNDirection, source: Source, z: str, bias: str | None) -> str:
