@@ -26,7 +26,7 @@ def pytest_configure(config):
     if file is None:
         return
     # what is imported already is not looked for
-    spec = importlib.util.spec_from_file_location("eigenrnn.ops._cpu", file)
+    spec = importlib.util.spec_from_file_location("eigenrnn._cpu", file)
     sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[spec.name])
 

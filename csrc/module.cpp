@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "cayley.hpp"
 #include "isa.hpp"
 #include "members.hpp"
 #include "pages.hpp"
@@ -344,6 +345,27 @@ NB_MODULE(_cpu, m) {
     else
       kernels.evaluate_float(function, reinterpret_cast<const float*>(from),
                              reinterpret_cast<float*>(to), count);
+  });
+  m.attr("most_cayley_rows") = eigenrnn::MOST_CAYLEY_ROWS;
+  m.def("scaled_cayley", [](bool wide, std::ptrdiff_t n, double most, std::uintptr_t raw, std::uintptr_t signs,
+                            std::uintptr_t W) {
+    const auto run = [&](auto number) {
+      using T = decltype(number);
+      return eigenrnn::scaled_cayley<T>(n, most, reinterpret_cast<const T*>(raw), reinterpret_cast<const T*>(signs),
+                                        reinterpret_cast<T*>(W));
+    };
+    return wide ? run(double{}) : run(float{});
+  });
+  m.def("scaled_cayley_backward", [](bool wide, std::ptrdiff_t n, std::uintptr_t W, std::uintptr_t signs,
+                                     std::uintptr_t G, std::ptrdiff_t row, std::ptrdiff_t column,
+                                     std::uintptr_t draw) {
+    const auto run = [&](auto number) {
+      using T = decltype(number);
+      eigenrnn::scaled_cayley_backward<T>(n, reinterpret_cast<const T*>(W), reinterpret_cast<const T*>(signs),
+                                          reinterpret_cast<const T*>(G), row, column, reinterpret_cast<T*>(draw));
+    };
+    if (wide) run(double{});
+    else run(float{});
   });
   define_forward(m, "elman_forward", kernels.elman_forward_float, kernels.elman_forward_double);
   define_forward(m, "gru_forward", kernels.gru_forward_float, kernels.gru_forward_double);

@@ -9,8 +9,9 @@ from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import NDArray
 from torch import Tensor
 
+from eigenrnn.kernels import kernels
 from eigenrnn.torch_internals import has_dispatch_mode
-from eigenrnn.tracing import is_dual, is_eager, is_traced, under_transform
+from eigenrnn.tracing import is_dual, is_eager, is_plain, is_traced, under_transform
 
 __all__ = [
     "at_least_float32",
@@ -42,6 +43,7 @@ _norm = torch.linalg.matrix_norm
 
 _LARGE = 4  # the mean size of eigenvalues above which a Cayley transform needs correction
 _LARGEST_KEPT = 128  # rows of a matrix whose places are kept, at most 64 kilobytes each
+_COMPILED = {torch.float32, torch.float64}
 _LEAST_DIVIDED = 256  # rows of a matrix that is inverted by blocks
 
 
@@ -350,8 +352,23 @@ def scaled_cayley(
     return _ScaledCayley.apply(raw, signs)
 
 
+def _is_small(n: int, *tensors: Tensor) -> bool:
+    """Whether the compiled kernels map a matrix: torch's calls would take longer than they do."""
+    if kernels is None or not 1 < n <= kernels.most_cayley_rows or has_dispatch_mode():
+        return False
+    dtypes = {each.dtype for each in tensors}
+    return len(dtypes) == 1 and dtypes <= _COMPILED and all(map(is_plain, tensors))
+
+
 def _scaled_cayley(raw: Tensor, signs: Tensor) -> Tensor:
     n = len(signs)
+    is_triangle = raw.shape == (n * (n - 1) // 2,) and raw.is_contiguous()
+    if is_triangle and signs.is_contiguous() and _is_small(n, raw, signs):
+        W = raw.new_empty(n, n)
+        wide = raw.dtype == torch.float64
+        most = _LARGE * math.sqrt(n)
+        if kernels.scaled_cayley(wide, n, most, raw.data_ptr(), signs.data_ptr(), W.data_ptr()):
+            return W
     A = skew(raw, n)
     size = math.sqrt(2) * float(torch.linalg.vector_norm(raw))
     if n >= _LEAST_DIVIDED or size > _LARGE * math.sqrt(n):
@@ -375,6 +392,16 @@ class _ScaledCayley(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         W, signs = ctx.saved_tensors
+        n = len(signs)
+        (G,) = gradients
+        is_recorded = torch.is_grad_enabled()  # for a second derivative
+        if not is_recorded and W.is_contiguous() and _is_small(n, W, signs, G):
+            draw = W.new_empty(n * (n - 1) // 2)
+            addresses = W.data_ptr(), signs.data_ptr(), G.data_ptr()
+            kernels.scaled_cayley_backward(
+                W.dtype == torch.float64, n, *addresses, *G.stride(), draw.data_ptr()
+            )
+            return draw, None
         dA = _cayley_derivative((W * signs).T, gradients[0] * signs)  # D^-1 = D
         places = _places_below_diagonal(dA, len(signs))
         return (dA - dA.T).flatten().index_select(0, places), None

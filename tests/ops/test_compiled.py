@@ -25,7 +25,7 @@ import sys
 
 class Hidden:
     def find_spec(name, path=None, target=None):
-        if name == "eigenrnn.ops._cpu":
+        if name == "eigenrnn._cpu":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Hidden)

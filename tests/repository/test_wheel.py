@@ -95,7 +95,7 @@ def test_the_kernels_are_present_if_and_only_if_there_is_a_compiler(python, has_
     code = "from eigenrnn.ops import compiled; print(compiled.unavailable())"
     done = run(python, "-c", code)
     assert (done.stdout == "None\n") == has_compiler, done.stdout + done.stderr
-    site = Path(python).parents[1].glob("lib/python*/site-packages/eigenrnn/ops/_cpu*.so")
+    site = Path(python).parents[1].glob("lib/python*/site-packages/eigenrnn/_cpu*.so")
     assert bool(list(site)) == has_compiler
 
 

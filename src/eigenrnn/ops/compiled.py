@@ -1,4 +1,4 @@
-"""The compiled CPU kernels, if they were built, and what the backends that call them share."""
+"""What the backends that call the compiled CPU kernels share."""
 
 import warnings
 from abc import abstractmethod
@@ -10,27 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from eigenrnn.kernels import kernels, unavailable_reason
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.dispatch import Backend, Call
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.recurrence import Recurrence
-
-try:
-    # `from eigenrnn.ops import _cpu` would report a missing module as a circular import
-    import eigenrnn.ops._cpu as _cpu  # pyright: ignore[reportMissingModuleSource]
-except ModuleNotFoundError:
-    kernels: Any = None
-    _unavailable_reason = (
-        "the compiled kernels were not built: there was no GCC when eigenrnn was "
-        "installed, or the build failed (pip install --verbose shows the compiler's output)"
-    )
-except ImportError as error:  # a library that the kernels need is missing or too old
-    kernels = None
-    _unavailable_reason = str(error)
-else:
-    kernels = _cpu
-    _unavailable_reason = None
 
 __all__ = [
     "NUMBERS",
@@ -65,7 +50,7 @@ _LARGE = 1 << 22  # bytes; the allocator reuses smaller buffers, so large pages 
 
 def unavailable() -> str | None:
     """Return why there are no compiled kernels, or None."""
-    return _unavailable_reason
+    return unavailable_reason
 
 
 def warn_if_unavailable(x: Tensor) -> None:
@@ -78,7 +63,7 @@ def warn_if_unavailable(x: Tensor) -> None:
 def _warn() -> None:
     warnings.warn(
         "layers on the CPU are several times slower than with the compiled kernels: "
-        f"{_unavailable_reason}. To ignore this: "
+        f"{unavailable_reason}. To ignore this: "
         "warnings.filterwarnings('ignore', message='layers on the CPU')",
         stacklevel=2,
     )
