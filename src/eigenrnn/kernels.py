@@ -1,12 +1,13 @@
 """The compiled CPU kernels, if they were built."""
 
+from importlib import import_module
 from typing import Any
 
 try:
-    # `from eigenrnn import _cpu` would report a missing module as a circular import
-    import eigenrnn._cpu as _cpu  # pyright: ignore[reportMissingModuleSource]
+    # by name, because an import statement would also import the package, which lies above
+    kernels: Any = import_module("eigenrnn._cpu")
 except ModuleNotFoundError:
-    kernels: Any = None
+    kernels = None
     unavailable_reason = (
         "the compiled kernels were not built: there was no GCC when eigenrnn was "
         "installed, or the build failed (pip install --verbose shows the compiler's output)"
@@ -15,7 +16,6 @@ except ImportError as error:  # a library that the kernels need is missing or to
     kernels = None
     unavailable_reason = str(error)
 else:
-    kernels = _cpu
     unavailable_reason = None
 
 __all__ = ["kernels", "unavailable_reason"]
