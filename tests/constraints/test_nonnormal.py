@@ -19,7 +19,7 @@ from eigenrnn.init import (
     recurrent_,
     source_,
 )
-from eigenrnn.layers import RNN
+from eigenrnn.layers import GRU, RNN
 from eigenrnn.linalg import orthogonality_error, tol
 
 SIZES = [1, 2, 7]
@@ -219,6 +219,13 @@ def test_our_networks_get_the_same_initialisation(kind):
 def test_modrelu_keeps_its_bias_at_zero():
     ours = recurrent_(RNN(3, 5, constraint=Unconstrained), "plain")
     assert not ours.all_directions()[0].bias.any()
+
+
+@pytest.mark.parametrize("kind", [*RECURRENT, "mixed"])
+def test_our_gated_network_equals_that_of_torch(kind):
+    ours, torchs = (recurrent_(make(3, 5, 2), kind, generator=stream()) for make in (GRU, nn.GRU))
+    x = torch.randn(6, 2, 3, generator=stream(1))
+    assert (ours(x)[0] - torchs(x)[0]).abs().max() <= tol(torch.float32, 5)
 
 
 def test_an_orthogonal_constraint_accepts_an_orthogonal_matrix_and_rejects_a_chain():

@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from cases import COMPLEX
 from draws import normal, stream
@@ -13,7 +12,6 @@ from eigenrnn.layers import RNN
 from eigenrnn.linalg import tol
 
 T, B, M, N = 6, 3, 4, 8
-LENGTHS = [4, 6, 1]
 NAMES = ["scaled-cayley-complex", "fourier-product", "givens-5-complex", "moving-cayley-complex"]
 
 each_set = pytest.mark.parametrize("constraint", [COMPLEX[name] for name in NAMES], ids=NAMES)
@@ -95,18 +93,6 @@ def test_single_steps_equal_the_whole_sequence(constraint, output, width):
     assert y.shape == (B, width)
     torch.testing.assert_close(torch.stack(outputs), expected, **near())
     torch.testing.assert_close(h, h_n, **near())
-
-
-@each_set
-def test_lengths_equal_packing_and_each_sequence_alone(constraint):
-    layer, x = make_layer(constraint, 2, bidirectional=True), normal(T, B, M)
-    output, h_n = layer(pack_padded_sequence(x, LENGTHS, enforce_sorted=False))
-    got = layer(x, lengths=LENGTHS)
-    assert all(map(torch.equal, got, (pad_packed_sequence(output)[0], h_n)))
-    for b, length in enumerate(LENGTHS):
-        alone, last = layer(x[:length, b])
-        torch.testing.assert_close(got[0][:length, b], alone, **near())
-        torch.testing.assert_close(h_n[:, b], last, **near())
 
 
 @each_set

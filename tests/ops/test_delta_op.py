@@ -274,6 +274,15 @@ def test_strengths_at_the_ends_of_their_interval(backend, beta):
     assert_equals_reference(tensors, backend, 1e-12)
 
 
+@each_other_backend
+def test_without_an_initial_state_it_is_zero(backend):
+    tensors = operands(35)
+    zero = torch.zeros_like(tensors.S0)
+    assert torch.equal(
+        delta(*tensors[:5], backend=backend)[0], delta(*tensors[:5], zero, backend=backend)[0]
+    )
+
+
 @pytest.mark.parametrize("result", [0, 1], ids=["outputs", "last states"])
 @each_other_backend
 def test_a_loss_on_one_result_alone(backend, result):

@@ -50,12 +50,9 @@ def operands(case, shape, dtype=torch.float64, *, M=2):
     return {name: v.to(dtype).requires_grad_() for name, v in tensors.items()}
 
 
-def options_of(case, shape, *, reverse=False, ragged=False):
-    T, B, _ = shape
-    return CASES[case][4] | {
-        "reverse": reverse,
-        "batch_sizes": ragged_sizes(T, B) if ragged else None,
-    }
+def options_of(case, shape, *, ragged=False):
+    sizes = ragged_sizes(*shape[:2]) if ragged else None
+    return CASES[case][4] | {"batch_sizes": sizes}
 
 
 def evaluated(case, tensors, backend, **options):
