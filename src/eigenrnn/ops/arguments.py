@@ -183,7 +183,7 @@ def check_resets(resets: object, shape: tuple[int, ...], device: torch.device) -
         raise TypeError(f"expected resets to be a tensor, got {type(resets).__name__}")
     check_dense({"resets": resets})
     if resets.dtype != torch.bool:
-        raise TypeError(f"expected resets of torch.bool, got {resets.dtype}")
+        raise TypeError(f"expected resets of torch.bool, got {resets.dtype}: resets.bool()")
     if resets.shape != shape:
         raise ValueError(f"expected resets of shape {tuple(shape)}, got {tuple(resets.shape)}")
     if resets.device != device:
