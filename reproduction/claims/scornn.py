@@ -134,8 +134,8 @@ CLAIMS = (
         decisive=(less(pixels("LSTM 128", "table2"), pixels("scoRNN 360", "table2"), accuracy),),
         changed="2026-11-24T00:09:34+00:00",
         verdict="holds",
-        seen="After 20 epochs, from one seed, scoRNN reaches {scornn} on the test set and the LSTM "
-        "{lstm}. The paper trains for 70 epochs.",
+        seen="After 20 epochs, from one seed, scoRNN reaches {scornn} on the test set and the "
+        "LSTM {lstm}. The paper trains for 70 epochs.",
         numbers={
             "scornn": Median("0.950", pixels("scoRNN 360", "table2"), accuracy),
             "lstm": Median("0.901", pixels("LSTM 128", "table2"), accuracy),

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from eigenrnn.errors import check_installed, check_positive_integer
-from eigenrnn.forecasting import SequenceForecaster
 from eigenrnn.layers import GRU, LRU
 from eigenrnn.models import SequenceModel, parameter_groups, penalty
 from eigenrnn.residual_stack import ResidualStack
@@ -40,6 +39,8 @@ from sklearn.utils import (  # noqa: E402
 from sklearn.utils.class_weight import compute_sample_weight  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
+
+from eigenrnn.forecasting import SequenceForecaster  # noqa: E402
 
 __all__ = ["SequenceClassifier", "SequenceForecaster", "SequenceRegressor"]
 
