@@ -1,11 +1,10 @@
 """The command `forecast`, which continues the series of a file."""
 
-import csv
-import io
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from jsonargparse import Namespace
 from rich.console import Console
 
@@ -49,12 +48,16 @@ def _to_csv(
     forecasts: np.ndarray,  # (n, S, K, 3)
 ) -> str:
     """Return one row for each step of each series, counted from its end."""
-    sink = io.StringIO()
-    table = csv.writer(sink, lineterminator="\n")
-    headings = [f"{name}{end}" for name in sequences.channels for end in ("", " lower", " upper")]
-    table.writerow(map(spreadsheet_text, ["sequence", "step", *headings]))
-    for name, of_series in zip(sequences.names, forecasts, strict=True):
-        for step, numbers in enumerate(of_series.reshape(len(of_series), -1), start=1):
-            row = [f"{number:.7g}" for number in numbers]
-            table.writerow([spreadsheet_text(name), step, *row])
-    return sink.getvalue()
+    series_count, horizon, _, _ = forecasts.shape
+    headings: list[str] = []
+    for name in sequences.channels:
+        headings += [name, f"{name} lower", f"{name} upper"]
+    rows = forecasts.reshape(series_count * horizon, len(headings))
+    table = pd.DataFrame(rows, columns=pd.Index(headings, dtype=object))
+    steps = np.tile(np.arange(1, horizon + 1), series_count)
+    # a column of the file may also be called sequence or step
+    table.insert(0, "step", steps, allow_duplicates=True)
+    names = np.repeat([*map(spreadsheet_text, sequences.names)], horizon)
+    table.insert(0, "sequence", names, allow_duplicates=True)
+    table.columns = [*map(spreadsheet_text, table.columns)]
+    return table.to_csv(index=False, float_format="%.7g")
