@@ -218,7 +218,7 @@ class SequenceForecaster(BaseEstimator):
             min(len(v) - 1, max(self.season + 4, round(len(v) * (1 - self.validation))))
             for v in values
         ]
-        self.is_flat_ = np.ndim(y[0] if _is_several(y) else y) == 1
+        self.is_flat_ = _is_flat(y)
         self.is_several_ = _is_several(y)
         self.series_ = [
             _Series.of(v, x, self.season, cut)
@@ -414,22 +414,15 @@ class SequenceForecaster(BaseEstimator):
             )
         chosen = np.unique(np.linspace(0, len(prefixes) - 1, _ORIGINS).round().astype(int))
         some = [prefixes[k] for k in chosen]
-        return np.stack(
-            [
-                np.abs(forecast - truths[k]) / each.scale
-                for forecast, k, each in zip(
-                    self._forecasts(some, horizon), chosen, some, strict=True
-                )
-            ]
-        )
+        errors: list[Array] = []
+        for k, forecast in zip(chosen, self._forecasts(some, horizon), strict=True):
+            errors.append(np.abs(forecast - truths[k]) / prefixes[k].scale)
+        return np.stack(errors)
 
     def _like_given(self, arrays: list[Array], y: Any) -> Any:
         """Return arrays as the series were given: without columns, or a single one."""
-        is_flat = self.is_flat_
-        is_several = self.is_several_
-        if y is not None:
-            is_several = _is_several(y)
-            is_flat = np.ndim(y[0] if is_several else y) == 1
+        is_flat = self.is_flat_ if y is None else _is_flat(y)
+        is_several = self.is_several_ if y is None else _is_several(y)
         if is_flat:
             arrays = [each[:, 0] for each in arrays]
         return arrays if is_several else arrays[0]
@@ -438,6 +431,11 @@ class SequenceForecaster(BaseEstimator):
 def _is_several(series: Any) -> bool:
     """Whether these are several series, in a list or a tuple, and not one of numbers."""
     return isinstance(series, list | tuple) and (len(series) == 0 or np.ndim(series[0]) > 0)
+
+
+def _is_flat(series: Any) -> bool:
+    """Whether the series have no axis of columns."""
+    return np.ndim(series[0] if _is_several(series) else series) == 1
 
 
 def _read(series: Any, name: str, count: int | None = None) -> list[Array]:  # each (T, K)
