@@ -69,10 +69,10 @@ class RecipeTables(SphinxDirective):
         lines: list[str] = []
         for recipe in RECIPES.values():
             lines += [f"**{recipe.name}**: {recipe.summary} Source: {recipe.source}", ""]
-            lines += table_lines(
-                ("network", "reported", "where"),
-                [_row(row.label, each) for row in recipe.rows for each in compared_numbers(row)],
-            )
+            rows: list[tuple[str, str, str]] = []
+            for row in recipe.rows:
+                rows += [_row(row.label, each) for each in compared_numbers(row)]
+            lines += table_lines(("network", "reported", "where"), rows)
             lines += ["", *(f"Picture {panel.name}: {panel.caption}." for panel in recipe.panels)]
             lines += ["", *_departures(recipe), ""]
         return parse_lines(self, lines)
