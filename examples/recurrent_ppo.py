@@ -139,7 +139,9 @@ class Actor:
     def rollout(self, steps: int) -> dict[str, Tensor]:  # of (T, B, ...)
         """Take many steps, and add their advantages (Schulman et al., 2016)."""
         taken = [self.step() for _ in range(steps)]
-        found = {name: torch.stack([step[name] for step in taken]) for name in taken[0]}
+        found: dict[str, Tensor] = {}
+        for name in taken[0]:
+            found[name] = torch.stack([step[name] for step in taken])
         _, next_value, _ = self.policy.step(self.x, self.h, self.resets)
         advantage = torch.zeros_like(next_value)
         advantages = []
