@@ -1,4 +1,4 @@
-"""Two tiny recipes, one of which shows a row of the other, and runs of them."""
+"""Two tiny recipes and their runs. The second recipe shows a row of the first."""
 
 import csv
 import json
