@@ -287,15 +287,32 @@ struct DeltaStep {
   void* o = nullptr;                // (B, H, V)
 };
 
-// The weights of an LRU layer, for single steps. Complex states are real parts, then imaginary ones.
-struct LruLayer {
-  std::ptrdiff_t N = 0, M = 0;
-  std::ptrdiff_t S = 0;  // the numbers of a state, 2 N if it is complex
-  View weight_ih;        // (S, M), scaled
-  View decay;            // (S,)
-  View weight_out;       // (N, S); the columns of imaginary parts have changed their sign
-  View weight_skip;      // (N, M)
-  View output_bias;      // (N,); may be null
+// The forward pass of a layer of an LRU: h_t = decay h_{t-1} + exp(gamma_log) U x_t, y_t = Re(V h_t) + D x_t [+ d].
+// A state has N = K real numbers, or N = 2 K: the real parts of K complex numbers, then the imaginary ones.
+struct Lru {
+  Steps steps;
+  std::ptrdiff_t N = 0, M = 0, K = 0;
+  View x;          // (T, B, M)
+  View decay;      // (N,); of complex numbers both parts side by side
+  View h0;         // (B, N)
+  View U;          // (N, M), any strides
+  View gamma_log;  // (K,)
+  View V;          // (K, N), any strides
+  View D;          // (K, M), any strides
+  View d;          // (K,), may be null
+  View h;          // (T, B, N); null: only the last states
+  View last;       // (B, N)
+  View y;          // (T, B, K); null: no outputs
+};
+
+// Its backward pass, with the same conventions.
+struct LruBack {
+  View dh;     // (T, B, N); null: zero
+  View dlast;  // (B, N); null: zero
+  View dy;     // (T, B, K); null: zero
+  std::ptrdiff_t dy_stride = 1;  // from the gradient of an output to the next
+  View dx;     // (T, B, M)
+  View ddecay, dh0, dU, dgamma_log, dV, dD;  // as the operands
 };
 
 // A norm of the features of a row: LayerNorm, RMSNorm without a shift, or none without a weight.

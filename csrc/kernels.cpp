@@ -52,6 +52,10 @@ static constexpr Kernels table() {
   table.linear_forward_double = linear_forward<double>;
   table.linear_backward_float = linear_backward<float>;
   table.linear_backward_double = linear_backward<double>;
+  table.lru_forward_float = lru_forward<float>;
+  table.lru_forward_double = lru_forward<double>;
+  table.lru_backward_float = lru_backward<float>;
+  table.lru_backward_double = lru_backward<double>;
   table.delta_forward_float = delta_forward<float>;
   table.delta_forward_double = delta_forward<double>;
   table.delta_backward_float = delta_backward<float>;

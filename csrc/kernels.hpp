@@ -30,8 +30,8 @@ struct Kernels {
   Stepper* (*lstm_stepper_double)(const Lstm&);
   Stepper* (*projected_lstm_stepper_float)(const ProjectedLstm&);
   Stepper* (*projected_lstm_stepper_double)(const ProjectedLstm&);
-  Stepper* (*lru_stepper_float)(const LruLayer&);
-  Stepper* (*lru_stepper_double)(const LruLayer&);
+  Stepper* (*lru_stepper_float)(const Lru&);
+  Stepper* (*lru_stepper_double)(const Lru&);
   Stepper* (*min_gru_stepper_float)(const MinGruLayer&);
   Stepper* (*min_gru_stepper_double)(const MinGruLayer&);
   Stepper* (*delta_stepper_float)(const DeltaNet&);
@@ -46,6 +46,10 @@ struct Kernels {
   void (*linear_forward_double)(const Linear&, int threads);
   void (*linear_backward_float)(const Linear&, const LinearBack&, int threads);
   void (*linear_backward_double)(const Linear&, const LinearBack&, int threads);
+  void (*lru_forward_float)(const Lru&, int threads);
+  void (*lru_forward_double)(const Lru&, int threads);
+  void (*lru_backward_float)(const Lru&, const LruBack&, int threads);
+  void (*lru_backward_double)(const Lru&, const LruBack&, int threads);
   void (*delta_forward_float)(const Delta&, int threads);
   void (*delta_forward_double)(const Delta&, int threads);
   void (*delta_backward_float)(const Delta&, const DeltaBack&, int threads);

@@ -225,15 +225,38 @@ void each_member(DeltaNet& layer, Use&& use) {
 }
 
 template <class Use>
-void each_member(LruLayer& layer, Use&& use) {
-  use("N", layer.N);
-  use("M", layer.M);
-  use("S", layer.S);
-  use("weight_ih", layer.weight_ih);
-  use("decay", layer.decay);
-  use("weight_out", layer.weight_out);
-  use("weight_skip", layer.weight_skip);
-  use("output_bias", layer.output_bias);
+void each_member(Lru& call, Use&& use) {
+  each_member(call.steps, use);
+  use("resets", call.steps.resets);
+  use("N", call.N);
+  use("M", call.M);
+  use("K", call.K);
+  use("x", call.x);
+  use("decay", call.decay);
+  use("h0", call.h0);
+  use("U", call.U);
+  use("gamma_log", call.gamma_log);
+  use("V", call.V);
+  use("D", call.D);
+  use("d", call.d);
+  use("h", call.h);
+  use("last", call.last);
+  use("y", call.y);
+}
+
+template <class Use>
+void each_member(LruBack& back, Use&& use) {
+  use("dh", back.dh);
+  use("dlast", back.dlast);
+  use("dy", back.dy);
+  use("dy_stride", back.dy_stride);
+  use("dx", back.dx);
+  use("ddecay", back.ddecay);
+  use("dh0", back.dh0);
+  use("dU", back.dU);
+  use("dgamma_log", back.dgamma_log);
+  use("dV", back.dV);
+  use("dD", back.dD);
 }
 
 template <class Use>

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cayley.hpp"
+#include "disc.hpp"
 #include "isa.hpp"
 #include "members.hpp"
 #include "pages.hpp"
@@ -35,7 +36,8 @@ using eigenrnn::Delta;
 using eigenrnn::DeltaBack;
 using eigenrnn::DeltaNet;
 using eigenrnn::FeatureMap;
-using eigenrnn::LruLayer;
+using eigenrnn::Lru;
+using eigenrnn::LruBack;
 using eigenrnn::ResidualBlock;
 using eigenrnn::MinGruLayer;
 using eigenrnn::DeltaStep;
@@ -367,15 +369,39 @@ NB_MODULE(_cpu, m) {
     if (wide) run(double{});
     else run(float{});
   });
+  m.def("disc", [](bool wide, std::ptrdiff_t n, double most, std::uintptr_t nu, std::uintptr_t theta,
+                   std::uintptr_t pairs) {
+    const auto run = [&](auto number) {
+      using T = decltype(number);
+      eigenrnn::disc<T>(n, static_cast<T>(most), reinterpret_cast<const T*>(nu), reinterpret_cast<const T*>(theta),
+                        reinterpret_cast<T*>(pairs));
+    };
+    if (wide) run(double{});
+    else run(float{});
+  });
+  m.def("disc_backward", [](bool wide, std::ptrdiff_t n, double most, std::uintptr_t nu, std::uintptr_t theta,
+                            std::uintptr_t pairs, std::uintptr_t g, std::uintptr_t dnu, std::uintptr_t dtheta) {
+    const auto run = [&](auto number) {
+      using T = decltype(number);
+      eigenrnn::disc_backward<T>(n, static_cast<T>(most), reinterpret_cast<const T*>(nu),
+                                 reinterpret_cast<const T*>(theta), reinterpret_cast<const T*>(pairs),
+                                 reinterpret_cast<const T*>(g), reinterpret_cast<T*>(dnu),
+                                 reinterpret_cast<T*>(dtheta));
+    };
+    if (wide) run(double{});
+    else run(float{});
+  });
   define_forward(m, "elman_forward", kernels.elman_forward_float, kernels.elman_forward_double);
   define_forward(m, "gru_forward", kernels.gru_forward_float, kernels.gru_forward_double);
   define_forward(m, "lstm_forward", kernels.lstm_forward_float, kernels.lstm_forward_double);
   define_forward(m, "linear_forward", kernels.linear_forward_float, kernels.linear_forward_double);
+  define_forward(m, "lru_forward", kernels.lru_forward_float, kernels.lru_forward_double);
   define_forward(m, "delta_forward", kernels.delta_forward_float, kernels.delta_forward_double);
   define_backward(m, "elman_backward", kernels.elman_backward_float, kernels.elman_backward_double);
   define_backward(m, "gru_backward", kernels.gru_backward_float, kernels.gru_backward_double);
   define_backward(m, "lstm_backward", kernels.lstm_backward_float, kernels.lstm_backward_double);
   define_backward(m, "linear_backward", kernels.linear_backward_float, kernels.linear_backward_double);
+  define_backward(m, "lru_backward", kernels.lru_backward_float, kernels.lru_backward_double);
   define_backward(m, "delta_backward", kernels.delta_backward_float, kernels.delta_backward_double);
   define_plan<Elman, ElmanBack>(m, "ElmanPlan", "PlannedElman",
                           {kernels.elman_forward_float, kernels.elman_backward_float},
@@ -386,6 +412,9 @@ NB_MODULE(_cpu, m) {
   define_plan<Lstm, LstmBack>(m, "LstmPlan", "PlannedLstm",
                           {kernels.lstm_forward_float, kernels.lstm_backward_float},
                           {kernels.lstm_forward_double, kernels.lstm_backward_double});
+  define_plan<Lru, LruBack>(m, "LruPlan", "PlannedLru",
+                          {kernels.lru_forward_float, kernels.lru_backward_float},
+                          {kernels.lru_forward_double, kernels.lru_backward_double});
   // Positions, because a dictionary of names would take as long as a small step.
   m.def("delta_step", [](bool wide, int threads, std::ptrdiff_t B, std::ptrdiff_t H, std::ptrdiff_t R,
                          std::ptrdiff_t K, std::ptrdiff_t V, std::uintptr_t q, std::uintptr_t k,
@@ -443,7 +472,8 @@ NB_MODULE(_cpu, m) {
     members["delta_net"] = Read<DeltaNet>::names();
     members["feature_map"] = Read<FeatureMap>::names();
     members["residual_block"] = Read<ResidualBlock>::names();
-    members["lru"] = Read<LruLayer>::names();
+    members["lru"] = Read<Lru>::names();
+    members["lru_backward"] = Read<LruBack>::names();
     members["min_gru"] = Read<MinGruLayer>::names();
     return members;
   });

@@ -147,7 +147,7 @@ struct PlannedCall {
       const Tensor each(tensor.ptr());
       View& view = *Views<Back>::find(back, name.ptr());
       if (!each.is_usual(dtype) || !each.read(view, last_stride)) return nothing();
-      if constexpr (std::is_same_v<Back, ElmanBack>)
+      if constexpr (std::is_same_v<Back, ElmanBack> || std::is_same_v<Back, LruBack>)
         if (&view == &back.dy) back.dy_stride = last_stride;  // all others have contiguous rows
     }
     for (const auto& [name, tensor] : gradients) {

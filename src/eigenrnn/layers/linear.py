@@ -22,9 +22,10 @@ from eigenrnn.layers.direction import (
 from eigenrnn.layers.gaps import held_steps
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
-from eigenrnn.ops.dispatch import in_forced_block
+from eigenrnn.ops.dispatch import forced, in_forced_block
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
-from eigenrnn.ops.linear.cpu import lru_stepper, min_gru_stepper
+from eigenrnn.ops.linear.cpu import min_gru_stepper
+from eigenrnn.ops.linear.layer import LRUOperands, lru_layer, lru_stepper
 from eigenrnn.ops.time_steps import running, without_padding
 from eigenrnn.torch_internals import hooks_of_call
 from eigenrnn.tracing import autocasts, check_weights, is_eager
@@ -111,7 +112,7 @@ class LRUDirection(AbstractDiagonalDirection):
     @property
     def eigenvalues(self) -> AbstractDiagonal:
         """The set of the eigenvalues."""
-        return cast("AbstractDiagonal", self.constraints()[0])
+        return cast("AbstractDiagonal", self.constraint)
 
     @property
     def scaled_input(self) -> Tensor:  # (2, N, M), or (1, N, M) if the eigenvalues are real
@@ -133,8 +134,13 @@ class LRUDirection(AbstractDiagonalDirection):
         resets: Tensor | None = None,  # (T, B)
         dt: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-        x = without_padding(x, batch_sizes)
         decay = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
+        options = LinearOptions(batch_sizes, reverse, last_only)
+        if dt is None and (backend or forced() or "cpu") == "cpu":
+            fused = self._run_fused(x, decay, h0, resets, options)
+            if fused is not None:
+                return fused
+        x = without_padding(x, batch_sizes)
         wide = at_least_float32(x.dtype)
         if not decay.is_complex():
             decay = decay.to(wide)
@@ -151,10 +157,37 @@ class LRUDirection(AbstractDiagonalDirection):
             decay, factor = held_steps(decay, dt.to(wide))
             u = u * factor
         operands = LinearOperands(u, decay, h0, resets)
-        h, last = evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
+        h, last = evaluate(operands, options, backend)
         if last_only:
             return h, last
         return self._output(x, h, batch_sizes), last
+
+    def _run_fused(
+        self,
+        x: Tensor,  # (T, B, M)
+        decay: Tensor,  # (N,)
+        h0: Tensor,  # (B, S)
+        resets: Tensor | None,  # (T, B)
+        options: LinearOptions,
+    ) -> tuple[Tensor, Tensor] | None:  # (T, B, N), (B, S)
+        """Return the outputs and the last states of the kernel of a whole layer, if it takes them.
+
+        With `last_only` it computes no outputs.
+        """
+        if decay.is_complex():
+            decay = torch.view_as_real(decay).flatten()
+        output_map = self.weight_out, self.weight_skip, self.output_bias
+        if options.last_only:
+            output_map = None, None, None
+        operands = LRUOperands(
+            x, decay, h0, self.weight_ih, self.gamma_log, *output_map, resets=resets
+        )
+        results = lru_layer(operands, options)
+        if results is None:
+            return None
+        if options.last_only:
+            return results["h"], results["last"]
+        return _without_bias(results["y"], options.batch_sizes), results["last"]
 
     def input_weights(self) -> list[Tensor]:
         parts = self.scaled_input
@@ -180,8 +213,9 @@ class LRUDirection(AbstractDiagonalDirection):
 
     def stepper(self) -> Any:
         return lru_stepper(
-            self.scaled_input.flatten(0, 1),
             self.weight_hh,
+            self.weight_ih,
+            self.gamma_log,
             self.weight_out,
             self.weight_skip,
             self.output_bias,
@@ -201,8 +235,9 @@ class LRUDirection(AbstractDiagonalDirection):
 
     def _concatenated(self) -> Tensor:  # (N,)
         # the call of a constraint checks them, but its matrix is not needed here
-        check_weights(self.eigenvalues)
-        return self.eigenvalues.diagonal()
+        eigenvalues = self.eigenvalues
+        check_weights(eigenvalues)
+        return eigenvalues.diagonal()
 
     def _output(
         self,
@@ -220,9 +255,7 @@ class LRUDirection(AbstractDiagonalDirection):
             states = torch.view_as_real(h).flatten(2)
         y = F.linear(states.to(weight.dtype), weight, self.output_bias)
         y = y + F.linear(x, self.weight_skip)
-        if batch_sizes is None:
-            return y
-        return torch.where(running(batch_sizes, y), y, 0.0)  # without the bias in the padding
+        return _without_bias(y, batch_sizes)
 
 
 class LinearLayer(Stacked[_D]):
@@ -540,6 +573,13 @@ class MinGRU(LinearLayer[MinGRUDirection]):
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"decays": (0.0, 1.0)}
+
+
+def _without_bias(y: Tensor, batch_sizes: Sequence[int] | None) -> Tensor:
+    """Return the outputs, zero past the end of a sequence, where they are the bias."""
+    if batch_sizes is None:
+        return y
+    return torch.where(running(batch_sizes, y), y, 0.0)
 
 
 def _positive(v: Tensor) -> Tensor:

@@ -236,7 +236,9 @@ class Stacked(Layer, Generic[_D]):
             run = partial(self._run, last_only=last_only, head=head)
             return self._forward_packed(input, hx, lengths, run, resets, dt)
         check_input(input, self.input_size, self.all_directions()[0].weight_ih)
-        values = step_values(input, resets, dt, self.batch_first)
+        values: dict[str, Tensor] = {}
+        if resets is not None or dt is not None:
+            values = step_values(input, resets, dt, self.batch_first)
         unbatched = input.dim() == 2
         x = input
         if unbatched:  # a single sequence, (T, M) also with `batch_first`, as in torch

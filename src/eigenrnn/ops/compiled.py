@@ -26,6 +26,7 @@ __all__ = [
     "call_arguments",
     "call_sizes",
     "compiled_operator",
+    "drop_unread_outputs",
     "empty_buffer",
     "empty_like_steps",
     "empty_states",
@@ -43,7 +44,7 @@ __all__ = [
 
 NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
 """The dtypes of the kernels, and the names that these have there."""
-STRIDED = ("W", "U", "V")
+STRIDED = ("W", "U", "V", "D")
 """The operands that the kernels read with any strides, and all others row by row."""
 _LARGE = 1 << 22  # bytes; the allocator reuses smaller buffers, so large pages do not help them
 
@@ -158,7 +159,7 @@ def compiled_operator(
         operands = _with_rows(operands, unread)
         # Only for its check of the dtypes. Kernels get addresses, and would read the numbers of
         # another dtype as their own.
-        number_type(operands.W, *read.values(), *kept.values())
+        number_type(operands.h0, *read.values(), *kept.values())
         passed = views({f"d{result}": g for result, g in read.items()})
         if dy is not None:
             passed["dy_stride"] = dy.stride(2)
@@ -184,6 +185,18 @@ def compiled_operator(
         allocate_gradients=gradient_buffers,
         prepare=prepare,
     )
+
+
+def drop_unread_outputs(
+    operands: Any, needed: Collection[str], grads: Named
+) -> tuple[Any, Collection[str], Named]:
+    """Return the arguments of a backward pass without the output map, if nobody read outputs."""
+    if operands.V is not None and grads["y"] is not None:
+        return operands, needed, grads
+    unread = [name for name in ("V", "D", "d") if name in operands._fields]
+    needed = [name for name in needed if name not in unread]
+    # without V the outputs are an empty tensor
+    return operands._replace(**dict.fromkeys(unread)), needed, {**grads, "y": None}
 
 
 def call_arguments(operands: Any, options: Any) -> dict[str, Any]:
@@ -216,9 +229,10 @@ def call_sizes(operands: Any) -> dict[str, int]:
     sizes = {"T": T, "B": B, "N": operands.h0.shape[1]}
     if operands.U is not None:
         sizes["M"] = M
-    V: Tensor | None = getattr(operands, "V", None)
-    if V is not None:
-        sizes["K"] = V.shape[0]
+    for name in ("V", "gamma_log"):  # the units of an LRU, or the outputs of a head
+        tensor: Tensor | None = getattr(operands, name, None)
+        if tensor is not None:
+            sizes["K"] = tensor.shape[0]
     return sizes
 
 

@@ -1,6 +1,5 @@
 """The Elman recurrence in the compiled kernels of csrc/, as torch operators."""
 
-from collections.abc import Collection
 from typing import Any, Literal
 
 import torch
@@ -12,6 +11,7 @@ from eigenrnn.ops.compiled import (
     CompiledBackend,
     activation,
     compiled_operator,
+    drop_unread_outputs,
     empty_like_steps,
     empty_states,
     kernels,
@@ -24,7 +24,6 @@ from eigenrnn.ops.dispatch import COMPLEX, REAL
 from eigenrnn.ops.elman.operands import ElmanOperands, as_pairs
 from eigenrnn.ops.elman.reference import ELMAN
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
-from eigenrnn.ops.operators import Named
 
 __all__ = ["ElmanCPU", "elman_cpu", "elman_cpu_norm_zoneout", "elman_stepper"]
 
@@ -55,17 +54,6 @@ def _allocate_norm_zoneout(
     return _allocate(operands, options, save) | {"saved": saved}
 
 
-def _drop_unread_head(
-    operands: ElmanOperands, needed: Collection[str], grads: Named
-) -> tuple[ElmanOperands, Collection[str], Named]:
-    """Return the arguments of a backward pass without the head, if nobody read its outputs."""
-    if operands.V is not None and grads["y"] is not None:
-        return operands, needed, grads
-    needed = [name for name in needed if name not in ("V", "d")]
-    # without V the outputs are an empty tensor
-    return operands._replace(V=None, d=None), needed, {**grads, "y": None}
-
-
 # torch takes a time quadratic in the number of arguments for a call that autograd records: 42
 # microseconds for 12 arguments, 78 for 18. So the plain recurrence has an operator of its own.
 elman_cpu = compiled_operator(
@@ -74,14 +62,14 @@ elman_cpu = compiled_operator(
     _allocate,
     saved=("moduli",),
     without=(*EXTRAS, "leak", "v0"),
-    prepare=_drop_unread_head,
+    prepare=drop_unread_outputs,
 )
 elman_cpu_norm_zoneout = compiled_operator(
     "elman_cpu_norm_zoneout",
     ELMAN,
     _allocate_norm_zoneout,
     saved=("moduli", "saved"),
-    prepare=_drop_unread_head,
+    prepare=drop_unread_outputs,
 )
 
 

@@ -20,7 +20,7 @@ from eigenrnn.ops.linear.operands import DTYPES, LinearOperands, LinearOptions
 from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.operators import Named, Operator
 
-__all__ = ["LinearCPU", "linear_cpu", "lru_stepper", "min_gru_stepper"]
+__all__ = ["LinearCPU", "linear_cpu", "min_gru_stepper"]
 
 
 def _allocate(
@@ -163,33 +163,6 @@ class LinearCPU(CompiledBackend):
     ) -> tuple[Tensor, Tensor]:
         results = linear_cpu(operands, options)
         return results["h"], results["last"]
-
-
-def lru_stepper(
-    weight_ih: Tensor,  # (S, M), scaled
-    decay: Tensor,  # (N,), complex if S is 2 N
-    weight_out: Tensor,  # (N, S)
-    weight_skip: Tensor,  # (N, M)
-    output_bias: Tensor | None,  # (N,)
-) -> Any:
-    """Return an `LRU` layer in one direction with packed weights, for a `StepperStack`.
-
-    Of complex numbers the real parts come first, in states, weights and decays alike.
-    """
-    N, S = weight_out.shape
-    if decay.is_complex():
-        decay = torch.cat([decay.real, decay.imag])
-        real, imaginary = weight_out.chunk(2, dim=1)
-        weight_out = torch.cat([real, -imaginary], dim=1)  # the real part of a complex product
-    weights = {
-        "weight_ih": weight_ih,
-        "decay": rows(decay),
-        "weight_out": weight_out,
-        "weight_skip": weight_skip,
-        "output_bias": rows(output_bias),
-    }
-    sizes = {"N": N, "M": weight_ih.shape[1], "S": S}
-    return kernels.lru_stepper(number_type(*weights.values()), sizes | views(weights))
 
 
 def min_gru_stepper(

@@ -1,0 +1,378 @@
+// A layer of an LRU over one thread's rows, h_t = decay h_{t-1} + gamma U x_t and y_t = Re(V h_t) + D x_t + d, and
+// its backward pass. The recurrence itself is cheap: the products of many steps are computed together.
+#pragma once
+#include <cmath>
+
+#include "outer.hpp"
+#include "ring.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+// The rows of one block: enough of them to read a packed matrix once for many, few enough for the cache.
+constexpr isize ROWS_OF_BLOCK = 128;
+inline isize steps_of_block(const Steps& steps, isize mine) {
+  return larger(1, smaller(steps.T, ROWS_OF_BLOCK / larger(1, mine)));
+}
+
+// A view that begins with a step and a sequence.
+template <class T>
+View from(const View& view, isize t, isize b) {
+  if (view.data == nullptr) return view;
+  return {at<T>(view, t, b), view.first, view.second};
+}
+
+// Call use(t, r, count, over_time) for runs of rows of n steps of `mine` sequences, at equal distances in memory.
+// They follow each other over time or over sequences; all rows are one run if the views are flat.
+template <class Use>
+void each_run(isize n, isize mine, std::initializer_list<View> views, const Use& use) {
+  bool flat = true;
+  for (const View& view : views) flat = flat && view.first == mine * view.second;
+  if (flat) return use(0, 0, n * mine, false);
+  if (n < mine)
+    for (isize t = 0; t < n; ++t) use(t, 0, mine, false);
+  else
+    for (isize r = 0; r < mine; ++r) use(0, r, n, true);
+}
+EIGENRNN_INLINE isize apart(const View& view, bool over_time) { return over_time ? view.first : view.second; }
+
+// The weights of a call as its products need them, those of the backward pass not transposed.
+template <class T>
+class LruMaps {
+ public:
+  LruMaps(const Lru& call, bool back)
+      : memory_(size(call.N, call.M, back) + size(call.K, call.N, back) + size(call.K, call.M, back) + padded(call.K) +
+                4 * padded(call.N)) {
+    const isize N = call.N, M = call.M, K = call.K;
+    T* to = memory_.get();
+    gamma_ = to, to += padded(N);
+    T* signs = to;
+    to += padded(N);
+    real_ = to, to += padded(N);
+    imaginary_ = to, to += padded(N);
+    d_ = to, to += padded(K);
+    std::memset(memory_.get(), 0, static_cast<std::size_t>(to - memory_.get()) * sizeof(T));
+    const T* decay = static_cast<const T*>(call.decay.data);
+    for (isize j = 0; j < N; ++j) {
+      gamma_[j] = std::exp(static_cast<const T*>(call.gamma_log.data)[j % K]);
+      signs[j] = j < K ? T(1) : T(-1);
+    }
+    for (isize j = 0; j < K; ++j) {
+      real_[j] = decay[N > K ? 2 * j : j];
+      if (N > K) imaginary_[j] = decay[2 * j + 1];
+      if (call.d.data != nullptr) d_[j] = static_cast<const T*>(call.d.data)[j];
+    }
+    U_ = add(to, call.U, N, M, back);
+    V_ = add(to, call.V, K, N, back);
+    D_ = add(to, call.D, K, M, back);
+    // the axis of N is that of the depth in one pass, and that of the columns in the other
+    if (back) scale_depth(U_, N, M, gamma_);
+    else scale_columns(U_, M, N, gamma_);
+    if (call.V.data == nullptr) return;
+    if (back) scale_columns(V_, K, N, signs);
+    else scale_depth(V_, N, K, signs);
+  }
+  const T* U() const { return U_; }
+  const T* V() const { return V_; }
+  const T* D() const { return D_; }
+  const T* d() const { return d_; }
+  const T* gamma() const { return gamma_; }
+  const T* real() const { return real_; }
+  const T* imaginary() const { return imaginary_; }
+
+  static isize padded(isize count) { return vectors<T>(count) * LANES<T>; }
+
+ private:
+  static isize size(isize rows, isize cols, bool back) {
+    return back ? Packed<T>::size(rows, cols) : Packed<T>::size(cols, rows);
+  }
+  static T* add(T*& to, const View& view, isize rows, isize cols, bool back) {
+    const T* source = static_cast<const T*>(view.data);
+    T* packed = to;
+    to += size(rows, cols, back);
+    if (source == nullptr) return packed;
+    if (back) pack(packed, rows, cols, source, view.first, view.second);
+    else pack(packed, cols, rows, source, view.second, view.first);
+    return packed;
+  }
+  // Multiply the rows or the columns of a packed matrix, of `depth` rows.
+  static void scale_depth(T* packed, isize depth, isize cols, const T* factors) {
+    for (isize v = 0; v < vectors<T>(cols); ++v, packed += Packed<T>::panel(depth))
+      for (isize k = 0; k < depth; ++k) store<T>(packed + k * LANES<T>, factors[k] * load<T>(packed + k * LANES<T>));
+  }
+  static void scale_columns(T* packed, isize depth, isize cols, const T* factors) {
+    for (isize v = 0; v < vectors<T>(cols); ++v, packed += Packed<T>::panel(depth)) {
+      const vec<T> factor = load<T>(factors + v * LANES<T>);
+      for (isize k = 0; k < depth; ++k) store<T>(packed + k * LANES<T>, factor * load<T>(packed + k * LANES<T>));
+    }
+  }
+
+  Scratch<T> memory_;
+  T *gamma_, *real_, *imaginary_, *d_, *U_, *V_, *D_;
+};
+
+template <class T>
+struct LruForward {
+  const Lru& call;
+  const LruMaps<T>& maps;
+  Share share;
+
+  void run() const {
+    const Steps& steps = call.steps;
+    const isize N = call.N, mine = share.last - share.first, most = steps_of_block(steps, mine);
+    if (mine == 0) return;
+    const bool kept = call.h.data != nullptr;
+    const Scratch<T> memory(kept ? 0 : most * mine * N), states(mine * N);
+    for (isize r = 0; r < mine; ++r) copy(at<T>(call.h0, share.first + r, 0), states.get() + r * N, N);
+    for (isize s = 0; s < steps.T; s += most) {
+      const isize n = smaller(most, steps.T - s);
+      const isize t = smaller(steps.time(s), steps.time(s + n - 1));
+      const View x = from<T>(call.x, t, share.first), y = from<T>(call.y, t, share.first);
+      const View h = kept ? from<T>(call.h, t, share.first) : View{memory.get(), mine * N, N};
+      each_run(n, mine, {x, h}, [&](isize i, isize r, isize count, bool over_time) {
+        const Operand<T> input{at<T>(x, i, r), apart(x, over_time), maps.U(), call.M};
+        write_product<T>(&input, 1, N, count, nullptr, 0, at<T>(h, i, r), apart(h, over_time));
+      });
+      for (isize i = s; i < s + n; ++i) advance(i, from<T>(h, steps.time(i) - t, 0), states.get());
+      if (y.data == nullptr) continue;
+      each_run(n, mine, {x, h, y}, [&](isize i, isize r, isize count, bool over_time) {
+        const Operand<T> operands[] = {{at<T>(h, i, r), apart(h, over_time), maps.V(), N},
+                                       {at<T>(x, i, r), apart(x, over_time), maps.D(), call.M}};
+        write_product<T>(operands, 2, call.K, count, maps.d(), 0, at<T>(y, i, r), apart(y, over_time));
+      });
+      for (isize i = s; i < s + n; ++i)
+        for (isize r = share.running(steps, i); r < mine; ++r) copy(maps.d(), at<T>(y, steps.time(i) - t, r), call.K);
+    }
+    for (isize r = 0; r < mine && call.last.data != nullptr; ++r)
+      copy(states.get() + r * N, at<T>(call.last, share.first + r, 0), N);
+  }
+
+ private:
+  static void copy(const T* source, T* to, isize count) {
+    std::memcpy(to, source, static_cast<std::size_t>(count) * sizeof(T));
+  }
+
+  // Replace the mapped inputs of step s by its states. Those of sequences that have ended become zero.
+  void advance(isize s, const View& h, T* states) const {
+    const isize N = call.N, now = share.running(call.steps, s);
+    for (isize r = 0; r < share.last - share.first; ++r) {
+      T *row = at<T>(h, 0, r), *state = states + r * N;
+      if (r >= now || call.steps.begins_anew(s, share.first + r))
+        std::memset(r < now ? state : row, 0, static_cast<std::size_t>(N) * sizeof(T));
+      if (r < now) N > call.K ? next_pairs(row, state) : next(row, state);
+    }
+  }
+  void next(T* row, T* state) const {
+    for (isize j = 0; j < call.K; j += LANES<T>) {
+      const isize n = smaller(LANES<T>, call.K - j);
+      put(load<T>(maps.real() + j) * load_some<T>(state + j, n) + load_some<T>(row + j, n), j, n, row, state);
+    }
+  }
+  void next_pairs(T* row, T* state) const {
+    const isize K = call.K;
+    for (isize j = 0; j < K; j += LANES<T>) {
+      const isize n = smaller(LANES<T>, K - j);
+      const vec<T> a = load<T>(maps.real() + j), b = load<T>(maps.imaginary() + j);
+      const vec<T> real = load_some<T>(state + j, n), imaginary = load_some<T>(state + K + j, n);
+      put(a * real - b * imaginary + load_some<T>(row + j, n), j, n, row, state);
+      put(a * imaginary + b * real + load_some<T>(row + K + j, n), K + j, n, row, state);
+    }
+  }
+  static void put(vec<T> v, isize j, isize n, T* row, T* state) {
+    store_some<T>(row + j, v, n);
+    store_some<T>(state + j, v, n);
+  }
+};
+
+// One thread's part of the backward pass, with its memory. A block has one row for each step and sequence:
+// of the gradients of its outputs and of its mapped inputs.
+template <class T>
+class LruWorker {
+ public:
+  LruWorker(const Lru& call, const LruBack& back, int member, int team)
+      : call_(call),
+        back_(back),
+        share_(Share::of(call.steps, member, team)),
+        mine_(share_.last - share_.first),
+        most_(steps_of_block(call.steps, mine_)),
+        wide_(LruMaps<T>::padded(call.N)),
+        wide_y_(LruMaps<T>::padded(call.K)),
+        outputs_(most_ * mine_ * wide_y_),
+        deltas_(most_ * mine_ * wide_),
+        carry_(mine_ * wide_),
+        sums_(sums_size()),
+        factors_(larger(most_, mine_)) {}
+
+  void run(const Lru&, const LruBack&, const LruMaps<T>& maps) {
+    clear_all(sums_, sums_size());
+    clear_all(deltas_, most_ * mine_ * wide_);  // lanes past the last number stay zero
+    clear_all(carry_, mine_ * wide_);
+    for (isize r = 0; r < mine_ && back_.dlast.data != nullptr; ++r)
+      std::memcpy(carry_.get() + r * wide_, at<T>(back_.dlast, share_.first + r, 0), bytes(call_.N));
+    for (isize end = call_.steps.T; end > 0 && mine_ > 0; end -= most_) {
+      const isize s = larger(0, end - most_);
+      block(s, end - s, maps);
+    }
+    for (isize r = 0; r < mine_ && back_.dh0.data != nullptr; ++r)
+      std::memcpy(at<T>(back_.dh0, share_.first + r, 0), carry_.get() + r * wide_, bytes(call_.N));
+    // y has the imaginary parts of V h with a minus sign
+    for (isize i = call_.K * wide_y_; i < call_.N * wide_y_; ++i) of_V()[i] = -of_V()[i];
+  }
+
+  void gather_into(const Lru&, const LruBack& back, bool first) const {
+    const isize N = call_.N, M = call_.M, K = call_.K;
+    gather_transposed<T>(back.dU, M, N, of_U(), wide_, first);
+    gather_transposed<T>(back.dV, N, K, of_V(), wide_y_, first);
+    gather_transposed<T>(back.dD, M, K, of_D(), wide_y_, first);
+    T* to = static_cast<T*>(back.ddecay.data);
+    for (isize j = 0; j < N && to != nullptr; ++j) {
+      T& sum = to[N > K ? (j < K ? 2 * j : 2 * (j - K) + 1) : j];
+      sum = first ? of_decay()[j] : sum + of_decay()[j];
+    }
+  }
+
+ private:
+  static std::size_t bytes(isize count) { return static_cast<std::size_t>(count) * sizeof(T); }
+  static void clear_all(const Scratch<T>& memory, isize count) { std::memset(memory.get(), 0, bytes(count)); }
+  isize sums_size() const { return (call_.M + 1) * wide_ + (call_.N + call_.M) * wide_y_; }
+  T* of_decay() const { return sums_.get(); }              // (N,)
+  T* of_U() const { return sums_.get() + wide_; }          // (M, N)
+  T* of_V() const { return of_U() + call_.M * wide_; }     // (N, K)
+  T* of_D() const { return of_V() + call_.N * wide_y_; }   // (M, K)
+
+  void block(isize s, isize n, const LruMaps<T>& maps) {
+    const Steps& steps = call_.steps;
+    const isize N = call_.N, K = call_.K, t = smaller(steps.time(s), steps.time(s + n - 1)), rows = n * mine_;
+    const View x = from<T>(call_.x, t, share_.first), h = from<T>(call_.h, t, share_.first);
+    const bool has_outputs = back_.dy.data != nullptr;
+    if (has_outputs) {
+      read_outputs(s, n, t);
+      const Operand<T> outputs{outputs_.get(), wide_y_, maps.V(), K};
+      write_product<T>(&outputs, 1, N, rows, nullptr, 0, deltas_.get(), wide_);
+    } else {
+      clear_all(deltas_, rows * wide_);
+    }
+    for (isize i = s + n; i-- > s;)
+      for (isize r = 0; r < share_.running(steps, i); ++r) pull(i, r, deltas_.get() + ((steps.time(i) - t) * mine_ + r) * wide_, maps);
+    if (back_.dU.data != nullptr) add(x, call_.M, s, n, deltas_, N, wide_, of_U());
+    if (back_.dV.data != nullptr && has_outputs) add(h, N, s, n, outputs_, K, wide_y_, of_V());
+    if (back_.dD.data != nullptr && has_outputs) add(x, call_.M, s, n, outputs_, K, wide_y_, of_D());
+    if (back_.dx.data == nullptr) return;
+    const View dx = from<T>(back_.dx, t, share_.first);
+    const View delta{deltas_.get(), mine_ * wide_, wide_}, output{outputs_.get(), mine_ * wide_y_, wide_y_};
+    each_run(n, mine_, {dx}, [&](isize i, isize r, isize count, bool over_time) {
+      const Operand<T> operands[] = {{at<T>(delta, i, r), apart(delta, over_time), maps.U(), N},
+                                     {at<T>(output, i, r), apart(output, over_time), maps.D(), K}};
+      write_product<T>(operands, has_outputs ? 2 : 1, call_.M, count, nullptr, 0, at<T>(dx, i, r),
+                       apart(dx, over_time));
+    });
+  }
+
+  // Copy the gradients of the outputs of a block; they are zero where no sequence runs.
+  void read_outputs(isize s, isize n, isize t) {
+    for (isize i = s; i < s + n; ++i) {
+      const isize time = call_.steps.time(i), now = share_.running(call_.steps, i);
+      for (isize r = 0; r < mine_; ++r) {
+        T* to = outputs_.get() + ((time - t) * mine_ + r) * wide_y_;
+        std::memset(to, 0, bytes(wide_y_));
+        if (r >= now) continue;
+        const T* dy = at<T>(back_.dy, time, share_.first + r);
+        if (back_.dy_stride == 1) std::memcpy(to, dy, bytes(call_.K));
+        else
+          for (isize j = 0; j < call_.K; ++j) to[j] = dy[j * back_.dy_stride];
+      }
+    }
+  }
+
+  // Complete the gradient of the mapped input of a row of step s, which is that of the state too, and pass it on.
+  void pull(isize s, isize r, T* delta, const LruMaps<T>& maps) {
+    const isize K = call_.K, b = share_.first + r;
+    const bool anew = call_.steps.begins_anew(s, b);
+    const T* dh = back_.dh.data == nullptr ? nullptr : at<T>(back_.dh, call_.steps.time(s), b);
+    const T* before = r < share_.running(call_.steps, s - 1) ? at<T>(call_.h, call_.steps.time(s - 1), b)
+                                                             : at<T>(call_.h0, b, 0);
+    T* carry = carry_.get() + r * wide_;
+    const auto complete = [&](isize j, isize n) {
+      vec<T> sum = load_some<T>(delta + j, n) + load_some<T>(carry + j, n);
+      if (dh != nullptr) sum += load_some<T>(dh + j, n);
+      store_some<T>(delta + j, sum, n);
+      return sum;
+    };
+    const auto add_to = [&](isize j, isize n, vec<T> v) {
+      if (!anew) store_some<T>(of_decay() + j, load_some<T>(of_decay() + j, n) + v, n);
+    };
+    for (isize j = 0; j < K; j += LANES<T>) {
+      const isize n = smaller(LANES<T>, K - j);
+      const vec<T> a = load<T>(maps.real() + j), b_ = load<T>(maps.imaginary() + j), old = load_some<T>(before + j, n);
+      const vec<T> real = complete(j, n);
+      if (call_.N == K) {
+        add_to(j, n, real * old);
+        store_some<T>(carry + j, a * real, n);
+        continue;
+      }
+      const vec<T> imaginary = complete(K + j, n), old_imaginary = load_some<T>(before + K + j, n);
+      add_to(j, n, real * old + imaginary * old_imaginary);
+      add_to(K + j, n, imaginary * old - real * old_imaginary);
+      store_some<T>(carry + j, a * real + b_ * imaginary, n);
+      store_some<T>(carry + K + j, a * imaginary - b_ * real, n);
+    }
+    if (anew) std::memset(carry, 0, bytes(call_.N));
+  }
+
+  // Add the outer products of the rows of a view, of `cols` numbers, with those of a block.
+  void add(const View& view, isize cols, isize s, isize n, const Scratch<T>& block, isize count, isize width, T* sums) {
+    int found = 0;
+    const auto factor = [&](isize i, isize r, isize depth, bool over_time) {
+      factors_.get()[found++] = {at<T>(view, i, r), 1, apart(view, over_time), block.get() + (i * mine_ + r) * width,
+                                 over_time ? mine_ * width : width, LANES<T>, depth};
+    };
+    if (call_.steps.sizes == nullptr) {
+      each_run(n, mine_, {view}, factor);
+    } else {  // what lies in the padding may be no number
+      const isize t = smaller(call_.steps.time(s), call_.steps.time(s + n - 1));
+      for (isize i = s; i < s + n; ++i)
+        if (const isize now = share_.running(call_.steps, i); now > 0) factor(call_.steps.time(i) - t, 0, now, false);
+    }
+    add_products(factors_.get(), found, cols, vectors<T>(count), sums, width, packed_);
+  }
+
+  const Lru& call_;
+  const LruBack& back_;
+  Share share_;
+  isize mine_, most_, wide_, wide_y_;
+  Scratch<T> outputs_, deltas_, carry_, sums_;
+  Scratch<Factor<T>> factors_;
+  Buffer<T> packed_;
+};
+
+template <class T>
+void lru_forward(const Lru& call, const LruMaps<T>& maps, int threads) {
+  for_shares(call.steps, 0, threads, [&](const Share& share) { LruForward<T>{call, maps, share}.run(); });
+}
+template <class T>
+void lru_forward(const Lru& call, int threads) {
+  lru_forward(call, LruMaps<T>(call, false), threads);
+}
+
+template <class T>
+void lru_backward(const Lru& call, const LruBack& back, int threads) {
+  const LruMaps<T> maps(call, true);
+  const bool scaled = back.dgamma_log.data != nullptr || back.dU.data != nullptr;
+  const Scratch<T> memory(scaled && back.dU.data == nullptr ? call.N * call.M : 0);
+  LruBack found = back;
+  if (scaled && back.dU.data == nullptr) found.dU = {memory.get(), call.M, 1};
+  run_workers<LruWorker<T>>(call, found, maps, threads);
+  if (!scaled) return;
+  // so far that of gamma U
+  T* dgamma = static_cast<T*>(back.dgamma_log.data);
+  for (isize j = 0; j < call.N; ++j) {
+    T* row = at<T>(found.dU, j, 0);
+    T sum = 0;
+    for (isize m = 0; m < call.M; ++m) {
+      row[m] *= maps.gamma()[j];
+      sum += row[m] * *at<T>(call.U, j, m);
+    }
+    if (dgamma != nullptr) dgamma[j % call.K] = j < call.K ? sum : dgamma[j % call.K] + sum;
+  }
+}
+
+}  // namespace eigenrnn::EIGENRNN_ISA

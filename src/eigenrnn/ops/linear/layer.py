@@ -1,0 +1,200 @@
+"""A whole layer of an LRU in the compiled kernels: its input map, its recurrence and its outputs.
+
+The other backends compute the recurrence alone, between products of torch.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from eigenrnn.ops.arguments import needs_gradient
+from eigenrnn.ops.compiled import (
+    NUMBERS,
+    compiled_operator,
+    drop_unread_outputs,
+    empty_like_steps,
+    kernels,
+    number_type,
+    rows,
+    views,
+)
+from eigenrnn.ops.direct import DirectCalls
+from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
+from eigenrnn.ops.linear.reference import linear_reference
+from eigenrnn.ops.operators import Named
+from eigenrnn.ops.recurrence import Axes, Product, Recurrence, Shape
+from eigenrnn.ops.time_steps import without_padding
+from eigenrnn.tracing import is_plain, needs_no_dispatcher
+
+__all__ = ["LRU_LAYER", "LRUOperands", "lru_cpu", "lru_layer", "lru_stepper"]
+
+_SMALL = 1 << 23  # multiply-adds of a call that is not worth more threads
+
+
+class LRUOperands(NamedTuple):
+    """The tensors of one call, of K units.
+
+    A state has N = K real numbers, or N = 2 K: the real parts of K complex numbers, then the
+    imaginary parts. Without V there are no outputs.
+    """
+
+    x: Tensor  # (T, B, M)
+    decay: Tensor  # (N,); of complex numbers both parts side by side
+    h0: Tensor  # (B, N)
+    U: Tensor  # (N, M)
+    gamma_log: Tensor  # (K,)
+    V: Tensor | None = None  # (K, N)
+    D: Tensor | None = None  # (K, M)
+    d: Tensor | None = None  # (K,)
+    resets: Tensor | None = None  # (T, B), bool
+
+
+_AXES: Axes = {
+    "x": ("T", "B", "M"),
+    "decay": ("N",),
+    "h0": ("B", "N"),
+    "U": ("N", "M"),
+    "gamma_log": ("K",),
+    "V": ("K", "N"),
+    "D": ("K", "M"),
+    "d": ("K",),
+    "resets": ("T", "B"),
+}
+
+
+def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Tensor] | None:
+    """Return the last states and, with V, the outputs y; None if the kernels do not take the call.
+
+    Past the end of a sequence, outputs are d.
+
+    Raises:
+        ValueError: If the shape of an operand is wrong.
+    """
+    if _wants_threads(operands):
+        return None
+    results = _DIRECT.run(operands, options)
+    if results is not None:
+        return results
+    if kernels is None or operands.x.dtype not in NUMBERS or not needs_no_dispatcher(operands):
+        return None
+    if not all(tensor is None or (tensor.is_cpu and is_plain(tensor)) for tensor in operands):
+        return None
+    LRU_LAYER.check_shapes(operands)
+    _DIRECT.add(operands, options)
+    records = needs_gradient(operands)
+    return lru_cpu(operands, options._replace(last_only=not records), save=records)
+
+
+def _wants_threads(operands: LRUOperands) -> bool:
+    """Whether torch's products of the parts, which also divide steps among threads, are faster.
+
+    A thread of the kernel is about twice as fast, but there is at most one for each sequence.
+    """
+    T, B, _ = operands.x.shape
+    return torch.get_num_threads() > 2 * B and T * B * operands.U.numel() > _SMALL
+
+
+def _shapes(operands: LRUOperands) -> dict[str, Shape]:
+    T, B, M = operands.x.shape
+    sizes = {"T": T, "B": B, "M": M, "N": len(operands.U), "K": len(operands.gamma_log)}
+    return {name: tuple([sizes[axis] for axis in axes]) for name, axes in _AXES.items()}
+
+
+def _definition(
+    operands: LRUOperands, options: LinearOptions
+) -> tuple[Tensor, Tensor, Tensor | None]:  # (T, B, N), (B, N), (T, B, K)
+    """Return all states, the last states and, with V, the outputs."""
+    x = without_padding(operands.x, options.batch_sizes)
+    K = len(operands.gamma_log)
+    parts = len(operands.U) // K  # 2 of complex numbers, 1 of real ones
+    u = F.linear(x, operands.U * operands.gamma_log.exp().repeat(parts).unsqueeze(1))
+    decay = operands.decay
+    h0 = operands.h0
+    if parts == 2:
+        u = torch.complex(*u.chunk(2, dim=-1))
+        decay = torch.complex(*decay.unflatten(0, (K, 2)).unbind(1))
+        h0 = torch.complex(*h0.chunk(2, dim=-1))
+    states = linear_reference(LinearOperands(u, decay, h0, operands.resets), options)
+    if parts == 2:
+        h, last = (torch.cat([state.real, state.imag], dim=-1) for state in states)
+        read = torch.cat([states[0].real, -states[0].imag], dim=-1)
+    else:
+        h, last = states
+        read = h
+    if operands.V is None:
+        return h, last, None
+    y = F.linear(read, operands.V, operands.d)
+    if operands.D is not None:
+        y = y + F.linear(x, operands.D)
+    return h, last, y
+
+
+def _products(operands: LRUOperands, _options: LinearOptions) -> list[Product]:
+    products = [Product("U", "x", operands.U.numel())]
+    if operands.V is not None and operands.D is not None:
+        products.append(Product("V", "y", operands.V.numel()))
+        products.append(Product("D", "x", operands.D.numel()))
+    return products
+
+
+LRU_LAYER = Recurrence(
+    "lru",
+    operands=LRUOperands,
+    options=LinearOptions,
+    states=("h0",),
+    results=("h", "last", "y"),
+    axes=_AXES,
+    shapes=_shapes,
+    definition=_definition,
+    products=_products,
+)
+"""A layer of an LRU, with its outputs and without."""
+
+
+def _allocate(operands: LRUOperands, options: LinearOptions, save: bool) -> Named:  # noqa: ARG001
+    """Allocate the results with the layout of the inputs, those that the call has."""
+    x = operands.x
+    B, N = operands.h0.shape
+    results = {"h": x.new_empty(0, B, N), "last": x.new_empty(B, N)}
+    if not options.last_only:
+        results["h"] = empty_like_steps(x, N)
+    if operands.V is not None:
+        results["y"] = empty_like_steps(x, len(operands.V))
+    return results
+
+
+lru_cpu = compiled_operator(
+    "lru_cpu",
+    LRU_LAYER,
+    _allocate,
+    saved=(),
+    prepare=drop_unread_outputs,
+)
+_DIRECT = DirectCalls(lru_cpu, "LruPlan")
+
+
+def lru_stepper(
+    decay: Tensor,  # (K,), complex if N is 2 K
+    U: Tensor,  # (N, M)
+    gamma_log: Tensor,  # (K,)
+    V: Tensor,  # (K, N)
+    D: Tensor,  # (K, M)
+    d: Tensor | None,  # (K,)
+) -> Any:
+    """Return a layer in one direction with packed weights, for a `StepperStack`."""
+    if decay.is_complex():
+        decay = torch.view_as_real(decay).flatten()
+    weights = {
+        "decay": rows(decay),
+        "U": U,
+        "gamma_log": rows(gamma_log),
+        "V": V,
+        "D": D,
+        "d": rows(d),
+    }
+    N, M = U.shape
+    sizes = {"N": N, "M": M, "K": len(gamma_log)}
+    return kernels.lru_stepper(number_type(*weights.values()), sizes | views(weights))

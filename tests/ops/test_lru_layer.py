@@ -1,0 +1,198 @@
+"""A layer of an LRU in the compiled kernels equals its definition, outputs and gradients."""
+
+import itertools
+
+import pytest
+import torch
+
+import eigenrnn
+from draws import stream
+from eigenrnn.linalg import tol
+from eigenrnn.ops import use_backend
+from eigenrnn.ops.linear import LinearOptions
+from eigenrnn.ops.linear.layer import LRU_LAYER, LRUOperands, lru_cpu, lru_layer
+from kernel_testing import needs_kernels
+
+pytestmark = needs_kernels
+
+SIZES = {  # T, B, M, K
+    "a step": (1, 3, 2, 4),
+    "one sequence": (150, 1, 3, 5),
+    "many sequences": (3, 150, 2, 4),
+    "whole vectors": (9, 4, 16, 32),
+    "odd": (7, 5, 1, 19),
+}
+PARTS = {"real": 1, "complex": 2}
+OPTIONS = {
+    "plain": {},
+    "reverse": {"reverse": True},
+    "ragged": {"ragged": True},
+    "ragged, reverse": {"ragged": True, "reverse": True},
+    "resets": {"resets": True},
+    "resets, ragged": {"resets": True, "ragged": True},
+    "batch first": {"batch_first": True},
+    "without outputs": {"outputs": False},
+    "the last state alone is used": {"used": ("last",)},
+    "the outputs alone are used": {"used": ("y",)},
+    "all states are used": {"used": ("h", "last", "y")},
+}
+
+
+def draw(size, parts, *, ragged=False, resets=False, batch_first=False, outputs=True, **_):
+    """Return operands that require gradients, and the batch sizes of the call."""
+    T, B, M, K = size
+    N = parts * K
+    generator = stream(T + B)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    x = normal(B, T, M).transpose(0, 1) if batch_first else normal(T, B, M)
+    modulus = torch.rand(K, generator=generator, dtype=torch.float64)
+    decay = modulus.repeat_interleave(parts) * 0.7
+    output_map = (normal(K, N), normal(K, M), normal(K)) if outputs else (None, None, None)
+    operands = LRUOperands(x, decay, normal(B, N), normal(N, M), normal(K) / 3, *output_map)
+    operands = operands._make(v if v is None else v.requires_grad_() for v in operands)
+    if resets:
+        operands = operands._replace(resets=normal(T, B) > 0.8)
+    sizes = None
+    if ragged:
+        lengths = sorted(torch.randint(1, T + 1, (B,), generator=generator).tolist(), reverse=True)
+        lengths[0] = T
+        sizes = [sum(length > t for length in lengths) for t in range(T)]
+    return operands, sizes
+
+
+def gradients(results, operands, used):
+    """Return the gradients of a loss that weighs the results."""
+    generator = stream(5)
+    loss = 0.0
+    for name in used:
+        if results.get(name) is not None:
+            weights = torch.randn(results[name].shape, generator=generator, dtype=torch.float64)
+            loss = loss + (weights * results[name]).sum()
+    wanted = [v for v in operands if v is not None and v.requires_grad]
+    found = torch.autograd.grad(loss, wanted, allow_unused=True)
+    return [torch.zeros_like(v) if g is None else g for v, g in zip(wanted, found, strict=True)]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_results_and_gradients_equal_the_definition(size, parts, name):
+    given = OPTIONS[name]
+    operands, batch_sizes = draw(size, parts, **given)
+    options = LinearOptions(batch_sizes, given.get("reverse", False))
+    used = given.get("used", ("last", "y"))
+    got = lru_cpu(operands, options, save=True)
+    expected = LRU_LAYER.define(operands, options)
+    bound = {"rtol": 1e-9, "atol": 1e-9}
+    for each, result in expected.items():
+        if result is not None:
+            torch.testing.assert_close(got[each], result, **bound)
+    for g, e in zip(
+        gradients(got, operands, used), gradients(expected, operands, used), strict=True
+    ):
+        torch.testing.assert_close(g, e, **bound)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_is_in_the_padding_has_no_effect(reverse):
+    operands, sizes = draw(SIZES["odd"], 2, ragged=True)
+    options = LinearOptions(sizes, reverse)
+    x = operands.x.detach().clone()
+    for t, n in enumerate(sizes):
+        x[t, n:] = torch.nan
+    padded = operands._replace(x=x.requires_grad_())
+    got = lru_cpu(padded, options, save=True)
+    expected = LRU_LAYER.define(operands, options)
+    for name in ("last", "y"):
+        torch.testing.assert_close(got[name], expected[name])
+    used = ("last", "y")
+    for g, e in zip(
+        gradients(got, padded, used), gradients(expected, operands, used), strict=True
+    ):
+        torch.testing.assert_close(g, e)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_results_only_by_rounding(threads):
+    operands, _ = draw(SIZES["odd"], 2)
+    one = lru_cpu(operands, LinearOptions(), save=True)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        several = lru_cpu(operands, LinearOptions(), save=True)
+        found = gradients(several, operands, ("last", "y"))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(several["y"], one["y"])
+    for g, e in zip(found, gradients(one, operands, ("last", "y")), strict=True):
+        torch.testing.assert_close(g, e)
+
+
+def test_gradients_have_gradients():
+    operands, _ = draw((3, 2, 2, 2), 2)
+    tensors = operands[:8]
+
+    def outputs(*given):
+        return lru_cpu(LRUOperands(*given), LinearOptions(), save=True)["y"]
+
+    assert torch.autograd.gradgradcheck(outputs, tensors, fast_mode=True)
+
+
+LAYERS = {
+    "complex": eigenrnn.LRU,
+    "real": lambda *args, **options: eigenrnn.LRU(
+        *args, constraint=eigenrnn.constraints.DiagonalSegment, **options
+    ),
+}
+CALLS = {
+    "options": (
+        {"num_layers": 2},
+        {"bidirectional": True},
+        {"trainable_h0": True},
+        {"bias": False},
+    ),
+    "given": ({}, {"lengths": [4, 6, 1]}, {"last_only": True}),
+}
+
+
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+@pytest.mark.parametrize(("options", "given"), [*itertools.product(*CALLS.values())])
+def test_a_layer_is_the_same_in_its_own_kernel_and_in_parts(make, options, given):
+    layer = make(3, 5, generator=stream(), **options)
+    x = torch.randn(6, 3, 3, generator=stream(1))
+    found = []
+    for backend in (None, "reference"):
+        with use_backend(backend):
+            output, h_n = layer(x, **given)
+        loss = h_n.square().sum()
+        if output is not None:
+            loss = loss + output.square().sum()
+        named = dict(layer.named_parameters())
+        found.append(torch.autograd.grad(loss, [*named.values()], allow_unused=True))
+    for fused, parts in zip(*found, strict=True):
+        if parts is None:
+            assert fused is None or not fused.any()
+        else:
+            torch.testing.assert_close(fused, parts, rtol=1e-3, atol=tol(torch.float32, 100))
+
+
+def test_a_call_that_the_kernels_do_not_take_is_left_to_the_others():
+    operands, _ = draw((400, 1, 128, 128), 2)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)  # more than twice the sequences
+    try:
+        assert lru_layer(operands, LinearOptions()) is None
+    finally:
+        torch.set_num_threads(before)
+    half = operands._make(v if v is None else v.detach().half() for v in operands)
+    assert lru_layer(half, LinearOptions()) is None
+
+
+def test_a_weight_of_a_wrong_shape_is_refused():
+    operands, _ = draw(SIZES["odd"], 2)
+    wrong = operands._replace(d=operands.d[:-1])
+    with pytest.raises(ValueError, match="expected d of shape"):
+        lru_layer(wrong, LinearOptions())
