@@ -14,7 +14,6 @@ from eigenrnn.analysis import (
     fixed_points,
     slow_points,
     state_maps,
-    state_space,
     trajectory,
 )
 from eigenrnn.constraints import Unconstrained
@@ -157,44 +156,9 @@ def two_bits():
 
 
 def test_stable_points_are_drawn_on_top():
-    points = fixed_points(two_bits())
-    plane = state_space(two_bits(), torch.zeros(9, 1, 1), points, h0=[0.1, 0.2])
-    for result in (points, plane):
-        (axes,) = result.plot().axes
-        order = {line.get_label(): line.get_zorder() for line in axes.lines}
-        assert order["4 stable"] > order["4 saddle"] > order["1 unstable"]
-
-
-def test_the_plane_is_that_of_the_principal_components():
-    h0 = torch.randn(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    points = fixed_points(two_bits())
-    plane = state_space(two_bits(), torch.zeros(30, 20, 1), points, h0=h0)
-    states = state_maps(two_bits())[0].states(torch.zeros(30, 20, 1), h0).flatten(0, 1).numpy()
-    variances, vectors = np.linalg.eigh(np.cov(states.T))
-    np.testing.assert_allclose(plane.shares, variances[::-1] / variances.sum())
-    np.testing.assert_allclose(np.abs(plane.axes @ vectors[:, ::-1]), np.eye(2), atol=1e-12)
-    # two components describe two units fully: distances stay
-    flat = plane.trajectories.reshape(-1, 2)
-    np.testing.assert_allclose(
-        np.linalg.norm(flat - flat[0], axis=1), np.linalg.norm(states - states[0], axis=1)
-    )
-    np.testing.assert_allclose(plane.project(points.points), plane.points)
-    ends = plane.trajectories[-1][:, None] - plane.points[np.array(plane.kinds) == "stable"]
-    assert np.linalg.norm(ends, axis=2).min(1).max() < 1e-3
-    assert len(plane.table()["t"]) == 31 * 20 + 9
-
-
-def test_the_plane_of_one_unit_is_a_line():
-    plane = state_space(torch.nn.GRU(1, 1), torch.zeros(5, 2, 1), h0=torch.tensor([[0.5], [0.1]]))
-    assert plane.shares.tolist() == [1, 0]
-    assert not plane.trajectories[..., 1].any()
-    plane.plot().draw_without_rendering()
-
-
-def test_points_of_another_size_raise():
-    points = fixed_points(two_bits())
-    with pytest.raises(ValueError, match="size 3, got 2"):
-        state_space(torch.nn.RNN(1, 3), torch.zeros(5, 1, 1), points)
+    (axes,) = fixed_points(two_bits()).plot().axes
+    order = {line.get_label(): line.get_zorder() for line in axes.lines}
+    assert order["4 stable"] > order["4 saddle"] > order["1 unstable"]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from eigenrnn.analysis import (
     StateMap,
     condition_space,
     fixed_points,
-    inactivate,
     line_attractor,
-    local_spectra,
     lyapunov,
     perturb,
     reduced_model,
@@ -22,6 +20,7 @@ from eigenrnn.analysis import (
     state_maps,
     subspace_overlap,
     targeted_projection,
+    trajectory,
 )
 from eigenrnn.constraints import LowRank, Unconstrained
 
@@ -209,30 +208,7 @@ def test_time_constants_of_modes_that_stay_decay_grow_and_vanish():
     assert growing.time_constants[0, 0] == pytest.approx(-1 / math.log(2))
 
 
-# ------------------------------------------------------------------------------------ spectra
-
-
-def test_local_spectra_are_those_of_finite_differences():
-    layer = network(np.random.default_rng(0).normal(size=(4, 4)), "tanh")
-    x = torch.randn(5, 3, 2, generator=seeded(), dtype=torch.float64)
-    found = local_spectra(layer, x)
-    (state_map,) = state_maps(layer)
-    states = state_map.states(x)
-    eps = 1e-6
-    for t, b in ((0, 0), (4, 2)):
-        J = np.empty((4, 4))
-        for k in range(4):
-            shift = torch.zeros(4, dtype=torch.float64)
-            shift[k] = eps
-            state = states[t, b : b + 1]
-            up = state_map.step(x[t, b : b + 1], state + shift)
-            down = state_map.step(x[t, b : b + 1], state - shift)
-            J[:, k] = ((up - down) / (2 * eps)).detach().numpy()[0]
-        np.testing.assert_allclose(found.jacobians[t, b], J, atol=1e-8)
-        expected = np.abs(np.linalg.eigvals(J))
-        np.testing.assert_allclose(
-            np.abs(found.eigenvalues[t, b]), np.sort(expected)[::-1], atol=1e-7
-        )
+# ---------------------------------------------------------------------------------- exponents
 
 
 def test_the_error_of_a_lyapunov_exponent_is_that_of_independent_runs():
@@ -318,28 +294,7 @@ def test_the_space_of_conditions_is_that_of_their_means():
     assert three.plot().axes[0].name == "3d"
 
 
-# ---------------------------------------------------------------------- interventions and models
-
-
-def test_inactivated_units_are_held_while_the_others_run():
-    W = np.random.default_rng(0).normal(size=(5, 5)) / 2
-    layer = network(W, "tanh")
-    x = torch.randn(8, 2, 2, generator=seeded(), dtype=torch.float64)
-    found = inactivate(layer, x, [1, 3], begin=2, end=6)
-    U = layer.directions[0].weight_ih.detach().numpy()
-    h = np.zeros((2, 5))
-    for t in range(9):
-        if t:
-            h = np.tanh(x[t - 1].numpy() @ U.T + h @ W.T)
-        if 2 <= t < 6:
-            h[:, [1, 3]] = 0
-        np.testing.assert_allclose(found.changed[t], h, atol=1e-12)
-    always = inactivate(layer, x, [1, 3])
-    assert (always.changed[..., [1, 3]] == 0).all()
-    booleans = torch.tensor([False, True, False, True, False])
-    for units in (torch.tensor([1, 3]), np.array([3, 1]), booleans, booleans.tolist()):
-        again = inactivate(layer, x, units, begin=2, end=6)
-        np.testing.assert_array_equal(again.changed, found.changed)
+# ------------------------------------------------------------------------------ reduced models
 
 
 @pytest.mark.parametrize("state", ["rate", "current"])
@@ -414,13 +369,13 @@ def test_what_has_no_single_matrix_is_not_reduced():
 def test_a_module_with_a_step_is_taken_as_it_is():
     module = OwnNetwork()
     x = torch.randn(4, 2, 2, generator=seeded(1))
-    found = local_spectra(module, x)
+    *_, (last, _) = trajectory(module, x).jacobians()
     h = torch.zeros(2, 3)
     for x_t in x[:-1]:
         h = module.step(x_t, h)
     after = module.step(x[-1], h)
     J = (1 - after[0] ** 2)[:, None] * module.W
-    np.testing.assert_allclose(found.jacobians[-1, 0], J.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(last[0], J.detach().numpy(), atol=1e-5)
 
 
 def test_a_number_is_the_input_of_a_network_with_one():
@@ -451,11 +406,6 @@ NAN = np.full((3, 3), math.nan)
         (lambda: perturb(SMALL, X, [math.nan] * 3), ValueError, "finite numbers in change"),
         (lambda: slow_points(SMALL, 1.0), ValueError, r"inputs of shape \(C, 2\), got \(1, 1\)"),
         (lambda: reduced_model(SMALL, X, 1, plus=NAN), ValueError, "plus"),
-        (lambda: inactivate(SMALL, X, [3]), ValueError, "expected units from 0 to 2, or 3 bool"),
-        (lambda: inactivate(SMALL, X, 1), ValueError, "expected units from 0 to 2.*got 1"),
-        (lambda: inactivate(SMALL, X, []), ValueError, "expected units from 0 to 2"),
-        (lambda: inactivate(SMALL, X, [True, False]), ValueError, "expected units from 0 to 2"),
-        (lambda: inactivate(SMALL, X, [1], begin=6), ValueError, "expected 0 <= begin < end"),
         (lambda: condition_space(STATES, LABELS, dimensions=4), ValueError, "2 or 3 dimensions"),
         (lambda: condition_space(STATES, [0]), ValueError, r"expected conditions of shape \(6,\)"),
         (lambda: targeted_projection(STATES, {}), ValueError, "expected at least one variable"),
@@ -474,7 +424,6 @@ def test_bad_arguments_are_refused(call, error, message):
     [
         lambda: slow_points(network(line()[0]), initial_states=5),
         lambda: line_attractor(slow_points(network(line()[0]), initial_states=9)),
-        lambda: local_spectra(network(line()[0]), torch.zeros(4, 2, 2)),
         lambda: perturb(network(line()[0]), torch.zeros(4, 2, 2), np.ones(6)),
         lambda: reduced_model(network(line()[0]), torch.ones(4, 2, 2), 2),
         lambda: subspace_overlap(np.eye(3, 4), np.eye(3, 4)),

@@ -14,9 +14,9 @@ import eigenrnn
 from draws import stream
 from eigenrnn.analysis import (
     analyse,
-    local_spectra,
     lyapunov,
     state_maps,
+    trajectory,
     transition_spectra,
 )
 from eigenrnn.linalg import tol
@@ -274,9 +274,9 @@ def test_transition_spectra_are_those_of_the_jacobians_of_the_state(name):
         assert found.eigenvalues.shape == (5, 2, H, K)
         assert found.chosen.shape == (5, 2, H, min(layer.reflections, K))
         # a step maps each column of a state alike, and shifts the inputs of a convolution
-        jacobians = local_spectra(layer, x, which=f"l{depth}").jacobians
+        jacobians = [J for J, _ in trajectory(layer, x, f"l{depth}").jacobians()]
         for t, b in ((0, 0), (4, 1)):
-            whole = jacobians[t, b][: H * K * K, : H * K * K]
+            whole = jacobians[t][b, : H * K * K, : H * K * K].numpy()
             for h in range(H):
                 part = whole.reshape(H, K, K, H, K, K)[h, :, 1, h, :, 1]
                 expected = np.linalg.eigvals(part)

@@ -8,12 +8,10 @@ from eigenrnn.analysis.dynamics import (
     Dimension,
     FixedPoints,
     Lyapunov,
-    StateSpace,
     effective_rank,
     fixed_points,
     lyapunov,
     participation_ratio,
-    state_space,
 )
 from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.analysis.gradients import (
@@ -24,7 +22,6 @@ from eigenrnn.analysis.gradients import (
     gradient_norms,
     jacobian_bound,
 )
-from eigenrnn.analysis.local_spectra import LocalSpectra, local_spectra
 from eigenrnn.analysis.memory import (
     FisherMemory,
     LinearDecodability,
@@ -41,7 +38,7 @@ from eigenrnn.analysis.nonnormality import (
     numerical_abscissa,
     transient_growth,
 )
-from eigenrnn.analysis.perturbation import Perturbation, inactivate, perturb
+from eigenrnn.analysis.perturbation import Perturbation, perturb
 from eigenrnn.analysis.populations import (
     ConditionSpace,
     SubspaceOverlap,
@@ -81,14 +78,12 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "gradient_map",
     "gradient_norms",
     "henrici",
-    "inactivate",
     "is_ungated",
     "jacobian_bound",
     "kreiss",
     "layer_inputs",
     "line_attractor",
     "linear_decodability",
-    "local_spectra",
     "lyapunov",
     "network_memory",
     "numerical_abscissa",
@@ -104,7 +99,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "schur_structure",
     "slow_points",
     "spectrum",
-    "state_space",
     "subspace_overlap",
     "targeted_projection",
     "trajectory",
@@ -123,7 +117,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "Kreiss",
     "LineAttractor",
     "LinearDecodability",
-    "LocalSpectra",
     "Lyapunov",
     "NumericalAbscissa",
     "Perturbation",
@@ -134,7 +127,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "SchurStructure",
     "SlowPoints",
     "Spectrum",
-    "StateSpace",
     "SubspaceOverlap",
     "TargetedProjection",
     "Trajectory",

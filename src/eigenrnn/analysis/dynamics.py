@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -41,7 +41,6 @@ __all__ = [
     "FixedPoints",
     "Lyapunov",
     "Projection",
-    "StateSpace",
     "distinct_states",
     "drawn_states",
     "effective_rank",
@@ -50,7 +49,6 @@ __all__ = [
     "minimise_speed",
     "participation_ratio",
     "settled_states",
-    "state_space",
 ]
 
 # of FixedPoints
@@ -100,8 +98,12 @@ class FixedPoints(Analysis):
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
-        by_kind = _by_kind(self.kinds, self.eigenvalues)
-        points = {label: values.ravel() for label, values in by_kind.items()}
+        kinds = np.array(self.kinds, dtype=str)
+        points: dict[str, NDArray[np.complex128]] = {}
+        for kind in _KINDS:
+            of_kind = kinds == kind
+            if of_kind.any():
+                points[f"{of_kind.sum()} {kind}"] = self.eigenvalues[of_kind].ravel()
         plot.plane(axes, points)
         title = f"eigenvalues at {', '.join(points) or 'no'} fixed points"
         plot.label(axes, "real part", "imaginary part", title)
@@ -329,19 +331,6 @@ def _kind(moduli: NDArray[np.float64]) -> str:
     return "saddle"
 
 
-def _by_kind(
-    kinds: list[str],
-    values: NDArray[Any],  # (P, ...)
-) -> dict[str, NDArray[Any]]:
-    """Return the values of the points of each kind that occurs, by their number and kind."""
-    values_by_kind: dict[str, NDArray[Any]] = {}
-    for kind in _KINDS:
-        of_kind = np.array(kinds, dtype=str) == kind
-        if of_kind.any():
-            values_by_kind[f"{int(of_kind.sum())} {kind}"] = values[of_kind]
-    return values_by_kind
-
-
 class Projection:
     """The axes of a space of states, and the state with coordinates 0."""
 
@@ -354,115 +343,6 @@ class Projection:
     ) -> NDArray[np.float64]:  # (..., D)
         """Return the coordinates of other states along the axes."""
         return (np.asarray(as_array(states, "states"), np.float64) - self.origin) @ self.axes.T
-
-
-@dataclass(frozen=True)
-class StateSpace(Projection, Analysis):
-    r"""Trajectories and fixed points in the plane of the first two principal components.
-
-    Args:
-        trajectories: The coordinates of the states in this plane.
-        points: The coordinates of the fixed points.
-        kinds: The kind of each fixed point, as in `FixedPoints`.
-        shares: The share of the variance of the trajectories along each axis.
-        origin: The mean state of the trajectories, which has coordinates 0.
-        axes: The principal components; the second is zero if a state has one entry.
-    Shape:
-        trajectories: :math:`(T + 1, B, 2)`; points: :math:`(P, 2)`; shares: :math:`(2,)`; origin:
-        :math:`(S,)`; axes: :math:`(2, S)`.
-    """
-
-    trajectories: NDArray[np.float64]
-    points: NDArray[np.float64]
-    kinds: list[str]
-    shares: NDArray[np.float64]
-    origin: NDArray[np.float64]
-    axes: NDArray[np.float64]
-
-    def plot(self) -> "Figure":
-        figure, (axes,) = plot.canvas()
-        points = _by_kind(self.kinds, self.points)
-        plot.paths(axes, self.trajectories, points)
-        x = f"principal component 1 ({self.shares[0]:.0%})"
-        y = f"principal component 2 ({self.shares[1]:.0%})"
-        title = "trajectories"
-        if points:
-            title += f" and {', '.join(points)} fixed points"
-        plot.label(axes, x, y, title)
-        return figure
-
-    def table(self) -> Table:
-        steps, B, _ = self.trajectories.shape
-        P = len(self.points)
-        places = np.concatenate([self.trajectories.reshape(-1, 2), self.points])
-        return {
-            "kind": np.array(["trajectory"] * (steps * B) + self.kinds, dtype=str),
-            # a fixed point belongs to no step, but a column of integers has no NaN
-            "t": np.concatenate([np.repeat(np.arange(steps), B), np.full(P, -1)]),
-            "number": np.concatenate([np.tile(np.arange(B), steps), np.arange(P)]),
-            "component_1": places[:, 0],
-            "component_2": places[:, 1],
-        }
-
-
-@torch.no_grad()
-def state_space(
-    network: Network,
-    x: Tensor | ArrayLike,  # (T, B, M)
-    points: FixedPoints | None = None,
-    *,
-    h0: InitialState = None,
-    which: str = "l0",
-) -> StateSpace:
-    r"""Project trajectories, and fixed points, on the principal components of the trajectories.
-
-    .. math:: z = A (h - \bar h), \qquad
-        \operatorname{Cov}(h) = \sum_i \sigma_i^2 a_i a_i^\top, \qquad
-        A = (a_1, a_2)^\top, \qquad \sigma_1 \ge \sigma_2 \ge \dots
-
-    The mean and the covariance are those of all states of all trajectories, initial ones
-    included. The fixed points do not influence the plane. They attract and repel the trajectories
-    only under the input for which they were found.
-
-    Args:
-        network: A recurrent layer or cell, a model with one, or a `StateMap`.
-        x: The sequences, in the layout that the first layer takes; zeros show the network alone.
-        points: Fixed points of the same layer and direction, from `fixed_points`.
-        h0: The initial states, as the network takes them, or :math:`(S,)`; by default its own.
-        which: The layer and direction.
-    Shape:
-        x: :math:`(T, B, M)`, or :math:`(T, M)`; :math:`(B, T, M)` of a layer with `batch_first`.
-    Raises:
-        ValueError: If the layer or direction does not exist, an input or `h0` does not fit or is
-            not finite, the states are not finite, or the points have another size.
-    Source:
-        Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
-        (departures: none).
-    Example:
-        >>> cell = torch.nn.GRUCell(1, 8)
-        >>> plane = state_space(cell, torch.zeros(50, 9, 1), h0=torch.randn(9, 8))
-        >>> plane.trajectories.shape
-        (51, 9, 2)
-    """
-    states = trajectory(network, x, which, h0).states.numpy()
-    check_finite(states, "the states")
-    S = states.shape[2]
-    if points is not None and points.points.shape[1] != S:
-        raise ValueError(f"expected fixed points of size {S}, got {points.points.shape[1]}")
-    origin, axes, shares = principal_axes(states.reshape(-1, S), 2)
-    found = np.empty((0, S))
-    kinds: list[str] = []
-    if points is not None:
-        found = points.points
-        kinds = points.kinds
-    return StateSpace(
-        trajectories=(states - origin) @ axes.T,
-        points=(found - origin) @ axes.T,
-        kinds=kinds,
-        shares=shares,
-        origin=origin,
-        axes=axes,
-    )
 
 
 def principal_axes(

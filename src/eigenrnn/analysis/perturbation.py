@@ -1,8 +1,7 @@
-"""Perturbations of the state and inactivation of units."""
+"""Perturbations of the state."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,12 +18,12 @@ from eigenrnn.linalg import check_finite
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Perturbation", "inactivate", "perturb"]
+__all__ = ["Perturbation", "perturb"]
 
 
 @dataclass(frozen=True)
 class Perturbation(Analysis):
-    """Trajectories of a network with and without an intervention.
+    """Trajectories of a network with and without a perturbation.
 
     Args:
         states: The states without it, the initial ones included.
@@ -40,7 +39,7 @@ class Perturbation(Analysis):
 
     @property
     def distances(self) -> NDArray[np.float64]:  # (T + 1, B)
-        """The distance between the states with and without the intervention."""
+        """The distance between the states with and without the perturbation."""
         return np.linalg.norm(self.changed - self.states, axis=2)
 
     def plot(self) -> "Figure":
@@ -113,85 +112,3 @@ def perturb(
         state = path.state_map.step(path.x[t], state)
         states.append(state)
     return Perturbation(path.states.numpy(), torch.stack(states).numpy(), at)
-
-
-@torch.no_grad()
-def inactivate(
-    network: Network,
-    x: Tensor | ArrayLike,  # (T, B, M)
-    units: Sequence[int] | Sequence[bool] | Tensor | NDArray[Any],  # (n,) or (S,)
-    *,
-    value: float = 0.0,
-    begin: int = 0,
-    end: int | None = None,
-    h0: InitialState = None,
-    which: str = "l0",
-) -> Perturbation:
-    r"""Hold units at a value during some steps, as an experiment silences a group of cells.
-
-    .. math:: h'_t = M\, F(x_t, h'_{t-1}) + (1 - M)\, v, \qquad t_0 \le t < t_1
-
-    M is zero for the units that are held. They begin at the value before step :math:`t_0`. For a
-    network with ``state="current"`` the value is that of the current: a softplus unit is then
-    silent at a value such as -20.
-
-    Args:
-        network: A recurrent layer or cell, a model with one, or a `StateMap`.
-        x: The sequences, in the layout that the first layer takes.
-        units: The entries of the state that are held: their numbers, or a boolean for each entry.
-        value: The value v.
-        begin: The number of steps before the first held state.
-        end: The number of steps after which the units are free; by default never.
-        h0: The initial states, as the network takes them; by default its own.
-        which: The layer and direction.
-    Shape:
-        x: :math:`(T, B, M)`, or :math:`(T, M)`; units: :math:`(n,)`, or :math:`(S,)` booleans.
-    Raises:
-        ValueError: If the layer or direction does not exist, an input or `h0` does not fit, a unit
-            does not exist, or not 0 <= begin < end <= T + 1.
-    Source:
-        Song, Yang and Wang, PLoS Computational Biology 12, 2016.
-        https://doi.org/10.1371/journal.pcbi.1004792 (departures: any span of steps).
-    Example:
-        >>> found = inactivate(torch.nn.RNNCell(1, 4), torch.ones(9, 1, 1), [0, 2])
-        >>> bool((found.changed[..., [0, 2]] == 0).all())
-        True
-    """
-    path = trajectory(network, x, which, h0)
-    T = len(path.x)
-    S = path.states.shape[2]
-    last = T + 1 if end is None else end  # T + 1: also the state after the last step is held
-    if not 0 <= begin < last <= T + 1:
-        raise ValueError(f"expected 0 <= begin < end <= {T + 1}, got {begin} and {last}")
-    held = _mask_of_units(units, S)
-
-    def hold(state: Tensor) -> Tensor:
-        return torch.where(held, value, state)
-
-    states = [path.states[t] for t in range(begin)]
-    state = hold(path.states[begin])
-    states.append(state)
-    for t in range(begin, T):
-        state = path.state_map.step(path.x[t], state)
-        if t + 1 < last:
-            state = hold(state)
-        states.append(state)
-    return Perturbation(path.states.numpy(), torch.stack(states).numpy(), begin)
-
-
-def _mask_of_units(units: object, S: int) -> Tensor:  # (S,), bool
-    """Return which entries of a state are chosen.
-
-    Raises:
-        ValueError: If the units are neither numbers of entries nor a boolean for each.
-    """
-    chosen = units.detach().cpu().numpy() if isinstance(units, Tensor) else np.asarray(units)
-    is_mask = chosen.dtype == np.bool_ and chosen.shape == (S,)
-    is_list = chosen.dtype.kind in "iu" and chosen.ndim == 1
-    if not (is_mask or is_list) or not chosen.size or chosen.min() < 0 or chosen.max() >= S:
-        raise ValueError(f"expected units from 0 to {S - 1}, or {S} booleans, got {units}")
-    held = torch.zeros(S, dtype=torch.bool)
-    if is_list:  # torch reads uint8 as booleans
-        chosen = chosen.astype(np.int64)
-    held[torch.as_tensor(chosen)] = True
-    return held

@@ -19,7 +19,6 @@ __all__ = [
     "histogram",
     "label",
     "lines",
-    "paths",
     "plane",
 ]
 
@@ -200,32 +199,6 @@ def plane(
     label(axes, "real part", "imaginary part")
     if len(points) + len(joined or {}) > 1:  # beside the panel, which is square
         axes.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-
-
-def paths(
-    axes: "Axes",
-    trajectories: NDArray[np.float64],  # (T, B, 2)
-    points: Mapping[str, ArrayLike],  # (n, 2) each
-) -> None:
-    """Draw trajectories as grey lines from a circle on, and points above, the first on top."""
-    x = trajectories[..., 0]
-    y = trajectories[..., 1]
-    axes.plot(x, y, color="0.6", linewidth=0.8, alpha=0.8)
-    axes.plot(x[0], y[0], linestyle="", marker="o", markersize=3, color="0.6", fillstyle="none")
-    markers = cycle("osX^")
-    for k, (name, values) in enumerate(points.items()):
-        coordinates = np.asarray(values)
-        axes.plot(
-            coordinates[:, 0],
-            coordinates[:, 1],
-            label=name,
-            linestyle="",
-            marker=next(markers),
-            markersize=6,
-            zorder=4 - k / 100,
-        )
-    if points:
-        axes.legend(fontsize="small", frameon=False)
 
 
 def contours(

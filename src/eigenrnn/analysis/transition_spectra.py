@@ -91,8 +91,8 @@ def transition_spectra(
 
     An eigenvalue near :math:`-1` is a reflection, a pair :math:`e^{\pm i \theta}` a rotation, and
     one near zero forgets a direction of the state. A transition acts on each column of the state
-    alike, so `local_spectra` has each of these eigenvalues K times. For products over many steps
-    see `lyapunov`.
+    alike, so its Jacobian has each of these eigenvalues K times. For products over many steps see
+    `lyapunov`.
 
     Args:
         network: A `DeltaNet`, a `GatedDeltaNet` or a `DeltaProduct` of one direction, or a model
