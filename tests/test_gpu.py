@@ -154,7 +154,7 @@ def constrained_gru(m, n):
 
 MODELS = {
     "two bidirectional layers": partial(RNN, num_layers=2, bidirectional=True),
-    "bidirectional LSTM": partial(LSTM, bidirectional=True, proj_size=4),
+    "bidirectional LSTM": partial(LSTM, bidirectional=True),
     "LayerNorm and zoneout": partial(GRU, layer_norm=True, zoneout=0.2),
     "leaky": partial(RNN, leak=0.2, trainable_leak=True, nonlinearity="softplus"),
     "currents": partial(RNN, leak=0.2, state="current", nonlinearity="tanh"),

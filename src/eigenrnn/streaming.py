@@ -34,9 +34,6 @@ class Stream:
     weights packed, and notice when one of them changes. A layer that is not frozen evaluates its
     constraints at every step.
 
-    The states of an LSTM with `proj_size` are multiplied by both factors of its matrices, and the
-    outputs equal those of the sequence up to rounding.
-
     Stacks of torch's layers or of layers that are stacks themselves, an `RNN` with complex states,
     noise in evaluation, 16-bit weights, other devices and other backends take the slower path of
     `step` in the layer. So does every step inside autocast or `torch.compile`. A transform of

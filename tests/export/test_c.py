@@ -35,7 +35,6 @@ from eigenrnn.constraints import DiagonalSegment, Unconstrained
 from eigenrnn.export import to_c
 from eigenrnn.export.c.templates import TEMPLATES
 from eigenrnn.layers.as_rnn import AsDirection
-from eigenrnn.layers.lstm import ProjectedLSTMDirection
 from eigenrnn.linalg import tol
 from eigenrnn.nonlinearities import NONLINEARITIES
 
@@ -61,7 +60,7 @@ LAYERS = {
     "GRU-no-bias": partial(GRU, bias=False, num_layers=2),
     "NCGRU": NCGRU,
     "LSTM": partial(LSTM, num_layers=2),
-    "LSTM-projected": partial(LSTM, proj_size=5, trainable_h0=True),
+    "LSTM-trained-h0": partial(LSTM, trainable_h0=True),
     "LSTM-no-bias": partial(LSTM, bias=False),
     "LRU": partial(LRU, trainable_h0=True),
     "LRU-real": partial(LRU, constraint=DiagonalSegment, bias=False),
@@ -81,7 +80,6 @@ LAYERS = {
     "torch's RNN": nn.RNN,
     "torch's GRU": partial(nn.GRU, num_layers=2),
     "torch's LSTM": nn.LSTM,
-    "torch's LSTM-projected": partial(nn.LSTM, proj_size=5),
 }
 
 
@@ -162,15 +160,13 @@ def assert_near(found, model, x):
     assert np.abs(found - exact).max() <= allowed
 
 
-# of torch itself, once a process
-@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported")
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_in_c_computes_its_outputs(name, tmp_path):
     layer = make(name)
     assert_near(Network(layer, tmp_path).run(inputs().numpy()), layer, inputs())
 
 
-@few("name", {name: (name,) for name in LAYERS}, ["URNN", "LSTM-projected", "MinGRU"])
+@few("name", {name: (name,) for name in LAYERS}, ["URNN", "LSTM", "MinGRU"])
 def test_the_file_compiles_as_cpp(name, tmp_path):
     layer = make(name)
     network = Network(layer, tmp_path, "C++17")
@@ -332,6 +328,4 @@ def test_two_networks_fit_into_one_program(tmp_path):
 
 def test_every_kind_of_direction_has_a_template_or_is_refused():
     directions = [make(M, 16).all_directions()[0] for make in (OURS | NAMED).values()]
-    assert {type(each) for each in directions} == set(TEMPLATES) - {ProjectedLSTMDirection} | {
-        AsDirection
-    }
+    assert {type(each) for each in directions} == set(TEMPLATES) | {AsDirection}

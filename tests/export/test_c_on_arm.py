@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 MODELS = {
     "URNN": lambda: URNN(3, 12).eval(),
-    "LSTM": lambda: make("LSTM-projected"),
+    "LSTM": lambda: make("LSTM"),
     "LRU": lambda: make("LRU"),
     "RNN with a head": lambda: SequenceModel(make("RNN-softplus"), 4).eval(),
     "GRU": lambda: make("GRU-layer-norm"),

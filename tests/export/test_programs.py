@@ -315,7 +315,6 @@ def test_a_stack_with_lengths_is_exported_with_any_number_of_steps(layer, readou
 
 
 MORE = {
-    "LSTM-projected": partial(LSTM, proj_size=4),
     "LSTM-both": partial(LSTM, num_layers=2, bidirectional=True),
     "GRU-both": partial(GRU, num_layers=2, bidirectional=True),
     "stack": lambda M, N: SequenceModel(

@@ -95,3 +95,8 @@ def test_a_frozen_step_refuses_the_state_of_another_layer():
     for h in (torch.zeros(1, B, N), torch.zeros(1, B, 2 * N)):
         with pytest.raises(TypeError, match="got Tensor"):
             layer.step(torch.zeros(B, M), h)
+
+
+def test_projected_states_are_left_to_torch():
+    with pytest.raises(ValueError, match=r"torch\.nn\.LSTM"):
+        LSTM(M, N, proj_size=2)

@@ -29,7 +29,6 @@ CASES |= {
     "rates with a leak": partial(RNN, nonlinearity="softplus", leak=0.3, trainable_leak=True),
     "currents": partial(RNN, nonlinearity="softplus", leak=0.3, state="current"),
     "trained initial state": partial(LSTM, trainable_h0=True),
-    "projected": partial(LSTM, proj_size=3),
     "convolution": partial(DeltaNet, heads=2, convolution=3),
     "stack": stack(LRU),
     "stack of torch's LSTM": stack(nn.LSTM),

@@ -222,7 +222,6 @@ NAMES = {
     "ScoRNN": (lambda: ScoRNN(M, N), "weight_hh_l0"),
     "inputs": (lambda: ScoRNN(M, N), "weight_ih_l0"),
     "gates": (lambda: GRU(M, N, bidirectional=True), "weight_hh_l0_reverse"),
-    "projection": (lambda: LSTM(M, N, proj_size=2), "weight_hh_l0"),
 }
 
 

@@ -776,7 +776,6 @@ STACKS = {
     "LRU with a GLU": (LRU, {}),
     "wide ScoRNN and a map of the inputs": (ScoRNN, {"input_size": 5}),
     "LSTM with an MLP and RMSNorm": (LSTM, {"norm": "rms", "mixer": "mlp"}),
-    "projected LSTM": (partial(LSTM, proj_size=5), {}),
     "GRU without norm and mixer": (GRU, {"norm": None, "mixer": None}),
     "MinGRU with an MLP": (MinGRU, {"mixer": "mlp"}),
 }

@@ -51,7 +51,6 @@ def _ours(layer: nn.RNNBase) -> Layer:
     kind: Any = RNN
     if isinstance(layer, nn.LSTM):
         kind = LSTM
-        options["proj_size"] = layer.proj_size
     elif isinstance(layer, nn.GRU):
         kind = GRU
     else:

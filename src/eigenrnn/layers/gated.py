@@ -18,8 +18,7 @@ class AbstractGatedDirection(AbstractDirection):
 
     def __init__(self, config: DirectionConfig) -> None:
         super().__init__(config)
-        # a projected LSTM has no constraints
-        for gate, constraint in zip(self.gates, self.constraints(), strict=False):
+        for gate, constraint in zip(self.gates, self.constraints(), strict=True):
             if constraint.is_complex:
                 raise ValueError(
                     f"expected a set of real matrices for {gate}, because gates need real states, "
@@ -37,7 +36,7 @@ class Gated(Stacked[_D]):
     def constrained_gates(self) -> list[str]:
         """The gates whose matrix is constrained to a set."""
         direction = self.all_directions()[0]
-        gates = zip(direction.gates, direction.constraints(), strict=False)
+        gates = zip(direction.gates, direction.constraints(), strict=True)
         return [name for name, constraint in gates if constraint.constrained]
 
     def _spectrum_matrices(self) -> Tensor:  # (L D, G, N, N)

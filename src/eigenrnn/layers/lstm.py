@@ -1,29 +1,25 @@
 """The long short-term memory: torch.nn.LSTM with a constraint on the matrix of each gate."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
-from eigenrnn.constraints import Constraint, Unconstrained
+from eigenrnn.constraints import Constraint
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import DirectionConfig, without_autocast
+from eigenrnn.layers.direction import DirectionConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
 from eigenrnn.layers.sequences import Lengths
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.layers.validation import check_pair
 from eigenrnn.ops import lstm
 from eigenrnn.ops.lstm import BACKENDS
-from eigenrnn.ops.lstm.cpu import lstm_stepper, projected_lstm_stepper
-from eigenrnn.tracing import is_eager, is_exporting
+from eigenrnn.ops.lstm.cpu import lstm_stepper
 
-__all__ = ["LSTM", "LSTMDirection", "ProjectedLSTMDirection"]
+__all__ = ["LSTM", "LSTMDirection"]
 
 
 class LSTMDirection(AbstractGatedDirection):
@@ -96,119 +92,6 @@ class LSTMDirection(AbstractGatedDirection):
         return torch.cat([torch.ones(N), torch.full((N,), torch.inf)])  # a cell can grow
 
 
-class ProjectedLSTMDirection(LSTMDirection):
-    r"""One LSTM layer in one direction with projected states.
-
-    .. math:: h_t = R m_t, \qquad m_t = o_t \odot \tanh(c_t)
-
-    Only :math:`h_t`, of P numbers, enters the gates and the output. With :math:`W_i R` in place of
-    :math:`W_i`, and so on, this is an LSTM without projection whose state is :math:`m_t`, so every
-    backend computes it. An initial :math:`h_0` enters the first step as P further inputs, whose
-    map is W. A state is :math:`[h, c]`.
-
-    Args:
-        config: As of `LSTMDirection`, without constraints: W is not square.
-        proj_size: The size P of a projected state.
-    Shape:
-        projected_hh: :math:`(4 N, P)`, the rows of :math:`W_i, W_f, W_g, W_o`.
-        weight_hr: :math:`(P, N)`, R.
-        h0: :math:`(P + N,)`, or None.
-    """
-
-    has_matrix = False  # no square matrix that could be initialised or dropped out
-
-    def __init__(self, config: DirectionConfig, proj_size: int) -> None:
-        super().__init__(config)
-        self.output_size = proj_size
-        self.state_size = proj_size + self.hidden_size
-        # created again, because the base class assumes another size of a state
-        self.h0 = self._parameter("h0", self.state_size)
-        self.projected_hh = Parameter(torch.empty(4 * self.hidden_size, proj_size))
-        self.weight_hr = Parameter(torch.empty(proj_size, self.hidden_size))
-
-    @without_autocast
-    def forward(
-        self,
-        x: Tensor,  # (T, B, M)
-        h0: Tensor,  # (B, P + N)
-        batch_sizes: Sequence[int] | None = None,
-        reverse: bool = False,
-        backend: str | None = None,
-        last_only: bool = False,
-        resets: Tensor | None = None,  # (T, B)
-    ) -> tuple[Tensor, Tensor]:  # (T, B, P), (B, P + N)
-        first, cell = h0.split((self.output_size, self.hidden_size), dim=1)
-        if resets is not None:  # the initial state is among the inputs here
-            first = first.masked_fill(resets[0].unsqueeze(1), 0)
-        input_map = self.weight_ih
-        # a state of zero adds nothing to the first step, so x need not be copied
-        if not _is_zero(first):
-            x = torch.cat([x, _at_first_step(first, x, batch_sizes, reverse)], dim=2)
-            input_map = torch.cat([input_map, self.projected_hh], dim=1)
-        m, last, last_cell = lstm(
-            x,
-            self._cast(self.weight_hh),
-            c0=cell,
-            U=input_map,
-            c=self.input_bias,
-            batch_sizes=batch_sizes,
-            reverse=reverse,
-            backend=backend,
-            last_only=last_only,
-            resets=resets,
-        )
-        h = m if last_only else m @ self.weight_hr.T
-        return h, torch.cat([last @ self.weight_hr.T, last_cell], dim=1)
-
-    def stepper(self) -> Any:
-        # the factors, not their product: a step multiplies by 5 N P numbers in place of 4 N^2
-        return projected_lstm_stepper(
-            self.projected_hh, self.weight_ih, self.input_bias, self.weight_hr
-        )
-
-    def load_weights(self, projected_hh: Tensor, weight_hr: Tensor) -> None:
-        """Copy W and R of a torch layer."""
-        self.projected_hh.copy_(projected_hh)
-        self.weight_hr.copy_(weight_hr)
-
-    def _reset_matrices(self, generator: Generator | None) -> None:
-        bound = 1 / math.sqrt(self.hidden_size)
-        for weight in (self.projected_hh, self.weight_hr):
-            weight.detach().uniform_(-bound, bound, generator=generator)
-
-    def _concatenated(self) -> Tensor:  # (4 N, N)
-        # in single precision or better, as constraints are evaluated
-        dtype = torch.promote_types(self.weight_hr.dtype, torch.float32)
-        return self.projected_hh.to(dtype) @ self.weight_hr.to(dtype)
-
-
-def _is_zero(h: Tensor) -> bool:
-    """Whether a state is known to be zero, without waiting for a device."""
-    can_ask = h.device.type == "cpu" and is_eager() and not is_exporting()
-    return can_ask and not h.requires_grad and not bool(h.any())
-
-
-def _at_first_step(
-    h: Tensor,  # (B, P)
-    x: Tensor,  # (T, B, M)
-    batch_sizes: Any,
-    reverse: bool,
-) -> Tensor:  # (T, B, P)
-    """Return inputs that are a state at the first step that is processed, and else zero."""
-    T, B = x.shape[:2]
-    steps = torch.arange(T, device=x.device).unsqueeze(1)  # (T, 1)
-    if not reverse:
-        first = torch.zeros_like(steps)
-    elif batch_sizes is None:
-        first = torch.full_like(steps[:1], T - 1)
-    elif isinstance(batch_sizes, Tensor):  # lengths, while an export is recorded
-        first = batch_sizes.to(x.device) - 1
-    else:
-        counts = torch.tensor(list(batch_sizes), device=x.device).unsqueeze(1)
-        first = (counts > torch.arange(B, device=x.device)).sum(0) - 1
-    return (steps == first).to(h).unsqueeze(2) * h
-
-
 class LSTM(Gated[LSTMDirection]):
     r"""LSTM whose recurrent matrices are constrained to sets of your choice, gate by gate.
 
@@ -221,11 +104,10 @@ class LSTM(Gated[LSTMDirection]):
         h_t = o_t \odot \tanh(c_t)
 
     By default this is `torch.nn.LSTM`, with its inputs, outputs and options: stacked and
-    bidirectional layers, packed and unbatched input, dropout between layers, projected states
-    :math:`h_t = R (o_t \odot \tanh(c_t))`. `recurrent_matrices` returns
-    :math:`W_i, W_f, W_g, W_o` layer by layer. `spectrum`, of shape (L D, G, N), and
-    `orthogonality_error` cover the G `constrained_gates`, or all gates if none is constrained.
-    With projected states, these are the products :math:`W R`.
+    bidirectional layers, packed and unbatched input, dropout between layers.
+    `recurrent_matrices` returns :math:`W_i, W_f, W_g, W_o` layer by layer. `spectrum`, of shape
+    (L D, G, N), and `orthogonality_error` cover the G `constrained_gates`, or all gates if none is
+    constrained.
 
     Args:
         input_size: The number M of input features.
@@ -236,8 +118,7 @@ class LSTM(Gated[LSTMDirection]):
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
         dropout: The dropout probability between two layers while training.
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
-        proj_size: The size P of projected states; 0 for none. It excludes constraints, because
-            the recurrent matrices are then not square.
+        proj_size: 0, as the recurrent matrices of an LSTM with projected states are not square.
         device: The device of the weights.
         dtype: The dtype of the weights; constraints stay in float32 or better.
         constraint: A function of N that returns the constraint of a gate's matrix, for all gates
@@ -258,17 +139,15 @@ class LSTM(Gated[LSTMDirection]):
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0, c0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
         output: :math:`(T, B, D N)`, in the layout of the input.
-        h_n, c_n: as h0 and c0. With projected states, h0, h_n and output have P in place of N.
+        h_n, c_n: as h0 and c0.
     Raises:
         ValueError: If a size, a probability or a shape is invalid, a constraint is complex, or
-            `proj_size` comes with a constraint or is not below `hidden_size`.
+            `proj_size` is not 0.
         TypeError: If a function does not return a `Constraint`, or dtypes differ.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
         https://doi.org/10.1162/neco.1997.9.8.1735 (departures: a forget gate, as in
         `torch.nn.LSTM`; one bias instead of its two).
-        Projected states: Sak, Senior and Beaufays, 2014. https://arxiv.org/abs/1402.1128
-        (departures: no peephole connections and no further units, as in `torch.nn.LSTM`).
         Locked dropout: Gal and Ghahramani, NeurIPS 2016. https://arxiv.org/abs/1512.05287
         (departures: only between layers, as in AWD-LSTM).
     Example:
@@ -305,21 +184,21 @@ class LSTM(Gated[LSTMDirection]):
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
+        if proj_size != 0:
+            raise ValueError(
+                f"expected proj_size=0, got {proj_size}: a constraint needs square matrices; "
+                "take torch.nn.LSTM"
+            )
         names = ("input_gate", "forget_gate", "cell", "output_gate")
         of_gates = input, forget, cell, output
         constraints = gate_constraints(names, of_gates, constraint)
-        make_direction: Callable[[DirectionConfig], LSTMDirection] = LSTMDirection
-        if proj_size:
-            check_projection(proj_size, hidden_size, (*of_gates, constraint))
-            constraints = {}
-            make_direction = partial(ProjectedLSTMDirection, proj_size=proj_size)
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 4}
         if bias:
             initializers["input_bias"] = [fan_uniform_] * 4
         if trainable_h0:
             initializers["h0"] = [zeros_]
         super().__init__(
-            make_direction,
+            LSTMDirection,
             DirectionConfig(input_size, hidden_size, constraints, initializers, False, 0.0),
             num_layers,
             bias,
@@ -332,8 +211,6 @@ class LSTM(Gated[LSTMDirection]):
             backend=backend,
             generator=generator,
         )
-        if proj_size:
-            self.proj_size = proj_size
 
     def forward(
         self,
@@ -376,8 +253,8 @@ class LSTM(Gated[LSTMDirection]):
         """Copy the weights of a `torch.nn.LSTM`; each gate gets the sum of its two biases.
 
         Raises:
-            ValueError: If sizes, layers, directions or biases differ, also those of projected
-                states.
+            ValueError: If sizes, layers, directions or biases differ, or torch's layer projects
+                its states.
             NotInSetError: If a recurrent matrix is not in the set of its constraint.
             TypeError: If `torch_rnn` is not a `torch.nn.LSTM`.
         """
@@ -392,18 +269,13 @@ class LSTM(Gated[LSTMDirection]):
             ValueError: If torch's layer lacks an option of this one: locked dropout or trained
                 initial states.
         """
-        options = {"proj_size": self.proj_size} if self.proj_size else {}
-        return torch_weights.convert(self, **options)
-
-    def _recurrence_defaults(self) -> dict[str, Any]:
-        return {"proj_size": 0}
+        return torch_weights.convert(self)
 
     def _split(
         self,
-        state: Tensor,  # (L D, B, P + N)
+        state: Tensor,  # (L D, B, 2 N)
     ) -> tuple[Tensor, Tensor]:
-        sizes = self.proj_size or self.hidden_size, self.hidden_size
-        h, c = state.split_with_sizes(sizes, dim=-1)  # `split` is a function in Python
+        h, c = state.chunk(2, dim=-1)
         # copies, because the compiled steps read only contiguous states
         return h.contiguous(), c.contiguous()
 
@@ -413,22 +285,6 @@ class LSTM(Gated[LSTMDirection]):
         if hx is None:
             return super()._initial_states(None, batch_size, unbatched)
         batch = () if unbatched else (batch_size,)
-        shape = len(self.directions), *batch
-        sizes = self.proj_size or self.hidden_size, self.hidden_size
-        shapes = tuple((*shape, size) for size in sizes)
-        pair = check_pair(hx, shapes, self.weight_dtype)
+        shape = len(self.directions), *batch, self.hidden_size
+        pair = check_pair(hx, (shape, shape), self.weight_dtype)
         return super()._initial_states(torch.cat(pair, dim=-1), batch_size, unbatched)
-
-
-def check_projection(
-    proj_size: int, hidden_size: int, constraints: Sequence[Callable[[int], Constraint] | None]
-) -> None:
-    """Check the size of projected states.
-
-    Raises:
-        ValueError: If it is not between 0 and the number of units, or there is a constraint.
-    """
-    if not 0 < proj_size < hidden_size:
-        raise ValueError(f"expected 0 <= proj_size < hidden_size={hidden_size}, got {proj_size!r}")
-    if any(constraint not in (None, Unconstrained) for constraint in constraints):
-        raise ValueError(f"expected no constraint, as W is not square, with proj_size={proj_size}")

@@ -30,7 +30,7 @@ __all__ = [
 
 # ends of the names of weights that no layer of torch has
 _ONLY_OURS = (".h0", ".gain", ".shift", ".leak.raw", ".leak.values")
-_NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?|weight_hr_l(\d+)(_reverse)?")
+_NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
 
 
 def is_torch_name(name: str) -> bool:
@@ -61,8 +61,6 @@ def names_by_direction(layer: Any) -> list[list[str]]:
     kinds = ["weight_ih", "weight_hh"]
     if layer.all_directions()[0].torch_biases() is not None:
         kinds += ["bias_ih", "bias_hh"]
-    if layer.proj_size:
-        kinds.append("weight_hr")
     return [[f"{kind}_{suffix}" for kind in kinds] for suffix in direction_names(layer)]
 
 
@@ -88,11 +86,8 @@ def read(layer: Any, name: str) -> Tensor:
             continue
         if name.startswith("weight_ih"):
             return direction.weight_ih
-        if name.startswith("weight_hr"):
-            return direction.weight_hr
         if name.startswith("weight_hh"):
-            is_projected = layer.proj_size > 0
-            return direction.projected_hh if is_projected else torch.cat(direction.matrices())
+            return torch.cat(direction.matrices())
         bias_ih, bias_hh = cast("tuple[Tensor, Tensor]", direction.torch_biases())
         return bias_ih if name.startswith("bias_ih") else bias_hh
     known = ", ".join(_all_names(layer))
@@ -216,10 +211,7 @@ def load_weights(
         NotInSetError: If a recurrent matrix is not in the set of its constraint.
     """
     size = directions[0].hidden_size
-    is_projected = f"weight_hr_{suffixes[0]}" in weights
-    matrices = [
-        () if is_projected else weights[f"weight_hh_{suffix}"].split(size) for suffix in suffixes
-    ]
+    matrices = [weights[f"weight_hh_{suffix}"].split(size) for suffix in suffixes]
     for direction, gate_matrices in zip(directions, matrices, strict=True):
         # a dry run on a copy: `assign` rejects some matrices that `check` accepts
         for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
@@ -228,9 +220,6 @@ def load_weights(
         direction.frozen = None  # the frozen matrices belong to the weights before the load
         for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
             constraint.assign(matrix)
-        if is_projected:
-            projected: Any = direction
-            projected.load_weights(weights[f"weight_hh_{suffix}"], weights[f"weight_hr_{suffix}"])
         direction.weight_ih.copy_(weights[f"weight_ih_{suffix}"])
         if f"bias_ih_{suffix}" in weights:
             direction.load_biases(weights[f"bias_ih_{suffix}"], weights[f"bias_hh_{suffix}"])

@@ -14,7 +14,7 @@ from eigenrnn.export.c.source import Layer, Source
 from eigenrnn.layers.delta import DeltaNetDirection
 from eigenrnn.layers.gru import GatedDirection
 from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
-from eigenrnn.layers.lstm import LSTMDirection, ProjectedLSTMDirection
+from eigenrnn.layers.lstm import LSTMDirection
 from eigenrnn.layers.rnn import RNNDirection
 from eigenrnn.layers.stacked import Stacked
 
@@ -24,7 +24,6 @@ TEMPLATES: Mapping[type, Callable[[Any, str, Source], Layer]] = {
     RNNDirection: elman,
     GatedDirection: gru,
     LSTMDirection: lstm,
-    ProjectedLSTMDirection: lstm,
     LRUDirection: lru,
     MinGRUDirection: min_gru,
     DeltaNetDirection: delta,

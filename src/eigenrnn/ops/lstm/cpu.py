@@ -20,7 +20,7 @@ from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.reference import LSTM
 
-__all__ = ["LSTMCPU", "lstm_cpu", "lstm_stepper", "projected_lstm_stepper"]
+__all__ = ["LSTMCPU", "lstm_cpu", "lstm_stepper"]
 
 
 def _allocate(
@@ -59,15 +59,3 @@ def lstm_stepper(
     weights = {"W": W, "U": U, "c": rows(c)}
     call = {"N": W.shape[1], "M": U.shape[1]} | views(weights)
     return kernels.lstm_stepper(number_type(*weights.values()), call)
-
-
-def projected_lstm_stepper(
-    W: Tensor,  # (4 N, P)
-    U: Tensor,  # (4 N, M)
-    c: Tensor | None,  # (4 N,)
-    R: Tensor,  # (P, N)
-) -> Any:
-    """Return the recurrence of projected states with packed weights, for a `StepperStack`."""
-    weights = {"W": W, "U": U, "c": rows(c), "R": R}
-    call = {"N": R.shape[1], "M": U.shape[1], "P": R.shape[0]} | views(weights)
-    return kernels.projected_lstm_stepper(number_type(*weights.values()), call)
