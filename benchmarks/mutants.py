@@ -57,6 +57,7 @@ KERNEL_TESTS = [
     "test_delta_layers.py",
     "test_elman.py",
     "test_leak.py",
+    "test_linear_layers.py",
 ]
 # Imported before each mutant's process is forked, so that none waits for them.
 PRELOADED = [

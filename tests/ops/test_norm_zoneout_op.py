@@ -23,12 +23,9 @@ RATE = 0.3
 
 each_zoneout = pytest.mark.parametrize("kind", ["none", "mask", "rate"])
 each_norm = pytest.mark.parametrize("normed", [False, True], ids=["plain", "norm"])
-each_backend = pytest.mark.parametrize(
-    "backend", ["loop", pytest.param("cpu", marks=needs_kernels)]
-)
+each_backend = pytest.mark.parametrize("backend", [pytest.param("cpu", marks=needs_kernels)])
 
 # all combinations but neither
-OPERATORS = {"loop": "elman_loop", "cpu": "elman_cpu_norm_zoneout"}
 each_option = pytest.mark.parametrize(
     ("kind", "normed"),
     [("mask", False), ("rate", False), ("none", True), ("mask", True), ("rate", True)],
@@ -216,20 +213,17 @@ class Numbers(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         results = func(*args, **(kwargs or {}))
-        if func.name() in [f"eigenrnn::{name}" for name in OPERATORS.values()]:
+        if func.name() == "eigenrnn::elman_cpu_norm_zoneout":
             self.kept = sum(each.numel() for each in results)
         return results
 
 
-# besides the states, the loop keeps the moments, and the kernels the last states
-@pytest.mark.parametrize(
-    ("backend", "others"), [("loop", 2 * T * B), pytest.param("cpu", B * N, marks=needs_kernels)]
-)
-def test_without_gradients_little_is_saved(backend, others):
+@each_backend
+def test_without_gradients_the_last_states_alone_are_saved(backend):
     tensors, norm = [t.detach() for t in operands(T, B, N)], norm_of(True)
     with Numbers() as numbers:
         h = run_elman(tensors, norm, zoneout=RATE, backend=backend)
-    assert numbers.kept == h.numel() + others
+    assert numbers.kept == h.numel() + B * N
     tensors[1].requires_grad_()
     assert torch.equal(run_elman(tensors, norm, zoneout=RATE, backend=backend), h)
 
@@ -239,7 +233,7 @@ def called(dtype=torch.float32, *options, transformed=False):
 
 
 @needs_kernels
-def test_the_loop_does_not_compute_layer_norm_in_sixteen_bits():
+def test_the_kernels_compute_layer_norm_in_sixteen_bits_and_the_loop_never():
     reasons = explain(BACKENDS, called(torch.bfloat16, "layer_norm"))
     assert reasons["cpu"] == "chosen"
-    assert reasons["loop"].startswith("layer_norm in 16 bits")
+    assert reasons["loop"] == "it does not compute layer_norm"

@@ -1,7 +1,6 @@
 """Layers with a linear recurrence: the LRU and the minimal gated recurrent unit."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
@@ -52,13 +51,14 @@ class AbstractDiagonalDirection(AbstractDirection):
         diagonal = self._concatenated() if frozen is None else frozen
         return [diagonal.diag()]
 
-    @abstractmethod
     def step(
         self,
         x: Tensor,  # (B, M)
         state: Tensor,  # (B, S)
     ) -> tuple[Tensor, Tensor]:  # (B, N), (B, S)
         """Compute the output and the new state of one time step."""
+        y, last = self(x.unsqueeze(0), state)
+        return y.squeeze(0), self.as_state(last)
 
 
 class LRUDirection(AbstractDiagonalDirection):
@@ -192,24 +192,6 @@ class LRUDirection(AbstractDiagonalDirection):
     def input_weights(self) -> list[Tensor]:
         parts = self.scaled_input
         return [torch.complex(*parts) if len(parts) == 2 else parts[0]]
-
-    def step(
-        self,
-        x: Tensor,  # (B, M)
-        state: Tensor,  # (B, S)
-    ) -> tuple[Tensor, Tensor]:  # (B, N), (B, S)
-        decay = self._cast(self.weight_hh)
-        wide = at_least_float32(x.dtype)
-        u = F.linear(x, self.weight_ih).to(wide)
-        state = state.to(wide)
-        if decay.is_complex():
-            real, imaginary = u.chunk(2, dim=1)
-            u = torch.complex(real, imaginary)
-            real, imaginary = state.chunk(2, dim=1)
-            state = torch.complex(real, imaginary)
-        h = torch.addcmul(u * self.gamma_log.exp(), decay.to(u.dtype), state)
-        state = self.as_state(h)
-        return self.output_at(x, state), state
 
     def stepper(self) -> Any:
         return lru_stepper(

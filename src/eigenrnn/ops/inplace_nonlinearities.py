@@ -58,8 +58,6 @@ def moduli_like(
     x: Tensor,  # (T, B, N), complex or pairs of real numbers
     nonlinearity: str,
     bias: Tensor | None,
-    *,
-    zeros: bool = False,
 ) -> Tensor:  # (T, B, N) or, of pairs, (T, B, N / 2); (0, ...) if unused
     """Allocate memory for the moduli that the backward pass of complex modReLU needs."""
     T, B, N = x.shape
@@ -68,8 +66,6 @@ def moduli_like(
     if not used:
         return x.new_empty(0, B, N)
     shape = (T, B, N // 2 if paired else N)
-    if zeros:
-        return x.new_zeros(shape, dtype=x.dtype.to_real())
     return x.new_empty(shape, dtype=x.dtype.to_real())
 
 

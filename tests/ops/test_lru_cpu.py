@@ -20,7 +20,7 @@ SIZES = {  # T, B, M, K
     "one sequence": (150, 1, 3, 5),
     "many sequences": (3, 150, 2, 4),
     "whole vectors": (9, 4, 16, 32),
-    "odd": (7, 5, 1, 19),
+    "odd_sizes": (7, 5, 1, 19),
 }
 PARTS = {"real": 1, "complex": 2}
 OPTIONS = {
@@ -98,7 +98,7 @@ def test_results_and_gradients_equal_the_definition(size, parts, name):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_what_is_in_the_padding_has_no_effect(reverse):
-    operands, sizes = draw(SIZES["odd"], 2, ragged=True)
+    operands, sizes = draw(SIZES["odd_sizes"], 2, ragged=True)
     options = LinearOptions(sizes, reverse)
     x = operands.x.detach().clone()
     for t, n in enumerate(sizes):
@@ -117,7 +117,7 @@ def test_what_is_in_the_padding_has_no_effect(reverse):
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_results_only_by_rounding(threads):
-    operands, _ = draw(SIZES["odd"], 2)
+    operands, _ = draw(SIZES["odd_sizes"], 2)
     one = lru_cpu(operands, LinearOptions(), save=True)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -192,7 +192,14 @@ def test_a_call_that_the_kernels_do_not_take_is_left_to_the_others():
 
 
 def test_a_weight_of_a_wrong_shape_is_refused():
-    operands, _ = draw(SIZES["odd"], 2)
+    operands, _ = draw(SIZES["odd_sizes"], 2)
     wrong = operands._replace(d=operands.d[:-1])
     with pytest.raises(ValueError, match="expected d of shape"):
         lru_layer(wrong, LinearOptions())
+
+
+def test_the_operator_passes_opcheck():
+    operands, sizes = draw((4, 3, 2, 3), 2, ragged=True)
+    arguments = lru_cpu.arguments(operands, LinearOptions(sizes))
+    checks = ["test_schema", "test_autograd_registration", "test_faketensor"]
+    torch.library.opcheck(torch.ops.eigenrnn.lru_cpu.default, arguments, test_utils=checks)
