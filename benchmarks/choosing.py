@@ -25,11 +25,9 @@ from eigenrnn.layers import (
     MinGRU,
     NnRNN,
     ScoRNN,
-    TanhRNN,
-    TorchGRU,
-    TorchLSTM,
 )
 from eigenrnn.models import ResidualStack, count_parameters
+from eigenrnn_experiments.baselines import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn_experiments.tasks import Adding, CharPTB, Copying, Series, Task
 from eigenrnn_experiments.tasks.base import model_for
 from eigenrnn_experiments.training import Settings, fit

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from eigenrnn import ScoRNN, SequenceModel
-from eigenrnn.layers import TanhRNN, TorchLSTM
 from eigenrnn.models import count_parameters
+from eigenrnn_experiments.baselines import TanhRNN, TorchLSTM
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training import Result, Settings, fit
 

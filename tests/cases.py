@@ -59,9 +59,6 @@ from eigenrnn.layers import (
     ScoRNN,
     ScuRNN,
     SpectralRNN,
-    TanhRNN,
-    TorchGRU,
-    TorchLSTM,
 )
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import tol
@@ -271,8 +268,6 @@ LAYERS = {
     "MinGRU": MinGRU,
     "MinGRU-negative": partial(MinGRU, decays=(-1, 1)),
     "DeltaNet": partial(DeltaNet, reflections=2, gated=True),
-    "TorchLSTM": TorchLSTM,
-    "TorchLSTM-glorot": partial(TorchLSTM, forget_bias=1.0, init="glorot"),
     "GRU": GRU,
     "GRU-before": partial(
         GRU, reset=Exponential, reset_after=False, update_keeps=False, nonlinearity="relu"
@@ -282,8 +277,9 @@ LAYERS = {
     "NCGRU-torch": partial(NCGRU, reset_after=True, update_keeps=True),
     "GORU": GORU,
     "GORU-fft": partial(GORU, style="fft"),
-    "TorchGRU": TorchGRU,
-    "TanhRNN": TanhRNN,
+    "torch's RNN": nn.RNN,
+    "torch's GRU": nn.GRU,
+    "torch's LSTM": nn.LSTM,
 }
 
 # the layers named for papers, with options for a hidden size of 8
@@ -309,7 +305,6 @@ CELLS = {"RNNCell": RNNCell, "GRUCell": GRUCell, "LSTMCell": LSTMCell}
 OURS = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), Stacked)}
 ELMAN = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), RNN)}
 GATED = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), GRU)}
-BASELINES = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), nn.RNNBase)}
 
 # the nonlinearity, and whether it has a bias
 NONLINEARITIES = {

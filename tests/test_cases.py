@@ -25,7 +25,7 @@ def classes_of(cases_by_name):
         (exported_classes(constraints, {Constraint}), classes_of(cases.CONSTRAINTS)),
         (
             exported_classes(layers, {layers.Layer}),
-            classes_of(cases.LAYERS | cases.NAMED | cases.CELLS),
+            classes_of(cases.OURS | cases.NAMED | cases.CELLS),
         ),
         (set(nonlinearities.NONLINEARITIES), {name for name, _ in cases.NONLINEARITIES.values()}),
     ],

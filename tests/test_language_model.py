@@ -12,7 +12,7 @@ from torch import nn
 from eigenrnn import RNN, Dropouts, LanguageModel, NnRNN, ScuRNN, constrain
 from eigenrnn.constraints import ScaledCayley
 from eigenrnn.init import constant_
-from eigenrnn.layers import GRU, ScoRNN, TanhRNN, TorchGRU, TorchLSTM, weight_drop
+from eigenrnn.layers import GRU, ScoRNN, weight_drop
 from eigenrnn.linalg import tol
 from eigenrnn.models import count_parameters, penalty
 
@@ -25,11 +25,11 @@ RECURRENT = {
     "scornn": lambda: ScoRNN(E, N),
     "rnn-2": lambda: RNN(E, N, num_layers=2, nonlinearity="tanh"),
     "gru": lambda: GRU(E, N),
-    "torch-rnn": lambda: TanhRNN(E, N),
-    "torch-gru": lambda: TorchGRU(E, N),
-    "lstm": lambda: TorchLSTM(E, N),
-    "lstm-2": lambda: TorchLSTM(E, N, num_layers=2),
-    "constrained-lstm": lambda: constrain(TorchLSTM(E, N), "weight_hh_l0", ScaledCayley, rows="g"),
+    "torch-rnn": lambda: nn.RNN(E, N),
+    "torch-gru": lambda: nn.GRU(E, N),
+    "lstm": lambda: nn.LSTM(E, N),
+    "lstm-2": lambda: nn.LSTM(E, N, num_layers=2),
+    "constrained-lstm": lambda: constrain(nn.LSTM(E, N), "weight_hh_l0", ScaledCayley, rows="g"),
 }
 each_layer = pytest.mark.parametrize("make", RECURRENT.values(), ids=RECURRENT)
 
@@ -39,7 +39,7 @@ def text(steps=T):
 
 
 def three_lstms(**options):
-    layers = [TorchLSTM(E, N), TorchLSTM(N, N), TorchLSTM(N, E)]
+    layers = [nn.LSTM(E, N), nn.LSTM(N, N), nn.LSTM(N, E)]
     return LanguageModel(K, E, layers, **options)
 
 
@@ -120,7 +120,7 @@ def test_the_orthogonality_error_ignores_weight_drop():
 
 
 def test_a_second_weight_drop_replaces_the_first():
-    lstm = weight_drop(weight_drop(TorchLSTM(E, N), 0.5), 0.0)
+    lstm = weight_drop(weight_drop(nn.LSTM(E, N), 0.5), 0.0)
     assert (lstm.weight_hh_l0 != 0).all()
     scornn = weight_drop(weight_drop(ScoRNN(E, N), 0.5), 0.0)
     x = torch.randn(T, B, E)

@@ -12,7 +12,7 @@ from draws import stream
 from eigenrnn import SequenceModel, constrain
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import RNN, DtrivRNN, ScoRNN, TorchLSTM
+from eigenrnn.layers import RNN, DtrivRNN, ScoRNN
 from eigenrnn.linalg import tol
 from eigenrnn.models import constrained_parameters, count_parameters, parameter_groups, penalty
 
@@ -176,7 +176,7 @@ def test_an_unconstrained_layer_has_no_constrained_parameters():
 
 
 def test_a_torch_layer_has_no_constrained_parameters():
-    assert [*constrained_parameters(SequenceModel(TorchLSTM(M, N), K))] == []
+    assert [*constrained_parameters(SequenceModel(nn.LSTM(M, N), K))] == []
 
 
 def test_constrained_parameters_include_those_of_a_constrained_gate():

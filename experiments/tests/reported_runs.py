@@ -7,7 +7,7 @@ import torch
 
 from eigenrnn import ScoRNN
 from eigenrnn.analysis import recurrent_matrices
-from eigenrnn.layers.baselines import TorchLSTM
+from eigenrnn_experiments.baselines import TorchLSTM
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.tasks.base import model_for
 from eigenrnn_experiments.training import Settings, checkpoint, fit

@@ -9,7 +9,7 @@ from reproduction.recipes import STUDIES
 from cases import CELLS
 from eigenrnn import constraints, layers
 from eigenrnn.constraints import Constraint
-from eigenrnn_experiments import registry, tasks
+from eigenrnn_experiments import baselines, registry, tasks
 from eigenrnn_experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
 from eigenrnn_experiments.tasks import NextSymbol, Synthetic, Task
 
@@ -29,7 +29,11 @@ def exported_classes(package):
     ("mapping", "exported"),
     [
         (registry.CONSTRAINTS, exported_classes(constraints) - {Constraint}),
-        (registry.LAYERS, exported_classes(layers) - {*CELLS.values(), layers.Layer}),
+        (
+            registry.LAYERS,
+            exported_classes(layers) - {*CELLS.values(), layers.Layer}
+            | exported_classes(baselines),
+        ),
         (registry.TASKS, exported_classes(tasks) - NO_TASKS),
     ],
     ids=["constraints", "layers", "tasks"],

@@ -28,9 +28,9 @@ from eigenrnn.layers import (
     MinGRU,
     NnRNN,
     ScoRNN,
-    TanhRNN,
 )
 from eigenrnn.models import SequenceModel
+from eigenrnn_experiments.baselines import TanhRNN
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Axis, Recipe, Reported, Row, stack_model
 from eigenrnn_experiments.tasks import StateTracking

@@ -17,7 +17,7 @@ from eigenrnn.analysis import (
     trajectory,
 )
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.layers import GRU, NCGRU, RNN, URNN, ScoRNN, TorchLSTM
+from eigenrnn.layers import GRU, NCGRU, RNN, URNN, ScoRNN
 
 
 def seeded(number=0):
@@ -79,7 +79,7 @@ def test_fixed_points_depend_on_the_input():
 
 LAYERS = {
     "gru": lambda: nn.GRU(2, 6),
-    "lstm": lambda: TorchLSTM(2, 4),
+    "lstm": lambda: nn.LSTM(2, 4),
     "nc-gru": lambda: NCGRU(2, 6),
     "scornn": lambda: ScoRNN(2, 6),
     "relu": lambda: nn.RNN(2, 6, nonlinearity="relu"),
@@ -232,7 +232,7 @@ def test_a_search_stays_in_the_range_of_the_states():
         (RNN(1, 2, nonlinearity="tanh", leak=0.5), [1, 1]),
         (RNN(1, 2, nonlinearity="tanh", leak=0.5, state="current"), None),
         (ScoRNN(1, 2), None),
-        (TorchLSTM(1, 2), [1, 1, math.inf, math.inf]),
+        (nn.LSTM(1, 2), [1, 1, math.inf, math.inf]),
         (GRU(1, 2), [1, 1]),
         (GRU(1, 2, nonlinearity="relu"), None),
         (eigenrnn.LSTM(1, 2), [1, 1, math.inf, math.inf]),

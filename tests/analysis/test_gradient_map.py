@@ -7,14 +7,14 @@ from torch import nn
 
 from eigenrnn.analysis import gradient_map, state_maps
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.layers import ENRNN, GRU, RNN, ScoRNN, ScuRNN, TorchLSTM
+from eigenrnn.layers import ENRNN, GRU, RNN, ScoRNN, ScuRNN
 
 T, B, M, N = 5, 2, 2, 4
 
 LAYERS = {
     "tanh": lambda **options: nn.RNN(M, N, **options),
     "torch-gru": lambda **options: nn.GRU(M, N, **options),
-    "lstm": lambda **options: TorchLSTM(M, N, **options),
+    "lstm": lambda **options: nn.LSTM(M, N, **options),
     "gru": lambda **options: GRU(M, N, **options),
     "scornn": lambda **options: ScoRNN(M, N, **options),
     "scurnn": lambda **options: ScuRNN(M, N, **options),
@@ -86,7 +86,7 @@ def test_later_layers_and_directions_read_the_outputs_of_earlier_ones(name, whic
 def test_parts_of_the_state_of_an_enrnn_and_an_lstm_are_named():
     x = draw(3, 1, M)
     assert list(gradient_map(ENRNN(M, N), x).by_input) == ["whole", "long", "short"]
-    assert list(gradient_map(TorchLSTM(M, N), x).by_state) == ["whole", "hidden", "cell"]
+    assert list(gradient_map(nn.LSTM(M, N), x).by_state) == ["whole", "hidden", "cell"]
 
 
 def scalar(w):

@@ -9,7 +9,7 @@ from draws import normal
 from eigenrnn import LanguageModel, SequenceModel
 from eigenrnn.analysis import gradient_norms
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.layers import RNN, ScoRNN, TorchLSTM
+from eigenrnn.layers import RNN, ScoRNN
 
 T, B, M, N = 7, 3, 2, 4
 
@@ -31,7 +31,7 @@ def test_scalar_map_multiplies_the_gradient_at_every_step(w):
 
 def test_lstm_agrees_with_an_explicit_loop_over_cells():
     cell, x = nn.LSTMCell(M, N).double(), normal(T, B, M)
-    layer = TorchLSTM(M, N).double()
+    layer = nn.LSTM(M, N).double()
     layer.load_state_dict({f"{name}_l0": value for name, value in cell.state_dict().items()})
     h = c = torch.zeros(B, N, dtype=torch.float64)
     states = []

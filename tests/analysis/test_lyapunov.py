@@ -12,7 +12,7 @@ from eigenrnn.analysis import lyapunov, state_maps
 from eigenrnn.analysis.dynamics import Lyapunov
 from eigenrnn.analysis.trajectory import Trajectory
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.layers import ENRNN, RNN, ScoRNN, TorchLSTM
+from eigenrnn.layers import ENRNN, RNN, ScoRNN
 
 
 def linear(W):
@@ -51,7 +51,7 @@ def test_exponent_of_a_scalar_network_is_the_mean_log_slope():
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.GRU(2, 5), TorchLSTM(2, 3), ENRNN(2, 4)], ids=["gru", "lstm", "enrnn"]
+    "layer", [nn.GRU(2, 5), nn.LSTM(2, 3), ENRNN(2, 4)], ids=["gru", "lstm", "enrnn"]
 )
 def test_exponents_sum_to_the_log_determinant(layer):
     x = normal(12, 2, 2)

@@ -6,7 +6,6 @@ import torch
 import eigenrnn
 from eigenrnn.analysis import recurrent_matrices, state_maps, trajectory
 from eigenrnn.constraints import Exponential, constrain
-from eigenrnn.layers import TorchLSTM
 
 M, N, T, B = 2, 6, 5, 3
 
@@ -29,7 +28,6 @@ LAYERS = {
     "torch gru": lambda: torch.nn.GRU(M, N),
     "torch lstm": lambda: torch.nn.LSTM(M, N),
     "without bias": lambda: torch.nn.LSTM(M, N, bias=False),
-    "papers' lstm": lambda: TorchLSTM(M, N, forget_bias=1.0),
     "lru": lambda: eigenrnn.LRU(M, N, trainable_h0=True),
     "lru, real": lambda: eigenrnn.LRU(M, N, constraint=eigenrnn.constraints.DiagonalSegment),
     "mingru": lambda: eigenrnn.MinGRU(M, N, decays=(-1, 1)),
@@ -189,5 +187,5 @@ def test_states_of_layers_with_a_tanh_stay_within_their_bounds():
         first = 2 * torch.rand(B, state_map.state_size, dtype=torch.float64) - 1
         states = state_map.states(10 * torch.randn(40, B, M), first)
         assert (states.abs() <= state_map.bounds).all()
-    lstms = ["torch lstm", "without bias", "papers' lstm"]
+    lstms = ["torch lstm", "without bias"]
     assert bounded == ["tanh", "zoneout", "torch rnn", "torch gru", *lstms, "lstm"]

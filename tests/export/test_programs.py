@@ -30,7 +30,6 @@ from eigenrnn import (
 )
 from eigenrnn.constraints import Dale, Exponential, LowRank, Masked, ScaledCayley
 from eigenrnn.export import export_model, to_c
-from eigenrnn.layers import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.ops.dispatch import use_backend
 
 # torch's exporter warns about itself
@@ -400,7 +399,7 @@ SCALING = [1.0, -1e8, 0.5], [2.0, 3.0, 4.0]
 
 
 def test_torchs_own_layer_is_exported_with_any_number_of_steps(tmp_path):
-    model = SequenceModel(TorchLSTM(M, N, bidirectional=True), 2, "last").eval()
+    model = SequenceModel(nn.LSTM(M, N, bidirectional=True), 2, "last").eval()
     export_model(model, tmp_path / "model.onnx", SCALING, {"name": "mine"})
     x, lengths = batch(11, 3), torch.tensor([4, 11, 7])
     mean, deviation = torch.tensor(SCALING, dtype=torch.double)
@@ -462,7 +461,7 @@ def test_a_scaling_that_does_not_fit_is_refused(scaling, tmp_path):
 @pytest.mark.parametrize("suffix", some([".onnx", ".pt2"], [".onnx"]))
 @pytest.mark.long
 def test_an_exported_language_model_continues_a_text_in_parts(suffix, tmp_path):
-    layers = [NnRNN(M, N, trainable_h0=True), TorchLSTM(N, N), TorchGRU(N, N), TanhRNN(N, N)]
+    layers = [NnRNN(M, N, trainable_h0=True), nn.LSTM(N, N), nn.GRU(N, N), nn.RNN(N, N)]
     model = LanguageModel(11, M, layers).eval()
     nn.init.normal_(model.layers[0].directions[0].h0)
     path = tmp_path / f"model{suffix}"

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
-from cases import BASELINES, ELMAN, LAYERS, NAMED, OURS, REAL
+from cases import ELMAN, NAMED, OURS, REAL
 from draws import stream
 from eigenrnn import ExpRNN, ScoRNN
 from eigenrnn.constraints import Exponential, FourierProduct, ScaledCayley, Unconstrained
@@ -24,13 +24,12 @@ from eigenrnn.init import (
     orthogonal_,
     uniform_,
 )
-from eigenrnn.layers import RNN, RNNGlorot, RNNOrth, TanhRNN, TorchGRU, TorchLSTM
+from eigenrnn.layers import RNN, RNNGlorot, RNNOrth
 from eigenrnn.linalg import tol
 
 T, B, M, N = 6, 3, 4, 8
 LENGTHS = [1, 6, 4]  # whose order by length is not its own inverse
 
-each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
 each_of_ours = pytest.mark.parametrize("make", OURS.values(), ids=OURS.keys())
 CONSTRAINED = {
     name: make
@@ -40,7 +39,6 @@ CONSTRAINED = {
 each_constrained = pytest.mark.parametrize("make", CONSTRAINED.values(), ids=CONSTRAINED.keys())
 each_named = pytest.mark.parametrize("make", (OURS | NAMED).values(), ids=OURS | NAMED)
 each_elman = pytest.mark.parametrize("make", ELMAN.values(), ids=ELMAN.keys())
-each_baseline = pytest.mark.parametrize("make", BASELINES.values(), ids=BASELINES.keys())
 
 
 def normal(*shape, seed=1, dtype=torch.float32):
@@ -87,13 +85,13 @@ def train(layer, steps=3, lr=0.1):
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
-@each_layer
+@each_of_ours
 def test_the_generator_determines_the_initialisation(make):
     one, other = (make(M, N, generator=stream(3)) for _ in range(2))
     assert is_same_state(state_of(one), state_of(other))
 
 
-@each_layer
+@each_of_ours
 def test_without_a_generator_the_global_generator_determines_the_weights(make):
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(5)
@@ -665,87 +663,6 @@ def test_an_empty_batch_gives_an_empty_output(make, lengths):
     assert output.shape == (T, 0, 2 * N)
     sizes = {each.shape[2] for each in tree_leaves(layer(x)[1])}  # that of complex states is 2 N
     assert {each.shape for each in tree_leaves(h_n)} == {(4, 0, size) for size in sizes}
-
-
-@each_baseline
-def test_a_baseline_computes_what_torch_does(make):
-    layer = make(M, N, generator=stream())
-    theirs = type(layer).__bases__[-1](M, N)
-    theirs.load_state_dict(layer.state_dict())
-    assert torch.equal(layer(x)[0], theirs(x)[0])
-
-
-@pytest.mark.parametrize("make", [TorchLSTM, TorchGRU, TanhRNN])
-def test_without_a_generator_a_baseline_has_exactly_the_weights_of_torch(make):
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(0)
-        layer = make(M, N)
-        torch.manual_seed(0)
-        theirs = make.__bases__[-1](M, N)
-    assert is_same_state(state_of(layer), state_of(theirs))
-
-
-def forget_gates(layer, size=N):
-    return [
-        parameter[size : 2 * size]
-        for name, parameter in layer.named_parameters()
-        if name.startswith("bias_ih")
-    ]
-
-
-def test_the_forget_bias_is_added_only_to_the_forget_gates():
-    options = {"num_layers": 2, "bidirectional": True}
-    layer = TorchLSTM(M, N, forget_bias=3.0, generator=stream(), **options)
-    plain = TorchLSTM(M, N, generator=stream(), **options)
-    with torch.no_grad():
-        for gate in forget_gates(plain):
-            gate.add_(3)
-    assert is_same_state(state_of(layer), state_of(plain))
-
-
-def test_glorot_initialisation_sets_all_biases_but_the_forget_bias_to_zero():
-    layer = TorchLSTM(M, N, num_layers=2, forget_bias=-4.0, init="glorot")
-    assert all((gate == -4).all() for gate in forget_gates(layer))
-    for gate in forget_gates(layer):
-        nn.init.zeros_(gate)
-    assert not any(p.any() for name, p in layer.named_parameters() if name.startswith("bias"))
-
-
-def test_glorot_initialisation_draws_all_gates_as_one_kernel():
-    layer = TorchLSTM(30, 50, init="glorot", generator=stream())
-    bound = math.sqrt(6 / (30 + 50 + 4 * 50))
-    for weight in (layer.weight_ih_l0, layer.weight_hh_l0):
-        assert 0.99 * bound < weight.abs().max() <= bound
-
-
-def test_glorot_initialisation_counts_the_inputs_of_each_layer():
-    layer = TorchLSTM(30, 50, num_layers=2, bidirectional=True, init="glorot", generator=stream())
-    bound = math.sqrt(6 / (2 * 50 + 50 + 4 * 50))
-    assert 0.99 * bound < layer.weight_ih_l1_reverse.abs().max() <= bound
-
-
-def test_normal_glorot_initialisation_draws_each_gate_separately():
-    layer = TorchLSTM(30, 200, num_layers=2, init="glorot_normal", generator=stream())
-    for k, fan_in in enumerate((30 + 200, 200 + 200)):
-        expected = math.sqrt(2 / (fan_in + 200))
-        for weight in (getattr(layer, f"weight_{part}_l{k}") for part in ("ih", "hh")):
-            for gate in weight.chunk(4):
-                margin = 4 / math.sqrt(2 * gate.numel())  # four standard errors
-                assert gate.std().item() == pytest.approx(expected, rel=margin)
-                assert gate.abs().max() > 3 * expected  # a uniform draw would not reach this
-
-
-def test_a_forget_bias_without_biases_raises():
-    with pytest.raises(ValueError, match=r"got 1\.0"):
-        TorchLSTM(M, N, bias=False, forget_bias=1.0)
-    with pytest.raises(ValueError, match="got 'zeros'"):
-        TorchLSTM(M, N, init="zeros")
-    assert forget_gates(TorchLSTM(M, N, bias=False, init="glorot")) == []
-
-
-def test_a_layer_of_any_size_fits_on_the_meta_device():
-    with torch.device("meta"):
-        assert TorchGRU(2, 1_000_000).weight_hh_l0.shape == (3_000_000, 1_000_000)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=["nan", "infinity"])

@@ -31,7 +31,7 @@ def test_unrolled_layer_gives_the_same_outputs(name):
     assert_same(unroll(layer).model(x), layer(x))
 
 
-@pytest.mark.parametrize("name", ["LSTM", "TorchGRU", "ScoRNN", "ScuRNN", "GRU"])
+@pytest.mark.parametrize("name", ["LSTM", "torch's GRU", "ScoRNN", "ScuRNN", "GRU"])
 @pytest.mark.parametrize("form", ["batched", "unbatched", "packed", "packed-sorted"])
 def test_unrolled_stacked_bidirectional_layer_gives_the_same_outputs(name, form):
     options = {"num_layers": 2, "bidirectional": True, "batch_first": True}

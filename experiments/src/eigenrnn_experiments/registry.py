@@ -7,7 +7,7 @@ from eigenrnn import constraints, layers, ops
 from eigenrnn.constraints import Constraint
 from eigenrnn.layers import Layer
 from eigenrnn.ops import Backend
-from eigenrnn_experiments import recipes, tasks
+from eigenrnn_experiments import baselines, recipes, tasks
 from eigenrnn_experiments.recipes import Recipe
 from eigenrnn_experiments.tasks import Task
 
@@ -36,8 +36,10 @@ CONSTRAINTS: dict[str, type[Constraint]] = {
 }
 """Sets of recurrent matrices."""
 
-LAYERS: dict[str, type[Layer]] = {kind.__name__: kind for kind in _exported(layers, Layer)}
-"""Recurrent layers."""
+LAYERS: dict[str, type[Layer]] = {
+    kind.__name__: kind for kind in [*_exported(layers, Layer), *_exported(baselines, Layer)]
+}
+"""Recurrent layers, with those of torch as baselines."""
 
 
 TASKS: dict[str, type[Task]] = {kind.__name__: kind for kind in _exported(tasks, Task)}

@@ -311,7 +311,7 @@ YAML = {
     ),
     "class paths": (
         "task: {class_path: eigenrnn_experiments.tasks.Copying, init_args: {delay: 5}}\n"
-        "layer: {class_path: eigenrnn.layers.TorchLSTM, init_args: {forget_bias: 1.0}}\n"
+        "layer: {class_path: eigenrnn.layers.NnRNN, init_args: {gamma: clamped}}\n"
     ),
 }
 

@@ -16,8 +16,8 @@ from shrunken import ROWS
 
 from eigenrnn import ScoRNN
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import TorchLSTM
 from eigenrnn.models import count_parameters
+from eigenrnn_experiments.baselines import TorchLSTM
 from eigenrnn_experiments.errors import FolderInUseError, MissingDataError, RunExistsError
 from eigenrnn_experiments.recipes import Axis, Computed, Quoted, Recipe, Reported, Row, reproduce
 from eigenrnn_experiments.recipes.experiment import Experiment, Network

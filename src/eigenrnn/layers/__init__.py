@@ -1,7 +1,6 @@
 """Recurrent layers: `RNN`, `GRU` and `LSTM` with any constraint, and those of papers."""
 
 from eigenrnn.layers.as_rnn import AsRNN
-from eigenrnn.layers.baselines import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.layers.cells import GRUCell, LSTMCell, RNNCell
 from eigenrnn.layers.delta import DeltaNet
 from eigenrnn.layers.gru import GRU
@@ -60,7 +59,4 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "LSTMCell",
     "Layer",
     "weight_drop",
-    "TanhRNN",
-    "TorchGRU",
-    "TorchLSTM",
 ]

@@ -1,4 +1,4 @@
-"""The options that a layer of a paper passes on to `RNN`, `GRU`, `DeltaNet` or a layer of torch.
+"""The options that a layer of a paper passes on to `RNN`, `GRU` or `DeltaNet`.
 
 They are typed dictionaries (PEP 692), so an editor completes them and the command line knows
 their types. What they mean, and their defaults, is said by the layer that they are passed on to.
@@ -12,25 +12,16 @@ from torch import Generator
 from eigenrnn.init import Initializer
 from eigenrnn.layers.leak import LeakValues
 
-__all__ = ["DeltaNetOptions", "GRUOptions", "RNNOptions", "TorchOptions"]
+__all__ = ["DeltaNetOptions", "GRUOptions", "RNNOptions"]
 
 
-class _SharedOptions(TypedDict, total=False):
+class _LayerOptions(TypedDict, total=False):
     bias: bool
     batch_first: bool
     dropout: float
     bidirectional: bool
     device: torch.device | str | None
     dtype: torch.dtype | None
-
-
-class TorchOptions(_SharedOptions, total=False):
-    """Options of `torch.nn.LSTM` and its relatives."""
-
-    proj_size: int
-
-
-class _LayerOptions(_SharedOptions, total=False):
     trainable_h0: bool
     locked_dropout: bool
     backend: str | None

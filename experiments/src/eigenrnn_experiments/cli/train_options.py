@@ -10,8 +10,9 @@ import torch
 from jsonargparse import Namespace
 from torch import nn
 
-from eigenrnn.layers import GRU, LRU, NCGRU, NnRNN, ScoRNN, TanhRNN
+from eigenrnn.layers import GRU, LRU, NCGRU, NnRNN, ScoRNN
 from eigenrnn_experiments import tasks
+from eigenrnn_experiments.baselines import TanhRNN
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.tasks.base import model_for
 from eigenrnn_experiments.training import Settings

@@ -9,8 +9,9 @@ from typing import Any
 from torch import Generator, nn
 
 from eigenrnn.init import fan_uniform_, uniform_, zeros_
-from eigenrnn.layers import NCGRU, ScoRNN, TorchGRU, TorchLSTM
+from eigenrnn.layers import NCGRU, ScoRNN
 from eigenrnn.models import Dropouts, LanguageModel
+from eigenrnn_experiments.baselines import TorchGRU, TorchLSTM
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nc_gru.paper import SOURCE, nc_gru_options, with_order
 from eigenrnn_experiments.recipes.nc_gru.released import released

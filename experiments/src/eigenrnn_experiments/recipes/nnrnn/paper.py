@@ -11,7 +11,8 @@ from torch import Generator, Tensor, nn
 from eigenrnn.analysis import schur_structure
 from eigenrnn.constraints import Exponential
 from eigenrnn.init import Initializer
-from eigenrnn.layers import EURNN, ExpRNN, NnRNN, RNNGlorot, TorchLSTM
+from eigenrnn.layers import EURNN, ExpRNN, NnRNN, RNNGlorot
+from eigenrnn_experiments.baselines import TorchLSTM
 from eigenrnn_experiments.recipes.experiment import Network
 from eigenrnn_experiments.tasks import Task
 

@@ -7,7 +7,8 @@ from torch import Generator
 
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.init import ChainDirection, Kind, recurrent_
-from eigenrnn.layers import RNN, TorchLSTM
+from eigenrnn.layers import RNN
+from eigenrnn_experiments.baselines import TorchLSTM
 from eigenrnn_experiments.recipes.recipe import Axis, Row
 
 __all__ = ["FINE_BETAS", "FINE_GAINS", "GAINS", "SOURCE", "InitLSTM", "PlainRNN", "init_axis"]

@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from eigenrnn.init import Initializer
-from eigenrnn.layers import URNN, FullCapacityURNN, ScoRNN, TorchLSTM
+from eigenrnn.layers import URNN, FullCapacityURNN, ScoRNN
+from eigenrnn_experiments.baselines import TorchLSTM
 from eigenrnn_experiments.recipes.experiment import Network
 
 __all__ = ["SOURCE", "full_urnn", "lstm", "restricted_urnn", "scornn"]

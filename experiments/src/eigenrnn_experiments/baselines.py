@@ -1,17 +1,27 @@
 """Torch's own recurrent layers, with the initialisations that papers use for baselines."""
 
 import math
-from typing import Literal, Unpack
+from typing import Literal, TypedDict, Unpack
 
 import torch
 from torch import Generator, nn
 
 from eigenrnn.init import uniform_
-from eigenrnn.layers.options import TorchOptions
-from eigenrnn.layers.stacked import Layer
-from eigenrnn.layers.validation import check_sizes
+from eigenrnn.layers import Layer
 
 __all__ = ["TanhRNN", "TorchGRU", "TorchLSTM"]
+
+
+class TorchOptions(TypedDict, total=False):
+    """Options of `torch.nn.LSTM` and its relatives."""
+
+    bias: bool
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+    proj_size: int
+    device: torch.device | str | None
+    dtype: torch.dtype | None
 
 
 class _FromGenerator(Layer):
@@ -26,7 +36,6 @@ class _FromGenerator(Layer):
         generator: Generator | None = None,
         **options: Unpack[TorchOptions],
     ) -> None:
-        check_sizes(input_size, hidden_size, num_layers)
         # torch's constructor draws from the global generator, which a given one leaves alone
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
@@ -55,8 +64,7 @@ class TorchLSTM(_FromGenerator, nn.LSTM):
         generator: The generator that draws the weights; torch's global one by default.
         options: Further keyword arguments of `torch.nn.LSTM`.
     Raises:
-        ValueError: If `init` is unknown, `forget_bias` is set without biases, or the weights do
-            not fit into memory.
+        ValueError: If `init` is unknown, or `forget_bias` is set without biases.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
         https://doi.org/10.1162/neco.1997.9.8.1735 (departures: a forget gate, as in
