@@ -10,16 +10,12 @@ from torch import nn
 from eigenrnn import RNN
 from eigenrnn.analysis import (
     StateMap,
-    condition_space,
-    fixed_points,
     line_attractor,
     lyapunov,
     perturb,
     reduced_model,
     slow_points,
     state_maps,
-    subspace_overlap,
-    targeted_projection,
     trajectory,
 )
 from eigenrnn.constraints import LowRank, Unconstrained
@@ -225,75 +221,6 @@ def test_the_error_of_a_lyapunov_exponent_is_that_of_independent_runs():
     assert 0.7 * expected < found.errors[0] < 1.4 * expected
 
 
-# ------------------------------------------------------------------------------------ populations
-
-
-def planted(T=12, B=400, S=20, noise=0.1):
-    generator = np.random.default_rng(2)
-    motion, colour = generator.choice([-1.0, -0.5, 0.5, 1.0], (2, B))
-    axes = np.linalg.qr(generator.normal(size=(S, 2)))[0].T
-    ramp = np.linspace(0, 1, T)[:, None, None]
-    states = ramp * (2 * motion[:, None] * axes[0] + colour[:, None] * axes[1])
-    return states + noise * generator.normal(size=states.shape), motion, colour, axes
-
-
-def test_a_targeted_projection_finds_planted_axes():
-    states, motion, colour, axes = planted()
-    found = targeted_projection(states, {"motion": motion, "colour": colour})
-    assert (np.abs((found.axes * axes).sum(1)) > 0.99).all()
-    np.testing.assert_allclose(found.axes @ found.axes.T, np.eye(2), atol=1e-12)
-    assert found.peaks.min() >= 10
-    along = found.project(states[-1])[:, 0]
-    assert np.corrcoef(along, motion)[0, 1] > 0.99
-    slope = np.linalg.lstsq(np.stack([motion, colour, np.ones(400)], 1), states[5], rcond=None)[0]
-    difference = found.coefficients[5] - slope[:2]
-    assert np.linalg.norm(difference) < np.linalg.norm(slope[:2]) * 0.1
-
-
-def test_dependent_variables_are_refused():
-    states, motion, _, _ = planted()
-    with pytest.raises(ValueError, match="depend linearly"):
-        targeted_projection(states, {"motion": motion, "again": 2 * motion})
-
-
-def test_overlaps_of_planes_are_those_of_their_angles():
-    generator = np.random.default_rng(0)
-    first = generator.normal(size=(500, 2)) @ np.eye(2, 4)
-    angle = 0.3
-    turned = np.array([[1, 0, 0, 0], [0, math.cos(angle), math.sin(angle), 0]])
-    second = generator.normal(size=(500, 2)) * [1, 2] @ turned
-    found = subspace_overlap(first, second)
-    np.testing.assert_allclose(found.angles, [0, angle], atol=1e-7)
-    assert found.overlap == pytest.approx((1 + math.cos(angle) ** 2) / 2)
-    C = np.cov(second.T, bias=True)
-    assert found.alignment == pytest.approx((C[0, 0] + C[1, 1]) / np.linalg.eigvalsh(C)[-2:].sum())
-    apart = subspace_overlap(first, generator.normal(size=(500, 2)) @ np.eye(2, 4, 2))
-    assert apart.overlap == pytest.approx(0, abs=1e-12)
-    assert apart.random == 0.5
-
-
-def test_the_space_of_conditions_is_that_of_their_means():
-    states, motion, _, axes = planted(noise=0.0)
-    points = fixed_points(network(np.eye(20) / 2), initial_states=1)
-    found = condition_space(states, motion, points, dimensions=2)
-    assert found.conditions.tolist() == [-1.0, -0.5, 0.5, 1.0]
-    means = np.stack([states[:, motion == c].mean(1) for c in found.conditions], 1)
-    np.testing.assert_allclose(found.project(means), found.trajectories, atol=1e-12)
-    assert abs(found.axes[0] @ axes[0]) > 0.9
-    spread = means - means.reshape(-1, 20).mean(0)
-    share = (found.trajectories[..., 0] ** 2).sum() / (spread**2).sum()
-    assert found.shares[0] == pytest.approx(share)
-    assert len(found.plot().axes[0].lines) == 5
-    table = found.table()
-    last = [table[name][-1] for name in ("kind", "t", "component_1", "component_2")]
-    assert last == ["point", -1, *found.points[0]]
-    np.testing.assert_allclose(found.project(points.points), found.points, atol=1e-12)
-    three = condition_space(
-        states + 0.1 * np.random.default_rng(0).normal(size=states.shape), motion
-    )
-    assert three.plot().axes[0].name == "3d"
-
-
 # ------------------------------------------------------------------------------ reduced models
 
 
@@ -387,10 +314,6 @@ def test_a_number_is_the_input_of_a_network_with_one():
 
 SMALL = network(np.eye(3) / 2)
 X = torch.zeros(4, 2, 2)
-STATES = np.random.default_rng(0).normal(size=(4, 6, 3))
-LABELS = [0, 0, 0, 1, 1, 1]
-
-
 NAN = np.full((3, 3), math.nan)
 
 
@@ -406,12 +329,6 @@ NAN = np.full((3, 3), math.nan)
         (lambda: perturb(SMALL, X, [math.nan] * 3), ValueError, "finite numbers in change"),
         (lambda: slow_points(SMALL, 1.0), ValueError, r"inputs of shape \(C, 2\), got \(1, 1\)"),
         (lambda: reduced_model(SMALL, X, 1, plus=NAN), ValueError, "plus"),
-        (lambda: condition_space(STATES, LABELS, dimensions=4), ValueError, "2 or 3 dimensions"),
-        (lambda: condition_space(STATES, [0]), ValueError, r"expected conditions of shape \(6,\)"),
-        (lambda: targeted_projection(STATES, {}), ValueError, "expected at least one variable"),
-        (lambda: targeted_projection(STATES, {"a": LABELS}, components=0), ValueError, "got 0"),
-        (lambda: subspace_overlap(STATES, STATES, 1.5), ValueError, "expected dimensions to be a"),
-        (lambda: subspace_overlap(STATES, STATES, 4), ValueError, "expected dimensions <= 3"),
     ],
 )
 def test_bad_arguments_are_refused(call, error, message):
@@ -426,9 +343,6 @@ def test_bad_arguments_are_refused(call, error, message):
         lambda: line_attractor(slow_points(network(line()[0]), initial_states=9)),
         lambda: perturb(network(line()[0]), torch.zeros(4, 2, 2), np.ones(6)),
         lambda: reduced_model(network(line()[0]), torch.ones(4, 2, 2), 2),
-        lambda: subspace_overlap(np.eye(3, 4), np.eye(3, 4)),
-        lambda: targeted_projection(planted()[0], {"motion": planted()[1]}),
-        lambda: condition_space(planted()[0], planted()[1]),
     ],
 )
 def test_results_have_a_picture_and_a_table_of_equal_columns(make, tmp_path):

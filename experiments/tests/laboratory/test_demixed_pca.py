@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from eigenrnn.analysis import demixed_pca
+from eigenrnn_experiments.laboratory import demixed_pca
 
 T, B, S = 8, 120, 6
 
@@ -153,7 +153,7 @@ def test_noise_turns_the_decoders_and_not_the_encoders():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"states": np.zeros((4, 6))}, ValueError, r"expected real states of shape \(T, B, S\)"),
+        ({"states": np.zeros((4, 6))}, ValueError, r"expected states of shape \(T, B, S\)"),
         ({"states": np.full((4, 6, 2), np.nan)}, ValueError, "expected finite numbers in the st"),
         ({"states": np.ones((4, 6, 2))}, ValueError, "expected means that vary"),
         ({"variables": {}}, ValueError, "expected at least one variable, got none"),

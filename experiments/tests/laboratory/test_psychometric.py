@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from eigenrnn.analysis import psychometric_curve
+from eigenrnn_experiments.laboratory import psychometric_curve
 
 
 def drawn(bias=0.2, slope=3.0, trials=2000, seed=0):

@@ -3,7 +3,6 @@
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.analyse import AnalysisResults, analyse
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.demixed_pca import DemixedPCA, demixed_pca
 from eigenrnn.analysis.dynamics import (
     Dimension,
     FixedPoints,
@@ -39,16 +38,7 @@ from eigenrnn.analysis.nonnormality import (
     transient_growth,
 )
 from eigenrnn.analysis.perturbation import Perturbation, perturb
-from eigenrnn.analysis.populations import (
-    ConditionSpace,
-    SubspaceOverlap,
-    TargetedProjection,
-    condition_space,
-    subspace_overlap,
-    targeted_projection,
-)
 from eigenrnn.analysis.pseudospectrum import Kreiss, Pseudospectrum, kreiss, pseudospectrum
-from eigenrnn.analysis.psychometric import PsychometricCurve, psychometric_curve
 from eigenrnn.analysis.reduced_model import ReducedModel, reduced_model
 from eigenrnn.analysis.slow_points import (
     LineAttractor,
@@ -70,8 +60,6 @@ from eigenrnn.analysis.transition_spectra import TransitionSpectra, transition_s
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "analyse",
-    "condition_space",
-    "demixed_pca",
     "effective_rank",
     "fisher_memory",
     "fixed_points",
@@ -90,7 +78,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "participation_ratio",
     "perturb",
     "pseudospectrum",
-    "psychometric_curve",
     "state_maps",
     "recurrent_layers",
     "recurrent_matrices",
@@ -99,14 +86,10 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "schur_structure",
     "slow_points",
     "spectrum",
-    "subspace_overlap",
-    "targeted_projection",
     "trajectory",
     "transient_growth",
     "transition_spectra",
     "AnalysisResults",
-    "ConditionSpace",
-    "DemixedPCA",
     "Dimension",
     "FisherMemory",
     "FixedPoints",
@@ -121,14 +104,11 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "NumericalAbscissa",
     "Perturbation",
     "Pseudospectrum",
-    "PsychometricCurve",
     "StateMap",
     "ReducedModel",
     "SchurStructure",
     "SlowPoints",
     "Spectrum",
-    "SubspaceOverlap",
-    "TargetedProjection",
     "Trajectory",
     "TransientGrowth",
     "TransitionSpectra",

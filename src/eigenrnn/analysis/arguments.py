@@ -1,6 +1,5 @@
 """Checks and conversions of the arguments of an analysis: matrices and sequences."""
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -16,11 +15,8 @@ __all__ = [
     "Matrix",
     "NumberArray",
     "as_array",
-    "as_labels",
     "as_matrix",
     "as_real_tensor",
-    "as_trials",
-    "as_variables",
     "as_vector",
     "check_layer_input",
     "check_sequence_shape",
@@ -88,53 +84,6 @@ def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
     if np.iscomplexobj(array):
         return array.astype(np.complex128)
     return array.astype(np.float64)
-
-
-def as_trials(states: Tensor | ArrayLike) -> NDArray[np.float64]:  # (T, B, S)
-    """Return the states of trials of equal length in double precision.
-
-    Raises:
-        ValueError: If the shape is wrong, they are complex, or a number is not finite.
-    """
-    h = as_array(states, "states")
-    if h.ndim != 3 or not h.size or np.iscomplexobj(h):
-        kind = "complex states" if np.iscomplexobj(h) else "states"
-        raise ValueError(f"expected real states of shape (T, B, S), got {kind} of {h.shape}")
-    check_finite(h, "the states")
-    return h.astype(np.float64)
-
-
-def as_labels(
-    values: Tensor | ArrayLike,
-    B: int,
-    name: str,
-) -> NDArray[np.float64]:  # (B,)
-    """Return one number for each trial in double precision.
-
-    Raises:
-        ValueError: If there is not one for each, it is complex, or it is not finite.
-    """
-    labels = as_array(values, name)
-    if labels.shape != (B,) or np.iscomplexobj(labels):
-        raise ValueError(
-            f"expected {name} of shape ({B},), one real number for each trial, got {labels.shape}"
-        )
-    check_finite(labels, name)
-    return labels.astype(np.float64)
-
-
-def as_variables(
-    variables: Mapping[str, Tensor | ArrayLike],
-    B: int,
-) -> dict[str, NDArray[np.float64]]:  # (B,) each
-    """Return the variables of trials by name, in double precision.
-
-    Raises:
-        ValueError: If there are none, or one does not have a finite real number for each trial.
-    """
-    if not variables:
-        raise ValueError("expected at least one variable, got none")
-    return {name: as_labels(values, B, name) for name, values in variables.items()}
 
 
 def as_real_tensor(x: Tensor | ArrayLike, name: str = "x") -> Tensor:

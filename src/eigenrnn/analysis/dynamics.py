@@ -40,7 +40,6 @@ __all__ = [
     "Dimension",
     "FixedPoints",
     "Lyapunov",
-    "Projection",
     "distinct_states",
     "drawn_states",
     "effective_rank",
@@ -329,38 +328,6 @@ def _kind(moduli: NDArray[np.float64]) -> str:
     if moduli.min() > 1:
         return "unstable"
     return "saddle"
-
-
-class Projection:
-    """The axes of a space of states, and the state with coordinates 0."""
-
-    origin: NDArray[np.float64]  # (S,)
-    axes: NDArray[np.float64]  # (D, S)
-
-    def project(
-        self,
-        states: Tensor | ArrayLike,  # (..., S)
-    ) -> NDArray[np.float64]:  # (..., D)
-        """Return the coordinates of other states along the axes."""
-        return (np.asarray(as_array(states, "states"), np.float64) - self.origin) @ self.axes.T
-
-
-def principal_axes(
-    rows: NDArray[np.float64],  # (n, S)
-    dimensions: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean of states, their principal components and the share of each.
-
-    Where the states span fewer dimensions, the other components are zero.
-    """
-    origin = rows.mean(0)
-    _, sigma, basis = np.linalg.svd(rows - origin, full_matrices=False)
-    axes = np.zeros((dimensions, rows.shape[1]))
-    axes[: len(basis)] = basis[:dimensions]
-    axes *= np.where(axes.sum(1) < 0, -1.0, 1.0)[:, None]  # a sign that does not change by chance
-    shares = np.zeros(dimensions)
-    shares[: len(sigma)] = _shares(sigma**2)[:dimensions]
-    return origin, axes, shares
 
 
 @dataclass(frozen=True)

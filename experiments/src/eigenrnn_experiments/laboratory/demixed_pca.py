@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import as_array, as_trials, as_variables
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis import Analysis, Table, plot
 from eigenrnn.errors import check_not_negative, check_positive_integer
+from eigenrnn_experiments.laboratory.arguments import as_real_array, as_trials, as_variables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,8 +64,7 @@ class DemixedPCA(Analysis):
         states: Tensor | ArrayLike,  # (..., S)
     ) -> NDArray[np.float64]:  # (..., K)
         """Return the coordinates of other states."""
-        h = np.asarray(as_array(states, "states"), np.float64)
-        return (h - self.origin) @ self.decoders.T
+        return (as_real_array(states, "the states") - self.origin) @ self.decoders.T
 
     def plot(self) -> "Figure":
         # the components of time and of each variable by their time course, all others as bars only

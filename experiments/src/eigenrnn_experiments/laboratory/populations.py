@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import as_array, as_labels, as_trials, as_variables
-from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.dynamics import FixedPoints, Projection, principal_axes
-from eigenrnn.analysis.slow_points import SlowPoints
+from eigenrnn.analysis import Analysis, FixedPoints, SlowPoints, Table, plot
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import check_finite
+from eigenrnn_experiments.laboratory.arguments import (
+    as_labels,
+    as_real_array,
+    as_trials,
+    as_variables,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +31,20 @@ __all__ = [
 ]
 
 _COMPONENTS = 12  # as in Mante et al.
+
+
+class Projection:
+    """The axes of a space of states, and the state with coordinates 0."""
+
+    origin: NDArray[np.float64]  # (S,)
+    axes: NDArray[np.float64]  # (D, S)
+
+    def project(
+        self,
+        states: Tensor | ArrayLike,  # (..., S)
+    ) -> NDArray[np.float64]:  # (..., D)
+        """Return the coordinates of other states along the axes."""
+        return (as_real_array(states, "the states") - self.origin) @ self.axes.T
 
 
 @dataclass(frozen=True)
@@ -130,7 +146,7 @@ def condition_space(
         raise ValueError(f"expected states of at least {dimensions} entries, got {h.shape[2]}")
     found = np.unique(labels)
     means = np.stack([h[:, labels == c].mean(1) for c in found], axis=1)
-    origin, axes, shares = principal_axes(means.reshape(-1, h.shape[2]), dimensions)
+    origin, axes, shares = _principal_axes(means.reshape(-1, h.shape[2]), dimensions)
     crosses = np.empty((0, h.shape[2])) if points is None else points.points
     if crosses.shape[1] != h.shape[2]:
         raise ValueError(f"expected points of size {h.shape[2]}, got {crosses.shape[1]}")
@@ -142,6 +158,25 @@ def condition_space(
         origin=origin,
         axes=axes,
     )
+
+
+def _principal_axes(
+    rows: NDArray[np.float64],  # (n, S)
+    dimensions: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean of states, their principal components and the share of each.
+
+    Where the states span fewer dimensions, the other components are zero.
+    """
+    origin = rows.mean(0)
+    _, sigma, basis = np.linalg.svd(rows - origin, full_matrices=False)
+    axes = np.zeros((dimensions, rows.shape[1]))
+    axes[: len(basis)] = basis[:dimensions]
+    axes *= np.where(axes.sum(1) < 0, -1.0, 1.0)[:, None]  # a sign that does not change by chance
+    shares = np.zeros(dimensions)
+    total = max((sigma**2).sum(), 1e-300)  # of equal states every share is zero
+    shares[: len(sigma)] = (sigma**2 / total)[:dimensions]
+    return origin, axes, shares
 
 
 @dataclass(frozen=True)
@@ -326,7 +361,7 @@ def subspace_overlap(
     bases: list[NDArray[np.float64]] = []
     covariances: list[NDArray[np.float64]] = []
     for name, states in (("first", first), ("second", second)):
-        h = np.asarray(as_array(states, name), np.float64)
+        h = as_real_array(states, name)
         if h.ndim not in (2, 3):
             raise ValueError(f"expected {name} of shape (T, B, S) or (n, S), got {h.shape}")
         check_finite(h, f"the {name} states")

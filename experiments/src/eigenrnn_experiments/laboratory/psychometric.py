@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import as_array
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis import Analysis, Table, plot
+from eigenrnn_experiments.laboratory.arguments import as_real_array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -110,12 +109,12 @@ def psychometric_curve(
         >>> curve.responses.tolist()
         [[0.5, 1.0]]
     """
-    s = np.asarray(as_array(stimulus, "stimulus"), np.float64)
-    r = np.asarray(as_array(response, "response"), np.float64)
+    s = as_real_array(stimulus, "stimulus")
+    r = as_real_array(response, "response")
     if group is None:
         g = np.zeros_like(s)
     else:
-        g = np.asarray(as_array(group, "group"), np.float64)
+        g = as_real_array(group, "group")
     if s.ndim != 1 or not len(s) or r.shape != s.shape or g.shape != s.shape:
         raise ValueError(
             "expected one stimulus, one response and one group for each trial, got shapes "
