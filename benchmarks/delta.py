@@ -27,7 +27,6 @@ from torch import Tensor
 
 from eigenrnn.ops import delta
 from eigenrnn.ops.compiled import kernels
-from eigenrnn.ops.delta.cpu import DeltaStep
 
 SHAPES = [(4096, 1, 16, 128, 128), (1024, 8, 8, 64, 64), (256, 64, 4, 32, 32)]
 """T, B, H, K and V."""
@@ -146,34 +145,6 @@ def print_sequences(
             print(f"| {place} | {rate} | {name} | {' | '.join(cells)} |", flush=True)
 
 
-def print_step(rounds: int, clock: Clock, H: int = 8, K: int = 64, V: int = 64) -> None:
-    """Print the microseconds of a step beside those of reading and writing the state once."""
-    repeats = 1000
-    q, k, v, beta = (each[0] for each in operands(1, 1, H, K, V))
-    S = torch.zeros(1, H, K, V)
-    o = torch.empty(1, H, V)
-    nothing = torch.empty(0)
-    calls: dict[str, Callable[[], object]] = {
-        "compiled step": DeltaStep(q, k, v, beta, None, S, o),
-        "negation of S in place": S.neg_,
-        "negation of no numbers": nothing.neg_,
-    }
-
-    def repeated(call: Callable[[], object]) -> Callable[[], None]:
-        def run() -> None:
-            for _ in range(repeats):
-                call()
-
-        return run
-
-    torch.set_num_threads(1)
-    seconds = interleaved({name: repeated(call) for name, call in calls.items()}, rounds, clock)
-    print(f"| H, K, V = {H}, {K}, {V} | microseconds |")
-    print("|---|---:|")
-    for name, taken in seconds.items():
-        print(f"| {name} | {1e6 * statistics.median(taken) / repeats:.2f} |")
-
-
 def print_lengths(rounds: int, clock: Clock) -> None:
     """Print the time of each step at several lengths of one sequence of 4 heads."""
     print("| T | forward, us a step | both, us a step |")
@@ -236,7 +207,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cpu", action="store_true", help="processor time, of one thread")
     parser.add_argument("--reflections", type=int, default=1, help="in a step of a T / R steps")
-    parser.add_argument("--only", choices=["sequences", "cpu", "step", "lengths", "memory"])
+    parser.add_argument("--only", choices=["sequences", "cpu", "lengths", "memory"])
     parser.add_argument("--shapes", type=int, nargs="*", default=range(len(SHAPES)), help="0 to 2")
     parser.add_argument("--fla", type=Path, help="the folder of the package fla")
     parser.add_argument("--peak", help="a shape whose memory to measure in this process")
@@ -259,8 +230,6 @@ def main() -> None:
                 contenders |= {name: run for name, run in others.items() if run is not None}
         shapes = [SHAPES[i] for i in options.shapes]
         print_sequences(contenders, options.rounds, options.reflections, shapes, clock)
-    if options.only in (None, "step"):
-        print_step(options.rounds, clock)
     if options.only in (None, "lengths"):
         torch.set_num_threads(options.threads)
         print_lengths(options.rounds, clock)

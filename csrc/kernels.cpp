@@ -60,8 +60,6 @@ static constexpr Kernels table() {
   table.delta_forward_double = delta_forward<double>;
   table.delta_backward_float = delta_backward<float>;
   table.delta_backward_double = delta_backward<double>;
-  table.delta_step_float = delta_step<float>;
-  table.delta_step_double = delta_step<double>;
   table.evaluate_float = evaluate<float>;
   table.evaluate_double = evaluate<double>;
   return table;

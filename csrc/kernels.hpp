@@ -54,8 +54,6 @@ struct Kernels {
   void (*delta_forward_double)(const Delta&, int threads);
   void (*delta_backward_float)(const Delta&, const DeltaBack&, int threads);
   void (*delta_backward_double)(const Delta&, const DeltaBack&, int threads);
-  void (*delta_step_float)(const DeltaStep&, int threads);
-  void (*delta_step_double)(const DeltaStep&, int threads);
   void (*evaluate_float)(Function, const float* from, float* to, std::ptrdiff_t count);
   void (*evaluate_double)(Function, const double* from, double* to, std::ptrdiff_t count);
 };

@@ -40,7 +40,6 @@ using eigenrnn::Lru;
 using eigenrnn::LruBack;
 using eigenrnn::ResidualBlock;
 using eigenrnn::MinGruLayer;
-using eigenrnn::DeltaStep;
 using eigenrnn::each_member;
 using eigenrnn::each_saved_part;
 using eigenrnn::Elman;
@@ -415,17 +414,6 @@ NB_MODULE(_cpu, m) {
   define_plan<Lru, LruBack>(m, "LruPlan", "PlannedLru",
                           {kernels.lru_forward_float, kernels.lru_backward_float},
                           {kernels.lru_forward_double, kernels.lru_backward_double});
-  // Positions, because a dictionary of names would take as long as a small step.
-  m.def("delta_step", [](bool wide, int threads, std::ptrdiff_t B, std::ptrdiff_t H, std::ptrdiff_t R,
-                         std::ptrdiff_t K, std::ptrdiff_t V, std::uintptr_t q, std::uintptr_t k,
-                         std::uintptr_t v, std::uintptr_t beta, std::uintptr_t log_decay,
-                         std::uintptr_t S, std::uintptr_t o) {
-    const auto kernel = wide ? kernels.delta_step_double : kernels.delta_step_float;
-    const auto place = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
-    kernel({B, H, R, K, V, place(q), place(k), place(v), place(beta), place(log_decay), place(S),
-            place(S), place(o)},
-           threads);
-  });
   nb::class_<Stepper>(m, "Stepper").def_ro("state_size", &Stepper::state_size).def_prop_ro("cell_size", &Stepper::cell_size);
   define_stepper(m, "elman_stepper", kernels.elman_stepper_float, kernels.elman_stepper_double);
   define_stepper(m, "current_stepper", kernels.current_stepper_float,

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_delta_op import assert_equals_reference, assert_near, evaluated, exact, operands
+from test_delta_op import assert_equals_reference, evaluated, operands
 
 from eigenrnn.layers import DeltaProduct
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, delta
 from eigenrnn.ops.delta import cpu as delta_module
-from eigenrnn.ops.delta.cpu import DeltaStep, chunk_steps
+from eigenrnn.ops.delta.cpu import chunk_steps
 from kernel_testing import (
     SpiedKernels,
     assert_passes_with_isa,
@@ -121,39 +121,9 @@ def test_operands_of_different_dtypes_are_rejected():
         torch.ops.eigenrnn.delta_cpu(*arguments)
 
 
-STEPS = [
-    {"R": 1, "K": 64, "V": 64},
-    {"R": 3, "K": 5, "V": 67, "decay": None},
-    {"R": 2, "K": 33, "V": 1},
-    {"R": 1, "B": 40, "H": 4, "K": 64, "V": 64},
-]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("sizes", STEPS, ids=str)
-def test_steps_in_place_are_the_recurrence(sizes, dtype, threads):
-    threads(2)
-    tensors = operands(5, dtype=dtype, **sizes)
-    v = tensors.v
-    S = tensors.S0.clone()
-    now = torch.full((*v.shape[1:3], v.shape[4]), torch.nan, dtype=dtype)
-    places = [None if each is None else torch.empty_like(each[0]) for each in tensors[:5]]
-    step = DeltaStep(*places, S, now)
-    outputs = []
-    for t in range(5):
-        for place, operand in zip(places, tensors[:5], strict=True):
-            if place is not None:
-                place.copy_(operand[t])
-        step()
-        outputs.append(now.clone())
-    o, S_n = delta(*exact(tensors), backend="reference")
-    found = {"o": torch.stack(outputs), "S_n": S}
-    assert_near(found, {"o": o, "S_n": S_n}, tol(dtype, 5))
-
-
 @each_isa
 def test_other_instruction_sets_pass(isa):
-    cases = "backend_gives or lengths_and or padding or any_length or steps_in_place"
+    cases = "backend_gives or lengths_and or padding or any_length"
     assert_passes_with_isa(
         isa,
         "tests/ops/test_delta_op.py",

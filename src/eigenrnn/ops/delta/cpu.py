@@ -1,7 +1,6 @@
 """The delta rule in the compiled kernels of csrc/, as torch operators, and a single step."""
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from eigenrnn.ops.delta.reference import DELTA
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.operators import Named, Operator
 
-__all__ = ["DeltaCPU", "DeltaStep", "chunk_steps", "delta_cpu", "delta_stepper"]
+__all__ = ["DeltaCPU", "chunk_steps", "delta_cpu", "delta_stepper"]
 
 
 def chunk_steps(operands: DeltaOperands) -> int:
@@ -136,37 +135,6 @@ class DeltaCPU(CompiledBackend):
     def run_kernels(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
         results = delta_cpu(operands, options, needs_gradient(operands))
         return results["o"], results["S_n"]
-
-
-class DeltaStep:
-    """A step of the delta rule on fixed tensors, whose addresses are read only once.
-
-    Write the operands of a step into the tensors and call it: S and o then hold its results. The
-    caller checks shapes and values, as `delta` does. All tensors are contiguous, of one dtype and
-    on the CPU, and must keep their memory.
-    """
-
-    def __init__(
-        self,
-        q: Tensor,  # (B, H, K)
-        k: Tensor,  # (B, H, R, K)
-        v: Tensor,  # (B, H, R, V)
-        beta: Tensor,  # (B, H, R)
-        log_decay: Tensor | None,  # (B, H)
-        S: Tensor,  # (B, H, K, V), replaced
-        o: Tensor,  # (B, H, V), written
-    ) -> None:
-        self.tensors = (q, k, v, beta, log_decay, S, o)
-        B, H, R, K = k.shape
-        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in self.tensors]
-        sizes = (B, H, R, K, v.shape[3])
-        is_double = S.dtype == torch.float64
-        self._run = partial(
-            kernels.delta_step, is_double, torch.get_num_threads(), *sizes, *addresses
-        )
-
-    def __call__(self) -> None:
-        self._run()
 
 
 def delta_stepper(weights: Mapping[str, Tensor | None], options: Mapping[str, Any]) -> Any:
