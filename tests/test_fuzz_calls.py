@@ -637,9 +637,7 @@ def check_in_set(constraint: Any) -> None:
 MATRIX_FUNCTIONS = {
     "spectrum": {},
     "henrici": {},
-    "kreiss": {},
     "pseudospectrum": {"resolution": 5},
-    "numerical_abscissa": {},
     "schur_structure": {},
     "transient_growth": {"steps": 3},
     "effective_rank": {},

@@ -31,14 +31,13 @@ from eigenrnn.analysis.memory import (
 )
 from eigenrnn.analysis.nonnormality import (
     Henrici,
-    NumericalAbscissa,
+    Pseudospectrum,
     TransientGrowth,
     henrici,
-    numerical_abscissa,
+    pseudospectrum,
     transient_growth,
 )
 from eigenrnn.analysis.perturbation import Perturbation, perturb
-from eigenrnn.analysis.pseudospectrum import Kreiss, Pseudospectrum, kreiss, pseudospectrum
 from eigenrnn.analysis.reduced_model import ReducedModel, reduced_model
 from eigenrnn.analysis.slow_points import (
     LineAttractor,
@@ -68,13 +67,11 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "henrici",
     "is_ungated",
     "jacobian_bound",
-    "kreiss",
     "layer_inputs",
     "line_attractor",
     "linear_decodability",
     "lyapunov",
     "network_memory",
-    "numerical_abscissa",
     "participation_ratio",
     "perturb",
     "pseudospectrum",
@@ -97,11 +94,9 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "GradientNorms",
     "Henrici",
     "JacobianBound",
-    "Kreiss",
     "LineAttractor",
     "LinearDecodability",
     "Lyapunov",
-    "NumericalAbscissa",
     "Perturbation",
     "Pseudospectrum",
     "StateMap",

@@ -34,8 +34,7 @@ from eigenrnn.analysis.memory import (
     network_memory,
     noise_accumulates,
 )
-from eigenrnn.analysis.nonnormality import henrici, numerical_abscissa, transient_growth
-from eigenrnn.analysis.pseudospectrum import kreiss, pseudospectrum
+from eigenrnn.analysis.nonnormality import henrici, pseudospectrum, transient_growth
 from eigenrnn.analysis.spectrum import schur_structure, spectrum
 from eigenrnn.analysis.state_map import (
     Network,
@@ -160,7 +159,7 @@ def analyse(
         TypeError: If the lengths are not integers.
     Example:
         >>> results = analyse(torch.nn.RNN(2, 8), torch.zeros(20, 1, 2)).results
-        >>> "kreiss_hh_l0" in results, "lyapunov_l0" in results
+        >>> "henrici_hh_l0" in results, "lyapunov_l0" in results
         (True, True)
     """
     bare = bare_state_map(model)
@@ -244,8 +243,6 @@ def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
     jobs: list[tuple[str, int, Job]] = [
         ("spectrum", 2_000, partial(spectrum, W)),
         ("henrici", 2_000, partial(henrici, W)),
-        ("numerical_abscissa", 300, partial(numerical_abscissa, W)),
-        ("kreiss", 200, partial(kreiss, W)),
         ("pseudospectrum", 300, partial(pseudospectrum, W)),
         ("transient_growth", 300, partial(transient_growth, W, _POWERS)),
         ("schur_structure", 1_200, partial(schur_structure, form)),

@@ -1,4 +1,4 @@
-"""Departure of a matrix from normality: Henrici's index, numerical range, and transient growth."""
+"""Departure of a matrix from normality: Henrici's index, pseudospectra, and transient growth."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Henrici",
-    "NumericalAbscissa",
+    "Pseudospectrum",
     "TransientGrowth",
     "henrici",
-    "numerical_abscissa",
+    "pseudospectrum",
     "transient_growth",
 ]
 
-_ANGLES = 180  # directions of the boundary points
 
+_EPSILON = float(np.finfo(np.float64).eps)
 _PEAK_ROUNDING = 1e-10  # closer norms of powers count as equal
 
 
@@ -107,109 +107,99 @@ def henrici(
 
 
 @dataclass(frozen=True)
-class NumericalAbscissa(Analysis):
-    r"""The numerical range of a matrix, with its abscissa and radius.
+class Pseudospectrum(Analysis):
+    r"""The distance of zI - W from singularity, over a rectangle in the plane.
 
     Args:
-        abscissa: The largest real part; :math:`d \|h\| / d t \le \omega \|h\|` where
-            :math:`\dot h = W h`, with equality for some h.
-        radius: The largest modulus; :math:`\|W^k\|_2 \le 2 w^k`.
-        angles: The directions of the boundary points.
-        boundary: The farthest point of the range in each direction.
-        eigenvalues: The eigenvalues of W, which lie inside the range.
+        x: The real parts of the grid points z.
+        y: The imaginary parts of the grid points z.
+        sigma_min: The smallest singular value of :math:`z I - W`.
+        eigenvalues: The eigenvalues of W.
     Shape:
-        angles, boundary: (angles,); eigenvalues: (N,).
-    Units:
-        angles: Radians.
+        x: (columns,); y: (rows,); sigma_min: (rows, columns); eigenvalues: (N,).
     """
 
-    abscissa: float
-    radius: float
-    angles: NDArray[np.float64]
-    boundary: NDArray[np.complex128]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    sigma_min: NDArray[np.float64]
     eigenvalues: NDArray[np.complex128]
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
-        plot.plane(
-            axes,
-            {"eigenvalues": self.eigenvalues},
-            joined={"numerical range": self.boundary},
-        )
-        bottom, top = axes.get_ylim()
-        axes.set_ylim(bottom, top + 0.25 * (top - bottom))  # room for the legend
-        title = f"numerical abscissa {self.abscissa:.4g}, radius {self.radius:.4g}"
-        plot.label(axes, "real part", "imaginary part", title)
+        power = np.log10(self.sigma_min)
+        low = max(np.ceil(power.min()), -8.0)
+        step = 0.5 if low >= -3 else 1.0
+        levels = np.arange(low, power.max(), step)
+        if len(levels) > 1:
+            name = r"$\log_{10}\,\sigma_{\min}(zI - W)$"
+            plot.contours(axes, self.x, self.y, power, name, levels)
+        plot.plane(axes, {"eigenvalues": self.eigenvalues})
+        axes.set_xlim(self.x[0], self.x[-1])
+        axes.set_ylim(self.y[0], self.y[-1])
+        plot.label(axes, "real part", "imaginary part", "pseudospectra and eigenvalues (dots)")
         return figure
 
     def table(self) -> Table:
-        return {"angle": self.angles, "x": self.boundary.real, "y": self.boundary.imag}
+        x, y = np.meshgrid(self.x, self.y)
+        return {"x": x.ravel(), "y": y.ravel(), "sigma_min": self.sigma_min.ravel()}
 
     def headline(self) -> dict[str, float]:
-        return {"numerical abscissa": self.abscissa, "numerical radius": self.radius}
+        return {"spectral radius": float(np.abs(self.eigenvalues).max())}
 
 
-def numerical_abscissa(
+def pseudospectrum(
     W: Matrix,  # (N, N)
-) -> NumericalAbscissa:
-    r"""Compute the numerical abscissa, the numerical range and its radius.
+    *,
+    resolution: int | None = None,
+) -> Pseudospectrum:
+    r"""Compute the pseudospectra of a matrix, the eigenvalues of its perturbations.
 
-    .. math:: \omega(W) = \lambda_{\max}\big(\tfrac{1}{2} (W + W^H)\big), \qquad
-        F(W) = \{ u^H W u : \|u\|_2 = 1 \}, \qquad w(W) = \max_{z \in F(W)} |z|
+    .. math:: \Lambda_\epsilon(W) = \{ z : \sigma_{\min}(z I - W) \le \epsilon \}
+        = \{ z : z \text{ is an eigenvalue of } W + E, \ \|E\|_2 \le \epsilon \}
 
-    The abscissa and the boundary points, in 180 directions, are exact up to rounding. The radius
-    is that of the farthest of these points, which is exact for a normal matrix, and at least
-    :math:`\cos(\pi / 180)` of the radius of any other.
+    For a normal matrix, :math:`\sigma_{\min}` is the distance to the nearest eigenvalue.
 
     Args:
         W: The recurrent matrix, or a layer with only one.
+        resolution: The number of points along each side of the grid, a square around all
+            eigenvalues and the unit circle; None means 60 for up to 64 units, fewer for more, and
+            at least 20. Each point costs a singular value decomposition.
     Shape:
         W: :math:`(N, N)`.
+    Returns:
+        The smallest singular values. Those below the rounding error,
+        :math:`10^{-16} \|z I - W\|_2`, are replaced by it.
     Raises:
-        ValueError: If W is not square or not finite.
+        ValueError: If W is not square or not finite, or the resolution is below 2.
     Source:
-        Johnson, SIAM J. Numer. Anal. 15(3), 1978. https://doi.org/10.1137/0715039; Trefethen and
-        Embree, Spectra and Pseudospectra, 2005, section 17 (departures: none).
+        Trefethen, Computation of pseudospectra, Acta Numerica 8, 1999.
+        https://doi.org/10.1017/S0962492900002932 (departures: none).
     Example:
-        >>> result = numerical_abscissa([[0.0, 2.0], [0.0, 0.0]])
-        >>> round(result.abscissa, 6), round(result.radius, 6)
-        (1.0, 1.0)
+        >>> pseudospectrum(np.diag([0.5, -0.5]), resolution=3).sigma_min.round(3)
+        array([[1.458, 1.346, 1.458],
+               [0.75 , 0.5  , 0.75 ],
+               [1.458, 1.346, 1.458]])
     """
     matrix = as_matrix(W)
-    is_real = not np.iscomplexobj(matrix)
-    directions = 2 * np.pi * np.arange(_ANGLES) / _ANGLES
-    # the range of a real matrix is symmetric about the real axis: its upper half suffices
-    computed = directions[: _ANGLES // 2 + 1] if is_real else directions
-    found = [_farthest(matrix, direction) for direction in computed]
-    points = [point for _, point in found]
-    if is_real:
-        # direction k is mirrored at 180 - k; 0 and pi are their own images
-        points += [point.conjugate() for point in reversed(points[1:-1])]
-    boundary = np.array(points)
-    return NumericalAbscissa(
-        abscissa=found[0][0],
-        radius=float(np.abs(boundary).max()),
-        angles=directions,
-        boundary=boundary,
-        eigenvalues=np.linalg.eigvals(matrix).astype(np.complex128),
-    )
-
-
-def _farthest(W: NumberArray, direction: float) -> tuple[float, complex]:
-    """Return the extent of the numerical range in a direction, and its farthest point."""
-    import scipy.linalg
-
-    # The extent towards theta is the largest eigenvalue of the Hermitian part of exp(-i theta) W.
-    # Without rotation a real matrix stays real, which is cheaper.
-    rotated = W if direction == 0 else np.exp(-1j * direction) * W
-    eigh: Any = scipy.linalg.eigh
-    last = len(W) - 1
-    hermitian = (rotated + rotated.conj().T) / 2
-    values, vectors = eigh(hermitian, subset_by_index=[last, last])
-    if not len(values):  # LAPACK may find none if many are almost equal
-        values, vectors = eigh(hermitian, driver="evd")
-    u = vectors[:, -1]
-    return float(values[-1]), complex(u.conj() @ W @ u)
+    if resolution is None:
+        resolution = int(np.clip(3840 // len(matrix), 20, 60))
+    check_positive_integer("resolution", resolution)
+    if resolution < 2:
+        raise ValueError(f"expected resolution >= 2, got {resolution}")
+    eigenvalues = np.linalg.eigvals(matrix).astype(np.complex128)
+    reach = 1.25 * max(1.0, float(np.abs(eigenvalues).max()))
+    x = np.linspace(-reach, reach, resolution)
+    # sigma_min of a real matrix is the same at z and at its conjugate
+    mirrored = not np.iscomplexobj(matrix)
+    rows = x[: (resolution + 1) // 2] if mirrored else x
+    smallest: list[float] = []
+    for z in (x + 1j * rows[:, None]).flat:
+        sigma = np.linalg.svd(z * np.eye(len(matrix)) - matrix, compute_uv=False)
+        smallest.append(max(sigma[-1], _EPSILON * sigma[0]))
+    sigma_min = np.reshape(smallest, (len(rows), resolution))
+    if mirrored:  # the middle row of an odd number is its own image
+        sigma_min = np.concatenate([sigma_min, sigma_min[: resolution // 2][::-1]])
+    return Pseudospectrum(x, x, sigma_min, eigenvalues)
 
 
 @dataclass(frozen=True)

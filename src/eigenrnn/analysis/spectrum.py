@@ -70,8 +70,8 @@ def spectrum(
 
     .. math:: W u_i = \lambda_i u_i, \qquad h_t = W h_{t-1}
 
-    For a matrix far from normal, they say little about growth over the first steps: see `henrici`,
-    `kreiss` and `pseudospectrum`.
+    For a matrix far from normal, they say little about growth over the first steps: see `henrici`
+    and `pseudospectrum`.
 
     Args:
         W: The recurrent matrix, real or complex, or a layer with one.
