@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from eigenrnn.analysis.arguments import NumberArray, spectral_radius
+from eigenrnn.analysis.arguments import NumberArray
 from eigenrnn.analysis.base import Analysis
 from eigenrnn.analysis.dynamics import (
     FixedPoints,
@@ -27,13 +27,7 @@ from eigenrnn.analysis.forward_pass import (
     model_inputs,
 )
 from eigenrnn.analysis.gradients import gradient_map, gradient_norms, jacobian_bound
-from eigenrnn.analysis.memory import (
-    MEMORY_STEPS,
-    is_ungated,
-    linear_step,
-    network_memory,
-    noise_accumulates,
-)
+from eigenrnn.analysis.memory import is_ungated, network_memory
 from eigenrnn.analysis.nonnormality import henrici, pseudospectrum, transient_growth
 from eigenrnn.analysis.spectrum import schur_structure, spectrum
 from eigenrnn.analysis.state_map import (
@@ -86,12 +80,10 @@ class AnalysisResults:
     Args:
         results: The analyses by name, such as ``"henrici_hh_l0"``.
         skipped: The analyses that were not done, each with the reason.
-        notes: Remarks on some of the results.
     """
 
     results: dict[str, Analysis]
     skipped: dict[str, str]
-    notes: dict[str, str]
 
     def __repr__(self) -> str:
         """Return a line for each analysis with its headline, instead of all its numbers."""
@@ -99,8 +91,6 @@ class AnalysisResults:
         for name, analysis in self.results.items():
             numbers = [f"{what} {number:.4g}" for what, number in analysis.headline().items()]
             lines.append(f"  {name}: {', '.join(numbers)}")
-            if name in self.notes:
-                lines.append(f"    {self.notes[name]}")
         lines += [f"  {name} skipped: {reason}" for name, reason in self.skipped.items()]
         return "\n".join(lines)
 
@@ -138,7 +128,8 @@ def analyse(
     points are those at zero input. Ten searches begin at random states, ten at states that the
     network visits, and up to 64 where such states are after 200 more steps. An analysis that
     would take much longer is skipped; the reason names the call to run it. The state of an LSTM is
-    (h, c).
+    (h, c). The analyses of a matrix are those of W, also of a network with a leak. Its Fisher
+    memory is that of `network_memory`.
 
     Args:
         model: A recurrent layer or cell, a model with at least one, or a `StateMap`. It is not
@@ -194,7 +185,7 @@ def analyse(
             results[name] = job()
         except _ERRORS as error:  # the analysis does not apply; the message says why
             skipped[name] = str(error)
-    return AnalysisResults(results, skipped, _matrix_notes(known, weights, results))
+    return AnalysisResults(results, skipped)
 
 
 def _all_jobs(
@@ -375,33 +366,3 @@ def _job_unless_slow(function: str, size: int, max_size: int, job: Job) -> Job |
     if size <= max_size:
         return job
     return f"it is slow at this size ({size} > {max_size}); call eigenrnn.analysis.{function}"
-
-
-def _matrix_notes(
-    matrices: dict[str, NumberArray],
-    weights: dict[str, RecurrentWeights],
-    results: dict[str, Analysis],
-) -> dict[str, str]:
-    """Describe what the analyses of each matrix assume."""
-    notes: dict[str, str] = {}
-    for name, W in matrices.items():
-        if name not in weights:
-            continue
-        if weights[name].leak is not None and f"spectrum_{name}" in results:
-            notes[f"spectrum_{name}"] = (
-                "this and all analyses of a matrix are of W; with the leak a, a step without "
-                "nonlinearity multiplies the state by (1 - a) I + a W"
-            )
-        if f"fisher_memory_{name}" not in results:
-            continue
-        matrix = linear_step(W, weights[name])
-        note = "its source is the first input's column of weights, scaled to norm 1"
-        if weights[name].leak is not None:
-            note = f"of (1 - a) I + a W, with the leak a; {note}"
-        if noise_accumulates(matrix):
-            note += (
-                f"; its spectral radius is {spectral_radius(matrix):.6g}, so noise would "
-                f"accumulate without bound: that of the last {MEMORY_STEPS} steps counts"
-            )
-        notes[f"fisher_memory_{name}"] = note
-    return notes

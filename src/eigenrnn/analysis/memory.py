@@ -33,22 +33,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "MEMORY_STEPS",
     "FisherMemory",
     "LinearDecodability",
     "fisher_memory",
     "is_ungated",
     "linear_decodability",
-    "linear_step",
     "network_memory",
-    "noise_accumulates",
 ]
-
-MEMORY_STEPS = 200
-"""The number of points of the curve; also the number of noise steps if noise never decays."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _MAX_DOUBLINGS = 60  # (1 - eps) to the power of 2^60 is zero
+_NETWORK_STEPS = 200  # of `network_memory`
 _UNIT_CIRCLE_ROUNDING = 1e-6  # the error of a modulus of one in single precision
 
 # samples for a linear decoder
@@ -154,9 +149,13 @@ def network_memory(
     W: NumberArray,  # (N, N)
     weights: RecurrentWeights,
 ) -> FisherMemory:
-    """Compute the Fisher memory of a trained network without its nonlinearity.
+    r"""Compute the Fisher memory of a trained network without its nonlinearity, over 200 steps.
 
-    The source is the column of weights of the first input, scaled to norm one.
+    With a leak :math:`\alpha` a step multiplies the state by
+    :math:`(I - \operatorname{diag} \alpha) + \operatorname{diag}(\alpha)\, W`, else by W. The
+    source is the column of weights of the first input, scaled to norm one. If noise would
+    accumulate without bound, at a spectral radius of one or more, that of the last 200 steps
+    counts.
 
     Args:
         W: The recurrent matrix in double precision.
@@ -164,33 +163,15 @@ def network_memory(
     Raises:
         ValueError: If powers of W leave double precision.
     """
-    matrix = linear_step(W, weights)
     source = weights.U[:, 0]
     if weights.leak is not None:
+        alpha = weights.leak.double().numpy()
+        W = np.diag(1 - alpha) + alpha[:, None] * W
         source = weights.leak * source
-    noise_steps = MEMORY_STEPS if noise_accumulates(matrix) else None
-    return fisher_memory(matrix, source / source.norm(), MEMORY_STEPS, noise_steps=noise_steps)
-
-
-def linear_step(
-    W: NumberArray,  # (N, N)
-    weights: RecurrentWeights,
-) -> NumberArray:  # (N, N)
-    r"""Return the matrix by which a step without nonlinearity multiplies the state.
-
-    .. math:: (I - \operatorname{diag} \alpha) + \operatorname{diag}(\alpha)\, W
-
-    This is W if the layer has no leak.
-    """
-    if weights.leak is None:
-        return W
-    alpha = weights.leak.double().numpy()
-    return np.diag(1 - alpha) + alpha[:, None] * W
-
-
-def noise_accumulates(W: NumberArray) -> bool:
-    """Whether noise in the state would accumulate without bound."""
-    return spectral_radius(W) > 1 - _UNIT_CIRCLE_ROUNDING
+    noise_steps = None
+    if spectral_radius(W) > 1 - _UNIT_CIRCLE_ROUNDING:
+        noise_steps = _NETWORK_STEPS
+    return fisher_memory(W, source / source.norm(), _NETWORK_STEPS, noise_steps=noise_steps)
 
 
 def is_ungated(name: str) -> bool:

@@ -57,7 +57,10 @@ def analyse(options: Namespace, console: Console) -> int:
     )
     lines = [f"| {' | '.join(row)} |\n" for row in (*_HEADER, *_rows(everything))]
     show_markdown("".join(lines), console)
-    for line in _notes(everything, missing):
+    reasons = [f"skipped {name}: {reason}" for name, reason in everything.skipped.items()]
+    if missing is not None:
+        reasons.insert(0, missing)
+    for line in reasons:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     console.print(f"in {folder}", soft_wrap=True, highlight=False, markup=False)
     return 0
@@ -111,7 +114,6 @@ def _summary(trained: TrainedModel, everything: AnalysisResults) -> dict[str, An
         "checkpoint": trained.checkpoint.name,
         "found": numbers,
         "left_out": everything.skipped,
-        "notes": everything.notes,
     }
 
 
@@ -119,13 +121,3 @@ def _rows(everything: AnalysisResults) -> Iterator[tuple[str, str, str]]:
     for name, found in everything.results.items():
         for quantity, number in found.headline().items():
             yield name, quantity, f"{number:.6g}"
-
-
-def _notes(everything: AnalysisResults, missing: str | None) -> Iterator[str]:
-    """Yield the notes, and the reasons for missing analyses."""
-    for name, note in everything.notes.items():
-        yield f"{name}: {note}"
-    if missing is not None:
-        yield missing
-    for name, reason in everything.skipped.items():
-        yield f"skipped {name}: {reason}"
