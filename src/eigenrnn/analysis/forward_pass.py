@@ -226,9 +226,6 @@ class _StepLoop:
         states: dict[str, list[Tensor]],
     ) -> None:
         self.layer = layer
-        self.batch_first = bool(getattr(layer, "batch_first", False))
-        self.num_directions = 2 if getattr(layer, "bidirectional", False) else 1
-        self.is_lstm = "cell" in directions[0].blocks
         self.directions = directions
         self.prefix = prefix
         self.states = states
@@ -244,28 +241,25 @@ class _StepLoop:
         """Run over a batch of sequences; arguments and results are those of the layer."""
         if isinstance(input, PackedSequence):
             x, lengths = pad_packed_sequence(input)
-            y, last = self._run(x, self._initial_states(hx, x.shape[1]), lengths)
-            if head is not None:
-                y = head(y)
-            # sorted_indices is None exactly if the caller had sorted the sequences by length
-            is_sorted = input.sorted_indices is None
-            output: Any = pack_padded_sequence(y, lengths, enforce_sorted=is_sorted)
-            return None if last_only else output, self._final_states(last)
-        check_layer_input(self.layer, input)
-        unbatched = input.dim() == 2
-        if unbatched:
-            x = input.unsqueeze(1)
-        elif self.batch_first:
-            x = input.transpose(0, 1)
         else:
+            check_layer_input(self.layer, input)
             x = input
+            if input.dim() == 2:
+                x = input.unsqueeze(1)
+            elif self.layer.batch_first:
+                x = input.transpose(0, 1)
+        y: Any
         y, last = self._run(x, self._initial_states(hx, x.shape[1]), lengths)
         if head is not None:
             y = head(y)
-        if unbatched:
+        if isinstance(input, PackedSequence):
+            # sorted_indices is None exactly if the caller had sorted the sequences by length
+            is_sorted = input.sorted_indices is None
+            y = pack_padded_sequence(y, cast("Tensor", lengths), enforce_sorted=is_sorted)
+        elif input.dim() == 2:
             y = y.squeeze(1)
             last = last.squeeze(1)
-        elif self.batch_first:
+        elif self.layer.batch_first:
             y = y.transpose(0, 1)
         return None if last_only else y, self._final_states(last)
 
@@ -294,10 +288,11 @@ class _StepLoop:
             ends = torch.as_tensor(lengths).cpu()
         now = running(ends, x)  # (T, B, 1)
         last: list[Tensor] = []
+        num_directions = 2 if self.layer.bidirectional else 1
         # in torch's order: both directions of a layer, then those of the next
-        for depth in range(0, len(self.directions), self.num_directions):
+        for depth in range(0, len(self.directions), num_directions):
             outputs: list[Tensor] = []
-            for i in range(depth, depth + self.num_directions):
+            for i in range(depth, depth + num_directions):
                 y, state = self._run_direction(self.directions[i], x, first[i], now)
                 outputs.append(y)
                 last.append(state)
@@ -338,7 +333,7 @@ class _StepLoop:
         return list(hx)
 
     def _final_states(self, last: Tensor) -> Any:
-        if self.is_lstm:
+        if "cell" in self.directions[0].blocks:  # (h, c) of an LSTM
             return tuple(last.chunk(2, dim=-1))
         return last
 

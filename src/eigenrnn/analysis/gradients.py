@@ -13,10 +13,11 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.forward_pass import bare_initial_states, model_inputs, unroll
 from eigenrnn.analysis.state_map import Network, as_ours, single_layer
-from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
+from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.gru import GRU, GatedDirection
 from eigenrnn.layers.regularisation import non_default_options
+from eigenrnn.layers.torch_weights import direction_names
 from eigenrnn.linalg import check_finite
 from eigenrnn.nonlinearities import NONLINEARITIES
 
@@ -222,45 +223,23 @@ def gradient_map(
     S = path.states.shape[2]
     blocks = {"whole": slice(0, S), **path.state_map.blocks}
     sizes = {"input": M, "state": S}
-    products: dict[str, _Products] = {}
     maps: dict[str, dict[str, NDArray[np.float64]]] = {}
+    # the transposed derivatives of the newest state by everything before it
+    products: dict[str, Tensor] = {}
     for kind in kinds:
-        products[kind] = _Products(T, B, sizes[kind], S, blocks)
         maps[kind] = {block: np.full((T, T), np.nan) for block in blocks}
-    newest = {"state": torch.eye(S, dtype=torch.float64).expand(B, S, S)}
+        products[kind] = torch.zeros(B, T, sizes[kind], S, dtype=torch.float64)
     for tau, (by_state, by_input) in enumerate(path.jacobians()):
-        newest["input"] = by_input.mT
+        newest = {"input": by_input.mT, "state": torch.eye(S, dtype=torch.float64)}
         for kind, product in products.items():
-            norms = product.advance(tau, by_state, newest[kind])
-            for block, norm in norms.items():
-                maps[kind][block][tau, : tau + 1] = norm.mean(0).numpy()
+            # the derivatives by all earlier steps are the rows of one product for each sequence
+            before = product[:, :tau].flatten(1, 2)
+            product[:, :tau] = (before @ by_state.mT).unflatten(1, (tau, sizes[kind]))
+            product[:, tau] = newest[kind]
+            for block, part in blocks.items():
+                norms = spectral_norms(product[:, : tau + 1, :, part])
+                maps[kind][block][tau, : tau + 1] = norms.mean(0).numpy()
     return GradientMap(maps.get("input", {}), maps.get("state", {}))
-
-
-class _Products:
-    """The transposed derivatives of one state by everything before it."""
-
-    def __init__(self, T: int, B: int, K: int, S: int, blocks: dict[str, slice]) -> None:
-        self.products = torch.zeros(B, T, K, S, dtype=torch.float64)
-        self.buffer = torch.zeros_like(self.products)
-        self.blocks = blocks
-
-    def advance(
-        self,
-        tau: int,
-        by_state: Tensor,  # (B, S, S)
-        newest: Tensor,  # (B, K, S)
-    ) -> dict[str, Tensor]:  # (B, tau + 1) each
-        """Advance one step, and return the norms of the derivatives of the new state."""
-        # Two buffers in turn, because bmm cannot write over its input. Flattening gives views, so
-        # the derivatives by all earlier steps are the rows of one product for each sequence.
-        before = self.products[:, :tau].flatten(1, 2)
-        after = self.buffer[:, :tau].flatten(1, 2)
-        torch.bmm(before, by_state.mT, out=after)
-        self.products, self.buffer = self.buffer, self.products
-        self.products[:, tau] = newest
-        current = self.products[:, : tau + 1]
-        return {name: spectral_norms(current[..., part]) for name, part in self.blocks.items()}
 
 
 def spectral_norms(
@@ -379,83 +358,44 @@ def jacobian_bound(
             "which the theorem does not cover"
         )
     path = trajectory(network, x, which, h0)
-    gates = _read_gates(gru, which)
-    W_r, W_u, W_c = (float(_norm(W, "a recurrent matrix")) for W in gates.W)
-    r, u, c, candidate_term = gates(path)
+    # first, because it raises for weights that are not finite
+    norms = torch.stack([torch.linalg.matrix_norm(J, 2) for J, _ in path.jacobians()])
+    directions = as_ours(gru)
+    names = direction_names(directions)
+    direction: GatedDirection = directions.all_directions()[names.index(which)]
+    W_r, W_u, W_c = direction.matrices()
+    before = path.states[:-1]
+    x_r, x_u, x_c = (path.x @ direction.weight_ih.T).chunk(3, dim=2)
+    if direction.gate_bias is not None:
+        b_r, b_u = direction.gate_bias.chunk(2)
+        x_r = x_r + b_r
+        x_u = x_u + b_u
+    if direction.input_bias is not None:
+        x_c = x_c + direction.input_bias
+    r = torch.sigmoid(x_r + before @ W_r.T)
+    u = torch.sigmoid(x_u + before @ W_u.T)
+    moved = before @ W_c.T
+    if direction.recurrent_bias is not None:
+        moved = moved + direction.recurrent_bias
+    read = r * moved if direction.reset_after else (r * before) @ W_c.T
+    c = NONLINEARITIES[direction.nonlinearity].forward(x_c + read, direction.bias)
     # the formulas of the docstring; s (1 - s) is the slope of a sigmoid at its value s
-    k = u if gates.update_keeps else 1 - u
-    h = _largest(path.states[:-1])
+    norm_r, norm_u, norm_c = (torch.linalg.matrix_norm(W, 2) for W in (W_r, W_u, W_c))
+    k = u if direction.update_keeps else 1 - u
+    h = _largest(before)
     replaced = _largest(1 - k)
-    reset_slope = _largest(r * (1 - r)) * W_r
-    alpha = _largest(u * (1 - u)) * (h + _largest(c)) * W_u + _largest(k)
-    if gates.reset_after:
-        alpha += replaced * reset_slope * _largest(candidate_term)
+    reset_slope = _largest(r * (1 - r)) * norm_r
+    alpha = _largest(u * (1 - u)) * (h + _largest(c)) * norm_u + _largest(k)
+    if direction.reset_after:
+        alpha += replaced * reset_slope * _largest(moved)
         beta = replaced * _largest(r)
     else:
         beta = replaced * (reset_slope * h + _largest(r))
-    norms = torch.stack([_norm(J, "a Jacobian") for J, _ in path.jacobians()])
     return JacobianBound(
         alpha=alpha.numpy(),
         beta=beta.numpy(),
-        candidate_norm=W_c,
+        candidate_norm=float(norm_c),
         norms=norms.numpy(),
-    )
-
-
-def _norm(W: Tensor, name: str) -> Tensor:  # (..., N, N) to (...)
-    check_finite(W, name)
-    return torch.linalg.matrix_norm(W, 2)
-
-
-@dataclass(frozen=True)
-class _Gates:
-    """The weights of a GRU, ours or torch's, and the activations of its gates."""
-
-    U: tuple[Tensor, ...]  # (N, M) each: reset, update, candidate
-    W: tuple[Tensor, ...]  # (N, N) each
-    b: tuple[Tensor, ...]  # (N,) each
-    recurrent_bias: Tensor  # (N,)
-    bias: Tensor | None  # (N,), of f
-    f: str
-    reset_after: bool
-    update_keeps: bool
-
-    def __call__(self, path: Trajectory) -> tuple[Tensor, ...]:  # (T, B, N) each
-        """Return r, u, c and the candidate term that a reset after the matrix multiplies."""
-        before = path.states[:-1]
-        x_r, x_u, x_c = (path.x @ U.T + b for U, b in zip(self.U, self.b, strict=True))
-        W_r, W_u, W_c = self.W
-        r = torch.sigmoid(x_r + before @ W_r.T)
-        u = torch.sigmoid(x_u + before @ W_u.T)
-        candidate_term = before @ W_c.T + self.recurrent_bias
-        q = r * candidate_term if self.reset_after else (r * before) @ W_c.T
-        c = NONLINEARITIES[self.f].forward(x_c + q, self.bias)
-        return r, u, c, candidate_term
-
-
-def _read_gates(layer: Any, which: str) -> _Gates:
-    """Read the weights of a layer in double precision."""
-    ours = as_ours(layer)
-    N = ours.hidden_size
-    # "l1_reverse" is the second direction of layer 1
-    index = ours.num_directions * int(which[1:].split("_")[0]) + which.endswith("_reverse")
-    direction: GatedDirection = ours.all_directions()[index]
-    zero = direction.weight_ih.new_zeros(N)
-    b_r = zero
-    b_u = zero
-    if direction.gate_bias is not None:
-        b_r, b_u = direction.gate_bias.split(N)
-    b_c: Tensor | None = direction.input_bias
-    b: Tensor | None = direction.recurrent_bias
-    return _Gates(
-        U=direction.weight_ih.split(N),
-        W=tuple(direction.matrices()),
-        b=(b_r, b_u, zero if b_c is None else b_c),
-        recurrent_bias=zero if b is None else b,
-        bias=direction.bias,
-        f=direction.nonlinearity,
-        reset_after=direction.reset_after,
-        update_keeps=direction.update_keeps,
     )
 
 

@@ -163,15 +163,16 @@ def network_memory(
     Raises:
         ValueError: If powers of W leave double precision.
     """
+    matrix = W
     source = weights.U[:, 0]
     if weights.leak is not None:
         alpha = weights.leak.double().numpy()
-        W = np.diag(1 - alpha) + alpha[:, None] * W
+        matrix = np.diag(1 - alpha) + alpha[:, None] * W
         source = weights.leak * source
     noise_steps = None
-    if spectral_radius(W) > 1 - _UNIT_CIRCLE_ROUNDING:
+    if spectral_radius(matrix) > 1 - _UNIT_CIRCLE_ROUNDING:
         noise_steps = _NETWORK_STEPS
-    return fisher_memory(W, source / source.norm(), _NETWORK_STEPS, noise_steps=noise_steps)
+    return fisher_memory(matrix, source / source.norm(), _NETWORK_STEPS, noise_steps=noise_steps)
 
 
 def is_ungated(name: str) -> bool:
@@ -359,16 +360,7 @@ def _matrix_map(
     def step(x: Tensor, h: Tensor) -> Tensor:
         return f.forward(h @ rows + x * source_row, None)
 
-    return StateMap(
-        name="l0",
-        matrices={},
-        input_size=1,
-        hidden_size=N,
-        state_size=N,
-        step=step,
-        begin=lambda count: torch.zeros(count, N, dtype=torch.float64),
-        output=lambda _, h: h,
-    )
+    return StateMap.from_step(step, 1, N)
 
 
 @torch.no_grad()
