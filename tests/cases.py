@@ -42,7 +42,6 @@ from eigenrnn.layers import (
     ORNN,
     RNN,
     URNN,
-    AsRNN,
     DeltaNet,
     DeltaProduct,
     DtrivRNN,
@@ -284,7 +283,6 @@ LAYERS = {
 
 # the layers named for papers, with options for a hidden size of 8
 NAMED = {
-    "AsRNN": AsRNN,
     "DeltaProduct": partial(DeltaProduct, heads=2),
     "ENRNN": partial(ENRNN, short_size=4),
     "EURNN": EURNN,

@@ -20,7 +20,6 @@ from eigenrnn import (
     LRU,
     LSTM,
     RNN,
-    AsRNN,
     DtrivRNN,
     ScoRNN,
     SequenceModel,
@@ -295,7 +294,6 @@ MADE = {
     "sets of gates": partial(LSTM, cell=ScaledCayley),
     "a set": partial(RNN, constraint=partial(Householder, reflections=2)),
     "ENRNN": partial(ENRNN, short_size=3, init="zero", coupling=False, epsilon=0.1),
-    "AsRNN": partial(AsRNN, scale=(0.1, 0.9), epsilon=0.2),
     "blocks": partial(
         RNN,
         constraint=partial(

@@ -6,7 +6,7 @@ from typing import Any
 
 from eigenrnn.constraints import DiagonalDisc
 from eigenrnn.init import constant_
-from eigenrnn.layers import LRU, NCGRU, AsRNN, ExpRNN, ScoRNN
+from eigenrnn.layers import LRU, NCGRU, ExpRNN, ScoRNN
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Quoted, Recipe, Reported, stack_model
 from eigenrnn_experiments.tasks import PixelMNIST
@@ -96,7 +96,6 @@ RECIPES = (
                 Network("scoRNN 170", ScoRNN, 170, parameters=16_415, options={"negative": 85})
             ),
             _SINGLE.row(Network("expRNN 170", ExpRNN, 170, parameters=16_415)),
-            _SINGLE.row(Network("asRNN 122", AsRNN, 122, parameters=16_358)),
             _quoted("asRNN 122, 16k", 0.9541, _NGUYEN_DUY),
             _quoted("expRNN 170, 16k", 0.949, "Lezcano-Casado and Martinez-Rubio, ICML 2019"),
         ),

@@ -18,7 +18,6 @@ LAYERS = {
     "leaky": lambda: eigenrnn.RNN(M, N, leak=0.2, noise=0.3, nonlinearity="softplus"),
     "currents": lambda: eigenrnn.RNN(M, N, leak=0.2, state="current", nonlinearity="retanh"),
     "enrnn": lambda: eigenrnn.ENRNN(M, N, short_size=2),
-    "asrnn": lambda: eigenrnn.AsRNN(M, N),
     "nnrnn": lambda: eigenrnn.NnRNN(M, N),
     "ncgru": lambda: eigenrnn.NCGRU(M, N),
     "scurnn": lambda: eigenrnn.ScuRNN(M, N),

@@ -19,7 +19,6 @@ from eigenrnn import (
     NCGRU,
     RNN,
     URNN,
-    AsRNN,
     DeltaNet,
     DeltaProduct,
     GatedDeltaNet,
@@ -34,7 +33,6 @@ from eigenrnn import (
 from eigenrnn.constraints import DiagonalSegment, Unconstrained
 from eigenrnn.export import to_c
 from eigenrnn.export.c.templates import TEMPLATES
-from eigenrnn.layers.as_rnn import AsDirection
 from eigenrnn.linalg import tol
 from eigenrnn.nonlinearities import NONLINEARITIES
 
@@ -290,7 +288,6 @@ nn.init.constant_(BROKEN.directions[0].constraint.raw, torch.nan)
         (RNN(M, N), {}, r"model.eval\(\)"),
         (RNN(M, N, bidirectional=True).eval(), {}, "bidirectional=True"),
         (RNN(M, N, noise=0.1, noise_in_eval=True).eval(), {}, "noise_in_eval"),
-        (AsRNN(M, N).eval(), {}, "got AsRNN"),
         (nn.Linear(2, 2).eval(), {}, "got Linear"),
         (WithALayer().eval(), {}, "got WithALayer"),
         (RNN(M, N).eval(), {"name": "2net"}, "'2net'"),
@@ -326,6 +323,6 @@ def test_two_networks_fit_into_one_program(tmp_path):
     subprocess.run([tmp_path / "program"], check=True)
 
 
-def test_every_kind_of_direction_has_a_template_or_is_refused():
+def test_every_kind_of_direction_has_a_template():
     directions = [make(M, 16).all_directions()[0] for make in (OURS | NAMED).values()]
-    assert {type(each) for each in directions} == set(TEMPLATES) | {AsDirection}
+    assert {type(each) for each in directions} == set(TEMPLATES)

@@ -1,10 +1,9 @@
-"""The named layers of papers: outputs, options, and the formula of AsRNN."""
+"""The named layers of papers: outputs and options."""
 
 import inspect
 from types import NoneType
 from typing import get_type_hints
 
-import numpy as np
 import pytest
 import torch
 
@@ -31,7 +30,6 @@ from eigenrnn.layers import (
     NCGRU,
     ORNN,
     RNN,
-    AsRNN,
     DeltaNet,
     DtrivRNN,
     ExpRNN,
@@ -71,45 +69,6 @@ def test_every_parameter_gets_a_gradient(layer, x):
     output.square().sum().backward()
     missing = [name for name, p in layer.named_parameters() if p.grad is None]
     assert missing == []
-
-
-def as_rnn_states(layer, x):
-    """The states of W_f h_t = tanh(W_f (U x_t + b + W h_{t-1})), solved step by step."""
-    direction = layer.all_directions()[0]
-    W, U_f = (c().detach().numpy() for c in direction.constraints())
-    W_f = U_f @ np.diag(np.abs(direction.s.detach().numpy()) + direction.epsilon)
-    U, b = direction.weight_ih.detach().numpy(), direction.input_bias.detach().numpy()
-    h = np.zeros((x.shape[1], layer.hidden_size))
-    states = []
-    for x_t in x.numpy():
-        z = x_t @ U.T + b + h @ W.T
-        h = np.linalg.solve(W_f, np.tanh(W_f @ z.T)).T
-        states.append(h)
-    return np.stack(states)
-
-
-def test_as_rnn_computes_its_formula():
-    generator = torch.Generator().manual_seed(2)
-    layer = AsRNN(3, 8, scale=(0.5, 2.0), generator=generator).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator).double())
-    x = torch.randn(6, 4, 3, generator=generator).double()
-    expected = torch.from_numpy(as_rnn_states(layer, x))
-    assert torch.allclose(layer(x)[0], expected, atol=tol(torch.float64, 8) * 10)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epsilon": 0.0}, "epsilon > 0, got"),
-        ({"scale": (0.0, np.inf)}, "epsilon > 0, got"),
-    ],
-    ids=str,
-)
-def test_as_rnn_rejects_what_has_no_inverse(options, message):
-    with pytest.raises(ValueError, match=message):
-        AsRNN(3, 8, **options)
 
 
 def test_eurnn_outputs_only_the_real_parts():

@@ -59,7 +59,6 @@ NAMED_LAYERS = [
     "ORNN",
     "SpectralRNN",
     "NnRNN",
-    "AsRNN",
     "ENRNN",
     "EURNN",
     "URNN",

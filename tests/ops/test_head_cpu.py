@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from eigenrnn import SequenceModel
 from eigenrnn.constraints import ScaledCayley
 from eigenrnn.init import haar_
-from eigenrnn.layers import GRU, RNN, AsRNN
+from eigenrnn.layers import GRU, RNN
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, elman
 from eigenrnn.ops.arguments import Options
@@ -371,7 +371,6 @@ LAYERS = {
     "zoneout": (lambda: RNN(3, 8, zoneout=0.5, constraint=ScaledCayley), True),
     "currents": (lambda: RNN(3, 8, leak=0.2, state="current", nonlinearity="tanh"), True),
     "gates": (lambda: GRU(3, 8), False),
-    "asRNN": (lambda: AsRNN(3, 8), False),
 }
 
 

@@ -18,7 +18,6 @@ from eigenrnn import (
     LSTM,
     NCGRU,
     RNN,
-    AsRNN,
     DeltaNet,
     DeltaProduct,
     GatedDeltaNet,
@@ -95,7 +94,6 @@ OTHER_SUMS = {
 # Layers that step as without a stream.
 OTHERS = {
     "complex": ScuRNN,
-    "AsRNN": AsRNN,
     "bfloat16": partial(LSTM, dtype=torch.bfloat16),
     "the reference": partial(GRU, backend="reference"),
 }
@@ -738,7 +736,7 @@ def test_a_stream_notices_a_write_to_the_leak(trained):
 
 @pytest.mark.parametrize(
     "make",
-    [PACKED["GRU"], PACKED["LSTM"], PACKED["float64 RNN with a trained state"], AsRNN],
+    [PACKED["GRU"], PACKED["LSTM"], PACKED["float64 RNN with a trained state"], OTHERS["complex"]],
     ids=["GRU", "LSTM", "trained state", "ordinary"],
 )
 @pytest.mark.parametrize("rows", [[2, 0], [True, False, True], torch.tensor([0, 2]), []], ids=str)

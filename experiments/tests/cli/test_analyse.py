@@ -13,7 +13,7 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from crossing import some
-from eigenrnn import GRU, RNN, AsRNN, LanguageModel, SequenceModel
+from eigenrnn import GRU, RNN, LanguageModel, SequenceModel
 from eigenrnn.analysis import (
     analyse,
     fisher_memory,
@@ -131,21 +131,6 @@ def test_every_gate_and_the_bound_of_a_gru_are_analysed():
 def test_both_directions_are_analysed():
     found = analyse(plain(bidirectional=True, batch_first=True), X.transpose(0, 1)).results
     assert {"henrici_hh_l0_reverse", "gradient_map_l0_reverse"} <= set(found)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("directions", some([1, 2], [2]))
-def test_a_layer_with_a_second_matrix_is_analysed(directions):
-    layer = AsRNN(2, 4, 2, bidirectional=directions == 2)
-    done = analyse(layer, X, lambda h: h[-1].sum())
-    assert done.skipped == {}
-    for (name, matrix), direction in zip(
-        recurrent_weights(layer).items(), layer.all_directions(), strict=True
-    ):
-        assert name.startswith("hh_l")
-        assert torch.equal(matrix.W, direction.matrices()[0])
-        assert matrix.constraint is direction.constraint
-        assert torch.equal(matrix.U, direction.weight_ih)
 
 
 @pytest.mark.parametrize("make", [RNN, torch.nn.RNN])

@@ -1,6 +1,5 @@
 """Recurrent layers: `RNN`, `GRU` and `LSTM` with any constraint, and those of papers."""
 
-from eigenrnn.layers.as_rnn import AsRNN
 from eigenrnn.layers.cells import GRUCell, LSTMCell, RNNCell
 from eigenrnn.layers.delta import DeltaNet
 from eigenrnn.layers.gru import GRU
@@ -42,7 +41,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "NnRNN",
     "ENRNN",
     "SpectralRNN",
-    "AsRNN",
     "ScuRNN",
     "URNN",
     "FullCapacityURNN",

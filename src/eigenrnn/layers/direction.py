@@ -77,7 +77,7 @@ class AbstractDirection(nn.Module, ABC):
     has_matrix = True  # whether it has square matrices, which `init` and `weight_drop` may change
 
     gates: ClassVar[tuple[str, ...]] = ("hh",)
-    """Names of the recurrent matrices, in the order of `matrices`; any after them mix units."""
+    """Names of the recurrent matrices, in the order of `matrices`."""
 
     def __init__(self, config: DirectionConfig) -> None:
         super().__init__()
