@@ -26,7 +26,6 @@ from eigenrnn.layers import (
     EURNN,
     GORU,
     GRU,
-    IRNN,
     NCGRU,
     ORNN,
     RNN,
@@ -178,12 +177,6 @@ def test_an_option_reaches_the_constraint(name, option):
     changed = {key: value for key, value in expected.items() if default.get(key, ...) != value}
     assert changed
     assert {key: attributes_of(constraint)[key] for key in changed} == changed
-
-
-def test_irnn_begins_with_the_identity_and_small_input_weights():
-    (direction,) = IRNN(50, 400, generator=torch.Generator().manual_seed(0)).all_directions()
-    assert direction.weight_ih.std().item() == pytest.approx(0.001, rel=0.02)
-    assert torch.equal(direction.weight_hh, torch.eye(400))
 
 
 @pytest.mark.parametrize(

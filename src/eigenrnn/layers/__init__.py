@@ -8,7 +8,6 @@ from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.named import (
     ENRNN,
     EURNN,
-    IRNN,
     ORNN,
     URNN,
     DtrivRNN,
@@ -49,7 +48,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "GORU",
     "GatedDeltaNet",
     "DeltaProduct",
-    "IRNN",
     "RNNOrth",
     "RNNGlorot",
     "RNNCell",

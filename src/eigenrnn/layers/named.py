@@ -6,7 +6,6 @@ from functools import partial
 from typing import Literal, Unpack
 
 import torch
-from torch import Generator, Tensor
 
 from eigenrnn.constraints import (
     BlockTriangular,
@@ -28,7 +27,6 @@ from eigenrnn.init import (
     fan_uniform_,
     glorot_normal_,
     glorot_uniform_,
-    identity_,
     kaiming_normal_,
     orthogonal_,
     uniform_,
@@ -40,7 +38,6 @@ from eigenrnn.layers.rnn import RNN
 __all__ = [
     "ENRNN",
     "EURNN",
-    "IRNN",
     "ORNN",
     "URNN",
     "DtrivRNN",
@@ -596,47 +593,6 @@ class SpectralRNN(RNN):
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
-class IRNN(RNN):
-    r"""Identity-initialised RNN: ReLU, and an unconstrained W initialised to the identity.
-
-    .. math:: h_t = \operatorname{ReLU}(U x_t + b + W h_{t-1}), \qquad W_0 = \lambda I
-
-    A simple baseline: W preserves gradients at initialisation, but not necessarily after training.
-
-    Args:
-        input_size: The number M of input features.
-        hidden_size: The number N of hidden units.
-        num_layers: The number of stacked layers.
-        scale: The factor :math:`\lambda`.
-        options: Further keyword arguments of `RNN`.
-    Source:
-        Le, Jaitly and Hinton, 2015. https://arxiv.org/abs/1504.00941 (departures: none).
-    Example:
-        >>> IRNN(2, 3).recurrent_matrices()[0].diagonal().tolist()
-        [1.0, 1.0, 1.0]
-    """
-
-    sets = (Unconstrained,)
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        *,
-        scale: float = 1.0,
-        **options: Unpack[RNNOptions],
-    ) -> None:
-        constraint = partial(Unconstrained, init=partial(identity_, scale=scale))
-        published: RNNOptions = {
-            "nonlinearity": "relu",
-            "input_init": _small_normal_,
-            "bias_init": zeros_,
-        }
-        options = published | options
-        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
-
-
 class RNNOrth(RNN):
     r"""RNN with an unconstrained W, initialised to an orthogonal matrix; a baseline of nnRNN.
 
@@ -701,9 +657,3 @@ class RNNGlorot(RNN):
         constraint = partial(Unconstrained, init=glorot_normal_)
         options = _KERG_OPTIONS | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
-
-
-@torch.no_grad()
-def _small_normal_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """Fill with normal draws of standard deviation 0.001, as in section 4 of IRNN's paper."""
-    return weight.normal_(0, 0.001, generator=generator)
