@@ -116,6 +116,25 @@ def test_the_spectrum_is_that_of_its_set(make):
     assert (spectrum.abs() <= 1 + tol(torch.float32, 1)).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_numbers_of_a_disc_and_their_gradients_are_those_of_the_formula(dtype):
+    disc = DiagonalDisc(40).to(dtype)
+    with torch.no_grad():
+        disc.nu.copy_(torch.linspace(-8, 6, 40))  # above 4 they count as 4
+        disc.theta.copy_(torch.linspace(5, -7, 40))
+    weights = torch.complex(*torch.randn(2, 40, generator=stream(), dtype=dtype))
+    nu, theta = (each.detach().double().requires_grad_() for each in (disc.nu, disc.theta))
+    exact = torch.polar(torch.exp(-torch.exp(nu.clamp(max=4))), torch.exp(theta.clamp(max=4)))
+    numbers = disc.diagonal()
+    torch.testing.assert_close(numbers.to(torch.complex128), exact, rtol=0, atol=tol(dtype, 100))
+    got = torch.autograd.grad((weights * numbers).real.sum(), (disc.nu, disc.theta))
+    expected = torch.autograd.grad((weights * exact).real.sum(), (nu, theta))
+    for each, wanted in zip(got, expected, strict=True):
+        torch.testing.assert_close(each.double(), wanted, rtol=0, atol=tol(dtype, 1000))
+    assert not got[0][disc.nu > 4].any()
+    assert not got[1][disc.theta > 4].any()
+
+
 def test_an_lru_begins_on_the_ring_that_was_asked_for():
     layer = eigenrnn.LRU(
         M,
@@ -255,7 +274,7 @@ def _maps(layer):
 def test_the_fixed_point_of_an_lru_under_a_constant_input_is_that_of_its_formula():
     layer, x = eigenrnn.LRU(M, N, generator=stream()).double(), np.array([0.5, -1.0])
     decay = layer.recurrent_matrices()[0].detach().numpy().diagonal()
-    result = fixed_points(layer, input=x, initial_states=2, generator=stream())
+    result = fixed_points(layer, x, initial_states=2, generator=stream())
     B = _maps(layer)[0].detach().numpy()
     np.testing.assert_allclose(result.points, [pair(B @ x / (1 - decay))], atol=1e-8)
     assert result.kinds == ["stable"]
