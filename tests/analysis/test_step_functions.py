@@ -150,7 +150,6 @@ def test_a_cell_of_another_library_steps_as_it_does(make, step):
 def test_fixed_points_of_a_step_are_those_of_its_equation():
     found = fixed_points(
         StateMap.from_step(lambda x, h: torch.tanh(2 * h + x), 1, 1),
-        input=[0.0],
         initial_states=torch.tensor([[0.0], [1.0]]),
     )
     stable = 0.9575040240772687  # h = tanh(2 h)

@@ -5,12 +5,16 @@ from eigenrnn.analysis.analyse import AnalysisResults, analyse
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.dynamics import (
     Dimension,
-    FixedPoints,
     Lyapunov,
     effective_rank,
-    fixed_points,
     lyapunov,
     participation_ratio,
+)
+from eigenrnn.analysis.fixed_points import (
+    FixedPoints,
+    LineAttractor,
+    fixed_points,
+    line_attractor,
 )
 from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.analysis.gradients import (
@@ -39,12 +43,6 @@ from eigenrnn.analysis.nonnormality import (
 )
 from eigenrnn.analysis.perturbation import Perturbation, perturb
 from eigenrnn.analysis.reduced_model import ReducedModel, reduced_model
-from eigenrnn.analysis.slow_points import (
-    LineAttractor,
-    SlowPoints,
-    line_attractor,
-    slow_points,
-)
 from eigenrnn.analysis.spectrum import SchurStructure, Spectrum, schur_structure, spectrum
 from eigenrnn.analysis.state_map import (
     RecurrentWeights,
@@ -81,7 +79,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "recurrent_weights",
     "reduced_model",
     "schur_structure",
-    "slow_points",
     "spectrum",
     "trajectory",
     "transient_growth",
@@ -102,7 +99,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "StateMap",
     "ReducedModel",
     "SchurStructure",
-    "SlowPoints",
     "Spectrum",
     "Trajectory",
     "TransientGrowth",

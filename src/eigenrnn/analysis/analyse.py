@@ -11,21 +11,9 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis.arguments import NumberArray
 from eigenrnn.analysis.base import Analysis
-from eigenrnn.analysis.dynamics import (
-    FixedPoints,
-    drawn_states,
-    effective_rank,
-    fixed_points,
-    lyapunov,
-    participation_ratio,
-    settled_states,
-)
-from eigenrnn.analysis.forward_pass import (
-    bare_initial_states,
-    is_cell,
-    layer_inputs,
-    model_inputs,
-)
+from eigenrnn.analysis.dynamics import effective_rank, lyapunov, participation_ratio
+from eigenrnn.analysis.fixed_points import FixedPoints, drawn_states, fixed_points, settled_states
+from eigenrnn.analysis.forward_pass import bare_initial_states, is_cell, layer_inputs, model_inputs
 from eigenrnn.analysis.gradients import gradient_map, gradient_norms, jacobian_bound
 from eigenrnn.analysis.memory import is_ungated, network_memory
 from eigenrnn.analysis.nonnormality import henrici, pseudospectrum, transient_growth

@@ -1,4 +1,4 @@
-"""Dynamics of the states: fixed points, Lyapunov exponents, and effective dimension."""
+"""Dynamics of the states: Lyapunov exponents, and effective dimension."""
 
 import math
 from collections.abc import Iterable
@@ -8,28 +8,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Generator, Tensor
+from torch import Tensor
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import (
-    NumberArray,
-    as_array,
-    as_real_tensor,
-)
+from eigenrnn.analysis.arguments import NumberArray, as_array
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.state_map import (
-    Network,
-    StateMap,
-    Step,
-    select_state_map,
-    state_maps,
-)
-from eigenrnn.analysis.trajectory import (
-    InitialState,
-    Trajectory,
-    as_state,
-    trajectory,
-)
+from eigenrnn.analysis.state_map import Network, Step
+from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
 from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.linalg import check_finite
 
@@ -38,25 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Dimension",
-    "FixedPoints",
     "Lyapunov",
-    "distinct_states",
-    "drawn_states",
     "effective_rank",
-    "fixed_points",
     "lyapunov",
-    "minimise_speed",
     "participation_ratio",
-    "settled_states",
 ]
 
-# of FixedPoints
-_TOLERANCE = 1e-9  # of |F(h) - h|, relative to 1 + |h|
-_SETTLING_STEPS = 200
-_MIN_DAMPING = 1e-12  # from here a few failed steps lead back to a damping that matters
-_MAX_DAMPING = 1e6  # a search whose steps are this short has stalled, and ends
-_KINDS = ("stable", "marginal", "saddle", "unstable")
-_MODULUS_TOLERANCE = 1e-9  # a modulus this close to one counts as one
 
 # of `lyapunov`, whose docstring gives the reason for a burn-in from a state beside the initial one
 _BURN_IN = 1_000
@@ -64,270 +36,6 @@ _NUDGE = 1e-3  # the length of the vector that leaves an unstable fixed point
 _BLOCKS = 10
 
 _EPSILON = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True)
-class FixedPoints(Analysis):
-    r"""Fixed points of the states under a constant input.
-
-    Args:
-        points: The fixed points, in order of rising spectral radius.
-        eigenvalues: The eigenvalues of the Jacobian at each point, by falling modulus.
-        residuals: :math:`\|F(h) - h\|_2` at each point.
-        searches: The number of initial states of the search.
-        failed: The number of initial states from which it did not converge.
-    Shape:
-        points: :math:`(P, S)`; eigenvalues: :math:`(P, S)`; residuals: :math:`(P,)`.
-    """
-
-    points: NDArray[np.float64]
-    eigenvalues: NDArray[np.complex128]
-    residuals: NDArray[np.float64]
-    searches: int
-    failed: int
-
-    @property
-    def kinds(self) -> list[str]:
-        """The kind of each point: stable, marginal, saddle or unstable.
-
-        In this order: all moduli of its eigenvalues are below one; the largest is one; only some
-        are above one; all are above one.
-        """
-        return [_kind(np.abs(moduli)) for moduli in self.eigenvalues]
-
-    def plot(self) -> "Figure":
-        figure, (axes,) = plot.canvas()
-        kinds = np.array(self.kinds, dtype=str)
-        points: dict[str, NDArray[np.complex128]] = {}
-        for kind in _KINDS:
-            of_kind = kinds == kind
-            if of_kind.any():
-                points[f"{of_kind.sum()} {kind}"] = self.eigenvalues[of_kind].ravel()
-        plot.plane(axes, points)
-        title = f"eigenvalues at {', '.join(points) or 'no'} fixed points"
-        plot.label(axes, "real part", "imaginary part", title)
-        return figure
-
-    def table(self) -> Table:
-        P, S = self.eigenvalues.shape
-        values = self.eigenvalues.ravel()
-        return {
-            "point": np.repeat(np.arange(P), S),
-            "kind": np.repeat(np.array(self.kinds, dtype=str), S),
-            "residual": np.repeat(self.residuals, S),
-            "unit": np.tile(np.arange(S), P),
-            "state": self.points.ravel(),
-            "eigenvalue_real": values.real,
-            "eigenvalue_imaginary": values.imag,
-        }
-
-    def headline(self) -> dict[str, float]:
-        counts = {kind: float(self.kinds.count(kind)) for kind in _KINDS}
-        return {"points": float(len(self.points)), **counts, "failed": float(self.failed)}
-
-
-@torch.no_grad()
-def fixed_points(
-    network: Network,
-    *,
-    input: Tensor | ArrayLike | None = None,  # (M,)
-    initial_states: int | Tensor | tuple[Tensor, ...] = 64,  # (P, S)
-    steps: int = 200,
-    generator: Generator | None = None,
-    which: str = "l0",
-) -> FixedPoints:
-    r"""Find fixed points of a network under a constant input, and classify their stability.
-
-    .. math:: F(h^*) = h^*, \qquad q(h) = \tfrac12 \|F(h) - h\|^2, \qquad
-        \lambda_i\!\left(\frac{\partial F}{\partial h}(h^*)\right)
-
-    The Levenberg-Marquardt method minimises q from all initial states at once. Its damping shrinks
-    after a step that reduces q, and grows after any other. A state with :math:`\|F(h) - h\|` up to
-    1e-9 of :math:`1 + \|h\|` is a fixed point; of points closer than the root of that only the
-    best is kept. The
-    search may miss fixed points, so their number is a lower bound: states of trajectories find
-    more attractors than random ones. Of a line of fixed points, it returns only some. Entries that
-    the layer keeps between -1 and 1, such as those of a tanh network, a GRU and the h of an LSTM,
-    stay there during the search.
-
-    Args:
-        network: A recurrent layer or cell, a model with one, or a `StateMap`.
-        input: The input of the layer or direction at every step; zero by default.
-        initial_states: The initial states of the search, or how many to draw from the normal
-            distribution. The first of these is zero, and the second half has run for 200 steps
-            under the input, which leads to attractors. A tuple holds the parts of states, as
-            (h, c). `Trajectory.sample` draws states that the network visits.
-        steps: The largest number of iterations of the search.
-        generator: Torch's generator of initial states; its global generator by default.
-        which: The layer and direction.
-    Shape:
-        input: :math:`(M,)`; initial_states: :math:`(P, S)` or :math:`(T, B, S)`.
-    Raises:
-        ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
-            finite, or `initial_states` or `steps` is not positive.
-        TypeError: If the network is not one.
-    Source:
-        Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
-        (departures: the Levenberg-Marquardt method in place of Newton's with a trust region).
-    Example:
-        >>> fixed_points(torch.nn.RNN(1, 1, bias=False), initial_states=5).kinds
-        ['stable']
-    """
-    state_map = select_state_map(state_maps(network), which)
-    check_positive_integer("steps", steps)
-    M = state_map.input_size
-    S = state_map.state_size
-    if input is None:
-        input = np.zeros(M)
-    x = _finite_tensor(input, "input", (M,))
-    if x.dim() != 1:
-        raise ValueError(
-            f"expected one input of shape ({M},), got {tuple(x.shape)}; slow_points takes several"
-        )
-    h = drawn_states(initial_states, S, generator)
-    if isinstance(initial_states, int | np.integer):
-        half = (len(h) + 1) // 2
-        h[half:] = settled_states(state_map, x, h[half:])
-    searches = len(h)
-    # beyond the tolerance: the last steps are cheap and separate nearby points
-    h, residual = minimise_speed(state_map, x.expand(len(h), M), h, steps, 1e-3 * _TOLERANCE)
-    converged = residual <= _TOLERANCE * (1 + h.norm(dim=1))
-    h = h[converged]
-    residual = residual[converged]
-    # Near a degenerate point the residual is quadratic in the distance. Searches that stop within
-    # the tolerance may then lie its square root apart, and still be one fixed point.
-    kept = distinct_states(h, residual, _TOLERANCE**0.5)
-    h = h[kept]
-    residual = residual[kept]
-    jacobians = h.new_zeros(0, S, S)
-    if len(h):  # a step of the user need not accept an empty batch
-        jacobians, _ = state_map.jacobians(x.expand(len(h), M), h)
-    check_finite(jacobians, "the Jacobians of fixed points")
-    eigenvalues = torch.linalg.eigvals(jacobians)
-    order = eigenvalues.abs().argsort(dim=1, descending=True)
-    eigenvalues = eigenvalues.gather(1, order)
-    by_stability = eigenvalues.abs()[:, 0].argsort(stable=True)
-    return FixedPoints(
-        points=h[by_stability].numpy(),
-        eigenvalues=eigenvalues[by_stability].numpy(),
-        residuals=residual[by_stability].numpy(),
-        searches=searches,
-        failed=searches - int(converged.sum()),
-    )
-
-
-def settled_states(
-    state_map: StateMap,
-    x: Tensor,  # (M,)
-    h: Tensor,  # (P, S)
-) -> Tensor:  # (P, S)
-    """Return states after some steps under a constant input; one that overflows stays."""
-    if not len(h):  # a step of the user need not accept an empty batch
-        return h
-    held = x.expand(_SETTLING_STEPS, len(h), -1)
-    last = state_map.states(held, h, discard=_SETTLING_STEPS)[-1]
-    return torch.where(last.isfinite().all(1, keepdim=True), last, h)
-
-
-def minimise_speed(
-    state_map: StateMap,
-    x: Tensor,  # (P, M)
-    h: Tensor,  # (P, S)
-    steps: int,
-    goal: float,
-) -> tuple[Tensor, Tensor]:  # (P, S), (P,)
-    """Minimise q from every state, down to a residual; return the final states and residuals."""
-    I = torch.eye(h.shape[1], dtype=h.dtype)
-    damping = h.new_ones(len(h))
-    # Beyond the range of its states a GRU has points where q vanishes with its update gate.
-    bounds = state_map.bounds
-    if bounds is None:
-        bounds = h.new_full((h.shape[1],), torch.inf)
-    h = h.clamp(-bounds, bounds)
-    r = state_map.step(x, h) - h
-    for _ in range(steps):
-        # searches that have arrived or stalled cost no more Jacobians
-        active = (r.norm(dim=1) > goal) & (damping < _MAX_DAMPING)
-        if not bool(active.any()):
-            break
-        # a step of Levenberg and Marquardt: (G^T G + damping I) step = -G^T r, where G is the
-        # Jacobian of the residual r(h) = F(h) - h
-        J, _ = state_map.jacobians(x[active], h[active])
-        G = J - I
-        normal = G.mT @ G + damping[active, None, None] * I
-        # not `solve`, which raises an error for the whole batch if rounding makes one singular
-        step = torch.linalg.lstsq(normal, -(G.mT @ r[active, :, None])).solution.squeeze(2)
-        proposal = (h[active] + step).clamp(-bounds, bounds)
-        proposal_residual = state_map.step(x[active], proposal) - proposal
-        # false also where the proposal is NaN, so the search goes on from where it was
-        better = proposal_residual.norm(dim=1) < r[active].norm(dim=1)
-        h[active] = torch.where(better[:, None], proposal, h[active])
-        r[active] = torch.where(better[:, None], proposal_residual, r[active])
-        damping[active] *= torch.where(better, 0.1, 8.0)
-        damping = damping.clamp(min=_MIN_DAMPING)
-    return h, r.norm(dim=1)
-
-
-def distinct_states(
-    h: Tensor,  # (P, S)
-    residual: Tensor,  # (P,)
-    min_distance: float,
-) -> list[int]:
-    """Return the indices of distinct points, the best first."""
-    kept: list[int] = []
-    for i in residual.argsort(stable=True).tolist():
-        near = (h[kept] - h[i]).norm(dim=1) <= min_distance * (1 + h[i].norm())
-        if not bool(near.any()):
-            kept.append(i)
-    return kept
-
-
-def drawn_states(
-    initial_states: int | InitialState, size: int, generator: Generator | None
-) -> Tensor:  # (P, S)
-    """Return the initial states, or draw the requested number of them.
-
-    Raises:
-        ValueError: If the argument is neither states nor a number, or there is no state.
-    """
-    if isinstance(initial_states, int | np.integer):
-        count = max(int(initial_states), 0)
-        h = torch.randn(count, size, generator=generator, dtype=torch.float64)
-        h[:1] = 0
-    else:
-        joined = as_state(initial_states, "initial_states")
-        h = _finite_tensor(joined, "initial_states", (size,))
-        if h.dim() == 3:  # of a trajectory
-            h = h.flatten(0, 1)
-    if not len(h) or h.dim() != 2:
-        raise ValueError(
-            f"expected initial_states to contain at least one state, (P, {size}), "
-            f"got {tuple(h.shape)}"
-        )
-    return h
-
-
-def _finite_tensor(values: Tensor | ArrayLike, name: str, shape: tuple[int, ...]) -> Tensor:
-    """Return numbers in double precision.
-
-    Raises:
-        ValueError: If a number is not finite, or the last dimension is wrong.
-    """
-    tensor = as_real_tensor(values, name).clone()
-    if tensor.shape[-1:] != shape:
-        raise ValueError(f"expected {name} of size {shape[0]}, got shape {tuple(tensor.shape)}")
-    check_finite(tensor, name)
-    return tensor
-
-
-def _kind(moduli: NDArray[np.float64]) -> str:
-    if moduli.max() < 1 - _MODULUS_TOLERANCE:
-        return "stable"
-    if moduli.max() <= 1 + _MODULUS_TOLERANCE:
-        return "marginal"
-    if moduli.min() > 1:
-        return "unstable"
-    return "saddle"
 
 
 @dataclass(frozen=True)

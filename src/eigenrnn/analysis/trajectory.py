@@ -7,10 +7,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from eigenrnn.analysis.arguments import (
-    as_real_tensor,
-    check_sequence_shape,
-)
+from eigenrnn.analysis.arguments import as_real_tensor, check_sequence_shape
 from eigenrnn.analysis.state_map import (
     Network,
     StateMap,

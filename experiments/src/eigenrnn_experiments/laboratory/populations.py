@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from eigenrnn.analysis import Analysis, FixedPoints, SlowPoints, Table, plot
+from eigenrnn.analysis import Analysis, FixedPoints, Table, plot
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import check_finite
 from eigenrnn_experiments.laboratory.arguments import (
@@ -108,7 +108,7 @@ class ConditionSpace(Projection, Analysis):
 def condition_space(
     states: Tensor | ArrayLike,  # (T, B, S)
     conditions: Tensor | ArrayLike,  # (B,)
-    points: FixedPoints | SlowPoints | None = None,
+    points: FixedPoints | None = None,
     *,
     dimensions: int = 3,
 ) -> ConditionSpace:
