@@ -127,7 +127,9 @@ NO_INVERSE = [
     "givens-5-complex",
     "givens-fft",
     "givens-fft-complex",
+    "bounded-svd",
     "bounded-svd-3",
+    "householder",
     "householder-2",
 ]
 

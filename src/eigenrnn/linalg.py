@@ -30,7 +30,6 @@ __all__ = [
     "real_matrix_of_complex",
     "reflection_count",
     "reflection_product",
-    "reflectors",
     "scaled_cayley",
     "skew",
     "strictly_lower",
@@ -611,60 +610,6 @@ def reflection_product(
     S = gram.triu(1) + torch.diag(gram.diagonal() / 2)
     I = torch.eye(V.shape[1], dtype=V.dtype, device=V.device)
     return I - scaled.T @ torch.linalg.solve_triangular(S, scaled, upper=True)
-
-
-def reflectors(
-    Q: Tensor,  # (N, N)
-) -> tuple[Tensor, float]:  # (N - 1, N)
-    r"""Unit vectors of N - 1 reflections whose product is Q up to the sign of its last column.
-
-    .. math:: Q = H_1 \cdots H_{N - 1} \operatorname{diag}(1, \dots, 1, \pm 1)
-
-    The k-th vector is zero before coordinate k. Such vectors exist for every orthogonal Q.
-    Computes in double precision on the CPU.
-
-    Returns:
-        The vectors and the sign.
-    """
-    exact = Q.detach().cpu().double()
-    check_finite(exact, "Q")
-    left, _, right = torch.linalg.svd(exact)
-    rest = left @ right  # the polar factor, free of the rounding of Q
-    V = rest.new_zeros(len(Q) - 1, len(Q))
-    for k in range(len(V)):
-        V[k] = _next_reflector(rest, k)
-        rest -= 2 * torch.outer(V[k], V[k] @ rest)
-    # what the reflections leave is the identity, up to the sign of its last entry
-    if rest[-1, -1] >= 0:
-        return V, 1.0
-    return V, -1.0
-
-
-def _next_reflector(
-    Q: Tensor,  # (N, N)
-    k: int,
-) -> Tensor:  # (N,)
-    """Return the reflection that reduces the first column that differs from the identity."""
-    block = Q[k:, k:]
-    length = torch.linalg.vector_norm(block - torch.eye(len(block)).to(Q), dim=0)
-    wrong = length > tol(Q.dtype, len(Q))
-    v = Q.new_zeros(len(Q))
-    if wrong.any():
-        # the vector x - e_j reflects the column x to e_j
-        j = int(wrong.int().argmax())
-        x_j = float(block[j, j])
-        v[k:] = block[:, j]
-        v[k + j] = 0
-        if x_j < 0:
-            v[k + j] = x_j - 1
-        else:
-            # x_j - 1 = (x_j^2 - 1) / (1 + x_j), where 1 - x_j^2 is the sum of the other squares:
-            # without cancellation where x is nearly e_j
-            v[k + j] = -v.square().sum() / (1 + x_j)
-        v /= v.norm()
-    else:  # Q is reduced already: pairs of these reflections cancel
-        v[-1] = 1
-    return v
 
 
 def complex_to_pairs(

@@ -6,14 +6,11 @@ import torch
 
 from draws import normal, stream
 from eigenrnn.constraints import Householder
-from eigenrnn.errors import NotInSetError
-from eigenrnn.init import haar_
 from eigenrnn.linalg import (
     normalise_,
     orthogonality_error,
     reflection_count,
     reflection_product,
-    reflectors,
     tol,
     upper_rows,
 )
@@ -52,10 +49,6 @@ def one_by_one(constraint):
             W = W @ reflection(np.array([0.0] * k + [next(entries) for _ in range(k, n)]))
     assert next(entries, None) is None
     return W
-
-
-def rotation(n, seed=0):
-    return haar_(torch.empty(n, n, dtype=torch.float64), generator=stream(seed))
 
 
 @each_size
@@ -139,45 +132,6 @@ def test_the_last_sign_is_drawn_at_random():
         constraint.reset(stream(seed))
         signs.add(float(constraint.sign))
     assert signs == {-1.0, 1.0}
-
-
-HARD = {
-    "rotation": rotation(7),
-    "reflected": rotation(7) * torch.tensor([-1.0] + [1] * 6),
-    "identity": torch.eye(7, dtype=torch.float64),
-    "minus": -torch.eye(7, dtype=torch.float64),
-    "signs": torch.diag(torch.tensor([1.0, -1, 1, 1, -1, -1, 1], dtype=torch.float64)),
-    "permutation": torch.eye(7, dtype=torch.float64).roll(2, 0),
-    "exchange": torch.eye(7, dtype=torch.float64).flip(0),
-    "nearly identity": torch.linalg.matrix_exp(1e-9 * (normal(7, 7) - normal(7, 7).T)),
-    "fixed first": torch.block_diag(torch.eye(2, dtype=torch.float64), rotation(5)),
-    "fixed last": torch.block_diag(rotation(5), torch.eye(2, dtype=torch.float64)),
-}
-
-
-@pytest.mark.parametrize("W", HARD.values(), ids=HARD)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_as_many_reflections_as_units_reach_every_orthogonal_matrix(W, dtype):
-    constraint = build(7, dtype=dtype)
-    constraint.assign(W)
-    assert distance(constraint(), W) <= tol(dtype, 7)
-
-
-@pytest.mark.parametrize("W", HARD.values(), ids=HARD)
-def test_one_reflection_less_reaches_those_of_its_determinant(W):
-    constraint = build(7, 6)
-    if torch.linalg.det(W) > 0:
-        constraint.assign(W)
-        assert distance(constraint(), W) <= tol(W.dtype, 7)
-    else:
-        with pytest.raises(NotInSetError):
-            constraint.assign(W)
-
-
-def test_the_k_th_recovered_vector_begins_at_coordinate_k():
-    V, sign = reflectors(rotation(9))
-    assert not V.tril(-1).any()
-    assert sign == 1
 
 
 def test_the_residual_of_few_reflections_is_what_the_rank_lacks():

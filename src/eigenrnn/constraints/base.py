@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import Parameter
 
 from eigenrnn.constraints.optimizer_hooks import advance_after_steps
-from eigenrnn.errors import NotInSetError, check_positive_integer
+from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
 from eigenrnn.linalg import at_least_float32, tol
 from eigenrnn.torch_internals import (
     autocast_is_active,
@@ -102,9 +102,9 @@ class Constraint(ConstantBuffers, ABC):
 
     Calling the module gives W. The raw parameters are real even if W is complex. They and the map
     stay in float32 or better: autocast does not apply to them, and moving the module to a 16-bit
-    type leaves them as they are. A new set defines `_matrix`, `_assign`, `residual` and
-    `reset`. A set that must be updated after each optimiser step also sets `needs_advance` and
-    defines `advance`.
+    type leaves them as they are. A new set defines `_matrix`, `residual` and `reset`, and
+    `_assign` if its map has an inverse. A set that must be updated after each optimiser step also
+    sets `needs_advance` and defines `advance`.
 
     Args:
         size: The number N of rows and columns.
@@ -263,8 +263,11 @@ class Constraint(ConstantBuffers, ABC):
     @abstractmethod
     def _matrix(self) -> Tensor: ...  # (N, N)
 
-    @abstractmethod
-    def _assign(self, W: Tensor) -> None: ...
+    def _assign(self, W: Tensor) -> None:  # noqa: ARG002
+        raise NoInverseError(
+            f"expected raw parameters, got a matrix: {type(self).__name__} cannot compute the raw "
+            "parameters of a matrix; set them, or load a state_dict"
+        )
 
     def _constant(self) -> Tensor | None:  # (N, N)
         """Return the W of the parameters that `torch.export` traces; None if it traces none.

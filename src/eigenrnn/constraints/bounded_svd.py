@@ -5,15 +5,13 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
-from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import uniform_
 from eigenrnn.linalg import (
     check_finite,
     normalise_,
     reflection_count,
     reflection_product,
-    reflectors,
-    tol,
     upper_rows,
 )
 
@@ -28,7 +26,8 @@ class BoundedSVD(Constraint):
 
     U and V are products of m Householder reflections. The k-th reflection acts on the coordinates
     from k on, and :math:`\sigma` is the logistic function. The singular values lie in
-    :math:`(1 - r, 1 + r)` for all u, v and p; with m = N every such W can be reached.
+    :math:`(1 - r, 1 + r)` for all u, v and p; with m = N every such W of positive determinant can
+    be reached. `assign` raises an error.
 
     Args:
         size: The number N of rows and columns.
@@ -36,10 +35,9 @@ class BoundedSVD(Constraint):
         margin: The largest distance r of a singular value from one.
     Shape:
         left: :math:`(m N - m (m - 1) / 2,)`, the free entries of one :math:`u` after the other;
-        one number fewer if m = N, where `sign` replaces the last reflection, of one coordinate.
+        one number fewer if m = N, without the last reflection, of one coordinate.
         right: as left, for v.
         stretch: :math:`(N,)`, p.
-        sign: :math:`()`, the sign of the determinant, 1 unless `assign` changes it.
     Raises:
         ValueError: If `reflections` is not a positive integer or exceeds `size`, or `margin` is
             not in (0, 1].
@@ -47,8 +45,7 @@ class BoundedSVD(Constraint):
         Zhang, Lei and Dhillon, ICML 2018. https://arxiv.org/abs/1803.09327. The paper
         multiplies row vectors by :math:`V \Sigma U^\top`, which is our :math:`W^\top`. The
         reflection vectors are the rows of upper triangular matrices in both (departures: with
-        m = N one sign replaces the last reflections of U and V, of which only the product matters;
-        `assign` needs m = N - 1 or m = N).
+        m = N the last reflections of U and V, which are signs, are left out).
     Example:
         >>> sigma = torch.linalg.svdvals(BoundedSVD(8, reflections=2, margin=0.1)())
         >>> bool((sigma - 1).abs().max() < 0.1)
@@ -56,8 +53,6 @@ class BoundedSVD(Constraint):
     """
 
     needs_advance = True
-
-    sign: Tensor
 
     def __init__(self, size: int, *, reflections: int | None = None, margin: float = 0.01) -> None:
         super().__init__(size)
@@ -76,11 +71,10 @@ class BoundedSVD(Constraint):
                 "singular values of one)"
             )
         self.margin = margin
-        self.vectors = min(self.reflections, size - 1)  # the N-th reflection is a sign
+        self.vectors = min(self.reflections, size - 1)  # the N-th reflection would be a sign
         self.left = Parameter(torch.empty(reflection_count(self.vectors, size)))
         self.right = Parameter(torch.empty_like(self.left))
         self.stretch = Parameter(torch.empty(size))
-        self.register_buffer("sign", torch.ones(()))
         self.reset()
 
     @torch.no_grad()
@@ -89,7 +83,6 @@ class BoundedSVD(Constraint):
         for raw in (self.left, self.right):
             uniform_(raw, glorot, generator=generator)
         self.stretch.zero_()
-        self.sign.fill_(1)
 
     @torch.no_grad()
     def advance(self) -> None:
@@ -106,32 +99,7 @@ class BoundedSVD(Constraint):
         U = reflection_product(upper_rows(self.left, self.vectors, self.size))
         V = reflection_product(upper_rows(self.right, self.vectors, self.size))
         sigma = 1 + 2 * self.margin * (torch.sigmoid(self.stretch) - 0.5)
-        # the sign of a column of U or V may as well be that of its singular value
-        sigma = torch.cat([sigma[:-1], self.sign * sigma[-1:]])
         return U * sigma @ V.T
-
-    def _assign(self, W: Tensor) -> None:
-        if self.reflections < self.size - 1:
-            raise NoInverseError(
-                f"expected reflections={self.size} to assign a matrix to BoundedSVD, got "
-                f"{self.reflections}: the singular vectors that they reach are not known"
-            )
-        check_finite(W)
-        U, sigma, Vh = torch.linalg.svd(W.cpu().double())
-        left, sign_of_left = reflectors(U)
-        right, sign_of_right = reflectors(Vh.T)
-        sign = sign_of_left * sign_of_right
-        if sign < 0 and self.reflections < self.size:
-            tolerance = tol(self.dtype, self.size)
-            # the nearest matrix of the other sign changes that of the smallest singular value
-            raise NotInSetError(type(self).__name__, 2 * float(sigma[-1]), tolerance)
-        rows, columns = torch.triu_indices(self.vectors, self.size)
-        self.left.copy_(left[rows, columns])
-        self.right.copy_(right[rows, columns])
-        # a singular value at the margin itself would need an infinite p
-        ratio = (sigma - 1) / (2 * self.margin) + 0.5
-        self.stretch.copy_(torch.logit(ratio, torch.finfo(self.dtype).eps))
-        self.sign.fill_(sign)
 
     def extra_repr(self) -> str:
         return f"{self.size}, reflections={self.reflections}, margin={self.margin}"

@@ -8,7 +8,6 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
-from eigenrnn.errors import NoInverseError
 from eigenrnn.init import glorot_uniform_
 from eigenrnn.linalg import orthogonality_error
 
@@ -78,12 +77,6 @@ class FourierProduct(Constraint):
         h = D[1] * _reflected(h, v[0])[self.permutation.to(self.device)]
         h = torch.fft.ifft(h, dim=0, norm="ortho")
         return D[2] * _reflected(h, v[1])
-
-    def _assign(self, W: Tensor) -> None:  # noqa: ARG002
-        raise NoInverseError(
-            f"expected raw parameters, got a matrix: {type(self).__name__} cannot compute the raw "
-            "parameters of a matrix; set theta and v, or load a state_dict"
-        )
 
 
 def _reflected(

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint, real_type
-from eigenrnn.errors import NoInverseError, check_positive_integer
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import orthogonality_error
 
 __all__ = ["Givens"]
@@ -142,12 +142,6 @@ class Givens(Constraint):
         others = torch.zeros_like(one).index_put((first,), -phase * s)
         others = others.index_put((second,), s)
         return own.view(-1, self.size), others.view(-1, self.size)
-
-    def _assign(self, W: Tensor) -> None:  # noqa: ARG002
-        raise NoInverseError(
-            f"expected raw parameters, got a matrix: {type(self).__name__} cannot compute the raw "
-            "parameters of a matrix; set the angles, or load a state_dict"
-        )
 
     def extra_repr(self) -> str:
         options = f"{self.size}, layers={self.layers}, style={self.style!r}"

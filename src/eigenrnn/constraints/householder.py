@@ -5,15 +5,13 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
-from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import (
     check_finite,
     normalise_,
     orthogonality_error,
     reflection_count,
     reflection_product,
-    reflectors,
-    tol,
     upper_rows,
 )
 
@@ -30,6 +28,7 @@ class Householder(Constraint):
     W is orthogonal for all v. With m = N the last reflection only multiplies the last column by a
     sign, and every orthogonal matrix can be reached. Fewer reflections need fewer numbers and
     reach the matrices with :math:`\operatorname{rank}(I - W) \le m` and :math:`\det W = (-1)^m`.
+    `assign` raises an error.
 
     Args:
         size: The number N of rows and columns.
@@ -98,20 +97,6 @@ class Householder(Constraint):
         V = upper_rows(self.raw, self.vectors, self.size)
         W = reflection_product(V)
         return torch.cat([W[:, :-1], self.sign * W[:, -1:]], dim=1)
-
-    def _assign(self, W: Tensor) -> None:
-        if self.reflections < self.size - 1:
-            raise NoInverseError(
-                f"expected reflections={self.size} to assign a matrix to Householder, got "
-                f"{self.reflections}"
-            )
-        V, sign = reflectors(W)
-        # the residual is blind to the determinant, which N - 1 reflections fix
-        if sign < 0 and self.reflections < self.size:
-            raise NotInSetError(type(self).__name__, 2.0, tol(self.raw.dtype, self.size))
-        rows, columns = torch.triu_indices(self.vectors, self.size)
-        self.raw.copy_(V[rows, columns])
-        self.sign.fill_(sign)
 
     def extra_repr(self) -> str:
         return f"{self.size}, reflections={self.reflections}"
