@@ -161,9 +161,27 @@ def analyse(
         weights = dict(zip(known, found, strict=True))
     results: dict[str, Analysis] = {}
     skipped: dict[str, str] = {}
-    jobs = _all_jobs(
-        model, layers, maps, known, weights, inputs, loss, lengths, first, inputs_by_layer
-    )
+    jobs: list[tuple[str, Job | str]] = []
+    if not known:
+        reason = "a state map has no matrix: StateMap.from_step(..., matrices={'hh': W})"
+        jobs.append(("spectrum", reason))
+    for name, W in known.items():
+        jobs += _matrix_jobs(name, W, weights.get(name))
+    steps = 0  # of the longest sequence that a layer gets
+    for path, layer in layers.items():
+        prefix = f"{path}." if len(layers) > 1 else ""
+        x = inputs_by_layer.get(path, "it needs inputs: analyse(model, inputs)")
+        if isinstance(x, Tensor):
+            if has_batch_first(layer):
+                x = x.transpose(0, 1)
+            steps = max(steps, len(x))
+        for each in maps[path]:
+            jobs += _trajectory_jobs(prefix, layer, maps[path], each.name, x, lengths, first)
+    last: Job | str = "it needs inputs and a loss: analyse(model, inputs, loss)"
+    if inputs is not None and loss is not None:
+        job = partial(gradient_norms, model, inputs, loss, h0=first, lengths=lengths)
+        last = _job_unless_slow("gradient_norms", steps, _GRADIENT_STEPS, job)
+    jobs.append(("gradient_norms", last))
     for name, job in jobs:
         if isinstance(job, str):
             skipped[name] = job
@@ -176,43 +194,8 @@ def analyse(
     return AnalysisResults(results, skipped)
 
 
-def _all_jobs(
-    model: Network,
-    layers: dict[str, Network],
-    maps: dict[str, list[StateMap]],
-    matrices: dict[str, NumberArray],
-    weights: dict[str, RecurrentWeights],
-    inputs: Any,
-    loss: Callable[[Tensor], Tensor] | None,
-    lengths: Lengths,
-    h0: Tensor | None,  # (D, B, S)
-    inputs_by_layer: dict[str, Tensor | str],
-) -> Jobs:
-    """Yield every analysis of a network."""
-    if not matrices:
-        yield "spectrum", "a state map has no matrix: StateMap.from_step(..., matrices={'hh': W})"
-    for name, W in matrices.items():
-        yield from _matrix_jobs(name, W, weights.get(name))
-        yield from _memory_jobs(name, W, weights.get(name))
-    steps = 0  # of the longest sequence that a layer gets
-    for path, layer in layers.items():
-        prefix = f"{path}." if len(layers) > 1 else ""
-        x = inputs_by_layer.get(path, "it needs inputs: analyse(model, inputs)")
-        if isinstance(x, Tensor):
-            if has_batch_first(layer):
-                x = x.transpose(0, 1)
-            steps = max(steps, len(x))
-        for each in maps[path]:
-            yield from _trajectory_jobs(prefix, layer, maps[path], each.name, x, lengths, h0)
-    if inputs is None or loss is None:
-        yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
-    else:
-        job = partial(gradient_norms, model, inputs, loss, h0=h0, lengths=lengths)
-        yield "gradient_norms", _job_unless_slow("gradient_norms", steps, _GRADIENT_STEPS, job)
-
-
 def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) -> Jobs:
-    """Yield the analyses of a matrix."""
+    """Yield the analyses of a matrix, and the Fisher memory if it defines a linear network."""
     N = len(W)
     # a Schur constraint has the form that training has learned; any other is decomposed
     form: Any = W
@@ -226,23 +209,19 @@ def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
         ("transient_growth", 300, partial(transient_growth, W, _POWERS)),
         ("schur_structure", 1_200, partial(schur_structure, form)),
     ]
+    memory: Job | str
+    if weights is None:
+        memory = "a state map has no input weights"
+    elif is_ungated(name):
+        job = partial(network_memory, W, weights)
+        memory = _job_unless_slow("fisher_memory", N, 600, job)
+    elif name.split(".")[-1].startswith("decay_"):
+        memory = "these are the decays at the input zero; each step has its own"
+    else:
+        memory = "the matrix of one gate is no linear network by itself"
     for function, max_size, job in jobs:
         yield f"{function}_{name}", _job_unless_slow(function, N, max_size, job)
-
-
-def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) -> Jobs:
-    """Yield the Fisher memory of the network without its nonlinearity, if it is ungated."""
-    if weights is None:
-        yield f"fisher_memory_{name}", "a state map has no input weights"
-        return
-    if not is_ungated(name):
-        reason = "the matrix of one gate is no linear network by itself"
-        if name.split(".")[-1].startswith("decay_"):
-            reason = "these are the decays at the input zero; each step has its own"
-        yield f"fisher_memory_{name}", reason
-        return
-    job = partial(network_memory, W, weights)
-    yield f"fisher_memory_{name}", _job_unless_slow("fisher_memory", len(W), 600, job)
+    yield f"fisher_memory_{name}", memory
 
 
 def _fixed_points_job(

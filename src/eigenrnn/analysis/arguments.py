@@ -7,7 +7,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis.state_map import StateMap, is_network, recurrent_matrices
+from eigenrnn.analysis.state_map import StateMap, recurrent_matrices
 from eigenrnn.linalg import check_finite, double_precision
 from eigenrnn.tracing import check_dense
 
@@ -36,7 +36,7 @@ def as_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)
     Raises:
         ValueError: If it is not square or not finite, or the layer has several or none.
     """
-    if is_network(W):
+    if isinstance(W, nn.Module | StateMap):
         matrices = recurrent_matrices(W)
         if len(matrices) > 1:
             raise ValueError(

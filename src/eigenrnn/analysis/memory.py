@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import (
@@ -22,7 +22,6 @@ from eigenrnn.analysis.state_map import (
     Network,
     RecurrentWeights,
     StateMap,
-    is_network,
     state_maps,
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states
@@ -321,7 +320,7 @@ def linear_decodability(
     if lags.ndim != 1 or not lags.size or lags.dtype.kind not in "iu" or lags.min() < 0:
         raise ValueError(f"expected delays to be integers >= 0, got {delays}")
     check_not_negative("noise", noise)
-    if is_network(network_or_W):
+    if isinstance(network_or_W, nn.Module | StateMap):
         if nonlinearity is not None or source is not None:
             raise ValueError(
                 "expected no nonlinearity and no source with a layer, which has its own, got one; "

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MethodType
-from typing import Any, NamedTuple, Self, TypeGuard
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -37,7 +37,6 @@ __all__ = [
     "check_network",
     "double_copy",
     "has_batch_first",
-    "is_network",
     "named_matrices",
     "recurrent_layers",
     "recurrent_matrices",
@@ -146,14 +145,23 @@ class StateMap:
         check_positive_integer("input_size", input_size)
         for size in sizes:
             check_positive_integer("state_size", size)
-        flat = _FlatStep(_in_double_precision(step), sizes)
+        converted: dict[str, Tensor] = {}
+        for name, W in (matrices or {}).items():
+            matrix = torch.as_tensor(W).detach().to("cpu")
+            if matrix.shape != (sizes[0], sizes[0]):
+                raise ValueError(
+                    f"expected matrices[{name!r}] of shape ({sizes[0]}, {sizes[0]}), "
+                    f"got {tuple(matrix.shape)}"
+                )
+            converted[name] = matrix.to(double_precision(matrix.dtype))
+        flat = _flat_step(_in_double_precision(step), sizes)
         _check_step(flat, input_size, sum(sizes))
         blocks: dict[str, slice] = {}
         if len(sizes) == 2:
             blocks = {"hidden": slice(0, sizes[0]), "cell": slice(sizes[0], sum(sizes))}
         return cls(
             name="l0",
-            matrices={name: _square(W, name, sizes[0]) for name, W in (matrices or {}).items()},
+            matrices=converted,
             input_size=input_size,
             hidden_size=sizes[0],
             state_size=sum(sizes),
@@ -246,8 +254,8 @@ def state_maps(network: Network) -> list[StateMap]:
     stack = _residual_stack(network)
     if stack is not None:
         return [_stack_state_map(stack)]
-    inputs = _size(network, "input_size")
-    units = _size(network, "hidden_size")
+    inputs: Any = getattr(network, "input_size", None)
+    units: Any = getattr(network, "hidden_size", None)
     if _known_layers(network) or inputs is None or units is None:
         return _layer_state_maps(single_layer(network))
     step: Any = getattr(network, "step", None)
@@ -266,18 +274,13 @@ def bare_state_map(network: Network) -> StateMap | None:
     return state_maps(network)[0]
 
 
-def is_network(value: object) -> TypeGuard[nn.Module | StateMap]:
-    """Whether a value is a network, rather than a matrix."""
-    return isinstance(value, nn.Module | StateMap)
-
-
 def check_network(network: object) -> None:
     """Check that an argument is a network.
 
     Raises:
         TypeError: If it is something else, such as a matrix, a class or a function.
     """
-    if not is_network(network):
+    if not isinstance(network, nn.Module | StateMap):
         raise TypeError(
             "expected a recurrent layer, a cell, a model with one or StateMap.from_step(...), got "
             f"{type(network).__name__}"
@@ -458,22 +461,20 @@ def weights_in_order(model: nn.Module) -> list[RecurrentWeights]:
     return weights
 
 
-class _FlatStep:
-    """A step function whose states are single vectors, and whose only result is the next state."""
+def _flat_step(step: StepFunction, sizes: tuple[int, ...]) -> Step:
+    """Return a step whose states are single vectors, and whose only result is the next state."""
+    has_cell = len(sizes) == 2
 
-    def __init__(self, step: StepFunction, sizes: tuple[int, ...]) -> None:
-        self.step = step
-        self.sizes = sizes
-
-    def __call__(self, x: Tensor, state: Tensor) -> Tensor:  # (B, M), (B, S) to (B, S)
-        has_cell = len(self.sizes) == 2
-        result = self.step(x, state.split(self.sizes, dim=-1) if has_cell else state)
+    def flat(x: Tensor, state: Tensor) -> Tensor:  # (B, M), (B, S) to (B, S)
+        result = step(x, state.split(sizes, dim=-1) if has_cell else state)
         is_pair = isinstance(result, tuple | list) and len(result) == 2
         # (h, c) is a state of two parts; (y, (h, c)) is an output and a state
         if is_pair and (not has_cell or isinstance(result[1], tuple | list)):
             result = result[1]
         parts: Any = result if has_cell else [result]
         return torch.cat(tuple(parts), dim=-1)
+
+    return flat
 
 
 def _check_step(step: Step, input_size: int, state_size: int) -> None:
@@ -535,26 +536,6 @@ def _cell_state_map(cell: nn.Module, input_size: int, hidden_size: int) -> State
             raise error from None
 
 
-def _size(module: nn.Module, name: str) -> int | None:
-    value = getattr(module, name, None)
-    if isinstance(value, int | np.integer):
-        return int(value)
-    return None
-
-
-def _square(W: Tensor | ArrayLike, name: str, size: int) -> Tensor:
-    """Return a recurrent matrix in double precision.
-
-    Raises:
-        ValueError: If its shape is wrong.
-    """
-    matrix = torch.as_tensor(W).detach().to("cpu")
-    if matrix.shape != (size, size):
-        shape = tuple(matrix.shape)
-        raise ValueError(f"expected matrices[{name!r}] of shape ({size}, {size}), got {shape}")
-    return matrix.to(double_precision(matrix.dtype))
-
-
 @torch.no_grad()
 def _layer_state_maps(layer: nn.Module) -> list[StateMap]:
     """Return the layers and directions of a recurrent layer or cell.
@@ -612,9 +593,7 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
     bounds = direction.state_bounds()
     return StateMap(
         name=name,
-        matrices=dict(
-            zip(direction.gates, matrices, strict=False)
-        ),  # without those that only mix units
+        matrices=dict(zip(direction.gates, matrices, strict=True)),
         input_size=direction.weight_ih.shape[1],
         hidden_size=direction.hidden_size,
         state_size=direction.state_size,
@@ -632,9 +611,8 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
     module: Any = layer.layer if isinstance(layer, AbstractCell) else layer
     if isinstance(module, Stacked):
         for direction in module.all_directions():
-            gates = len(direction.gates)
             matrices = [matrix.detach() for matrix in direction.matrices()]
-            constraints = direction.constraints()[:gates] or [None]  # of a decay
+            constraints = direction.constraints() or [None]  # of a decay
             inputs = [weights.detach() for weights in direction.input_weights()]
             leak: Leak | None = getattr(direction, "leak", None)
             alpha: Tensor | None = None

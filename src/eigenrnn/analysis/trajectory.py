@@ -124,7 +124,13 @@ def trajectory(
     directions = state_maps(network)
     available = {state_map.name: state_map for state_map in directions}
     selected = select_state_map(directions, which)
-    inputs = _time_first(inputs, directions[0].input_size, has_batch_first(network))
+    batch_first = has_batch_first(network)
+    check_sequence_shape(inputs, directions[0].input_size, batch_first=batch_first)
+    check_finite(inputs, "x")
+    if inputs.dim() == 2:
+        inputs = inputs.unsqueeze(1)
+    elif batch_first:
+        inputs = inputs.transpose(0, 1)
     T = len(inputs)
     states = initial_states(directions, h0, inputs.shape[1])
     if burn_in and nudge:
@@ -207,18 +213,3 @@ def as_state(h0: InitialState, name: str = "h0") -> Tensor:
         states = as_real_tensor(h0, name)  # pyright: ignore[reportArgumentType], not None here
     check_finite(states, name)
     return states
-
-
-def _time_first(x: Tensor, input_size: int, batch_first: bool) -> Tensor:  # (T, B, M)
-    """Return the input with time first, in double precision.
-
-    Raises:
-        ValueError: If its shape is wrong, or a number is not finite.
-    """
-    check_sequence_shape(x, input_size, batch_first=batch_first)
-    check_finite(x, "x")
-    if x.dim() == 2:
-        return x.unsqueeze(1)
-    if batch_first:
-        return x.transpose(0, 1)
-    return x
