@@ -20,7 +20,6 @@ __all__ = [
     "as_vector",
     "check_layer_input",
     "check_sequence_shape",
-    "spectral_radius",
 ]
 
 NumberArray = NDArray[np.float64] | NDArray[np.complex128]
@@ -99,12 +98,6 @@ def as_real_tensor(x: Tensor | ArrayLike, name: str = "x") -> Tensor:
     if tensor.is_complex():
         raise ValueError(f"expected real numbers in {name}, got complex ones")
     return tensor.to(torch.float64)
-
-
-def spectral_radius(W: NumberArray) -> float:
-    """Return the largest modulus of an eigenvalue."""
-    check_finite(W)
-    return float(np.abs(np.linalg.eigvals(W)).max())
 
 
 def check_sequence_shape(x: Tensor, input_size: int, *, batch_first: bool) -> None:

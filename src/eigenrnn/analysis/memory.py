@@ -15,7 +15,6 @@ from eigenrnn.analysis.arguments import (
     as_matrix,
     as_real_tensor,
     as_vector,
-    spectral_radius,
 )
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import (
@@ -136,7 +135,7 @@ def fisher_memory(
     if not (np.isfinite(root).all() and np.isfinite(states).all()):
         raise ValueError(
             "expected noise and signal within double precision, got numbers above 1e308 at a "
-            f"spectral radius of {spectral_radius(matrix):.6g}"
+            f"spectral radius of {_spectral_radius(matrix):.6g}"
         )
     # with C = L L*: J(k) = |L^-1 W^k v|^2
     solve: Any = scipy.linalg.solve_triangular
@@ -169,7 +168,7 @@ def network_memory(
         matrix = np.diag(1 - alpha) + alpha[:, None] * W
         source = weights.leak * source
     noise_steps = None
-    if spectral_radius(matrix) > 1 - _UNIT_CIRCLE_ROUNDING:
+    if _spectral_radius(matrix) > 1 - _UNIT_CIRCLE_ROUNDING:
         noise_steps = _NETWORK_STEPS
     return fisher_memory(matrix, source / source.norm(), _NETWORK_STEPS, noise_steps=noise_steps)
 
@@ -206,9 +205,13 @@ def _noise_root(W: NumberArray, terms: int | None) -> NumberArray:  # (N, N)
             root = _root_of_sum(I, W @ root)
             power = W @ power
     if terms is None:
-        radius = spectral_radius(W)
+        radius = _spectral_radius(W)
         raise ValueError(f"expected a spectral radius below 1, or noise_steps, got {radius:.6g}")
     return root
+
+
+def _spectral_radius(W: NumberArray) -> float:
+    return float(np.abs(np.linalg.eigvals(W)).max())
 
 
 def _root_of_sum(K: NumberArray, L: NumberArray) -> NumberArray:  # (N, N)

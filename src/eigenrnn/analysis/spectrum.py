@@ -13,7 +13,7 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.constraints import Schur
-from eigenrnn.linalg import check_finite, planar_rotation
+from eigenrnn.linalg import planar_rotation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -301,7 +301,6 @@ def schur_form(W: NumberArray) -> SchurForm:  # (N, N)
     """Compute a lower Schur form; 2 x 2 blocks of a real one hold complex eigenvalue pairs."""
     import scipy.linalg
 
-    check_finite(W)
     output = "complex" if np.iscomplexobj(W) else "real"
     schur: Any = scipy.linalg.schur
     upper, basis = schur(W, output=output, check_finite=False)
