@@ -1,4 +1,4 @@
-"""Moving bases: wrapped optimisers, replaced raw parameters, transforms of torch.func."""
+"""Moving bases: optimisers, replaced raw parameters, transforms of torch.func."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,21 +14,17 @@ from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from torch.nn.utils import parametrize, prune
 
 from cases import CONSTRAINTS
-from crossing import few
 from eigenrnn.constraints import (
     Exponential,
     Householder,
-    MovingCayley,
     SpectralRadius,
 )
-from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
+from eigenrnn.layers import NCGRU, FullCapacityURNN
 from eigenrnn.linalg import skew
 from random_constraints import (
-    assert_same_state,
     initialised,
     loss,
     perturbed,
-    state_of,
     stream,
     take_steps,
 )
@@ -36,143 +32,9 @@ from random_constraints import (
 ADAM = partial(torch.optim.Adam, lr=0.01)
 
 
-class Wrapper(torch.optim.Optimizer):
-    """Calls the `step` of another optimiser and does nothing else."""
-
-    def __init__(self, inner):
-        super().__init__(inner.param_groups, {})
-        self.inner = inner
-        self.param_groups = inner.param_groups
-
-    def step(self, closure=None):
-        return self.inner.step(closure)
-
-
-class WrapperWithoutHooks(torch.optim.Optimizer):
-    """Has no hooks, because it does not call the constructor of its base class."""
-
-    def __init__(self, inner):
-        self.inner = inner
-        self.param_groups = inner.param_groups
-
-    def zero_grad(self):
-        self.inner.zero_grad()
-
-    def step(self, closure=None):
-        return self.inner.step(closure)
-
-
-class CallsItsBase(torch.optim.Adam):
-    """A subclass whose `step` calls that of its base class, which has its own hooks."""
-
-    def step(self, closure=None):
-        return super().step(closure)
-
-
-def wrapped_twice(parameters):
-    return Wrapper(Wrapper(ADAM(parameters)))
-
-
-WRAPPED = {
-    "wrapper": lambda parameters: Wrapper(ADAM(parameters)),
-    "twice": wrapped_twice,
-    "without hooks": lambda parameters: WrapperWithoutHooks(ADAM(parameters)),
-    "super": partial(CallsItsBase, lr=0.01),
-}
-each_wrapped = pytest.mark.parametrize("wrapped", WRAPPED.values(), ids=WRAPPED)
-
-LAYERS = {"dtriv": partial(DtrivRNN, period=7), "full-capacity": FullCapacityURNN}
-
-
-def train(layer, optimiser, steps=40):
-    x = torch.randn(6, 4, 3, generator=stream(5))
-    for k in range(steps):
-        optimiser.zero_grad()
-        h = layer(x)[0]
-        weights = torch.randn(h.shape, generator=stream(k), dtype=h.dtype)
-        (h * weights).real.sum().backward()
-        optimiser.step()
-
-
-def build(make):
-    return make(3, 8, generator=stream(1))
-
-
-@each_wrapped
-@few("make", LAYERS, ["dtriv"])
-def test_forty_steps_of_a_wrapped_optimiser_equal_those_of_the_plain_one(make, wrapped):
-    plain, other = build(make), build(make)
-    ADAM(plain.parameters())  # adds hooks to the step of Adam itself
-    train(plain, ADAM(plain.parameters()))
-    train(other, wrapped(other.parameters()))
-    assert_same_state(state_of(other), state_of(plain))
-
-
-class Fails(Wrapper):
-    def step(self, closure=None):
-        super().step(closure)
-        raise KeyError("later")
-
-
-@pytest.mark.parametrize("then", ["inner", "new"])
-def test_after_a_step_that_failed_each_step_of_another_optimiser_counts(then):
+def test_a_step_that_a_scaler_skips_does_not_move_a_base():
     constraint = initialised(partial(Exponential, period=100))
-    inner = ADAM(constraint.parameters())
-    failing = Fails(inner)
-    with pytest.raises(KeyError):
-        take_steps(constraint, failing, range(1))
-    assert constraint.get_extra_state() == 0  # the outer step has not ended
-    take_steps(constraint, inner if then == "inner" else ADAM(constraint.parameters()), range(5))
-    assert constraint.get_extra_state() == 5
-
-
-def test_an_outer_step_that_catches_the_error_of_an_inner_one_counts():
-    class Catches(Wrapper):
-        def step(self, closure=None):
-            super().step(closure)
-            with pytest.raises(KeyError):
-                Fails(ADAM(nn.Linear(1, 1).parameters())).step()
-
-    constraint = initialised(partial(Exponential, period=100))
-    take_steps(constraint, Catches(ADAM(constraint.parameters())), range(5))
-    assert constraint.get_extra_state() == 5
-
-
-def test_an_optimiser_of_other_weights_around_it_does_not_delay_the_move():
-    class Around(torch.optim.SGD):
-        def step(self, closure=None):
-            optimiser.step()
-            moved.append(not constraint.raw.any())
-            super().step(closure)
-
-    moved = []
-    constraint, other = initialised(MovingCayley), nn.Linear(1, 1)
-    optimiser = ADAM(constraint.parameters())
-    take_steps(constraint, Around(other.parameters()), range(3))
-    assert moved == [True] * 3
-
-
-def test_the_base_moves_only_after_the_outer_step():
-    class Halves(Wrapper):
-        """Halves the update of its inner optimiser."""
-
-        def step(self, closure=None):
-            before = constraint.raw.detach().clone()
-            super().step(closure)
-            assert not torch.equal(constraint.raw, before)
-            constraint.raw.data.lerp_(before, 0.5)
-
-    plain, constraint = initialised(MovingCayley), initialised(MovingCayley)
-    take_steps(plain, torch.optim.SGD(plain.parameters(), lr=0.05), range(4))
-    take_steps(constraint, Halves(torch.optim.SGD(constraint.parameters(), lr=0.1)), range(4))
-    torch.testing.assert_close(constraint(), plain())
-    assert not constraint.raw.any()
-
-
-@pytest.mark.parametrize("wrapped", [lambda inner: inner, Wrapper])
-def test_a_step_that_a_scaler_skips_does_not_move_a_base(wrapped):
-    constraint = initialised(partial(Exponential, period=100))
-    optimiser = wrapped(ADAM(constraint.parameters(), fused=True))
+    optimiser = torch.optim.Adam(constraint.parameters(), lr=0.01, fused=True)
     scaler = torch.amp.GradScaler("cpu")
     for k in range(6):
         optimiser.zero_grad()
