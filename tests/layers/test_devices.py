@@ -291,8 +291,6 @@ CONSTANTS = {
 def test_a_constant_is_exact_in_double_precision(make, name, value):
     constraint = make(4).double()
     assert (getattr(constraint, name) == value).all()
-    constraint.load_state_dict(make(4).state_dict())  # a checkpoint in single precision
-    assert (getattr(constraint, name) == value).all()
 
 
 @pytest.mark.parametrize("make", [LRU, ScuRNN, ScoRNN], ids=["LRU", "ScuRNN", "ScoRNN"])

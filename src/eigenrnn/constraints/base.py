@@ -68,15 +68,11 @@ class ConstantBuffers(nn.Module):
 
     @torch.inference_mode(False)
     def adopt_loaded_constants(self) -> None:
-        """Keep loaded constants, unless they are ours, rounded to the dtype of a checkpoint."""
+        """Keep loaded constants."""
         for name, exact in self._constants.items():
             loaded: Tensor = getattr(self, name)
-            if loaded.is_meta:  # nothing was loaded
-                continue
-            loaded = loaded.detach().to("cpu", exact.dtype, copy=True)
-            dtypes = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-            if not any(torch.equal(loaded, exact.to(dtype).to(exact)) for dtype in dtypes):
-                self._constants[name] = loaded
+            if not loaded.is_meta:  # else nothing was loaded
+                self._constants[name] = loaded.detach().to("cpu", exact.dtype, copy=True)
         self.restore_constants()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -1,13 +1,12 @@
 """Cells for loops of your own: one time step of `RNN`, `GRU` and `LSTM`."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from eigenrnn.constraints import Constraint, ScaledCayley
 from eigenrnn.layers import torch_weights
 from eigenrnn.layers.gru import GRU
 from eigenrnn.layers.lstm import LSTM
@@ -70,8 +69,7 @@ class RNNCell(AbstractCell):
         nonlinearity: The name of f, as in `RNN`.
         device: The device of the weights.
         dtype: The dtype of the weights; constraints stay in float32 or better.
-        constraint: A function of N that returns the constraint of W.
-        options: Further keyword arguments of `RNN`.
+        options: Further keyword arguments of `RNN`, such as `constraint`.
     Shape:
         input: :math:`(B, M)` or :math:`(M,)`.
         hx: :math:`(B, N)` or :math:`(N,)`; zero by default.
@@ -97,13 +95,10 @@ class RNNCell(AbstractCell):
         nonlinearity: str = "modrelu",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        *,
-        constraint: Callable[[int], Constraint] = ScaledCayley,
         **options: Any,
     ) -> None:
-        options = {"bias": bias, "device": device, "dtype": dtype, **options}
-        options |= {"nonlinearity": nonlinearity, "constraint": constraint}
-        super().__init__(RNN(input_size, hidden_size, **options))
+        options |= {"bias": bias, "device": device, "dtype": dtype}
+        super().__init__(RNN(input_size, hidden_size, nonlinearity=nonlinearity, **options))
         self.nonlinearity = nonlinearity
 
     def forward(
@@ -128,9 +123,7 @@ class GRUCell(AbstractCell):
         bias: Whether there are biases, as in `GRU`.
         device: The device of the weights.
         dtype: The dtype of the weights; constraints stay in float32 or better.
-        constraint: A function of N that returns the constraint of a gate's matrix, for all gates
-            without their own; `Unconstrained` by default.
-        options: Further keyword arguments of `GRU`, such as `candidate`.
+        options: Further keyword arguments of `GRU`, such as `constraint` and `candidate`.
     Shape:
         input: :math:`(B, M)` or :math:`(M,)`.
         hx: :math:`(B, N)` or :math:`(N,)`; zero by default.
@@ -150,12 +143,10 @@ class GRUCell(AbstractCell):
         bias: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        *,
-        constraint: Callable[[int], Constraint] | None = None,
         **options: Any,
     ) -> None:
-        options = {"bias": bias, "device": device, "dtype": dtype, **options}
-        super().__init__(GRU(input_size, hidden_size, constraint=constraint, **options))
+        options |= {"bias": bias, "device": device, "dtype": dtype}
+        super().__init__(GRU(input_size, hidden_size, **options))
 
     def forward(
         self, input: Tensor, hx: Tensor | None = None, resets: Tensor | None = None
@@ -179,9 +170,7 @@ class LSTMCell(AbstractCell):
         bias: Whether there is a bias, as in `LSTM`.
         device: The device of the weights.
         dtype: The dtype of the weights; constraints stay in float32 or better.
-        constraint: A function of N that returns the constraint of a gate's matrix, for all gates
-            without their own; `Unconstrained` by default.
-        options: Further keyword arguments of `LSTM`, such as `forget`.
+        options: Further keyword arguments of `LSTM`, such as `constraint` and `forget`.
     Shape:
         input: :math:`(B, M)` or :math:`(M,)`.
         hx: a pair (h, c), each :math:`(B, N)` or :math:`(N,)`; zero by default.
@@ -203,12 +192,10 @@ class LSTMCell(AbstractCell):
         bias: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        *,
-        constraint: Callable[[int], Constraint] | None = None,
         **options: Any,
     ) -> None:
-        options = {"bias": bias, "device": device, "dtype": dtype, **options}
-        super().__init__(LSTM(input_size, hidden_size, constraint=constraint, **options))
+        options |= {"bias": bias, "device": device, "dtype": dtype}
+        super().__init__(LSTM(input_size, hidden_size, **options))
 
     def forward(
         self,

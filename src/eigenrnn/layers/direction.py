@@ -132,19 +132,11 @@ class AbstractDirection(nn.Module, ABC):
         return super().train(mode)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        dtype = self.weight_ih.dtype
-        frozen = self.frozen
-        # torch would make complex numbers real
-        self.frozen = None
+        is_frozen = self.frozen is not None
+        self.frozen = None  # torch would make complex numbers real
         super()._apply(fn, recurse)
-        if frozen is None:
-            return self
-        if self.weight_ih.dtype != dtype:
-            self.freeze()  # the entries still have the old precision
-        elif frozen.is_complex():
-            self.frozen = torch.view_as_complex(fn(torch.view_as_real(frozen)))
-        else:
-            self.frozen = fn(frozen)
+        if is_frozen:
+            self.freeze()
         return self
 
     @property

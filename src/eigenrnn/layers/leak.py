@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, cast
 
 import torch
@@ -13,7 +14,7 @@ from eigenrnn.constraints.base import ConstantBuffers
 from eigenrnn.errors import check_not_negative
 from eigenrnn.tracing import autocasts, is_traced
 
-__all__ = ["Leak", "LeakOptions", "LeakValues"]
+__all__ = ["Leak", "LeakOptions", "LeakValues", "leak_values"]
 
 LeakValues = float | Sequence[float] | Tensor
 """One leak for all units, or one for each."""
@@ -29,9 +30,11 @@ class LeakOptions:
         noise: The standard deviation of the noise.
         noise_in_eval: Whether there is noise in evaluation too.
         state: Whether the state is the value of f or its argument.
-        has_leak: Whether the recurrence takes a leak.
     Shape:
         leak: :math:`()` or :math:`(N,)`.
+    Raises:
+        ValueError: If the leak is outside (0, 1], or outside (0, 1) where it is trained, the state
+            is unknown, or the noise is negative or not finite.
     """
 
     leak: Tensor
@@ -39,38 +42,26 @@ class LeakOptions:
     noise: float
     noise_in_eval: bool
     state: Literal["rate", "current"]
-    has_leak: bool
 
-    @classmethod
-    def checked(
-        cls,
-        leak: LeakValues,
-        trainable: bool,
-        noise: float,
-        noise_in_eval: bool,
-        state: Literal["rate", "current"],
-        hidden_size: int,
-    ) -> "LeakOptions":
-        """Check the options of a layer of N units.
-
-        Raises:
-            ValueError: If the leak is outside (0, 1], or outside (0, 1) where it is trained, its
-                shape or the state is wrong, or the noise is negative or not finite.
-        """
-        if state not in ("rate", "current"):
-            raise ValueError(f"expected state to be 'rate' or 'current', got {state!r}")
-        check_not_negative("noise", noise)
-        values = _as_tensor(leak, hidden_size)
-        low = float(values.min())
-        high = float(values.max())
+    def __post_init__(self) -> None:
+        if self.state not in ("rate", "current"):
+            raise ValueError(f"expected state to be 'rate' or 'current', got {self.state!r}")
+        check_not_negative("noise", self.noise)
+        low = float(self.leak.min())
+        high = float(self.leak.max())
         if not (low > 0 and high <= 1):
             raise ValueError(f"expected 0 < leak <= 1, got {low:.6g} to {high:.6g}")
-        if trainable and high == 1:  # it is the logistic function of a parameter
+        if self.trainable and high == 1:  # it is the logistic function of a parameter
             raise ValueError("expected leak < 1 with trainable_leak, got 1")
-        # with a leak of one the rate is the value of f, as without a leak; a current is still the
-        # argument of f
-        has_leak = trainable or state == "current" or low < 1
-        return cls(values, trainable, float(noise), noise_in_eval, state, has_leak)
+
+    @cached_property
+    def has_leak(self) -> bool:
+        """Whether the recurrence takes a leak.
+
+        With a leak of one the rate is the value of f, as without a leak; a current is still the
+        argument of f.
+        """
+        return self.trainable or self.state == "current" or bool((self.leak < 1).any())
 
     @property
     def is_default(self) -> bool:
@@ -78,7 +69,7 @@ class LeakOptions:
         return not self.has_leak and not self.noise
 
 
-def _as_tensor(leak: LeakValues, N: int) -> Tensor:  # () or (N,)
+def leak_values(leak: LeakValues, N: int) -> Tensor:  # () or (N,)
     """Return the leak in double precision.
 
     Raises:

@@ -11,7 +11,7 @@ from eigenrnn.constraints import Constraint, ScaledCayley
 from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
 from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
-from eigenrnn.layers.leak import Leak, LeakOptions, LeakValues
+from eigenrnn.layers.leak import Leak, LeakOptions, LeakValues, leak_values
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.linalg import at_least_float32
@@ -364,7 +364,8 @@ class RNN(Stacked[RNNDirection]):
         generator: Generator | None = None,
     ) -> None:
         f = look_up(nonlinearity)
-        leaks = LeakOptions.checked(leak, trainable_leak, noise, noise_in_eval, state, hidden_size)
+        values = leak_values(leak, hidden_size)
+        leaks = LeakOptions(values, trainable_leak, noise, noise_in_eval, state)
         if leaks.has_leak and zoneout:
             raise ValueError(
                 "expected either a leak or zoneout, got both: in evaluation, zoneout is the leak "

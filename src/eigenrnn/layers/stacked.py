@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Never, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -34,7 +34,6 @@ from eigenrnn.layers.validation import (
     check_input,
     check_options,
     check_step,
-    no_torchscript,
 )
 from eigenrnn.linalg import check_finite, orthogonality_error
 from eigenrnn.ops import explain
@@ -188,10 +187,6 @@ class Stacked(Layer, Generic[_D]):
         if torch_weights.is_torch_name(name):
             raise ValueError(torch_weights.read_only(name))
         super().__setattr__(name, value)
-
-    def __prepare_scriptable__(self) -> Never:
-        # torch.jit.script calls this first
-        raise ValueError(no_torchscript("torch.jit.script"))
 
     def forward(
         self,
@@ -381,8 +376,8 @@ class Stacked(Layer, Generic[_D]):
         """Store the recurrent matrices as plain tensors for inference, and call `eval()`.
 
         The stored matrices get no gradient and do not follow later changes of the constraints.
-        `train()`, `reset()` and loading weights discard them; a change of the dtype evaluates the
-        constraints again. An optimiser that trains a frozen layer leaves its W as it is.
+        `train()`, `reset()` and loading weights discard them; a move to another device or dtype
+        evaluates the constraints again. An optimiser that trains a frozen layer leaves its W as it is.
         """
         self.eval()
         for direction in self.all_directions():

@@ -16,9 +16,7 @@ __all__ = [
     "check_input",
     "check_options",
     "check_pair",
-    "check_sizes",
     "check_step",
-    "no_torchscript",
 ]
 
 
@@ -33,7 +31,10 @@ def check_options(
     Raises:
         ValueError: If a size is not a positive integer, or `dropout` is not a probability.
     """
-    check_sizes(input_size, hidden_size, num_layers)
+    # before any weight is allocated
+    sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
+    for name, size in sizes.items():
+        check_positive_integer(name, size)
     if not 0 <= dropout <= 1:
         raise ValueError(f"expected dropout to be a probability from 0 to 1, got {dropout!r}")
     if dropout > 0 and num_layers == 1:
@@ -41,21 +42,6 @@ def check_options(
             f"dropout={dropout} has no effect with one layer: it is applied between layers",
             stacklevel=4,  # the line that constructs the layer
         )
-
-
-def check_sizes(input_size: int, hidden_size: int, num_layers: int) -> None:
-    """Check the sizes of a layer before any weight is allocated.
-
-    Args:
-        input_size: The number M of input features.
-        hidden_size: The number N of hidden units.
-        num_layers: The number of stacked layers.
-    Raises:
-        ValueError: If a size is not a positive integer.
-    """
-    sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
-    for name, size in sizes.items():
-        check_positive_integer(name, size)
 
 
 def check_dtype(dtype: torch.dtype | None) -> None:
@@ -69,15 +55,6 @@ def check_dtype(dtype: torch.dtype | None) -> None:
             f"expected a real floating-point dtype for the weights, got {dtype}; choose a complex "
             "set by its dtype=, such as partial(ScaledCayley, dtype=torch.complex64)"
         )
-
-
-def no_torchscript(function: str) -> str:
-    """Return the message for a function of torch that makes TorchScript of a layer."""
-    return (
-        f"expected torch.export.export or torch.onnx.export(..., dynamo=True), got {function}: "
-        "TorchScript cannot record the recurrences of eigenrnn; a layer that torch has too may be "
-        "converted first, with layer.to_torch()"
-    )
 
 
 def check_input(x: object, input_size: int, weight: Tensor) -> None:
@@ -94,7 +71,10 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
     """
     compiling = torch.compiler.is_compiling()
     if not compiling and jit_traces():
-        raise ValueError(no_torchscript("torch.jit.trace"))
+        raise ValueError(
+            "expected torch.export.export or torch.onnx.export(..., dynamo=True), got "
+            "torch.jit.trace: TorchScript cannot record the recurrences of eigenrnn"
+        )
     if not isinstance(x, Tensor):
         raise TypeError(f"expected input to be a tensor, got {type(x).__name__}")
     if compiling or not is_plain(x):  # a tensor of a transform has no address
