@@ -5,13 +5,14 @@
 
 #include "outer.hpp"
 #include "ring.hpp"
+#include "steppers.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
 // The rows of one block: enough of them to read a packed matrix once for many, few enough for the cache.
 constexpr isize ROWS_OF_BLOCK = 128;
-inline isize steps_of_block(const Steps& steps, isize mine) {
-  return larger(1, smaller(steps.T, ROWS_OF_BLOCK / larger(1, mine)));
+inline isize steps_per_block(const Steps& steps, isize sequences) {
+  return larger(1, smaller(steps.T, ROWS_OF_BLOCK / larger(1, sequences)));
 }
 
 // A view that begins with a step and a sequence.
@@ -21,17 +22,17 @@ View from(const View& view, isize t, isize b) {
   return {at<T>(view, t, b), view.first, view.second};
 }
 
-// Call use(t, r, count, over_time) for runs of rows of n steps of `mine` sequences, at equal distances in memory.
+// Call use(t, r, count, over_time) for runs of rows of n steps of some sequences, at equal distances in memory.
 // They follow each other over time or over sequences; all rows are one run if the views are flat.
 template <class Use>
-void each_run(isize n, isize mine, std::initializer_list<View> views, const Use& use) {
+void each_run(isize n, isize sequences, std::initializer_list<View> views, const Use& use) {
   bool flat = true;
-  for (const View& view : views) flat = flat && view.first == mine * view.second;
-  if (flat) return use(0, 0, n * mine, false);
-  if (n < mine)
-    for (isize t = 0; t < n; ++t) use(t, 0, mine, false);
+  for (const View& view : views) flat = flat && view.first == sequences * view.second;
+  if (flat) return use(0, 0, n * sequences, false);
+  if (n < sequences)
+    for (isize t = 0; t < n; ++t) use(t, 0, sequences, false);
   else
-    for (isize r = 0; r < mine; ++r) use(0, r, n, true);
+    for (isize r = 0; r < sequences; ++r) use(0, r, n, true);
 }
 EIGENRNN_INLINE isize apart(const View& view, bool over_time) { return over_time ? view.first : view.second; }
 
@@ -40,74 +41,79 @@ template <class T>
 class LruMaps {
  public:
   LruMaps(const Lru& call, bool back)
-      : memory_(size(call.N, call.M, back) + size(call.K, call.N, back) + size(call.K, call.M, back) + padded(call.K) +
-                4 * padded(call.N)) {
+      : back_(back),
+        U_(size(call.N, call.M)),
+        V_(size(call.K, call.N)),
+        D_(size(call.K, call.M)),
+        gamma_(padded(call.N)),
+        real_(padded(call.K)),
+        imaginary_(padded(call.K)),
+        d_(call.d, call.K) {
     const isize N = call.N, M = call.M, K = call.K;
-    T* to = memory_.get();
-    gamma_ = to, to += padded(N);
-    T* signs = to;
-    to += padded(N);
-    real_ = to, to += padded(N);
-    imaginary_ = to, to += padded(N);
-    d_ = to, to += padded(K);
-    std::memset(memory_.get(), 0, static_cast<std::size_t>(to - memory_.get()) * sizeof(T));
+    const Scratch<T> signs(padded(N));
+    fill(gamma_, N, [&](isize j) { return std::exp(static_cast<const T*>(call.gamma_log.data)[j % K]); });
+    fill(signs, N, [&](isize j) { return j < K ? T(1) : T(-1); });
     const T* decay = static_cast<const T*>(call.decay.data);
-    for (isize j = 0; j < N; ++j) {
-      gamma_[j] = std::exp(static_cast<const T*>(call.gamma_log.data)[j % K]);
-      signs[j] = j < K ? T(1) : T(-1);
-    }
-    for (isize j = 0; j < K; ++j) {
-      real_[j] = decay[N > K ? 2 * j : j];
-      if (N > K) imaginary_[j] = decay[2 * j + 1];
-      if (call.d.data != nullptr) d_[j] = static_cast<const T*>(call.d.data)[j];
-    }
-    U_ = add(to, call.U, N, M, back);
-    V_ = add(to, call.V, K, N, back);
-    D_ = add(to, call.D, K, M, back);
-    // the axis of N is that of the depth in one pass, and that of the columns in the other
+    const bool paired = N > K;
+    fill(real_, K, [&](isize j) { return decay[paired ? 2 * j : j]; });
+    fill(imaginary_, K, [&](isize j) { return paired ? decay[2 * j + 1] : T(0); });
+    // the axis of N is that of the columns in one pass, and that of the depth in the other
+    pack_map(U_, call.U, N, M);
     if (back) scale_depth(U_, N, M, gamma_);
     else scale_columns(U_, M, N, gamma_);
     if (call.V.data == nullptr) return;
+    pack_map(V_, call.V, K, N);
+    pack_map(D_, call.D, K, M);
     if (back) scale_columns(V_, K, N, signs);
     else scale_depth(V_, N, K, signs);
   }
-  const T* U() const { return U_; }
-  const T* V() const { return V_; }
-  const T* D() const { return D_; }
-  const T* d() const { return d_; }
-  const T* gamma() const { return gamma_; }
-  const T* real() const { return real_; }
-  const T* imaginary() const { return imaginary_; }
+  const T* U() const { return U_.get(); }
+  const T* V() const { return V_.get(); }
+  const T* D() const { return D_.get(); }
+  const T* d() const { return d_.get(); }
+  const T* gamma() const { return gamma_.get(); }
+  const T* real() const { return real_.get(); }
+  const T* imaginary() const { return imaginary_.get(); }
 
   static isize padded(isize count) { return vectors<T>(count) * LANES<T>; }
 
  private:
-  static isize size(isize rows, isize cols, bool back) {
-    return back ? Packed<T>::size(rows, cols) : Packed<T>::size(cols, rows);
+  isize size(isize rows, isize cols) const {
+    return back_ ? Packed<T>::size(rows, cols) : Packed<T>::size(cols, rows);
   }
-  static T* add(T*& to, const View& view, isize rows, isize cols, bool back) {
+  // Fill whole vectors, with zeros at the end.
+  template <class Value>
+  static void fill(const Scratch<T>& memory, isize count, const Value& value) {
+    for (isize j = 0; j < padded(count); ++j) memory.get()[j] = j < count ? value(j) : T(0);
+  }
+  void pack_map(const Scratch<T>& to, const View& view, isize rows, isize cols) const {
     const T* source = static_cast<const T*>(view.data);
-    T* packed = to;
-    to += size(rows, cols, back);
-    if (source == nullptr) return packed;
-    if (back) pack(packed, rows, cols, source, view.first, view.second);
-    else pack(packed, cols, rows, source, view.second, view.first);
-    return packed;
+    if (back_) pack(to.get(), rows, cols, source, view.first, view.second);
+    else pack(to.get(), cols, rows, source, view.second, view.first);
   }
   // Multiply the rows or the columns of a packed matrix, of `depth` rows.
-  static void scale_depth(T* packed, isize depth, isize cols, const T* factors) {
+  static void scale_depth(const Scratch<T>& map, isize depth, isize cols, const Scratch<T>& factors) {
+    T* packed = map.get();
     for (isize v = 0; v < vectors<T>(cols); ++v, packed += Packed<T>::panel(depth))
-      for (isize k = 0; k < depth; ++k) store<T>(packed + k * LANES<T>, factors[k] * load<T>(packed + k * LANES<T>));
+      for (isize k = 0; k < depth; ++k) {
+        T* row = packed + k * LANES<T>;
+        store<T>(row, factors.get()[k] * load<T>(row));
+      }
   }
-  static void scale_columns(T* packed, isize depth, isize cols, const T* factors) {
+  static void scale_columns(const Scratch<T>& map, isize depth, isize cols, const Scratch<T>& factors) {
+    T* packed = map.get();
     for (isize v = 0; v < vectors<T>(cols); ++v, packed += Packed<T>::panel(depth)) {
-      const vec<T> factor = load<T>(factors + v * LANES<T>);
-      for (isize k = 0; k < depth; ++k) store<T>(packed + k * LANES<T>, factor * load<T>(packed + k * LANES<T>));
+      const vec<T> factor = load<T>(factors.get() + v * LANES<T>);
+      for (isize k = 0; k < depth; ++k) {
+        T* row = packed + k * LANES<T>;
+        store<T>(row, factor * load<T>(row));
+      }
     }
   }
 
-  Scratch<T> memory_;
-  T *gamma_, *real_, *imaginary_, *d_, *U_, *V_, *D_;
+  bool back_;
+  Scratch<T> U_, V_, D_, gamma_, real_, imaginary_;
+  PaddedVector<T> d_;
 };
 
 template <class T>
@@ -118,31 +124,32 @@ struct LruForward {
 
   void run() const {
     const Steps& steps = call.steps;
-    const isize N = call.N, mine = share.last - share.first, most = steps_of_block(steps, mine);
-    if (mine == 0) return;
+    const isize N = call.N, sequences = share.last - share.first, most = steps_per_block(steps, sequences);
+    if (sequences == 0) return;
     const bool kept = call.h.data != nullptr;
-    const Scratch<T> memory(kept ? 0 : most * mine * N), states(mine * N);
-    for (isize r = 0; r < mine; ++r) copy(at<T>(call.h0, share.first + r, 0), states.get() + r * N, N);
+    const Scratch<T> memory(kept ? 0 : most * sequences * N), states(sequences * N);
+    for (isize r = 0; r < sequences; ++r) copy(at<T>(call.h0, share.first + r, 0), states.get() + r * N, N);
     for (isize s = 0; s < steps.T; s += most) {
       const isize n = smaller(most, steps.T - s);
       const isize t = smaller(steps.time(s), steps.time(s + n - 1));
       const View x = from<T>(call.x, t, share.first), y = from<T>(call.y, t, share.first);
-      const View h = kept ? from<T>(call.h, t, share.first) : View{memory.get(), mine * N, N};
-      each_run(n, mine, {x, h}, [&](isize i, isize r, isize count, bool over_time) {
+      const View h = kept ? from<T>(call.h, t, share.first) : View{memory.get(), sequences * N, N};
+      each_run(n, sequences, {x, h}, [&](isize i, isize r, isize count, bool over_time) {
         const Operand<T> input{at<T>(x, i, r), apart(x, over_time), maps.U(), call.M};
         write_product<T>(&input, 1, N, count, nullptr, 0, at<T>(h, i, r), apart(h, over_time));
       });
       for (isize i = s; i < s + n; ++i) advance(i, from<T>(h, steps.time(i) - t, 0), states.get());
       if (y.data == nullptr) continue;
-      each_run(n, mine, {x, h, y}, [&](isize i, isize r, isize count, bool over_time) {
+      each_run(n, sequences, {x, h, y}, [&](isize i, isize r, isize count, bool over_time) {
         const Operand<T> operands[] = {{at<T>(h, i, r), apart(h, over_time), maps.V(), N},
                                        {at<T>(x, i, r), apart(x, over_time), maps.D(), call.M}};
         write_product<T>(operands, 2, call.K, count, maps.d(), 0, at<T>(y, i, r), apart(y, over_time));
       });
       for (isize i = s; i < s + n; ++i)
-        for (isize r = share.running(steps, i); r < mine; ++r) copy(maps.d(), at<T>(y, steps.time(i) - t, r), call.K);
+        for (isize r = share.running(steps, i); r < sequences; ++r)
+          copy(maps.d(), at<T>(y, steps.time(i) - t, r), call.K);
     }
-    for (isize r = 0; r < mine && call.last.data != nullptr; ++r)
+    for (isize r = 0; r < sequences && call.last.data != nullptr; ++r)
       copy(states.get() + r * N, at<T>(call.last, share.first + r, 0), N);
   }
 
@@ -192,27 +199,28 @@ class LruWorker {
       : call_(call),
         back_(back),
         share_(Share::of(call.steps, member, team)),
-        mine_(share_.last - share_.first),
-        most_(steps_of_block(call.steps, mine_)),
+        sequences_(share_.last - share_.first),
+        most_steps_(steps_per_block(call.steps, sequences_)),
         wide_(LruMaps<T>::padded(call.N)),
         wide_y_(LruMaps<T>::padded(call.K)),
-        outputs_(most_ * mine_ * wide_y_),
-        deltas_(most_ * mine_ * wide_),
-        carry_(mine_ * wide_),
+        outputs_(most_steps_ * sequences_ * wide_y_),
+        deltas_(most_steps_ * sequences_ * wide_),
+        carry_(sequences_ * wide_),
+        decay_(wide_),
         sums_(sums_size()),
-        factors_(larger(most_, mine_)) {}
+        factors_(larger(most_steps_, sequences_)) {}
 
   void run(const Lru&, const LruBack&, const LruMaps<T>& maps) {
     clear_all(sums_, sums_size());
-    clear_all(deltas_, most_ * mine_ * wide_);  // lanes past the last number stay zero
-    clear_all(carry_, mine_ * wide_);
-    for (isize r = 0; r < mine_ && back_.dlast.data != nullptr; ++r)
+    clear_all(deltas_, most_steps_ * sequences_ * wide_);  // lanes past the last number stay zero
+    clear_all(carry_, sequences_ * wide_);
+    for (isize r = 0; r < sequences_ && back_.dlast.data != nullptr; ++r)
       std::memcpy(carry_.get() + r * wide_, at<T>(back_.dlast, share_.first + r, 0), bytes(call_.N));
-    for (isize end = call_.steps.T; end > 0 && mine_ > 0; end -= most_) {
-      const isize s = larger(0, end - most_);
+    for (isize end = call_.steps.T; end > 0 && sequences_ > 0; end -= most_steps_) {
+      const isize s = larger(0, end - most_steps_);
       block(s, end - s, maps);
     }
-    for (isize r = 0; r < mine_ && back_.dh0.data != nullptr; ++r)
+    for (isize r = 0; r < sequences_ && back_.dh0.data != nullptr; ++r)
       std::memcpy(at<T>(back_.dh0, share_.first + r, 0), carry_.get() + r * wide_, bytes(call_.N));
     // y has the imaginary parts of V h with a minus sign
     for (isize i = call_.K * wide_y_; i < call_.N * wide_y_; ++i) of_V()[i] = -of_V()[i];
@@ -241,7 +249,7 @@ class LruWorker {
 
   void block(isize s, isize n, const LruMaps<T>& maps) {
     const Steps& steps = call_.steps;
-    const isize N = call_.N, K = call_.K, t = smaller(steps.time(s), steps.time(s + n - 1)), rows = n * mine_;
+    const isize N = call_.N, K = call_.K, t = smaller(steps.time(s), steps.time(s + n - 1)), rows = n * sequences_;
     const View x = from<T>(call_.x, t, share_.first), h = from<T>(call_.h, t, share_.first);
     const bool has_outputs = back_.dy.data != nullptr;
     if (has_outputs) {
@@ -251,15 +259,21 @@ class LruWorker {
     } else {
       clear_all(deltas_, rows * wide_);
     }
-    for (isize i = s + n; i-- > s;)
-      for (isize r = 0; r < share_.running(steps, i); ++r) pull(i, r, deltas_.get() + ((steps.time(i) - t) * mine_ + r) * wide_, maps);
+    clear_all(decay_, wide_);
+    for (isize i = s + n; i-- > s;) {
+      T* of_step = deltas_.get() + (steps.time(i) - t) * sequences_ * wide_;
+      const isize now = share_.running(steps, i);
+      for (isize r = 0; r < now; ++r) pull(i, r, of_step + r * wide_, maps);
+    }
+    // block by block, because one sum over all steps would lose digits
+    for (isize j = 0; j < N; ++j) of_decay()[j] += decay_.get()[j];
     if (back_.dU.data != nullptr) add(x, call_.M, s, n, deltas_, N, wide_, of_U());
     if (back_.dV.data != nullptr && has_outputs) add(h, N, s, n, outputs_, K, wide_y_, of_V());
     if (back_.dD.data != nullptr && has_outputs) add(x, call_.M, s, n, outputs_, K, wide_y_, of_D());
     if (back_.dx.data == nullptr) return;
     const View dx = from<T>(back_.dx, t, share_.first);
-    const View delta{deltas_.get(), mine_ * wide_, wide_}, output{outputs_.get(), mine_ * wide_y_, wide_y_};
-    each_run(n, mine_, {dx}, [&](isize i, isize r, isize count, bool over_time) {
+    const View delta{deltas_.get(), sequences_ * wide_, wide_}, output{outputs_.get(), sequences_ * wide_y_, wide_y_};
+    each_run(n, sequences_, {dx}, [&](isize i, isize r, isize count, bool over_time) {
       const Operand<T> operands[] = {{at<T>(delta, i, r), apart(delta, over_time), maps.U(), N},
                                      {at<T>(output, i, r), apart(output, over_time), maps.D(), K}};
       write_product<T>(operands, has_outputs ? 2 : 1, call_.M, count, nullptr, 0, at<T>(dx, i, r),
@@ -271,8 +285,8 @@ class LruWorker {
   void read_outputs(isize s, isize n, isize t) {
     for (isize i = s; i < s + n; ++i) {
       const isize time = call_.steps.time(i), now = share_.running(call_.steps, i);
-      for (isize r = 0; r < mine_; ++r) {
-        T* to = outputs_.get() + ((time - t) * mine_ + r) * wide_y_;
+      for (isize r = 0; r < sequences_; ++r) {
+        T* to = outputs_.get() + ((time - t) * sequences_ + r) * wide_y_;
         std::memset(to, 0, bytes(wide_y_));
         if (r >= now) continue;
         const T* dy = at<T>(back_.dy, time, share_.first + r);
@@ -285,11 +299,11 @@ class LruWorker {
 
   // Complete the gradient of the mapped input of a row of step s, which is that of the state too, and pass it on.
   void pull(isize s, isize r, T* delta, const LruMaps<T>& maps) {
-    const isize K = call_.K, b = share_.first + r;
-    const bool anew = call_.steps.begins_anew(s, b);
-    const T* dh = back_.dh.data == nullptr ? nullptr : at<T>(back_.dh, call_.steps.time(s), b);
-    const T* before = r < share_.running(call_.steps, s - 1) ? at<T>(call_.h, call_.steps.time(s - 1), b)
-                                                             : at<T>(call_.h0, b, 0);
+    const isize K = call_.K, sequence = share_.first + r;
+    const bool anew = call_.steps.begins_anew(s, sequence);
+    const T* dh = back_.dh.data == nullptr ? nullptr : at<T>(back_.dh, call_.steps.time(s), sequence);
+    const T* before = r < share_.running(call_.steps, s - 1) ? at<T>(call_.h, call_.steps.time(s - 1), sequence)
+                                                             : at<T>(call_.h0, sequence, 0);
     T* carry = carry_.get() + r * wide_;
     const auto complete = [&](isize j, isize n) {
       vec<T> sum = load_some<T>(delta + j, n) + load_some<T>(carry + j, n);
@@ -298,12 +312,12 @@ class LruWorker {
       return sum;
     };
     const auto add_to = [&](isize j, isize n, vec<T> v) {
-      if (!anew) store_some<T>(of_decay() + j, load_some<T>(of_decay() + j, n) + v, n);
+      if (!anew) store_some<T>(decay_.get() + j, load_some<T>(decay_.get() + j, n) + v, n);
     };
     for (isize j = 0; j < K; j += LANES<T>) {
       const isize n = smaller(LANES<T>, K - j);
-      const vec<T> a = load<T>(maps.real() + j), b_ = load<T>(maps.imaginary() + j), old = load_some<T>(before + j, n);
-      const vec<T> real = complete(j, n);
+      const vec<T> a = load<T>(maps.real() + j), b = load<T>(maps.imaginary() + j);
+      const vec<T> old = load_some<T>(before + j, n), real = complete(j, n);
       if (call_.N == K) {
         add_to(j, n, real * old);
         store_some<T>(carry + j, a * real, n);
@@ -312,8 +326,8 @@ class LruWorker {
       const vec<T> imaginary = complete(K + j, n), old_imaginary = load_some<T>(before + K + j, n);
       add_to(j, n, real * old + imaginary * old_imaginary);
       add_to(K + j, n, imaginary * old - real * old_imaginary);
-      store_some<T>(carry + j, a * real + b_ * imaginary, n);
-      store_some<T>(carry + K + j, a * imaginary - b_ * real, n);
+      store_some<T>(carry + j, a * real + b * imaginary, n);
+      store_some<T>(carry + K + j, a * imaginary - b * real, n);
     }
     if (anew) std::memset(carry, 0, bytes(call_.N));
   }
@@ -322,11 +336,11 @@ class LruWorker {
   void add(const View& view, isize cols, isize s, isize n, const Scratch<T>& block, isize count, isize width, T* sums) {
     int found = 0;
     const auto factor = [&](isize i, isize r, isize depth, bool over_time) {
-      factors_.get()[found++] = {at<T>(view, i, r), 1, apart(view, over_time), block.get() + (i * mine_ + r) * width,
-                                 over_time ? mine_ * width : width, LANES<T>, depth};
+      factors_.get()[found++] = {at<T>(view, i, r), 1, apart(view, over_time), block.get() + (i * sequences_ + r) * width,
+                                 over_time ? sequences_ * width : width, LANES<T>, depth};
     };
     if (call_.steps.sizes == nullptr) {
-      each_run(n, mine_, {view}, factor);
+      each_run(n, sequences_, {view}, factor);
     } else {  // what lies in the padding may be no number
       const isize t = smaller(call_.steps.time(s), call_.steps.time(s + n - 1));
       for (isize i = s; i < s + n; ++i)
@@ -338,8 +352,8 @@ class LruWorker {
   const Lru& call_;
   const LruBack& back_;
   Share share_;
-  isize mine_, most_, wide_, wide_y_;
-  Scratch<T> outputs_, deltas_, carry_, sums_;
+  isize sequences_, most_steps_, wide_, wide_y_;
+  Scratch<T> outputs_, deltas_, carry_, decay_, sums_;  // decay_: the gradient of the decay in a block
   Scratch<Factor<T>> factors_;
   Buffer<T> packed_;
 };

@@ -103,6 +103,12 @@ class Tensor {
   PyObject* tensor_;
 };
 
+// Whether the gradients of outputs may have any strides.
+template <class Back, class = void>
+struct has_dy_stride : std::false_type {};
+template <class Back>
+struct has_dy_stride<Back, std::void_t<decltype(Back::dy_stride)>> : std::true_type {};
+
 // The kernels of both passes.
 template <class Call, class Back>
 struct Passes {
@@ -147,7 +153,7 @@ struct PlannedCall {
       const Tensor each(tensor.ptr());
       View& view = *Views<Back>::find(back, name.ptr());
       if (!each.is_usual(dtype) || !each.read(view, last_stride)) return nothing();
-      if constexpr (std::is_same_v<Back, ElmanBack> || std::is_same_v<Back, LruBack>)
+      if constexpr (has_dy_stride<Back>::value)
         if (&view == &back.dy) back.dy_stride = last_stride;  // all others have contiguous rows
     }
     for (const auto& [name, tensor] : gradients) {

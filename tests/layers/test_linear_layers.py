@@ -135,6 +135,57 @@ def test_the_numbers_of_a_disc_and_their_gradients_are_those_of_the_formula(dtyp
     assert not got[1][disc.theta > 4].any()
 
 
+@pytest.mark.parametrize("frozen", ["nu", "theta"])
+def test_the_gradient_of_a_number_of_a_disc_does_not_need_the_other(frozen):
+    disc = DiagonalDisc(4).double()
+    disc.get_parameter(frozen).requires_grad_(False)
+    (trained,) = (each for each in disc.parameters() if each.requires_grad)
+    assert torch.autograd.gradcheck(lambda _: disc.diagonal(), [trained])
+    assert torch.autograd.gradgradcheck(lambda _: disc.diagonal(), [trained])
+
+
+def test_the_gradients_of_a_disc_can_be_batched_and_read_through_hooks():
+    disc = DiagonalDisc(4).double()
+    leaves = [disc.nu, disc.theta]
+
+    def parts():
+        return torch.view_as_real(disc.diagonal())
+
+    one_by_one = [torch.autograd.grad(parts()[i, j], leaves) for i in range(4) for j in range(2)]
+    basis = torch.eye(8, dtype=torch.float64).view(8, 4, 2)
+    batched = torch.autograd.grad(parts(), leaves, basis, is_grads_batched=True)
+    for got, expected in zip(batched, zip(*one_by_one, strict=True), strict=True):
+        torch.testing.assert_close(got, torch.stack(expected))
+    strided = torch.autograd.graph.saved_tensors_hooks(
+        lambda v: torch.stack([v, v], dim=-1)[..., 0], lambda v: v
+    )
+    with strided:
+        total = parts().square().sum()
+    torch.testing.assert_close(
+        torch.autograd.grad(total, leaves), torch.autograd.grad(parts().square().sum(), leaves)
+    )
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_lru_compiles_as_one_graph(dynamic):
+    layer, x = eigenrnn.LRU(M, N, generator=stream()), inputs(torch.float32)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    torch.testing.assert_close(compiled(x)[0], layer(x)[0])
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_the_number_of_threads_does_not_enter_an_export():
+    layer, x = eigenrnn.LRU(M, N, generator=stream()).eval(), inputs(torch.float32)
+    batch = torch.export.Dim("B", min=1, max=5000)
+    before = torch.get_num_threads()
+    torch.set_num_threads(16)
+    try:
+        program = torch.export.export(layer, (x,), dynamic_shapes=({1: batch},))
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(program.module()(x[:, :1])[0], layer(x[:, :1])[0])
+
+
 def test_an_lru_begins_on_the_ring_that_was_asked_for():
     layer = eigenrnn.LRU(
         M,

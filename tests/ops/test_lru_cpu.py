@@ -1,6 +1,7 @@
 """A layer of an LRU in the compiled kernels equals its definition, outputs and gradients."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -203,3 +204,51 @@ def test_the_operator_passes_opcheck():
     arguments = lru_cpu.arguments(operands, LinearOptions(sizes))
     checks = ["test_schema", "test_autograd_registration", "test_faketensor"]
     torch.library.opcheck(torch.ops.eigenrnn.lru_cpu.default, arguments, test_utils=checks)
+
+
+def test_inference_stores_no_states():
+    operands, _ = draw(SIZES["odd_sizes"], 2)
+    with torch.no_grad():
+        for _ in range(2):  # the checked call, and the planned one
+            assert lru_layer(operands, LinearOptions())["h"].shape == (0, 5, 38)
+
+
+WRONG_SIZES = {"many": 20, "few": 1}
+
+
+@pytest.mark.parametrize("size", WRONG_SIZES.values(), ids=WRONG_SIZES)
+def test_a_scale_of_another_size_never_reaches_the_kernels(size):
+    layer, x = eigenrnn.LRU(3, 5, dtype=torch.float64), torch.randn(6, 4, 3, dtype=torch.float64)
+    expected = layer(x, last_only=True)[1]
+    weights = dict(layer.named_parameters())
+    weights["directions.0.gamma_log"] = torch.zeros(size, dtype=torch.float64)
+    call = partial(torch.func.functional_call, layer, weights, (x,), {"last_only": True})
+    if size == 1:  # one scale for all units
+        assert call()[1].shape == expected.shape
+    else:
+        with pytest.raises(RuntimeError, match="must match"):
+            call()
+
+
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+def test_each_weight_alone_has_the_gradient_that_all_have_together(make):
+    layer, x = make(3, 5, generator=stream()), torch.randn(6, 4, 3, generator=stream(1))
+    weights = dict(layer.named_parameters())
+    together = torch.autograd.grad(layer(x)[0].square().sum(), [*weights.values()])
+    for (name, weight), expected in zip(weights.items(), together, strict=True):
+        for other in weights.values():
+            other.requires_grad_(other is weight)
+        (got,) = torch.autograd.grad(layer(x)[0].square().sum(), [weight])
+        torch.testing.assert_close(got, expected, msg=name)
+
+
+def test_the_gradient_of_a_decay_keeps_its_digits():
+    operands, _ = draw((3000, 8, 2, 4), 2)
+    exact = gradients(lru_cpu(operands, LinearOptions(), save=True), operands, ("y",))[1]
+    single = operands._make(
+        None if v is None else v.detach().float().requires_grad_() for v in operands
+    )
+    results = lru_cpu(single, LinearOptions(), save=True)
+    weights = torch.randn(results["y"].shape, generator=stream(5), dtype=torch.float64).float()
+    (got,) = torch.autograd.grad((weights * results["y"]).sum(), [single.decay])
+    assert float((got - exact).norm() / exact.norm()) < 2e-6

@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.kernels import kernels
 from eigenrnn.linalg import check_finite, double_precision
-from eigenrnn.tracing import needs_no_dispatcher
+from eigenrnn.tracing import is_batched, needs_no_dispatcher
 
 __all__ = ["AbstractDiagonal", "DiagonalDisc", "DiagonalRing", "DiagonalSegment"]
 
@@ -118,7 +118,7 @@ class DiagonalDisc(AbstractDiagonal):
         theta = self.theta
         if not _is_compiled(nu, theta):
             return _disc(nu, theta)
-        if nu.requires_grad and torch.is_grad_enabled():
+        if torch.is_grad_enabled() and (nu.requires_grad or theta.requires_grad):
             return _Disc.apply(nu, theta)
         return _compiled_disc(nu, theta)
 
@@ -324,16 +324,18 @@ class _Disc(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        nu, theta, numbers = ctx.saved_tensors
         (gradient,) = gradients
-        if torch.is_grad_enabled() or not needs_no_dispatcher((gradient,)):  # differentiated again
-            with torch.enable_grad():
-                return torch.autograd.grad(
-                    _disc(nu, theta), (nu, theta), gradient, create_graph=torch.is_grad_enabled()
-                )
-        gradient = gradient.contiguous()
+        nu, theta, numbers = ctx.saved_tensors
+        if torch.is_grad_enabled() or is_batched(gradient) or not needs_no_dispatcher(gradients):
+            # in operations of torch, which can be differentiated again
+            product = gradient * numbers.conj()
+            dnu = -nu.clamp(max=_MOST).exp() * product.real
+            dtheta = theta.clamp(max=_MOST).exp() * product.imag
+            return dnu * (nu <= _MOST), dtheta * (theta <= _MOST)
         found = torch.empty_like(nu), torch.empty_like(theta)
-        addresses = [each.data_ptr() for each in (nu, theta, numbers, gradient, *found)]
+        # hooks of saved tensors may return any strides
+        read = [each.contiguous() for each in (nu, theta, numbers, gradient)]
+        addresses = [each.data_ptr() for each in (*read, *found)]
         kernels.disc_backward(nu.dtype == torch.float64, len(nu), _MOST, *addresses)
         return found
 

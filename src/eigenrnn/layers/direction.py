@@ -29,6 +29,9 @@ __all__ = [
 
 _Result = TypeVar("_Result")
 
+# `to_complex` of a dtype cannot be compiled
+_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+
 
 @dataclass(frozen=True)
 class DirectionConfig:
@@ -159,7 +162,7 @@ class AbstractDirection(nn.Module, ABC):
         """
         dtype = self.weight_ih.dtype
         if W.is_complex():
-            dtype = at_least_float32(dtype).to_complex()
+            dtype = _COMPLEX[at_least_float32(dtype)]
         if W.dtype == dtype:
             return W
         return W.to(dtype)

@@ -133,7 +133,7 @@ class LRUDirection(AbstractDiagonalDirection):
         last_only: bool = False,
         resets: Tensor | None = None,  # (T, B)
         dt: Tensor | None = None,  # (T, B)
-    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), which mean nothing with `last_only`, and (B, S)
         decay = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
         options = LinearOptions(batch_sizes, reverse, last_only)
         if dt is None and (backend or forced() or "cpu") == "cpu":
@@ -158,9 +158,9 @@ class LRUDirection(AbstractDiagonalDirection):
             u = u * factor
         operands = LinearOperands(u, decay, h0, resets)
         h, last = evaluate(operands, options, backend)
-        if last_only:
-            return h, last
-        return self._output(x, h, batch_sizes), last
+        if not last_only:
+            h = self._output(x, h, batch_sizes)
+        return h, self.as_state(last)
 
     def _run_fused(
         self,
@@ -174,8 +174,11 @@ class LRUDirection(AbstractDiagonalDirection):
 
         With `last_only` it computes no outputs.
         """
+        units = (self.hidden_size,)
+        if self.gamma_log.shape != units or len(self.weight_ih) != self.state_size:
+            return None  # the kernel would take the sizes from them
         if decay.is_complex():
-            decay = torch.view_as_real(decay).flatten()
+            decay = torch.view_as_real(decay.resolve_conj()).flatten()
         output_map = self.weight_out, self.weight_skip, self.output_bias
         if options.last_only:
             output_map = None, None, None

@@ -27,7 +27,7 @@ from eigenrnn.ops.linear.reference import linear_reference
 from eigenrnn.ops.operators import Named
 from eigenrnn.ops.recurrence import Axes, Product, Recurrence, Shape
 from eigenrnn.ops.time_steps import without_padding
-from eigenrnn.tracing import is_plain, needs_no_dispatcher
+from eigenrnn.tracing import is_eager, is_plain, needs_no_dispatcher
 
 __all__ = ["LRU_LAYER", "LRUOperands", "lru_cpu", "lru_layer", "lru_stepper"]
 
@@ -68,24 +68,27 @@ _AXES: Axes = {
 def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Tensor] | None:
     """Return the last states and, with V, the outputs y; None if the kernels do not take the call.
 
-    Past the end of a sequence, outputs are d.
+    Past the end of a sequence, outputs are d. The states of all steps, h, are stored for a
+    backward pass only.
 
     Raises:
         ValueError: If the shape of an operand is wrong.
     """
-    if _wants_threads(operands):
+    if kernels is None or not is_eager() or _wants_threads(operands):
         return None
+    options = options._replace(last_only=True)
     results = _DIRECT.run(operands, options)
     if results is not None:
         return results
-    if kernels is None or operands.x.dtype not in NUMBERS or not needs_no_dispatcher(operands):
+    if operands.x.dtype not in NUMBERS or not needs_no_dispatcher(operands):
         return None
     if not all(tensor is None or (tensor.is_cpu and is_plain(tensor)) for tensor in operands):
         return None
     LRU_LAYER.check_shapes(operands)
     _DIRECT.add(operands, options)
-    records = needs_gradient(operands)
-    return lru_cpu(operands, options._replace(last_only=not records), save=records)
+    if torch.is_grad_enabled():
+        options = options._replace(last_only=False)
+    return lru_cpu(operands, options, save=needs_gradient(operands))
 
 
 def _wants_threads(operands: LRUOperands) -> bool:
@@ -186,7 +189,7 @@ def lru_stepper(
 ) -> Any:
     """Return a layer in one direction with packed weights, for a `StepperStack`."""
     if decay.is_complex():
-        decay = torch.view_as_real(decay).flatten()
+        decay = torch.view_as_real(decay.resolve_conj()).flatten()
     weights = {
         "decay": rows(decay),
         "U": U,
