@@ -363,10 +363,8 @@ class SequenceModel(nn.Module):
             return outputs, _last_outputs(outputs, lengths, bidirectional=layer.bidirectional)
         if isinstance(layer, Stacked):
             states, h_n = layer(inputs, None, lengths, last_only=True, **values)
-        elif values:
-            states, h_n = call_layer(layer, inputs, None, values, lengths)
-        elif lengths is None:
-            states, h_n = layer(inputs)
+        elif lengths is None or values:
+            states, h_n = call_layer(layer, inputs, None, values)
         else:
             packed = pack_padded_sequence(
                 inputs, torch.as_tensor(lengths).cpu(), enforce_sorted=False

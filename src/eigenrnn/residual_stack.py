@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import uniform_
-from eigenrnn.layers.resets import reset_states, run_torch_layer
+from eigenrnn.layers.resets import reset_states
 from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.step_values import check_dt, given, step_values
@@ -294,8 +294,8 @@ class ResidualStack(nn.Module):
             last_only: Whether to return the output at the last step of each sequence only,
                 (B, width), or (width,) if the input is unbatched. If all sequences are equally
                 long, the last block then computes no other output.
-            resets: Before which steps a sequence begins anew, see `Stacked.forward`; a layer of
-                torch then begins from zero.
+            resets: Before which steps a sequence begins anew, see `Stacked.forward`; not around
+                layers of torch.
             dt: The time since the step before, see `Stacked.forward`.
         Returns:
             The outputs at all time steps, packed if the input was, and h_n, the last states of
@@ -540,23 +540,16 @@ def call_layer(
     x: Tensor | PackedSequence,
     state: Any,
     values: Mapping[str, Any] = MappingProxyType({}),
-    lengths: Tensor | None = None,
 ) -> tuple[Any, Any]:
     """Call a layer, ours or torch's, with resets and gaps in the layout of the input, time first.
 
-    Lengths are for a layer of torch with resets.
-
     Raises:
-        ValueError: If there are gaps for a layer of torch.
+        ValueError: If there are any for a layer of torch.
     """
-    if not isinstance(layer, nn.RNNBase) or not values:
-        return layer(x, state, **values)
-    if "dt" in values:
-        raise ValueError(
-            f"expected no dt for {type(layer).__name__} of torch, got some: give the gaps as one "
-            "more input channel"
-        )
-    return run_torch_layer(layer, x, state, values["resets"], lengths)
+    if isinstance(layer, nn.RNNBase) and values:
+        names = " and ".join(values)
+        raise ValueError(f"expected no {names} for torch.nn.{type(layer).__name__}, got some")
+    return layer(x, state, **values)
 
 
 def last_output(

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch import Tensor
 
-from eigenrnn.layers.sequences import pack_like
-from eigenrnn.layers.step_values import step_values
 from eigenrnn.ops.arguments import check_resets
 from eigenrnn.ops.time_steps import batch_sizes_of, running
 
-__all__ = ["Pieces", "reset_states", "run_torch_layer"]
+__all__ = ["Pieces", "reset_states"]
 
 
 def reset_states(
@@ -102,48 +99,3 @@ class Pieces:
     ) -> Tensor:  # (L, B, S)
         """Return the states after the sequences, from those after the pieces."""
         return states[:, self._last]
-
-
-def run_torch_layer(
-    layer: nn.RNNBase,
-    x: Tensor | PackedSequence,  # (T, B, M)
-    states: Any,  # (L, B, S), or a pair of them; None for zero
-    resets: Any,  # (T, B), packed if x is
-    lengths: Tensor | None = None,  # (B,)
-) -> tuple[Any, Any]:  # (T, B, N), and the last states
-    """Run a layer of torch, time first, with resets to zero.
-
-    Raises the errors of `step_values`.
-
-    Raises:
-        ValueError: If the layer is bidirectional.
-    """
-    if layer.bidirectional:
-        raise ValueError("expected one direction with resets, got a bidirectional layer")
-    if isinstance(x, PackedSequence):
-        padded, lengths = pad_packed_sequence(x)
-        order: Any = slice(None) if x.sorted_indices is None else x.sorted_indices
-        mask = torch.zeros(padded.shape[:2], dtype=torch.bool, device=padded.device)
-        mask[:, order] = step_values(x, resets)["resets"]
-        output, last = run_torch_layer(layer, padded, states, mask, lengths)
-        return pack_like(x, output[:, order], lengths[order]), last
-    if x.dim() == 2:
-        output, last = run_torch_layer(layer, x.unsqueeze(1), states, resets.unsqueeze(1))
-        return output.squeeze(1), last
-    check_resets(resets, x.shape[:2], x.device)
-    if x.shape[1] == 0:  # an empty batch has no pieces
-        return layer(x, states)
-    pieces = Pieces(resets, lengths)
-
-    def first(part: Tensor) -> Tensor:
-        return pieces.first_states(part, part.new_zeros(()))
-
-    if isinstance(states, tuple):
-        states = tuple(map(first, states))
-    elif states is not None:
-        states = first(states)
-    packed, last = layer(pack_padded_sequence(pieces.cut(x), pieces.lengths.cpu()), states)
-    output, _ = pad_packed_sequence(packed)
-    if isinstance(last, tuple):
-        return pieces.join(output), tuple(map(pieces.last_states, last))
-    return pieces.join(output), pieces.last_states(last)

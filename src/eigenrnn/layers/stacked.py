@@ -377,7 +377,8 @@ class Stacked(Layer, Generic[_D]):
 
         The stored matrices get no gradient and do not follow later changes of the constraints.
         `train()`, `reset()` and loading weights discard them; a move to another device or dtype
-        evaluates the constraints again. An optimiser that trains a frozen layer leaves its W as it is.
+        evaluates the constraints again. An optimiser that trains a frozen layer leaves its W as
+        it is.
         """
         self.eval()
         for direction in self.all_directions():
