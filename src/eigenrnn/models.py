@@ -1,7 +1,7 @@
 """Models around recurrent layers: a layer with a linear head, and a language model."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -78,13 +78,7 @@ class Dropouts:
     @classmethod
     def all(cls, probability: float) -> "Dropouts":
         """Return dropouts with one probability everywhere."""
-        return cls(
-            embedding=probability,
-            input=probability,
-            hidden=probability,
-            output=probability,
-            weight=probability,
-        )
+        return cls(**{field.name: probability for field in fields(cls)})
 
 
 class LanguageModel(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from eigenrnn.closed_loop import Feedback, Rollout, checked_feedback, closed_loop
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.stacked import Stacked
-from eigenrnn.layers.stepping import Places, Snapshot, can_read, take_snapshot
+from eigenrnn.layers.stepping import Snapshot, addresses, can_read, take_snapshot
 from eigenrnn.layers.validation import check_h0, check_pair, check_step
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops.dispatch import in_forced_block
@@ -226,11 +226,11 @@ class Stream:
         spare = [torch.empty_like(each) for each in kept]
         # Nothing may change before everything that can raise has run: the kernels would else write
         # to the addresses of the states that are gone.
-        places: Places | None = None
-        spare_places: Places | None = None
+        places: tuple[int, int, int, int] | None = None
+        spare_places: tuple[int, int, int, int] | None = None
         if self._can_read(kept):
-            places = Places.of(kept, spare)
-            spare_places = Places.of(spare, kept)
+            places = addresses(kept, spare)
+            spare_places = addresses(spare, kept)
         self._states = kept
         self._spare = spare
         if places is None or spare_places is None:

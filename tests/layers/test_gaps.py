@@ -221,7 +221,7 @@ def test_other_layers_refuse_gaps(make):
         lambda: make(M, N)(torch.zeros(T, B, M), dt=torch.ones(T, B)),
         lambda: make(M, N).step(torch.zeros(B, M), None, dt=torch.ones(B)),
     ):
-        with pytest.raises(ValueError, match=r"one more input channel|one direction|expected no dt"):
+        with pytest.raises(ValueError, match=r"one more input|one direction|expected no dt"):
             call()
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.torch_internals import contents, hooks_of_call, write_count
 from eigenrnn.tracing import has_memory, is_eager
 
-__all__ = ["LatestSnapshot", "Places", "Snapshot", "can_read", "take_snapshot"]
+__all__ = ["LatestSnapshot", "Snapshot", "addresses", "can_read", "take_snapshot"]
 
 _LARGE_STEP = 1 << 20  # multiply-adds from which several threads share the sequences of a step
 _DTYPES = (torch.float32, torch.float64)
@@ -149,30 +149,16 @@ def can_read(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, needs_g
         return False
 
 
-class Places(NamedTuple):
-    """The addresses of the states of a step, in the order in which a `StepperStack` takes them.
+def addresses(states: Sequence[Tensor], new: Sequence[Tensor]) -> tuple[int, int, int, int]:
+    """Return where h and the cells of a step are before it, and then where they go; 0 for none.
 
-    Args:
-        h: The states before the step.
-        cell: The cells before it, or 0 without cells.
-        next_h: The states after it.
-        next_cell: The cells after it, or 0.
+    A `StepperStack` takes them in this order.
     """
-
-    h: int
-    cell: int
-    next_h: int
-    next_cell: int
-
-    @classmethod
-    def of(cls, states: Sequence[Tensor], new: Sequence[Tensor]) -> Self:
-        """Return the addresses of the states, with or without cells, before and after a step."""
-        cell = 0
-        next_cell = 0
-        if len(states) > 1:
-            cell = states[1].data_ptr()
-            next_cell = new[1].data_ptr()
-        return cls(states[0].data_ptr(), cell, new[0].data_ptr(), next_cell)
+    if len(states) == 1:
+        return states[0].data_ptr(), 0, new[0].data_ptr(), 0
+    h, cell = states
+    next_h, next_cell = new
+    return h.data_ptr(), cell.data_ptr(), next_h.data_ptr(), next_cell.data_ptr()
 
 
 class LatestSnapshot:
@@ -226,7 +212,7 @@ class LatestSnapshot:
             B,
             x_t.data_ptr(),
             snapshot.input_size,
-            *Places.of(states, new),
+            *addresses(states, new),
             y.data_ptr(),
             snapshot.threads(B),
         ):

@@ -112,7 +112,10 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
             found[own] = value
     if layer.torch_kind is None or not found:
         return
-    _check_shapes({name: getattr(layer, name) for name in _all_names(layer)}, found)
+    expected = {name: tuple(getattr(layer, name).shape) for name in _all_names(layer)}
+    got = {name: tuple(value.shape) for name, value in found.items()}
+    if got != expected:
+        raise ValueError(f"expected weights of the shapes {expected}, got {got}")
     # into a copy: the layer itself changes only when torch loads the state
     loaded = copy.deepcopy(layer)
     if loaded.all_directions()[0].weight_ih.is_meta:  # a matrix cannot be assigned there
@@ -132,21 +135,6 @@ def translate_cell(_cell: Any, state: dict[str, Any], prefix: str, *_arguments: 
     for name in CELL_NAMES:
         if prefix + name in state:
             state[f"{prefix}layer.{name}_l0"] = state.pop(prefix + name)
-
-
-def _check_shapes(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
-    """Check that loaded weights have the names and shapes of our own.
-
-    Raises:
-        ValueError: If they differ.
-    """
-    shapes = {name: value.shape for name, value in own.items()}
-    found_shapes = {name: value.shape for name, value in found.items()}
-    if found_shapes == shapes:
-        return
-    expected = {name: tuple(shape) for name, shape in shapes.items()}
-    got = {name: tuple(shape) for name, shape in found_shapes.items()}
-    raise ValueError(f"expected weights of the shapes {expected}, got {got}")
 
 
 _SHARED_OPTIONS = ("input_size", "hidden_size", "num_layers", "bidirectional")
