@@ -200,15 +200,6 @@ struct Lstm {
   std::ptrdiff_t norms() const { return 0; }
 };
 
-// The weights of an LSTM whose states are projected, h = R m with m = o tanh(cell), for single steps.
-struct ProjectedLstm {
-  std::ptrdiff_t N = 0, M = 0, P = 0;
-  View U;  // (4 N, M), any strides
-  View c;  // (4 N,), may be null
-  View W;  // (4 N, P), any strides
-  View R;  // (P, N), any strides
-};
-
 // The backward pass of an LSTM, with the same conventions.
 struct LstmBack {
   View dh;          // (T, B, N); null: zero

@@ -20,25 +20,21 @@ struct GatePack {
   GatePanels<T, gates> panels{};
 
   // For the forward pass, which multiplies by the transposed matrices of the first `together` gates
-  // in common. W maps states of `depth` numbers: N, or fewer if they are projected.
-  template <class Call>
-  static GatePack forward(const Call& call, int together, isize depth) {
-    return {call, together, depth, Packed<T>::size(depth, call.N) + Packed<T>::size(call.M, call.N)};
-  }
+  // in common.
   template <class Call>
   static GatePack forward(const Call& call, int together) {
-    return forward(call, together, call.N);
+    return {call, together, Packed<T>::size(call.N, call.N) + Packed<T>::size(call.M, call.N)};
   }
   // For the backward pass, which multiplies rows by each gate's matrix separately.
   template <class Call>
   static GatePack backward(const Call& call) {
-    return {call, 0, call.N, Packed<T>::size(call.N, call.N) + Packed<T>::size(call.N, call.M)};
+    return {call, 0, Packed<T>::size(call.N, call.N) + Packed<T>::size(call.N, call.M)};
   }
 
  private:
   template <class Call>
-  GatePack(const Call& call, int together, isize depth, isize size) : memory(gates * size) {
-    T* to = fill(call.W, call.N, depth, together, memory.get(), panels.W);
+  GatePack(const Call& call, int together, isize size) : memory(gates * size) {
+    T* to = fill(call.W, call.N, call.N, together, memory.get(), panels.W);
     if (call.M > 0) fill(call.U, call.N, call.M, together, to, panels.U);
   }
   static T* fill(const View& view, isize N, isize cols, int together, T* to, const T** panels_) {

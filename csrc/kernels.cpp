@@ -34,8 +34,6 @@ static constexpr Kernels table() {
   table.gru_stepper_double = gru_stepper<double>;
   table.lstm_stepper_float = lstm_stepper<float>;
   table.lstm_stepper_double = lstm_stepper<double>;
-  table.projected_lstm_stepper_float = projected_lstm_stepper<float>;
-  table.projected_lstm_stepper_double = projected_lstm_stepper<double>;
   table.lru_stepper_float = lru_stepper<float>;
   table.lru_stepper_double = lru_stepper<double>;
   table.min_gru_stepper_float = min_gru_stepper<float>;

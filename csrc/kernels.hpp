@@ -28,8 +28,6 @@ struct Kernels {
   Stepper* (*gru_stepper_double)(const Gru&);
   Stepper* (*lstm_stepper_float)(const Lstm&);
   Stepper* (*lstm_stepper_double)(const Lstm&);
-  Stepper* (*projected_lstm_stepper_float)(const ProjectedLstm&);
-  Stepper* (*projected_lstm_stepper_double)(const ProjectedLstm&);
   Stepper* (*lru_stepper_float)(const Lru&);
   Stepper* (*lru_stepper_double)(const Lru&);
   Stepper* (*min_gru_stepper_float)(const MinGruLayer&);

@@ -4,15 +4,14 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// With projected states there is a single step, whose initial states have `depth` numbers.
 template <class T>
-void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, isize depth, int threads) {
+void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, int threads) {
   const isize B = call.steps.B, N = call.N;
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * N : 0);
   const Scratch<T> anew(call.steps.resets.data == nullptr ? 0 : B * N);
   const isize width = LstmForward<T>::width(N), ahead = LstmForward<T>::steps_ahead(call);
   const Scratch<T> cells(B * width), mapped(ahead * B * LSTM_GATES * width);
-  for_shares(call.steps, LSTM_GATES * N * (depth + call.M), threads, [&](const Share& share) {
+  for_shares(call.steps, LSTM_GATES * N * (N + call.M), threads, [&](const Share& share) {
     LstmForward<T>{
         call,
         panels,
@@ -20,7 +19,6 @@ void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, isi
         {call.steps, call.h, call.last, N, share, states.get() + 2 * share.first * N,
          anew.get() + share.first * N},
         cells.get() + share.first * width,
-        depth,
         ahead,
         mapped.get()}
         .run();
@@ -28,7 +26,7 @@ void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, isi
 }
 template <class T>
 void lstm_forward(const Lstm& call, int threads) {
-  lstm_forward(call, GatePack<T, LSTM_GATES>::forward(call, LSTM_GATES).panels, call.N, threads);
+  lstm_forward(call, GatePack<T, LSTM_GATES>::forward(call, LSTM_GATES).panels, threads);
 }
 
 // One thread's part of the backward pass, with its memory.

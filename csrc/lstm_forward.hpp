@@ -19,7 +19,6 @@ struct LstmForward {
   Share share;
   States<T> states;
   T* cells;  // (rows, width): the cell of each row, updated in place
-  isize depth;  // the numbers of a state that enter the gates
   isize ahead;  // the steps whose inputs are mapped at once; zero: each step maps its own
   T* mapped;    // (ahead, B, 4 width): the mapped inputs, the gates of each vector of units side by side
 
@@ -88,7 +87,7 @@ struct LstmForward {
     T* kept = layout.at(t, share.first + from);
     // the inputs first, so that sums are the same bits whenever the inputs were mapped
     const Operand<T> operands[2] = {{x, call.x.second, panels.U[INPUT], call.M},
-                                    {before, before_stride, panels.W[INPUT], depth}};
+                                    {before, before_stride, panels.W[INPUT], call.N}};
     const bool maps = has_map && ahead == 0;
     Sums<T> inputs;
     if (ahead > 0) inputs = {mapped_at(s, share.first + from), LSTM_GATES * wide, true};

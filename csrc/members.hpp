@@ -126,17 +126,6 @@ void each_member(Lstm& call, Use&& use) {
 }
 
 template <class Use>
-void each_member(ProjectedLstm& layer, Use&& use) {
-  use("N", layer.N);
-  use("M", layer.M);
-  use("P", layer.P);
-  use("U", layer.U);
-  use("c", layer.c);
-  use("W", layer.W);
-  use("R", layer.R);
-}
-
-template <class Use>
 void each_member(LstmBack& back, Use&& use) {
   use("dh", back.dh);
   use("dlast", back.dlast);

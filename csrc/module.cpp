@@ -55,7 +55,6 @@ using eigenrnn::LstmBack;
 using eigenrnn::Passes;
 using eigenrnn::Plan;
 using eigenrnn::PlannedCall;
-using eigenrnn::ProjectedLstm;
 using eigenrnn::Step;
 using eigenrnn::Stepper;
 using eigenrnn::View;
@@ -282,8 +281,7 @@ class StepperStack {
       step.x = {step.y, 0, layer->columns};
       const auto bytes = static_cast<std::uintptr_t>(B * layer->state_size) * size_;
       h += bytes, next += bytes;
-      const auto cell_bytes = static_cast<std::uintptr_t>(B * layer->cell_size()) * size_;
-      if (cell != 0) cell += cell_bytes, next_cell += cell_bytes;
+      if (cell != 0) cell += bytes, next_cell += bytes;
     }
     if (step.y == reinterpret_cast<void*>(y)) return true;
     if (head_ == nullptr) {
@@ -414,14 +412,12 @@ NB_MODULE(_cpu, m) {
   define_plan<Lru, LruBack>(m, "LruPlan", "PlannedLru",
                           {kernels.lru_forward_float, kernels.lru_backward_float},
                           {kernels.lru_forward_double, kernels.lru_backward_double});
-  nb::class_<Stepper>(m, "Stepper").def_ro("state_size", &Stepper::state_size).def_prop_ro("cell_size", &Stepper::cell_size);
+  nb::class_<Stepper>(m, "Stepper").def_ro("state_size", &Stepper::state_size);
   define_stepper(m, "elman_stepper", kernels.elman_stepper_float, kernels.elman_stepper_double);
   define_stepper(m, "current_stepper", kernels.current_stepper_float,
                  kernels.current_stepper_double);
   define_stepper(m, "gru_stepper", kernels.gru_stepper_float, kernels.gru_stepper_double);
   define_stepper(m, "lstm_stepper", kernels.lstm_stepper_float, kernels.lstm_stepper_double);
-  define_stepper(m, "projected_lstm_stepper", kernels.projected_lstm_stepper_float,
-                 kernels.projected_lstm_stepper_double);
   define_stepper(m, "lru_stepper", kernels.lru_stepper_float, kernels.lru_stepper_double);
   define_stepper(m, "min_gru_stepper", kernels.min_gru_stepper_float, kernels.min_gru_stepper_double);
   define_stepper(m, "feature_stepper", kernels.feature_stepper_float, kernels.feature_stepper_double);
@@ -452,7 +448,6 @@ NB_MODULE(_cpu, m) {
     members["gru_backward"] = Read<GruBack>::names();
     members["lstm"] = Read<Lstm>::names();
     members["lstm_backward"] = Read<LstmBack>::names();
-    members["projected_lstm"] = Read<ProjectedLstm>::names();
     members["linear"] = Read<Linear>::names();
     members["linear_backward"] = Read<LinearBack>::names();
     members["delta"] = Read<Delta>::names();

@@ -40,8 +40,6 @@ Stepper* gru_stepper(const Gru& call);
 template <class T>
 Stepper* lstm_stepper(const Lstm& call);
 template <class T>
-Stepper* projected_lstm_stepper(const ProjectedLstm& layer);
-template <class T>
 Stepper* delta_stepper(const DeltaNet& layer);
 template <class T>
 Stepper* lru_stepper(const Lru& layer);

@@ -108,8 +108,6 @@ class BlockStepper final : public Stepper {
         mlp_in_(block.mlp_in, block.mlp_in_bias, block.H, block.N),
         mlp_out_(block.mlp_out, block.mlp_out_bias, block.N, block.H) {}
 
-  std::ptrdiff_t cell_size() const override { return inner_.cell_size(); }
-
   void run(const Step& step, int threads) const override {
     const isize N = block_.N, P = block_.P, B = step.B;
     const Scratch<T> memory(B * (2 * N + P + larger(2 * N, block_.H)));

@@ -8,6 +8,5 @@ Stepper::Stepper(std::ptrdiff_t products_, std::ptrdiff_t columns_)
 Stepper::Stepper(std::ptrdiff_t products_, std::ptrdiff_t columns_, std::ptrdiff_t state_size_)
     : products(products_), columns(columns_), state_size(state_size_), outputs_states(false) {}
 Stepper::~Stepper() = default;
-std::ptrdiff_t Stepper::cell_size() const { return state_size; }
 
 }  // namespace eigenrnn

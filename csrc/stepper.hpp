@@ -8,7 +8,7 @@ namespace eigenrnn {
 struct Step {
   std::ptrdiff_t B = 0;
   View x;                // (1, B, M)
-  void* h = nullptr;     // (B, N), or (B, P) if the states are projected
+  void* h = nullptr;     // (B, N)
   void* cell = nullptr;  // (B, N), of an LSTM
   void* next = nullptr;  // the new states, as h, or (B, K), the outputs of a linear map
   void* next_cell = nullptr;  // (B, N)
@@ -30,8 +30,6 @@ class Stepper {
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;
   virtual void run(const Step& step, int threads) const = 0;
-  // The numbers of a cell, of an LSTM: those of a state unless that is projected.
-  virtual std::ptrdiff_t cell_size() const;
 };
 
 }  // namespace eigenrnn

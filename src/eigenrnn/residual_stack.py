@@ -548,7 +548,10 @@ def call_layer(
     """
     if isinstance(layer, nn.RNNBase) and values:
         names = " and ".join(values)
-        raise ValueError(f"expected no {names} for torch.nn.{type(layer).__name__}, got some")
+        raise ValueError(
+            f"expected no {names} for torch.nn.{type(layer).__name__}, got some: take a layer of "
+            "eigenrnn"
+        )
     return layer(x, state, **values)
 
 

@@ -31,8 +31,7 @@ class Snapshot:
         weights: The tensors that were packed.
         dtype: Their dtype, which inputs and states share.
         input_size: The number M of input features.
-        state_size: The numbers of a state of each layer.
-        cell_size: The numbers of a cell of each layer, of an LSTM.
+        state_size: The numbers of a state of each layer, and of a cell of an LSTM.
         output_size: The number of outputs.
     """
 
@@ -41,7 +40,6 @@ class Snapshot:
     dtype: torch.dtype
     input_size: int
     state_size: int
-    cell_size: int
     output_size: int
 
     def threads(self, batch_size: int) -> int:
@@ -115,7 +113,6 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         input_size=layer.input_size,
         # the maps and norms of a stack have no state, and all layers have states of one size
         state_size=max(stepper.state_size for stepper in steppers),
-        cell_size=max(stepper.cell_size for stepper in steppers),
         output_size=output_size,
     )
 
@@ -200,10 +197,9 @@ class LatestSnapshot:
         dtype = snapshot.dtype
         if not can_read(x_t, (*batch, snapshot.input_size), dtype, grad):
             return None
-        sizes = snapshot.state_size, snapshot.cell_size
-        for state, size in zip(states, sizes, strict=False):  # without cells there is one state
-            if not can_read(state, (layer.num_layers, *batch, size), dtype, grad):
-                return None
+        of_state = layer.num_layers, *batch, snapshot.state_size
+        if not all(can_read(state, of_state, dtype, grad) for state in states):
+            return None
         B = batch[0] if batch else 1
         y = x_t.new_empty((*batch, snapshot.output_size))
         new = [torch.empty_like(state) for state in states]
