@@ -305,13 +305,6 @@ def test_the_repr_names_what_is_set():
     assert "leak" not in repr(leaky())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_checkpoint_of_lower_precision_does_not_round_a_leak(dtype):
-    layer = RNN(M, N, nonlinearity="tanh", leak=0.2, dtype=torch.float64)
-    layer.load_state_dict(RNN(M, N, nonlinearity="tanh", leak=0.2, dtype=dtype).state_dict())
-    assert (layer.directions[0].leak.alpha() == 0.2).all()
-
-
 def test_a_loaded_leak_is_kept_until_a_reset():
     other = torch.full((N,), 0.3, dtype=torch.float64)
     layer = RNN(M, N, nonlinearity="tanh", leak=0.2, dtype=torch.float64)
