@@ -148,7 +148,16 @@ CLAIMS = (
         ),
         changed="2026-11-24T00:09:34+00:00",
         seeds=3,
-        hours=5.8,
+        verdict="holds",
+        seen="ENRNN ends at {both} % of the chance level with 96 long and 64 short units, and at "
+        "{other} % with 64 long and 96 short ones. With 160 short units alone it ends at {short} "
+        "%, and with 160 long ones at {long} %.",
+        numbers={
+            "both": Median("2.2", FULL_ENRNN, LOSS),
+            "other": Median("2.9", split("64/96"), LOSS),
+            "short": Median("47.6", split("0/160"), LOSS),
+            "long": Median("98.8", split("160/0"), LOSS),
+        },
     ),
     Claim(
         id="enrnn-speech",
