@@ -87,7 +87,8 @@ def test_normal_glorot_initialisation_draws_each_gate_separately():
     layer = TorchLSTM(30, 200, num_layers=2, init="glorot_normal", generator=stream())
     for k, fan_in in enumerate((30 + 200, 200 + 200)):
         expected = math.sqrt(2 / (fan_in + 200))
-        for weight in (getattr(layer, f"weight_{part}_l{k}") for part in ("ih", "hh")):
+        for part in ("ih", "hh"):
+            weight = getattr(layer, f"weight_{part}_l{k}")
             for gate in weight.chunk(4):
                 margin = 4 / math.sqrt(2 * gate.numel())  # four standard errors
                 assert gate.std().item() == pytest.approx(expected, rel=margin)

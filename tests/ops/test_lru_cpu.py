@@ -60,7 +60,9 @@ def draw(size, parts, *, ragged=False, resets=False, batch_first=False, outputs=
     if ragged:
         lengths = sorted(torch.randint(1, T + 1, (B,), generator=generator).tolist(), reverse=True)
         lengths[0] = T
-        sizes = [sum(length > t for length in lengths) for t in range(T)]
+        sizes = []
+        for t in range(T):
+            sizes.append(sum(length > t for length in lengths))
     return operands, sizes
 
 

@@ -21,7 +21,7 @@ from eigenrnn.layers.direction import (
 from eigenrnn.layers.gaps import held_steps
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
-from eigenrnn.ops.dispatch import forced, in_forced_block
+from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
 from eigenrnn.ops.linear.cpu import min_gru_stepper
 from eigenrnn.ops.linear.layer import LRUOperands, lru_layer, lru_stepper
@@ -136,7 +136,7 @@ class LRUDirection(AbstractDiagonalDirection):
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), which mean nothing with `last_only`, and (B, S)
         decay = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
         options = LinearOptions(batch_sizes, reverse, last_only)
-        if dt is None and (backend or forced() or "cpu") == "cpu":
+        if dt is None and backend in (None, "cpu"):
             fused = self._run_fused(x, decay, h0, resets, options)
             if fused is not None:
                 return fused

@@ -22,12 +22,13 @@ from eigenrnn.ops.compiled import (
     views,
 )
 from eigenrnn.ops.direct import DirectCalls
+from eigenrnn.ops.dispatch import forced
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 from eigenrnn.ops.linear.reference import linear_reference
 from eigenrnn.ops.operators import Named
 from eigenrnn.ops.recurrence import Axes, Product, Recurrence, Shape
 from eigenrnn.ops.time_steps import without_padding
-from eigenrnn.tracing import is_eager, is_plain, needs_no_dispatcher
+from eigenrnn.tracing import is_plain, needs_no_dispatcher
 
 __all__ = ["LRU_LAYER", "LRUOperands", "lru_cpu", "lru_layer", "lru_stepper"]
 
@@ -74,12 +75,15 @@ def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Ten
     Raises:
         ValueError: If the shape of an operand is wrong.
     """
-    if kernels is None or not is_eager() or _wants_threads(operands):
+    # traced sizes must not decide, and an exported program may run with other threads
+    if kernels is None or torch.compiler.is_compiling() or _wants_threads(operands):
         return None
-    options = options._replace(last_only=True)
+    options = LinearOptions(options.batch_sizes, options.reverse, last_only=True)
     results = _DIRECT.run(operands, options)
     if results is not None:
         return results
+    if (forced() or "cpu") != "cpu":
+        return None
     if operands.x.dtype not in NUMBERS or not needs_no_dispatcher(operands):
         return None
     if not all(tensor is None or (tensor.is_cpu and is_plain(tensor)) for tensor in operands):
@@ -103,7 +107,10 @@ def _wants_threads(operands: LRUOperands) -> bool:
 def _shapes(operands: LRUOperands) -> dict[str, Shape]:
     T, B, M = operands.x.shape
     sizes = {"T": T, "B": B, "M": M, "N": len(operands.U), "K": len(operands.gamma_log)}
-    return {name: tuple([sizes[axis] for axis in axes]) for name, axes in _AXES.items()}
+    shapes: dict[str, Shape] = {}
+    for name, axes in _AXES.items():
+        shapes[name] = tuple([sizes[axis] for axis in axes])
+    return shapes
 
 
 def _definition(
