@@ -9,10 +9,12 @@ namespace eigenrnn {
 
 // The strides are those of the first two axes. Element (i, j, k) of three axes lies at
 // data[i * first + j * second + k], and the elements of a row (i) of two axes next to each other, if the
-// strides of the tensor are not arbitrary. What Python does not pass has no data.
+// strides of the tensor are not arbitrary. What Python does not pass has no data. Of a call in float32, the
+// tensors of all steps may be bfloat16: x, and with it what is computed of each step and its gradients.
 struct View {
   void* data = nullptr;
   std::ptrdiff_t first = 0, second = 0;
+  bool is_16_bit = false;
 };
 
 enum class Activation : int {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "elman_backward.hpp"
+#include "windows.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -49,18 +50,21 @@ void elman_forward(Elman call, const ElmanPanels<T>& panels, int threads) {
   const View none;
   Buffer<T> one_step;
   save_one_step(call, one_step);
-  // LayerNorm needs all units of a row, so threads do not share them
-  const isize products = call.norm_zoneout.has_norm() ? 0 : call.N * (call.N + call.M);
+  // LayerNorm needs all units of a row, so threads do not share them; nor do they share windows
+  const bool alone = call.norm_zoneout.has_norm() || call.x.is_16_bit;
+  const isize products = alone ? 0 : call.N * (call.N + call.M);
   for_shares(call.steps, products, threads, [&](const Share& share) {
     const bool mixed = call.mixes_arguments();
     T* own_arguments = mixed ? arguments->get() + 2 * share.first * call.N : nullptr;
     T* own_anew = anew.has_value() ? anew->get() + share.first * call.N : nullptr;
-    ElmanForward<T> forward{call, panels, share,
-                            {call.steps, call.h, mixed ? none : call.last, call.N, share,
-                             memory.get() + 2 * share.first * call.N, own_anew},
-                            {call.steps, none, call.last, call.N, share, own_arguments, nullptr},
-                            {call, panels.V, share}};
-    with_activation(call.activation, forward);
+    run_forward<T>(call, share, [&](const Elman& part) {
+      ElmanForward<T> forward{part, panels, share,
+                              {part.steps, part.h, mixed ? none : part.last, part.N, share,
+                               memory.get() + 2 * share.first * part.N, own_anew},
+                              {part.steps, none, part.last, part.N, share, own_arguments, nullptr},
+                              {part, panels.V, share}};
+      with_activation(part.activation, forward);
+    });
   });
 }
 template <class T>
@@ -96,12 +100,14 @@ struct ElmanWorker {
     readout.begin();
     std::memset(sums(), 0,
                 static_cast<std::size_t>(carry() - sums()) * sizeof(T));
-    with_activation(call.activation,
-                    ElmanBackward<T>{call, back, panels, share, scratch, readout,
-                                     {scratch.rows, scratch.width(), deltas()},
-                                     sums(), bias_sums(), shift_sums(), norm_sums(), leak_sums(),
-                                     call.norm_zoneout.has_zoneout() ? carry() : nullptr, factors.get(),
-                                     factors.get() + 2 * scratch.rows});
+    run_backward<T>(call, back, share, [&](const Elman& part, const ElmanBack& part_back) {
+      with_activation(part.activation,
+                      ElmanBackward<T>{part, part_back, panels, share, scratch, readout,
+                                       {scratch.rows, scratch.width(), deltas()},
+                                       sums(), bias_sums(), shift_sums(), norm_sums(), leak_sums(),
+                                       part.norm_zoneout.has_zoneout() ? carry() : nullptr, factors.get(),
+                                       factors.get() + 2 * scratch.rows});
+    });
   }
 
   void gather_into(const Elman& call, const ElmanBack& back, bool first) const {

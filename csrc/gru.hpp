@@ -2,6 +2,7 @@
 #pragma once
 #include "gru_reset_after.hpp"
 #include "gru_reset_before.hpp"
+#include "windows.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -15,22 +16,25 @@ void gru_forward(Gru call, const GatePanels<T, 3>& panels, int threads) {
   Buffer<T> one_step;
   save_one_step(call, one_step);
   const isize B = call.steps.B, width = call.reset_after ? 0 : GruForward<T>::width(call.N);
-  // LayerNorm needs all units of a row, so threads do not share them
-  const isize products = call.norm_zoneout.has_norm() ? 0 : 3 * call.N * (call.N + call.M);
+  // LayerNorm needs all units of a row, so threads do not share them; nor do they share windows
+  const bool alone = call.norm_zoneout.has_norm() || call.x.is_16_bit;
+  const isize products = alone ? 0 : 3 * call.N * (call.N + call.M);
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * call.N : 0);
   const Scratch<T> anew(call.steps.resets.data == nullptr ? 0 : B * call.N);
   const Scratch<T> between(2 * B * width);
   for_shares(call.steps, products, threads, [&](const Share& share) {
     T* mine = between.get() + 2 * share.first * width;
-    GruForward<T> forward{
-        call,
-        panels,
-        share,
-        {call.steps, call.h, call.last, call.N, share, states.get() + 2 * share.first * call.N,
-         anew.get() + share.first * call.N},
-        mine,
-        mine + (share.last - share.first) * width};
-    with_real_activation(call.activation, forward);
+    run_forward<T>(call, share, [&](const Gru& part) {
+      GruForward<T> forward{
+          part,
+          panels,
+          share,
+          {part.steps, part.h, part.last, part.N, share, states.get() + 2 * share.first * part.N,
+           anew.get() + share.first * part.N},
+          mine,
+          mine + (share.last - share.first) * width};
+      with_real_activation(part.activation, forward);
+    });
   });
 }
 template <class T>
@@ -51,10 +55,12 @@ struct GruWorker {
 
   void run(const Gru& call, const GruBack& back, const GatePanels<T, 3>& panels) const {
     memory.clear_sums();
-    with_real_activation(call.activation,
-                         GruBackward<T>{call, back, panels, share, memory.scratch, memory.ring(),
-                                        memory.carry(), memory.sums(), memory.bias_sums(),
-                                        memory.past(), memory.inputs()});
+    run_backward<T>(call, back, share, [&](const Gru& part, const GruBack& part_back) {
+      with_real_activation(part.activation,
+                           GruBackward<T>{part, part_back, panels, share, memory.scratch, memory.ring(),
+                                          memory.carry(), memory.sums(), memory.bias_sums(),
+                                          memory.past(), memory.inputs()});
+    });
   }
 
   void gather_into(const Gru& call, const GruBack& back, bool first) const {

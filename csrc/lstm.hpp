@@ -1,6 +1,7 @@
 // Whole calls of the LSTM: pack matrices, distribute rows, sum the threads' gradients.
 #pragma once
 #include "lstm_backward.hpp"
+#include "windows.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -11,17 +12,20 @@ void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, int
   const Scratch<T> anew(call.steps.resets.data == nullptr ? 0 : B * N);
   const isize width = LstmForward<T>::width(N), ahead = LstmForward<T>::steps_ahead(call);
   const Scratch<T> cells(B * width), mapped(ahead * B * LSTM_GATES * width);
-  for_shares(call.steps, LSTM_GATES * N * (N + call.M), threads, [&](const Share& share) {
-    LstmForward<T>{
-        call,
-        panels,
-        share,
-        {call.steps, call.h, call.last, N, share, states.get() + 2 * share.first * N,
-         anew.get() + share.first * N},
-        cells.get() + share.first * width,
-        ahead,
-        mapped.get()}
-        .run();
+  const isize products = call.x.is_16_bit ? 0 : LSTM_GATES * N * (N + call.M);  // threads share no windows
+  for_shares(call.steps, products, threads, [&](const Share& share) {
+    run_forward<T>(call, share, [&](const Lstm& part) {
+      LstmForward<T>{
+          part,
+          panels,
+          share,
+          {part.steps, part.h, part.last, N, share, states.get() + 2 * share.first * N,
+           anew.get() + share.first * N},
+          cells.get() + share.first * width,
+          ahead,
+          mapped.get()}
+          .run();
+    });
   });
 }
 template <class T>
@@ -41,10 +45,12 @@ struct LstmWorker {
 
   void run(const Lstm& call, const LstmBack& back, const GatePanels<T, LSTM_GATES>& panels) const {
     memory.clear_sums();
-    LstmBackward<T>{call,           back,          panels,           share,
-                    memory.scratch, memory.ring(), memory.carry(),   memory.sums(),
-                    memory.bias_sums(), memory.past(), memory.inputs()}
-        .run();
+    run_backward<T>(call, back, share, [&](const Lstm& part, const LstmBack& part_back) {
+      LstmBackward<T>{part,           part_back,     panels,           share,
+                      memory.scratch, memory.ring(), memory.carry(),   memory.sums(),
+                      memory.bias_sums(), memory.past(), memory.inputs()}
+          .run();
+    });
   }
 
   void gather_into(const Lstm& call, const LstmBack& back, bool first) const {

@@ -98,9 +98,9 @@ class Read {
     member = nb::cast<Number>(value);
   }
   static void set(nb::handle value, View& member) {
-    const auto [data, first, second] =
-        nb::cast<std::tuple<std::uintptr_t, std::ptrdiff_t, std::ptrdiff_t>>(value);
-    member = {reinterpret_cast<void*>(data), first, second};
+    const auto [data, first, second, is_16_bit] =
+        nb::cast<std::tuple<std::uintptr_t, std::ptrdiff_t, std::ptrdiff_t, bool>>(value);
+    member = {reinterpret_cast<void*>(data), first, second, is_16_bit};
   }
   static void set(nb::handle value, Activation& member) {
     const auto wanted = nb::cast<std::string>(value);

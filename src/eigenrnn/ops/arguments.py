@@ -23,7 +23,9 @@ __all__ = [
     "check_flags",
     "check_resets",
     "check_tensors",
+    "dtype_of",
     "features_of",
+    "is_mixed",
     "lengths_of",
     "map_inputs",
     "map_tensors",
@@ -31,6 +33,7 @@ __all__ = [
     "mapped_inputs",
     "needs_gradient",
     "schema",
+    "steps_in",
     "to_float32",
     "with_resets",
 ]
@@ -87,15 +90,44 @@ def map_tensors(f: Callable[[Tensor], Tensor], operands: _Operands) -> _Operands
     return operands._make([None if tensor is None else f(tensor) for tensor in operands])
 
 
+_SIXTEEN_BITS = frozenset({torch.float16, torch.bfloat16})
+
+
 def to_float32(operands: _Operands) -> _Operands:
     """Return the operands with 16-bit tensors in float32, for autocast."""
     return map_tensors(_to_float32, operands)
 
 
 def _to_float32(tensor: Tensor) -> Tensor:
-    if tensor.dtype in (torch.float16, torch.bfloat16):
+    if tensor.dtype in _SIXTEEN_BITS:
         return tensor.float()
     return tensor  # masks, and numbers of 32 bits or more
+
+
+def steps_in(dtype: torch.dtype, operands: Any) -> Any:
+    """Return the operands with x in the 16 bits of autocast, and all else in float32.
+
+    With complex states, of which torch has no narrow ones, or those of 64 bits, x stays as wide.
+    So it does in an export.
+    """
+    x: Tensor = operands.x
+    operands = to_float32(operands._replace(x=None))
+    is_narrow = x.dtype in _SIXTEEN_BITS or x.dtype == torch.float32
+    if operands.W.dtype != torch.float32 or not is_narrow or is_exporting():
+        return operands._replace(x=_to_float32(x))
+    return operands._replace(x=x.to(dtype))
+
+
+def is_mixed(operands: Any) -> bool:
+    """Whether x has 16 bits beside weights in float32, as `steps_in` returns them."""
+    return operands.x.dtype in _SIXTEEN_BITS and operands.W.dtype == torch.float32
+
+
+def dtype_of(operands: Any) -> torch.dtype:
+    """Return the dtype of the arithmetic, that of x but for mixed operands."""
+    if is_mixed(operands):
+        return torch.float32
+    return operands.x.dtype
 
 
 def needs_gradient(operands: Iterable[Tensor | None]) -> bool:
@@ -214,10 +246,13 @@ def check_flags(**flags: object) -> None:
             raise TypeError(f"expected {name} to be True or False, got {type(flag).__name__}")
 
 
-def check_dtypes(supported: Iterable[torch.dtype], operands: Any) -> None:
+def check_dtypes(
+    supported: Iterable[torch.dtype], operands: Any, *, allows_mixed: bool = False
+) -> None:
     """Check the dtypes and devices of all operands.
 
-    The bias is real. If U is complex, x may be real.
+    The bias is real. If U is complex, x may be real. Under autocast x may have 16 bits beside
+    weights in float32.
 
     Raises:
         TypeError: If no backend supports a dtype, or the dtypes differ.
@@ -240,12 +275,13 @@ def check_dtypes(supported: Iterable[torch.dtype], operands: Any) -> None:
             raise ValueError(f"expected {name} on {x.device}, where x is, got {tensor.device}")
     # real inputs of complex states go through a complex U; W then says what the others have
     expected = x.dtype
-    if operands.U is not None and W.real.dtype == x.dtype:
+    is_of_complex = operands.U is not None and W.real.dtype == x.dtype
+    if is_of_complex or (allows_mixed and is_mixed(operands)):
         expected = W.dtype
     for name, tensor in others:
         wanted = expected
         if name == "bias":  # that of modReLU, which is added to a modulus
-            wanted = x.real.dtype
+            wanted = expected.to_real()
         if tensor.dtype != wanted:
             raise TypeError(f"expected {name} of {wanted} to go with x, got {tensor.dtype}")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from eigenrnn.kernels import kernels, unavailable_reason
 from eigenrnn.nonlinearities import LEAKY_SLOPES
-from eigenrnn.ops.arguments import to_float32
+from eigenrnn.ops.arguments import is_mixed, needs_gradient, steps_in
 from eigenrnn.ops.dispatch import Backend, Call
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.recurrence import Recurrence
@@ -90,11 +90,20 @@ class CompiledBackend(Backend):
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         U = operands.U
         if operands.W.dtype == torch.bfloat16:  # the states of many steps need more than 8 bits
-            results = self.run(to_float32(operands), options)
-            return tuple(result.bfloat16() for result in results)
+            h, *last = self.run_mixed(steps_in(torch.bfloat16, operands), options)
+            return h, *(state.bfloat16() for state in last)
         if U is not None and U.shape[1] == 0:  # the kernels take M = 0 for no input map
             operands = operands._replace(x=F.pad(operands.x, (0, 1)), U=F.pad(U, (0, 1)))
         return self.run_kernels(operands, options)
+
+    def run_mixed(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
+        x = operands.x
+        # with fewer sequences than threads these share a forward pass only in float32
+        is_shared = x.shape[1] < torch.get_num_threads() and not needs_gradient(operands)
+        is_plain = getattr(operands, "V", None) is None and getattr(operands, "v0", None) is None
+        if x.dtype == torch.bfloat16 and is_plain and not is_shared:
+            return self.run(operands, options)
+        return super().run_mixed(operands, options)
 
     @abstractmethod
     def run_kernels(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
@@ -131,7 +140,7 @@ def compiled_operator(
         tensors = allocate(operands, options, save)
         add_results(call, tensors)
         run = getattr(kernels, f"{recurrence.name}_forward")
-        run(number_type(operands.x), torch.get_num_threads(), call)
+        run(number_type(operands.W), torch.get_num_threads(), call)
         return tensors
 
     def backward(
@@ -159,7 +168,12 @@ def compiled_operator(
         operands = _with_rows(operands, unread)
         # Only for its check of the dtypes. Kernels get addresses, and would read the numbers of
         # another dtype as their own.
-        number_type(operands.h0, *read.values(), *kept.values())
+        of_steps = {"h": read["h"], **kept}
+        if is_mixed(operands):
+            _check_bfloat16(*of_steps.values())
+            of_steps = {}
+        of_states = [gradient for result, gradient in read.items() if result != "h"]
+        number_type(operands.h0, *of_states, *of_steps.values())
         passed = views({f"d{result}": g for result, g in read.items()})
         if dy is not None:
             passed["dy_stride"] = dy.stride(2)
@@ -171,7 +185,7 @@ def compiled_operator(
         kept_rows = {name: rows(tensor) for name, tensor in kept.items()}
         add_results(call, kept_rows)
         run = getattr(kernels, f"{recurrence.name}_backward")
-        run(number_type(operands.x), threads, call, passed)
+        run(number_type(operands.W), threads, call, passed)
         return gradients
 
     return Operator(
@@ -211,12 +225,16 @@ def call_arguments(operands: Any, options: Any) -> dict[str, Any]:
     """
     call = kernel_options(options, getattr(operands, "bias", None))
     call |= call_sizes(operands)
-    dtype = operands.x.dtype
+    dtype = operands.W.dtype
+    other = {"mask", "resets"}  # which have bytes
+    if is_mixed(operands):
+        _check_bfloat16(operands.x)
+        other.add("x")
     for name, tensor in zip(operands._fields, operands, strict=True):
         if tensor is None:
             continue
-        if tensor.dtype is not dtype and name not in ("mask", "resets"):  # which have bytes
-            raise TypeError(f"expected {name} of {dtype}, the type of x, got {tensor.dtype}")
+        if tensor.dtype is not dtype and name not in other:
+            raise TypeError(f"expected {name} of {dtype}, the type of W, got {tensor.dtype}")
         call[name] = pointer(tensor)
         if name == "leak":
             call["leak_changes"] = tensor.dim() == 3
@@ -284,6 +302,14 @@ def _with_rows(operands: Any, unread: Collection[str] = ()) -> Any:
     return operands._replace(**changed)
 
 
+def _check_bfloat16(*tensors: Tensor | None) -> None:
+    for tensor in tensors:
+        if tensor is not None and tensor.dtype != torch.bfloat16:
+            raise TypeError(
+                f"expected torch.bfloat16 beside weights in float32, got {tensor.dtype}"
+            )
+
+
 def number_type(*tensors: Tensor | None, takes_complex: bool = False) -> str:
     """Return the name that the kernels use for the dtype of all tensors.
 
@@ -317,15 +343,12 @@ def empty_buffer(like: Tensor, *shape: int) -> Tensor:
 def empty_like_steps(
     steps: Tensor,  # (T, B, any)
     K: int,
-    typed: Tensor | None = None,
 ) -> Tensor:  # (T, B, K)
-    """Return an uninitialised buffer with the layout of `steps` and the dtype of `typed`."""
+    """Return an uninitialised buffer with the layout and the dtype of `steps`."""
     T, B, _ = steps.shape
-    if typed is None:
-        typed = steps
     if steps.stride(0) < steps.stride(1):  # the steps of a sequence are side by side: batch first
-        return empty_buffer(typed, B, T, K).transpose(0, 1)
-    return empty_buffer(typed, T, B, K)
+        return empty_buffer(steps, B, T, K).transpose(0, 1)
+    return empty_buffer(steps, T, B, K)
 
 
 @overload
@@ -362,20 +385,25 @@ def gradient_buffers(
     return gradients
 
 
-def pointer(tensor: Tensor) -> tuple[int, int, int]:
-    """Return the address and the first two strides; one that a tensor lacks is zero."""
+def pointer(tensor: Tensor) -> tuple[int, int, int, bool]:
+    """Return the address, the first two strides, and whether the numbers are bfloat16.
+
+    A stride that a tensor lacks is zero.
+    """
     strides = tensor.stride()
+    has_16_bits = tensor.dtype is torch.bfloat16
     if len(strides) == 1:
-        return tensor.data_ptr(), 0, 0
-    return tensor.data_ptr(), strides[0], strides[1]
+        return tensor.data_ptr(), 0, 0, has_16_bits
+    return tensor.data_ptr(), strides[0], strides[1], has_16_bits
 
 
 def empty_states(operands: Any, options: Any) -> Tensor:  # (T, B, N) or (0, B, N)
-    """Allocate all states with the layout of the inputs; with `last_only` there are none."""
+    """Allocate all states as the inputs are; with `last_only` there are none."""
+    x = operands.x
     B, N = operands.h0.shape
     if options.last_only:
-        return operands.W.new_empty(0, B, N)
-    return empty_like_steps(operands.x, N, operands.W)
+        return x.new_empty(0, B, N)
+    return empty_like_steps(x, N)
 
 
 def saved_buffer(
@@ -400,7 +428,7 @@ def saved_buffer(
     vectors_of_units = (N + lanes - 1) // lanes
     vectors_of_norms = (norms + lanes - 1) // lanes
     vectors = vectors_of_units * parts + vectors_of_norms
-    return empty_buffer(W, T, B, vectors * lanes)
+    return empty_buffer(operands.x, T, B, vectors * lanes)
 
 
 def head_stepper(

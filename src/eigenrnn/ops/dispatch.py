@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eigenrnn.ops.arguments import is_mixed
 from eigenrnn.tracing import is_dual, is_exporting, is_exporting_to_onnx, under_transform
 
 __all__ = [
@@ -40,6 +41,7 @@ class Call:
     Args:
         device: The device type of all tensors, such as ``"cpu"``.
         dtype: The dtype of x. All other tensors share it, unless U maps real x to complex states.
+            If x has 16 bits beside weights in float32, then float32.
         nonlinearity: The name of the nonlinearity.
         transformed: Whether a `torch.func` transform or forward-mode differentiation is active.
         state_size: The number of real numbers in one state.
@@ -62,12 +64,13 @@ class Call:
         *others: Tensor | None,
         state_size: int,
         features: Iterable[str] = (),
+        dtype: torch.dtype | None = None,
     ) -> "Call":
         """Describe a call by its tensors."""
         transformed = under_transform() or is_dual(x, *others)
         return cls(
             device=x.device.type,
-            dtype=x.dtype,
+            dtype=dtype or x.dtype,
             nonlinearity=nonlinearity,
             transformed=transformed,
             state_size=state_size,
@@ -105,6 +108,17 @@ class Backend(ABC):
             operands: The tensors of the call, a named tuple such as `ElmanOperands`.
             options: The options of the call, such as `Options`.
         """
+
+    def run_mixed(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
+        """Return what `run` does, also for an x of 16 bits beside weights in float32.
+
+        All states then have the dtype of x, and the last ones float32.
+        """
+        if not is_mixed(operands):
+            return self.run(operands, options)
+        x = operands.x
+        h, *last = self.run(operands._replace(x=x.float()), options)
+        return h.to(x.dtype), *last
 
     def unavailable(self) -> str | None:
         """Return why this machine cannot use the backend, or None."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from eigenrnn.ops.arguments import map_tensors, needs_gradient, schema
+from eigenrnn.ops.arguments import map_tensors, needs_gradient, schema, to_float32
 from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.tracing import is_batched, needs_no_dispatcher, under_transform
 
@@ -373,13 +373,13 @@ def differentiable_gradients(
     with torch.enable_grad():
         # views: if x depends on W, the gradient of W must not include the path through x
         operands = map_tensors(lambda tensor: tensor.view_as(tensor), operands)
-        results = recurrence.define(operands, options)
+        results = recurrence.define(to_float32(operands), options)
         used: list[Tensor] = []
         used_grads: list[Tensor] = []
         for name, gradient in grads.items():
             result = results[name]
             if gradient is not None and result is not None and result.requires_grad:
-                used.append(result)
+                used.append(result.to(gradient.dtype))
                 used_grads.append(gradient)
         if not used:
             return {}

@@ -40,7 +40,7 @@ def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str
         "last": operands.W.new_empty(operands.h0.shape),
     }
     if operands.V is not None:
-        results["y"] = empty_like_steps(operands.x, len(operands.V), operands.W)
+        results["y"] = empty_like_steps(operands.x, len(operands.V))
     if save and options.nonlinearity == "modrelu_paired":
         results["moduli"] = moduli_like(h, options.nonlinearity, operands.bias)
     return results

@@ -14,9 +14,10 @@ from eigenrnn.ops.arguments import (
     check_dtypes,
     check_flags,
     check_tensors,
+    dtype_of,
     features_of,
     lengths_of,
-    to_float32,
+    steps_in,
     with_resets,
 )
 from eigenrnn.ops.direct import DirectCalls
@@ -193,8 +194,9 @@ def elman(
     if not autocasts(x.device.type):
         return _run(operands, options, state, backend)
     # the head stays outside, where autocast may compute it in 16 bits
+    operands = steps_in(torch.get_autocast_dtype(x.device.type), operands._replace(V=None, d=None))
     with torch.autocast(x.device.type, enabled=False):
-        h, last = _run(to_float32(operands._replace(V=None, d=None)), options, state, backend)
+        h, last = _run(operands, options, state, backend, autocast=True)
     if V is not None:
         h = F.linear(h, V, d)
     return h, last
@@ -217,7 +219,12 @@ def _run_directly(
 
 
 def _run(
-    operands: ElmanOperands, options: Options, state: str, backend: str | None
+    operands: ElmanOperands,
+    options: Options,
+    state: str,
+    backend: str | None,
+    *,
+    autocast: bool = False,
 ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
     """Check what depends on dtypes, which autocast may change, and run a backend."""
     x = operands.x
@@ -225,7 +232,7 @@ def _run(
     V = operands.V
     d = operands.d
     operands = ELMAN.with_initial_states(operands)
-    check_dtypes(_DTYPES, operands)
+    check_dtypes(_DTYPES, operands, allows_mixed=autocast)
     check_norm_dtype(operands)
     _check_nonlinearity(options.nonlinearity, W, operands.bias)
     if state == "current":
@@ -247,6 +254,7 @@ def _run(
         *operands,
         state_size=ELMAN.state_size(operands),
         features=features_of(operands, options),
+        dtype=dtype_of(operands),
     )
     chosen = choose(BACKENDS, call, backend)
     fused = V is not None and chosen.fuses_head(V)
@@ -260,7 +268,7 @@ def _run(
         _DIRECT.add(operands, options._replace(last_only=options.last_only or fused))
     if last_only != options.last_only:
         options = options._replace(last_only=last_only)
-    h, last = chosen.run(operands, options)
+    h, last = chosen.run_mixed(operands, options)
     if V is not None and not fused:
         h = F.linear(h, V, d)
     return h, last

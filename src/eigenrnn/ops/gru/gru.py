@@ -12,10 +12,11 @@ from eigenrnn.ops.arguments import (
     check_dtypes,
     check_flags,
     check_tensors,
+    dtype_of,
     features_of,
     lengths_of,
     map_inputs,
-    to_float32,
+    steps_in,
     with_resets,
 )
 from eigenrnn.ops.direct import DirectCalls
@@ -159,12 +160,13 @@ def gru(
     operands = with_resets(operands, resets)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
+    operands = steps_in(torch.get_autocast_dtype(x.device.type), operands)
     with torch.autocast(x.device.type, enabled=False):
-        return _run(to_float32(operands), options, backend)
+        return _run(operands, options, backend, autocast=True)
 
 
 def _run(
-    operands: GRUOperands, options: GRUOptions, backend: str | None
+    operands: GRUOperands, options: GRUOptions, backend: str | None, *, autocast: bool = False
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     """Check what depends on dtypes, which autocast may change, and run a backend.
 
@@ -175,7 +177,7 @@ def _run(
     operands = GRU.with_initial_states(operands)
     if not x.is_floating_point():
         raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
-    check_dtypes(_DTYPES, operands)
+    check_dtypes(_DTYPES, operands, allows_mixed=autocast)
     check_norm_dtype(operands)
     _check_biases(operands, options)
     if exports_scan(backend):
@@ -193,7 +195,12 @@ def _run(
         needed = operands._replace(mask=None)
     features = [*features_of(needed, options), *form]
     call = Call.of(
-        x, options.nonlinearity, *operands, state_size=GRU.state_size(operands), features=features
+        x,
+        options.nonlinearity,
+        *operands,
+        state_size=GRU.state_size(operands),
+        features=features,
+        dtype=dtype_of(operands),
     )
     chosen = choose(BACKENDS, call, backend)
     if mask is not None and "zoneout" not in chosen.features:
@@ -203,7 +210,7 @@ def _run(
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
     if last_only != options.last_only:
         options = options._replace(last_only=last_only)
-    h, last = chosen.run(operands, options)
+    h, last = chosen.run_mixed(operands, options)
     return h, last
 
 

@@ -11,9 +11,10 @@ from eigenrnn.ops.arguments import (
     check_dtypes,
     check_flags,
     check_tensors,
+    dtype_of,
     features_of,
     lengths_of,
-    to_float32,
+    steps_in,
     with_resets,
 )
 from eigenrnn.ops.direct import DirectCalls
@@ -117,12 +118,13 @@ def lstm(
     operands = with_resets(operands, resets)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
+    operands = steps_in(torch.get_autocast_dtype(x.device.type), operands)
     with torch.autocast(x.device.type, enabled=False):
-        return _run(to_float32(operands), options, backend)
+        return _run(operands, options, backend, autocast=True)
 
 
 def _run(
-    operands: LSTMOperands, options: LSTMOptions, backend: str | None
+    operands: LSTMOperands, options: LSTMOptions, backend: str | None, *, autocast: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (B, N)
     """Check what depends on dtypes, which autocast may change, and run a backend.
 
@@ -133,7 +135,7 @@ def _run(
     operands = LSTM.with_initial_states(operands)
     if not x.is_floating_point():
         raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
-    check_dtypes(_DTYPES, operands)
+    check_dtypes(_DTYPES, operands, allows_mixed=autocast)
     if exports_scan(backend):
         lengths, options = lengths_of(options)
         return export_lstm(operands, options, lengths)
@@ -145,10 +147,11 @@ def _run(
         *operands,
         state_size=LSTM.state_size(operands),
         features=features_of(operands, options),
+        dtype=dtype_of(operands),
     )
     chosen = choose(BACKENDS, call, backend)
     if chosen.name == "cpu" and not call.features:
         _DIRECT.add(operands, options)
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
-    h, last, cell = chosen.run(operands, options._replace(last_only=last_only))
+    h, last, cell = chosen.run_mixed(operands, options._replace(last_only=last_only))
     return h, last, cell
