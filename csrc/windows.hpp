@@ -117,7 +117,7 @@ class Window {
     shown.stored = view, shown.size = size, shown.is_computed = is_computed;
     if (!is_computed) each_step(shown, [](std::uint16_t* stored, isize n, float* wide) { widen(stored, n, wide); });
     view = of_share(rows, size);
-    view.first = rows_ * size;
+    view.first = rows_ * size, view.second = size;
   }
 
   // Store what was computed.
