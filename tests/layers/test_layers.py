@@ -555,12 +555,13 @@ def test_a_frozen_16_bit_layer_computes_the_same(make):
 
 @each_named
 def test_under_autocast_the_recurrence_and_its_matrix_stay_in_float32(make):
-    layer, x = make(M, N, generator=stream()), normal(40, B, M)
-    expected = layer(x)
+    layer, x = make(M, N, generator=stream()), normal(40, B, M).bfloat16().float()
+    output, last = layer(x)
     with torch.autocast("cpu", torch.bfloat16):
-        got = layer(x)
+        got, got_last = layer(x)
         matrices = layer.recurrent_matrices()
-    torch.testing.assert_close(got, expected, **near(torch.float32, 40 * N))
+    torch.testing.assert_close(got_last, last, **near(torch.float32, 40 * N))
+    torch.testing.assert_close(got.to(output.dtype), output, **near(got.dtype))
     assert all(W.dtype.to_real() == torch.float32 for W in matrices)
 
 
@@ -570,7 +571,6 @@ def test_under_autocast_16_bit_inputs_give_gradients(make):
     with torch.autocast("cpu", torch.bfloat16):
         output, _ = layer(normal(T, B, M).bfloat16())
     output.square().sum().backward()
-    assert output.dtype == torch.float32
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 

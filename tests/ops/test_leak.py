@@ -229,15 +229,17 @@ def test_noise_is_drawn_in_training_only_unless_it_is_wanted():
     assert not torch.equal(layer.freeze()(x)[0], layer(x)[0])
 
 
-def test_under_autocast_inputs_and_noise_keep_the_precision_of_the_weights():
+def test_under_autocast_inputs_and_noise_are_added_in_the_precision_of_the_weights():
     x = inputs().bfloat16()
     layer = leaky(leak=0.2, noise=0.5).float()
 
-    def outputs(x, autocast):
+    def mapped(x, autocast):
         with seeded(0), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            return layer(x)[0]
+            return layer.directions[0].leak.noisy_inputs(
+                x, layer.weight_ih_l0, layer.bias_ih_l0, None
+            )
 
-    assert torch.equal(outputs(x, autocast=True), outputs(x.float(), autocast=False))
+    assert torch.equal(mapped(x, autocast=True), mapped(x.float(), autocast=False))
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
