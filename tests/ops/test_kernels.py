@@ -272,11 +272,11 @@ def test_batch_first_tensors_are_read_and_written_without_copies(spy, kernel):
     tensors = kernel.draw(shape)
     x = batch_first(tensors["x"]).requires_grad_()
     h, *_ = kernel.run(tensors | {"x": x}, kernel.options_of(shape))
-    assert spy.call["x"] == (x.data_ptr(), *x.stride()[:2])
+    assert spy.call["x"] == (x.data_ptr(), *x.stride()[:2], False)
     assert h.transpose(0, 1).is_contiguous()
     g = batch_first(weight_of(h, 7))
     (dx,) = torch.autograd.grad(h, x, g)
-    assert spy.gradients["dh"] == (g.data_ptr(), *g.stride()[:2])
+    assert spy.gradients["dh"] == (g.data_ptr(), *g.stride()[:2], False)
     assert dx.stride() == x.stride()
 
 

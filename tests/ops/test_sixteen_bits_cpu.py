@@ -140,9 +140,9 @@ def test_a_layer_saves_half_as_much(make):
     layer = make(16, 32)
     for dtype in saved:
         x = torch.randn(20, 8, 16)
-        with saved_tensors_hooks(pack, lambda tensor: tensor):
-            with torch.autocast("cpu", dtype, enabled=dtype == torch.bfloat16):
-                output, _ = layer(x)
+        autocast = torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16)
+        with saved_tensors_hooks(pack, lambda tensor: tensor), autocast:
+            output, _ = layer(x)
         assert output.dtype == dtype
     assert 2 * saved[torch.bfloat16] == saved[torch.float32] > 0
 

@@ -553,9 +553,11 @@ def test_autocast_transforms_and_forced_backends_are_respected(monkeypatch):
     x, stream = inputs(layer), Stream(layer)
     expected = run(stream, x)
 
-    def check():
+    def check(dtype=x.dtype):
         stream.reset()
-        torch.testing.assert_close(run(stream, x), expected, rtol=0, atol=tol(x.dtype, N))
+        outputs = run(stream, x)
+        assert outputs.dtype == dtype
+        torch.testing.assert_close(outputs.to(x.dtype), expected, rtol=0, atol=tol(dtype, N))
 
     calls = []
     reference = RNN.backends["reference"]
@@ -571,7 +573,7 @@ def test_autocast_transforms_and_forced_backends_are_respected(monkeypatch):
     assert len(calls) == 2 * T
     monkeypatch.delenv("EIGENRNN_BACKEND")
     with torch.autocast("cpu", torch.bfloat16):
-        check()
+        check(torch.bfloat16)
     state = stream.state
     batched = torch.func.vmap(lambda each: layer.step(each, state)[0])(x)
     torch.testing.assert_close(

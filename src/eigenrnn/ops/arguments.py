@@ -120,7 +120,8 @@ def steps_in(dtype: torch.dtype, operands: Any) -> Any:
 
 def is_mixed(operands: Any) -> bool:
     """Whether x has 16 bits beside weights in float32, as `steps_in` returns them."""
-    return operands.x.dtype in _SIXTEEN_BITS and operands.W.dtype == torch.float32
+    W: Tensor | None = getattr(operands, "W", None)  # not all recurrences multiply by a matrix
+    return W is not None and W.dtype == torch.float32 and operands.x.dtype in _SIXTEEN_BITS
 
 
 def dtype_of(operands: Any) -> torch.dtype:
@@ -281,7 +282,7 @@ def check_dtypes(
     for name, tensor in others:
         wanted = expected
         if name == "bias":  # that of modReLU, which is added to a modulus
-            wanted = expected.to_real()
+            wanted = W.real.dtype
         if tensor.dtype != wanted:
             raise TypeError(f"expected {name} of {wanted} to go with x, got {tensor.dtype}")
 

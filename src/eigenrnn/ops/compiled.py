@@ -98,16 +98,24 @@ class CompiledBackend(Backend):
 
     def run_mixed(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         x = operands.x
-        # with fewer sequences than threads these share a forward pass only in float32
-        is_shared = x.shape[1] < torch.get_num_threads() and not needs_gradient(operands)
+        if x.dtype != torch.bfloat16 or not is_mixed(operands):
+            return super().run_mixed(operands, options)
+        # the kernels store neither outputs of a head nor arguments of f in 16 bits
         is_plain = getattr(operands, "V", None) is None and getattr(operands, "v0", None) is None
-        if x.dtype == torch.bfloat16 and is_plain and not is_shared:
+        if is_plain and not _shares_units(operands):
             return self.run(operands, options)
         return super().run_mixed(operands, options)
 
     @abstractmethod
     def run_kernels(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         """Run on float32, float64 or complex operands."""
+
+
+def _shares_units(operands: Any) -> bool:
+    """Whether threads might share the units of a sequence, which they do in float32 only."""
+    if torch.compiler.is_compiling() or needs_gradient(operands):
+        return False
+    return operands.x.shape[1] < torch.get_num_threads()
 
 
 _Allocate = Callable[[Any, Any, bool], Named]
@@ -140,7 +148,7 @@ def compiled_operator(
         tensors = allocate(operands, options, save)
         add_results(call, tensors)
         run = getattr(kernels, f"{recurrence.name}_forward")
-        run(number_type(operands.W), torch.get_num_threads(), call)
+        run(number_type(operands.h0), torch.get_num_threads(), call)
         return tensors
 
     def backward(
@@ -168,12 +176,13 @@ def compiled_operator(
         operands = _with_rows(operands, unread)
         # Only for its check of the dtypes. Kernels get addresses, and would read the numbers of
         # another dtype as their own.
-        of_steps = {"h": read["h"], **kept}
-        if is_mixed(operands):
-            _check_bfloat16(*of_steps.values())
-            of_steps = {}
+        of_steps = [read.get("h"), *kept.values()]
         of_states = [gradient for result, gradient in read.items() if result != "h"]
-        number_type(operands.h0, *of_states, *of_steps.values())
+        if is_mixed(operands):
+            _check_bfloat16(*of_steps)
+        else:
+            of_states += of_steps
+        number_type(operands.h0, *of_states)
         passed = views({f"d{result}": g for result, g in read.items()})
         if dy is not None:
             passed["dy_stride"] = dy.stride(2)
@@ -185,7 +194,7 @@ def compiled_operator(
         kept_rows = {name: rows(tensor) for name, tensor in kept.items()}
         add_results(call, kept_rows)
         run = getattr(kernels, f"{recurrence.name}_backward")
-        run(number_type(operands.W), threads, call, passed)
+        run(number_type(operands.h0), threads, call, passed)
         return gradients
 
     return Operator(
@@ -225,7 +234,7 @@ def call_arguments(operands: Any, options: Any) -> dict[str, Any]:
     """
     call = kernel_options(options, getattr(operands, "bias", None))
     call |= call_sizes(operands)
-    dtype = operands.W.dtype
+    dtype = operands.h0.dtype
     other = {"mask", "resets"}  # which have bytes
     if is_mixed(operands):
         _check_bfloat16(operands.x)
@@ -234,7 +243,7 @@ def call_arguments(operands: Any, options: Any) -> dict[str, Any]:
         if tensor is None:
             continue
         if tensor.dtype is not dtype and name not in other:
-            raise TypeError(f"expected {name} of {dtype}, the type of W, got {tensor.dtype}")
+            raise TypeError(f"expected {name} of {dtype}, the type of h0, got {tensor.dtype}")
         call[name] = pointer(tensor)
         if name == "leak":
             call["leak_changes"] = tensor.dim() == 3
