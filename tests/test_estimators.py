@@ -515,3 +515,25 @@ def test_shapes_and_weights_are_checked():
     for weights in (np.zeros(40), -np.ones(40), np.full(40, np.nan)):
         with pytest.raises(ValueError, match="sample_weight"):
             classifier().fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("kind", ["object", "category", "str"])
+def test_a_table_of_one_column_gives_its_rows_as_labels(kind):
+    X = [np.ones((5, 1)) * (i % 2) for i in range(20)]
+    labels = np.array(["up", "down"] * 10)
+    table = pandas.DataFrame({"label": labels}).astype(kind)
+    classifier = SequenceClassifier(hidden_size=2, epochs=1, random_state=0)
+    with pytest.warns(match="column-vector"):
+        classifier.fit(X, table)
+    assert classifier.classes_.tolist() == ["down", "up"]
+    with pytest.raises(ValueError, match="1d array"):
+        classifier.fit(X, pandas.DataFrame({"label": labels, "note": labels}))
+
+
+@pytest.mark.parametrize(
+    "option", [{"lr": -1.0}, {"clip_norm": 0.0}, {"patience": 0}, {"batch_size": 0}], ids=str
+)
+def test_options_that_cannot_train_are_refused(option):
+    X = [np.ones((5, 1))] * 4
+    with pytest.raises(ValueError, match=next(iter(option))):
+        SequenceClassifier(**option).fit(X, [0, 1, 0, 1])

@@ -172,3 +172,11 @@ def test_wrong_horizons_raise():
         forecaster.predict_interval(8, 0.8)  # three origins in the ten steps held out
     with pytest.raises(ValueError, match=r"1 columns, got \(50, 2\)"):
         forecaster.predict(3, y=waves(50, 2))
+
+
+def test_a_change_of_the_array_after_the_fit_changes_no_forecast():
+    series = np.sin(np.arange(40.0))
+    forecaster = SequenceForecaster(hidden_size=4, epochs=2, random_state=0).fit(series)
+    expected = forecaster.predict(3)
+    series[:] = 0
+    assert np.array_equal(forecaster.predict(3), expected)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from eigenrnn.errors import check_installed, check_positive_integer
+from eigenrnn.errors import check_installed, check_positive, check_positive_integer
 from eigenrnn.layers import GRU, LRU
 from eigenrnn.models import SequenceModel, parameter_groups, penalty
 from eigenrnn.residual_stack import ResidualStack
@@ -112,7 +112,12 @@ class _SequenceEstimator(BaseEstimator):
             TypeError: If `layer` is no function.
             ValueError: If another option, a weight or a length is wrong.
         """
-        check_positive_integer("epochs", self.epochs)
+        for name in ("epochs", "batch_size", "patience"):
+            if getattr(self, name) is not None:
+                check_positive_integer(name, getattr(self, name))
+        for name in ("lr", "clip_norm"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
         if not 0 <= self.validation < 1:
             raise ValueError(f"expected 0 <= validation < 1, got {self.validation}")
         if self.missing not in ("error", "mask", "forward"):
@@ -357,8 +362,10 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             ValueError: If the labels are of several types, are numbers with fractions, or missing.
         """
         labels = y
-        if isinstance(y, list | tuple) or np.asarray(y).dtype == object:
-            labels = list(y)
+        if not isinstance(y, list | tuple):
+            labels = column_or_1d(np.asarray(y), warn=True)  # the rows of a table, not its names
+        if isinstance(y, list | tuple) or labels.dtype == object:
+            labels = list(labels)
             kinds = {np.asarray(label).dtype.kind for label in labels}
             # numpy would turn [1, True] into ones, and [1, "1"] into texts
             if len(kinds) > 1 and not kinds <= set("iuf"):

@@ -451,7 +451,7 @@ def _read(series: Any, name: str, count: int | None = None) -> list[Array]:  # e
     for part in parts:
         values = np.asarray(part)
         values = values[:, None] if values.ndim == 1 else values
-        found.append(check_array(values, dtype="float64", input_name=name))
+        found.append(check_array(values, dtype="float64", copy=True, input_name=name))
     if len({values.shape[1] for values in found}) > 1:
         raise ValueError(f"expected series of the same columns in {name}, got others")
     return found

@@ -195,7 +195,8 @@ class Stream:
             return
         begins = self._mask(rows).unsqueeze(1)
         pairs = list(zip(_parts(initial), self._states, strict=True))
-        if any(state.requires_grad for state in self._states):  # autograd goes on in the others
+        # autograd goes on in the others, and torch lets nobody write to a tensor of inference mode
+        if any(state.requires_grad or state.is_inference() for state in self._states):
             going_on = [torch.where(begins, first, state) for first, state in pairs]
             self._keep(going_on[0] if len(going_on) == 1 else (going_on[0], going_on[1]))
             return
@@ -209,12 +210,14 @@ class Stream:
         if chosen.dtype == torch.bool and chosen.shape == (B,):
             return chosen
         places = torch.arange(B, device=device)
-        if chosen.dim() == 1 and chosen.dtype != torch.bool:
+        # flags in numbers, such as 0.0 and 1.0, would be read as rows
+        may_be_flags = chosen.is_floating_point() or chosen.dtype == torch.uint8
+        if chosen.dim() == 1 and chosen.dtype != torch.bool and not (may_be_flags and len(chosen)):
             mask = torch.isin(places, chosen)
             if bool(torch.isin(chosen, places).all()):
                 return mask
         raise ValueError(
-            f"expected rows as numbers from 0 to {B - 1} or as {B} booleans, got {rows!r}"
+            f"expected rows as integers from 0 to {B - 1} or as {B} booleans, got {rows!r}"
         )
 
     def _keep(self, state: State, copy: bool = False) -> None:
@@ -297,7 +300,9 @@ class Stream:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # without the packed weights and the addresses, which mean nothing elsewhere
-        return _restore, (self.model, self.batch_size, self.state)
+        states = tuple(each.detach() for each in _parts(self.state))
+        state = states[0] if len(states) == 1 else states
+        return _restore, (self.model, self.batch_size, state)
 
 
 def _parts(state: State) -> tuple[Tensor, ...]:

@@ -232,3 +232,12 @@ def test_a_program_of_torch_export_takes_gaps(make):
     program = torch.export.export(layer, (x,), {"dt": dt}).module()
     other = dt.flip(0)
     torch.testing.assert_close(program(x, dt=other)[0], layer(x, dt=other)[0], **NEAR)
+
+
+def test_a_trained_leak_of_one_has_a_finite_gradient_with_gaps():
+    layer = RNN(2, 4, nonlinearity="tanh", leak=0.5, trainable_leak=True)
+    raw = layer.directions[0].leak.raw
+    with torch.no_grad():
+        raw.fill_(40.0)  # the sigmoid is one
+    layer(torch.ones(6, 3, 2), dt=torch.ones(6, 3))[0].sum().backward()
+    assert torch.equal(raw.grad, torch.zeros_like(raw))

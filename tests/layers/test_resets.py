@@ -1,5 +1,6 @@
 """A state that is reset inside a sequence: every layer equals a loop of steps that does so."""
 
+import copy
 from functools import partial
 
 import pytest
@@ -9,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from cases import CELLS, LAYERS, NAMED, OURS
 from draws import normal
-from eigenrnn import LRU, LSTM, RNN, LanguageModel, ResidualStack, SequenceModel
+from eigenrnn import LRU, LSTM, RNN, LanguageModel, ResidualStack, SequenceModel, Stream
 from eigenrnn.layers import GRU, DeltaNet
 from eigenrnn.linalg import tol
 from eigenrnn.ops import use_backend
@@ -208,3 +209,81 @@ def test_packed_resets_belong_to_a_packed_input():
     others = pack_padded_sequence(torch.zeros(T, B, dtype=torch.bool), torch.full((B,), T))
     with pytest.raises(ValueError, match="batch sizes"):
         GRU(M, N)(x, resets=others)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+@pytest.mark.parametrize("width", [2, 3, 6])
+def test_resets_that_are_false_change_nothing_of_a_short_convolution(width, steps):
+    layer = DeltaNet(M, N, heads=2, convolution=width).double()
+    state = layer(normal(7, B, M))[1]
+    x = normal(steps, B, M)
+    none = torch.zeros(steps, B, dtype=torch.bool)
+    for found, expected in zip(layer(x, state, resets=none), layer(x, state), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=tol(x.dtype, N))
+
+
+def test_a_reset_clears_an_infinite_state():
+    layer = DeltaNet(M, N).double()
+    state = torch.zeros(1, B, layer.initial_state().shape[-1], dtype=torch.float64)
+    broken = state.index_fill(1, torch.tensor([1]), torch.inf)
+    resets = torch.zeros(T, B, dtype=torch.bool)
+    resets[0] = True
+    x = normal(T, B, M)
+    assert torch.equal(layer(x, broken, resets=resets)[0], layer(x, state, resets=resets)[0])
+
+
+@pytest.mark.parametrize(
+    "state",
+    [torch.ones(1, 1, N), torch.ones(B, N), torch.ones(1, B, N).half(), [torch.ones(1, B, N)]],
+    ids=["one sequence", "no layers", "16 bits", "list"],
+)
+def test_a_step_with_resets_checks_its_state(state):
+    resets = torch.zeros(B, dtype=torch.bool)
+    with pytest.raises((ValueError, TypeError), match="initial state"):
+        GRU(M, N).step(torch.ones(B, M), state, resets)
+
+
+def test_a_step_of_an_lstm_with_resets_wants_a_pair():
+    resets = torch.zeros(B, dtype=torch.bool)
+    with pytest.raises((ValueError, TypeError), match="pair"):
+        LSTM(M, N).step(torch.ones(B, M), torch.ones(1, B, N), resets)
+
+
+@pytest.mark.parametrize("make", [GRU, LSTM, LRU])
+def test_a_default_state_is_no_view_of_the_trained_one(make):
+    layer = make(M, N, trainable_h0=True)
+    before = [p.clone() for p in layer.parameters()]
+    with torch.no_grad():
+        states = layer.initial_state(1)
+        for state in states if isinstance(states, tuple) else (states,):
+            state += 1
+    assert all(map(torch.equal, layer.parameters(), before))
+
+
+@pytest.mark.parametrize("flags", [torch.tensor([0.0, 0.0, 1.0]), torch.ones(3).byte()])
+def test_a_stream_takes_no_numbers_for_flags(flags):
+    stream = Stream(GRU(M, N), 3)
+    with pytest.raises(ValueError, match="booleans"):
+        stream.reset(flags)
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_rows_of_a_stream_are_reset_after_inference_mode(is_frozen):
+    layer = LRU(M, N).eval()
+    if is_frozen:
+        layer.freeze()
+    x = torch.ones(3, M)
+    with torch.inference_mode():
+        stream = Stream(layer, 3)
+        first = stream(x).clone()
+        second = stream(x).clone()
+    stream.reset([1])
+    again = stream(x)
+    torch.testing.assert_close(again[1], first[1])
+    assert not torch.equal(again[0], second[0])
+
+
+def test_a_stream_that_records_gradients_can_be_copied():
+    stream = Stream(GRU(M, N), 3)
+    stream(torch.ones(3, M, requires_grad=True))
+    assert torch.equal(copy.deepcopy(stream).state, stream.state)

@@ -20,7 +20,7 @@ from eigenrnn.ops.delta import BACKENDS, delta
 from eigenrnn.ops.delta.cpu import delta_stepper
 from eigenrnn.ops.delta.operands import state_dtype
 from eigenrnn.ops.delta.reference import output, reflect
-from eigenrnn.ops.time_steps import last_steps, running, without_padding
+from eigenrnn.ops.time_steps import first_steps, last_steps, running, without_padding
 from eigenrnn.tracing import check_weights
 
 __all__ = ["DeltaNet", "DeltaNetConfig", "DeltaNetDirection"]
@@ -129,7 +129,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         resets: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, S)
         x = without_padding(x, batch_sizes)
-        S0, past = self._parts(h0)
+        initial, past = self._parts(h0)
         terms, past = self._terms(x, past, batch_sizes, reverse, resets)
         dtype = state_dtype(x)
         log_decay = terms.log_decay
@@ -137,6 +137,9 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             if log_decay is None:
                 log_decay = x.new_zeros(*x.shape[:2], self.options.heads, dtype=dtype)
             log_decay = log_decay.masked_fill(resets.unsqueeze(2), -torch.inf)
+            # a decay of zero would make an infinite state NaN
+            begins = first_steps(resets.unsqueeze(2), batch_sizes, reverse)  # (B, 1)
+            initial = initial.masked_fill(begins.view(-1, *[1] * (initial.dim() - 1)), 0)
         o, S = delta(
             terms.q.to(dtype),
             terms.k.to(dtype),
@@ -144,7 +147,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             terms.beta.to(dtype),
             log_decay,
             # a state comes in the dtype of the weights, as `_state` returns it
-            S0.to(state_dtype(x)),
+            initial.to(state_dtype(x)),
             batch_sizes=batch_sizes,
             reverse=reverse,
             last_only=last_only,
@@ -345,7 +348,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         read = [inputs.narrow(0, 1 + i, T) for i in range(c)]
         ages: Tensor | None = None
         if resets is not None:
-            ages = _steps_since(resets)
+            ages = _steps_since(resets, c)
             for i in range(c - 1):  # read c - 1 - i steps later
                 read[i] = torch.where((ages >= c - 1 - i).unsqueeze(2), read[i], 0)
         convolved = read[0] * weight[:, 0]
@@ -397,11 +400,12 @@ class DeltaNetDirection(AbstractDiagonalDirection):
 
 def _steps_since(
     resets: Tensor,  # (T, B)
+    before: int,
 ) -> Tensor:  # (T, B)
-    """Return how many steps ago the last reset was; more than T where there was none."""
+    """Return how many steps ago the last reset was; at least `before` where there was none."""
     T = len(resets)
     steps = torch.arange(T, device=resets.device).unsqueeze(1)
-    latest, _ = torch.where(resets, steps, -T - 1).cummax(0)
+    latest, _ = torch.where(resets, steps, -before).cummax(0)
     return steps - latest
 
 

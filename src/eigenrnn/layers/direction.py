@@ -178,7 +178,8 @@ class AbstractDirection(nn.Module, ABC):
     def initial_state(self, batch_size: int) -> Tensor:  # (B, S)
         """Return the default initial state: the trained one, or zero."""
         if self.h0 is not None:
-            return self.h0.expand(batch_size, -1).to(self.weight_ih.dtype)
+            # a copy, since the caller may write to it
+            return self.h0.repeat(batch_size, 1).to(self.weight_ih.dtype)
         return self.weight_ih.new_zeros(batch_size, self.state_size)
 
     def norm_zoneout_kwargs(

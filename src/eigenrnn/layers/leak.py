@@ -156,8 +156,10 @@ class Leak(ConstantBuffers):
             # the scale of the noise divides by the leak, which is zero after a gap of zero
             if self.is_noisy and dt.device.type == "cpu" and not is_traced() and not dt.all():
                 raise ValueError("expected gaps dt > 0 in a layer with noise, got 0")
-            # finite also for a leak of one, so that no gap of zero makes it NaN
-            log = torch.log1p(-alpha).clamp(min=torch.finfo(alpha.dtype).min)
+            # finite also for a leak of one, and so is its gradient: no gap of zero makes it NaN
+            is_full = alpha == 1
+            least = torch.finfo(alpha.dtype).min
+            log = torch.log1p(-alpha.masked_fill(is_full, 0)).masked_fill(is_full, least)
             alpha = -torch.expm1(dt.to(alpha.dtype).unsqueeze(2) * log)
         return {"leak": alpha, "state": self.options.state}
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eigenrnn.layers.validation import check_h0
 from eigenrnn.ops.arguments import check_resets
 from eigenrnn.ops.time_steps import batch_sizes_of, running
 
@@ -19,12 +20,15 @@ def reset_states(
 ) -> Any:
     """Return the states before a step: the initial ones where a sequence begins anew.
 
-    Raises the errors of `check_resets`.
+    Raises the errors of `check_resets` and `check_h0`.
     """
-    if isinstance(states, tuple):
+    if isinstance(initial, tuple):
+        if not isinstance(states, tuple) or len(states) != len(initial):
+            return states  # the step refuses it
         pairs = zip(states, initial, strict=True)
         return tuple(reset_states(state, first, resets) for state, first in pairs)
     check_resets(resets, initial.shape[1:-1], initial.device)
+    check_h0(states, tuple(initial.shape), initial.dtype)
     return torch.where(resets.unsqueeze(-1), initial, states)
 
 

@@ -1,5 +1,5 @@
 /* the tanh of the positive part */
 static float retanh(float z)
 {
-    return z > 0.0F ? tanhf(z) : 0.0F;
+    return z < 0.0F ? 0.0F : tanhf(z); /* NaN stays NaN */
 }
