@@ -164,6 +164,17 @@ def test_a_layer_in_c_computes_its_outputs(name, tmp_path):
     assert_near(Network(layer, tmp_path).run(inputs().numpy()), layer, inputs())
 
 
+@pytest.mark.parametrize("f", ["relu", "retanh", "leaky_relu", "elu", "tanh"])
+def test_an_input_that_is_nan_makes_the_state_nan(f, tmp_path):
+    network = Network(RNN(M, N, nonlinearity=f).eval(), tmp_path)
+    assert np.isnan(network.step(np.array([1.0, np.nan, 1.0]))).all()
+
+
+def test_layer_norm_and_a_scaling_of_inputs_share_no_name(tmp_path):
+    model = SequenceModel(GRU(M, N, layer_norm=True), K, "last").eval()
+    Network(model, tmp_path, scaling=([0.0] * M, [1.0] * M))
+
+
 @few("name", {name: (name,) for name in LAYERS}, ["URNN", "LSTM", "MinGRU"])
 def test_the_file_compiles_as_cpp(name, tmp_path):
     layer = make(name)

@@ -256,7 +256,7 @@ def test_a_default_state_is_no_view_of_the_trained_one(make):
     with torch.no_grad():
         states = layer.initial_state(1)
         for state in states if isinstance(states, tuple) else (states,):
-            state += 1
+            state.add_(1)
     assert all(map(torch.equal, layer.parameters(), before))
 
 

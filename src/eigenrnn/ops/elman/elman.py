@@ -92,8 +92,9 @@ def elman(
         v_t = (1 - \alpha) \odot v_{t-1} + \alpha \odot (x_t + f(v_{t-1}) W^\top), \quad
         h_t = f(v_t)
 
-    Under autocast the recurrence runs in float32, because rounding errors of the state would
-    accumulate over T. The outputs have the dtype that autocast gives a linear layer.
+    Under autocast all arithmetic is in float32, because rounding errors of the state would
+    accumulate over T. Unless the states are complex, x is rounded to the dtype of autocast, the
+    states of all steps are returned and saved in it, and the last ones stay in float32.
 
     Args:
         x: The inputs; without U they are already mapped to the hidden size.

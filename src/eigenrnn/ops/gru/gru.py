@@ -77,8 +77,10 @@ def gru(
 
     On the left are the candidate and the update of `torch.nn.GRU`. LayerNorm normalises the
     argument of each nonlinearity over its own N units, so it follows the reset in both forms. With
-    zoneout some units of :math:`h_t` keep their value in :math:`h_{t-1}`. Under autocast the
-    recurrence runs in float32, because rounding errors of the state would accumulate over T.
+    zoneout some units of :math:`h_t` keep their value in :math:`h_{t-1}`. Under autocast all
+    arithmetic is in float32, because rounding errors of the state would accumulate over T: x is
+    rounded to the dtype of autocast, all states are returned and saved in it, and the last ones
+    stay in float32.
 
     Args:
         x: The inputs. Without U they are already mapped to the reset gate, the update gate and the
