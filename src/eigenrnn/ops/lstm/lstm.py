@@ -61,10 +61,10 @@ def lstm(
         g_t &= \tanh(x^g_t + h_{t-1} W_g^\top), \qquad
         c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad h_t = o_t \odot \tanh(c_t)
 
-    These are the equations of `torch.nn.LSTM`, with its order i, f, g, o of the gates. Under autocast all
-    arithmetic is in float32, because rounding errors of the state would accumulate over T: x is
-    rounded to the dtype of autocast, all states are returned and saved in it, and the last ones
-    stay in float32.
+    These are the equations of `torch.nn.LSTM`, with its order i, f, g, o of the gates. Under
+    autocast all arithmetic is in float32, because rounding errors of the state would accumulate
+    over T: x is rounded to the dtype of autocast, all states are returned and saved in it, and the
+    last ones stay in float32.
 
     Args:
         x: The inputs. Without U they are already mapped to the four gates; with U the mapped
