@@ -159,8 +159,8 @@ CLAIMS = (
         },
         tried="The LSTM has the settings of the paper's authors: their RMSprop with a rate of "
         "1e-3, a forget bias of 1, no clipping. It hardly learns: between 0.04 and 0.36 of the "
-        "validation set, up and down, until the end, where the paper prints 0.987 after 70 epochs. "
-        "We have tried no other rate. The same network reaches 0.901 on permuted MNIST.",
+        "validation set, up and down, until the end; the paper prints 0.987 after 70 epochs. We "
+        "have tried no other rate. The same network reaches 0.901 on permuted MNIST.",
     ),
 )
 """In the order of the paper."""
