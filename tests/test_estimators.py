@@ -330,7 +330,7 @@ def test_balanced_classes_are_weighted_as_in_scikit_learn():
     expected = probabilities(classifier(), X, y, sample_weight=weights)
     found = probabilities(classifier(class_weight="balanced"), X, y)
     np.testing.assert_array_equal(found, expected)
-    with pytest.raises(ValueError, match="not in class_weight"):
+    with pytest.raises(ValueError, match="expected class_weight .* got \\['10'\\]"):
         classifier(class_weight={"10": 2}).fit(X, y)
 
 
@@ -537,3 +537,13 @@ def test_options_that_cannot_train_are_refused(option):
     X = [np.ones((5, 1))] * 4
     with pytest.raises(ValueError, match=next(iter(option))):
         SequenceClassifier(**option).fit(X, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("names", [("up", "down"), ("1", "2")])
+def test_class_weights_go_by_labels(names):
+    X = [np.ones((5, 1)) * (i % 2) for i in range(20)]
+    classifier = SequenceClassifier(class_weight={names[0]: 3.0})
+    _, _, weights = classifier._answers(np.array(names * 10))
+    assert weights.tolist() == [3.0, 1.0] * 10
+    with pytest.raises(ValueError, match="other"):
+        SequenceClassifier(class_weight={"other": 1.0}).fit(X, names * 10)

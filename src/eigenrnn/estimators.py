@@ -375,7 +375,24 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         self.classes_, strata = np.unique(labels, return_inverse=True)
-        return labels, strata, compute_sample_weight(self.class_weight, labels)
+        return labels, strata, self._class_weights(strata)
+
+    def _class_weights(self, strata: Indices) -> Array:  # (n,)
+        """Return the weight of each sequence by its class.
+
+        By the numbers of classes: scikit-learn reads labels such as "1" as numbers.
+
+        Raises:
+            ValueError: If a weight is for a label that is no class.
+        """
+        weights = self.class_weight
+        if isinstance(weights, Mapping):
+            places = {label: place for place, label in enumerate(self.classes_.tolist())}
+            unknown = [label for label in weights if label not in places]
+            if unknown:
+                raise ValueError(f"expected class_weight of {list(places)}, got {unknown}")
+            weights = {places[label]: weight for label, weight in weights.items()}
+        return compute_sample_weight(weights, strata)
 
     def _targets(self, answers: NDArray[Any], kept: Indices) -> tuple[Tensor, int]:  # noqa: ARG002
         return torch.from_numpy(np.searchsorted(self.classes_, answers)), len(self.classes_)

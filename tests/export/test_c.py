@@ -288,6 +288,14 @@ class WithALayer(nn.Module):
         self.layer = RNN(M, N)
 
 
+class Doubled(GRU):
+    def forward(self, *arguments, **options):
+        outputs, states = super().forward(*arguments, **options)
+        return 2 * outputs, states
+
+
+WITHOUT_HEAD = SequenceModel(GRU(M, N), K).eval()
+WITHOUT_HEAD.head = nn.Identity()
 BROKEN = RNN(M, N, constraint=Unconstrained).eval()
 nn.init.constant_(BROKEN.directions[0].constraint.raw, torch.nan)
 
@@ -301,6 +309,8 @@ nn.init.constant_(BROKEN.directions[0].constraint.raw, torch.nan)
         (RNN(M, N, noise=0.1, noise_in_eval=True).eval(), {}, "noise_in_eval"),
         (nn.Linear(2, 2).eval(), {}, "got Linear"),
         (WithALayer().eval(), {}, "got WithALayer"),
+        (SequenceModel(Doubled(M, N), K).eval(), {}, "Doubled"),
+        (WITHOUT_HEAD, {}, "got Identity"),
         (RNN(M, N).eval(), {"name": "2net"}, "'2net'"),
         (RNN(M, N).eval(), {"weights": "int4"}, "'int4'"),
         (RNN(M, N).eval(), {"scaling": ([0.0], [1.0])}, "3 finite means"),

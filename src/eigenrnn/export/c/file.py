@@ -3,7 +3,7 @@
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from eigenrnn.export.c.source import HELPERS, Array, Layer, Matrix, Source, help
 from eigenrnn.export.c.stack import parts_of_stack
 from eigenrnn.export.c.templates import TEMPLATES, directions_of
 from eigenrnn.export.preparation import Scaling, checked_scaling, with_our_layers
+from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import LanguageModel, ResidualStack, SequenceModel
 
 __all__ = ["to_c"]
@@ -71,6 +72,7 @@ def to_c(
         raise ValueError(f"expected weights in float, int8 or int16, got {weights!r}")
     if model.training:
         raise ValueError("expected a model in evaluation mode, got one in training: model.eval()")
+    _check_forward(model)
     with torch.no_grad():
         network = _network(with_our_layers(model), name, scaling, Source(weights))
     texts = {path: _source_file(network, path), path.with_suffix(".h"): _header(network)}
@@ -80,6 +82,22 @@ def to_c(
         unfinished.write_text(text, encoding="ascii")
         unfinished.replace(file)
     return list(texts)
+
+
+def _check_forward(model: nn.Module) -> None:
+    """Check that the model and its layers compute what our classes do.
+
+    Raises:
+        ValueError: If one has a `forward` of its own.
+    """
+    known = (Stacked, nn.RNNBase, ResidualStack, SequenceModel, LanguageModel)
+    for module in model.modules():
+        kind = type(module)
+        if isinstance(module, known) and kind.forward.__module__.split(".")[0] not in _OURS:
+            raise ValueError(f"expected the forward of our classes, got that of {kind.__name__}")
+
+
+_OURS = ("eigenrnn", "torch")  # the packages whose `forward` the templates write
 
 
 @dataclass(frozen=True)
@@ -204,8 +222,14 @@ def _layers(layers: list[Any], source: Source) -> list[Layer]:
 
 
 def _head(model: nn.Module, source: Source) -> tuple[Matrix | None, Tensor | None]:
-    """Write the matrix of a head; return it with the bias."""
+    """Write the matrix of a head; return it with the bias.
+
+    Raises:
+        ValueError: If the head is no linear map.
+    """
     if isinstance(model, SequenceModel):
+        if not isinstance(cast("object", model.head), nn.Linear):
+            raise ValueError(f"expected a head that is a Linear, got {type(model.head).__name__}")
         weight = model.head.weight
         bias: Tensor | None = model.head.bias
     elif isinstance(model, LanguageModel):
