@@ -330,7 +330,7 @@ def test_balanced_classes_are_weighted_as_in_scikit_learn():
     expected = probabilities(classifier(), X, y, sample_weight=weights)
     found = probabilities(classifier(class_weight="balanced"), X, y)
     np.testing.assert_array_equal(found, expected)
-    with pytest.raises(ValueError, match="expected class_weight .* got \\['10'\\]"):
+    with pytest.raises(ValueError, match=r"expected class_weight .* got \['10'\]"):
         classifier(class_weight={"10": 2}).fit(X, y)
 
 
