@@ -177,3 +177,11 @@ def test_a_compiled_layer_gives_the_same_bits():
         output, _ = layer(x)
         found, _ = compiled(x)
     assert torch.equal(found, output)
+
+
+def test_every_nan_stays_nan():
+    """Rounding as a number would turn a NaN whose bits are all one into zero."""
+    h0 = torch.full((3, 1), -1, dtype=torch.int32).view(torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        h, _ = elman(torch.zeros(2, 3, 1), torch.eye(1), h0, nonlinearity="identity")
+    assert h.isnan().all()
