@@ -74,9 +74,11 @@ def operations(layer: str, T: int, B: int, N: int) -> int:
     return 6 * matrices * T * B * N**2
 
 
-def step(layer: nn.Module, x: Tensor) -> None:
+def step(layer: nn.Module, x: Tensor, *, autocast: bool = False) -> None:
     """Run a forward and a backward pass that use all states and give all weights a gradient."""
-    layer(x)[0].sum().backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        outputs = layer(x)[0]
+    outputs.sum().backward()
 
 
 def jax_step(

@@ -173,7 +173,7 @@ def measure(
         after(bench, size)
     if details:
         progress("memory")
-        bench.peak = {name: _peak(name) for name in (REFERENCE, "torch.nn.LSTM", OUR_OWN)}
+        bench.peak = {name: peak(name) for name in (REFERENCE, "torch.nn.LSTM", OUR_OWN)}
         progress("streaming")
         bench.step_us = _step_us()
         progress("scaling")
@@ -244,7 +244,7 @@ def _median_us(call: Callable[[], object], rounds: int) -> float:
     return statistics.median(times)
 
 
-def _peak(name: str, size: Size = (784, 128, 170)) -> float:
+def peak(name: str, size: Size = (784, 128, 170), *, autocast: bool = False) -> float:
     """Return the peak memory of one step in units of T B N float32 numbers, in a new process."""
     # a new one, because the peak of a process never falls
     T, B, N = size
@@ -254,6 +254,7 @@ def _peak(name: str, size: Size = (784, 128, 170)) -> float:
         "benchmarks.sequences.peak_memory",
         name,
         *map(str, size),
+        *["autocast"] * autocast,
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(done.stdout) / (4 * T * B * N)

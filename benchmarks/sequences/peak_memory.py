@@ -11,13 +11,13 @@ from benchmarks.sequences.layers import benchmarked_layers, step
 __all__: list[str] = []
 
 
-def main(name: str, T: int, B: int, N: int) -> None:
+def main(name: str, T: int, B: int, N: int, autocast: bool) -> None:
     """Run a small step that loads all code, then the measured step."""
     layer = benchmarked_layers(N)[name]
     step(layer, torch.randn(2, 2, 1))
     x = torch.randn(T, B, 1)
     before = _peak()
-    step(layer, x)
+    step(layer, x, autocast=autocast)
     sys.stdout.write(f"{_peak() - before}\n")
 
 
@@ -31,4 +31,4 @@ def _peak() -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1], *map(int, sys.argv[2:5]), autocast=sys.argv[5:] == ["autocast"])
