@@ -112,12 +112,14 @@ class _SequenceEstimator(BaseEstimator):
             TypeError: If `layer` is no function.
             ValueError: If another option, a weight or a length is wrong.
         """
-        for name in ("epochs", "batch_size", "patience"):
-            if getattr(self, name) is not None:
-                check_positive_integer(name, getattr(self, name))
-        for name in ("lr", "clip_norm"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
+        check_positive_integer("epochs", self.epochs)
+        check_positive_integer("batch_size", self.batch_size)
+        if self.patience is not None:
+            check_positive_integer("patience", self.patience)
+        if self.lr is not None:
+            check_positive("lr", self.lr)
+        if self.clip_norm is not None:
+            check_positive("clip_norm", self.clip_norm)
         if not 0 <= self.validation < 1:
             raise ValueError(f"expected 0 <= validation < 1, got {self.validation}")
         if self.missing not in ("error", "mask", "forward"):
@@ -361,7 +363,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         Raises:
             ValueError: If the labels are of several types, are numbers with fractions, or missing.
         """
-        labels = y
+        labels: Any = y
         if not isinstance(y, list | tuple):
             labels = column_or_1d(np.asarray(y), warn=True)  # the rows of a table, not its names
         if isinstance(y, list | tuple) or labels.dtype == object:

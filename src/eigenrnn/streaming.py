@@ -210,9 +210,8 @@ class Stream:
         if chosen.dtype == torch.bool and chosen.shape == (B,):
             return chosen
         places = torch.arange(B, device=device)
-        # flags in numbers, such as 0.0 and 1.0, would be read as rows
-        may_be_flags = chosen.is_floating_point() or chosen.dtype == torch.uint8
-        if chosen.dim() == 1 and chosen.dtype != torch.bool and not (may_be_flags and len(chosen)):
+        # not of floats or bytes, which may be flags; an empty list gives a tensor of floats
+        if chosen.dim() == 1 and (chosen.dtype in _ROW_NUMBERS or not len(chosen)):
             mask = torch.isin(places, chosen)
             if bool(torch.isin(chosen, places).all()):
                 return mask
@@ -300,9 +299,11 @@ class Stream:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # without the packed weights and the addresses, which mean nothing elsewhere
-        states = tuple(each.detach() for each in _parts(self.state))
-        state = states[0] if len(states) == 1 else states
-        return _restore, (self.model, self.batch_size, state)
+        with torch.no_grad():  # a copy of a state that carries a graph is none
+            return _restore, (self.model, self.batch_size, self.state)
+
+
+_ROW_NUMBERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 
 
 def _parts(state: State) -> tuple[Tensor, ...]:
