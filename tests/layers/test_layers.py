@@ -25,6 +25,7 @@ from eigenrnn.init import (
     uniform_,
 )
 from eigenrnn.layers import RNN, RNNGlorot, RNNOrth
+from eigenrnn.layers.linear import LinearLayer
 from eigenrnn.linalg import tol
 
 T, B, M, N = 6, 3, 4, 8
@@ -43,6 +44,14 @@ each_elman = pytest.mark.parametrize("make", ELMAN.values(), ids=ELMAN.keys())
 
 def normal(*shape, seed=1, dtype=torch.float32):
     return torch.randn(shape, generator=stream(seed), dtype=dtype)
+
+
+def dtype_under_autocast(layer):
+    """Only real recurrences with a matrix round what they return of each step."""
+    is_complex = any(W.is_complex() for W in layer.recurrent_matrices())
+    if is_complex or isinstance(layer, LinearLayer):
+        return torch.float32
+    return torch.bfloat16
 
 
 def near(dtype, n=T * N):
@@ -560,6 +569,7 @@ def test_under_autocast_the_recurrence_and_its_matrix_stay_in_float32(make):
     with torch.autocast("cpu", torch.bfloat16):
         got, got_last = layer(x)
         matrices = layer.recurrent_matrices()
+    assert got.dtype == dtype_under_autocast(layer)
     torch.testing.assert_close(got_last, last, **near(torch.float32, 40 * N))
     torch.testing.assert_close(got.to(output.dtype), output, rtol=2**-8, atol=1e-4)
     assert all(W.dtype.to_real() == torch.float32 for W in matrices)
@@ -571,6 +581,7 @@ def test_under_autocast_16_bit_inputs_give_gradients(make):
     with torch.autocast("cpu", torch.bfloat16):
         output, _ = layer(normal(T, B, M).bfloat16())
     output.square().sum().backward()
+    assert output.dtype == dtype_under_autocast(layer)
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 

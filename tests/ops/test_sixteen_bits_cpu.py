@@ -6,9 +6,9 @@ from torch.autograd.graph import saved_tensors_hooks
 
 import eigenrnn
 from eigenrnn.ops import elman, gru, lstm
-from eigenrnn.ops.compiled import unavailable
+from kernel_testing import needs_kernels, ragged_sizes
 
-pytestmark = pytest.mark.skipif(unavailable() is not None, reason="needs the compiled kernels")
+pytestmark = needs_kernels
 
 RECURRENCES = {
     "elman": (elman, 1, {"nonlinearity": "tanh"}),
@@ -60,11 +60,6 @@ def draw(gates, options, shape):
     return tensors, options
 
 
-def ragged(T, B):
-    lengths = torch.linspace(T, 1, B).long()
-    return [int((lengths > t).sum()) for t in range(T)]
-
-
 def results_and_gradients(run, tensors, options, *, autocast):
     operands = {name: v for name, v in tensors.items() if name not in ("gain", "shift")}
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
@@ -99,7 +94,7 @@ def test_only_what_is_stored_of_a_step_is_rounded(kind, shape, steps, reverse):
     tensors, options = draw(gates, options, shape)
     options |= {"reverse": reverse}
     if steps == "ragged":
-        options |= {"batch_sizes": ragged(T, B)}
+        options |= {"batch_sizes": ragged_sizes(T, B)}
     elif steps == "resets":
         options |= {"resets": torch.rand(T, B, generator=torch.Generator().manual_seed(2)) < 0.1}
     results, gradients = results_and_gradients(run, tensors, options, autocast=True)
@@ -185,3 +180,33 @@ def test_every_nan_stays_nan():
     with torch.autocast("cpu", torch.bfloat16):
         h, _ = elman(torch.zeros(2, 3, 1), torch.eye(1), h0, nonlinearity="identity")
     assert h.isnan().all()
+
+
+@pytest.mark.parametrize("kind", ["elman", "gru", "lstm"])
+def test_float16_is_what_autocast_returns_too(kind):
+    run, gates, options = RECURRENCES[kind]
+    tensors, options = draw(gates, options, SHAPES["few"])
+    with torch.autocast("cpu", torch.float16):
+        h, *last = run(**tensors | {"x": tensors["x"].half()}, **options)
+    wanted = run(**tensors | {"x": tensors["x"].half().float()}, **options)
+    assert torch.equal(h, wanted[0].half())
+    assert all(map(torch.equal, last, wanted[1:]))
+
+
+@pytest.mark.parametrize("last_only", [False, True])
+@pytest.mark.parametrize("kind", ["elman", "gru", "lstm"])
+def test_fewer_sequences_than_threads_give_the_same_bits_without_gradients(kind, last_only):
+    run, gates, options = RECURRENCES[kind]
+    tensors, options = draw(gates, options, SHAPES["one"])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            recorded = run(**tensors, **options)
+            with torch.no_grad():
+                h, *last = run(**tensors, **options, last_only=last_only)
+    finally:
+        torch.set_num_threads(threads)
+    assert h.dtype == torch.bfloat16
+    assert last_only or torch.equal(h, recorded[0])
+    assert all(map(torch.equal, last, recorded[1:]))

@@ -107,8 +107,7 @@ def _to_float32(tensor: Tensor) -> Tensor:
 def steps_in(dtype: torch.dtype, operands: Any) -> Any:
     """Return the operands with x in the 16 bits of autocast, and all else in float32.
 
-    With complex states, of which torch has no narrow ones, or those of 64 bits, x stays as wide.
-    So it does in an export.
+    Complex states, states of 64 bits and exports keep x as wide as the weights.
     """
     x: Tensor = operands.x
     operands = to_float32(operands._replace(x=None))

@@ -97,12 +97,10 @@ class CompiledBackend(Backend):
         return self.run_kernels(operands, options)
 
     def run_mixed(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
-        x = operands.x
-        if x.dtype != torch.bfloat16 or not is_mixed(operands):
-            return super().run_mixed(operands, options)
         # the kernels store neither outputs of a head nor arguments of f in 16 bits
         is_plain = getattr(operands, "V", None) is None and getattr(operands, "v0", None) is None
-        if is_plain and not _shares_units(operands):
+        stores = is_mixed(operands) and operands.x.dtype == torch.bfloat16 and is_plain
+        if stores and not _shares_units(operands):
             return self.run(operands, options)
         return super().run_mixed(operands, options)
 
@@ -312,6 +310,11 @@ def _with_rows(operands: Any, unread: Collection[str] = ()) -> Any:
 
 
 def _check_bfloat16(*tensors: Tensor | None) -> None:
+    """Check what is stored of each step beside weights in float32.
+
+    Raises:
+        TypeError: If one has another dtype.
+    """
     for tensor in tensors:
         if tensor is not None and tensor.dtype != torch.bfloat16:
             raise TypeError(
@@ -407,7 +410,7 @@ def pointer(tensor: Tensor) -> tuple[int, int, int, bool]:
 
 
 def empty_states(operands: Any, options: Any) -> Tensor:  # (T, B, N) or (0, B, N)
-    """Allocate all states as the inputs are; with `last_only` there are none."""
+    """Allocate all states with the layout and dtype of x; with `last_only` there are none."""
     x = operands.x
     B, N = operands.h0.shape
     if options.last_only:
