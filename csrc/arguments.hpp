@@ -29,6 +29,17 @@ enum class Activation : int {
   modrelu_paired
 };
 
+// The numbers that rows and matrices have where they are multiplied; sums are in float32. A split number is the sum of
+// two of bfloat16, and three of the four products of two such numbers are added. Calls in float64 ignore this.
+enum class Products : int { float32, split, bfloat16 };
+
+// Smaller matrices have few tiles, and their products stay in float32.
+constexpr std::ptrdiff_t LEAST_UNITS_OF_TILES = 64;
+template <class Call>
+Products products_of(const Call& call) {
+  return call.N < LEAST_UNITS_OF_TILES ? Products::float32 : call.products;
+}
+
 // The functions that tests evaluate separately.
 enum class Function : int { tanh, logistic, elu, softplus };
 
@@ -83,6 +94,7 @@ struct NormZoneout {
 struct Elman {
   Steps steps;
   std::ptrdiff_t N = 0, M = 0, K = 0;  // M = 0: no input map
+  Products products = Products::float32;  // read it with `products_of`
   Activation activation = Activation::identity;
   double slope = 0;                    // of leaky_relu
   NormZoneout norm_zoneout;
@@ -140,6 +152,7 @@ enum Gate : int { RESET, UPDATE, CANDIDATE, GATES };
 struct Gru {
   Steps steps;
   std::ptrdiff_t N = 0, M = 0;  // M = 0: no input map
+  Products products = Products::float32;  // read it with `products_of`
   Activation activation = Activation::identity;
   double slope = 0;  // of leaky_relu
   bool reset_after = true, update_keeps = true;
@@ -185,6 +198,7 @@ enum LstmGate : int { INPUT, FORGET, CELL, OUTPUT, LSTM_GATES };
 struct Lstm {
   Steps steps;
   std::ptrdiff_t N = 0, M = 0;  // M = 0: no input map
+  Products products = Products::float32;  // read it with `products_of`
   View x;          // (T, B, M or 4 N)
   View U;          // (4 N, M), any strides
   View c;          // (4 N,), may be null

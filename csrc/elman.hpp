@@ -14,26 +14,25 @@ struct ElmanPack {
   ElmanPanels<T> panels;
 
   ElmanPack(const Elman& call, bool back)
-      : memory(size(call.N, call.N, back) + size(call.N, call.M, back) +
-               size(call.K, call.N, back)) {
+      : memory(size(call.N, call.N, back, products_of(call)) + size(call.N, call.M, back, products_of(call)) +
+               size(call.K, call.N, back, products_of(call))) {
     T* to = memory.get();
-    panels.W = add(to, call.W, call.N, call.N, back);
-    panels.U = add(to, call.U, call.N, call.M, back);
-    panels.V = add(to, call.V, call.K, call.N, back);
+    panels.W = add(to, call.W, call.N, call.N, back, products_of(call));
+    panels.U = add(to, call.U, call.N, call.M, back, products_of(call));
+    panels.V = add(to, call.V, call.K, call.N, back, products_of(call));
   }
 
  private:
   // The forward pass multiplies rows by the transposed matrix, the backward pass by the matrix.
-  static isize size(isize rows, isize cols, bool back) {
-    return back ? Packed<T>::size(rows, cols) : Packed<T>::size(cols, rows);
+  static isize size(isize rows, isize cols, bool back, Products products) {
+    return back ? packed_size<T>(rows, cols, products) : packed_size<T>(cols, rows, products);
   }
-  static const T* add(T*& to, const View& view, isize rows, isize cols, bool back) {
+  static Panels<T> add(T*& to, const View& view, isize rows, isize cols, bool back, Products products) {
     const T* from = static_cast<const T*>(view.data);
     T* packed = to;
-    to += size(rows, cols, back);
-    if (back) pack(packed, rows, cols, from, view.first, view.second);
-    else pack(packed, cols, rows, from, view.second, view.first);
-    return packed;
+    to += size(rows, cols, back, products);
+    if (back) return pack_for<T>(products, packed, rows, cols, from, view.first, view.second);
+    return pack_for<T>(products, packed, cols, rows, from, view.second, view.first);
   }
 };
 
@@ -57,6 +56,7 @@ void elman_forward(Elman call, const ElmanPanels<T>& panels, int threads) {
     const bool mixed = call.mixes_arguments();
     T* own_arguments = mixed ? arguments->get() + 2 * share.first * call.N : nullptr;
     T* own_anew = anew.has_value() ? anew->get() + share.first * call.N : nullptr;
+    const TilesInUse tiles(products_of(call));
     run_forward<T>(call, share, [&](const Elman& part) {
       ElmanForward<T> forward{part, panels, share,
                               {part.steps, part.h, mixed ? none : part.last, part.N, share,
@@ -100,6 +100,7 @@ struct ElmanWorker {
     readout.begin();
     std::memset(sums(), 0,
                 static_cast<std::size_t>(carry() - sums()) * sizeof(T));
+    const TilesInUse tiles(products_of(call));
     run_backward<T>(call, back, share, [&](const Elman& part, const ElmanBack& part_back) {
       with_activation(part.activation,
                       ElmanBackward<T>{part, part_back, panels, share, scratch, readout,

@@ -222,7 +222,7 @@ struct ElmanBackward {
   }
 
   // to = delta * matrix [+ more], of `cols` columns.
-  void out(const T* matrix, isize cols, const T* delta, isize count, const T* more, T* to,
+  void out(const Panels<T>& matrix, isize cols, const T* delta, isize count, const T* more, T* to,
            isize stride) {
     const Operand<T> operand{delta, scratch.width(), matrix, call.N};
     write_product<T>(&operand, 1, cols, count, more, scratch.width(), to, stride);
@@ -231,9 +231,9 @@ struct ElmanBackward {
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
-    if (back.dW.data != nullptr) add_products(past, pasts, call.N, all, sums, width, packed);
+    if (back.dW.data != nullptr) add_products(past, pasts, call.N, all, sums, width, packed, products_of(call));
     if (back.dU.data != nullptr && call.M > 0)
-      add_products(inputs, steps, call.M, all, sums + call.N * width, width, packed);
+      add_products(inputs, steps, call.M, all, sums + call.N * width, width, packed, products_of(call));
     readout.flush();
   }
 };

@@ -10,9 +10,7 @@ namespace eigenrnn::EIGENRNN_ISA {
 // The matrices packed for `block`, once per call and shared by all threads.
 template <class T>
 struct ElmanPanels {
-  const T* W;
-  const T* U;
-  const T* V;
+  Panels<T> W, U, V;
 };
 
 template <class T>

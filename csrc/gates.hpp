@@ -10,8 +10,7 @@ namespace eigenrnn::EIGENRNN_ISA {
 // the first of them, in which their vectors alternate.
 template <class T, int gates>
 struct GatePanels {
-  const T* W[gates];
-  const T* U[gates];
+  Panels<T> W[gates], U[gates];
 };
 
 template <class T, int gates>
@@ -23,30 +22,35 @@ struct GatePack {
   // in common.
   template <class Call>
   static GatePack forward(const Call& call, int together) {
-    return {call, together, Packed<T>::size(call.N, call.N) + Packed<T>::size(call.M, call.N)};
+    return {call, together,
+            packed_size<T>(call.N, call.N, products_of(call)) + packed_size<T>(call.M, call.N, products_of(call))};
   }
   // For the backward pass, which multiplies rows by each gate's matrix separately.
   template <class Call>
   static GatePack backward(const Call& call) {
-    return {call, 0, Packed<T>::size(call.N, call.N) + Packed<T>::size(call.N, call.M)};
+    return {call, 0,
+            packed_size<T>(call.N, call.N, products_of(call)) + packed_size<T>(call.N, call.M, products_of(call))};
   }
 
  private:
   template <class Call>
   GatePack(const Call& call, int together, isize size) : memory(gates * size) {
-    T* to = fill(call.W, call.N, call.N, together, memory.get(), panels.W);
-    if (call.M > 0) fill(call.U, call.N, call.M, together, to, panels.U);
+    T* to = fill(call.W, call.N, call.N, together, products_of(call), memory.get(), panels.W);
+    if (call.M > 0) fill(call.U, call.N, call.M, together, products_of(call), to, panels.U);
   }
-  static T* fill(const View& view, isize N, isize cols, int together, T* to, const T** panels_) {
-    const isize panel = Packed<T>::panel(cols);
-    const isize size = together == 0 ? Packed<T>::size(N, cols) : Packed<T>::size(cols, N);
+  static T* fill(const View& view, isize N, isize cols, int together, Products products, T* to,
+                 Panels<T>* panels_) {
+    const isize panel = panel_size<T>(cols, products);
+    const isize size = together == 0 ? packed_size<T>(N, cols, products) : packed_size<T>(cols, N, products);
     for (int gate = 0; gate < gates; ++gate) {
       const T* from = at<T>(view, gate * N, 0);
       const bool common = gate < together;
       T* start = to + (common ? gate * panel : gate * size);
-      if (together == 0) pack(start, N, cols, from, view.first, view.second);
-      else pack(start, cols, N, from, view.second, view.first, common ? together : 1);
-      panels_[gate] = start;
+      if (together == 0)
+        panels_[gate] = pack_for<T>(products, start, N, cols, from, view.first, view.second);
+      else
+        panels_[gate] =
+            pack_for<T>(products, start, cols, N, from, view.second, view.first, common ? together : 1);
     }
     return to + gates * size;
   }

@@ -24,6 +24,7 @@ void gru_forward(Gru call, const GatePanels<T, 3>& panels, int threads) {
   const Scratch<T> between(2 * B * width);
   for_shares(call.steps, products, threads, [&](const Share& share) {
     T* mine = between.get() + 2 * share.first * width;
+    const TilesInUse tiles(products_of(call));
     run_forward<T>(call, share, [&](const Gru& part) {
       GruForward<T> forward{
           part,
@@ -55,6 +56,7 @@ struct GruWorker {
 
   void run(const Gru& call, const GruBack& back, const GatePanels<T, 3>& panels) const {
     memory.clear_sums();
+    const TilesInUse tiles(products_of(call));
     run_backward<T>(call, back, share, [&](const Gru& part, const GruBack& part_back) {
       with_real_activation(part.activation,
                            GruBackward<T>{part, part_back, panels, share, memory.scratch, memory.ring(),

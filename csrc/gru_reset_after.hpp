@@ -15,13 +15,12 @@ void GruForward<T>::reset_after(const Rows& rows) {
   const Operand<T> old{rows.before, rows.before_stride, panels.W[RESET], N};
   const Operand<T> inputs{rows.x, call.x.second, panels.U[RESET], call.M};
   // r must not scale the candidate's input, so the inputs have a separate block
-  alignas(64) T more[MOST_OF_BLOCK<T>];
+  alignas(64) T block[MOST_OF_BLOCK<T>];
+  const Product<T> of_inputs(&inputs, mapped ? 1 : 0, rows.count);
   through<T, GATES>(&old, 1, rows.count, share.vectors(GATES * layout.all, GATES),
                 [&](const T* z, isize row, isize r0, isize R, isize first_v, isize C) EIGENRNN_INLINE_LAMBDA {
-    if (mapped) {
-      const Factor<T> one = factor(inputs, r0, first_v);
-      Blocks<T>::all.table[R][C](&one, 1, more, row, false);
-    }
+    const T* more = block;
+    if (mapped) more = of_inputs.template compute<GATES>(r0, R, first_v, C, block).first;
     for (isize g = 0; g < C; g += GATES) {
       const isize v = (first_v + g) / GATES, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
       const vec<T> b = optional(call.bias, j, n), inner = optional(call.recurrent_bias, j, n);

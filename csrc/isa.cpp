@@ -1,5 +1,8 @@
 #include "isa.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <stdexcept>
 
 namespace eigenrnn {
@@ -10,6 +13,9 @@ namespace eigenrnn {
   }
 #ifdef EIGENRNN_HAS_AVX512
 EIGENRNN_DECLARE(avx512)
+namespace avx512 {
+extern const Kernels KERNELS_WITH_TILES;
+}
 #endif
 #ifdef EIGENRNN_HAS_AVX2
 EIGENRNN_DECLARE(avx2)
@@ -31,11 +37,18 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
+// Linux gives a process the registers of the tiles when it asks for them.
+bool has_amx() {
+  constexpr long REQUEST_PERMISSION = 0x1023, DATA_OF_TILES = 18;
+  return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("amx-tile") &&
+         __builtin_cpu_supports("amx-bf16") && syscall(SYS_arch_prctl, REQUEST_PERMISSION, DATA_OF_TILES) == 0;
+}
 #endif
 
 std::vector<const Kernels*> possible() {
   std::vector<const Kernels*> found;
 #ifdef EIGENRNN_HAS_AVX512
+  if (has_amx()) found.push_back(&avx512::KERNELS_WITH_TILES);
   if (has_avx512()) found.push_back(&avx512::KERNELS);
 #endif
 #ifdef EIGENRNN_HAS_AVX2
@@ -59,7 +72,9 @@ std::vector<std::string> possible_isas() {
   return names;
 }
 
-const Kernels& choose_kernels(const char* name) {
+namespace {
+
+const Kernels& find_kernels(const char* name) {
   if (name == nullptr || *name == '\0') return *possible().front();
   std::string known;
   for (const Kernels* kernels : possible()) {
@@ -67,6 +82,14 @@ const Kernels& choose_kernels(const char* name) {
     known += known.empty() ? kernels->isa : std::string(", ") + kernels->isa;
   }
   throw std::runtime_error("expected EIGENRNN_ISA among " + known + ", got " + name);
+}
+
+}  // namespace
+
+const Kernels& choose_kernels(const char* name) {
+  const Kernels& kernels = find_kernels(name);
+  if (kernels.use_tiles != nullptr) kernels.use_tiles();
+  return kernels;
 }
 
 }  // namespace eigenrnn

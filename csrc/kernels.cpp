@@ -2,6 +2,7 @@
 #include "kernels.hpp"
 
 #include "recurrences.hpp"
+#include "tiles.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -65,5 +66,16 @@ static constexpr Kernels table() {
 
 extern const Kernels KERNELS;
 constexpr Kernels KERNELS = table();
+
+#if EIGENRNN_VECTOR_BYTES == 64
+static constexpr Kernels table_with_tiles() {
+  Kernels with_tiles = table();
+  with_tiles.isa = "amx";
+  with_tiles.use_tiles = use_amx;
+  return with_tiles;
+}
+extern const Kernels KERNELS_WITH_TILES;
+constexpr Kernels KERNELS_WITH_TILES = table_with_tiles();
+#endif
 
 }  // namespace eigenrnn::EIGENRNN_ISA

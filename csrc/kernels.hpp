@@ -8,6 +8,7 @@ namespace eigenrnn {
 struct Kernels {
   const char* isa;
   int vector_bytes;
+  void (*use_tiles)();  // null: the processor has none; call it before any of the kernels
   void (*elman_forward_float)(const Elman&, int threads);
   void (*elman_forward_double)(const Elman&, int threads);
   void (*elman_backward_float)(const Elman&, const ElmanBack&, int threads);

@@ -115,7 +115,7 @@ struct LstmBackward {
   }
 
   // The operands that multiply deltas by a matrix of each gate.
-  void operands_of(const T* delta, const T* const* matrices, Operand<T>* operands) const {
+  void operands_of(const T* delta, const Panels<T>* matrices, Operand<T>* operands) const {
     for (int k = 0; k < LSTM_GATES; ++k)
       operands[k] = {delta == nullptr ? nullptr : delta + k * scratch.width(), ring.row,
                      matrices[k], call.N};
@@ -147,9 +147,9 @@ struct LstmBackward {
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize N = call.N, all = LSTM_GATES * vectors<T>(N), row = LSTM_GATES * scratch.width();
-    if (back.dW.data != nullptr) add_products(past, pasts, N, all, sums, row, packed);
+    if (back.dW.data != nullptr) add_products(past, pasts, N, all, sums, row, packed, products_of(call));
     if (back.dU.data != nullptr && call.M > 0)
-      add_products(inputs, steps, call.M, all, sums + N * row, row, packed);
+      add_products(inputs, steps, call.M, all, sums + N * row, row, packed, products_of(call));
   }
 };
 

@@ -29,6 +29,7 @@ void each_member(Elman& call, Use&& use) {
   each_member(call.norm_zoneout, use);
   use("N", call.N);
   use("M", call.M);
+  use("products", call.products);
   use("K", call.K);
   use("nonlinearity", call.activation);
   use("slope", call.slope);
@@ -76,6 +77,7 @@ void each_member(Gru& call, Use&& use) {
   each_member(call.norm_zoneout, use);
   use("N", call.N);
   use("M", call.M);
+  use("products", call.products);
   use("nonlinearity", call.activation);
   use("slope", call.slope);
   use("reset_after", call.reset_after);
@@ -113,6 +115,7 @@ void each_member(Lstm& call, Use&& use) {
   use("resets", call.steps.resets);
   use("N", call.N);
   use("M", call.M);
+  use("products", call.products);
   use("x", call.x);
   use("W", call.W);
   use("h0", call.h0);

@@ -57,6 +57,7 @@ using eigenrnn::Plan;
 using eigenrnn::PlannedCall;
 using eigenrnn::Step;
 using eigenrnn::Stepper;
+using eigenrnn::Products;
 using eigenrnn::View;
 
 // A nonlinearity by the name that Python uses.
@@ -66,6 +67,9 @@ constexpr std::pair<const char*, Activation> ACTIVATIONS[] = {
     {"leaky_relu", Activation::leaky_relu}, {"softplus", Activation::softplus},
     {"retanh", Activation::retanh},         {"modrelu", Activation::modrelu},
     {"modrelu_paired", Activation::modrelu_paired}};
+
+constexpr std::pair<const char*, Products> PRODUCTS[] = {
+    {"float32", Products::float32}, {"split", Products::split}, {"bfloat16", Products::bfloat16}};
 
 // Whether numbers have 64 bits; the kernels support only these two types.
 bool is_double(const std::string& number) {
@@ -102,14 +106,14 @@ class Read {
         nb::cast<std::tuple<std::uintptr_t, std::ptrdiff_t, std::ptrdiff_t, bool>>(value);
     member = {reinterpret_cast<void*>(data), first, second, is_16_bit};
   }
-  static void set(nb::handle value, Activation& member) {
+  static void set(nb::handle value, Activation& member) { member = named(value, ACTIVATIONS, "a nonlinearity"); }
+  static void set(nb::handle value, Products& member) { member = named(value, PRODUCTS, "products"); }
+  template <class Value, std::size_t count>
+  static Value named(nb::handle value, const std::pair<const char*, Value> (&all)[count], const char* what) {
     const auto wanted = nb::cast<std::string>(value);
-    for (const auto& [name, activation] : ACTIVATIONS) {
-      if (wanted != name) continue;
-      member = activation;
-      return;
-    }
-    throw std::invalid_argument("expected a nonlinearity of the kernels, got " + wanted);
+    for (const auto& [name, each] : all)
+      if (wanted == name) return each;
+    throw std::invalid_argument(std::string("expected ") + what + " of the kernels, got " + wanted);
   }
   // The numbers of running sequences; they live as long as the arguments.
   void set(nb::handle value, const std::int64_t*& member) {
@@ -328,6 +332,8 @@ NB_MODULE(_cpu, m) {
   static const Kernels& kernels = eigenrnn::choose_kernels(std::getenv("EIGENRNN_ISA"));
   eigenrnn::watch_forks();
   m.attr("isa") = kernels.isa;
+  m.attr("has_tiles") = kernels.use_tiles != nullptr;
+  m.attr("least_units_of_tiles") = eigenrnn::LEAST_UNITS_OF_TILES;
   m.attr("vector_bytes") = kernels.vector_bytes;
   m.attr("isas") = nb::cast(eigenrnn::possible_isas());
   m.def("prefer_large_pages", [](std::uintptr_t data, std::size_t bytes) {

@@ -66,10 +66,10 @@ void add_rows(Factor<T>* factors, int count, isize rows, isize all, T* into, isi
 }
 
 // The same sums. The rows of a factor lie far apart: in every block each of them would miss the cache of addresses.
-// Unless few blocks read them, they are first copied side by side, to `memory`.
+// Unless few blocks read them, they are first copied side by side, to `memory`. Few rows need no tiles either.
 template <class T>
 void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into, isize stride,
-                  Buffer<T>& memory) {
+                  Buffer<T>& memory, Products products = Products::float32) {
   if (rows == 0 || count == 0) return;
   const isize wide = columns(static_cast<int>(next_rows(rows)));
   isize depth = 0;
@@ -78,6 +78,9 @@ void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into,
     add_rows(factors, count, rows, all, into, stride);
     return;
   }
+  if constexpr (std::is_same_v<T, float>)
+    if (products != Products::float32)
+      return add_products_by_tiles(factors, count, rows, all, into, stride, memory, products);
   T* a = memory.at_least(depth * (rows + wide * LANES<T>));
   T* b = a + depth * rows;
   for (isize k = 0, R; k < rows; k += R) {

@@ -1,5 +1,6 @@
 // The two products of a recurrence, rows by a packed matrix and sums of outer products, and the packing.
 #pragma once
+#include "arguments.hpp"
 #include "vec.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {

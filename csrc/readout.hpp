@@ -8,14 +8,14 @@ namespace eigenrnn::EIGENRNN_ISA {
 template <class T>
 struct Readout {
   const Elman& call;
-  const T* panels;  // V transposed
+  Panels<T> panels;  // V transposed
   Share share;
 
   // The outputs of step s, whose states start at h. Finished sequences have states of zero.
   void write(isize s, isize now, const T* h, isize stride) const {
     if (call.y.data == nullptr) return;
     map(s, 0, now, {h, stride, panels, call.N});
-    map(s, now, share.last - share.first, {nullptr, 0, panels, 0});
+    map(s, now, share.last - share.first, {nullptr, 0, {}, 0});
   }
 
  private:
@@ -57,7 +57,7 @@ class ReadoutBack {
   }
 
   // The operand that takes the output gradients of step s, from row `from` on, to the states.
-  Operand<T> operand(isize s, isize from, const T* panels) const {
+  Operand<T> operand(isize s, isize from, const Panels<T>& panels) const {
     return {gradient(s, from), back_.dy.second, panels, call_.K, back_.dy_stride};
   }
 
@@ -82,9 +82,10 @@ class ReadoutBack {
   // Add the outer products of all recorded steps.
   void flush() {
     if (count_ == 0) return;
-    add_products(factors_.get(), count_, call_.K, whole_, memory_.get(), width(), packed_);
+    add_products(factors_.get(), count_, call_.K, whole_, memory_.get(), width(), packed_, products_of(call_));
     if (rest_ > 0)
-      add_products(rests_, rest_count_, call_.K, 1, memory_.get() + whole_ * LANES<T>, width(), packed_);
+      add_products(rests_, rest_count_, call_.K, 1, memory_.get() + whole_ * LANES<T>, width(), packed_,
+                   products_of(call_));
     count_ = rest_count_ = 0;
   }
 

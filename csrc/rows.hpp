@@ -1,8 +1,12 @@
 // Distribution of rows among threads, and products of rows with a matrix.
 #pragma once
+#include <optional>
+#include <utility>
+
 #include "arguments.hpp"
 #include "product.hpp"
 #include "team.hpp"
+#include "tiles.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -136,12 +140,54 @@ EIGENRNN_INLINE void clear(const View& view, isize cols, isize t, isize from, is
     std::memset(at<T>(view, t, r), 0, static_cast<std::size_t>(cols) * sizeof(T));
 }
 
+// A packed matrix, and the numbers that it consists of.
+template <class T>
+struct Panels {
+  const T* data;  // or tiles of words
+  Products products;
+
+  Panels(const T* data_ = nullptr, Products products_ = Products::float32)  // NOLINT: a pointer is a packed matrix
+      : data(data_), products(products_) {}
+  bool by_tiles() const { return std::is_same_v<T, float> && products != Products::float32; }
+};
+
+// The size of one panel of a matrix with `rows` rows, and of all.
+template <class T>
+isize panel_size(isize rows, Products products) {
+  return Panels<T>{nullptr, products}.by_tiles() ? right_size(rows, products) : Packed<T>::panel(rows);
+}
+template <class T>
+isize packed_size(isize rows, isize cols, Products products) {
+  return panel_size<T>(rows, products) * vectors<T>(cols);
+}
+
+// `pack` for these products.
+template <class T>
+Panels<T> pack_for(Products products, T* packed, isize rows, isize cols, const T* source, isize row, isize col,
+                   int together = 1) {
+  const Panels<T> panels{packed, products};
+  if constexpr (std::is_same_v<T, float>) {
+    if (panels.by_tiles()) {
+      const isize size = right_size(rows, products), padded = tiles_of(rows) * TILE_DEPTH * LANES<T>;
+      const Scratch<T> one(padded);
+      std::memset(one.get(), 0, static_cast<std::size_t>(padded) * sizeof(T));
+      for (isize v = 0; v < vectors<T>(cols); ++v, packed += together * size) {
+        pack(one.get(), rows, smaller(LANES<T>, cols - v * LANES<T>), source + v * LANES<T> * col, row, col);
+        fill_right(reinterpret_cast<Word*>(packed), one.get(), rows, products);
+      }
+      return panels;
+    }
+  }
+  pack(packed, rows, cols, source, row, col, together);
+  return panels;
+}
+
 // One operand of a product: rows and the packed matrix that multiplies them.
 template <class T>
 struct Operand {
   const T* rows;  // row r begins at rows + r * stride
   isize stride;
-  const T* panels;
+  Panels<T> panels;
   isize depth;
   isize step = 1;  // from an element of a row to the next
 };
@@ -151,13 +197,13 @@ template <class T>
 EIGENRNN_INLINE Factor<T> factor(const Operand<T>& operand, isize r, isize v) {
   const isize panel = Packed<T>::panel(operand.depth);
   return {operand.rows + r * operand.stride, operand.stride, operand.step,
-          operand.panels + v * panel, LANES<T>, panel, operand.depth};
+          operand.panels.data + v * panel, LANES<T>, panel, operand.depth};
 }
 
 constexpr int MOST_OPERANDS = 4;
 
 template <class T>
-constexpr isize MOST_OF_BLOCK = MOST_ROWS* MOST_COLUMNS* LANES<T>;
+constexpr isize MOST_OF_BLOCK = larger(MOST_ROWS* MOST_COLUMNS* LANES<T>, MOST_BY_TILES);
 
 // Where the sums of a product are stored: row r at data + r * stride, all vectors side by side. If they
 // have begun, the product is added to them. Without data they stay in a block on the stack.
@@ -166,6 +212,90 @@ struct Sums {
   T* data = nullptr;
   isize stride = 0;
   bool begun = false;
+};
+
+// The sum of operands[i].rows * matrix[i] for `count` rows, of which each block is computed separately.
+template <class T>
+class Product {
+ public:
+  EIGENRNN_INLINE Product(const Operand<T>* operands, int how_many, isize count)
+      : operands_(operands), how_many_(how_many) {
+    if (by_tiles()) narrow_rows(count);
+  }
+
+  // The vectors of the blocks of `count` rows, of which `together` stay together, and the rows of the next one.
+  template <int together>
+  EIGENRNN_INLINE isize columns_of_blocks(isize count) const {
+    if (by_tiles()) return columns_by_tiles(together);
+    return columns(static_cast<int>(next_rows(count, together)), together);
+  }
+  template <int together>
+  EIGENRNN_INLINE isize rows_of_block(isize left) const {
+    return by_tiles() ? smaller(ROWS_BY_TILES, left) : next_rows(left, together);
+  }
+
+  // Rows r .. r + R - 1 and vectors v .. v + C - 1. They are computed where their sums are or, if these have
+  // no data, in `block`; the result and the distance of its rows are returned.
+  template <int together>
+  EIGENRNN_INLINE std::pair<T*, isize> compute(isize r, isize R, isize v, isize C, T* block, const Sums<T>& sums = {}) const {
+    if (by_tiles()) return compute_by_tiles(r, R, v, C, block, sums);
+    T* z = sums.data == nullptr ? block : sums.data + r * sums.stride + v * LANES<T>;
+    const isize row = sums.data == nullptr ? C * LANES<T> : sums.stride;
+    Factor<T> factors[MOST_OPERANDS];
+    for (isize c = 0, some; c < C; c += some) {
+      some = smaller(C - c, at_once(static_cast<int>(R), together));
+      for (int i = 0; i < how_many_; ++i) factors[i] = factor(operands_[i], r, v + c);
+      Blocks<T>::all.table[R][some](factors, how_many_, z + c * LANES<T>, row, sums.begun);
+    }
+    return {z, row};
+  }
+
+ private:
+  EIGENRNN_INLINE bool by_tiles() const { return how_many_ > 0 && operands_[0].panels.by_tiles(); }
+
+  __attribute__((noinline)) void narrow_rows(isize count) {
+    if constexpr (std::is_same_v<T, float>) {
+      isize words = 0;
+      for (int i = 0; i < how_many_; ++i) {
+        begin_[i] = words;
+        words += left_size(count, operands_[i].depth, operands_[0].panels.products);
+      }
+      left_.emplace(words);
+      for (int i = 0; i < how_many_; ++i)
+        fill_left(words_of(i), operands_[i].rows, operands_[i].stride, operands_[i].step, count, operands_[i].depth,
+                  operands_[i].panels.products);
+    }
+  }
+  Word* words_of(int i) const { return reinterpret_cast<Word*>(left_->get() + begin_[i]); }
+
+  // A block of whole tiles may have more rows than the sums, so it is computed beside them.
+  __attribute__((noinline)) std::pair<T*, isize> compute_by_tiles(isize r, isize R, isize v, isize C, T* block,
+                                                                  const Sums<T>& sums) const {
+    const isize row = C * LANES<T>;
+    if constexpr (std::is_same_v<T, float>) {
+      const std::size_t bytes = static_cast<std::size_t>(row) * sizeof(T);
+      const auto stored = [&](isize i) { return sums.data + (r + i) * sums.stride + v * LANES<T>; };
+      for (isize i = 0; i < R && sums.begun; ++i) std::memcpy(block + i * row, stored(i), bytes);
+      const Products products = operands_[0].panels.products;
+      TileFactor factors[MOST_OPERANDS];
+      for (isize c = 0; c < C; c += 2) {
+        for (int i = 0; i < how_many_; ++i) {
+          const isize tiles = tiles_of(operands_[i].depth), apart = tiles * parts_of(products) * LEFT_TILE;
+          const isize column = right_size(operands_[i].depth, products);
+          factors[i] = {words_of(i) + r / TILE_ROWS * apart, apart,
+                        reinterpret_cast<const Word*>(operands_[i].panels.data) + (v + c) * column, column, tiles};
+        }
+        tile_functions->multiply(factors, how_many_, parts_of(products), R, smaller(2, C - c), block + c * LANES<T>, row, sums.begun);
+      }
+      for (isize i = 0; i < R && sums.data != nullptr; ++i) std::memcpy(stored(i), block + i * row, bytes);
+    }
+    return {block, row};
+  }
+
+  const Operand<T>* operands_;
+  int how_many_;
+  isize begin_[MOST_OPERANDS];  // of the words of each operand
+  std::optional<Scratch<T>> left_;
 };
 
 // For rows 0 .. count - 1: z = [z +] sum of operands[i].rows * matrix[i], block by block. `use` gets each
@@ -179,19 +309,13 @@ EIGENRNN_INLINE void through(const Operand<T>* operands, int how_many, isize cou
                              Use&& use, const Sums<T>& sums = {}) {
   alignas(64) T block[MOST_OF_BLOCK<T>];
   if (count <= 0) return;
-  const isize wide = columns(static_cast<int>(next_rows(count, together)), together);
+  const Product<T> product(operands, how_many, count);
+  const isize wide = product.template columns_of_blocks<together>(count);
   for (isize v = which.from; v < which.to; v += wide) {
     const isize C = smaller(wide, which.to - v);
     for (isize r = 0, R; r < count; r += R) {
-      R = next_rows(count - r, together);
-      T* z = sums.data == nullptr ? block : sums.data + r * sums.stride + v * LANES<T>;
-      const isize row = sums.data == nullptr ? C * LANES<T> : sums.stride;
-      Factor<T> factors[MOST_OPERANDS];
-      for (isize c = 0, some; c < C; c += some) {
-        some = smaller(C - c, at_once(static_cast<int>(R), together));
-        for (int i = 0; i < how_many; ++i) factors[i] = factor(operands[i], r, v + c);
-        Blocks<T>::all.table[R][some](factors, how_many, z + c * LANES<T>, row, sums.begun);
-      }
+      R = product.template rows_of_block<together>(count - r);
+      const auto [z, row] = product.template compute<together>(r, R, v, C, block, sums);
       use(z, row, r, R, v, C);
     }
   }

@@ -50,8 +50,8 @@ using integers = vec<typename integer_of<T>::type>;
 template <class T>
 constexpr isize LANES = EIGENRNN_VECTOR_BYTES / static_cast<isize>(sizeof(T));
 
-EIGENRNN_INLINE isize smaller(isize a, isize b) { return a < b ? a : b; }
-EIGENRNN_INLINE isize larger(isize a, isize b) { return a > b ? a : b; }
+constexpr EIGENRNN_INLINE isize smaller(isize a, isize b) { return a < b ? a : b; }
+constexpr EIGENRNN_INLINE isize larger(isize a, isize b) { return a > b ? a : b; }
 
 // The number of vectors that hold n elements.
 template <class T>

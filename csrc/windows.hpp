@@ -4,27 +4,11 @@
 #pragma once
 #include <type_traits>
 
+#include "bfloat16.hpp"
 #include "ring.hpp"
 #include "states.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
-
-// bfloat16 is the upper half of a float. Ties are rounded to even, and NaN stays NaN, as in torch.
-inline void widen(const std::uint16_t* from, isize count, float* to) {
-  for (isize i = 0; i < count; ++i) {
-    const std::uint32_t bits = std::uint32_t{from[i]} << 16;
-    std::memcpy(to + i, &bits, sizeof bits);
-  }
-}
-inline void narrow(const float* from, isize count, std::uint16_t* to) {
-  for (isize i = 0; i < count; ++i) {
-    std::uint32_t bits;
-    std::memcpy(&bits, from + i, sizeof bits);
-    const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
-    to[i] = static_cast<std::uint16_t>(is_nan ? 0x7fc0 : rounded);
-  }
-}
 
 // use(tensor, numbers in a row, whether the pass computes it) for each tensor of all steps; those of a call are
 // computed by its forward pass, but for the operands.

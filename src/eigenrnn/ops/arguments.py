@@ -53,6 +53,7 @@ class Options(NamedTuple):
         batch_sizes: The number of running sequences at each step; None for the whole batch.
         reverse: Whether to run from the last step to the first.
         last_only: Whether only the last states are computed and stored.
+        products: What the compiled kernels multiply, see `eigenrnn.ops.precision`.
         rate: The zoneout rate of evaluation; zero without zoneout, or with a mask.
     """
 
@@ -60,6 +61,7 @@ class Options(NamedTuple):
     batch_sizes: Sequence[int] | None = None
     reverse: bool = False
     last_only: bool = False
+    products: str = "float32"
     rate: float = 0.0
 
 
@@ -77,8 +79,8 @@ def schema(*records: type, without: Collection[str] = ()) -> str:
     """Return the fields of records as the arguments in the schema of a torch operator.
 
     Example:
-        >>> schema(Options)
-        'str nonlinearity, SymInt[]? batch_sizes, bool reverse, bool last_only, float rate'
+        >>> schema(Options, without=("rate", "products"))
+        'str nonlinearity, SymInt[]? batch_sizes, bool reverse, bool last_only'
     """
     hints = [hint for record in records for hint in get_type_hints(record).items()]
     kept = [(name, kind) for name, kind in hints if name not in without]

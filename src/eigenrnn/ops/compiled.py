@@ -15,6 +15,7 @@ from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.arguments import is_mixed, needs_gradient, steps_in
 from eigenrnn.ops.dispatch import Backend, Call
 from eigenrnn.ops.operators import Named, Operator
+from eigenrnn.ops.precision import products_now, products_of_autocast
 from eigenrnn.ops.recurrence import Recurrence
 
 __all__ = [
@@ -76,6 +77,8 @@ class CompiledBackend(Backend):
     name = "cpu"
     description = "compiled C++ on the CPU" + (f", {kernels.isa}" if kernels else "")
     supports_last_only = True
+    multiplies_by_tiles = False
+    """Whether its products may be of bfloat16, see `eigenrnn.ops.precision`."""
 
     def unavailable(self) -> str | None:
         return unavailable()
@@ -87,6 +90,15 @@ class CompiledBackend(Backend):
             return "torch.func transforms and forward mode need differentiable operations"
         return None
 
+    def when_chosen(self, call: Call) -> str:
+        products = "float32"
+        has_tiles = self.multiplies_by_tiles and call.dtype == torch.float32
+        if has_tiles and call.state_size >= kernels.least_units_of_tiles:
+            products = products_now()
+        if products == "float32":
+            return "chosen"
+        return f"chosen, with {products} products"
+
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         U = operands.U
         if operands.W.dtype == torch.bfloat16:  # the states of many steps need more than 8 bits
@@ -97,6 +109,8 @@ class CompiledBackend(Backend):
         return self.run_kernels(operands, options)
 
     def run_mixed(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
+        if is_mixed(operands):
+            options = options._replace(products=products_of_autocast(operands.x.dtype))
         # the kernels store neither outputs of a head nor arguments of f in 16 bits
         is_plain = getattr(operands, "V", None) is None and getattr(operands, "v0", None) is None
         stores = is_mixed(operands) and operands.x.dtype == torch.bfloat16 and is_plain

@@ -132,6 +132,10 @@ class Backend(ABC):
         """Return why the backend is never chosen automatically, or None."""
         return None
 
+    def when_chosen(self, call: Call) -> str:  # noqa: ARG002, for subclasses
+        """Return what `explain` says of the backend if it computes the call."""
+        return "chosen"
+
     def fuses_head(self, V: Tensor) -> bool:  # noqa: ARG002, for subclasses
         """Whether `run` takes this V and returns the outputs instead of all states."""
         return False
@@ -254,7 +258,7 @@ def explain(
     for name, each in backends.items():
         reason = each.reason_against(call)
         if reason is None and each is chosen:
-            reason = "chosen"
+            reason = each.when_chosen(call)
         if reason is None:
             reason = each.experimental(call)
         reasons[name] = reason or "possible, less preferred"

@@ -17,6 +17,7 @@ import eigenrnn
 from eigenrnn import __version__
 from eigenrnn.layers import Layer
 from eigenrnn.models import count_parameters
+from eigenrnn.ops.precision import products_of_float32
 from eigenrnn_experiments.data.in_memory import content_hash
 from eigenrnn_experiments.tasks.base import Task
 from eigenrnn_experiments.training.description import (
@@ -144,6 +145,9 @@ def _hardware() -> dict[str, str]:
     cores = _count(os.cpu_count() or 1, "core")
     threads = _count(torch.get_num_threads(), "thread")
     hardware = {"processor": f"{_processor()}, {cores}, {threads}"}
+    products = products_of_float32()
+    if products != "float32":
+        hardware["products"] = products
     if torch.cuda.is_available():
         hardware["gpu"] = torch.cuda.get_device_name()
     return hardware

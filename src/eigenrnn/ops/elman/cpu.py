@@ -24,6 +24,7 @@ from eigenrnn.ops.dispatch import COMPLEX, REAL
 from eigenrnn.ops.elman.operands import ElmanOperands, as_pairs
 from eigenrnn.ops.elman.reference import ELMAN
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
+from eigenrnn.ops.precision import products_of_float32
 
 __all__ = ["ElmanCPU", "elman_cpu", "elman_cpu_norm_zoneout", "elman_stepper"]
 
@@ -78,6 +79,7 @@ class ElmanCPU(CompiledBackend):
 
     dtypes = (REAL | COMPLEX) - {torch.float16}
     features = frozenset({"layer_norm", "zoneout", "leak", "resets"})
+    multiplies_by_tiles = True
 
     def fuses_head(self, V: Tensor) -> bool:
         # with more outputs than units, the head costs more than the recurrence, and the memory
@@ -88,7 +90,7 @@ class ElmanCPU(CompiledBackend):
         save = needs_gradient(operands)
         is_complex = operands.W.is_complex()
         if is_complex:
-            operands, options = as_pairs(operands, options)
+            operands, options = as_pairs(operands, options._replace(products="float32"))
         operator = elman_cpu
         if features_of(operands, options):
             operator = elman_cpu_norm_zoneout
@@ -124,7 +126,12 @@ def elman_stepper(
         "gain": rows(gain),
         "shift": rows(shift),
     }
-    options = {"N": len(W), "M": U.shape[1], "rate": zoneout}
+    options = {
+        "N": len(W),
+        "M": U.shape[1],
+        "rate": zoneout,
+        "products": products_of_float32(),
+    }
     call = options | activation(nonlinearity, bias) | views(weights)
     number = number_type(*weights.values())
     if state == "current":

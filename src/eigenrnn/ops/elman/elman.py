@@ -36,6 +36,7 @@ from eigenrnn.ops.norm_zoneout import (
     check_norm_dtype,
     check_norm_zoneout,
 )
+from eigenrnn.ops.precision import products_of_float32
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "elman"]
@@ -163,7 +164,10 @@ def elman(
         and resets is None
         and backend is None
     ):
-        found = _run_directly(operands, Options(nonlinearity, batch_sizes, reverse, last_only))
+        options = Options(
+            nonlinearity, batch_sizes, reverse, last_only, products=products_of_float32()
+        )
+        found = _run_directly(operands, options)
         if found is not None:
             return found
     check_flags(reverse=reverse, last_only=last_only)
@@ -190,6 +194,7 @@ def elman(
         reverse=reverse,
         last_only=last_only,
         rate=rate,
+        products=products_of_float32(),
     )
     operands = with_resets(operands, resets)
     if not autocasts(x.device.type):

@@ -20,6 +20,7 @@ from eigenrnn.ops.compiled import (
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
 from eigenrnn.ops.gru.reference import GRU
+from eigenrnn.ops.precision import products_of_float32
 
 __all__ = ["GRUCPU", "gru_cpu", "gru_cpu_norm_zoneout", "gru_stepper"]
 
@@ -42,6 +43,7 @@ class GRUCPU(CompiledBackend):
 
     dtypes = REAL - {torch.float16}
     features = FORMS | {"layer_norm", "zoneout", "resets"}
+    multiplies_by_tiles = True
 
     def run_kernels(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
         operator = gru_cpu
@@ -74,7 +76,13 @@ def gru_stepper(
         "gain": rows(gain),
         "shift": rows(shift),
     }
-    sizes = {"N": W.shape[1], "M": U.shape[1]}
-    form = {"reset_after": reset_after, "update_keeps": update_keeps, "rate": zoneout}
-    call = sizes | form | activation(nonlinearity, bias) | views(weights)
+    options = {
+        "N": W.shape[1],
+        "M": U.shape[1],
+        "reset_after": reset_after,
+        "update_keeps": update_keeps,
+        "rate": zoneout,
+        "products": products_of_float32(),
+    }
+    call = options | activation(nonlinearity, bias) | views(weights)
     return kernels.gru_stepper(number_type(*weights.values()), call)

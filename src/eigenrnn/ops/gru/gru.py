@@ -29,6 +29,7 @@ from eigenrnn.ops.gru.reference import GRU, GRUReference
 from eigenrnn.ops.gru.torch import GRUTorch
 from eigenrnn.ops.gru.triton import GRUTriton
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
+from eigenrnn.ops.precision import products_of_float32
 from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import autocasts
 
@@ -146,6 +147,7 @@ def gru(
         batch_sizes=batch_sizes,
         reverse=reverse,
         last_only=last_only,
+        products=products_of_float32(),
     )
     if layer_norm is None and zoneout is None and resets is None and backend is None:
         found = _DIRECT.run(operands, options)

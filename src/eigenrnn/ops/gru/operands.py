@@ -42,6 +42,7 @@ class GRUOptions(NamedTuple):
     batch_sizes: Sequence[int] | None = None
     reverse: bool = False
     last_only: bool = False
+    products: str = "float32"
     rate: float = 0.0
 
 

@@ -19,6 +19,7 @@ from eigenrnn.ops.compiled import (
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.reference import LSTM
+from eigenrnn.ops.precision import products_of_float32
 
 __all__ = ["LSTMCPU", "lstm_cpu", "lstm_stepper"]
 
@@ -42,6 +43,7 @@ class LSTMCPU(CompiledBackend):
 
     dtypes = REAL - {torch.float16}
     features = frozenset({"resets"})
+    multiplies_by_tiles = True
 
     def run_kernels(
         self, operands: LSTMOperands, options: LSTMOptions
@@ -57,5 +59,6 @@ def lstm_stepper(
 ) -> Any:
     """Return the recurrence with packed weights, for a `StepperStack`."""
     weights = {"W": W, "U": U, "c": rows(c)}
-    call = {"N": W.shape[1], "M": U.shape[1]} | views(weights)
+    options = {"N": W.shape[1], "M": U.shape[1], "products": products_of_float32()}
+    call = options | views(weights)
     return kernels.lstm_stepper(number_type(*weights.values()), call)

@@ -24,6 +24,7 @@ from eigenrnn.ops.lstm.export import export_lstm
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.reference import LSTM, LSTMReference
 from eigenrnn.ops.lstm.torch import LSTMTorch
+from eigenrnn.ops.precision import products_of_float32
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "lstm"]
@@ -108,7 +109,12 @@ def lstm(
                 [0.1250]])
     """
     operands = LSTMOperands(x=x, W=W, h0=cast("Tensor", h0), c0=cast("Tensor", c0), U=U, c=c)
-    options = LSTMOptions(batch_sizes=batch_sizes, reverse=reverse, last_only=last_only)
+    options = LSTMOptions(
+        batch_sizes=batch_sizes,
+        reverse=reverse,
+        last_only=last_only,
+        products=products_of_float32(),
+    )
     if resets is None and backend is None:
         found = _DIRECT.run(operands, options)
         if found is not None:

@@ -28,6 +28,7 @@ class LSTMOptions(NamedTuple):
     batch_sizes: Sequence[int] | None = None
     reverse: bool = False
     last_only: bool = False
+    products: str = "float32"
 
 
 LSTM_AXES: Axes = {

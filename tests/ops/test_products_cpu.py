@@ -1,0 +1,363 @@
+"""Products of bfloat16 and of split numbers, by tiles; a machine without AMX computes them in plain C++."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+import eigenrnn
+from eigenrnn.ops import elman, gru, lstm, precision
+from eigenrnn.ops.compiled import kernels
+from kernel_testing import needs_kernels, python, ragged_sizes
+from ops.recurrence_cases import RECORDS, draw, exact, results_and_gradients
+
+pytestmark = [needs_kernels, pytest.mark.usefixtures("tiles")]
+
+RUNS = {"elman": elman, "gru": gru, "lstm": lstm}
+SWITCHES = {"bfloat16": "medium", "split": "high"}
+OPERANDS = {  # operands beside those of every call, and options
+    "elman": ("elman", (), {}),
+    "modrelu": ("elman", ("bias",), {"nonlinearity": "modrelu"}),
+    "norm": ("elman", ("gain", "shift"), {}),
+    "leak": ("elman", ("leak",), {}),
+    "gru": ("gru", ("recurrent_bias",), {}),
+    "gru, norm": ("gru", ("gain", "shift"), {}),
+    "gru, reset before": ("gru", (), {"reset_after": False}),
+    "lstm": ("lstm", (), {}),
+}
+SHAPES = {  # T, B, N, M: edges of the tiles of 16 rows and 32 numbers, and blocks of one and two tiles
+    "64 units": (3, 16, 64, 1),
+    "one sequence": (9, 1, 65, 3),
+    "odd sizes": (5, 7, 70, 70),
+    "two tiles of rows": (4, 33, 96, 3),
+    "many sequences": (2, 75, 81, 96),
+}
+steps = pytest.mark.parametrize("steps", ["whole", "ragged", "reverse", "resets"])
+
+
+@pytest.fixture
+def tiles(monkeypatch):
+    monkeypatch.setattr(precision, "has_tiles", True)
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def nearest(tensor):
+    return tensor.bfloat16().to(tensor.dtype)
+
+
+def parts(tensor, products):
+    """The numbers of bfloat16 whose sum is multiplied."""
+    first = nearest(tensor)
+    if products == "bfloat16":
+        return [first]
+    return [first, nearest(tensor - first)]
+
+
+def multiply(a, b, products):
+    """The product of two matrices but for that of their second parts."""
+    total = torch.zeros((), dtype=a.dtype)
+    for i, left in enumerate(parts(a, products)):
+        for j, right in enumerate(parts(b, products)):
+            if i + j < 2:
+                total = total + left @ right
+    return total
+
+
+class Rounded(torch.autograd.Function):
+    """a b^T. The gradients of matrices of few rows or columns are exact."""
+
+    @staticmethod
+    def forward(ctx, a, b, products):
+        ctx.save_for_backward(a, b)
+        ctx.products = products
+        return multiply(a, b.mT, products)
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, b = ctx.saved_tensors
+        rows, grads = a.reshape(-1, a.shape[-1]), grad.reshape(-1, grad.shape[-1])
+        db = grads.mT @ rows
+        if min(b.shape) > 48:
+            db = multiply(grads.mT, rows, ctx.products)
+        return multiply(grad, b, ctx.products), db, None
+
+
+class RoundedProducts(TorchFunctionMode):
+    """Every product in the block is one of rounded numbers."""
+
+    def __init__(self, products):
+        super().__init__()
+        self.products = products
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is F.linear:
+            x, U, *c = args
+            product = Rounded.apply(x, U, self.products)
+            return product if not c or c[0] is None else product + c[0]
+        if function in (torch.Tensor.matmul, torch.Tensor.__matmul__, torch.matmul):
+            return Rounded.apply(args[0], args[1].mT, self.products)
+        return function(*args, **(kwargs or {}))
+
+
+def error(found, wanted):
+    return (found.double() - wanted.double()).norm() / wanted.double().norm()
+
+
+def run_case(case, shape, steps, *, V=None, **options):
+    """Return the operands of a case, and a function that runs it on operands by name."""
+    kind, more, own = OPERANDS[case]
+    T, B, N, M = shape
+    record = RECORDS[kind]
+    tensors = draw(record, (T, B, N), torch.float32, M=M, more=more)
+    if V is not None:
+        tensors["V"] = torch.randn(V, N, generator=torch.Generator().manual_seed(3)) / N**0.5
+    options = own | options
+    if steps == "ragged":
+        options["batch_sizes"] = ragged_sizes(T, B)
+    if steps == "reverse":
+        options["reverse"] = True
+    if steps == "resets":
+        options["resets"] = torch.rand(T, B, generator=torch.Generator().manual_seed(2)) < 0.2
+
+    def run(given, **more_options):
+        given = dict(given)
+        norm = {}
+        if "gain" in given:
+            norm["layer_norm"] = given.pop("gain"), given.pop("shift")
+        return RUNS[kind](**given, **norm, **options, **more_options)
+
+    return record, tensors, run
+
+
+@steps
+@pytest.mark.pairs
+@pytest.mark.parametrize("products", SWITCHES)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("case", OPERANDS)
+def test_products_are_those_of_rounded_numbers(case, shape, products, steps):
+    record, tensors, run = run_case(case, shape, steps)
+    torch.set_float32_matmul_precision(SWITCHES[products])
+    found = results_and_gradients(record, tensors, lambda given: run(given, backend="cpu"))
+    with RoundedProducts(products):
+        wanted = results_and_gradients(
+            record, exact(tensors), lambda given: run(given, backend="reference")
+        )
+    # a state beside the middle of two numbers of bfloat16 may be rounded to the other one
+    bound = 1e-3 if products == "bfloat16" else 8e-6
+    for name, tensor in found.items():
+        assert error(tensor, wanted[name]) < bound, name
+
+
+@steps
+@pytest.mark.pairs
+@pytest.mark.parametrize("products", SWITCHES)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("case", sorted(set(OPERANDS) - {"modrelu"}))  # whose derivative jumps
+def test_results_are_near_those_of_64_bits(case, shape, products, steps):
+    record, tensors, run = run_case(case, shape, steps)
+    torch.set_float32_matmul_precision(SWITCHES[products])
+    found = results_and_gradients(record, tensors, run)
+    wanted = results_and_gradients(
+        record, exact(tensors), lambda given: run(given, backend="reference")
+    )
+    bound = {"bfloat16": 3 * 2**-8, "split": 2 * 2**-16}[products]
+    errors = {name: error(tensor, wanted[name]).item() for name, tensor in found.items()}
+    assert max(errors.values()) < bound, errors
+    least = {"bfloat16": 2**-12, "split": 2**-21}[products]
+    assert errors["h"] > least  # they are rounded at all
+
+
+@pytest.mark.parametrize("V", [5, 70])
+@pytest.mark.parametrize("products", SWITCHES)
+def test_a_head_in_the_recurrence(products, V):
+    record, tensors, run = run_case("elman", (5, 7, 70, 3), "whole", V=V)
+    torch.set_float32_matmul_precision(SWITCHES[products])
+    found = results_and_gradients(record, tensors, run)
+    with RoundedProducts(products):
+        wanted = results_and_gradients(
+            record, exact(tensors), lambda given: run(given, backend="reference")
+        )
+    bound = 1e-3 if products == "bfloat16" else 8e-6
+    for name, tensor in found.items():
+        assert error(tensor, wanted[name]) < bound, name
+
+
+@pytest.mark.parametrize("case", OPERANDS)
+def test_a_sequence_does_not_depend_on_its_batch(case):
+    torch.set_float32_matmul_precision("medium")
+    _, tensors, run = run_case(case, (4, 35, 70, 3), "whole")
+    together = run(tensors)
+    for rows in (slice(0, 1), slice(17, 33)):
+        some = {
+            name: v[:, rows] if name == "x" else v[rows] if name in ("h0", "c0") else v
+            for name, v in tensors.items()
+        }
+        alone = run(some)
+        assert torch.equal(alone[0], together[0][:, rows])
+        assert torch.equal(alone[1], together[1][rows])
+
+
+@pytest.mark.parametrize("products", SWITCHES)
+def test_threads_do_not_change_the_states(products):
+    torch.set_float32_matmul_precision(SWITCHES[products])
+    before = torch.get_num_threads()
+    for shape in ((3, 40, 70, 3), (17, 1, 512, 3)):  # in the second, threads share the units
+        found = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            _, tensors, run = run_case("gru", shape, "whole")
+            found.append(run(tensors)[0])
+        torch.set_num_threads(before)
+        assert torch.equal(found[0], found[1])
+        assert torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("make", [eigenrnn.ScoRNN, eigenrnn.GRU, eigenrnn.LSTM])
+def test_a_stream_keeps_the_products_with_which_it_was_packed(make):
+    layer = make(3, 70).freeze()
+    x = torch.randn(6, 3)
+    stream = eigenrnn.Stream(layer)
+    torch.set_float32_matmul_precision("medium")
+    stream(x[0])  # packs the weights
+    torch.set_float32_matmul_precision("highest")
+    stream.reset()
+    steps = torch.stack([stream(x_t) for x_t in x])
+    exact_steps, _ = layer(x)
+    torch.set_float32_matmul_precision("medium")
+    rounded, _ = layer(x)
+    assert torch.equal(steps, rounded)
+    assert not torch.equal(steps, exact_steps)
+
+
+def test_small_states_stay_in_float32():
+    least = kernels.least_units_of_tiles
+    for N, is_rounded in ((least - 1, False), (least, True)):
+        _, tensors, run = run_case("elman", (3, 4, N, 2), "whole")
+        torch.set_float32_matmul_precision("highest")
+        before, _ = run(tensors)
+        torch.set_float32_matmul_precision("medium")
+        after, _ = run(tensors)
+        assert torch.equal(before, after) != is_rounded
+
+
+def test_calls_in_64_bits_and_complex_ones_are_not_rounded():
+    W = torch.linalg.qr(torch.randn(64, 64, dtype=torch.complex64))[0]
+    calls = {
+        "float64": (torch.randn(3, 2, 70, dtype=torch.float64), torch.eye(70).double(), "tanh"),
+        "complex64": (torch.randn(3, 2, 64, dtype=torch.complex64), W, "modrelu"),
+    }
+    for x, W, nonlinearity in calls.values():
+        torch.set_float32_matmul_precision("highest")
+        before, _ = elman(x, W, nonlinearity=nonlinearity)
+        torch.set_float32_matmul_precision("medium")
+        after, _ = elman(x, W, nonlinearity=nonlinearity)
+        assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan, 3.4e38])
+@pytest.mark.parametrize("products", SWITCHES)
+def test_what_is_not_finite_reaches_the_states(products, value):
+    x = torch.zeros(2, 3, 64)
+    x[0, 1, 5] = value  # 3.4e38 rounds to infinity
+    W = torch.eye(64) / 2
+    U = torch.eye(64)
+    torch.set_float32_matmul_precision(SWITCHES[products])
+    h, _ = elman(x, W, U=U, nonlinearity="identity")
+    assert torch.equal(h[:, [0, 2]], torch.zeros(2, 2, 64))
+    assert not h[0, 1, 5].isfinite()
+    assert not h[1, 1, 5].isfinite()
+    if value != value:
+        assert h[0, 1, 5].isnan()
+
+
+def test_gradients_of_gradients():
+    torch.set_float32_matmul_precision("medium")
+    record, tensors, run = run_case("elman", (3, 2, 64, 2), "whole")
+    leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items()}
+    h, _ = run(leaves)
+    (dW,) = torch.autograd.grad(h.square().sum(), leaves["W"], create_graph=True)
+    second = torch.autograd.grad(dW.square().sum(), leaves["x"])[0]
+    torch.set_float32_matmul_precision("highest")
+    h, _ = run(leaves)
+    (dW,) = torch.autograd.grad(h.square().sum(), leaves["W"], create_graph=True)
+    wanted = torch.autograd.grad(dW.square().sum(), leaves["x"])[0]
+    assert error(second, wanted) < 8 * 2**-8
+
+
+@pytest.mark.parametrize("make", [eigenrnn.ScoRNN, eigenrnn.GRU, eigenrnn.LSTM])
+def test_autocast_multiplies_bfloat16_and_stores_it(make):
+    layer = make(3, 70)
+    x = torch.randn(5, 40, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        stored, _ = layer(x)
+    torch.set_float32_matmul_precision("medium")
+    rounded, _ = layer(x.bfloat16().float())
+    assert torch.equal(stored, rounded.bfloat16())
+
+
+def test_autocast_in_float16_multiplies_float32():
+    layer = eigenrnn.GRU(3, 70)
+    x = torch.randn(5, 4, 3).half()
+    with torch.autocast("cpu", torch.float16):
+        stored, _ = layer(x)
+    assert torch.equal(stored, layer(x.float())[0].half())
+
+
+def test_the_switch_of_recurrent_layers_comes_before_that_of_all_products():
+    rnn = torch.backends.mkldnn.rnn
+    assert precision.products_of_float32() == "float32"
+    torch.set_float32_matmul_precision("medium")
+    assert precision.products_of_float32() == "bfloat16"
+    torch.set_float32_matmul_precision("high")
+    assert precision.products_of_float32() == "split"
+    try:
+        for switch, products in {"bf16": "bfloat16", "tf32": "split", "ieee": "float32"}.items():
+            rnn.fp32_precision = switch
+            assert precision.products_of_float32() == products
+            with torch.autocast("cpu", torch.bfloat16):
+                assert precision.products_now() == "bfloat16"
+    finally:
+        rnn.fp32_precision = "none"
+
+
+def test_without_tiles_nothing_is_rounded(monkeypatch):
+    monkeypatch.setattr(precision, "has_tiles", False)
+    torch.set_float32_matmul_precision("medium")
+    assert precision.products_of_float32() == "float32"
+    with torch.autocast("cpu", torch.bfloat16):
+        assert precision.products_now() == "float32"
+
+
+def test_explain_names_the_products():
+    x = torch.randn(3, 2, 5)
+    assert eigenrnn.GRU(5, 70).explain(x)["cpu"] == "chosen"
+    torch.set_float32_matmul_precision("medium")
+    assert eigenrnn.GRU(5, 70).explain(x)["cpu"] == "chosen, with bfloat16 products"
+    assert eigenrnn.GRU(5, 63).explain(x)["cpu"] == "chosen"
+    assert eigenrnn.LRU(5, 70).explain(x)["cpu"] == "chosen"
+    torch.set_float32_matmul_precision("high")
+    assert eigenrnn.ScoRNN(5, 70).explain(x)["cpu"] == "chosen, with split products"
+
+
+def test_a_compiled_layer_multiplies_as_when_it_was_traced():
+    torch.set_float32_matmul_precision("medium")
+    layer = eigenrnn.GRU(3, 70)
+    x = torch.randn(4, 2, 3)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(x)[0], layer(x)[0])
+
+
+def test_training_keeps_the_matrix_in_its_set():
+    torch.set_float32_matmul_precision("medium")
+    torch.manual_seed(0)
+    layer = eigenrnn.ScoRNN(3, 70)
+    optimiser = torch.optim.RMSprop(layer.parameters(), lr=1e-3)
+    for _ in range(20):
+        h, _ = layer(torch.randn(8, 4, 3))
+        optimiser.zero_grad()
+        h.square().sum().backward()
+        optimiser.step()
+    W = layer.recurrent_matrices()[0].detach()
+    assert (W @ W.T - torch.eye(70)).abs().max() < 1e-5
