@@ -1,54 +1,67 @@
 // Products by tiles: packing, and what stands for the tiles of a processor that has none. See tiles.hpp.
 #include "tiles.hpp"
 
+#include <limits>
+
 #include "bfloat16.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 namespace {
 
-float lower(Word word) {
-  const Word bits = word << 16;
-  float number;
-  std::memcpy(&number, &bits, sizeof number);
-  return number;
-}
-float upper(Word word) {
-  const Word bits = word & 0xffff0000;
+float from_bits_of(Word bits) {
   float number;
   std::memcpy(&number, &bits, sizeof number);
   return number;
 }
 
-// In the order of the instruction: the first and the second numbers of the words have sums of their own.
-void multiply_tile(const Word* left, const Word* right, float* out) {
-  constexpr isize L = LANES<float>;
-  float first[L] = {}, second[L] = {};
-  for (isize k = 0; k < TILE_WORDS; ++k)
-    for (isize lane = 0; lane < L; ++lane) {
-      first[lane] += lower(left[k]) * lower(right[k * L + lane]);
-      second[lane] += upper(left[k]) * upper(right[k * L + lane]);
+// out += some rows of a left tile times a right tile. As in the instruction, the first and the second numbers of the
+// words have sums of their own.
+constexpr int AT_ONCE = 4;
+void multiply_tile(const Word* left, isize rows, const Word* right, float* out, isize stride) {
+  float numbers[AT_ONCE][2][TILE_WORDS] = {};
+  for (isize r = 0; r < rows; ++r)
+    for (isize k = 0; k < TILE_WORDS; ++k) {
+      numbers[r][0][k] = from_bits_of(left[r * TILE_WORDS + k] << 16);
+      numbers[r][1][k] = from_bits_of(left[r * TILE_WORDS + k] & 0xffff0000);
     }
-  for (isize lane = 0; lane < L; ++lane) out[lane] += first[lane] + second[lane];
+  vec<float> first[AT_ONCE] = {}, second[AT_ONCE] = {};
+  for (isize k = 0; k < TILE_WORDS; ++k) {
+    integers<float> words;
+    std::memcpy(&words, right + k * LANES<float>, sizeof words);
+    const vec<float> above = from_bits<float>(words << 16);
+    const vec<float> below = from_bits<float>(words & static_cast<std::int32_t>(0xffff0000));
+#pragma GCC unroll 4
+    for (int r = 0; r < AT_ONCE; ++r) {
+      first[r] += splat<float>(numbers[r][0][k]) * above;
+      second[r] += splat<float>(numbers[r][1][k]) * below;
+    }
+  }
+  for (isize r = 0; r < rows; ++r, out += stride) store<float>(out, load<float>(out) + (first[r] + second[r]));
 }
 
+// Whole tiles are written, as by the instruction: rows past the last one become NaN.
 void multiply(const TileFactor* factors, int count, isize parts, isize rows, isize C, float* out, isize stride,
               bool add) {
-  for (isize r = 0; r < rows; ++r)
+  for (isize r = 0; r < rows; r += AT_ONCE)
     for (isize c = 0; c < C; ++c) {
+      const isize some = smaller(AT_ONCE, rows - r);
       float* to = out + r * stride + c * LANES<float>;
-      if (!add) store<float>(to, vec<float>{});
+      for (isize i = 0; i < some && !add; ++i) store<float>(to + i * stride, vec<float>{});
       for (int i = 0; i < count; ++i) {
         const TileFactor& factor = factors[i];
         const Word* left = factor.left + r / TILE_ROWS * factor.rows_apart + r % TILE_ROWS * TILE_WORDS;
         const Word* right = factor.right + c * factor.columns_apart;
         for (isize k = 0; k < factor.depth; ++k, left += parts * LEFT_TILE, right += parts * RIGHT_TILE) {
-          multiply_tile(left, right, to);
+          multiply_tile(left, some, right, to, stride);
           if (parts == 1) continue;
-          multiply_tile(left, right + RIGHT_TILE, to);
-          multiply_tile(left + LEFT_TILE, right, to);
+          multiply_tile(left, some, right + RIGHT_TILE, to, stride);
+          multiply_tile(left + LEFT_TILE, some, right, to, stride);
         }
       }
     }
+  for (isize r = rows; r % TILE_ROWS != 0; ++r)
+    for (isize c = 0; c < C; ++c)
+      store<float>(out + r * stride + c * LANES<float>, splat<float>(std::numeric_limits<float>::quiet_NaN()));
 }
 
 void narrow_rows(const float* from, isize stride, isize rows, Word* to) {

@@ -182,6 +182,13 @@ def test_a_head_in_the_recurrence(products, V):
     bound = 1e-3 if products == "bfloat16" else 8e-6
     for name, tensor in found.items():
         assert error(tensor, wanted[name]) < bound, name
+    y, _ = run({name: tensor.requires_grad_() for name, tensor in tensors.items()})
+    dy = torch.randn(y.shape)
+    apart = dy.mT.contiguous().mT  # the same numbers, but those of a row are apart
+    for leaf in ("V", "W", "x"):
+        (one,) = torch.autograd.grad(y, tensors[leaf], dy, retain_graph=True)
+        (other,) = torch.autograd.grad(y, tensors[leaf], apart, retain_graph=True)
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("case", OPERANDS)
