@@ -29,8 +29,10 @@ enum class Activation : int {
   modrelu_paired
 };
 
-// The numbers that rows and matrices have where they are multiplied; sums are in float32. A split number is the sum of
-// two of bfloat16, and three of the four products of two such numbers are added. Calls in float64 ignore this.
+// What the numbers are where rows are multiplied by a matrix. A split number is the sum of two of bfloat16, the nearest
+// one and what it leaves. Matrices are split, so that their powers stay right; the rows are split too, or nearest
+// numbers. Of two split numbers the product of what both leave is not added. Sums are in float32. Calls in float64
+// ignore this.
 enum class Products : int { float32, split, bfloat16 };
 
 // Smaller matrices have few tiles, and their products stay in float32.

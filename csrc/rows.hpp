@@ -154,7 +154,7 @@ struct Panels {
 // The size of one panel of a matrix with `rows` rows, and of all.
 template <class T>
 isize panel_size(isize rows, Products products) {
-  return Panels<T>{nullptr, products}.by_tiles() ? right_size(rows, products) : Packed<T>::panel(rows);
+  return Panels<T>{nullptr, products}.by_tiles() ? right_size(rows, parts_of_product(products)) : Packed<T>::panel(rows);
 }
 template <class T>
 isize packed_size(isize rows, isize cols, Products products) {
@@ -168,12 +168,12 @@ Panels<T> pack_for(Products products, T* packed, isize rows, isize cols, const T
   const Panels<T> panels{packed, products};
   if constexpr (std::is_same_v<T, float>) {
     if (panels.by_tiles()) {
-      const isize size = right_size(rows, products), padded = tiles_of(rows) * TILE_DEPTH * LANES<T>;
+      const isize size = right_size(rows, parts_of_product(products)), padded = tiles_of(rows) * TILE_DEPTH * LANES<T>;
       const Scratch<T> one(padded);
       std::memset(one.get(), 0, static_cast<std::size_t>(padded) * sizeof(T));
       for (isize v = 0; v < vectors<T>(cols); ++v, packed += together * size) {
         pack(one.get(), rows, smaller(LANES<T>, cols - v * LANES<T>), source + v * LANES<T> * col, row, col);
-        fill_right(reinterpret_cast<Word*>(packed), one.get(), rows, products);
+        fill_right(reinterpret_cast<Word*>(packed), one.get(), rows, parts_of_product(products));
       }
       return panels;
     }
@@ -255,15 +255,16 @@ class Product {
 
   __attribute__((noinline)) void narrow_rows(isize count) {
     if constexpr (std::is_same_v<T, float>) {
+      const Parts parts = parts_of_product(operands_[0].panels.products);
       isize words = 0;
       for (int i = 0; i < how_many_; ++i) {
         begin_[i] = words;
-        words += left_size(count, operands_[i].depth, operands_[0].panels.products);
+        words += left_size(count, operands_[i].depth, parts);
       }
       left_.emplace(words);
       for (int i = 0; i < how_many_; ++i)
         fill_left(words_of(i), operands_[i].rows, operands_[i].stride, operands_[i].step, count, operands_[i].depth,
-                  operands_[i].panels.products);
+                  parts);
     }
   }
   Word* words_of(int i) const { return reinterpret_cast<Word*>(left_->get() + begin_[i]); }
@@ -276,16 +277,16 @@ class Product {
       const std::size_t bytes = static_cast<std::size_t>(row) * sizeof(T);
       const auto stored = [&](isize i) { return sums.data + (r + i) * sums.stride + v * LANES<T>; };
       for (isize i = 0; i < R && sums.begun; ++i) std::memcpy(block + i * row, stored(i), bytes);
-      const Products products = operands_[0].panels.products;
+      const Parts parts = parts_of_product(operands_[0].panels.products);
       TileFactor factors[MOST_OPERANDS];
       for (isize c = 0; c < C; c += 2) {
         for (int i = 0; i < how_many_; ++i) {
-          const isize tiles = tiles_of(operands_[i].depth), apart = tiles * parts_of(products) * LEFT_TILE;
-          const isize column = right_size(operands_[i].depth, products);
+          const isize tiles = tiles_of(operands_[i].depth), apart = tiles * parts.left * LEFT_TILE;
+          const isize column = right_size(operands_[i].depth, parts);
           factors[i] = {words_of(i) + r / TILE_ROWS * apart, apart,
                         reinterpret_cast<const Word*>(operands_[i].panels.data) + (v + c) * column, column, tiles};
         }
-        tile_functions->multiply(factors, how_many_, parts_of(products), R, smaller(2, C - c), block + c * LANES<T>, row, sums.begun);
+        tile_functions->multiply(factors, how_many_, parts, R, smaller(2, C - c), block + c * LANES<T>, row, sums.begun);
       }
       for (isize i = 0; i < R && sums.data != nullptr; ++i) std::memcpy(stored(i), block + i * row, bytes);
     }

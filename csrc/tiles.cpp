@@ -40,7 +40,7 @@ void multiply_tile(const Word* left, isize rows, const Word* right, float* out, 
 }
 
 // Whole tiles are written, as by the instruction: rows past the last one become NaN.
-void multiply(const TileFactor* factors, int count, isize parts, isize rows, isize C, float* out, isize stride,
+void multiply(const TileFactor* factors, int count, Parts parts, isize rows, isize C, float* out, isize stride,
               bool add) {
   for (isize r = 0; r < rows; r += AT_ONCE)
     for (isize c = 0; c < C; ++c) {
@@ -51,11 +51,10 @@ void multiply(const TileFactor* factors, int count, isize parts, isize rows, isi
         const TileFactor& factor = factors[i];
         const Word* left = factor.left + r / TILE_ROWS * factor.rows_apart + r % TILE_ROWS * TILE_WORDS;
         const Word* right = factor.right + c * factor.columns_apart;
-        for (isize k = 0; k < factor.depth; ++k, left += parts * LEFT_TILE, right += parts * RIGHT_TILE) {
+        for (isize k = 0; k < factor.depth; ++k, left += parts.left * LEFT_TILE, right += parts.right * RIGHT_TILE) {
           multiply_tile(left, some, right, to, stride);
-          if (parts == 1) continue;
-          multiply_tile(left, some, right + RIGHT_TILE, to, stride);
-          multiply_tile(left + LEFT_TILE, some, right, to, stride);
+          if (parts.right > 1) multiply_tile(left, some, right + RIGHT_TILE, to, stride);
+          if (parts.left > 1) multiply_tile(left + LEFT_TILE, some, right, to, stride);
         }
       }
     }
@@ -102,11 +101,11 @@ void copy_right(const Factor<float>* factors, int count, isize v, float* to) {
 }
 
 // Write the left tiles of TILE_ROWS rows, whose transpose is given: `depth` rows, and zeros up to whole tiles.
-void fill_left_from_columns(Word* to, const float* columns_, isize depth, Products products) {
+void fill_left_from_columns(Word* to, const float* columns_, isize depth, Parts parts) {
   alignas(64) float rest[TILE_DEPTH * TILE_ROWS];
   alignas(64) Word words[LEFT_TILE];
   for (isize k = 0; k < depth; k += TILE_DEPTH)
-    for (isize part = 0; part < parts_of(products); ++part, to += LEFT_TILE) {
+    for (isize part = 0; part < parts.left; ++part, to += LEFT_TILE) {
       const float* from = columns_ + k * TILE_ROWS;
       if (part > 0) {
         remainders(from, TILE_DEPTH * TILE_ROWS, rest);
@@ -123,7 +122,7 @@ void fill_left_from_columns(Word* to, const float* columns_, isize depth, Produc
 
 const TileFunctions* tile_functions = &IN_PLAIN_CPP;
 
-void fill_left(Word* to, const float* from, isize stride, isize step, isize count, isize depth, Products products) {
+void fill_left(Word* to, const float* from, isize stride, isize step, isize count, isize depth, Parts parts) {
   alignas(64) float tile[TILE_ROWS * TILE_DEPTH];
   for (isize r = 0; r < count; r += TILE_ROWS)
     for (isize k = 0; k < depth; k += TILE_DEPTH) {
@@ -140,20 +139,20 @@ void fill_left(Word* to, const float* from, isize stride, isize step, isize coun
         });
       tile_functions->narrow_rows(source, apart, rows, to);
       to += LEFT_TILE;
-      if (products != Products::split) continue;
+      if (parts.left == 1) continue;
       copy([](const float* row, float* numbers) { remainders(row, TILE_DEPTH, numbers); });
       tile_functions->narrow_rows(source, apart, rows, to);
       to += LEFT_TILE;
     }
 }
 
-void fill_right(Word* to, const float* rows, isize depth, Products products) {
+void fill_right(Word* to, const float* rows, isize depth, Parts parts) {
   constexpr isize L = LANES<float>;
   alignas(64) float rest[TILE_DEPTH * L];
   for (isize k = 0; k < depth; k += TILE_DEPTH, rows += TILE_DEPTH * L) {
     tile_functions->narrow_pairs(rows, L, to);
     to += RIGHT_TILE;
-    if (products != Products::split) continue;
+    if (parts.right == 1) continue;
     remainders(rows, TILE_DEPTH * L, rest);
     tile_functions->narrow_pairs(rest, L, to);
     to += RIGHT_TILE;
@@ -167,9 +166,10 @@ void add_products_by_tiles(const Factor<float>* factors, int count, isize rows, 
   constexpr isize L = LANES<float>;
   isize depth = 0;
   for (int i = 0; i < count; ++i) depth += factors[i].depth;
+  const Parts parts = parts_of_gradient(products);
   const isize tiles = tiles_of(depth), padded = tiles * TILE_DEPTH;
-  const isize rows_apart = tiles * parts_of(products) * LEFT_TILE, columns_apart = right_size(depth, products);
-  const isize left_words = left_size(rows, depth, products);
+  const isize rows_apart = tiles * parts.left * LEFT_TILE, columns_apart = right_size(depth, parts);
+  const isize left_words = left_size(rows, depth, parts);
   float* copies = memory.at_least(padded * larger(TILE_ROWS, L) + left_words + 2 * columns_apart);
   Word* left = reinterpret_cast<Word*>(copies + padded * larger(TILE_ROWS, L));
   Word* right = left + left_words;
@@ -179,7 +179,7 @@ void add_products_by_tiles(const Factor<float>* factors, int count, isize rows, 
   clear_after(TILE_ROWS);
   for (isize r = 0; r < rows; r += TILE_ROWS) {
     copy_left(factors, count, r, smaller(TILE_ROWS, rows - r), copies);
-    fill_left_from_columns(left + r / TILE_ROWS * rows_apart, copies, depth, products);
+    fill_left_from_columns(left + r / TILE_ROWS * rows_apart, copies, depth, parts);
   }
   clear_after(L);
   alignas(64) float block[ROWS_BY_TILES * 2 * L];
@@ -187,17 +187,17 @@ void add_products_by_tiles(const Factor<float>* factors, int count, isize rows, 
     const isize C = smaller(2, all - v);
     for (isize c = 0; c < C; ++c) {
       copy_right(factors, count, v + c, copies);
-      fill_right(right + c * columns_apart, copies, depth, products);
+      fill_right(right + c * columns_apart, copies, depth, parts);
     }
     for (isize r = 0; r < rows; r += ROWS_BY_TILES) {
       const isize some = smaller(ROWS_BY_TILES, rows - r);
       const TileFactor factor{left + r / TILE_ROWS * rows_apart, rows_apart, right, columns_apart, tiles};
       float* to = into + r * stride + v * L;
       if (some % TILE_ROWS == 0) {
-        tile_functions->multiply(&factor, 1, parts_of(products), some, C, to, stride, true);
+        tile_functions->multiply(&factor, 1, parts, some, C, to, stride, true);
         continue;
       }
-      tile_functions->multiply(&factor, 1, parts_of(products), some, C, block, 2 * L, false);
+      tile_functions->multiply(&factor, 1, parts, some, C, block, 2 * L, false);
       for (isize i = 0; i < some; ++i)
         for (isize c = 0; c < C; ++c)
           store<float>(to + i * stride + c * L, load<float>(to + i * stride + c * L) + load<float>(block + (2 * i + c) * L));

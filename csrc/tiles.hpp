@@ -2,7 +2,7 @@
 //
 // A tile of the left matrix has 16 rows of 32 numbers, and one of the right matrix 32 rows of as many columns as a
 // vector has lanes. Both consist of words: two numbers that follow each other along the depth, the first in the lower
-// half. Numbers of a split product are the sum of two: the tile of their remainders follows that of the nearest ones.
+// half. Of split numbers there are two parts: the tile of what the nearest ones leave follows theirs.
 #pragma once
 #include "arguments.hpp"
 #include "product.hpp"
@@ -21,16 +21,24 @@ constexpr isize columns_by_tiles(int together) { return together > 2 ? together 
 constexpr isize MOST_BY_TILES = ROWS_BY_TILES * columns_by_tiles(4) * LANES<float>;
 
 inline isize tiles_of(isize depth) { return (depth + TILE_DEPTH - 1) / TILE_DEPTH; }
-inline isize parts_of(Products products) { return products == Products::split ? 2 : 1; }
+
+// The parts of the numbers of both matrices.
+struct Parts {
+  isize left, right;
+};
+inline Parts parts_of_product(Products products) { return {products == Products::split ? 2 : 1, 2}; }
+// A rounding in the gradient of a matrix is not passed on from step to step.
+inline Parts parts_of_gradient(Products products) {
+  const isize parts = products == Products::split ? 2 : 1;
+  return {parts, parts};
+}
 
 // Words of the left matrix: for each tile of rows those of all depths.
-inline isize left_size(isize rows, isize depth, Products products) {
-  return (rows + TILE_ROWS - 1) / TILE_ROWS * tiles_of(depth) * parts_of(products) * LEFT_TILE;
+inline isize left_size(isize rows, isize depth, Parts parts) {
+  return (rows + TILE_ROWS - 1) / TILE_ROWS * tiles_of(depth) * parts.left * LEFT_TILE;
 }
 // Words of one vector of columns of the right matrix.
-inline isize right_size(isize depth, Products products) {
-  return tiles_of(depth) * parts_of(products) * RIGHT_TILE;
-}
+inline isize right_size(isize depth, Parts parts) { return tiles_of(depth) * parts.right * RIGHT_TILE; }
 
 // One factor of a block: tiles of rows that are `rows_apart` words apart, times those of vectors of columns.
 struct TileFactor {
@@ -47,7 +55,7 @@ struct TileFunctions {
   void (*end)();
   // out = [out] + sum of the factors: at most ROWS_BY_TILES rows, and one or two vectors of columns. `out` has
   // memory for whole tiles, in which the rows after the last one get any numbers.
-  void (*multiply)(const TileFactor* factors, int count, isize parts, isize rows, isize C, float* out, isize stride,
+  void (*multiply)(const TileFactor* factors, int count, Parts parts, isize rows, isize C, float* out, isize stride,
                    bool add);
   // Words of the nearest numbers, those of one tile: of `rows` rows, which are `stride` apart; and of pairs that lie one
   // below the other in rows of `width` numbers side by side.
@@ -75,10 +83,10 @@ class TilesInUse {
 };
 
 // Write the left tiles of `count` rows; element k of row r is from[r * stride + k * step].
-void fill_left(Word* to, const float* from, isize stride, isize step, isize count, isize depth, Products products);
+void fill_left(Word* to, const float* from, isize stride, isize step, isize count, isize depth, Parts parts);
 
 // Write the right tiles of a vector of columns; `rows` has `depth` vectors side by side, and zeros up to whole tiles.
-void fill_right(Word* to, const float* rows, isize depth, Products products);
+void fill_right(Word* to, const float* rows, isize depth, Parts parts);
 
 // `add_products` by tiles.
 void add_products_by_tiles(const Factor<float>* factors, int count, isize rows, isize all, float* into, isize stride,

@@ -39,7 +39,7 @@ EIGENRNN_INLINE void add_columns(const TileFactor& factor, const Word* right) {
 }
 
 template <int R, int C>
-void block(const TileFactor* factors, int count, isize parts, float* out, isize stride, bool add) {
+void block(const TileFactor* factors, int count, Parts parts, float* out, isize stride, bool add) {
   const isize apart = stride * static_cast<isize>(sizeof(float));
   float* const below = out + TILE_ROWS * stride;
   asm volatile("" ::: "memory");  // the intrinsics do not say that they read memory
@@ -58,11 +58,11 @@ void block(const TileFactor* factors, int count, isize parts, float* out, isize 
     const TileFactor& factor = factors[i];
     const Word* left = factor.left;
     const Word* right = factor.right;
-    for (isize k = 0; k < factor.depth; ++k, left += parts * LEFT_TILE, right += parts * RIGHT_TILE) {
+    for (isize k = 0; k < factor.depth; ++k, left += parts.left * LEFT_TILE, right += parts.right * RIGHT_TILE) {
       load_rows<R, C>(factor, left);
       add_columns<R, C>(factor, right);
-      if (parts == 1) continue;
-      add_columns<R, C>(factor, right + RIGHT_TILE);
+      if (parts.right > 1) add_columns<R, C>(factor, right + RIGHT_TILE);
+      if (parts.left == 1) continue;
       load_rows<R, C>(factor, left + LEFT_TILE);
       add_columns<R, C>(factor, right);
     }
@@ -73,7 +73,7 @@ void block(const TileFactor* factors, int count, isize parts, float* out, isize 
   if constexpr (R > 1 && C > 1) _tile_stored(3, below + TILE_WORDS, apart);
 }
 
-void multiply(const TileFactor* factors, int count, isize parts, isize rows, isize C, float* out, isize stride,
+void multiply(const TileFactor* factors, int count, Parts parts, isize rows, isize C, float* out, isize stride,
               bool add) {
   const bool two = rows > TILE_ROWS;
   if (two && C > 1) block<2, 2>(factors, count, parts, out, stride, add);

@@ -47,32 +47,32 @@ def nearest(tensor):
     return tensor.bfloat16().to(tensor.dtype)
 
 
-def parts(tensor, products):
+def parts(tensor, count):
     """The numbers of bfloat16 whose sum is multiplied."""
     first = nearest(tensor)
-    if products == "bfloat16":
+    if count == 1:
         return [first]
     return [first, nearest(tensor - first)]
 
 
-def multiply(a, b, products):
+def multiply(a, b, parts_of_a, parts_of_b):
     """The product of two matrices but for that of their second parts."""
     total = torch.zeros((), dtype=a.dtype)
-    for i, left in enumerate(parts(a, products)):
-        for j, right in enumerate(parts(b, products)):
+    for i, left in enumerate(parts(a, parts_of_a)):
+        for j, right in enumerate(parts(b, parts_of_b)):
             if i + j < 2:
                 total = total + left @ right
     return total
 
 
 class Rounded(torch.autograd.Function):
-    """a b^T. The gradients of matrices of few rows or columns are exact."""
+    """a b^T, b is split. The gradients of matrices of few rows or columns are exact."""
 
     @staticmethod
     def forward(ctx, a, b, products):
         ctx.save_for_backward(a, b)
-        ctx.products = products
-        return multiply(a, b.mT, products)
+        ctx.parts = {"bfloat16": 1, "split": 2}[products]
+        return multiply(a, b.mT, ctx.parts, 2)
 
     @staticmethod
     def backward(ctx, grad):
@@ -80,8 +80,8 @@ class Rounded(torch.autograd.Function):
         rows, grads = a.reshape(-1, a.shape[-1]), grad.reshape(-1, grad.shape[-1])
         db = grads.mT @ rows
         if min(b.shape) > 48:
-            db = multiply(grads.mT, rows, ctx.products)
-        return multiply(grad, b, ctx.products), db, None
+            db = multiply(grads.mT, rows, ctx.parts, ctx.parts)
+        return multiply(grad, b, ctx.parts, 2), db, None
 
 
 class RoundedProducts(TorchFunctionMode):
