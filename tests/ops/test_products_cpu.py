@@ -1,4 +1,4 @@
-"""Products of bfloat16 and of split numbers, by tiles; a machine without AMX computes them in plain C++."""
+"""Products of bfloat16 and of split numbers by tiles, in plain C++ on machines without AMX."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 import eigenrnn
 from eigenrnn.ops import elman, gru, lstm, precision
 from eigenrnn.ops.compiled import kernels
-from kernel_testing import needs_kernels, python, ragged_sizes
+from kernel_testing import needs_kernels, ragged_sizes
 from ops.recurrence_cases import RECORDS, draw, exact, results_and_gradients
 
 pytestmark = [needs_kernels, pytest.mark.usefixtures("tiles")]
@@ -25,12 +25,14 @@ OPERANDS = {  # operands beside those of every call, and options
     "gru, reset before": ("gru", (), {"reset_after": False}),
     "lstm": ("lstm", (), {}),
 }
-SHAPES = {  # T, B, N, M: edges of the tiles of 16 rows and 32 numbers, and blocks of one and two tiles
+# T, B, N, M, at the edges of tiles of 16 rows and 32 numbers, and of blocks of two tiles.
+SHAPES = {
     "64 units": (3, 16, 64, 1),
     "one sequence": (9, 1, 65, 3),
     "odd sizes": (5, 7, 70, 70),
     "two tiles of rows": (4, 33, 96, 3),
     "many sequences": (2, 75, 81, 96),
+    "more steps than the ring of deltas holds": (60, 7, 64, 70),
 }
 steps = pytest.mark.parametrize("steps", ["whole", "ragged", "reverse", "resets"])
 
@@ -145,7 +147,7 @@ def test_products_are_those_of_rounded_numbers(case, shape, products, steps):
             record, exact(tensors), lambda given: run(given, backend="reference")
         )
     # a state beside the middle of two numbers of bfloat16 may be rounded to the other one
-    bound = 1e-3 if products == "bfloat16" else 8e-6
+    bound = 2e-3 if products == "bfloat16" else 8e-6
     for name, tensor in found.items():
         assert error(tensor, wanted[name]) < bound, name
 
@@ -179,7 +181,7 @@ def test_a_head_in_the_recurrence(products, V):
         wanted = results_and_gradients(
             record, exact(tensors), lambda given: run(given, backend="reference")
         )
-    bound = 1e-3 if products == "bfloat16" else 8e-6
+    bound = 2e-3 if products == "bfloat16" else 8e-6
     for name, tensor in found.items():
         assert error(tensor, wanted[name]) < bound, name
     y, _ = run({name: tensor.requires_grad_() for name, tensor in tensors.items()})
@@ -281,7 +283,7 @@ def test_what_is_not_finite_reaches_the_states(products, value):
 
 def test_gradients_of_gradients():
     torch.set_float32_matmul_precision("medium")
-    record, tensors, run = run_case("elman", (3, 2, 64, 2), "whole")
+    _, tensors, run = run_case("elman", (3, 2, 64, 2), "whole")
     leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items()}
     h, _ = run(leaves)
     (dW,) = torch.autograd.grad(h.square().sum(), leaves["W"], create_graph=True)

@@ -10,7 +10,10 @@ from eigenrnn.tracing import autocasts
 __all__ = ["Products", "products_now", "products_of_autocast", "products_of_float32"]
 
 Products = Literal["float32", "split", "bfloat16"]
-"""The numbers that are multiplied: as they are, as sums of two of bfloat16, or as bfloat16."""
+"""The numbers that are multiplied, see ``Products`` in ``csrc/arguments.hpp``."""
+
+_BACKENDS: Any = torch.backends  # whose attributes have no types
+_SWITCH_OF_RNN: Any = _BACKENDS.mkldnn.rnn
 
 has_tiles: bool = kernels is not None and kernels.has_tiles
 
@@ -50,8 +53,7 @@ def products_of_float32() -> Products:
     """
     if not has_tiles:
         return "float32"
-    backends: Any = torch.backends  # its attributes have no types
-    switch: str = backends.mkldnn.rnn.fp32_precision
+    switch: str = _SWITCH_OF_RNN.fp32_precision
     if switch == "none":
         switch = torch.get_float32_matmul_precision()
     return _BY_SWITCH.get(switch, "float32")
