@@ -13,6 +13,7 @@ from torch import nn
 
 from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.models import SequenceModel
+from eigenrnn.ops import precision
 from eigenrnn_experiments.data.in_memory import from_arrays
 from eigenrnn_experiments.errors import NonFiniteLossError, RunExistsError
 from eigenrnn_experiments.tasks import Copying, Series
@@ -301,6 +302,15 @@ def test_a_run_writes_its_files(tmp_path):
     written = json.loads((tmp_path / "result.json").read_text())
     assert written["last"] == result.last
     assert written["train_loss"] == result.train_loss == float(losses(tmp_path)[20])
+
+
+@pytest.mark.parametrize(("run", "products"), [("32-true", "split"), ("bf16-mixed", "bfloat16")])
+def test_a_run_records_products_that_are_not_of_float32(tmp_path, monkeypatch, run, products):
+    monkeypatch.setattr(precision, "has_tiles", True)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    small_fit(tmp_path, small_settings(2, precision=run))
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["versions"]["products"] == products
 
 
 def test_metrics_csv_has_a_row_per_logged_step_and_evaluation(tmp_path):

@@ -17,7 +17,7 @@ import eigenrnn
 from eigenrnn import __version__
 from eigenrnn.layers import Layer
 from eigenrnn.models import count_parameters
-from eigenrnn.ops.precision import products_of_float32
+from eigenrnn.ops.precision import products_of_autocast, products_of_float32
 from eigenrnn_experiments.data.in_memory import content_hash
 from eigenrnn_experiments.tasks.base import Task
 from eigenrnn_experiments.training.description import (
@@ -81,7 +81,7 @@ def run_config(
         best_by=selection_metric(task, settings.best_by),
         key=key,
         revision=revision(),
-        versions=versions(),
+        versions=versions() | _products(settings),
         preprocessing=preprocessing,
     )
 
@@ -141,13 +141,20 @@ def versions() -> dict[str, str]:
     }
 
 
+def _products(settings: Settings) -> dict[str, str]:
+    """Return what the kernels multiply, unless it is float32."""
+    products = products_of_float32()
+    if settings.precision == "bf16-mixed":
+        products = products_of_autocast(torch.bfloat16)
+    if products == "float32":
+        return {}
+    return {"products": products}
+
+
 def _hardware() -> dict[str, str]:
     cores = _count(os.cpu_count() or 1, "core")
     threads = _count(torch.get_num_threads(), "thread")
     hardware = {"processor": f"{_processor()}, {cores}, {threads}"}
-    products = products_of_float32()
-    if products != "float32":
-        hardware["products"] = products
     if torch.cuda.is_available():
         hardware["gpu"] = torch.cuda.get_device_name()
     return hardware
