@@ -13,6 +13,8 @@ namespace eigenrnn {
   }
 #ifdef EIGENRNN_HAS_AVX512
 EIGENRNN_DECLARE(avx512)
+#endif
+#ifdef EIGENRNN_HAS_AMX
 namespace avx512 {
 extern const Kernels KERNELS_WITH_TILES;
 }
@@ -37,6 +39,8 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
+#endif
+#ifdef EIGENRNN_HAS_AMX
 // Linux gives a process the registers of the tiles when it asks for them.
 bool has_amx() {
   constexpr long REQUEST_PERMISSION = 0x1023, DATA_OF_TILES = 18;
@@ -47,8 +51,10 @@ bool has_amx() {
 
 std::vector<const Kernels*> possible() {
   std::vector<const Kernels*> found;
-#ifdef EIGENRNN_HAS_AVX512
+#ifdef EIGENRNN_HAS_AMX
   if (has_amx()) found.push_back(&avx512::KERNELS_WITH_TILES);
+#endif
+#ifdef EIGENRNN_HAS_AVX512
   if (has_avx512()) found.push_back(&avx512::KERNELS);
 #endif
 #ifdef EIGENRNN_HAS_AVX2

@@ -67,7 +67,7 @@ static constexpr Kernels table() {
 extern const Kernels KERNELS;
 constexpr Kernels KERNELS = table();
 
-#if EIGENRNN_VECTOR_BYTES == 64
+#ifdef EIGENRNN_HAS_AMX
 static constexpr Kernels table_with_tiles() {
   Kernels with_tiles = table();
   with_tiles.isa = "amx";
