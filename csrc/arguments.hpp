@@ -37,9 +37,9 @@ enum class Products : int { float32, split, bfloat16 };
 
 // Smaller matrices have few tiles, and their products stay in float32.
 constexpr std::ptrdiff_t LEAST_UNITS_OF_TILES = 64;
-template <class Call>
+template <class T, class Call>
 Products products_of(const Call& call) {
-  return call.N < LEAST_UNITS_OF_TILES ? Products::float32 : call.products;
+  return sizeof(T) > sizeof(float) || call.N < LEAST_UNITS_OF_TILES ? Products::float32 : call.products;
 }
 
 // The functions that tests evaluate separately.

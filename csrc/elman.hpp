@@ -14,12 +14,12 @@ struct ElmanPack {
   ElmanPanels<T> panels;
 
   ElmanPack(const Elman& call, bool back)
-      : memory(size(call.N, call.N, back, products_of(call)) + size(call.N, call.M, back, products_of(call)) +
-               size(call.K, call.N, back, products_of(call))) {
+      : memory(size(call.N, call.N, back, products_of<T>(call)) + size(call.N, call.M, back, products_of<T>(call)) +
+               size(call.K, call.N, back, products_of<T>(call))) {
     T* to = memory.get();
-    panels.W = add(to, call.W, call.N, call.N, back, products_of(call));
-    panels.U = add(to, call.U, call.N, call.M, back, products_of(call));
-    panels.V = add(to, call.V, call.K, call.N, back, products_of(call));
+    panels.W = add(to, call.W, call.N, call.N, back, products_of<T>(call));
+    panels.U = add(to, call.U, call.N, call.M, back, products_of<T>(call));
+    panels.V = add(to, call.V, call.K, call.N, back, products_of<T>(call));
   }
 
  private:
@@ -51,12 +51,12 @@ void elman_forward(Elman call, const ElmanPanels<T>& panels, int threads) {
   save_one_step(call, one_step);
   // LayerNorm needs all units of a row, so threads do not share them; nor do they share windows
   const bool alone = call.norm_zoneout.has_norm() || call.x.is_16_bit;
-  const isize products = alone ? 0 : call.N * (call.N + call.M);
-  for_shares(call.steps, products, threads, [&](const Share& share) {
+  const isize multiply_adds = alone ? 0 : call.N * (call.N + call.M);
+  for_shares(call.steps, multiply_adds, threads, [&](const Share& share) {
     const bool mixed = call.mixes_arguments();
     T* own_arguments = mixed ? arguments->get() + 2 * share.first * call.N : nullptr;
     T* own_anew = anew.has_value() ? anew->get() + share.first * call.N : nullptr;
-    const TilesInUse tiles(products_of(call));
+    const TilesInUse tiles(products_of<T>(call));
     run_forward<T>(call, share, [&](const Elman& part) {
       ElmanForward<T> forward{part, panels, share,
                               {part.steps, part.h, mixed ? none : part.last, part.N, share,
@@ -100,7 +100,7 @@ struct ElmanWorker {
     readout.begin();
     std::memset(sums(), 0,
                 static_cast<std::size_t>(carry() - sums()) * sizeof(T));
-    const TilesInUse tiles(products_of(call));
+    const TilesInUse tiles(products_of<T>(call));
     run_backward<T>(call, back, share, [&](const Elman& part, const ElmanBack& part_back) {
       with_activation(part.activation,
                       ElmanBackward<T>{part, part_back, panels, share, scratch, readout,

@@ -231,9 +231,9 @@ struct ElmanBackward {
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
-    if (back.dW.data != nullptr) add_products(past, pasts, call.N, all, sums, width, packed, products_of(call));
+    if (back.dW.data != nullptr) add_products(past, pasts, call.N, all, sums, width, packed, products_of<T>(call));
     if (back.dU.data != nullptr && call.M > 0)
-      add_products(inputs, steps, call.M, all, sums + call.N * width, width, packed, products_of(call));
+      add_products(inputs, steps, call.M, all, sums + call.N * width, width, packed, products_of<T>(call));
     readout.flush();
   }
 };

@@ -23,20 +23,20 @@ struct GatePack {
   template <class Call>
   static GatePack forward(const Call& call, int together) {
     return {call, together,
-            packed_size<T>(call.N, call.N, products_of(call)) + packed_size<T>(call.M, call.N, products_of(call))};
+            packed_size<T>(call.N, call.N, products_of<T>(call)) + packed_size<T>(call.M, call.N, products_of<T>(call))};
   }
   // For the backward pass, which multiplies rows by each gate's matrix separately.
   template <class Call>
   static GatePack backward(const Call& call) {
     return {call, 0,
-            packed_size<T>(call.N, call.N, products_of(call)) + packed_size<T>(call.N, call.M, products_of(call))};
+            packed_size<T>(call.N, call.N, products_of<T>(call)) + packed_size<T>(call.N, call.M, products_of<T>(call))};
   }
 
  private:
   template <class Call>
   GatePack(const Call& call, int together, isize size) : memory(gates * size) {
-    T* to = fill(call.W, call.N, call.N, together, products_of(call), memory.get(), panels.W);
-    if (call.M > 0) fill(call.U, call.N, call.M, together, products_of(call), to, panels.U);
+    T* to = fill(call.W, call.N, call.N, together, products_of<T>(call), memory.get(), panels.W);
+    if (call.M > 0) fill(call.U, call.N, call.M, together, products_of<T>(call), to, panels.U);
   }
   static T* fill(const View& view, isize N, isize cols, int together, Products products, T* to,
                  Panels<T>* panels_) {

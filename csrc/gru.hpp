@@ -18,13 +18,13 @@ void gru_forward(Gru call, const GatePanels<T, 3>& panels, int threads) {
   const isize B = call.steps.B, width = call.reset_after ? 0 : GruForward<T>::width(call.N);
   // LayerNorm needs all units of a row, so threads do not share them; nor do they share windows
   const bool alone = call.norm_zoneout.has_norm() || call.x.is_16_bit;
-  const isize products = alone ? 0 : 3 * call.N * (call.N + call.M);
+  const isize multiply_adds = alone ? 0 : 3 * call.N * (call.N + call.M);
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * call.N : 0);
   const Scratch<T> anew(call.steps.resets.data == nullptr ? 0 : B * call.N);
   const Scratch<T> between(2 * B * width);
-  for_shares(call.steps, products, threads, [&](const Share& share) {
+  for_shares(call.steps, multiply_adds, threads, [&](const Share& share) {
     T* mine = between.get() + 2 * share.first * width;
-    const TilesInUse tiles(products_of(call));
+    const TilesInUse tiles(products_of<T>(call));
     run_forward<T>(call, share, [&](const Gru& part) {
       GruForward<T> forward{
           part,
@@ -56,7 +56,7 @@ struct GruWorker {
 
   void run(const Gru& call, const GruBack& back, const GatePanels<T, 3>& panels) const {
     memory.clear_sums();
-    const TilesInUse tiles(products_of(call));
+    const TilesInUse tiles(products_of<T>(call));
     run_backward<T>(call, back, share, [&](const Gru& part, const GruBack& part_back) {
       with_real_activation(part.activation,
                            GruBackward<T>{part, part_back, panels, share, memory.scratch, memory.ring(),

@@ -255,16 +255,16 @@ struct GruBackward {
   void flush(int pasts, int steps) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
     if (back.dW.data != nullptr && call.reset_after)
-      add_products(past, pasts, call.N, 3 * all, sums, 3 * width, packed, products_of(call));
+      add_products(past, pasts, call.N, 3 * all, sums, 3 * width, packed, products_of<T>(call));
     if (back.dW.data != nullptr && !call.reset_after) {
-      add_products(past, pasts, call.N, 2 * all, sums, 3 * width, packed, products_of(call));
+      add_products(past, pasts, call.N, 2 * all, sums, 3 * width, packed, products_of<T>(call));
       const T* first = ring.deltas + counted * scratch.row();
       Factor<T> reset{first + INNER * width, 1,        scratch.row(), first + D_CANDIDATE * width,
                       scratch.row(),         LANES<T>, ring.held - counted};
-      add_products(&reset, 1, call.N, all, sums + 2 * width, 3 * width, packed, products_of(call));
+      add_products(&reset, 1, call.N, all, sums + 2 * width, 3 * width, packed, products_of<T>(call));
     }
     if (back.dU.data != nullptr && call.M > 0)
-      add_products(inputs, steps, call.M, 3 * all, sums + call.N * 3 * width, 3 * width, packed, products_of(call));
+      add_products(inputs, steps, call.M, 3 * all, sums + call.N * 3 * width, 3 * width, packed, products_of<T>(call));
   }
 };
 

@@ -44,8 +44,10 @@ bool has_avx512() {
 // Linux gives a process the registers of the tiles when it asks for them.
 bool has_amx() {
   constexpr long REQUEST_PERMISSION = 0x1023, DATA_OF_TILES = 18;
-  return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("amx-tile") &&
-         __builtin_cpu_supports("amx-bf16") && syscall(SYS_arch_prctl, REQUEST_PERMISSION, DATA_OF_TILES) == 0;
+  static const bool has = has_avx512() && __builtin_cpu_supports("avx512bf16") &&
+                          __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
+                          syscall(SYS_arch_prctl, REQUEST_PERMISSION, DATA_OF_TILES) == 0;
+  return has;
 }
 #endif
 

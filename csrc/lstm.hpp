@@ -12,9 +12,9 @@ void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, int
   const Scratch<T> anew(call.steps.resets.data == nullptr ? 0 : B * N);
   const isize width = LstmForward<T>::width(N), ahead = LstmForward<T>::steps_ahead(call);
   const Scratch<T> cells(B * width), mapped(ahead * B * LSTM_GATES * width);
-  const isize products = call.x.is_16_bit ? 0 : LSTM_GATES * N * (N + call.M);  // threads share no windows
-  for_shares(call.steps, products, threads, [&](const Share& share) {
-    const TilesInUse tiles(products_of(call));
+  const isize multiply_adds = call.x.is_16_bit ? 0 : LSTM_GATES * N * (N + call.M);  // threads share no windows
+  for_shares(call.steps, multiply_adds, threads, [&](const Share& share) {
+    const TilesInUse tiles(products_of<T>(call));
     run_forward<T>(call, share, [&](const Lstm& part) {
       LstmForward<T>{
           part,
@@ -46,7 +46,7 @@ struct LstmWorker {
 
   void run(const Lstm& call, const LstmBack& back, const GatePanels<T, LSTM_GATES>& panels) const {
     memory.clear_sums();
-    const TilesInUse tiles(products_of(call));
+    const TilesInUse tiles(products_of<T>(call));
     run_backward<T>(call, back, share, [&](const Lstm& part, const LstmBack& part_back) {
       LstmBackward<T>{part,           part_back,     panels,           share,
                       memory.scratch, memory.ring(), memory.carry(),   memory.sums(),

@@ -147,9 +147,9 @@ struct LstmBackward {
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize N = call.N, all = LSTM_GATES * vectors<T>(N), row = LSTM_GATES * scratch.width();
-    if (back.dW.data != nullptr) add_products(past, pasts, N, all, sums, row, packed, products_of(call));
+    if (back.dW.data != nullptr) add_products(past, pasts, N, all, sums, row, packed, products_of<T>(call));
     if (back.dU.data != nullptr && call.M > 0)
-      add_products(inputs, steps, call.M, all, sums + N * row, row, packed, products_of(call));
+      add_products(inputs, steps, call.M, all, sums + N * row, row, packed, products_of<T>(call));
   }
 };
 

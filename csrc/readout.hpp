@@ -82,10 +82,10 @@ class ReadoutBack {
   // Add the outer products of all recorded steps.
   void flush() {
     if (count_ == 0) return;
-    add_products(factors_.get(), count_, call_.K, whole_, memory_.get(), width(), packed_, products_of(call_));
+    add_products(factors_.get(), count_, call_.K, whole_, memory_.get(), width(), packed_, products_of<T>(call_));
     if (rest_ > 0)
       add_products(rests_, rest_count_, call_.K, 1, memory_.get() + whole_ * LANES<T>, width(), packed_,
-                   products_of(call_));
+                   products_of<T>(call_));
     count_ = rest_count_ = 0;
   }
 

@@ -148,7 +148,7 @@ struct Panels {
 
   Panels(const T* data_ = nullptr, Products products_ = Products::float32)  // NOLINT: a pointer is a packed matrix
       : data(data_), products(products_) {}
-  bool by_tiles() const { return std::is_same_v<T, float> && products != Products::float32; }
+  bool by_tiles() const { return products != Products::float32; }  // of float alone
 };
 
 // The size of one panel of a matrix with `rows` rows, and of all.
@@ -203,7 +203,8 @@ EIGENRNN_INLINE Factor<T> factor(const Operand<T>& operand, isize r, isize v) {
 constexpr int MOST_OPERANDS = 4;
 
 template <class T>
-constexpr isize MOST_OF_BLOCK = larger(MOST_ROWS* MOST_COLUMNS* LANES<T>, MOST_BY_TILES);
+constexpr isize MOST_OF_BLOCK = larger(MOST_ROWS* MOST_COLUMNS* LANES<T>,
+                                       std::is_same_v<T, float> ? MOST_BY_TILES : 0);
 
 // Where the sums of a product are stored: row r at data + r * stride, all vectors side by side. If they
 // have begun, the product is added to them. Without data they stay in a block on the stack.

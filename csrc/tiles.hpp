@@ -26,6 +26,7 @@ inline isize tiles_of(isize depth) { return (depth + TILE_DEPTH - 1) / TILE_DEPT
 struct Parts {
   isize left, right;
 };
+// A matrix is split in any case: the recurrence takes its powers.
 inline Parts parts_of_product(Products products) { return {products == Products::split ? 2 : 1, 2}; }
 // A rounding in the gradient of a matrix is not passed on from step to step.
 inline Parts parts_of_gradient(Products products) {

@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 import eigenrnn
 from eigenrnn.ops import elman, gru, lstm, precision
 from eigenrnn.ops.compiled import kernels
-from kernel_testing import needs_kernels, ragged_sizes
+from kernel_testing import assert_passes_with_isa, each_isa, needs_kernels, ragged_sizes
 from ops.recurrence_cases import RECORDS, draw, exact, results_and_gradients
 
 pytestmark = [needs_kernels, pytest.mark.usefixtures("tiles")]
@@ -27,11 +27,11 @@ OPERANDS = {  # operands beside those of every call, and options
 }
 # T, B, N, M, at the edges of tiles of 16 rows and 32 numbers, and of blocks of two tiles.
 SHAPES = {
-    "64 units": (3, 16, 64, 1),
-    "one sequence": (9, 1, 65, 3),
-    "odd sizes": (5, 7, 70, 70),
-    "two tiles of rows": (4, 33, 96, 3),
-    "many sequences": (2, 75, 81, 96),
+    "64_units": (3, 16, 64, 1),
+    "one_sequence": (9, 1, 65, 3),
+    "odd_sizes": (5, 7, 70, 70),
+    "two_tiles_of_rows": (4, 33, 96, 3),
+    "many_sequences": (2, 75, 81, 96),
     "more steps than the ring of deltas holds": (60, 7, 64, 70),
 }
 steps = pytest.mark.parametrize("steps", ["whole", "ragged", "reverse", "resets"])
@@ -40,9 +40,8 @@ steps = pytest.mark.parametrize("steps", ["whole", "ragged", "reverse", "resets"
 @pytest.fixture
 def tiles(monkeypatch):
     monkeypatch.setattr(precision, "has_tiles", True)
-    before = torch.get_float32_matmul_precision()
     yield
-    torch.set_float32_matmul_precision(before)
+    torch.set_float32_matmul_precision("highest")
 
 
 def nearest(tensor):
@@ -298,12 +297,18 @@ def test_gradients_of_gradients():
 @pytest.mark.parametrize("make", [eigenrnn.ScoRNN, eigenrnn.GRU, eigenrnn.LSTM])
 def test_autocast_multiplies_bfloat16_and_stores_it(make):
     layer = make(3, 70)
-    x = torch.randn(5, 40, 3)
+    x = torch.randn(12, 40, 3).bfloat16().float()
     with torch.autocast("cpu", torch.bfloat16):
         stored, _ = layer(x)
+    stored.float().square().sum().backward()
+    found = [parameter.grad for parameter in layer.parameters()]
+    layer.zero_grad()
     torch.set_float32_matmul_precision("medium")
-    rounded, _ = layer(x.bfloat16().float())
+    rounded, _ = layer(x)
+    rounded.square().sum().backward()
     assert torch.equal(stored, rounded.bfloat16())
+    for gradient, parameter in zip(found, layer.parameters(), strict=True):
+        assert error(gradient, parameter.grad) < 3 * 2**-8
 
 
 def test_autocast_in_float16_multiplies_float32():
@@ -316,27 +321,38 @@ def test_autocast_in_float16_multiplies_float32():
 
 def test_the_switch_of_recurrent_layers_comes_before_that_of_all_products():
     rnn = torch.backends.mkldnn.rnn
-    assert precision.products_of_float32() == "float32"
+    assert precision.products_of_switches() == "float32"
     torch.set_float32_matmul_precision("medium")
-    assert precision.products_of_float32() == "bfloat16"
+    assert precision.products_of_switches() == "bfloat16"
     torch.set_float32_matmul_precision("high")
-    assert precision.products_of_float32() == "split"
+    assert precision.products_of_switches() == "split"
     try:
         for switch, products in {"bf16": "bfloat16", "tf32": "split", "ieee": "float32"}.items():
             rnn.fp32_precision = switch
-            assert precision.products_of_float32() == products
+            assert precision.products_now(torch.float32) == products
             with torch.autocast("cpu", torch.bfloat16):
-                assert precision.products_now() == "bfloat16"
+                assert precision.products_now(torch.float32) == "bfloat16"
     finally:
         rnn.fp32_precision = "none"
+
+
+def test_switches_of_a_part_of_torch():
+    # torch.get_float32_matmul_precision raises an error then
+    matmul = torch.backends.mkldnn.matmul
+    try:
+        matmul.fp32_precision = "bf16"
+        assert "bfloat16" in eigenrnn.GRU(5, 70).explain(torch.randn(3, 2, 5))["cpu"]
+    finally:
+        matmul.fp32_precision = "none"
 
 
 def test_without_tiles_nothing_is_rounded(monkeypatch):
     monkeypatch.setattr(precision, "has_tiles", False)
     torch.set_float32_matmul_precision("medium")
-    assert precision.products_of_float32() == "float32"
-    with torch.autocast("cpu", torch.bfloat16):
-        assert precision.products_now() == "float32"
+    assert precision.products_of_float32(torch.eye(70)) == "float32"
+    for dtype in (torch.float32, torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16):
+            assert precision.products_now(dtype) == "float32"
 
 
 def test_explain_names_the_products():
@@ -348,9 +364,12 @@ def test_explain_names_the_products():
     assert eigenrnn.LRU(5, 70).explain(x)["cpu"] == "chosen"
     torch.set_float32_matmul_precision("high")
     assert eigenrnn.ScoRNN(5, 70).explain(x)["cpu"] == "chosen, with split products"
+    in_16_bits = eigenrnn.GRU(5, 70).bfloat16().explain(x.bfloat16())["cpu"]
+    assert in_16_bits == "chosen, with bfloat16 products"
+    assert eigenrnn.GRU(5, 70).double().explain(x.double())["cpu"] == "chosen"
 
 
-def test_a_compiled_layer_multiplies_as_when_it_was_traced():
+def test_a_compiled_layer_multiplies_what_an_eager_one_does():
     torch.set_float32_matmul_precision("medium")
     layer = eigenrnn.GRU(3, 70)
     x = torch.randn(4, 2, 3)
@@ -358,15 +377,6 @@ def test_a_compiled_layer_multiplies_as_when_it_was_traced():
     assert torch.equal(compiled(x)[0], layer(x)[0])
 
 
-def test_training_keeps_the_matrix_in_its_set():
-    torch.set_float32_matmul_precision("medium")
-    torch.manual_seed(0)
-    layer = eigenrnn.ScoRNN(3, 70)
-    optimiser = torch.optim.RMSprop(layer.parameters(), lr=1e-3)
-    for _ in range(20):
-        h, _ = layer(torch.randn(8, 4, 3))
-        optimiser.zero_grad()
-        h.square().sum().backward()
-        optimiser.step()
-    W = layer.recurrent_matrices()[0].detach()
-    assert (W @ W.T - torch.eye(70)).abs().max() < 1e-5
+@each_isa
+def test_every_instruction_set_passes_the_tests(isa):
+    assert_passes_with_isa(isa, __file__, "-k", "rounded_numbers and odd_sizes")

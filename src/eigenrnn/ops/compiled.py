@@ -91,10 +91,9 @@ class CompiledBackend(Backend):
         return None
 
     def when_chosen(self, call: Call) -> str:
-        products = "float32"
-        has_tiles = self.multiplies_by_tiles and call.dtype == torch.float32
-        if has_tiles and call.state_size >= kernels.least_units_of_tiles:
-            products = products_now()
+        if not self.multiplies_by_tiles or call.state_size < kernels.least_units_of_tiles:
+            return "chosen"
+        products = products_now(call.dtype)
         if products == "float32":
             return "chosen"
         return f"chosen, with {products} products"

@@ -3,31 +3,31 @@
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from eigenrnn.kernels import kernels
 from eigenrnn.tracing import autocasts
 
-__all__ = ["Products", "products_now", "products_of_autocast", "products_of_float32"]
+__all__ = [
+    "Products",
+    "products_now",
+    "products_of_autocast",
+    "products_of_float32",
+    "products_of_switches",
+]
 
 Products = Literal["float32", "split", "bfloat16"]
 """The numbers that are multiplied, see ``Products`` in ``csrc/arguments.hpp``."""
 
 _BACKENDS: Any = torch.backends  # whose attributes have no types
-_SWITCH_OF_RNN: Any = _BACKENDS.mkldnn.rnn
+_SWITCHES = (_BACKENDS.mkldnn.rnn, _BACKENDS.mkldnn.matmul)
 
 has_tiles: bool = kernels is not None and kernels.has_tiles
-
-# What users of torch set, by the names of torch.backends and of set_float32_matmul_precision.
-_BY_SWITCH: dict[str, Products] = {
-    "bf16": "bfloat16",
-    "medium": "bfloat16",
-    "tf32": "split",
-    "high": "split",
-}
+_LEAST_UNITS: int = 0 if kernels is None else kernels.least_units_of_tiles
 
 
 def products_of_autocast(dtype: torch.dtype) -> Products:
-    """Return what the kernels multiply under autocast.
+    """Return what the kernels multiply under autocast, and of weights of this dtype.
 
     Without the tiles of AMX, products of bfloat16 take longer than those of float32.
     """
@@ -36,24 +36,42 @@ def products_of_autocast(dtype: torch.dtype) -> Products:
     return "float32"
 
 
-def products_now() -> Products:
-    """Return what the kernels multiply in a call with weights in float32."""
+def products_now(dtype: torch.dtype) -> Products:
+    """Return what the kernels multiply in a call with enough units and weights of this dtype."""
+    if dtype != torch.float32:
+        return products_of_autocast(dtype)
     if autocasts("cpu"):
         return products_of_autocast(torch.get_autocast_dtype("cpu"))
-    return products_of_float32()
+    return products_of_switches()
+
+
+def products_of_float32(W: object) -> Products:
+    """Return what the kernels multiply in a call with this matrix, outside autocast.
+
+    ``torch.backends.mkldnn.rnn.fp32_precision`` comes first, then that of
+    ``torch.backends.mkldnn.matmul``, which `torch.set_float32_matmul_precision` sets.
+    """
+    if not has_tiles or not isinstance(W, Tensor) or not W.dim():
+        return "float32"
+    # small calls do not wait for the switches
+    is_multiplied = W.dtype == torch.float32 and W.device.type == "cpu"
+    if not is_multiplied or W.shape[-1] < _LEAST_UNITS:
+        return "float32"
+    return products_of_switches()
 
 
 # torch.compile keeps the value with which it traces
 @torch.compiler.assume_constant_result
-def products_of_float32() -> Products:
-    """Return what the kernels multiply in a call in float32.
-
-    ``torch.backends.mkldnn.rnn.fp32_precision`` comes first, then the precision that
-    `torch.set_float32_matmul_precision` sets.
-    """
+def products_of_switches() -> Products:
+    """Return what the switches of torch say of products in float32."""
     if not has_tiles:
         return "float32"
-    switch: str = _SWITCH_OF_RNN.fp32_precision
-    if switch == "none":
-        switch = torch.get_float32_matmul_precision()
-    return _BY_SWITCH.get(switch, "float32")
+    for switch in _SWITCHES:
+        precision: str = switch.fp32_precision
+        if precision == "bf16":
+            return "bfloat16"
+        if precision == "tf32":
+            return "split"
+        if precision != "none":
+            break
+    return "float32"

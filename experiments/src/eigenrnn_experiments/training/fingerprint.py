@@ -17,7 +17,7 @@ import eigenrnn
 from eigenrnn import __version__
 from eigenrnn.layers import Layer
 from eigenrnn.models import count_parameters
-from eigenrnn.ops.precision import products_of_autocast, products_of_float32
+from eigenrnn.ops.precision import products_of_autocast, products_of_switches
 from eigenrnn_experiments.data.in_memory import content_hash
 from eigenrnn_experiments.tasks.base import Task
 from eigenrnn_experiments.training.description import (
@@ -142,9 +142,11 @@ def versions() -> dict[str, str]:
 
 
 def _products(settings: Settings) -> dict[str, str]:
-    """Return what the kernels multiply, unless it is float32."""
-    products = products_of_float32()
-    if settings.precision == "bf16-mixed":
+    """Return what the kernels multiply where they can, unless it is float32."""
+    products = "float32"
+    if settings.precision == "32-true":
+        products = products_of_switches()
+    elif settings.precision in ("bf16-mixed", "bf16-true"):
         products = products_of_autocast(torch.bfloat16)
     if products == "float32":
         return {}

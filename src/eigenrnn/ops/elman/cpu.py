@@ -130,7 +130,7 @@ def elman_stepper(
         "N": len(W),
         "M": U.shape[1],
         "rate": zoneout,
-        "products": products_of_float32(),
+        "products": products_of_float32(W),
     }
     call = options | activation(nonlinearity, bias) | views(weights)
     number = number_type(*weights.values())

@@ -156,6 +156,9 @@ def elman(
         tensor([5., 5., 5.])
     """
     operands = ElmanOperands(x=x, W=W, h0=cast("Tensor", h0), bias=bias, U=U, c=c, V=V, d=d)
+    options = Options(
+        nonlinearity, batch_sizes, reverse, last_only, products=products_of_float32(W)
+    )
     if (
         layer_norm is None
         and zoneout is None
@@ -164,9 +167,6 @@ def elman(
         and resets is None
         and backend is None
     ):
-        options = Options(
-            nonlinearity, batch_sizes, reverse, last_only, products=products_of_float32()
-        )
         found = _run_directly(operands, options)
         if found is not None:
             return found
@@ -188,14 +188,7 @@ def elman(
         raise ValueError("expected no resets with state='current', got some: cut the sequences")
     if V is not None and last_only:
         raise ValueError("expected either last_only or V, which returns all outputs, got both")
-    options = Options(
-        nonlinearity=nonlinearity,
-        batch_sizes=batch_sizes,
-        reverse=reverse,
-        last_only=last_only,
-        rate=rate,
-        products=products_of_float32(),
-    )
+    options = options._replace(rate=rate)
     operands = with_resets(operands, resets)
     if not autocasts(x.device.type):
         return _run(operands, options, state, backend)

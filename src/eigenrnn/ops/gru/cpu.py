@@ -82,7 +82,7 @@ def gru_stepper(
         "reset_after": reset_after,
         "update_keeps": update_keeps,
         "rate": zoneout,
-        "products": products_of_float32(),
+        "products": products_of_float32(W),
     }
     call = options | activation(nonlinearity, bias) | views(weights)
     return kernels.gru_stepper(number_type(*weights.values()), call)

@@ -147,7 +147,7 @@ def gru(
         batch_sizes=batch_sizes,
         reverse=reverse,
         last_only=last_only,
-        products=products_of_float32(),
+        products=products_of_float32(W),
     )
     if layer_norm is None and zoneout is None and resets is None and backend is None:
         found = _DIRECT.run(operands, options)

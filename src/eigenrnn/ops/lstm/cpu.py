@@ -59,6 +59,6 @@ def lstm_stepper(
 ) -> Any:
     """Return the recurrence with packed weights, for a `StepperStack`."""
     weights = {"W": W, "U": U, "c": rows(c)}
-    options = {"N": W.shape[1], "M": U.shape[1], "products": products_of_float32()}
+    options = {"N": W.shape[1], "M": U.shape[1], "products": products_of_float32(W)}
     call = options | views(weights)
     return kernels.lstm_stepper(number_type(*weights.values()), call)

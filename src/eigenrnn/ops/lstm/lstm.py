@@ -113,7 +113,7 @@ def lstm(
         batch_sizes=batch_sizes,
         reverse=reverse,
         last_only=last_only,
-        products=products_of_float32(),
+        products=products_of_float32(W),
     )
     if resets is None and backend is None:
         found = _DIRECT.run(operands, options)
