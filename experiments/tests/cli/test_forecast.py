@@ -69,6 +69,16 @@ def test_separators_and_decimals_are_options(file, tmp_path, capsys):
     assert capsys.readouterr().out == expected
 
 
+def test_a_large_offset_costs_no_digits(tmp_path, capsys):
+    path = tmp_path / "offset.csv"
+    path.write_text("\n".join(["sales", *(f"{1.7e9 + sales(t) / 100}" for t in range(80))]))
+    with one_thread():
+        assert main(["forecast", str(path), "--horizon", "2"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    for row in rows:
+        assert float(row["sales lower"]) < float(row["sales"]) < float(row["sales upper"])
+
+
 def test_a_column_called_sequence_tells_series_apart(file, tmp_path, capsys):
     named = tmp_path / "named.csv"
     named.write_text(file.read_text().replace("shop", "sequence").replace("day", "time"))

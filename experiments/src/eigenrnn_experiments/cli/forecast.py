@@ -64,4 +64,4 @@ def _to_csv(
     names = np.repeat([*map(spreadsheet_text, sequences.names)], horizon)
     table.insert(0, "sequence", names, allow_duplicates=True)
     table.columns = [*map(spreadsheet_text, table.columns)]
-    return table.to_csv(index=False, float_format="%.7g")
+    return table.to_csv(index=False)
