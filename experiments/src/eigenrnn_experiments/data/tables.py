@@ -350,6 +350,11 @@ def codes_of(column: Any, numbers: dict[str, int], path: Path) -> NDArray[np.int
     return np.array(found, np.int32)[codes]
 
 
+def _with_points(words: Any, decimal: str) -> Any:
+    """Write numbers with decimal points; one that has a point already, for thousands, is none."""
+    return words.str.translate(str.maketrans({".": decimal, decimal: "."}))
+
+
 def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float64]:
     # NaN for missing ones
     pd: Any = import_module("pandas")
@@ -360,7 +365,7 @@ def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float
     else:
         words = column.astype(str).str.strip()
         is_missing = np.asarray(column.isna() | words.str.lower().isin(_WORDS), bool)
-        words = words.str.replace(table.options.decimal, ".", regex=False)
+        words = _with_points(words, table.options.decimal)
         numbers = np.array(pd.to_numeric(words, errors="coerce"), np.float64)
         numbers[is_missing] = np.nan
     is_wrong = ~np.isfinite(numbers)
@@ -368,15 +373,23 @@ def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float
         is_wrong &= ~is_missing
     if is_wrong.any():
         row = int(np.flatnonzero(is_wrong)[0])
+        text = str(column.iloc[row])
+        decimal = table.options.decimal
         remedy = "correct it"
         if table.options.is_strict:
             remedy += f", name the column as label or time, or {table.options.to_ignore}"
         if is_missing[row]:
-            remedy = (
-                "fill it in, or train with missing='mask' or 'forward' (in memory: "
-                "allow_missing=True)"
-            )
-        elif "," in str(column.iloc[row]):
+            remedy = "fill it in"
+            if column.name == table.roles.get(TARGET):
+                remedy += ", or remove the sequence"
+            else:
+                remedy += (
+                    ", or set missing='mask' or 'forward' of the task (in memory: "
+                    "allow_missing=True)"
+                )
+        elif "." in text and ("," in text or decimal != "."):
+            remedy = f"write it without thousands, and {decimal!r} before the decimals"
+        elif "," in text:
             remedy = "write a decimal point, or set decimal=',' and a separator"
         raise ValueError(f"expected a number in {_place(column, row, table.path)}: {remedy}")
     return numbers
@@ -390,7 +403,7 @@ def _times(column: Any, table: Table) -> Any:
     expected = "a number, or a date as in ISO 8601 (2024-01-31T09:00), as in the other rows"
     if column.dtype.kind not in "iufMm":
         words = column.astype(str).str.strip()
-        points = words.str.replace(table.options.decimal, ".", regex=False)
+        points = _with_points(words, table.options.decimal)
         if form is not None:
             times = pd.to_datetime(words, format=form, errors="coerce", utc="%z" in form)
         elif pd.to_numeric(points[:1], errors="coerce").count():
