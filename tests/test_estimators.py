@@ -361,6 +361,20 @@ def test_a_fit_that_fails_or_is_interrupted_changes_nothing(error, score, value,
             assert torch.equal(weight, expected)
 
 
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"lr": 1e30, "clip_norm": None}, "a smaller lr"),
+        ({"scoring": lambda *_: np.nan}, "hold out more"),
+    ],
+    ids=["loss", "metric"],
+)
+def test_an_undefined_metric_is_told_from_a_loss_that_diverges(options, remedy):
+    X, _ = draw()
+    with pytest.raises(FloatingPointError, match=remedy):
+        SequenceRegressor(GRU, 4, epochs=2, **options).fit(X, np.arange(40.0))
+
+
 RANDOM_LAYERS = {
     "dropout": partial(GRU, num_layers=2, dropout=0.5),
     "zoneout": partial(RNN, zoneout=0.3),

@@ -237,9 +237,11 @@ class _SequenceEstimator(BaseEstimator):
             if held_out_X and self.patience is not None and epoch - best_epoch >= self.patience:
                 break
         if best_weights is None:
-            raise FloatingPointError(
-                f"expected a finite loss and metric, got {self.history_[-1]}: take a smaller lr"
-            )
+            record = self.history_[-1]
+            remedy = "take a smaller lr"
+            if math.isfinite(record["loss"] + record.get("validation_loss", 0.0)):
+                remedy = "the metric is undefined there: hold out more, or take another scoring"
+            raise FloatingPointError(f"expected a finite loss and metric, got {record}: {remedy}")
         model.load_state_dict(best_weights)
         model.zero_grad()
 
