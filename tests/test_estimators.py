@@ -136,6 +136,16 @@ def test_all_kinds_of_inputs_give_the_same_bits():
         np.testing.assert_array_equal(fitted.predict_proba(same), fitted.predict_proba(one))
 
 
+def test_columns_with_numbers_as_names_are_found_by_them():
+    X, y = draw()
+    frames = [pandas.DataFrame(x, columns=[1, 0]) for x in X]
+    fitted = classifier(epochs=1).fit(frames, y)
+    swapped = [frame[[0, 1]] for frame in frames]
+    np.testing.assert_array_equal(fitted.predict_proba(swapped), fitted.predict_proba(X))
+    with pytest.raises(ValueError, match=r"columns 0 once in sequence 0, got 0, 0"):
+        classifier().fit([pandas.DataFrame(x, columns=[0, 0]) for x in X], y)
+
+
 @pytest.mark.parametrize("library", [pandas, polars])
 def test_the_columns_of_frames_are_found_by_their_names(library):
     X, y = draw()

@@ -40,7 +40,7 @@ from sklearn.utils.class_weight import compute_sample_weight  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
-from eigenrnn.forecasting import SequenceForecaster  # noqa: E402
+from eigenrnn.forecasting import SequenceForecaster, with_columns  # noqa: E402
 
 __all__ = ["SequenceClassifier", "SequenceForecaster", "SequenceRegressor"]
 
@@ -474,17 +474,8 @@ def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[An
         parts = check_array(X, dtype="float64", allow_nd=True, ensure_all_finite=False)
     arrays: list[Any] = []
     for number, part in enumerate(parts):
-        columns: list[Any] = list(getattr(part, "columns", ()))
-        if columns and all(isinstance(column, str) for column in columns):
-            if names is None:
-                names = np.array(columns, dtype=object)
-            if set(columns) != set(names):
-                raise ValueError(
-                    f"expected the columns {', '.join(names)} in sequence {number}, got "
-                    f"{', '.join(columns)}"
-                )
-            part = check_array(part[list(names)], dtype="float64", ensure_all_finite=False)  # noqa: PLW2901
-        x = np.asarray(part)
+        array, names = with_columns(part, names, f"sequence {number}")
+        x = np.asarray(array)
         if x.ndim == 1:
             x = x[:, None]
         if x.ndim != 2 or x.size == 0:
