@@ -147,6 +147,7 @@ WRONG = {
     "validation": ({"validation": 1.0}, waves(30), "got 1"),
     "season": ({"season": 0}, waves(30), "got 0"),
     "nothing": ({}, [], "got 0"),
+    "too large": ({}, np.full(40, 1e200), "got 1e\\+200"),
     "lr": ({"lr": 0.0}, waves(30), "got 0"),
 }
 

@@ -24,9 +24,12 @@ from sklearn.base import BaseEstimator  # noqa: E402
 from sklearn.utils import check_array, check_random_state  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
-__all__ = ["SequenceForecaster", "with_columns"]
+__all__ = ["LARGEST", "SequenceForecaster", "check_size", "with_columns"]
 
 Array = NDArray[np.float64]
+
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest value of a series. The square of one, in its deviation, is finite in float64."""
 
 _STEPS_AN_EPOCH = 20
 _ORIGINS = 64  # of the forecasts whose errors give an interval
@@ -443,6 +446,17 @@ def _is_flat(series: Any) -> bool:
     return np.ndim(series[0] if _is_several(series) else series) == 1
 
 
+def check_size(values: Array, name: str) -> None:
+    """Check that no value is too large for float32.
+
+    Raises:
+        ValueError: If one is.
+    """
+    largest = np.abs(values).max(initial=0.0)
+    if largest > LARGEST:
+        raise ValueError(f"expected values up to {LARGEST:.3g} in {name}, got {largest:.3g}")
+
+
 def with_columns(part: Any, names: Any, place: str) -> tuple[Any, Any]:
     """Return the columns of these names, in their order, as an array, and the names.
 
@@ -486,6 +500,7 @@ def _read(
         values = np.asarray(array)
         values = values[:, None] if values.ndim == 1 else values
         found.append(check_array(values, dtype="float64", copy=True, input_name=name))
+        check_size(found[-1], name)
     if len({values.shape[1] for values in found}) > 1:
         raise ValueError(f"expected series of the same columns in {name}, got others")
     return found, columns
