@@ -100,8 +100,9 @@ def test_columns_named_like_answers_are_forecast(tmp_path, capsys):
     ("content", "option"),
     [
         ("shop;sales\na;1\n", "(--separator)"),
-        ("shop,sales\na,1\n", " --columns.ignored"),
+        ("shop,sales\na,1\n", "sequence or time, or ignore it (ignored, --columns.ignored"),
         ("time,sales\nMay,1\n", "(--columns.time_format"),
+        ("sales,price\n,1\n", "fill it in"),
     ],
 )
 def test_errors_name_options_of_this_command(tmp_path, capsys, content, option):
@@ -111,3 +112,4 @@ def test_errors_name_options_of_this_command(tmp_path, capsys, content, option):
     error = capsys.readouterr().err
     assert option in error
     assert "--task" not in error
+    assert "missing=" not in error

@@ -30,7 +30,7 @@ def forecast(options: Namespace, console: Console) -> int:
     # a column of such a name is to be forecast
     columns = Columns(**options.columns.as_dict(), label=None, target=None, group=None)
     read_options = ReadOptions(
-        columns, options.separator, options.decimal, may_be_one_sequence=True, prefix="--"
+        columns, options.separator, options.decimal, may_be_one_sequence=True, of_task=False
     )
     sequences = read_series(options.input, read_options)
     forecaster = SequenceForecaster(season=options.season, random_state=options.seed)

@@ -115,7 +115,7 @@ class ReadOptions:
         is_strict: Whether columns that `columns` names must exist. A file to predict may lack
             answers and ignored columns.
         may_be_one_sequence: Whether a table without a column `sequence` is one sequence.
-        prefix: The beginning of these options on the command line, named in errors.
+        of_task: Whether they are options of a task, as which errors name them, or of a command.
 
     Raises:
         ValueError: If the separator or the decimal point is no character, or both are equal.
@@ -127,7 +127,7 @@ class ReadOptions:
     allow_missing: bool = False
     is_strict: bool = True
     may_be_one_sequence: bool = False
-    prefix: str = "--task."
+    of_task: bool = True
 
     def __post_init__(self) -> None:
         separator = self.separator
@@ -139,6 +139,11 @@ class ReadOptions:
                 raise ValueError(f"expected {name} to be one character, got {value!r}")
         if separator == self.decimal:
             raise ValueError(f"expected separator and decimal to differ, got {separator!r} twice")
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of these options on the command line."""
+        return "--task." if self.of_task else "--"
 
     @property
     def to_ignore(self) -> str:
@@ -377,15 +382,15 @@ def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float
         decimal = table.options.decimal
         remedy = "correct it"
         if table.options.is_strict:
-            remedy += f", name the column as label or time, or {table.options.to_ignore}"
+            role = "label" if table.options.of_task else "sequence"
+            remedy += f", name the column as {role} or time, or {table.options.to_ignore}"
         if is_missing[row]:
             remedy = "fill it in"
             if column.name == table.roles.get(TARGET):
                 remedy += ", or remove the sequence"
-            else:
+            elif table.options.of_task:
                 remedy += (
-                    ", or set missing='mask' or 'forward' of the task (in memory: "
-                    "allow_missing=True)"
+                    ", or train with missing='mask' or 'forward' (in memory: allow_missing=True)"
                 )
         elif "." in text and ("," in text or decimal != "."):
             remedy = f"write it without thousands, and {decimal!r} before the decimals"
