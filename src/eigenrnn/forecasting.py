@@ -467,9 +467,9 @@ def with_columns(part: Any, names: Any, place: str) -> tuple[Any, Any]:
     Raises:
         ValueError: If the frame has not each of these columns once and no others.
     """
-    if not hasattr(part, "columns"):
+    found = np.asarray(getattr(part, "columns", None), dtype=object)
+    if found.ndim != 1:  # no frame, or a table of Arrow, whose columns are arrays
         return part, names
-    found = np.asarray(part.columns, dtype=object)
     if names is None:
         names = found
     if set(found) != set(names) or len(found) != len(set(found)):
