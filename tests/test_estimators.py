@@ -136,6 +136,16 @@ def test_all_kinds_of_inputs_give_the_same_bits():
         np.testing.assert_array_equal(fitted.predict_proba(same), fitted.predict_proba(one))
 
 
+def test_columns_with_numbers_as_names_are_found_by_them():
+    X, y = draw()
+    frames = [pandas.DataFrame(x, columns=[1, 0]) for x in X]
+    fitted = classifier(epochs=1).fit(frames, y)
+    swapped = [frame[[0, 1]] for frame in frames]
+    np.testing.assert_array_equal(fitted.predict_proba(swapped), fitted.predict_proba(X))
+    with pytest.raises(ValueError, match=r"columns 0 once in sequence 0, got 0, 0"):
+        classifier().fit([pandas.DataFrame(x, columns=[0, 0]) for x in X], y)
+
+
 @pytest.mark.parametrize("library", [pandas, polars])
 def test_the_columns_of_frames_are_found_by_their_names(library):
     X, y = draw()
@@ -300,6 +310,18 @@ def test_a_regressor_predicts_several_targets_in_their_units():
     np.testing.assert_allclose(fitted.target_mean_, np.mean(kept, 0), rtol=1e-12)
 
 
+@pytest.mark.parametrize("layer", [GRU, torch.nn.LSTM])
+def test_a_network_in_double_precision_learns(layer):
+    X, y = draw()
+    double = partial(layer, dtype=torch.float64)
+    fitted = classifier(double).fit(X, y)
+    assert fitted.model_.head.weight.dtype == torch.float64
+    assert fitted.score(X, y) > 0.9
+    means = np.array([x.mean() for x in X])
+    regressor = SequenceRegressor(double, 8, lr=2e-2, random_state=0).fit(X, means)
+    assert regressor.score(X, means) > 0.5
+
+
 def test_a_sequence_of_weight_zero_is_not_there():
     X, y = draw(50)
     expected = probabilities(classifier(), X[:40], y[:40])
@@ -359,6 +381,20 @@ def test_a_fit_that_fails_or_is_interrupted_changes_nothing(error, score, value,
             fitted.model_.parameters(), (weights or fitted.model_).parameters(), strict=True
         ):
             assert torch.equal(weight, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"lr": 1e30, "clip_norm": None}, "a smaller lr"),
+        ({"scoring": lambda *_: np.nan}, "hold out more"),
+    ],
+    ids=["loss", "metric"],
+)
+def test_an_undefined_metric_is_told_from_a_loss_that_diverges(options, remedy):
+    X, _ = draw()
+    with pytest.raises(FloatingPointError, match=remedy):
+        SequenceRegressor(GRU, 4, epochs=2, **options).fit(X, np.arange(40.0))
 
 
 RANDOM_LAYERS = {
@@ -512,6 +548,14 @@ def test_shapes_and_weights_are_checked():
         fitted.predict([X[0], X[1][:0]])
     with pytest.raises(ValueError, match="40, 39"):
         classifier().fit(X, y[:-1])
+    with pytest.raises(ValueError, match="at least one sequence"):
+        fitted.predict([])
+    X[1][0, 0] = 1e200
+    with pytest.raises(ValueError, match="too large for float32 in sequence 1"):
+        fitted.predict(X)
+    with pytest.raises(ValueError, match=r"in y, got 1e\+200"):
+        SequenceRegressor().fit(draw()[0], np.full(40, 1e200))
+    X[1][0, 0] = 0.0
     for weights in (np.zeros(40), -np.ones(40), np.full(40, np.nan)):
         with pytest.raises(ValueError, match="sample_weight"):
             classifier().fit(X, y, sample_weight=weights)

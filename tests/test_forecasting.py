@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from sklearn.base import clone
@@ -146,6 +147,7 @@ WRONG = {
     "validation": ({"validation": 1.0}, waves(30), "got 1"),
     "season": ({"season": 0}, waves(30), "got 0"),
     "nothing": ({}, [], "got 0"),
+    "too large": ({}, np.full(40, 1e200), "got 1e\\+200"),
     "lr": ({"lr": 0.0}, waves(30), "got 0"),
 }
 
@@ -180,3 +182,17 @@ def test_a_change_of_the_array_after_the_fit_changes_no_forecast():
     expected = forecaster.predict(3)
     series[:] = 0
     assert np.array_equal(forecaster.predict(3), expected)
+
+
+def test_columns_of_frames_are_found_by_their_names():
+    y = pandas.DataFrame(waves(60, 2), columns=["left", "right"])
+    known = pandas.DataFrame({"price": np.arange(63.0), "holiday": np.arange(63) % 7 == 0})
+    forecaster = SequenceForecaster(**SMALL).fit(y, known[:60])
+    expected = forecaster.predict(3, X=known[60:])
+    np.testing.assert_array_equal(
+        forecaster.predict(3, X=known[["holiday", "price"]], y=y[["right", "left"]]), expected
+    )
+    with pytest.raises(ValueError, match="left, right once in y, series 0, got left, up"):
+        forecaster.predict(3, X=known, y=y.rename(columns={"right": "up"}))
+    both = SequenceForecaster(**SMALL).fit([y, y[["right", "left"]]])
+    np.testing.assert_array_equal(*both.predict(3))

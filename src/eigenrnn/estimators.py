@@ -40,7 +40,7 @@ from sklearn.utils.class_weight import compute_sample_weight  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
-from eigenrnn.forecasting import SequenceForecaster  # noqa: E402
+from eigenrnn.forecasting import LARGEST, SequenceForecaster, check_size, with_columns  # noqa: E402
 
 __all__ = ["SequenceClassifier", "SequenceForecaster", "SequenceRegressor"]
 
@@ -182,13 +182,15 @@ class _SequenceEstimator(BaseEstimator):
         with DrawFrom(generator):
             layer = make_layer(input_size, self.hidden_size)
             model = SequenceModel(layer, output_size, "last")
+        dtype = next(layer.parameters()).dtype
+        model.head.to(dtype)
         self.model_: SequenceModel = model
         inputs = self._inputs(sequences)
         lr = self.lr
         if lr is None:
             lr = 1e-2 if type(layer) is GRU else 1e-3
         optimiser = torch.optim.Adam(parameter_groups(model, lr=lr))
-        loss_weights = torch.from_numpy(weights / weights[kept].mean()).float()
+        loss_weights = torch.from_numpy(weights / weights[kept].mean()).to(dtype)
         scoring = self.scoring or self._default_scoring
         scorer: Any = None
         if scoring is not None:
@@ -237,9 +239,11 @@ class _SequenceEstimator(BaseEstimator):
             if held_out_X and self.patience is not None and epoch - best_epoch >= self.patience:
                 break
         if best_weights is None:
-            raise FloatingPointError(
-                f"expected a finite loss and metric, got {self.history_[-1]}: take a smaller lr"
-            )
+            record = self.history_[-1]
+            remedy = "take a smaller lr"
+            if math.isfinite(record["loss"] + record.get("validation_loss", 0.0)):
+                remedy = "the metric is undefined there: hold out more, or take another scoring"
+            raise FloatingPointError(f"expected a finite loss and metric, got {record}: {remedy}")
         model.load_state_dict(best_weights)
         model.zero_grad()
 
@@ -443,16 +447,17 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
 
     def _answers(self, y: Any) -> tuple[NDArray[Any], Indices, Array]:
         answers = check_array(y, dtype="float64", ensure_2d=False, input_name="y")
+        check_size(answers, "y")
         return answers, np.zeros(len(answers), np.int64), np.ones(len(answers))
 
     def _targets(self, answers: NDArray[Any], kept: Indices) -> tuple[Tensor, int]:
         self.target_mean_, self.target_scale_ = _mean_and_scale(answers[kept])
         scaled = (answers - self.target_mean_) / self.target_scale_
-        targets = torch.from_numpy(scaled.reshape(len(scaled), -1)).float()
+        targets = torch.from_numpy(scaled.reshape(len(scaled), -1))
         return targets, targets.shape[1]
 
     def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (B,)
-        return (outputs - targets).square().mean(1)
+        return (outputs - targets.to(outputs.dtype)).square().mean(1)
 
 
 def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[Any] | None]:
@@ -470,19 +475,12 @@ def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[An
     parts = X
     if not isinstance(X, list | tuple) and (np.asarray(X).dtype != object or np.ndim(X) != 1):
         parts = check_array(X, dtype="float64", allow_nd=True, ensure_all_finite=False)
+    if not len(parts):
+        raise ValueError("expected at least one sequence in X, got none")
     arrays: list[Any] = []
     for number, part in enumerate(parts):
-        columns: list[Any] = list(getattr(part, "columns", ()))
-        if columns and all(isinstance(column, str) for column in columns):
-            if names is None:
-                names = np.array(columns, dtype=object)
-            if set(columns) != set(names):
-                raise ValueError(
-                    f"expected the columns {', '.join(names)} in sequence {number}, got "
-                    f"{', '.join(columns)}"
-                )
-            part = check_array(part[list(names)], dtype="float64", ensure_all_finite=False)  # noqa: PLW2901
-        x = np.asarray(part)
+        array, names = with_columns(part, names, f"sequence {number}")
+        x = np.asarray(array)
         if x.ndim == 1:
             x = x[:, None]
         if x.ndim != 2 or x.size == 0:
@@ -493,14 +491,14 @@ def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[An
         arrays.append(x)
     steps = check_array(np.concatenate(arrays), dtype="float64", ensure_all_finite=False)
     ends = np.cumsum([len(x) for x in arrays])
-    is_wrong = np.isinf(steps)
+    is_wrong = np.abs(steps) > LARGEST
     if missing == "error":
         is_wrong |= np.isnan(steps)
     if is_wrong.any():
         number = np.searchsorted(ends, is_wrong.any(1).argmax(), side="right")
         raise ValueError(
-            f"Input X contains NaN or infinity in sequence {number}; missing='mask' and "
-            "missing='forward' take NaN for missing values"
+            "Input X contains NaN, infinity or a value too large for float32 in sequence "
+            f"{number}; missing='mask' and missing='forward' take NaN for missing values"
         )
     return np.split(steps, ends[:-1]), names
 

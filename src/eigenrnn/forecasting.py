@@ -24,9 +24,12 @@ from sklearn.base import BaseEstimator  # noqa: E402
 from sklearn.utils import check_array, check_random_state  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
-__all__ = ["SequenceForecaster"]
+__all__ = ["LARGEST", "SequenceForecaster", "check_size", "with_columns"]
 
 Array = NDArray[np.float64]
+
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest value of a series. The square of one, in its deviation, is finite in float64."""
 
 _STEPS_AN_EPOCH = 20
 _ORIGINS = 64  # of the forecasts whose errors give an interval
@@ -81,7 +84,7 @@ class SequenceForecaster(BaseEstimator):
     trained on, unless all are.
 
     A series is an array (T,) or (T, K), or whatever numpy makes one of; a list or a tuple of them
-    is several. Rows are consecutive steps.
+    is several. Rows are consecutive steps. The columns of frames are found by their names.
 
     The names are sktime's: `y` are the series, `X` exogenous values that are known ahead, and a
     horizon of S stands for its ``fh`` of 1, ..., S. Results are arrays like those that were given.
@@ -202,8 +205,12 @@ class SequenceForecaster(BaseEstimator):
             raise ValueError(f"expected 0 < validation < 1, got {self.validation}")
         if not 0 < self.lr < math.inf:
             raise ValueError(f"expected a positive lr, got {self.lr}")
-        values = _read(y, "y")
-        known = [v[:, :0] for v in values] if X is None else _read(X, "X", len(values))
+        # the names of columns, if y and X are frames
+        values, self.columns_ = _read(y, "y", None)
+        known = [v[:, :0] for v in values]
+        self.known_columns_ = None
+        if X is not None:
+            known, self.known_columns_ = _read(X, "X", None, len(values))
         shortest = min(map(len, values))
         if shortest < self.season + 8:
             raise ValueError(
@@ -341,11 +348,12 @@ class SequenceForecaster(BaseEstimator):
             raise ValueError(f"expected X with the {E} columns of fit, got {got}")
         given = self.series_
         if y is not None:
-            given = self._with_values(_read(y, "y"))
+            given = self._with_values(_read(y, "y", self.columns_)[0])
         if X is None:
             return given
         found: list[_Series] = []
-        for each, x in zip(given, _read(X, "X", len(given)), strict=True):
+        rows, _ = _read(X, "X", self.known_columns_, len(given))
+        for each, x in zip(given, rows, strict=True):
             steps = horizon if y is None else len(each.values) + horizon
             if x.shape != (steps, E):
                 raise ValueError(f"expected X of shape {(steps, E)}, got {x.shape}")
@@ -438,23 +446,64 @@ def _is_flat(series: Any) -> bool:
     return np.ndim(series[0] if _is_several(series) else series) == 1
 
 
-def _read(series: Any, name: str, count: int | None = None) -> list[Array]:  # each (T, K)
-    """Return series in double precision.
+def check_size(values: Array, name: str) -> None:
+    """Check that no value is too large for float32.
 
     Raises:
-        ValueError: If a shape or a value is wrong, or there are not so many of them.
+        ValueError: If one is.
+    """
+    largest = np.abs(values).max(initial=0.0)
+    if largest > LARGEST:
+        raise ValueError(f"expected values up to {LARGEST:.3g} in {name}, got {largest:.3g}")
+
+
+def with_columns(part: Any, names: Any, place: str) -> tuple[Any, Any]:
+    """Return the columns of these names, in their order, as an array, and the names.
+
+    Args:
+        part: A frame, or anything else, which is returned as it is.
+        names: The names of the columns; None for those of the frame.
+        place: Names the frame in errors.
+    Raises:
+        ValueError: If the frame has not each of these columns once and no others.
+    """
+    found = np.asarray(getattr(part, "columns", None), dtype=object)
+    if found.ndim != 1:  # no frame, or a table of Arrow, whose columns are arrays
+        return part, names
+    if names is None:
+        names = found
+    if set(found) != set(names) or len(found) != len(set(found)):
+        expected = ", ".join(map(str, dict.fromkeys(names)))
+        got = ", ".join(map(str, found))
+        raise ValueError(f"expected each of the columns {expected} once in {place}, got {got}")
+    # missing values of pandas become NaN
+    array = check_array(
+        part[list(names)], dtype="float64", ensure_all_finite=False, ensure_min_samples=0
+    )
+    return array, names
+
+
+def _read(
+    series: Any, name: str, columns: Any, count: int | None = None
+) -> tuple[list[Array], Any]:  # each (T, K)
+    """Return series in double precision, and the names of their columns.
+
+    Raises:
+        ValueError: If a shape, a column or a value is wrong, or there are not so many of them.
     """
     parts = series if _is_several(series) else [series]
     if not parts or (count is not None and len(parts) != count):
         raise ValueError(f"expected {count or 'some'} series in {name}, got {len(parts)}")
     found: list[Array] = []
-    for part in parts:
-        values = np.asarray(part)
+    for number, part in enumerate(parts):
+        array, columns = with_columns(part, columns, f"{name}, series {number}")
+        values = np.asarray(array)
         values = values[:, None] if values.ndim == 1 else values
         found.append(check_array(values, dtype="float64", copy=True, input_name=name))
+        check_size(found[-1], name)
     if len({values.shape[1] for values in found}) > 1:
         raise ValueError(f"expected series of the same columns in {name}, got others")
-    return found
+    return found, columns
 
 
 def _deviation(rows: Array) -> Array:

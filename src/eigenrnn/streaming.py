@@ -31,8 +31,9 @@ class Stream:
     Call it with the inputs of one time step, and it returns the outputs. They equal those of the
     whole sequence: the outputs of an RNN, a GRU or an LSTM bit by bit if the compiled kernels
     compute both, all others up to rounding. Freeze the layer first. The kernels then keep the
-    weights packed, and notice when one of them changes. A layer that is not frozen evaluates its
-    constraints at every step.
+    weights packed, and notice when one of them changes, or the head. Make a new stream after
+    replacing another part of the model. A layer that is not frozen evaluates its constraints at
+    every step.
 
     Stacks of torch's layers or of layers that are stacks themselves, an `RNN` with complex states,
     noise in evaluation, 16-bit weights, other devices and other backends take the slower path of
@@ -186,8 +187,13 @@ class Stream:
             rows: The sequences of the batch that begin anew, by number or as B booleans, such as
                 the episodes that have ended; all of them by default. The others go on.
         Raises:
-            ValueError: If `rows` are not some of the B sequences.
+            ValueError: If `rows` are not some of the B sequences, or the stream has no batch.
         """
+        if rows is not None and self.batch_size is None:
+            raise ValueError(
+                f"expected rows in a stream with a batch_size, got {rows!r} in one of a single "
+                "sequence: call reset()"
+            )
         with torch.no_grad():
             initial = self._layer.initial_state(self.batch_size)
         if rows is None:

@@ -324,6 +324,28 @@ def test_what_cannot_be_written_is_refused_and_leaves_no_file(model, options, me
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_write_that_fails_leaves_no_unfinished_file(tmp_path):
+    (tmp_path / "net.h").mkdir()
+    with pytest.raises(OSError, match=r"net\.h"):
+        to_c(RNN(M, N).eval(), tmp_path / "net.c")
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("path", ['a"b.c', "a\nb.c", "a\\b.c", "ä.c"])
+def test_a_file_name_that_an_include_cannot_have_is_refused(path, tmp_path):
+    with pytest.raises(ValueError, match="file name"):
+        to_c(RNN(M, N).eval(), tmp_path / path, name="net")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_guard_of_a_header_is_its_own(tmp_path):
+    for name in ("_math", "net", "Net"):
+        source, header = to_c(RNN(M, N).eval(), tmp_path / f"{name}.c")
+        assert f"#ifndef EIGENRNN_{name}_H\n" in header.read_text()
+        command = ["gcc", "-std=c99", *STRICT, "-c", "-o", tmp_path / "net.o", source]
+        subprocess.run(command, check=True)
+
+
 @pytest.mark.parametrize("path", ["no/net.c", "net.cpp", "my-net.c", "math.c"])
 def test_a_wrong_path_is_refused(path, tmp_path):
     with pytest.raises(ValueError, match="got"):

@@ -206,6 +206,13 @@ def test_what_lies_in_the_padding_does_not_count():
     assert torch.equal(layer(x, None, LENGTHS, dt=padded)[0], expected)
 
 
+def test_the_error_of_a_gap_names_no_step_of_sorted_sequences():
+    dt = torch.ones(T, B)
+    dt[-1, 0] = -2.0
+    with pytest.raises(ValueError, match=r"got -2\.0$"):
+        LRU(M, N)(torch.zeros(T, B, M), None, [T] * B, dt=dt)
+
+
 REFUSING = {
     "bidirectional": partial(LRU, bidirectional=True),
     "MinGRU": MinGRU,

@@ -772,6 +772,22 @@ def test_rows_that_are_no_sequences_of_the_batch_raise(rows):
         Stream(frozen(), 3).reset(rows)
 
 
+@pytest.mark.parametrize("rows", [[0], []], ids=str)
+def test_a_stream_of_a_single_sequence_has_no_rows(rows):
+    with pytest.raises(ValueError, match=r"call reset\(\)"):
+        Stream(frozen()).reset(rows)
+
+
+@torch.no_grad()
+def test_steps_notice_a_replaced_part_after_another_freeze():
+    layer = frozen(GRU)
+    x = inputs(layer)[0]
+    layer.step(x, layer.initial_state())
+    layer.directions[0] = seeded(GRU, M, N, seed=1).directions[0]
+    output, _ = layer.freeze().step(x, layer.initial_state())
+    torch.testing.assert_close(output, layer(x.unsqueeze(0))[0][0])
+
+
 STACKS = {
     "LRU with a GLU": (LRU, {}),
     "wide ScoRNN and a map of the inputs": (ScoRNN, {"input_size": 5}),

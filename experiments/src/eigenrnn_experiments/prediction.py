@@ -58,7 +58,7 @@ class SeriesPredictions:
         names = [*map(spreadsheet_text, self.names)]
         table.insert(0, "sequence", names, allow_duplicates=True)
         table.columns = [*map(spreadsheet_text, table.columns)]
-        return table.to_csv(index=False, float_format="%.7g", na_rep="nan")
+        return table.to_csv(index=False, na_rep="nan")
 
 
 @torch.no_grad()

@@ -55,3 +55,61 @@ def test_a_wrong_option_is_an_error(file, capsys, arguments):
     columns = ["--columns.sequence", "shop", "--columns.time", "day"]
     assert main(["forecast", str(file), *arguments, *columns]) == 2
     assert arguments[-1] in capsys.readouterr().err
+
+
+def test_separators_and_decimals_are_options(file, tmp_path, capsys):
+    german = tmp_path / "german.csv"
+    german.write_text(file.read_text().replace(",", ";").replace(".", ","))
+    columns = ["--columns.sequence", "shop", "--columns.time", "day"]
+    arguments = ["--horizon", "2", "--separator", ";", "--decimal", ",", *columns]
+    with one_thread():
+        assert main(["forecast", str(file), *arguments[:2], *columns]) == 0
+        expected = capsys.readouterr().out
+        assert main(["forecast", str(german), *arguments]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_a_large_offset_costs_no_digits(tmp_path, capsys):
+    path = tmp_path / "offset.csv"
+    path.write_text("\n".join(["sales", *(f"{1.7e9 + sales(t) / 100}" for t in range(80))]))
+    with one_thread():
+        assert main(["forecast", str(path), "--horizon", "2"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    for row in rows:
+        assert float(row["sales lower"]) < float(row["sales"]) < float(row["sales upper"])
+
+
+def test_a_column_called_sequence_tells_series_apart(file, tmp_path, capsys):
+    named = tmp_path / "named.csv"
+    named.write_text(file.read_text().replace("shop", "sequence").replace("day", "time"))
+    with one_thread():
+        assert main(["forecast", str(named), "--horizon", "1"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["sequence"] for row in rows] == ["a", "b"]
+
+
+def test_columns_named_like_answers_are_forecast(tmp_path, capsys):
+    path = tmp_path / "target.csv"
+    path.write_text("\n".join(["target", *(str(sales(t)) for t in range(80))]))
+    with one_thread():
+        assert main(["forecast", str(path), "--horizon", "1"]) == 0
+    assert "target lower" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "option"),
+    [
+        ("shop;sales\na;1\n", "(--separator)"),
+        ("shop,sales\na,1\n", "sequence or time, or ignore it (ignored, --columns.ignored"),
+        ("time,sales\nMay,1\n", "(--columns.time_format"),
+        ("sales,price\n,1\n", "fill it in"),
+    ],
+)
+def test_errors_name_options_of_this_command(tmp_path, capsys, content, option):
+    path = tmp_path / "bad.csv"
+    path.write_text(content)
+    assert main(["forecast", str(path), "--horizon", "1"]) == 2
+    error = capsys.readouterr().err
+    assert option in error
+    assert "--task" not in error
+    assert "missing=" not in error

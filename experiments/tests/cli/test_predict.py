@@ -226,6 +226,15 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers():
     ]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numbers_are_read_back_as_they_were(dtype):
+    values = 1.7e9 * torch.tensor([[1, 1 + 2e-7], [1 / 3, math.nan]], dtype=dtype)
+    found = SeriesPredictions(("a", "b"), ("x", "y"), values).to_csv()
+    _, *lines = csv.reader(io.StringIO(found))
+    read = torch.tensor([[float(word) for word in line[1:]] for line in lines], dtype=dtype)
+    torch.testing.assert_close(read, values, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.fixture(scope="module")
 def shakespeare(data_root):
     return (data_root / TINY_SHAKESPEARE.path).read_text()[:20_000]

@@ -576,6 +576,8 @@ def test_a_bad_file_of_the_archives_is_rejected_with_the_line(tmp_path, content,
         (CSV.replace("-1.5", "-inf"), ["'left'", "row 3", "-inf"]),
         (CSV.replace("-1.5", "Paris"), ["'left'", "row 3", "'Paris'", "ignored"]),
         (CSV.replace("-1.5", '"-1,5"'), ["'left'", "row 3", "'-1,5'", "decimal=','"]),
+        (CSV.replace("-1.5", '"1,234.5"'), ["'left'", "row 3", "without thousands"]),
+        ("sequence,x,target\na,1,\n", ["'target'", "row 1", "remove the sequence"]),
         (",sequence,left,label\n0,a,1.5,cat\n", ["''", "number 1", "index=False"]),
         (CSV.replace("left", "Unnamed: 0"), ["'Unnamed: 0'", "number 3", "index=False"]),
         (CSV.replace("right", " "), ["' '", "number 4"]),
@@ -716,6 +718,14 @@ def test_columns_separators_and_decimals_have_names_of_your_own(tmp_path, name):
     np.testing.assert_array_equal(read.values, X)
     assert (read.names, read.labels) == (("b", "a"), ("cat", "dog"))
     assert read.channels == ("links", "rechts")
+
+
+@pytest.mark.parametrize("number", ["1.234,5", "1.234"])
+@pytest.mark.parametrize("name", ["links", "ms"])
+def test_points_of_thousands_are_no_decimal_points(tmp_path, number, name):
+    text = RENAMED.replace("a;0;-1,5", f"a;0;{number}" if name == "links" else f"a;{number};1")
+    with pytest.raises(ValueError, match=f"'{name}' in row 3 of .* got '{number}'"):
+        read_series(put(tmp_path, "a.csv", text), GERMAN)
 
 
 def test_a_decimal_comma_needs_another_separator(tmp_path):

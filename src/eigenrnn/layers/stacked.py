@@ -378,9 +378,10 @@ class Stacked(Layer, Generic[_D]):
         The stored matrices get no gradient and do not follow later changes of the constraints.
         `train()`, `reset()` and loading weights discard them; a move to another device or dtype
         evaluates the constraints again. An optimiser that trains a frozen layer leaves its W as
-        it is.
+        it is. Steps of a frozen layer notice a part that is replaced only after another call.
         """
         self.eval()
+        self._snapshot = LatestSnapshot()
         for direction in self.all_directions():
             direction.freeze()
         return self

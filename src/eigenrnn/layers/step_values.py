@@ -85,10 +85,8 @@ def checked_gaps(
     if dt.device.type == "cpu" and not is_traced():
         wrong = ~((dt >= 0) & dt.isfinite())
         if wrong.any():
-            t, b = wrong.nonzero()[0].tolist()
-            raise ValueError(
-                f"expected finite gaps dt >= 0, got {dt[t, b].item()} in step {t} of sequence {b}"
-            )
+            # not where: lengths and resets have sorted and cut the sequences
+            raise ValueError(f"expected finite gaps dt >= 0, got {dt[wrong][0].item()}")
     return dt
 
 

@@ -27,8 +27,12 @@ def forecast(options: Namespace, console: Console) -> int:
     """
     if options.out is not None:
         check_output(Path(options.out), options.input)
-    columns = Columns(**options.columns.as_dict())
-    sequences = read_series(options.input, ReadOptions(columns))
+    # a column of such a name is to be forecast
+    columns = Columns(**options.columns.as_dict(), label=None, target=None, group=None)
+    read_options = ReadOptions(
+        columns, options.separator, options.decimal, may_be_one_sequence=True, of_task=False
+    )
+    sequences = read_series(options.input, read_options)
     forecaster = SequenceForecaster(season=options.season, random_state=options.seed)
     series = np.split(sequences.values, np.cumsum(sequences.lengths)[:-1])
     forecaster.fit(series)
@@ -60,4 +64,4 @@ def _to_csv(
     names = np.repeat([*map(spreadsheet_text, sequences.names)], horizon)
     table.insert(0, "sequence", names, allow_duplicates=True)
     table.columns = [*map(spreadsheet_text, table.columns)]
-    return table.to_csv(index=False, float_format="%.7g")
+    return table.to_csv(index=False)

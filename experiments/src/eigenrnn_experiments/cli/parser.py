@@ -193,8 +193,14 @@ def _forecast() -> ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the training")
     parser.add_argument("-o", "--out", type=str, help=_OUT)
+    parser.add_argument(
+        "--separator",
+        type=str,
+        help="character between the values of a line of CSV, or tab; without it a comma, and a "
+        "tab in a file .tsv",
+    )
+    parser.add_argument("--decimal", default=".", help="character before the decimals in CSV")
     parser.add_class_arguments(Columns, "columns", skip={"label", "target", "group"})
-    parser.set_defaults({"columns.sequence": None})
     return parser
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -38,13 +39,7 @@ _DEFAULT = ReadOptions()
 _logger = logging.getLogger(__name__)
 
 
-def _read_csv(
-    path: Path,
-    options: ReadOptions,
-    stream: BinaryIO | None = None,
-    *,
-    is_one_sequence: bool = False,
-) -> Sequences:
+def _read_csv(path: Path, options: ReadOptions, stream: BinaryIO | None = None) -> Sequences:
     # the first line names the columns; a stream is read in place of the file
     separator = options.separator or ","
     if options.separator is None and path.name.lower().removesuffix(".gz").endswith(".tsv"):
@@ -60,7 +55,13 @@ def _read_csv(
             raise ValueError(f"expected names of columns in {path}, got: {error}") from None
         if not names:
             raise ValueError(f"expected a first line with the names of the columns in {path}")
-        table = Table(names, path, options, is_one_sequence=is_one_sequence)
+        found = re.search(r"[;\t|]", names[0])
+        if len(names) == 1 and found and names[0] not in (options.columns.channels or ()):
+            raise ValueError(
+                f"expected columns separated by {separator!r} in {path}, got {names[0]!r} alone: "
+                f"set separator={found[0]!r} ({options.prefix}separator), or also decimal=','"
+            )
+        table = Table(names, path, options)
         numbers = {TARGET}
         if options.columns.time_format is None:
             numbers.add(TIME)
@@ -97,7 +98,7 @@ def _read_csv(
             raise
 
 
-def _read_parquet(path: Path, options: ReadOptions, *, is_one_sequence: bool = False) -> Sequences:
+def _read_parquet(path: Path, options: ReadOptions) -> Sequences:
     check_installed(
         "eigenrnn-experiments[series]", f"reading {path} (unlike .csv and .npz)", "pyarrow"
     )
@@ -106,7 +107,7 @@ def _read_parquet(path: Path, options: ReadOptions, *, is_one_sequence: bool = F
     with wrap_parser_errors("Parquet file", path):
         file = ParquetFile(path, page_checksum_verification=True)
         names = file.schema_arrow.names
-    table = Table(names, path, options, is_one_sequence=is_one_sequence)
+    table = Table(names, path, options)
 
     def frames() -> Iterator[Any]:
         rows = 0
@@ -197,7 +198,7 @@ def _from_arrays(path: Path, arrays: dict[str, Any], options: ReadOptions) -> Se
     return read
 
 
-_TABLES: dict[str, Callable[..., Sequences]] = {
+_TABLES: dict[str, Callable[[Path, ReadOptions], Sequences]] = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _read_csv),
     ".parquet": _read_parquet,
 }
@@ -221,6 +222,7 @@ def _read_folder(path: Path, options: ReadOptions) -> Sequences:
     # A sequence has the name of its file. If the files are in folders inside, the names of these
     # are the classes. Otherwise a column of the files may hold the class or the number.
     endings = (*_TABLES, ".npy")
+    options = replace(options, may_be_one_sequence=True)
     files = [
         file
         for file in sorted(path.rglob("*"))
@@ -237,10 +239,7 @@ def _read_folder(path: Path, options: ReadOptions) -> Sequences:
     parts: list[Sequences] = []
     values: list[Any] = []
     for file in files:
-        if _ending(file) == ".npy":
-            part = _read_npy(file, options)
-        else:
-            part = _TABLES[_ending(file)](file, options, is_one_sequence=True)
+        part = READERS[_ending(file)](file, options)
         parts.append(part)
         channels = parts[0].channels
         if len(part) > 1 or sorted(part.channels) != sorted(channels):

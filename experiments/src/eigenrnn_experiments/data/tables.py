@@ -41,7 +41,6 @@ MISSING_WORDS = sorted({"NaN"}.union(*((word, word.upper(), word.title()) for wo
 
 # what pandas, its `reset_index` and polars call row numbers
 _ROW_NUMBERS = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__|index|level_0")
-_IGNORE = "ignore it (ignored, --task.columns.ignored) or list it in channels"
 _HAS_ZONE = r"[T ].*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 _BLOCK = 2**16  # rows, so that few texts are in memory beside those of the table
 _SHOWN = 40  # characters of a text that is not a number
@@ -53,7 +52,7 @@ class Columns:
 
     Args:
         sequence: Names the sequence of a row; None if a file is one sequence. In a folder with a
-            file for each sequence it may be absent.
+            file for each sequence, and for a forecast, it may be absent.
         time: Orders the rows of a sequence; without it they are in order. With None, here and
             below, a column of this name is a channel.
         label: The class of the sequence, the same in all its rows.
@@ -115,6 +114,8 @@ class ReadOptions:
         allow_missing: Whether channels may have missing values, which become NaN.
         is_strict: Whether columns that `columns` names must exist. A file to predict may lack
             answers and ignored columns.
+        may_be_one_sequence: Whether a table without a column `sequence` is one sequence.
+        of_task: Whether they are options of a task, as which errors name them, or of a command.
 
     Raises:
         ValueError: If the separator or the decimal point is no character, or both are equal.
@@ -125,6 +126,8 @@ class ReadOptions:
     decimal: str = "."
     allow_missing: bool = False
     is_strict: bool = True
+    may_be_one_sequence: bool = False
+    of_task: bool = True
 
     def __post_init__(self) -> None:
         separator = self.separator
@@ -137,6 +140,16 @@ class ReadOptions:
         if separator == self.decimal:
             raise ValueError(f"expected separator and decimal to differ, got {separator!r} twice")
 
+    @property
+    def prefix(self) -> str:
+        """The beginning of these options on the command line."""
+        return "--task." if self.of_task else "--"
+
+    @property
+    def to_ignore(self) -> str:
+        """What to do with a column that is no channel."""
+        return f"ignore it (ignored, {self.prefix}columns.ignored) or list it in channels"
+
 
 class Table:
     """What the columns of one table are.
@@ -145,7 +158,6 @@ class Table:
         names: The names of all columns, in order.
         path: The file, named in errors.
         options: Names the columns.
-        is_one_sequence: Whether the file holds a single sequence, and needs no column for it.
         in_memory: Whether roles have no default names.
 
     Raises:
@@ -159,7 +171,6 @@ class Table:
         path: Path,
         options: ReadOptions,
         *,
-        is_one_sequence: bool = False,
         in_memory: bool = False,
     ) -> None:
         columns = options.columns
@@ -171,17 +182,15 @@ class Table:
         for role, name in of_roles.items():
             # a file to predict may lack answers, but the order of its rows must be known
             is_named = (name != role or in_memory) and (options.is_strict or role == TIME)
-            if is_named or (role == SEQUENCE and not is_one_sequence):
+            if is_named or (role == SEQUENCE and not options.may_be_one_sequence):
                 wanted.append(name)
         if options.is_strict:
             wanted += columns.ignored
         for name in wanted:
             if name not in names:
-                remedy = "name yours in columns (--task.columns.sequence NAME)"
+                remedy = f"name yours in columns ({options.prefix}columns.sequence NAME)"
                 if in_memory:
                     remedy = "name yours; an index of pandas is one after table.reset_index()"
-                if len(names) == 1 and (found := re.search(r"[;\t|]", names[0])):
-                    remedy = f"set separator={found[0]!r} (--task.separator), or also decimal=','"
                 raise ValueError(
                     f"expected a column {name!r} in {path}, got the columns {available}: {remedy}"
                 )
@@ -203,7 +212,7 @@ class Table:
                     raise ValueError(
                         f"expected channels in {path}, got the column {name!r}, number "
                         f"{names.index(name) + 1}, which seems to hold row numbers or a role: "
-                        f"name it, write the table with index=False, or {_IGNORE}"
+                        f"name it, write the table with index=False, or {options.to_ignore}"
                     )
         if not channels:
             raise ValueError(
@@ -297,7 +306,7 @@ def sequences_of(frames: Iterable[Any], table: Table) -> Sequences:
         if is_suspect and column[0] in (0, 1) and (np.diff(column) == 1).all():
             raise ValueError(
                 f"expected channels without row numbers in {path}, got the column {name!r}, whose "
-                f"values number the rows: {_IGNORE}, or name it as the time"
+                f"values number the rows: {table.options.to_ignore}, or name it as the time"
             )
         values[:, number] = column[order]
     return check_sequences(
@@ -346,6 +355,11 @@ def codes_of(column: Any, numbers: dict[str, int], path: Path) -> NDArray[np.int
     return np.array(found, np.int32)[codes]
 
 
+def _with_points(words: Any, decimal: str) -> Any:
+    """Write numbers with decimal points; one that has a point already, for thousands, is none."""
+    return words.str.translate(str.maketrans({".": decimal, decimal: "."}))
+
+
 def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float64]:
     # NaN for missing ones
     pd: Any = import_module("pandas")
@@ -356,7 +370,7 @@ def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float
     else:
         words = column.astype(str).str.strip()
         is_missing = np.asarray(column.isna() | words.str.lower().isin(_WORDS), bool)
-        words = words.str.replace(table.options.decimal, ".", regex=False)
+        words = _with_points(words, table.options.decimal)
         numbers = np.array(pd.to_numeric(words, errors="coerce"), np.float64)
         numbers[is_missing] = np.nan
     is_wrong = ~np.isfinite(numbers)
@@ -364,15 +378,23 @@ def _numbers(column: Any, table: Table, allow_missing: bool) -> NDArray[np.float
         is_wrong &= ~is_missing
     if is_wrong.any():
         row = int(np.flatnonzero(is_wrong)[0])
+        text = str(column.iloc[row])
+        decimal = table.options.decimal
         remedy = "correct it"
         if table.options.is_strict:
-            remedy += f", name the column as label or time, or {_IGNORE}"
+            role = "label" if table.options.of_task else "sequence"
+            remedy += f", name the column as {role} or time, or {table.options.to_ignore}"
         if is_missing[row]:
-            remedy = (
-                "fill it in, or train with missing='mask' or 'forward' (in memory: "
-                "allow_missing=True)"
-            )
-        elif "," in str(column.iloc[row]):
+            remedy = "fill it in"
+            if column.name == table.roles.get(TARGET):
+                remedy += ", or remove the sequence"
+            elif table.options.of_task:
+                remedy += (
+                    ", or train with missing='mask' or 'forward' (in memory: allow_missing=True)"
+                )
+        elif "." in text and ("," in text or decimal != "."):
+            remedy = f"write it without thousands, and {decimal!r} before the decimals"
+        elif "," in text:
             remedy = "write a decimal point, or set decimal=',' and a separator"
         raise ValueError(f"expected a number in {_place(column, row, table.path)}: {remedy}")
     return numbers
@@ -386,7 +408,7 @@ def _times(column: Any, table: Table) -> Any:
     expected = "a number, or a date as in ISO 8601 (2024-01-31T09:00), as in the other rows"
     if column.dtype.kind not in "iufMm":
         words = column.astype(str).str.strip()
-        points = words.str.replace(table.options.decimal, ".", regex=False)
+        points = _with_points(words, table.options.decimal)
         if form is not None:
             times = pd.to_datetime(words, format=form, errors="coerce", utc="%z" in form)
         elif pd.to_numeric(points[:1], errors="coerce").count():
@@ -408,6 +430,7 @@ def _times(column: Any, table: Table) -> Any:
             expected = f"a time in the format {form!r}"
         raise ValueError(
             f"expected {expected} in {_place(column, row, table.path)}: correct it, or set "
-            "time_format, for example to '%d.%m.%Y %H:%M' (--task.columns.time_format)"
+            "time_format, for example to '%d.%m.%Y %H:%M' "
+            f"({table.options.prefix}columns.time_format)"
         )
     return times

@@ -1,5 +1,6 @@
 """A network as one C file and a header."""
 
+import re
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,9 +66,14 @@ def to_c(
         raise ValueError(f"expected a file .c in a folder that exists, got {path}")
     if path.stem == "math":
         raise ValueError(f"expected another name than that of math.h, got {path}")
+    if not re.fullmatch(r"[A-Za-z0-9_. +-]+", path.name):  # it is in an #include
+        raise ValueError(f"expected a file name of ASCII letters, digits and _.+-, got {path}")
     name = path.stem if name is None else name
     if not (name.isascii() and name.isidentifier()):
-        raise ValueError(f"expected a name that is an identifier of C, got {name!r}: set name=")
+        raise ValueError(
+            f"expected a name that is an identifier of C, got {name!r}: rename the file, or in "
+            "Python set name="
+        )
     if weights not in ("float", "int8", "int16"):
         raise ValueError(f"expected weights in float, int8 or int16, got {weights!r}")
     if model.training:
@@ -79,8 +85,11 @@ def to_c(
     for file, text in texts.items():
         # a full disk leaves the earlier file
         unfinished = file.with_name(f"{file.name}.tmp")
-        unfinished.write_text(text, encoding="ascii")
-        unfinished.replace(file)
+        try:
+            unfinished.write_text(text, encoding="ascii")
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
     return list(texts)
 
 
@@ -242,7 +251,7 @@ def _head(model: nn.Module, source: Source) -> tuple[Matrix | None, Tensor | Non
 
 def _header(network: _Network) -> str:
     name = network.name
-    guard = f"{name.upper()}_H"
+    guard = f"EIGENRNN_{name}_H"  # _MATH_H is that of math.h, and Net is not net
     members = "\n".join(
         f"    float {state.name}[{state.size}]; /* {state.comment} */" for state in network.states
     )
