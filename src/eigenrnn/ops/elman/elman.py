@@ -93,9 +93,10 @@ def elman(
         v_t = (1 - \alpha) \odot v_{t-1} + \alpha \odot (x_t + f(v_{t-1}) W^\top), \quad
         h_t = f(v_t)
 
-    Under autocast all arithmetic is in float32, because rounding errors of the state would
+    Under autocast W and the state that goes on stay in float32, because rounding errors would
     accumulate over T. Unless the states are complex, x is rounded to the dtype of autocast, the
-    states of all steps are returned and saved in it, and the last ones stay in float32.
+    states of all steps are returned and saved in it, and the last ones stay in float32. On CPUs
+    with AMX, what is multiplied is rounded, see the page on precision.
 
     Args:
         x: The inputs; without U they are already mapped to the hidden size.

@@ -78,10 +78,10 @@ def gru(
 
     On the left are the candidate and the update of `torch.nn.GRU`. LayerNorm normalises the
     argument of each nonlinearity over its own N units, so it follows the reset in both forms. With
-    zoneout some units of :math:`h_t` keep their value in :math:`h_{t-1}`. Under autocast all
-    arithmetic is in float32, because rounding errors of the state would accumulate over T: x is
-    rounded to the dtype of autocast, all states are returned and saved in it, and the last ones
-    stay in float32.
+    zoneout some units of :math:`h_t` keep their value in :math:`h_{t-1}`. Under autocast W
+    and the state that goes on stay in float32, because rounding errors would accumulate over T: x
+    is rounded to the dtype of autocast, all states are returned and saved in it, and the last ones
+    stay in float32. On CPUs with AMX, what is multiplied is rounded, see the page on precision.
 
     Args:
         x: The inputs. Without U they are already mapped to the reset gate, the update gate and the

@@ -63,9 +63,10 @@ def lstm(
         c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad h_t = o_t \odot \tanh(c_t)
 
     These are the equations of `torch.nn.LSTM`, with its order i, f, g, o of the gates. Under
-    autocast all arithmetic is in float32, because rounding errors of the state would accumulate
+    autocast W and the state that goes on stay in float32, because rounding errors would accumulate
     over T: x is rounded to the dtype of autocast, all states are returned and saved in it, and the
-    last ones stay in float32.
+    last ones stay in float32. On CPUs with AMX, what is multiplied is rounded, see the page on
+    precision.
 
     Args:
         x: The inputs. Without U they are already mapped to the four gates; with U the mapped
