@@ -7,6 +7,7 @@ from eigenrnn.ops.elman import elman
 from eigenrnn.ops.gru import gru
 from eigenrnn.ops.linear import linear
 from eigenrnn.ops.lstm import lstm
+from eigenrnn.ops.precision import products_now
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "elman",
@@ -15,6 +16,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "linear",
     "delta",
     "explain",
+    "products_now",
     "use_backend",
     "Backend",
     "BACKENDS",

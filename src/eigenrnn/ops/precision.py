@@ -36,8 +36,22 @@ def products_of_autocast(dtype: torch.dtype) -> Products:
     return "float32"
 
 
-def products_now(dtype: torch.dtype) -> Products:
-    """Return what the kernels multiply in a call with enough units and weights of this dtype."""
+def products_now(dtype: torch.dtype = torch.float32) -> Products:
+    """Return what the compiled kernels multiply by the switches that are set, for enough units.
+
+    They multiply float32, bfloat16 or split numbers, the sum of two of bfloat16. All but float32
+    needs a processor with AMX.
+
+    Args:
+        dtype: The dtype of the weights.
+    Returns:
+        ``"float32"``, ``"split"`` or ``"bfloat16"``.
+    Example:
+        >>> torch.get_float32_matmul_precision()
+        'highest'
+        >>> products_now()
+        'float32'
+    """
     if dtype != torch.float32:
         return products_of_autocast(dtype)
     if autocasts("cpu"):

@@ -17,7 +17,7 @@ import eigenrnn
 from eigenrnn import __version__
 from eigenrnn.layers import Layer
 from eigenrnn.models import count_parameters
-from eigenrnn.ops.precision import products_of_autocast, products_of_switches
+from eigenrnn.ops import products_now
 from eigenrnn_experiments.data.in_memory import content_hash
 from eigenrnn_experiments.tasks.base import Task
 from eigenrnn_experiments.training.description import (
@@ -143,11 +143,12 @@ def versions() -> dict[str, str]:
 
 def _products(settings: Settings) -> dict[str, str]:
     """Return what the kernels multiply where they can, unless it is float32."""
-    products = "float32"
-    if settings.precision == "32-true":
-        products = products_of_switches()
-    elif settings.precision in ("bf16-mixed", "bf16-true"):
-        products = products_of_autocast(torch.bfloat16)
+    dtypes = {
+        "32-true": torch.float32,
+        "bf16-mixed": torch.bfloat16,
+        "bf16-true": torch.bfloat16,
+    }
+    products = products_now(dtypes.get(settings.precision, torch.float64))
     if products == "float32":
         return {}
     return {"products": products}
