@@ -298,6 +298,7 @@ struct DeltaStep {
 
 // The forward pass of a layer of an LRU: h_t = decay h_{t-1} + exp(gamma_log) U x_t, y_t = Re(V h_t) + D x_t [+ d].
 // A state has N = K real numbers, or N = 2 K: the real parts of K complex numbers, then the imaginary ones.
+// Complex states may have gaps in time, see `gaps.hpp`.
 struct Lru {
   Steps steps;
   std::ptrdiff_t N = 0, M = 0, K = 0;
@@ -309,6 +310,7 @@ struct Lru {
   View V;          // (K, N), any strides
   View D;          // (K, M), any strides
   View d;          // (K,), may be null
+  View dt;         // (T, B), of complex states; null: all gaps are one
   View h;          // (T, B, N); null: only the last states
   View last;       // (B, N)
   View y;          // (T, B, K); null: no outputs
@@ -321,7 +323,7 @@ struct LruBack {
   View dy;     // (T, B, K); null: zero
   std::ptrdiff_t dy_stride = 1;  // from the gradient of an output to the next
   View dx;     // (T, B, M)
-  View ddecay, dh0, dU, dgamma_log, dV, dD;  // as the operands
+  View ddecay, dh0, dU, dgamma_log, dV, dD, ddt;  // as the operands
 };
 
 // A norm of the features of a row: LayerNorm, RMSNorm without a shift, or none without a weight.

@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 
+#include "gaps.hpp"
 #include "outer.hpp"
 #include "ring.hpp"
 #include "steppers.hpp"
@@ -45,11 +46,13 @@ class LruMaps {
         U_(size(call.N, call.M)),
         V_(size(call.K, call.N)),
         D_(size(call.K, call.M)),
+        forward_U_(back && call.dt.data != nullptr ? Packed<T>::size(call.M, call.N) : 0),
         gamma_(padded(call.N)),
         real_(padded(call.K)),
         imaginary_(padded(call.K)),
         d_(call.d, call.K) {
     const isize N = call.N, M = call.M, K = call.K;
+    if (call.dt.data != nullptr) gaps_.emplace(static_cast<const T*>(call.decay.data), K);
     const Scratch<T> signs(padded(N));
     fill(gamma_, N, [&](isize j) { return std::exp(static_cast<const T*>(call.gamma_log.data)[j % K]); });
     fill(signs, N, [&](isize j) { return j < K ? T(1) : T(-1); });
@@ -61,6 +64,10 @@ class LruMaps {
     pack_map(U_, call.U, N, M);
     if (back) scale_depth(U_, N, M, gamma_);
     else scale_columns(U_, M, N, gamma_);
+    if (back && gaps_.has_value()) {
+      pack(forward_U_.get(), M, N, static_cast<const T*>(call.U.data), call.U.second, call.U.first);
+      scale_columns(forward_U_, M, N, gamma_);
+    }
     if (call.V.data == nullptr) return;
     pack_map(V_, call.V, K, N);
     pack_map(D_, call.D, K, M);
@@ -68,12 +75,15 @@ class LruMaps {
     else scale_depth(V_, N, K, signs);
   }
   const T* U() const { return U_.get(); }
+  // That of the forward pass, for a backward pass with gaps.
+  const T* forward_U() const { return forward_U_.get(); }
   const T* V() const { return V_.get(); }
   const T* D() const { return D_.get(); }
   const T* d() const { return d_.get(); }
   const T* gamma() const { return gamma_.get(); }
   const T* real() const { return real_.get(); }
   const T* imaginary() const { return imaginary_.get(); }
+  const Gaps<T>& gaps() const { return *gaps_; }
 
   static isize padded(isize count) { return vectors<T>(count) * LANES<T>; }
 
@@ -112,8 +122,9 @@ class LruMaps {
   }
 
   bool back_;
-  Scratch<T> U_, V_, D_, gamma_, real_, imaginary_;
+  Scratch<T> U_, V_, D_, forward_U_, gamma_, real_, imaginary_;
   PaddedVector<T> d_;
+  std::optional<Gaps<T>> gaps_;
 };
 
 template <class T>
@@ -165,7 +176,10 @@ struct LruForward {
       T *row = at<T>(h, 0, r), *state = states + r * N;
       if (r >= now || call.steps.begins_anew(s, share.first + r))
         std::memset(r < now ? state : row, 0, static_cast<std::size_t>(N) * sizeof(T));
-      if (r < now) N > call.K ? next_pairs(row, state) : next(row, state);
+      if (r >= now) continue;
+      if (call.dt.data != nullptr) next_after_gap(*at<T>(call.dt, call.steps.time(s), share.first + r), row, state);
+      else if (N > call.K) next_pairs(row, state);
+      else next(row, state);
     }
   }
   void next(T* row, T* state) const {
@@ -182,6 +196,18 @@ struct LruForward {
       const vec<T> real = load_some<T>(state + j, n), imaginary = load_some<T>(state + K + j, n);
       put(a * real - b * imaginary + load_some<T>(row + j, n), j, n, row, state);
       put(a * imaginary + b * real + load_some<T>(row + K + j, n), K + j, n, row, state);
+    }
+  }
+  void next_after_gap(T dt, T* row, T* state) const {
+    const isize K = call.K;
+    for (isize j = 0; j < K; j += LANES<T>) {
+      const isize n = smaller(LANES<T>, K - j);
+      const auto [power, factor] = maps.gaps().held(j, dt);
+      const ComplexVec<T> h{load_some<T>(state + j, n), load_some<T>(state + K + j, n)};
+      const ComplexVec<T> u{load_some<T>(row + j, n), load_some<T>(row + K + j, n)};
+      const ComplexVec<T> next = power * h + factor * u;
+      put(next.real, j, n, row, state);
+      put(next.imaginary, K + j, n, row, state);
     }
   }
   static void put(vec<T> v, isize j, isize n, T* row, T* state) {
@@ -208,6 +234,7 @@ class LruWorker {
         carry_(sequences_ * wide_),
         decay_(wide_),
         sums_(sums_size()),
+        inputs_(call.dt.data == nullptr ? 0 : most_steps_ * sequences_ * wide_),
         factors_(larger(most_steps_, sequences_)) {}
 
   void run(const Lru&, const LruBack&, const LruMaps<T>& maps) {
@@ -222,6 +249,7 @@ class LruWorker {
     }
     for (isize r = 0; r < sequences_ && back_.dh0.data != nullptr; ++r)
       std::memcpy(at<T>(back_.dh0, share_.first + r, 0), carry_.get() + r * wide_, bytes(call_.N));
+    if (call_.dt.data != nullptr) leave_logarithms(maps.gaps());
     // y has the imaginary parts of V h with a minus sign
     for (isize i = call_.K * wide_y_; i < call_.N * wide_y_; ++i) of_V()[i] = -of_V()[i];
   }
@@ -260,10 +288,21 @@ class LruWorker {
       clear_all(deltas_, rows * wide_);
     }
     clear_all(decay_, wide_);
+    const bool has_gaps = call_.dt.data != nullptr;
+    if (has_gaps)
+      each_run(n, sequences_, {x}, [&](isize i, isize r, isize count, bool over_time) {
+        const Operand<T> input{at<T>(x, i, r), apart(x, over_time), maps.forward_U(), call_.M};
+        write_product<T>(&input, 1, N, count, nullptr, 0, inputs_.get() + (i * sequences_ + r) * wide_,
+                         over_time ? sequences_ * wide_ : wide_);
+      });
     for (isize i = s + n; i-- > s;) {
-      T* of_step = deltas_.get() + (steps.time(i) - t) * sequences_ * wide_;
-      const isize now = share_.running(steps, i);
-      for (isize r = 0; r < now; ++r) pull(i, r, of_step + r * wide_, maps);
+      const isize first = (steps.time(i) - t) * sequences_, now = share_.running(steps, i);
+      for (isize r = 0; r < sequences_; ++r) {
+        T* delta = deltas_.get() + (first + r) * wide_;
+        if (r >= now) skip(i, r);
+        else if (has_gaps) pull_over_gap(row_of(i, r, delta), inputs_.get() + (first + r) * wide_, maps.gaps());
+        else pull(row_of(i, r, delta), maps);
+      }
     }
     // block by block, because one sum over all steps would lose digits
     for (isize j = 0; j < N; ++j) of_decay()[j] += decay_.get()[j];
@@ -297,39 +336,101 @@ class LruWorker {
     }
   }
 
-  // Complete the gradient of the mapped input of a row of step s, which is that of the state too, and pass it on.
-  void pull(isize s, isize r, T* delta, const LruMaps<T>& maps) {
-    const isize K = call_.K, sequence = share_.first + r;
-    const bool anew = call_.steps.begins_anew(s, sequence);
-    const T* dh = back_.dh.data == nullptr ? nullptr : at<T>(back_.dh, call_.steps.time(s), sequence);
-    const T* before = r < share_.running(call_.steps, s - 1) ? at<T>(call_.h, call_.steps.time(s - 1), sequence)
-                                                             : at<T>(call_.h0, sequence, 0);
-    T* carry = carry_.get() + r * wide_;
-    const auto complete = [&](isize j, isize n) {
+  // A row of a step: of one sequence.
+  struct Row {
+    isize time, sequence;
+    bool anew;  // whether the sequence begins anew
+    const T *dh, *before;
+    T *delta, *carry;
+
+    // Complete the gradient of n numbers of the state.
+    vec<T> complete(isize j, isize n) const {
       vec<T> sum = load_some<T>(delta + j, n) + load_some<T>(carry + j, n);
       if (dh != nullptr) sum += load_some<T>(dh + j, n);
-      store_some<T>(delta + j, sum, n);
       return sum;
-    };
-    const auto add_to = [&](isize j, isize n, vec<T> v) {
-      if (!anew) store_some<T>(decay_.get() + j, load_some<T>(decay_.get() + j, n) + v, n);
-    };
+    }
+  };
+  Row row_of(isize s, isize r, T* delta) const {
+    const isize time = call_.steps.time(s), sequence = share_.first + r;
+    const T* dh = back_.dh.data == nullptr ? nullptr : at<T>(back_.dh, time, sequence);
+    const T* before = r < share_.running(call_.steps, s - 1) ? at<T>(call_.h, call_.steps.time(s - 1), sequence)
+                                                             : at<T>(call_.h0, sequence, 0);
+    return {time, sequence, call_.steps.begins_anew(s, sequence), dh, before, delta, carry_.get() + r * wide_};
+  }
+  void add_to_decay(isize j, isize n, vec<T> v) const {
+    store_some<T>(decay_.get() + j, load_some<T>(decay_.get() + j, n) + v, n);
+  }
+
+  // Complete the gradient of the mapped input of a row, which is that of the state too, and pass it on.
+  void pull(const Row& row, const LruMaps<T>& maps) {
+    const isize K = call_.K;
     for (isize j = 0; j < K; j += LANES<T>) {
       const isize n = smaller(LANES<T>, K - j);
       const vec<T> a = load<T>(maps.real() + j), b = load<T>(maps.imaginary() + j);
-      const vec<T> old = load_some<T>(before + j, n), real = complete(j, n);
+      const vec<T> old = load_some<T>(row.before + j, n), real = row.complete(j, n);
+      store_some<T>(row.delta + j, real, n);
       if (call_.N == K) {
-        add_to(j, n, real * old);
-        store_some<T>(carry + j, a * real, n);
+        if (!row.anew) add_to_decay(j, n, real * old);
+        store_some<T>(row.carry + j, a * real, n);
         continue;
       }
-      const vec<T> imaginary = complete(K + j, n), old_imaginary = load_some<T>(before + K + j, n);
-      add_to(j, n, real * old + imaginary * old_imaginary);
-      add_to(K + j, n, imaginary * old - real * old_imaginary);
-      store_some<T>(carry + j, a * real + b * imaginary, n);
-      store_some<T>(carry + K + j, a * imaginary - b * real, n);
+      const vec<T> imaginary = row.complete(K + j, n), old_imaginary = load_some<T>(row.before + K + j, n);
+      store_some<T>(row.delta + K + j, imaginary, n);
+      if (!row.anew) {
+        add_to_decay(j, n, real * old + imaginary * old_imaginary);
+        add_to_decay(K + j, n, imaginary * old - real * old_imaginary);
+      }
+      store_some<T>(row.carry + j, a * real + b * imaginary, n);
+      store_some<T>(row.carry + K + j, a * imaginary - b * real, n);
     }
-    if (anew) std::memset(carry, 0, bytes(call_.N));
+    if (row.anew) std::memset(row.carry, 0, bytes(call_.N));
+  }
+
+  // The same after a gap, where h = power h_before + factor u. The gradient of the logarithm of the decay takes the
+  // place of that of the decay.
+  void pull_over_gap(const Row& row, const T* u, const Gaps<T>& gaps) {
+    const isize K = call_.K;
+    const T dt = *at<T>(call_.dt, row.time, row.sequence);
+    vec<T> of_gap{};
+    for (isize j = 0; j < K; j += LANES<T>) {
+      const isize n = smaller(LANES<T>, K - j);
+      const auto [held, factor_slope] = gaps.slopes(j, dt);
+      const ComplexVec<T> g{row.complete(j, n), row.complete(K + j, n)};
+      const ComplexVec<T> input{load_some<T>(u + j, n), load_some<T>(u + K + j, n)};
+      ComplexVec<T> old{};
+      if (!row.anew) old = {load_some<T>(row.before + j, n), load_some<T>(row.before + K + j, n)};
+      // the derivatives of h by the logarithm and by dt
+      const ComplexVec<T> by_log = held.power * old * splat<T>(dt) + factor_slope * input;
+      const ComplexVec<T> by_gap = held.power * (gaps.log(j) * old + gaps.factor_by_gap(j) * input);
+      const ComplexVec<T> of_log = g * by_log.conjugate();
+      add_to_decay(j, n, of_log.real);
+      add_to_decay(K + j, n, of_log.imaginary);
+      of_gap += g.real * by_gap.real + g.imaginary * by_gap.imaginary;
+      put(g * held.factor.conjugate(), j, n, row.delta);
+      put(g * held.power.conjugate(), j, n, row.carry);
+    }
+    if (row.anew) std::memset(row.carry, 0, bytes(call_.N));
+    if (back_.ddt.data == nullptr) return;
+    T sum = 0;
+    for (isize lane = 0; lane < LANES<T>; ++lane) sum += of_gap[lane];
+    *at<T>(back_.ddt, row.time, row.sequence) = sum;
+  }
+  void put(const ComplexVec<T>& v, isize j, isize n, T* to) const {
+    store_some<T>(to + j, v.real, n);
+    store_some<T>(to + call_.K + j, v.imaginary, n);
+  }
+  // A sequence does not run in a step.
+  void skip(isize s, isize r) const {
+    if (back_.ddt.data != nullptr) *at<T>(back_.ddt, call_.steps.time(s), share_.first + r) = 0;
+  }
+  // Turn the gradients of the logarithms of the decays into those of the decays.
+  void leave_logarithms(const Gaps<T>& gaps) const {
+    for (isize j = 0; j < call_.K; j += LANES<T>) {
+      const isize n = smaller(LANES<T>, call_.K - j);
+      T* of_decays = of_decay();
+      const ComplexVec<T> g{load_some<T>(of_decays + j, n), load_some<T>(of_decays + call_.K + j, n)};
+      put(g * gaps.inverse_decay(j).conjugate(), j, n, of_decays);
+    }
   }
 
   // Add the outer products of the rows of a view, of `cols` numbers, with those of a block.
@@ -354,6 +455,7 @@ class LruWorker {
   Share share_;
   isize sequences_, most_steps_, wide_, wide_y_;
   Scratch<T> outputs_, deltas_, carry_, decay_, sums_;  // decay_: the gradient of the decay in a block
+  Scratch<T> inputs_;                                   // the mapped inputs of a block, with gaps
   Scratch<Factor<T>> factors_;
   Buffer<T> packed_;
 };

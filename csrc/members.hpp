@@ -231,6 +231,7 @@ void each_member(Lru& call, Use&& use) {
   use("V", call.V);
   use("D", call.D);
   use("d", call.d);
+  use("dt", call.dt);
   use("h", call.h);
   use("last", call.last);
   use("y", call.y);
@@ -249,6 +250,7 @@ void each_member(LruBack& back, Use&& use) {
   use("dgamma_log", back.dgamma_log);
   use("dV", back.dV);
   use("dD", back.dD);
+  use("ddt", back.ddt);
 }
 
 template <class Use>

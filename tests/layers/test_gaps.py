@@ -11,8 +11,10 @@ from draws import normal
 from eigenrnn import LRU, RNN, MinGRU, ResidualStack, SequenceModel, Stream
 from eigenrnn.constraints import DiagonalSegment, Unconstrained
 from eigenrnn.init import zeros_
-from eigenrnn.layers.gaps import held_steps
 from eigenrnn.linalg import tol
+from eigenrnn.ops import use_backend
+from eigenrnn.ops.linear.gaps import held_steps
+from kernel_testing import needs_kernels
 
 T, B, M, N = 7, 4, 3, 6
 LENGTHS = torch.tensor([7, 3, 1, 7])
@@ -136,6 +138,21 @@ def test_lengths_packing_layouts_and_steps_give_the_same(make):
     torch.testing.assert_close((swapped.transpose(0, 1), last), (outputs, last_too))
     y, _ = layer.step(x[0], None, dt=dt[0])
     torch.testing.assert_close(y, outputs[0], **NEAR)
+
+
+@needs_kernels
+def test_an_lru_with_gaps_is_the_same_in_its_own_kernel_and_in_parts(monkeypatch):
+    layer = made(LRU)
+    x = normal(T, B, M)
+    dt = drawn_gaps(T, B).requires_grad_()
+    leaves = [*layer.parameters(), dt]
+    with use_backend("reference"):
+        parts = gradients(layer(x, dt=dt)[0], leaves)
+    monkeypatch.setattr("eigenrnn.layers.linear.held_steps", None)  # which the parts call
+    fused = gradients(layer(x, dt=dt)[0], leaves)
+    torch.testing.assert_close(fused, parts)
+    for_all = layer(x, dt=dt[:, 0])[0]
+    torch.testing.assert_close(for_all, layer(x, dt=dt[:, :1].repeat(1, B))[0])
 
 
 @pytest.mark.parametrize("readout", ["all", "last"])

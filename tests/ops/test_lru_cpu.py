@@ -39,7 +39,9 @@ OPTIONS = {
 }
 
 
-def draw(size, parts, *, ragged=False, resets=False, batch_first=False, outputs=True, **_):
+def draw(
+    size, parts, *, ragged=False, resets=False, batch_first=False, outputs=True, gaps=False, **_
+):
     """Return operands that require gradients, and the batch sizes of the call."""
     T, B, M, K = size
     N = parts * K
@@ -53,6 +55,10 @@ def draw(size, parts, *, ragged=False, resets=False, batch_first=False, outputs=
     decay = modulus.repeat_interleave(parts) * 0.7
     output_map = (normal(K, N), normal(K, M), normal(K)) if outputs else (None, None, None)
     operands = LRUOperands(x, decay, normal(B, N), normal(N, M), normal(K) / 3, *output_map)
+    if gaps:  # also none at all, and the gap of a step
+        dt = 2 * torch.rand(T, B, generator=generator, dtype=torch.float64)
+        dt[::3] = dt[::3].round()
+        operands = operands._replace(dt=dt)
     operands = operands._make(v if v is None else v.requires_grad_() for v in operands)
     if resets:
         operands = operands._replace(resets=normal(T, B) > 0.8)
@@ -83,7 +89,16 @@ def gradients(results, operands, used):
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 def test_results_and_gradients_equal_the_definition(size, parts, name):
-    given = OPTIONS[name]
+    check(size, parts, OPTIONS[name])
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_results_and_gradients_after_gaps_equal_the_definition(size, name):
+    check(size, PARTS["complex"], {**OPTIONS[name], "gaps": True})
+
+
+def check(size, parts, given):
     operands, batch_sizes = draw(size, parts, **given)
     options = LinearOptions(batch_sizes, given.get("reverse", False))
     used = given.get("used", ("last", "y"))
@@ -99,14 +114,17 @@ def test_results_and_gradients_equal_the_definition(size, parts, name):
         torch.testing.assert_close(g, e, **bound)
 
 
+@pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_what_is_in_the_padding_has_no_effect(reverse):
-    operands, sizes = draw(SIZES["odd_sizes"], 2, ragged=True)
+def test_what_is_in_the_padding_has_no_effect(reverse, gaps):
+    operands, sizes = draw(SIZES["odd_sizes"], 2, ragged=True, gaps=gaps)
     options = LinearOptions(sizes, reverse)
-    x = operands.x.detach().clone()
-    for t, n in enumerate(sizes):
-        x[t, n:] = torch.nan
-    padded = operands._replace(x=x.requires_grad_())
+    padded = operands
+    for name in ("x", "dt") if gaps else ("x",):
+        values = getattr(operands, name).detach().clone()
+        for t, n in enumerate(sizes):
+            values[t, n:] = torch.nan
+        padded = padded._replace(**{name: values.requires_grad_()})
     got = lru_cpu(padded, options, save=True)
     expected = LRU_LAYER.define(operands, options)
     for name in ("last", "y"):
@@ -118,9 +136,10 @@ def test_what_is_in_the_padding_has_no_effect(reverse):
         torch.testing.assert_close(g, e)
 
 
+@pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_change_results_only_by_rounding(threads):
-    operands, _ = draw(SIZES["odd_sizes"], 2)
+def test_threads_change_results_only_by_rounding(threads, gaps):
+    operands, _ = draw(SIZES["odd_sizes"], 2, gaps=gaps)
     one = lru_cpu(operands, LinearOptions(), save=True)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -134,12 +153,15 @@ def test_threads_change_results_only_by_rounding(threads):
         torch.testing.assert_close(g, e)
 
 
-def test_gradients_have_gradients():
-    operands, _ = draw((3, 2, 2, 2), 2)
-    tensors = operands[:8]
+@pytest.mark.parametrize("gaps", [False, True])
+def test_gradients_have_gradients(gaps):
+    operands, _ = draw((3, 2, 2, 2), 2, gaps=gaps)
+    present = {name: v for name, v in operands._asdict().items() if v is not None}
+    tensors = tuple(present.values())
 
     def outputs(*given):
-        return lru_cpu(LRUOperands(*given), LinearOptions(), save=True)["y"]
+        operands = LRUOperands(**dict(zip(present, given, strict=True)))
+        return lru_cpu(operands, LinearOptions(), save=True)["y"]
 
     assert torch.autograd.gradgradcheck(outputs, tensors, fast_mode=True)
 
@@ -244,6 +266,17 @@ def test_each_weight_alone_has_the_gradient_that_all_have_together(make):
         torch.testing.assert_close(got, expected, msg=name)
 
 
+def test_each_operand_alone_has_the_gradient_that_all_have_together():
+    operands, _ = draw(SIZES["odd_sizes"], 2, gaps=True)
+    used = ("last", "y")
+    together = gradients(lru_cpu(operands, LinearOptions(), save=True), operands, used)
+    present = {name: v.detach() for name, v in operands._asdict().items() if v is not None}
+    for (name, v), expected in zip(present.items(), together, strict=True):
+        alone = LRUOperands(**{**present, name: v.clone().requires_grad_()})
+        (got,) = gradients(lru_cpu(alone, LinearOptions(), save=True), alone, used)
+        torch.testing.assert_close(got, expected, msg=name)
+
+
 def test_the_gradient_of_a_decay_keeps_its_digits():
     operands, _ = draw((3000, 8, 2, 4), 2)
     exact = gradients(lru_cpu(operands, LinearOptions(), save=True), operands, ("y",))[1]
@@ -254,3 +287,59 @@ def test_the_gradient_of_a_decay_keeps_its_digits():
     weights = torch.randn(results["y"].shape, generator=stream(5), dtype=torch.float64).float()
     (got,) = torch.autograd.grad((weights * results["y"]).sum(), [single.decay])
     assert float((got - exact).norm() / exact.norm()) < 2e-6
+
+
+EIGENVALUES = {
+    "one": (1.0, 0.0),
+    "near one": (1 - 1e-5, 1e-5),
+    "less near one": (0.96, 0.03),
+    "minus one": (-1.0, 0.0),
+    "nearly minus one": (-1.0, -1e-9),
+    "on the circle": (0.6, 0.8),
+    "small": (1e-6, -1e-7),
+}
+"""The real and the imaginary part."""
+GAPS = [0.0, 1e-7, 0.3, 1.0, 2.0, 7.5, 300.0]
+
+
+def after_one_gap(eigenvalue, dtype):
+    """Return operands of one step, with a sequence for each gap."""
+    generator = stream(3)
+    dt = torch.tensor([GAPS], dtype=torch.float64)
+    B = len(GAPS)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    decay = torch.tensor(eigenvalue, dtype=torch.float32).double()  # the same in both dtypes
+    operands = LRUOperands(
+        normal(1, B, 2), decay, normal(B, 2), normal(2, 2), normal(1) / 3, dt=dt
+    )
+    return operands._make(None if v is None else v.to(dtype).requires_grad_() for v in operands)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("eigenvalue", EIGENVALUES.values(), ids=EIGENVALUES)
+def test_powers_of_any_eigenvalue_keep_the_digits(eigenvalue, dtype):
+    exact = after_one_gap(eigenvalue, torch.float64)
+    operands = after_one_gap(eigenvalue, dtype)
+    expected = LRU_LAYER.define(exact, LinearOptions())
+    got = lru_cpu(operands, LinearOptions(), save=True)
+    bound = {"rtol": 1e-9, "atol": 1e-9}
+    if dtype == torch.float32:  # which rounds an angle of 300 pi
+        bound = {"rtol": 2e-4, "atol": 2e-4}
+    torch.testing.assert_close(got["last"].double(), expected["last"], **bound)
+    used = ("last",)
+    found = gradients({"last": got["last"].double()}, operands, used)
+    for g, e in zip(found, gradients(expected, exact, used), strict=True):
+        torch.testing.assert_close(g.double() / e.abs().max(), e / e.abs().max(), **bound)
+
+
+def test_an_eigenvalue_of_zero_forgets_all_but_a_gap_of_zero():
+    operands = after_one_gap((0.0, 0.0), torch.float64)
+    last = lru_cpu(operands, LinearOptions(), save=True)["last"]
+    torch.testing.assert_close(last[0], operands.h0[0])
+    scaled = operands.U * operands.gamma_log.exp()
+    torch.testing.assert_close(last[1:], operands.x[0, 1:] @ scaled.T)
+    found = torch.autograd.grad(last.sum(), [operands.decay, operands.x, operands.dt])
+    assert all(g.isfinite().all() for g in found)

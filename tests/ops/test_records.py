@@ -101,6 +101,7 @@ FULL = {
             D=normal(K, M),
             d=normal(K),
             resets=normal(T, B) > 0,
+            dt=normal(T, B).abs(),
         ),
         LinearOptions(SIZES),
     ),

@@ -18,12 +18,12 @@ from eigenrnn.layers.direction import (
     DirectionConfig,
     without_autocast,
 )
-from eigenrnn.layers.gaps import held_steps
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
 from eigenrnn.ops.linear.cpu import min_gru_stepper
+from eigenrnn.ops.linear.gaps import held_steps
 from eigenrnn.ops.linear.layer import LRUOperands, lru_layer, lru_stepper
 from eigenrnn.ops.time_steps import running, without_padding
 from eigenrnn.torch_internals import hooks_of_call
@@ -136,8 +136,8 @@ class LRUDirection(AbstractDiagonalDirection):
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), which mean nothing with `last_only`, and (B, S)
         decay = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
         options = LinearOptions(batch_sizes, reverse, last_only)
-        if dt is None and backend in (None, "cpu"):
-            fused = self._run_fused(x, decay, h0, resets, options)
+        if backend in (None, "cpu"):
+            fused = self._run_fused(x, decay, h0, resets, dt, options)
             if fused is not None:
                 return fused
         x = without_padding(x, batch_sizes)
@@ -168,6 +168,7 @@ class LRUDirection(AbstractDiagonalDirection):
         decay: Tensor,  # (N,)
         h0: Tensor,  # (B, S)
         resets: Tensor | None,  # (T, B)
+        dt: Tensor | None,  # (T, B)
         options: LinearOptions,
     ) -> tuple[Tensor, Tensor] | None:  # (T, B, N), (B, S)
         """Return the outputs and the last states of the kernel of a whole layer, if it takes them.
@@ -179,11 +180,13 @@ class LRUDirection(AbstractDiagonalDirection):
             return None  # the kernel would take the sizes from them
         if decay.is_complex():
             decay = torch.view_as_real(decay.resolve_conj()).flatten()
+        if dt is not None:
+            dt = dt.to(x.dtype)
         output_map = self.weight_out, self.weight_skip, self.output_bias
         if options.last_only:
             output_map = None, None, None
         operands = LRUOperands(
-            x, decay, h0, self.weight_ih, self.gamma_log, *output_map, resets=resets
+            x, decay, h0, self.weight_ih, self.gamma_log, *output_map, resets=resets, dt=dt
         )
         results = lru_layer(operands, options)
         if results is None:

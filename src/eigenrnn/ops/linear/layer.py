@@ -23,6 +23,7 @@ from eigenrnn.ops.compiled import (
 )
 from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.ops.dispatch import forced
+from eigenrnn.ops.linear.gaps import held_steps
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 from eigenrnn.ops.linear.reference import linear_reference
 from eigenrnn.ops.operators import Named
@@ -51,6 +52,7 @@ class LRUOperands(NamedTuple):
     D: Tensor | None = None  # (K, M)
     d: Tensor | None = None  # (K,)
     resets: Tensor | None = None  # (T, B), bool
+    dt: Tensor | None = None  # (T, B), gaps in time, of complex states
 
 
 _AXES: Axes = {
@@ -63,6 +65,7 @@ _AXES: Axes = {
     "D": ("K", "M"),
     "d": ("K",),
     "resets": ("T", "B"),
+    "dt": ("T", "B"),
 }
 
 
@@ -127,6 +130,9 @@ def _definition(
         u = torch.complex(*u.chunk(2, dim=-1))
         decay = torch.complex(*decay.unflatten(0, (K, 2)).unbind(1))
         h0 = torch.complex(*h0.chunk(2, dim=-1))
+    if operands.dt is not None:
+        decay, factor = held_steps(decay, operands.dt)
+        u = u * factor
     states = linear_reference(LinearOperands(u, decay, h0, operands.resets), options)
     if parts == 2:
         h, last = (torch.cat([state.real, state.imag], dim=-1) for state in states)

@@ -5,11 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from eigenrnn.tracing import is_traced
-
 __all__ = ["held_steps"]
 
-_FAR = 0.1
 _SMALL = 0.01  # of the argument of `_mean_exponential`, below which its series is used
 _TERMS = 6  # the first one left out is below 1e-15
 
@@ -32,16 +29,8 @@ def held_steps(
     log = decay.log()
     exponent = dt.unsqueeze(2) * log
     power = exponent.exp()
-    # reading values would wait for a device, and a traced tensor has none
-    if decay.device.type == "cpu" and not is_traced() and _is_far(log) and _is_far(exponent):
-        return power, (power - 1) / (decay - 1)  # in three fifths of the time
     factor = dt.unsqueeze(2) * _mean_exponential(exponent) / _mean_exponential(log)
     return power, factor
-
-
-def _is_far(z: Tensor) -> bool:
-    """Whether no number is so near zero that its exponential less one would lose digits."""
-    return bool((z.detach().abs() >= _FAR).all())
 
 
 def _mean_exponential(z: Tensor) -> Tensor:
