@@ -15,16 +15,23 @@ class ElmanStepper final : public Stepper {
         c_(call_.c, call.N),
         bias_(call_.bias, call.N),
         leak_(call_.norm_zoneout.leak, call.N),
+        leaks_(call_.norm_zoneout.leak, call.N),
         gain_(call_.norm_zoneout.gain, call.N),
         shift_(call_.norm_zoneout.shift, call.N) {}
   void run(const Step& step, int threads) const override {
-    elman_forward(one_step(call_, step), packed_.panels, threads);
+    Elman call = one_step(call_, step);
+    Buffer<T> memory;
+    leaks_.set(step, call.norm_zoneout, memory);
+    elman_forward(call, packed_.panels, threads);
   }
+  bool knows_gaps() const override { return leaks_.exist(); }
 
  private:
   Elman call_;
   ElmanPack<T> packed_;
-  Copied<T> c_, bias_, leak_, gain_, shift_;
+  Copied<T> c_, bias_, leak_;
+  Leaks<T> leaks_;
+  Copied<T> gain_, shift_;
 };
 
 // The values of f of some rows of arguments, which are contiguous.
@@ -59,6 +66,7 @@ class CurrentStepper final : public Stepper {
         c_(call_.c, call.N),
         bias_(call_.bias, call.N),
         leak_(call_.norm_zoneout.leak, call.N),
+        leaks_(call_.norm_zoneout.leak, call.N),
         gain_(call_.norm_zoneout.gain, call.N),
         shift_(call_.norm_zoneout.shift, call.N) {}
   void run(const Step& step, int threads) const override {
@@ -70,13 +78,18 @@ class CurrentStepper final : public Stepper {
     call.h0.data = rates.get();
     call.h.data = step.y;
     call.last = {step.next, call_.N, 1};
+    Buffer<T> memory;
+    leaks_.set(step, call.norm_zoneout, memory);
     elman_forward(call, packed_.panels, threads);
   }
+  bool knows_gaps() const override { return leaks_.exist(); }
 
  private:
   Elman call_;
   ElmanPack<T> packed_;
-  Copied<T> c_, bias_, leak_, gain_, shift_;
+  Copied<T> c_, bias_, leak_;
+  Leaks<T> leaks_;
+  Copied<T> gain_, shift_;
 };
 
 template <class T>

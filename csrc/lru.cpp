@@ -10,7 +10,7 @@ template <class T>
 class LruStepper final : public Stepper {
  public:
   explicit LruStepper(const Lru& layer)
-      : Stepper((layer.N + layer.K) * (layer.M + layer.N), layer.K, layer.N), layer_(layer), maps_(layer, false) {}
+      : Stepper((layer.N + layer.K) * (layer.M + layer.N), layer.K, layer.N), layer_(layer), maps_(layer, false, layer.N > layer.K) {}
 
   void run(const Step& step, int threads) const override {
     Lru call = layer_;
@@ -20,8 +20,10 @@ class LruStepper final : public Stepper {
     call.h0 = {step.h, call.N, 1};
     call.last = {step.next, call.N, 1};
     call.y = {step.y, step.B * call.K, call.K};
+    call.dt = {const_cast<void*>(step.dt), step.B, 1};  // which no kernel writes
     lru_forward(call, maps_, threads);
   }
+  bool knows_gaps() const override { return layer_.N > layer_.K; }
 
  private:
   Lru layer_;

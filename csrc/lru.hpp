@@ -41,18 +41,18 @@ EIGENRNN_INLINE isize apart(const View& view, bool over_time) { return over_time
 template <class T>
 class LruMaps {
  public:
-  LruMaps(const Lru& call, bool back)
+  LruMaps(const Lru& call, bool back, bool has_gaps)
       : back_(back),
         U_(size(call.N, call.M)),
         V_(size(call.K, call.N)),
         D_(size(call.K, call.M)),
-        forward_U_(back && call.dt.data != nullptr ? Packed<T>::size(call.M, call.N) : 0),
+        forward_U_(back && has_gaps ? Packed<T>::size(call.M, call.N) : 0),
         gamma_(padded(call.N)),
         real_(padded(call.K)),
         imaginary_(padded(call.K)),
         d_(call.d, call.K) {
     const isize N = call.N, M = call.M, K = call.K;
-    if (call.dt.data != nullptr) gaps_.emplace(static_cast<const T*>(call.decay.data), K);
+    if (has_gaps) gaps_.emplace(static_cast<const T*>(call.decay.data), K);
     const Scratch<T> signs(padded(N));
     fill(gamma_, N, [&](isize j) { return std::exp(static_cast<const T*>(call.gamma_log.data)[j % K]); });
     fill(signs, N, [&](isize j) { return j < K ? T(1) : T(-1); });
@@ -64,7 +64,7 @@ class LruMaps {
     pack_map(U_, call.U, N, M);
     if (back) scale_depth(U_, N, M, gamma_);
     else scale_columns(U_, M, N, gamma_);
-    if (back && gaps_.has_value()) {
+    if (back && has_gaps) {
       pack(forward_U_.get(), M, N, static_cast<const T*>(call.U.data), call.U.second, call.U.first);
       scale_columns(forward_U_, M, N, gamma_);
     }
@@ -466,12 +466,12 @@ void lru_forward(const Lru& call, const LruMaps<T>& maps, int threads) {
 }
 template <class T>
 void lru_forward(const Lru& call, int threads) {
-  lru_forward(call, LruMaps<T>(call, false), threads);
+  lru_forward(call, LruMaps<T>(call, false, call.dt.data != nullptr), threads);
 }
 
 template <class T>
 void lru_backward(const Lru& call, const LruBack& back, int threads) {
-  const LruMaps<T> maps(call, true);
+  const LruMaps<T> maps(call, true, call.dt.data != nullptr);
   const bool scaled = back.dgamma_log.data != nullptr || back.dU.data != nullptr;
   const Scratch<T> memory(scaled && back.dU.data == nullptr ? call.N * call.M : 0);
   LruBack found = back;

@@ -235,6 +235,10 @@ class StepperStack {
   // The multiply-adds of a step of one sequence.
   std::ptrdiff_t products() const { return products_; }
 
+  bool knows_gaps() const {
+    return std::all_of(layers_.begin(), layers_.end(), [](const auto& layer) { return layer->knows_gaps(); });
+  }
+
   // Whether each weight is still the same tensor, at the same address, and was not written to.
   bool unchanged() const {
     for (const nb::dict& dict : empty_)
@@ -257,15 +261,18 @@ class StepperStack {
 
   // One step of B sequences, whose inputs are `stride` numbers apart, or false if a weight changed.
   // The states of all layers are contiguous, (L, B, state size), and so are the cells; y gets the outputs.
+  // The gaps dt, (B,), are zero if there are none; else each layer must know them.
   bool step(std::ptrdiff_t B, std::uintptr_t x, std::ptrdiff_t stride, std::uintptr_t h,
             std::uintptr_t cell, std::uintptr_t next, std::uintptr_t next_cell, std::uintptr_t y,
-            int threads) const {
+            std::uintptr_t dt, int threads) const {
     if (!unchanged()) return false;
+    if (dt != 0) size_ == 8 ? check_gaps<double>(B, dt) : check_gaps<float>(B, dt);
     // less work than this ends before another thread could use the interpreter
     constexpr std::ptrdiff_t LONG = 1 << 20;
     std::optional<nb::gil_scoped_release> free;
     if (B * products_ > LONG) free.emplace();
     Step step{B, {reinterpret_cast<void*>(x), 0, stride}};
+    step.dt = reinterpret_cast<const void*>(dt);
     std::vector<std::unique_ptr<std::byte[]>> between;  // outputs that the next layer reads
     for (const auto& layer : layers_) {
       step.h = reinterpret_cast<void*>(h);
@@ -299,6 +306,15 @@ class StepperStack {
   }
 
  private:
+  template <class T>
+  static void check_gaps(std::ptrdiff_t B, std::uintptr_t dt) {
+    const T* gaps = reinterpret_cast<const T*>(dt);
+    for (std::ptrdiff_t b = 0; b < B; ++b)
+      if (!(gaps[b] >= 0) || std::isinf(gaps[b]))
+        throw std::invalid_argument(std::string("expected finite gaps dt >= 0, got ") +
+                                    nb::repr(nb::float_(gaps[b])).c_str());
+  }
+
   struct Weight {
     nb::dict holder;
     nb::str name;
@@ -441,6 +457,7 @@ NB_MODULE(_cpu, m) {
            nb::arg("layers"), nb::arg("head").none(), nb::arg("wide"), nb::arg("weights"),
            nb::arg("empty"))
       .def_prop_ro("products", &StepperStack::products)
+      .def_prop_ro("knows_gaps", &StepperStack::knows_gaps)
       .def("unchanged", &StepperStack::unchanged)
       .def("step", &StepperStack::step);
   m.def("elman_saved_parts", saved_parts<Elman>);

@@ -88,6 +88,7 @@ class FeatureStepper final : public Stepper {
     for (isize b = 0; b < step.B; ++b)
       norm_.apply(map_.exists ? y + b * columns : at<T>(step.x, 0, b), y + b * columns);
   }
+  bool knows_gaps() const override { return true; }  // it has no states
 
  private:
   RowMap<T> map_;
@@ -140,6 +141,7 @@ class BlockStepper final : public Stepper {
     mlp_out_.apply(wide, block_.H, B, mixed);
     for (isize b = 0; b < B; ++b) add(sums + b * N, mixed + b * N, sums + b * N);
   }
+  bool knows_gaps() const override { return inner_.knows_gaps(); }
 
  private:
   void add(const T* one, const T* other, T* to) const {

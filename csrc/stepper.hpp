@@ -13,6 +13,7 @@ struct Step {
   void* next = nullptr;  // the new states, as h, or (B, K), the outputs of a linear map
   void* next_cell = nullptr;  // (B, N)
   void* y = nullptr;     // (B, columns), the outputs of a layer that are not its states
+  const void* dt = nullptr;  // (B,), gaps in time, for those that know them; null: all are one
 };
 
 // A recurrence, or a linear map, with its own copy of its weights.
@@ -30,6 +31,7 @@ class Stepper {
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;
   virtual void run(const Step& step, int threads) const = 0;
+  virtual bool knows_gaps() const { return false; }
 };
 
 }  // namespace eigenrnn

@@ -1,7 +1,9 @@
 // What the steppers share: each packs its weights once and calls the forward pass of its recurrence.
 #pragma once
+#include <cmath>
 #include <cstring>
 
+#include "math.hpp"
 #include "rows.hpp"
 #include "scratch.hpp"
 #include "stepper.hpp"
@@ -60,6 +62,38 @@ class PackedMap {
  private:
   Scratch<T> packed_;
   isize inputs_;
+};
+
+// The leaks of a step after gaps in time, 1 - (1 - leak)^dt, for each sequence and unit.
+template <class T>
+class Leaks {
+ public:
+  Leaks(const View& leak, isize N) : exists_(leak.data != nullptr), N_(N), log_kept_(exists_ ? N : 0) {
+    if (!exists_) return;
+    // what is kept of a leak of one is so little that any power but that to zero vanishes
+    for (isize j = 0; j < N; ++j) {
+      const T kept = T(1) - static_cast<const T*>(leak.data)[j];
+      log_kept_.get()[j] = kept > 0 ? std::log1p(-static_cast<const T*>(leak.data)[j]) : T(-1e30);
+    }
+  }
+  bool exist() const { return exists_; }
+  // Give a call those of a step, in memory that must outlive it.
+  void set(const Step& step, NormZoneout& norm_zoneout, Buffer<T>& memory) const {
+    if (step.dt == nullptr) return;
+    T* to = memory.at_least(step.B * N_);
+    for (isize b = 0; b < step.B; ++b) {
+      const T dt = static_cast<const T*>(step.dt)[b];
+      each_vector<T>(log_kept_.get(), N_, to + b * N_,
+                     [&](vec<T> log, isize, isize) { return -expm1_nonpositive<T>(log * dt); });
+    }
+    norm_zoneout.leak = {to, 0, N_};
+    norm_zoneout.leak_changes = true;
+  }
+
+ private:
+  bool exists_;
+  isize N_;
+  Scratch<T> log_kept_;
 };
 
 // The call of one time step: its weights, and the rows of `step`.

@@ -94,9 +94,8 @@ class Stream:
         self._head = head
         # asked at each step for the head, which the user may replace
         _, _, self._modules = contents(model)
-        self._input_shape: tuple[int, ...] = (layer.input_size,)
-        if batch_size is not None:
-            self._input_shape = (batch_size, layer.input_size)
+        self._batch: tuple[int, ...] = () if batch_size is None else (batch_size,)
+        self._input_shape = (*self._batch, layer.input_size)
         self._snapshot: Snapshot | None = None  # set if the kernels can compute the next step
         self.reset()
 
@@ -108,11 +107,10 @@ class Stream:
         """Process one time step and return its outputs.
 
         `dt` is the time since the step before, for layers that know what a gap does, see
-        `Stacked.forward`; such a step takes the path of `step` in the layer.
+        `Stacked.forward`.
         """
-        if dt is not None:
-            return self._ordinary_step(x_t, dt)
         snapshot = self._snapshot
+        gap = 0
         if (
             snapshot is None
             or (self._head is not None and self._modules["head"] is not self._head)
@@ -120,15 +118,20 @@ class Stream:
             or not is_eager()
             or in_forced_block()
         ):
-            return self._ordinary_step(x_t)
+            return self._ordinary_step(x_t, dt)
+        if dt is not None:
+            grad = torch.is_grad_enabled()
+            if not snapshot.knows_gaps or not can_read(dt, self._batch, snapshot.dtype, grad):
+                return self._ordinary_step(x_t, dt)
+            gap = dt.data_ptr()
         y = torch.empty_like(self._like_output)
         B, M, threads = self._sizes
         h, cell, next_h, next_cell = self._places  # `*self._places` in the call takes longer
         stack = snapshot.stack
         x = x_t.data_ptr()
-        if not stack.step(B, x, M, h, cell, next_h, next_cell, y.data_ptr(), threads):
+        if not stack.step(B, x, M, h, cell, next_h, next_cell, y.data_ptr(), gap, threads):
             self._snapshot = None  # a weight has changed
-            return self._ordinary_step(x_t)
+            return self._ordinary_step(x_t, dt)
         # the states before this step get those after the next one
         self._states, self._spare = self._spare, self._states
         self._places, self._spare_places = self._spare_places, self._places
@@ -264,7 +267,7 @@ class Stream:
             return False
         B = self.batch_size or 1
         # `empty_like` takes 0.7 us less than `new_empty`, a sixth of a small step
-        shape = (*self._input_shape[:-1], snapshot.output_size)
+        shape = (*self._batch, snapshot.output_size)
         self._like_output = torch.empty(shape, dtype=snapshot.dtype, device="cpu")
         self._sizes = B, snapshot.input_size, snapshot.threads(B)
         self._snapshot = snapshot
@@ -289,10 +292,13 @@ class Stream:
         if self._head is not None and self._modules["head"] is not self._head:
             self._head = self._modules["head"]
             self._snapshot = None
-        if dt is None and self._snapshot is None and self._take_snapshot():
-            return self(x_t)
+        if self._snapshot is None and self._take_snapshot():
+            return self(x_t, dt)
         # with trained weights, an endless stream would else keep the graph of all its steps
-        wanted = any(each.requires_grad for each in (x_t, *self._states))
+        given = [x_t, *self._states]
+        if isinstance(dt, Tensor):
+            given.append(dt)
+        wanted = any(each.requires_grad for each in given)
         with torch.set_grad_enabled(wanted and torch.is_grad_enabled()):
             state = self._states[0]
             if len(self._states) > 1:

@@ -173,6 +173,86 @@ def test_stacks_and_models_pass_gaps_on(readout):
     )
 
 
+FROZEN = {
+    **LAYERS,
+    "stack": lambda M, N, dtype: ResidualStack(lambda w: LRU(w, N), N, 2, input_size=M).to(dtype),
+    "model": lambda M, N, dtype: SequenceModel(LRU(M, N), 2).to(dtype),
+}
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("make", FROZEN.values(), ids=FROZEN)
+def test_packed_steps_of_a_frozen_layer_take_gaps(make, dtype, monkeypatch):
+    layer = make(M, N, dtype=dtype)
+    x = normal(T, B, M).to(dtype)
+    dt = drawn_gaps(T, B).to(dtype)
+    dt[2] = 0
+    outputs = layer(x, dt=dt)
+    expected = outputs[0] if isinstance(outputs, tuple) else outputs
+    frozen = layer.layer if isinstance(layer, SequenceModel) else layer
+    frozen.freeze()
+    stream = Stream(layer, B)
+    one = Stream(layer)
+    stepped = [stream(x[0], dt[0])]
+    alone = [one(x[0, 0], dt[0, 0])]
+    for each in (stream, one):
+        monkeypatch.setattr(each, "_ordinary_step", None)
+    for x_t, dt_t in zip(x[1:], dt[1:], strict=True):
+        stepped.append(stream(x_t, dt_t))
+        alone.append(one(x_t[0], dt_t[0]))
+    near = {"rtol": 0, "atol": tol(dtype, 100 * T * N)}
+    torch.testing.assert_close(torch.stack(stepped), expected, **near)
+    torch.testing.assert_close(torch.stack(alone), expected[:, 0], **near)
+
+
+@pytest.mark.parametrize("make", [LRU, leaky])
+def test_a_step_of_a_frozen_layer_takes_gaps(make):
+    layer = made(make)
+    x, dt, state = normal(B, M), drawn_gaps(B), normal(*layer.initial_state(B).shape)
+    expected = layer.step(x, state, dt=dt)
+    layer.freeze()
+    with torch.no_grad():
+        got = layer.step(x, state, dt=dt)
+    torch.testing.assert_close(got, expected, **NEAR)
+
+
+@pytest.mark.parametrize("make", [LRU, leaky])
+@pytest.mark.parametrize("wrong", [-1.0, torch.nan, torch.inf])
+def test_a_stream_refuses_wrong_gaps_and_keeps_its_state(make, wrong):
+    stream = Stream(made(make).freeze(), B)
+    x = normal(B, M)
+    stream(x, drawn_gaps(B))
+    before = stream.state
+    dt = drawn_gaps(B)
+    dt[1] = wrong
+    with pytest.raises(ValueError, match=f"expected finite gaps dt >= 0, got {wrong}"):
+        stream(x, dt)
+    with pytest.raises(ValueError, match="expected dt of shape"):
+        stream(x, dt[:2])
+    with pytest.raises(TypeError, match="expected dt to be a tensor"):
+        stream(x, 1.0)
+    assert torch.equal(stream.state, before)
+
+
+@needs_kernels
+def test_a_stream_records_the_gradient_of_a_gap():
+    stream = Stream(made(LRU).freeze(), B)
+    x = normal(B, M)
+    stream(x, drawn_gaps(B))
+    dt = drawn_gaps(B).requires_grad_()
+    (gradient,) = torch.autograd.grad(stream(x, dt).sum(), dt)
+    assert gradient.all()
+
+
+@pytest.mark.parametrize("make", [MinGRU, RNN])
+def test_a_stream_of_another_layer_refuses_gaps(make):
+    stream = Stream(made(make).freeze(), B)
+    stream(normal(B, M))
+    with pytest.raises(ValueError, match="expected dt with an LRU"):
+        stream(normal(B, M), drawn_gaps(B))
+
+
 @pytest.mark.parametrize("distance", [0.0, 1e-9, 1e-4, 0.05, 0.2])
 def test_the_factor_of_an_input_is_smooth_at_one(distance):
     decay = torch.tensor([1 - distance], dtype=torch.complex128, requires_grad=True)

@@ -283,14 +283,14 @@ class Stacked(Layer, Generic[_D]):
         """
         if resets is not None:
             h = self._begun_anew(x_t, h, resets)
-        if dt is not None:
-            return self._step_after(x_t, h, dt)
         if isinstance(h, Tensor):
             # the packed weights of a frozen layer, where they apply
-            result = self._snapshot.step(self, x_t, (h,))
+            result = self._snapshot.step(self, x_t, (h,), dt)
             if result is not None:
                 output, (h_n,) = result
                 return output, h_n
+        if dt is not None:
+            return self._step_after(x_t, h, dt)
         if self.bidirectional:
             raise ValueError("expected a layer of one direction, got a bidirectional one")
         check_step(x_t)

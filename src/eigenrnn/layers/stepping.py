@@ -33,6 +33,7 @@ class Snapshot:
         input_size: The number M of input features.
         state_size: The numbers of a state of each layer, and of a cell of an LSTM.
         output_size: The number of outputs.
+        knows_gaps: Whether a step may follow a gap in time.
     """
 
     stack: Any
@@ -41,6 +42,7 @@ class Snapshot:
     input_size: int
     state_size: int
     output_size: int
+    knows_gaps: bool
 
     def threads(self, batch_size: int) -> int:
         """Return the number of threads that share a step of several sequences."""
@@ -114,6 +116,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         # the maps and norms of a stack have no state, and all layers have states of one size
         state_size=max(stepper.state_size for stepper in steppers),
         output_size=output_size,
+        knows_gaps=stack.knows_gaps,
     )
 
 
@@ -176,6 +179,7 @@ class LatestSnapshot:
         layer: Any,
         x_t: Tensor,  # (B, M) or (M,)
         states: tuple[Tensor, ...],  # each (L, B, S) or (L, S)
+        dt: Tensor | None = None,  # (B,) or ()
     ) -> tuple[Tensor, list[Tensor]] | None:  # (B, N) or (N,), and the new states
         """Return the output and the new states, or None if this needs the ordinary path."""
         if not is_eager() or in_forced_block() or type(x_t) is not Tensor:
@@ -197,6 +201,8 @@ class LatestSnapshot:
         dtype = snapshot.dtype
         if not can_read(x_t, (*batch, snapshot.input_size), dtype, grad):
             return None
+        if dt is not None and not (snapshot.knows_gaps and can_read(dt, batch, dtype, grad)):
+            return None
         of_state = layer.num_layers, *batch, snapshot.state_size
         if not all(can_read(state, of_state, dtype, grad) for state in states):
             return None
@@ -210,8 +216,9 @@ class LatestSnapshot:
             snapshot.input_size,
             *addresses(states, new),
             y.data_ptr(),
+            0 if dt is None else dt.data_ptr(),
             snapshot.threads(B),
         ):
             return y, new
         self._snapshot = None  # a weight has changed
-        return self.step(layer, x_t, states)
+        return self.step(layer, x_t, states, dt)
