@@ -516,7 +516,7 @@ REJECTED = {
     "double keys": ((q, k.double(), v, beta), TypeError, "k of torch.float32 to go with q"),
     "long keys": ((q, 3 * k, v, beta), ValueError, "got a key of norm 3 at the first"),
     "large strength": ((q, k, v, beta + 1), ValueError, "strengths beta between 0 and 2"),
-    "no strength": ((q, k, v, beta * torch.nan), ValueError, "strengths beta between 0 and 2"),
+    "no strength": ((q, k, v, beta * torch.nan), ValueError, "between 0 and 2, got NaN: look"),
     "no decay": ((q, k, v, beta, log_decay * torch.nan), ValueError, "got one of nan"),
     "no key": ((q, k * torch.nan, v, beta), ValueError, "got a key of norm nan"),
     "negative strength": ((q, k, v, -beta), ValueError, "strengths beta between 0 and 2"),

@@ -1,5 +1,6 @@
 """The operands and the options of the delta rule."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -141,7 +142,12 @@ def check_values(operands: DeltaOperands, batch_sizes: Sequence[int] | None) -> 
     least = float(beta.min())
     most = float(beta.max())
     slack = tol(beta.dtype, 1)
-    if not (least >= -slack and most <= 2 + slack):  # nan lies nowhere
+    if math.isnan(least):
+        raise ValueError(
+            "expected strengths beta between 0 and 2, got NaN: look for NaN or infinite numbers "
+            "in what they are computed from, the inputs or the weights of a layer"
+        )
+    if not (least >= -slack and most <= 2 + slack):
         raise ValueError(
             "expected strengths beta between 0 and 2, so that no transition expands a state, "
             f"got values from {least:.6g} to {most:.6g}"
