@@ -1,0 +1,85 @@
+"""Prints how far layers with rounded products are from float64, by the number of steps.
+
+Run with ``python -m benchmarks.rounding_of_products``. On a processor without AMX, plain code
+computes the same tiles.
+"""
+
+from statistics import median
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from eigenrnn import GRU, LSTM, RNN, ScoRNN
+from eigenrnn.constraints import Exponential
+from eigenrnn.ops import precision
+
+__all__ = ["errors", "main"]
+
+UNITS = 170
+INPUTS = 10
+SEQUENCES = 16
+STEPS = (10, 100, 1000)
+SEEDS = (0, 1, 2)
+LAYERS = {
+    "ScoRNN": lambda: ScoRNN(INPUTS, UNITS),
+    "RNN, tanh, orthogonal": lambda: RNN(
+        INPUTS, UNITS, nonlinearity="tanh", constraint=Exponential
+    ),
+    "GRU": lambda: GRU(INPUTS, UNITS),
+    "LSTM": lambda: LSTM(INPUTS, UNITS),
+}
+SWITCHES = {"bfloat16": "medium", "split": "high", "float32": "highest"}
+
+
+def last_state_and_gradient(layer: torch.nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the last state, and its gradient by the first input."""
+    x = x.clone().requires_grad_()
+    output, _ = layer(x)
+    last = output[-1]
+    weights = torch.linspace(-1, 1, last.numel(), dtype=last.dtype).view_as(last)
+    (gradient,) = torch.autograd.grad(last, x, weights)
+    return last.detach(), gradient[0]
+
+
+def errors(name: str, T: int, seed: int) -> dict[str, tuple[float, float]]:
+    """Return the relative errors of the last state and of the gradient, by products."""
+    torch.manual_seed(seed)
+    layer = LAYERS[name]()
+    x = torch.randn(T, SEQUENCES, INPUTS)
+    found: dict[str, tuple[Tensor, Tensor]] = {}
+    for products, switch in SWITCHES.items():
+        torch.set_float32_matmul_precision(switch)
+        found[products] = last_state_and_gradient(layer, x)
+    torch.set_float32_matmul_precision("highest")
+    exact = last_state_and_gradient(layer.double(), x.double())
+    return {
+        products: (distance(state, exact[0]), distance(gradient, exact[1]))
+        for products, (state, gradient) in found.items()
+    }
+
+
+def distance(found: Tensor, exact: Tensor) -> float:
+    """Return the 2-norm of the difference over that of the exact numbers; NaN if these are 0."""
+    return float((found - exact).norm() / exact.norm())
+
+
+def main() -> None:
+    """Print the table."""
+    precision.has_tiles = True
+    columns = [f"{products}: {of}" for products in SWITCHES for of in ("state", "gradient")]
+    table = Table("layer", "T", *columns)
+    for name in LAYERS:
+        for T in STEPS:
+            runs = [errors(name, T, seed) for seed in SEEDS]
+            middle: list[float] = []
+            for products in SWITCHES:
+                middle.append(median(run[products][0] for run in runs))
+                middle.append(median(run[products][1] for run in runs))
+            table.add_row(name, str(T), *(f"{number:.1e}" for number in middle))
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()
