@@ -314,6 +314,8 @@ struct Lru {
   View h;          // (T, B, N); null: only the last states
   View last;       // (B, N)
   View y;          // (T, B, K); null: no outputs
+
+  bool is_complex() const { return N > K; }
 };
 
 // Its backward pass, with the same conventions.

@@ -5,33 +5,43 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
+// The weights of a stepper: copies, and packed matrices.
+template <class T>
+struct ElmanWeights {
+  Elman call;
+  ElmanPack<T> packed;
+  Copied<T> c, bias;
+  Leaks<T> leaks;
+  Copied<T> gain, shift;
+
+  explicit ElmanWeights(const Elman& given)
+      : call(given),
+        packed(given, false),
+        c(call.c, given.N),
+        bias(call.bias, given.N),
+        leaks(call.norm_zoneout.leak, given.N),
+        gain(call.norm_zoneout.gain, given.N),
+        shift(call.norm_zoneout.shift, given.N) {}
+
+  // Run the call of a step, after its gaps in time.
+  void run(Elman of_step, const Step& step, int threads) const {
+    Buffer<T> memory;
+    leaks.set(step, of_step.norm_zoneout, memory);
+    elman_forward(of_step, packed.panels, threads);
+  }
+};
+
 template <class T>
 class ElmanStepper final : public Stepper {
  public:
-  explicit ElmanStepper(const Elman& call)
-      : Stepper(call.N * (call.N + call.M), call.N),
-        call_(call),
-        packed_(call, false),
-        c_(call_.c, call.N),
-        bias_(call_.bias, call.N),
-        leak_(call_.norm_zoneout.leak, call.N),
-        leaks_(call_.norm_zoneout.leak, call.N),
-        gain_(call_.norm_zoneout.gain, call.N),
-        shift_(call_.norm_zoneout.shift, call.N) {}
+  explicit ElmanStepper(const Elman& call) : Stepper(call.N * (call.N + call.M), call.N), weights_(call) {}
   void run(const Step& step, int threads) const override {
-    Elman call = one_step(call_, step);
-    Buffer<T> memory;
-    leaks_.set(step, call.norm_zoneout, memory);
-    elman_forward(call, packed_.panels, threads);
+    weights_.run(one_step(weights_.call, step), step, threads);
   }
-  bool knows_gaps() const override { return leaks_.exist(); }
+  bool knows_gaps() const override { return weights_.leaks.exist; }
 
  private:
-  Elman call_;
-  ElmanPack<T> packed_;
-  Copied<T> c_, bias_, leak_;
-  Leaks<T> leaks_;
-  Copied<T> gain_, shift_;
+  ElmanWeights<T> weights_;
 };
 
 // The values of f of some rows of arguments, which are contiguous.
@@ -59,37 +69,23 @@ struct Rates {
 template <class T>
 class CurrentStepper final : public Stepper {
  public:
-  explicit CurrentStepper(const Elman& call)
-      : Stepper(call.N * (call.N + call.M), call.N, call.N),
-        call_(call),
-        packed_(call, false),
-        c_(call_.c, call.N),
-        bias_(call_.bias, call.N),
-        leak_(call_.norm_zoneout.leak, call.N),
-        leaks_(call_.norm_zoneout.leak, call.N),
-        gain_(call_.norm_zoneout.gain, call.N),
-        shift_(call_.norm_zoneout.shift, call.N) {}
+  explicit CurrentStepper(const Elman& call) : Stepper(call.N * (call.N + call.M), call.N, call.N), weights_(call) {}
   void run(const Step& step, int threads) const override {
-    const Scratch<T> rates(step.B * call_.N);
-    with_real_activation(call_.activation,
-                         Rates<T>{call_, static_cast<const T*>(step.h), rates.get(), step.B});
-    Elman call = one_step(call_, step);
+    const Elman& weights = weights_.call;
+    const Scratch<T> rates(step.B * weights.N);
+    with_real_activation(weights.activation,
+                         Rates<T>{weights, static_cast<const T*>(step.h), rates.get(), step.B});
+    Elman call = one_step(weights, step);
     call.v0 = call.h0;
     call.h0.data = rates.get();
     call.h.data = step.y;
-    call.last = {step.next, call_.N, 1};
-    Buffer<T> memory;
-    leaks_.set(step, call.norm_zoneout, memory);
-    elman_forward(call, packed_.panels, threads);
+    call.last = {step.next, weights.N, 1};
+    weights_.run(call, step, threads);
   }
-  bool knows_gaps() const override { return leaks_.exist(); }
+  bool knows_gaps() const override { return weights_.leaks.exist; }
 
  private:
-  Elman call_;
-  ElmanPack<T> packed_;
-  Copied<T> c_, bias_, leak_;
-  Leaks<T> leaks_;
-  Copied<T> gain_, shift_;
+  ElmanWeights<T> weights_;
 };
 
 template <class T>

@@ -3,6 +3,8 @@
 #pragma once
 #include <cmath>
 #include <complex>
+#include <cstring>
+#include <limits>
 
 #include "math.hpp"
 #include "scratch.hpp"
@@ -30,7 +32,7 @@ template <class T>
 struct Angle;
 template <>
 struct Angle<float> {
-  // a turn, 2 pi, in three parts: products of the first two with a small integer are exact
+  // a turn, 2 pi, in three parts; products of the first with a small integer are exact
   static constexpr float HIGH = 6.28125f, MIDDLE = 1.9350051879882812e-3f, LOW = 3.0199159819e-7f;
   static constexpr int TERMS = 7;
 };
@@ -46,11 +48,11 @@ struct Angle<double> {
 template <class T>
 EIGENRNN_INLINE ComplexVec<T> half_angle(vec<T> angle) {
   using A = Angle<T>;
-  // of a larger angle not one digit is known; the integer below must not lose its own
+  // a larger angle is rounded by a quarter and more; the integer below must not lose its digits
   const vec<T> bounded = clamp<T>(angle, -Exp<T>::MAGIC / 4, Exp<T>::MAGIC / 4);
   const vec<T> turns = (bounded * T(0.159154943091895336) + Exp<T>::MAGIC) - Exp<T>::MAGIC;
-  const vec<T> rest = ((bounded - turns * A::HIGH) - turns * A::MIDDLE) - turns * A::LOW;
-  const vec<T> half = rest * T(0.5), square = half * half;
+  const vec<T> within_a_turn = ((bounded - turns * A::HIGH) - turns * A::MIDDLE) - turns * A::LOW;
+  const vec<T> half = within_a_turn * T(0.5), square = half * half;
   // in reverse: the coefficient of the last power first
   T of_sine = 1, of_cosine = 1;
   for (int k = 1; k < A::TERMS; ++k) {
@@ -75,20 +77,23 @@ struct Exponential {
   ComplexVec<T> value, less_one;
 
   EIGENRNN_INLINE static Exponential of(const ComplexVec<T>& z) {
-    // scaled by 2^64, as exp(a) may be a subnormal number; moduli are at most one, so a is not positive
-    const auto [s, p] = power<T, -64>(clamp<T>(z.real, -Exp<T>::GREAT, Exp<T>::FLAT));
-    const vec<T> scale = s * T(0x1p-64), modulus = scale * p + scale, growth = scale * p + (scale - T(1));
+    using E = Exp<T>;
+    // exp(a) = scale (1 + p)
+    const auto [normal, p] = power<T, 0>(clamp<T>(z.real, E::LEAST, E::MOST));
+    const vec<T> finite = z.real > E::MOST ? splat<T>(std::numeric_limits<T>::infinity()) : normal;
+    const vec<T> scale = z.real < E::LEAST ? vec<T>{} : finite;
+    const vec<T> modulus = scale * p + scale, modulus_less_one = scale * p + (scale - T(1));
     const auto [cosine, sine] = half_angle<T>(z.imaginary);
-    const vec<T> bend = T(2) * sine * sine, cosine_of_all = T(1) - bend;
+    const vec<T> one_less_cosine = T(2) * sine * sine, cosine_of_all = T(1) - one_less_cosine;
     const vec<T> imaginary = modulus * (T(2) * sine * cosine);
-    return {{modulus * cosine_of_all, imaginary}, {growth * cosine_of_all - bend, imaginary}};
+    return {{modulus * cosine_of_all, imaginary}, {modulus_less_one * cosine_of_all - one_less_cosine, imaginary}};
   }
 };
 
 // The eigenvalues of K units, and what their powers need of them. With l = log decay and phi(z) = (exp(z) - 1) / z,
 // the factor of an input is dt phi(dt l) / phi(l).
 template <class T>
-class Gaps {
+class HeldUnits {
  public:
   struct Held {
     ComplexVec<T> power, factor;
@@ -99,31 +104,11 @@ class Gaps {
   };
 
   // `pairs` holds the real and the imaginary part of each eigenvalue side by side.
-  Gaps(const T* pairs, isize units)
+  HeldUnits(const T* pairs, isize units)
       : stride_(vectors<T>(units) * LANES<T>), memory_(PARTS * stride_), has_near_(vectors<T>(units)) {
     std::memset(memory_.get(), 0, static_cast<std::size_t>(PARTS * stride_) * sizeof(T));
     std::memset(has_near_.get(), 0, static_cast<std::size_t>(vectors<T>(units)) * sizeof(bool));
-    for (isize j = 0; j < units; ++j) {
-      using Number = std::complex<double>;
-      const Number decay(static_cast<double>(pairs[2 * j]), static_cast<double>(pairs[2 * j + 1]));
-      // of zero the logarithm is so low that any power but that to zero vanishes
-      const Number log = decay == 0.0 ? Number(-1e30) : std::log(decay);
-      const Number less_one = decay - 1.0;
-      const bool is_one = less_one == 0.0;
-      // phi and its derivative
-      const Number mean = is_one ? 1.0 : less_one / log;
-      const Number slope = std::abs(log) < 1e-3 ? 0.5 + log * (1 / 3.0 + log * (1 / 8.0 + log / 30.0)) : (decay - mean) / log;
-      const bool is_near = std::abs(log) < static_cast<double>(SMALL);
-      if (is_near) has_near_.get()[j / LANES<T>] = true;
-      set(NEAR, j, is_near ? 1.0 : 0.0);
-      set(DECAY, j, decay);
-      set(LOG, j, log);
-      set(INVERSE, j, is_one ? 0.0 : 1.0 / less_one);
-      set(ONE, j, is_one ? 1.0 : 0.0);
-      set(INVERSE_MEAN, j, 1.0 / mean);
-      set(SLOPE, j, slope / (mean * mean));
-      set(INVERSE_DECAY, j, decay == 0.0 ? 0.0 : 1.0 / decay);
-    }
+    for (isize j = 0; j < units; ++j) set_unit(j, {pairs[2 * j], pairs[2 * j + 1]});
   }
 
   ComplexVec<T> log(isize j) const { return get(LOG, j); }
@@ -152,11 +137,32 @@ class Gaps {
  private:
   enum Part : int { DECAY, INVERSE_DECAY, LOG, INVERSE, ONE, INVERSE_MEAN, SLOPE, NEAR, COMPLEX_PARTS };
   static constexpr isize PARTS = 2 * COMPLEX_PARTS;
-  // Below the first number the polynomials are exact to rounding; the other is their last power.
-  static constexpr T SMALL = T(0.1);
-  static constexpr int LAST = sizeof(T) == 4 ? 4 : 9;
+  // Below the first number the polynomials are exact to rounding; the others are their last powers.
+  static constexpr double SMALL = 0.1;
+  static constexpr int LAST = sizeof(T) == 4 ? 4 : 9, LAST_OF_DOUBLES = 9;
 
-  void set(Part part, isize j, std::complex<double> value) {
+  using Number = std::complex<double>;
+
+  void set_unit(isize j, Number decay) {
+    // the inverses of smaller numbers may be infinite
+    constexpr double TINY = 4.0 * std::numeric_limits<T>::min();
+    const bool is_one = std::abs(decay - 1.0) < TINY;
+    const Number log = decay == 0.0 ? Number(LOG_OF_ZERO) : std::log(decay);
+    const Number mean = is_one ? Number(1) : (decay - 1.0) / log;  // phi(l)
+    const bool is_near = std::abs(log) < SMALL;
+    const Number slope = is_near ? series(log, 2) : (decay - mean) / log;  // phi'(l)
+    set(DECAY, j, decay);
+    // the gradient at zero is taken as zero: it would be infinite for gaps below one
+    set(INVERSE_DECAY, j, std::abs(decay) < TINY ? 0.0 : 1.0 / decay);
+    set(LOG, j, log);
+    set(INVERSE, j, is_one ? 0.0 : 1.0 / (decay - 1.0));
+    set(ONE, j, is_one ? 1.0 : 0.0);
+    set(INVERSE_MEAN, j, 1.0 / mean);
+    set(SLOPE, j, slope / (mean * mean));
+    set(NEAR, j, is_near ? 1.0 : 0.0);
+    if (is_near) has_near_.get()[j / LANES<T>] = true;
+  }
+  void set(Part part, isize j, Number value) {
     memory_.get()[2 * part * stride_ + j] = static_cast<T>(value.real());
     memory_.get()[(2 * part + 1) * stride_ + j] = static_cast<T>(value.imag());
   }
@@ -175,7 +181,7 @@ class Gaps {
     const ComplexVec<T> inverse = z.conjugate() * (T(1) / square);
     ComplexVec<T> mean = exponential.less_one * inverse, slope = (exponential.value - mean) * inverse;
     const ComplexVec<T> near_mean = series(z, 1), near_slope = series(z, 2);
-    const auto is_small = square < SMALL * SMALL;
+    const auto is_small = square < T(SMALL * SMALL);
     mean = {is_small ? near_mean.real : mean.real, is_small ? near_mean.imaginary : mean.imaginary};
     slope = {is_small ? near_slope.real : slope.real, is_small ? near_slope.imaginary : slope.imaginary};
     return (get(INVERSE_MEAN, j) * slope * splat<T>(dt) - get(SLOPE, j) * mean) * splat<T>(dt);
@@ -191,6 +197,11 @@ class Gaps {
       sum.real += T(1) / (factorial * T(k + order));
       if (k > 0) factorial /= T(k);
     }
+    return sum;
+  }
+  static Number series(Number z, int order) {
+    Number sum = 0, term = 1;  // z^k / k!
+    for (int k = 0; k <= LAST_OF_DOUBLES; ++k, term *= z / static_cast<double>(k)) sum += term / static_cast<double>(k + order);
     return sum;
   }
 

@@ -10,7 +10,9 @@ template <class T>
 class LruStepper final : public Stepper {
  public:
   explicit LruStepper(const Lru& layer)
-      : Stepper((layer.N + layer.K) * (layer.M + layer.N), layer.K, layer.N), layer_(layer), maps_(layer, false, layer.N > layer.K) {}
+      : Stepper((layer.N + layer.K) * (layer.M + layer.N), layer.K, layer.N),
+        layer_(layer),
+        maps_(layer, /*back=*/false, /*has_gaps=*/layer.is_complex()) {}
 
   void run(const Step& step, int threads) const override {
     Lru call = layer_;
@@ -23,7 +25,7 @@ class LruStepper final : public Stepper {
     call.dt = {const_cast<void*>(step.dt), step.B, 1};  // which no kernel writes
     lru_forward(call, maps_, threads);
   }
-  bool knows_gaps() const override { return layer_.N > layer_.K; }
+  bool knows_gaps() const override { return layer_.is_complex(); }
 
  private:
   Lru layer_;

@@ -2,6 +2,7 @@
 // its backward pass. The recurrence itself is cheap: the products of many steps are computed together.
 #pragma once
 #include <cmath>
+#include <optional>
 
 #include "gaps.hpp"
 #include "outer.hpp"
@@ -52,7 +53,7 @@ class LruMaps {
         imaginary_(padded(call.K)),
         d_(call.d, call.K) {
     const isize N = call.N, M = call.M, K = call.K;
-    if (has_gaps) gaps_.emplace(static_cast<const T*>(call.decay.data), K);
+    if (has_gaps) held_units_.emplace(static_cast<const T*>(call.decay.data), K);
     const Scratch<T> signs(padded(N));
     fill(gamma_, N, [&](isize j) { return std::exp(static_cast<const T*>(call.gamma_log.data)[j % K]); });
     fill(signs, N, [&](isize j) { return j < K ? T(1) : T(-1); });
@@ -83,7 +84,7 @@ class LruMaps {
   const T* gamma() const { return gamma_.get(); }
   const T* real() const { return real_.get(); }
   const T* imaginary() const { return imaginary_.get(); }
-  const Gaps<T>& gaps() const { return *gaps_; }
+  const HeldUnits<T>& held_units() const { return *held_units_; }
 
   static isize padded(isize count) { return vectors<T>(count) * LANES<T>; }
 
@@ -124,7 +125,7 @@ class LruMaps {
   bool back_;
   Scratch<T> U_, V_, D_, forward_U_, gamma_, real_, imaginary_;
   PaddedVector<T> d_;
-  std::optional<Gaps<T>> gaps_;
+  std::optional<HeldUnits<T>> held_units_;
 };
 
 template <class T>
@@ -178,7 +179,7 @@ struct LruForward {
         std::memset(r < now ? state : row, 0, static_cast<std::size_t>(N) * sizeof(T));
       if (r >= now) continue;
       if (call.dt.data != nullptr) next_after_gap(*at<T>(call.dt, call.steps.time(s), share.first + r), row, state);
-      else if (N > call.K) next_pairs(row, state);
+      else if (call.is_complex()) next_pairs(row, state);
       else next(row, state);
     }
   }
@@ -202,7 +203,7 @@ struct LruForward {
     const isize K = call.K;
     for (isize j = 0; j < K; j += LANES<T>) {
       const isize n = smaller(LANES<T>, K - j);
-      const auto [power, factor] = maps.gaps().held(j, dt);
+      const auto [power, factor] = maps.held_units().held(j, dt);
       const ComplexVec<T> h{load_some<T>(state + j, n), load_some<T>(state + K + j, n)};
       const ComplexVec<T> u{load_some<T>(row + j, n), load_some<T>(row + K + j, n)};
       const ComplexVec<T> next = power * h + factor * u;
@@ -249,7 +250,7 @@ class LruWorker {
     }
     for (isize r = 0; r < sequences_ && back_.dh0.data != nullptr; ++r)
       std::memcpy(at<T>(back_.dh0, share_.first + r, 0), carry_.get() + r * wide_, bytes(call_.N));
-    if (call_.dt.data != nullptr) leave_logarithms(maps.gaps());
+    if (call_.dt.data != nullptr) leave_logarithms(maps.held_units());
     // y has the imaginary parts of V h with a minus sign
     for (isize i = call_.K * wide_y_; i < call_.N * wide_y_; ++i) of_V()[i] = -of_V()[i];
   }
@@ -299,8 +300,8 @@ class LruWorker {
       const isize first = (steps.time(i) - t) * sequences_, now = share_.running(steps, i);
       for (isize r = 0; r < sequences_; ++r) {
         T* delta = deltas_.get() + (first + r) * wide_;
-        if (r >= now) skip(i, r);
-        else if (has_gaps) pull_over_gap(row_of(i, r, delta), inputs_.get() + (first + r) * wide_, maps.gaps());
+        if (r >= now) clear_gradient_of_gap(i, r);
+        else if (has_gaps) pull_over_gap(row_of(i, r, delta), inputs_.get() + (first + r) * wide_, maps.held_units());
         else pull(row_of(i, r, delta), maps);
       }
     }
@@ -388,20 +389,20 @@ class LruWorker {
 
   // The same after a gap, where h = power h_before + factor u. The gradient of the logarithm of the decay takes the
   // place of that of the decay.
-  void pull_over_gap(const Row& row, const T* u, const Gaps<T>& gaps) {
+  void pull_over_gap(const Row& row, const T* u, const HeldUnits<T>& units) {
     const isize K = call_.K;
     const T dt = *at<T>(call_.dt, row.time, row.sequence);
     vec<T> of_gap{};
     for (isize j = 0; j < K; j += LANES<T>) {
       const isize n = smaller(LANES<T>, K - j);
-      const auto [held, factor_slope] = gaps.slopes(j, dt);
+      const auto [held, factor_slope] = units.slopes(j, dt);
       const ComplexVec<T> g{row.complete(j, n), row.complete(K + j, n)};
       const ComplexVec<T> input{load_some<T>(u + j, n), load_some<T>(u + K + j, n)};
       ComplexVec<T> old{};
       if (!row.anew) old = {load_some<T>(row.before + j, n), load_some<T>(row.before + K + j, n)};
       // the derivatives of h by the logarithm and by dt
       const ComplexVec<T> by_log = held.power * old * splat<T>(dt) + factor_slope * input;
-      const ComplexVec<T> by_gap = held.power * (gaps.log(j) * old + gaps.factor_by_gap(j) * input);
+      const ComplexVec<T> by_gap = held.power * (units.log(j) * old + units.factor_by_gap(j) * input);
       const ComplexVec<T> of_log = g * by_log.conjugate();
       add_to_decay(j, n, of_log.real);
       add_to_decay(K + j, n, of_log.imaginary);
@@ -419,17 +420,17 @@ class LruWorker {
     store_some<T>(to + j, v.real, n);
     store_some<T>(to + call_.K + j, v.imaginary, n);
   }
-  // A sequence does not run in a step.
-  void skip(isize s, isize r) const {
+  // Of a sequence that does not run in step s.
+  void clear_gradient_of_gap(isize s, isize r) const {
     if (back_.ddt.data != nullptr) *at<T>(back_.ddt, call_.steps.time(s), share_.first + r) = 0;
   }
   // Turn the gradients of the logarithms of the decays into those of the decays.
-  void leave_logarithms(const Gaps<T>& gaps) const {
+  void leave_logarithms(const HeldUnits<T>& units) const {
     for (isize j = 0; j < call_.K; j += LANES<T>) {
       const isize n = smaller(LANES<T>, call_.K - j);
       T* of_decays = of_decay();
       const ComplexVec<T> g{load_some<T>(of_decays + j, n), load_some<T>(of_decays + call_.K + j, n)};
-      put(g * gaps.inverse_decay(j).conjugate(), j, n, of_decays);
+      put(g * units.inverse_decay(j).conjugate(), j, n, of_decays);
     }
   }
 
@@ -466,12 +467,12 @@ void lru_forward(const Lru& call, const LruMaps<T>& maps, int threads) {
 }
 template <class T>
 void lru_forward(const Lru& call, int threads) {
-  lru_forward(call, LruMaps<T>(call, false, call.dt.data != nullptr), threads);
+  lru_forward(call, LruMaps<T>(call, /*back=*/false, /*has_gaps=*/call.dt.data != nullptr), threads);
 }
 
 template <class T>
 void lru_backward(const Lru& call, const LruBack& back, int threads) {
-  const LruMaps<T> maps(call, true, call.dt.data != nullptr);
+  const LruMaps<T> maps(call, /*back=*/true, /*has_gaps=*/call.dt.data != nullptr);
   const bool scaled = back.dgamma_log.data != nullptr || back.dU.data != nullptr;
   const Scratch<T> memory(scaled && back.dU.data == nullptr ? call.N * call.M : 0);
   LruBack found = back;

@@ -16,6 +16,7 @@ struct Exp<float> {
   static constexpr int SHIFT = 23, BIAS = 127, DEGREE = 8;
   static constexpr float FLAT = 20.0f;     // 1 + exp(-FLAT) is 1
   static constexpr float GREAT = 104.0f;   // exp(-GREAT) is 0, not even subnormal
+  static constexpr float LEAST = -87.0f, MOST = 88.0f;  // exp of them, and of all between, is a normal number
 };
 template <>
 struct Exp<double> {
@@ -24,7 +25,11 @@ struct Exp<double> {
   static constexpr double MAGIC = 6755399441055744.0;  // 1.5 * 2^52
   static constexpr int SHIFT = 52, BIAS = 1023, DEGREE = 13;
   static constexpr double FLAT = 44.0, GREAT = 746.0;
+  static constexpr double LEAST = -708.0, MOST = 709.0;
 };
+
+// In place of the logarithm of zero: any power but that to zero vanishes, and that is one.
+constexpr double LOG_OF_ZERO = -1e20;
 
 // exp(x) = 2^lift scale (1 + p).
 template <class T>

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -261,7 +262,7 @@ class StepperStack {
 
   // One step of B sequences, whose inputs are `stride` numbers apart, or false if a weight changed.
   // The states of all layers are contiguous, (L, B, state size), and so are the cells; y gets the outputs.
-  // The gaps dt, (B,), are zero if there are none; else each layer must know them.
+  // dt is the address of the gaps in time, (B,), which each layer must know, or zero.
   bool step(std::ptrdiff_t B, std::uintptr_t x, std::ptrdiff_t stride, std::uintptr_t h,
             std::uintptr_t cell, std::uintptr_t next, std::uintptr_t next_cell, std::uintptr_t y,
             std::uintptr_t dt, int threads) const {

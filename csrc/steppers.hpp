@@ -64,19 +64,21 @@ class PackedMap {
   isize inputs_;
 };
 
-// The leaks of a step after gaps in time, 1 - (1 - leak)^dt, for each sequence and unit.
+// A copy of the leak of each unit, to which the view then points. After gaps in time it is 1 - (1 - leak)^dt for each
+// sequence and unit.
 template <class T>
 class Leaks {
  public:
-  Leaks(const View& leak, isize N) : exists_(leak.data != nullptr), N_(N), log_kept_(exists_ ? N : 0) {
-    if (!exists_) return;
-    // what is kept of a leak of one is so little that any power but that to zero vanishes
+  Leaks(View& leak, isize N) : exist(leak.data != nullptr), N_(N), copied_(leak, N), log_kept_(exist ? N : 0) {
+    if (!exist) return;
     for (isize j = 0; j < N; ++j) {
-      const T kept = T(1) - static_cast<const T*>(leak.data)[j];
-      log_kept_.get()[j] = kept > 0 ? std::log1p(-static_cast<const T*>(leak.data)[j]) : T(-1e30);
+      const T each = static_cast<const T*>(leak.data)[j];
+      log_kept_.get()[j] = each >= 1 ? T(LOG_OF_ZERO) : std::log1p(-each);
     }
   }
-  bool exist() const { return exists_; }
+
+  const bool exist;
+
   // Give a call those of a step, in memory that must outlive it.
   void set(const Step& step, NormZoneout& norm_zoneout, Buffer<T>& memory) const {
     if (step.dt == nullptr) return;
@@ -91,8 +93,8 @@ class Leaks {
   }
 
  private:
-  bool exists_;
   isize N_;
+  Copied<T> copied_;
   Scratch<T> log_kept_;
 };
 

@@ -110,7 +110,7 @@ class Stream:
         `Stacked.forward`.
         """
         snapshot = self._snapshot
-        gap = 0
+        gaps = None
         if (
             snapshot is None
             or (self._head is not None and self._modules["head"] is not self._head)
@@ -120,15 +120,15 @@ class Stream:
         ):
             return self._ordinary_step(x_t, dt)
         if dt is not None:
-            grad = torch.is_grad_enabled()
-            if not snapshot.knows_gaps or not can_read(dt, self._batch, snapshot.dtype, grad):
+            gaps = snapshot.readable_gaps(dt, self._batch)
+            if gaps is None:
                 return self._ordinary_step(x_t, dt)
-            gap = dt.data_ptr()
         y = torch.empty_like(self._like_output)
         B, M, threads = self._sizes
         h, cell, next_h, next_cell = self._places  # `*self._places` in the call takes longer
         stack = snapshot.stack
         x = x_t.data_ptr()
+        gap = 0 if gaps is None else gaps.data_ptr()
         if not stack.step(B, x, M, h, cell, next_h, next_cell, y.data_ptr(), gap, threads):
             self._snapshot = None  # a weight has changed
             return self._ordinary_step(x_t, dt)

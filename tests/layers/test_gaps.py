@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from draws import normal
-from eigenrnn import LRU, RNN, MinGRU, ResidualStack, SequenceModel, Stream
+from eigenrnn import LRU, LSTM, RNN, MinGRU, ResidualStack, SequenceModel, Stream
 from eigenrnn.constraints import DiagonalSegment, Unconstrained
 from eigenrnn.init import zeros_
 from eigenrnn.linalg import tol
@@ -206,12 +206,14 @@ def test_packed_steps_of_a_frozen_layer_take_gaps(make, dtype, monkeypatch):
     torch.testing.assert_close(torch.stack(alone), expected[:, 0], **near)
 
 
+@needs_kernels
 @pytest.mark.parametrize("make", [LRU, leaky])
-def test_a_step_of_a_frozen_layer_takes_gaps(make):
+def test_a_packed_step_takes_gaps(make, monkeypatch):
     layer = made(make)
     x, dt, state = normal(B, M), drawn_gaps(B), normal(*layer.initial_state(B).shape)
     expected = layer.step(x, state, dt=dt)
     layer.freeze()
+    monkeypatch.setattr(layer, "_step_after", None)
     with torch.no_grad():
         got = layer.step(x, state, dt=dt)
     torch.testing.assert_close(got, expected, **NEAR)
@@ -245,12 +247,42 @@ def test_a_stream_records_the_gradient_of_a_gap():
     assert gradient.all()
 
 
-@pytest.mark.parametrize("make", [MinGRU, RNN])
-def test_a_stream_of_another_layer_refuses_gaps(make):
-    stream = Stream(made(make).freeze(), B)
-    stream(normal(B, M))
+@pytest.mark.parametrize("make", [MinGRU, RNN, LSTM])
+def test_a_frozen_layer_of_another_kind_refuses_gaps(make):
+    layer = made(make).freeze()
+    stream = Stream(layer, B)
+    x, dt = normal(B, M), drawn_gaps(B)
+    stream(x)
     with pytest.raises(ValueError, match="expected dt with an LRU"):
-        stream(normal(B, M), drawn_gaps(B))
+        stream(x, dt)
+    state = stream.state
+    layer.step(x, state)
+    with pytest.raises(ValueError, match="expected dt with an LRU"):
+        layer.step(x, state, dt=dt)
+
+
+@needs_kernels
+def test_packed_steps_read_gaps_of_any_strides_and_type(monkeypatch):
+    stream = Stream(LRU(M, N).freeze(), B)
+    x = normal(B, M).float()
+    stream(x, torch.ones(B))
+    monkeypatch.setattr(stream, "_ordinary_step", None)
+    state = stream.state
+    expected = stream(x, torch.full((B,), 1.5))
+    for dt in (torch.tensor(1.5).expand(B), torch.full((B,), 1.5, dtype=torch.float64)):
+        stream.state = state
+        stream(x)  # packs the weights again
+        stream.state = state
+        assert torch.equal(stream(x, dt), expected)
+
+
+@needs_kernels
+def test_a_weight_that_is_no_number_shows_after_a_gap():
+    layer = made(leaky)
+    with torch.no_grad():
+        layer.directions[0].leak.raw[1] = torch.nan
+    stream = Stream(layer.freeze(), B)
+    assert stream(normal(B, M), drawn_gaps(B))[:, 1].isnan().all()
 
 
 @pytest.mark.parametrize("distance", [0.0, 1e-9, 1e-4, 0.05, 0.2])
@@ -313,6 +345,7 @@ def test_the_error_of_a_gap_names_no_step_of_sorted_sequences():
 REFUSING = {
     "bidirectional": partial(LRU, bidirectional=True),
     "MinGRU": MinGRU,
+    "LSTM": LSTM,
     "RNN": RNN,
     "real": partial(LRU, constraint=DiagonalSegment),
     "stack of torch's GRU": lambda M, N: ResidualStack(lambda w: nn.GRU(w, N), N, 1, input_size=M),

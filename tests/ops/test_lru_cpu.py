@@ -53,6 +53,11 @@ def draw(
     x = normal(B, T, M).transpose(0, 1) if batch_first else normal(T, B, M)
     modulus = torch.rand(K, generator=generator, dtype=torch.float64)
     decay = modulus.repeat_interleave(parts) * 0.7
+    if gaps:  # some are near one, others have a negative part
+        decay = decay.unflatten(0, (K, parts))
+        decay[::3] = torch.tensor([1.0, 0.0]) - decay[::3] / 20
+        decay[1::3, 1] *= -1
+        decay = decay.flatten()
     output_map = (normal(K, N), normal(K, M), normal(K)) if outputs else (None, None, None)
     operands = LRUOperands(x, decay, normal(B, N), normal(N, M), normal(K) / 3, *output_map)
     if gaps:  # also none at all, and the gap of a step
@@ -297,6 +302,8 @@ EIGENVALUES = {
     "nearly minus one": (-1.0, -1e-9),
     "on the circle": (0.6, 0.8),
     "small": (1e-6, -1e-7),
+    "almost one": (1.0, 1e-40),
+    "more than one": (1.2, -0.3),
 }
 """The real and the imaginary part."""
 GAPS = [0.0, 1e-7, 0.3, 1.0, 2.0, 7.5, 300.0]
@@ -337,9 +344,21 @@ def test_powers_of_any_eigenvalue_keep_the_digits(eigenvalue, dtype):
 
 def test_an_eigenvalue_of_zero_forgets_all_but_a_gap_of_zero():
     operands = after_one_gap((0.0, 0.0), torch.float64)
+    torch.testing.assert_close(
+        lru_cpu(operands, LinearOptions(), save=True)["last"],
+        LRU_LAYER.define(operands, LinearOptions())["last"],
+    )
     last = lru_cpu(operands, LinearOptions(), save=True)["last"]
     torch.testing.assert_close(last[0], operands.h0[0])
     scaled = operands.U * operands.gamma_log.exp()
     torch.testing.assert_close(last[1:], operands.x[0, 1:] @ scaled.T)
+
+
+@pytest.mark.parametrize("eigenvalue", [(0.0, 0.0), (1e-40, -1e-41)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_eigenvalues_near_zero_have_finite_gradients(eigenvalue, dtype):
+    operands = after_one_gap(eigenvalue, dtype)
+    operands = operands._replace(h0=1e9 * operands.h0)
+    last = lru_cpu(operands, LinearOptions(), save=True)["last"]
     found = torch.autograd.grad(last.sum(), [operands.decay, operands.x, operands.dt])
     assert all(g.isfinite().all() for g in found)

@@ -178,6 +178,8 @@ class LRUDirection(AbstractDiagonalDirection):
         units = (self.hidden_size,)
         if self.gamma_log.shape != units or len(self.weight_ih) != self.state_size:
             return None  # the kernel would take the sizes from them
+        if dt is not None and not decay.is_complex():
+            return None  # nor does it know gaps of real states
         if decay.is_complex():
             decay = torch.view_as_real(decay.resolve_conj()).flatten()
         if dt is not None:

@@ -242,7 +242,7 @@ class LSTM(Gated[LSTMDirection]):
         if isinstance(h, Tensor):  # the kernel of a frozen layer would read a cell at address 0
             check_pair(h, (), self.weight_dtype)
         if isinstance(h, tuple) and len(h) == 2:
-            result = self._snapshot.step(self, x_t, h)
+            result = self._snapshot.step(self, x_t, h, dt)
             if result is not None:
                 output, (h_n, c_n) = result
                 return output, (h_n, c_n)

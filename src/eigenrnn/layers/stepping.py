@@ -50,6 +50,14 @@ class Snapshot:
             return torch.get_num_threads()
         return 1
 
+    def readable_gaps(self, dt: Tensor, batch: tuple[int, ...]) -> Tensor | None:  # (B,) or ()
+        """Return gaps in time as the kernels read them; None if they or autograd cannot."""
+        if not self.knows_gaps or type(dt) is not Tensor or not dt.is_floating_point():
+            return None
+        if dt.layout == torch.strided and not dt.is_nested:
+            dt = dt.to(self.dtype).contiguous()
+        return dt if can_read(dt, batch, self.dtype, torch.is_grad_enabled()) else None
+
 
 def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     """Pack the weights of a frozen layer, and of a head, for steps without gradients.
@@ -179,7 +187,7 @@ class LatestSnapshot:
         layer: Any,
         x_t: Tensor,  # (B, M) or (M,)
         states: tuple[Tensor, ...],  # each (L, B, S) or (L, S)
-        dt: Tensor | None = None,  # (B,) or ()
+        dt: Tensor | None,  # (B,) or ()
     ) -> tuple[Tensor, list[Tensor]] | None:  # (B, N) or (N,), and the new states
         """Return the output and the new states, or None if this needs the ordinary path."""
         if not is_eager() or in_forced_block() or type(x_t) is not Tensor:
@@ -201,8 +209,11 @@ class LatestSnapshot:
         dtype = snapshot.dtype
         if not can_read(x_t, (*batch, snapshot.input_size), dtype, grad):
             return None
-        if dt is not None and not (snapshot.knows_gaps and can_read(dt, batch, dtype, grad)):
-            return None
+        gaps = None
+        if dt is not None:
+            gaps = snapshot.readable_gaps(dt, batch)
+            if gaps is None:
+                return None
         of_state = layer.num_layers, *batch, snapshot.state_size
         if not all(can_read(state, of_state, dtype, grad) for state in states):
             return None
@@ -216,7 +227,7 @@ class LatestSnapshot:
             snapshot.input_size,
             *addresses(states, new),
             y.data_ptr(),
-            0 if dt is None else dt.data_ptr(),
+            0 if gaps is None else gaps.data_ptr(),
             snapshot.threads(B),
         ):
             return y, new

@@ -7,8 +7,9 @@ from torch import Tensor
 
 __all__ = ["held_steps"]
 
-_SMALL = 0.01  # of the argument of `_mean_exponential`, below which its series is used
-_TERMS = 6  # the first one left out is below 1e-15
+_LOG_OF_ZERO = -1e20  # any power but that to zero vanishes, and that is one
+_SMALL = 0.1  # arguments of `_mean_exponential` of which its series is used
+_TERMS = 10  # the first one left out is below 1e-17
 
 
 def held_steps(
@@ -24,13 +25,20 @@ def held_steps(
 
     With an integer gap this is so many steps of the recurrence with one input. The second form is
     finite and differentiable at :math:`\lambda = 1`. The logarithm is the principal one, so that
-    the angle of a step is at most :math:`\pi`.
+    the angle of a step is at most :math:`\pi`. The gradient of a :math:`\lambda` of zero is zero.
     """
-    log = decay.log()
-    exponent = dt.unsqueeze(2) * log
+    is_zero = decay == 0
+    log = torch.where(is_zero, 1, decay).log().masked_fill(is_zero, _LOG_OF_ZERO)
+    dt = dt.unsqueeze(2)
+    exponent = dt * log
     power = exponent.exp()
-    factor = dt.unsqueeze(2) * _mean_exponential(exponent) / _mean_exponential(log)
-    return power, factor
+    # the quotient loses digits where a logarithm is near zero, and the second form elsewhere
+    is_far = (log.abs() >= _SMALL) & (exponent.abs() >= _SMALL)
+    # both get arguments for which their gradients are finite
+    far = (power - 1) / (torch.where(is_far, decay, 0) - 1)
+    near_log = torch.where(is_far, 0, log)
+    near = dt * _mean_exponential(dt * near_log) / _mean_exponential(near_log)
+    return power, torch.where(is_far, far, near)
 
 
 def _mean_exponential(z: Tensor) -> Tensor:
@@ -42,4 +50,4 @@ def _mean_exponential(z: Tensor) -> Tensor:
     series = torch.zeros_like(z)
     for k in range(_TERMS, 0, -1):
         series = series * near + 1 / math.factorial(k)
-    return torch.where(is_small, series, torch.expm1(far) / far)
+    return torch.where(is_small, series, (far.exp() - 1) / far)
