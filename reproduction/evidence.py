@@ -148,6 +148,8 @@ class ArchivedEvidence:
         results = {check: self.compare(check) for check in claim.test}
         done = min(map(self.done, claim.networks))
         judgement = Judgement(claim, "not decided yet", results, done)
+        if any(self._refutes(check, results[check], claim.seeds) for check in claim.decisive):
+            return replace(judgement, verdict="fails")
         has_seeds = all(self._has_seeds(network, claim.seeds) for network in claim.networks)
         if not has_seeds or not all(result.outcomes for result in results.values()):
             return judgement
@@ -158,6 +160,13 @@ class ArchivedEvidence:
         if all(results[check].is_true for check in claim.decisive):
             return replace(judgement, verdict="partly")
         return replace(judgement, verdict="fails")
+
+    def _refutes(self, check: Check, result: CheckResult, seeds: int) -> bool:
+        """Whether a decisive comparison is false; those that are missing cannot change that."""
+        if not result.outcomes or result.is_true:
+            return False
+        has_seeds = all(self._has_seeds(network, seeds) for network in check.networks)
+        return has_seeds and not all(map(is_at_chance, chain(*result.runs.values())))
 
     def _has_seeds(self, network: Runs, least: int) -> bool:
         runs = list(chain(*self.runs(network).values()))

@@ -42,12 +42,15 @@ LSTM_1000 = copying("LSTM 68", 1000, SHORT)
 SCORNN_2000 = copying("scoRNN 190", 2000)
 URNN_2000 = copying("full-capacity uRNN 128", 2000)
 URNN_SOLVES_2000 = at_most(URNN_2000, 90, LOSS)
+
+
+def adding(label: str, length: int) -> Runs:
+    """Return the runs of a network on adding."""
+    return Runs("scornn/fig2", f"{label} T={length}", least=Length("epochs", 3))
+
+
 ADDING_ORDER = tuple(
-    less(
-        Runs("scornn/fig2", f"{first} T={length}"),
-        Runs("scornn/fig2", f"{second} T={length}"),
-        HALVES,
-    )
+    less(adding(first, length), adding(second, length), HALVES)
     for length in (200, 400, 750)
     for first, second in (
         ("LSTM 60", "full-capacity uRNN 120"),
@@ -119,10 +122,26 @@ CLAIMS = (
         sentence="Adding: the LSTM, the full-capacity uRNN and scoRNN fall below the chance "
         "level, in this order.",
         decides="The order of the first updates with a test loss below half of the chance level, "
-        "over 200, 400 and 750 steps.",
+        "over 200, 400 and 750 steps. Before its runs the test asked for all 10 epochs; it now "
+        "counts trainings of at least 3, as they say what falls first.",
         decisive=ADDING_ORDER,
-        changed="2026-11-26T05:30:02+00:00",
-        hours=7,
+        changed="2026-11-27T20:30:00+00:00",
+        verdict="fails",
+        seen="scoRNN falls first. Over 200 steps it is below half of the chance level after "
+        "{scornn_200} updates, the LSTM after {lstm_200} and the full-capacity uRNN {urnn_200} in "
+        "6,000. Over 400 steps it takes {scornn_400} updates, the LSTM {lstm_400}, and the uRNN "
+        "{urnn_400} falls in 10,000. The paper trains for 20,000 updates. One seed; over 750 "
+        "steps the uRNN was not trained.",
+        numbers={
+            "scornn_200": Median("2,600", adding("scoRNN 170", 200), HALVES),
+            "lstm_200": Median("4,300", adding("LSTM 60", 200), HALVES),
+            "urnn_200": Median("never", adding("full-capacity uRNN 120", 200), HALVES),
+            "scornn_400": Median("5,800", adding("scoRNN 170", 400), HALVES),
+            "lstm_400": Median("8,600", adding("LSTM 60", 400), HALVES),
+            "urnn_400": Median("never", adding("full-capacity uRNN 120", 400), HALVES),
+        },
+        tried="The lowest test losses of the uRNN are 85 and 92 % of the chance level, between "
+        "spikes. It is a network that the paper compares with.",
     ),
     Claim(
         id="scornn-psmnist",

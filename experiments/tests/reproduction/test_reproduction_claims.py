@@ -39,7 +39,7 @@ from recipes_for_results import row
 PINNED = {
     "scornn-copy-1000": ("2026-11-24T00:09:34+00:00", "ceafef53ca11"),
     "scornn-copy-2000": ("2026-11-26T05:25:40+00:00", "eeca5ffce29a"),
-    "scornn-adding": ("2026-11-26T05:30:02+00:00", "c7215a1b0402"),
+    "scornn-adding": ("2026-11-27T20:30:00+00:00", "7979c2c36c85"),
     "scornn-psmnist": ("2026-11-24T00:09:34+00:00", "2618a9b1216f"),
     "scornn-smnist": ("2026-11-24T00:09:34+00:00", "eeaace88a829"),
     "enrnn-adding": ("2026-11-26T05:30:02+00:00", "e706d8f3891b"),
@@ -429,6 +429,16 @@ def test_a_claim_holds_partly_only_if_its_decisive_comparison_does(decisive, fur
 def test_a_claim_with_a_missing_number_is_not_decided():
     judged = claim(at_most(OURS, 1.0), at_most(THEIRS, 1.0))
     assert judge(judged, numbers([0.5])).verdict == "not decided yet"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "loss", "verdict"),
+    [(1, None, "fails"), (2, None, "not decided yet"), (1, 1.0, "not decided yet")],
+)
+def test_one_false_comparison_decides_whatever_is_missing(seeds, loss, verdict):
+    judged = claim(at_most(OURS, 0.1), at_most(THEIRS, 1.0), seeds=seeds)
+    evidence = Known({OURS: [run(0.5, loss=loss)]})
+    assert judge(judged, evidence).verdict == verdict
 
 
 @pytest.mark.parametrize(("seeds", "verdict"), [(1, "not decided yet"), (2, "holds")])
