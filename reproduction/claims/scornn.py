@@ -129,9 +129,9 @@ CLAIMS = (
         verdict="fails",
         seen="scoRNN falls first. Over 200 steps it is below half of the chance level after "
         "{scornn_200} updates, the LSTM after {lstm_200} and the full-capacity uRNN {urnn_200} in "
-        "6,000. Over 400 steps it takes {scornn_400} updates, the LSTM {lstm_400}, and the uRNN "
-        "{urnn_400} falls in 10,000. The paper trains for 20,000 updates. One seed; over 750 "
-        "steps the uRNN was not trained.",
+        "6,000. Over 400 steps it takes {scornn_400} updates and the LSTM {lstm_400}; the uRNN "
+        "{urnn_400} falls so far in 10,000. That scoRNN is ahead of the uRNN decides. One seed, "
+        "in up to half of the paper's 20,000 updates; over 750 steps the uRNN was not trained.",
         numbers={
             "scornn_200": Median("2,600", adding("scoRNN 170", 200), HALVES),
             "lstm_200": Median("4,300", adding("LSTM 60", 200), HALVES),
