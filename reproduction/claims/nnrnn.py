@@ -140,8 +140,8 @@ CLAIMS = (
         seen="On copying, where training solves the task, the Frobenius norm of T ends at {share} "
         "of that of the whole Schur form, in the median of three seeds. Its entries are then "
         "about 0.03 in the root mean square, which a picture shows as nearly zero. With a "
-        "threshold of 0.3 this half of the claim would hold. The network on Penn Treebank is not trained for long enough to say "
-        "anything of a delay line.",
+        "threshold of 0.3 this half of the claim would hold. The network on Penn Treebank is not "
+        "trained for long enough to say anything of a delay line.",
         numbers={"share": Median("0.251", TRIANGLE, SHARE)},
         tried="The three shares are 0.250, 0.251 and 0.267. At the start T is zero, and "
         "nothing keeps it there: the paper's penalty is on the moduli alone.",
