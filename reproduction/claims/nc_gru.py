@@ -228,7 +228,8 @@ CLAIMS = (
         verdict="holds",
         seen="The series reaches {series} % of the chance level and the inverse {inverse} %. The "
         "series takes less time in {pairs} of 200 pairs of updates; at least 117 exclude chance. "
-        "An update takes {series_time} seconds with the series and {inverse_time} with the inverse.",
+        "An update takes {series_time} seconds with the series and {inverse_time} with the "
+        "inverse.",
         numbers={
             "series": Median("0.20", SERIES, LOSS),
             "inverse": Median("0.31", INVERSE, LOSS),
