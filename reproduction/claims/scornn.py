@@ -141,7 +141,8 @@ CLAIMS = (
             "urnn_400": Median("never", adding("full-capacity uRNN 120", 400), HALVES),
         },
         tried="The lowest test losses of the uRNN are 85 and 92 % of the chance level, between "
-        "spikes. It is a network that the paper compares with.",
+        "spikes. It is a network that the paper compares with. Over 750 steps scoRNN falls below "
+        "half of the chance level after 9,300 updates, and the LSTM stays above it in 10,000.",
     ),
     Claim(
         id="scornn-psmnist",
