@@ -56,6 +56,7 @@ KERNEL_TESTS = [
     "test_*_op.py",
     "test_delta_layers.py",
     "test_elman.py",
+    "test_gaps.py",
     "test_leak.py",
     "test_linear_layers.py",
 ]

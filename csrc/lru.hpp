@@ -300,9 +300,14 @@ class LruWorker {
       const isize first = (steps.time(i) - t) * sequences_, now = share_.running(steps, i);
       for (isize r = 0; r < sequences_; ++r) {
         T* delta = deltas_.get() + (first + r) * wide_;
-        if (r >= now) clear_gradient_of_gap(i, r);
-        else if (has_gaps) pull_over_gap(row_of(i, r, delta), inputs_.get() + (first + r) * wide_, maps.held_units());
-        else pull(row_of(i, r, delta), maps);
+        if (r >= now) {
+          clear_gradient_of_gap(i, r);
+          continue;
+        }
+        const Row row = row_of(i, r, delta);
+        if (has_gaps) pull_over_gap(row, inputs_.get() + (first + r) * wide_, maps.held_units());
+        else pull(row, maps);
+        if (row.anew) std::memset(row.carry, 0, bytes(N));
       }
     }
     // block by block, because one sum over all steps would lose digits
@@ -384,7 +389,6 @@ class LruWorker {
       store_some<T>(row.carry + j, a * real + b * imaginary, n);
       store_some<T>(row.carry + K + j, a * imaginary - b * real, n);
     }
-    if (row.anew) std::memset(row.carry, 0, bytes(call_.N));
   }
 
   // The same after a gap, where h = power h_before + factor u. The gradient of the logarithm of the decay takes the
@@ -410,7 +414,6 @@ class LruWorker {
       put(g * held.factor.conjugate(), j, n, row.delta);
       put(g * held.power.conjugate(), j, n, row.carry);
     }
-    if (row.anew) std::memset(row.carry, 0, bytes(call_.N));
     if (back_.ddt.data == nullptr) return;
     T sum = 0;
     for (isize lane = 0; lane < LANES<T>; ++lane) sum += of_gap[lane];
