@@ -53,10 +53,12 @@ def draw(
     x = normal(B, T, M).transpose(0, 1) if batch_first else normal(T, B, M)
     modulus = torch.rand(K, generator=generator, dtype=torch.float64)
     decay = modulus.repeat_interleave(parts) * 0.7
-    if gaps:  # some are near one, others have a negative part
+    if gaps:  # some have a negative part, and those at the end are near one
         decay = decay.unflatten(0, (K, parts))
-        decay[::3] = torch.tensor([1.0, 0.0]) - decay[::3] / 20
-        decay[1::3, 1] *= -1
+        decay[::2, 1] *= -1
+        one = torch.tensor([1.0, 0.0])
+        decay[-3:] = one - decay[-3:] / 20
+        decay[-1] = one
         decay = decay.flatten()
     output_map = (normal(K, N), normal(K, M), normal(K)) if outputs else (None, None, None)
     operands = LRUOperands(x, decay, normal(B, N), normal(N, M), normal(K) / 3, *output_map)
@@ -352,6 +354,13 @@ def test_an_eigenvalue_of_zero_forgets_all_but_a_gap_of_zero():
     torch.testing.assert_close(last[0], operands.h0[0])
     scaled = operands.U * operands.gamma_log.exp()
     torch.testing.assert_close(last[1:], operands.x[0, 1:] @ scaled.T)
+
+
+def test_a_power_beyond_the_largest_number_is_not_finite():
+    operands = after_one_gap((1.5, 0.0), torch.float32)
+    last = lru_cpu(operands, LinearOptions(), save=True)["last"]
+    assert last[:-1].isfinite().all()
+    assert not last[-1].isfinite().any()
 
 
 @pytest.mark.parametrize("eigenvalue", [(0.0, 0.0), (1e-40, -1e-41)])
