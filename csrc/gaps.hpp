@@ -28,18 +28,23 @@ struct ComplexVec {
   EIGENRNN_INLINE ComplexVec conjugate() const { return {real, -imaginary}; }
 };
 
+// The first where a condition is true, the second elsewhere.
+template <class T, class Mask>
+EIGENRNN_INLINE ComplexVec<T> choose(Mask is_true, const ComplexVec<T>& one, const ComplexVec<T>& other) {
+  return {is_true ? one.real : other.real, is_true ? one.imaginary : other.imaginary};
+}
+
 template <class T>
 struct Angle;
 template <>
 struct Angle<float> {
-  // a turn, 2 pi, in three parts; products of the first with a small integer are exact
-  static constexpr float HIGH = 6.28125f, MIDDLE = 1.9350051879882812e-3f, LOW = 3.0199159819e-7f;
+  // a turn, 2 pi, in two parts; products of the first with a small integer are exact
+  static constexpr float HIGH = 6.28125f, LOW = 1.93530717958647693e-3f;
   static constexpr int TERMS = 7;
 };
 template <>
 struct Angle<double> {
-  static constexpr double HIGH = 6.28318530693650245668, MIDDLE = 2.43084020252158786e-10,
-                          LOW = 8.08906499518380254e-21;
+  static constexpr double HIGH = 6.28318530693650245668, LOW = 2.43084020260247704e-10;
   static constexpr int TERMS = 11;
 };
 
@@ -51,7 +56,7 @@ EIGENRNN_INLINE ComplexVec<T> half_angle(vec<T> angle) {
   // a larger angle is rounded by a quarter and more; the integer below must not lose its digits
   const vec<T> bounded = clamp<T>(angle, -Exp<T>::MAGIC / 4, Exp<T>::MAGIC / 4);
   const vec<T> turns = (bounded * T(0.159154943091895336) + Exp<T>::MAGIC) - Exp<T>::MAGIC;
-  const vec<T> within_a_turn = ((bounded - turns * A::HIGH) - turns * A::MIDDLE) - turns * A::LOW;
+  const vec<T> within_a_turn = (bounded - turns * A::HIGH) - turns * A::LOW;
   const vec<T> half = within_a_turn * T(0.5), square = half * half;
   // in reverse: the coefficient of the last power first
   T of_sine = 1, of_cosine = 1;
@@ -78,10 +83,9 @@ struct Exponential {
 
   EIGENRNN_INLINE static Exponential of(const ComplexVec<T>& z) {
     using E = Exp<T>;
-    // exp(a) = scale (1 + p)
+    // exp(a) = scale (1 + p); the smallest normal number stands for all that are smaller
     const auto [normal, p] = power<T, 0>(clamp<T>(z.real, E::LEAST, E::MOST));
-    const vec<T> finite = z.real > E::MOST ? splat<T>(std::numeric_limits<T>::infinity()) : normal;
-    const vec<T> scale = z.real < E::LEAST ? vec<T>{} : finite;
+    const vec<T> scale = z.real > E::MOST ? splat<T>(std::numeric_limits<T>::infinity()) : normal;
     const vec<T> modulus = scale * p + scale, modulus_less_one = scale * p + (scale - T(1));
     const auto [cosine, sine] = half_angle<T>(z.imaginary);
     const vec<T> one_less_cosine = T(2) * sine * sine, cosine_of_all = T(1) - one_less_cosine;
@@ -128,8 +132,7 @@ class HeldUnits {
     ComplexVec<T> slope = (held.power * splat<T>(dt) - held.factor * get(DECAY, j)) * get(INVERSE, j);
     if (has_near_.get()[j / LANES<T>]) {
       const auto is_near = get(NEAR, j).real > T(0);
-      const ComplexVec<T> near = slope_near_one(z, exponential, j, dt);
-      slope = {is_near ? near.real : slope.real, is_near ? near.imaginary : slope.imaginary};
+      slope = choose<T>(is_near, slope_near_one(z, exponential, j, dt), slope);
     }
     return {held, slope};
   }
@@ -179,11 +182,10 @@ class HeldUnits {
     // phi'(z) is (exp(z) - phi(z)) / z, which loses digits near zero
     const vec<T> square = z.real * z.real + z.imaginary * z.imaginary;
     const ComplexVec<T> inverse = z.conjugate() * (T(1) / square);
-    ComplexVec<T> mean = exponential.less_one * inverse, slope = (exponential.value - mean) * inverse;
-    const ComplexVec<T> near_mean = series(z, 1), near_slope = series(z, 2);
+    const ComplexVec<T> quotient = exponential.less_one * inverse;
     const auto is_small = square < T(SMALL * SMALL);
-    mean = {is_small ? near_mean.real : mean.real, is_small ? near_mean.imaginary : mean.imaginary};
-    slope = {is_small ? near_slope.real : slope.real, is_small ? near_slope.imaginary : slope.imaginary};
+    const ComplexVec<T> mean = choose<T>(is_small, series(z, 1), quotient);
+    const ComplexVec<T> slope = choose<T>(is_small, series(z, 2), (exponential.value - quotient) * inverse);
     return (get(INVERSE_MEAN, j) * slope * splat<T>(dt) - get(SLOPE, j) * mean) * splat<T>(dt);
   }
   // The Taylor polynomial of phi, or with `order` 2 of its derivative: the sum of z^k / (k! (k + order)).
@@ -201,7 +203,10 @@ class HeldUnits {
   }
   static Number series(Number z, int order) {
     Number sum = 0, term = 1;  // z^k / k!
-    for (int k = 0; k <= LAST_OF_DOUBLES; ++k, term *= z / static_cast<double>(k)) sum += term / static_cast<double>(k + order);
+    for (int k = 0; k <= LAST_OF_DOUBLES; ++k) {
+      sum += term / static_cast<double>(k + order);
+      term *= z / static_cast<double>(k + 1);
+    }
     return sum;
   }
 

@@ -261,6 +261,15 @@ def test_a_frozen_layer_of_another_kind_refuses_gaps(make):
         layer.step(x, state, dt=dt)
 
 
+def test_a_frozen_stack_of_another_layer_refuses_gaps():
+    stack = ResidualStack(lambda width: MinGRU(width, N), N, 1, input_size=M).double()
+    stream = Stream(stack.freeze(), B)
+    x = normal(B, M)
+    stream(x)
+    with pytest.raises(ValueError, match="expected dt with an LRU"):
+        stream(x, drawn_gaps(B))
+
+
 @needs_kernels
 def test_packed_steps_read_gaps_of_any_strides_and_type(monkeypatch):
     stream = Stream(LRU(M, N).freeze(), B)
