@@ -217,6 +217,8 @@ def test_a_call_that_the_kernels_do_not_take_is_left_to_the_others():
     torch.set_num_threads(3)  # more than twice the sequences
     try:
         assert lru_layer(operands, LinearOptions()) is None
+        with_gaps = operands._replace(dt=torch.ones(400, 1, dtype=operands.x.dtype))
+        assert lru_layer(with_gaps, LinearOptions()) is not None
     finally:
         torch.set_num_threads(before)
     half = operands._make(v if v is None else v.detach().half() for v in operands)
