@@ -68,8 +68,10 @@ def distance(found: Tensor, exact: Tensor) -> float:
 def main() -> None:
     """Print the table."""
     precision.has_tiles = True
-    columns = [f"{products}: {of}" for products in SWITCHES for of in ("state", "gradient")]
-    table = Table("layer", "T", *columns)
+    table = Table("layer", "T")
+    for products in SWITCHES:
+        table.add_column(f"{products}: state")
+        table.add_column(f"{products}: gradient")
     for name in LAYERS:
         for T in STEPS:
             runs = [errors(name, T, seed) for seed in SEEDS]

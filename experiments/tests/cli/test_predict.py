@@ -231,7 +231,7 @@ def test_numbers_are_read_back_as_they_were(dtype):
     values = 1.7e9 * torch.tensor([[1, 1 + 2e-7], [1 / 3, math.nan]], dtype=dtype)
     found = SeriesPredictions(("a", "b"), ("x", "y"), values).to_csv()
     _, *lines = csv.reader(io.StringIO(found))
-    numbers = [[float(word) for word in line[1:]] for line in lines]
+    numbers = [list(map(float, line[1:])) for line in lines]
     read = torch.tensor(numbers, dtype=dtype)
     torch.testing.assert_close(read, values, rtol=0, atol=0, equal_nan=True)
 

@@ -8,8 +8,8 @@ from torch import Tensor
 __all__ = ["held_steps"]
 
 _LOG_OF_ZERO = -1e20  # any power but that to zero vanishes, and that is one
-_SMALL = 0.1  # arguments of `_mean_exponential` of which its series is used
-_TERMS = 10  # the first one left out is below 1e-17
+_SMALL = 0.1  # a smaller |z| loses digits in (e^z - 1) / z, and the series takes its place
+_TERMS = 10  # of the series; the first term left out is below 1e-17
 
 
 def held_steps(
