@@ -1,15 +1,19 @@
 """Prints how far layers with rounded products are from float64, by the number of steps.
 
+The last columns are those of products whose recurrent matrix is rounded too, as torch's layers do
+it under autocast: it is not the sum of two numbers of bfloat16 then, but the nearest one.
+
 Run with ``python -m benchmarks.rounding_of_products``. On a processor without AMX, plain code
 computes the same tiles.
 """
 
+import copy
 from statistics import median
 
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
+from torch import Tensor, nn
 
 from eigenrnn import GRU, LSTM, RNN, ScoRNN
 from eigenrnn.constraints import Exponential
@@ -31,9 +35,10 @@ LAYERS = {
     "LSTM": lambda: LSTM(INPUTS, UNITS),
 }
 SWITCHES = {"bfloat16": "medium", "split": "high", "float32": "highest"}
+ROUNDED = "W rounded once"
 
 
-def last_state_and_gradient(layer: torch.nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+def last_state_and_gradient(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the last state, and its gradient by the first input."""
     x = x.clone().requires_grad_()
     output, _ = layer(x)
@@ -41,6 +46,14 @@ def last_state_and_gradient(layer: torch.nn.Module, x: Tensor) -> tuple[Tensor, 
     weights = torch.linspace(-1, 1, last.numel(), dtype=last.dtype).view_as(last)
     (gradient,) = torch.autograd.grad(last, x, weights)
     return last.detach(), gradient[0]
+
+
+def with_rounded_matrices(layer: nn.Module) -> nn.Module:
+    """Return a frozen copy whose recurrent matrices are numbers of bfloat16."""
+    frozen = copy.deepcopy(layer).freeze()
+    for direction in frozen.all_directions():
+        direction.frozen = direction.frozen.bfloat16().float()
+    return frozen
 
 
 def errors(name: str, T: int, seed: int) -> dict[str, tuple[float, float]]:
@@ -52,6 +65,8 @@ def errors(name: str, T: int, seed: int) -> dict[str, tuple[float, float]]:
     for products, switch in SWITCHES.items():
         torch.set_float32_matmul_precision(switch)
         found[products] = last_state_and_gradient(layer, x)
+    torch.set_float32_matmul_precision("medium")
+    found[ROUNDED] = last_state_and_gradient(with_rounded_matrices(layer), x)
     torch.set_float32_matmul_precision("highest")
     exact = last_state_and_gradient(layer.double(), x.double())
     return {
@@ -69,18 +84,18 @@ def main() -> None:
     """Print the table."""
     precision.has_tiles = True
     table = Table("layer", "T")
-    for products in SWITCHES:
+    for products in (*SWITCHES, ROUNDED):
         table.add_column(f"{products}: state")
         table.add_column(f"{products}: gradient")
     for name in LAYERS:
         for T in STEPS:
             runs = [errors(name, T, seed) for seed in SEEDS]
             middle: list[float] = []
-            for products in SWITCHES:
+            for products in (*SWITCHES, ROUNDED):
                 middle.append(median(run[products][0] for run in runs))
                 middle.append(median(run[products][1] for run in runs))
             table.add_row(name, str(T), *(f"{number:.1e}" for number in middle))
-    Console(width=140).print(table)
+    Console(width=160).print(table)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""Times training steps under autocast, in float32 and of torch's layers, and their peak memory.
+"""Times layers under autocast, with split products, in float32, and torch's; and peak memory.
 
-Run with ``python -m benchmarks.sixteen_bits``. It measures processor time on one thread.
+Run with ``python -m benchmarks.sixteen_bits``. One thread is measured in processor time, several
+in real time.
 """
 
+import argparse
 import time
+from collections.abc import Callable
 from functools import partial
 
 import torch
-from rich.console import Console
-from rich.table import Table
+from torch import Tensor, nn
 
 from benchmarks.sequences import Size, Timing, interleave
 from benchmarks.sequences.layers import REFERENCE, benchmarked_layers, step
@@ -19,9 +21,9 @@ __all__ = ["main", "measure"]
 
 SIZES: tuple[Size, ...] = (  # T, B, N
     (784, 128, 170),
-    (784, 128, 512),
-    (150, 128, 1024),
     (2000, 8, 128),
+    (150, 128, 1024),
+    (784, 128, 512),
 )
 LONG: Size = (2000, 64, 170)
 RIVALS = {
@@ -31,36 +33,63 @@ RIVALS = {
 }
 
 
-def measure(name: str, size: Size, rounds: int) -> dict[str, Timing]:
-    """Return the times of a step in float32 and of torch's layer, relative to ours."""
+def infer(layer: nn.Module, x: Tensor, *, autocast: bool = False) -> None:
+    """Run a forward pass without gradients."""
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        layer(x)
+
+
+def with_split_products(
+    run: Callable[[nn.Module, Tensor], None], layer: nn.Module, x: Tensor
+) -> None:
+    """Run a pass with the switch of split products, see `eigenrnn.ops.precision`."""
+    torch.set_float32_matmul_precision("high")
+    run(layer, x)
+    torch.set_float32_matmul_precision("highest")
+
+
+PASSES = {"training": step, "inference": infer}
+
+
+def measure(name: str, size: Size, rounds: int, run: Callable[..., None]) -> dict[str, Timing]:
+    """Return the times of a pass: ours by precision, and that of torch under autocast."""
     T, B, N = size
     layers = benchmarked_layers(N)
     x = torch.randn(T, B, 1)
     runs = {
-        "autocast": partial(step, layers[name], x, autocast=True),
-        "float32": partial(step, layers[name], x),
-        "torch": partial(step, layers[RIVALS[name]], x, autocast=True),
+        "autocast": partial(run, layers[name], x, autocast=True),
+        "split": partial(with_split_products, run, layers[name], x),
+        "float32": partial(run, layers[name], x),
+        "torch": partial(run, layers[RIVALS[name]], x, autocast=True),
     }
-    return interleave(runs, "autocast", rounds, time.process_time)
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    return interleave(runs, "autocast", rounds, clock)
 
 
 def main() -> None:
-    """Print the table."""
-    torch.set_num_threads(1)
-    table = Table(
-        f"layer ({kernels.isa})", "T, B, N", "float32 / autocast", "torch / ours", "memory"
-    )
+    """Print the tables, a row as soon as it is measured."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=1, help="number of threads")
+    parser.add_argument("--rounds", type=int, default=5, help="number of timed rounds")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    print(f"products by {kernels.isa}, {options.threads} threads")
+    print("ms, and the ratio to the time under autocast [quartiles]:")
+    print("| layer | T, B, N | pass | autocast | split | float32 | torch, autocast |")
+    print("|---|---|---|---:|---:|---:|---:|")
+    for size in SIZES:
+        for name in RIVALS:
+            for which, run in PASSES.items():
+                timings = measure(name, size, options.rounds, run)
+                cells = [name, ", ".join(map(str, size)), which]
+                for timing in timings.values():
+                    first, third = timing.spread
+                    ratio = f"{timing.ratio:.2f} [{first:.2f}, {third:.2f}]"
+                    cells.append(f"{timing.median_ms:.1f}: {ratio}")
+                print(f"| {' | '.join(cells)} |", flush=True)
     for name in RIVALS:
         memory = peak(name, LONG, autocast=True) / peak(name, LONG)
-        table.add_row(name, ", ".join(map(str, LONG)), "", "", f"{memory:.2f}")
-        for size in SIZES:
-            timings = measure(name, size, rounds=5)
-            row = [name, ", ".join(map(str, size))]
-            for other in ("float32", "torch"):
-                first, third = timings[other].spread
-                row.append(f"{timings[other].ratio:.2f} ({first:.2f} to {third:.2f})")
-            table.add_row(*row, "")
-    Console(width=120).print(table)
+        print(f"peak memory of training relative to float32, {name}, {LONG}: {memory:.2f}")
 
 
 if __name__ == "__main__":
