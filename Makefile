@@ -35,12 +35,15 @@ demo: .venv/.installed  ## Train scoRNN, an LSTM and a tanh RNN side by side (un
 # What `make test-all` leaves out, too: the markers of pyproject.toml that run on request.
 NEITHER := not slow and not gpu and not reproduce and not console and not tutorials and not wheel
 
-# Two workers of one thread each; both must collect the tests in the same order.
+# Two workers of one thread each; both must collect the tests in the same order. They see no GPU: Triton's
+# interpreter stands in for one, and `pytest -m gpu` has the tests of a real one.
+TWO_WORKERS := CUDA_VISIBLE_DEVICES= PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS)
+
 test: .venv/.installed-dev  ## Run the short tests (7 minutes of one core, less on two)
-	PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS)
+	$(TWO_WORKERS)
 
 test-all: .venv/.installed-dev  ## Run the long tests too: whole products, and what takes seconds
-	PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 -m "$(NEITHER)" $(PYTEST_FLAGS)
+	$(TWO_WORKERS) -m "$(NEITHER)"
 
 # pyproject.toml has no upper bound for the parser of the command line.
 newest: .venv/.installed-dev  ## Test the command line with the newest release of its parser
