@@ -1,6 +1,9 @@
 """Linear algebra beyond torch: orthogonal maps, reflections, and complex numbers as pairs."""
 
 import math
+import threading
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -20,6 +23,7 @@ __all__ = [
     "complex_to_pairs",
     "double_precision",
     "exp_skew",
+    "in_full_precision",
     "lower",
     "normalise_",
     "orthogonality_error",
@@ -30,9 +34,11 @@ __all__ = [
     "real_matrix_of_complex",
     "reflection_count",
     "reflection_product",
+    "rounds_products",
     "scaled_cayley",
     "skew",
     "strictly_lower",
+    "switched_to_ieee",
     "symmetric",
     "tol",
     "upper_rows",
@@ -44,6 +50,48 @@ _LARGE = 4  # the mean size of eigenvalues above which a Cayley transform needs 
 _LARGEST_KEPT = 128  # rows of a matrix whose places are kept, at most 64 kilobytes each
 _COMPILED = {torch.float32, torch.float64}
 _LEAST_DIVIDED = 256  # rows of a matrix that is inverted by blocks
+
+_BACKENDS: Any = torch.backends  # whose attributes have no types
+_ROUNDING_SWITCHES: dict[str, Any] = {"cuda": _BACKENDS.cuda.matmul}
+# without AMX torch multiplies float32, whatever is set; without our kernels AMX is not known
+if getattr(kernels, "has_tiles", True):
+    _ROUNDING_SWITCHES["cpu"] = _BACKENDS.mkldnn.matmul
+_precision_lock = threading.RLock()
+
+
+def rounds_products(device: torch.device) -> bool:
+    """Whether the switches of torch let it round the factors of float32 products on a device.
+
+    `torch.set_float32_matmul_precision` sets them for GPUs, and for processors with AMX.
+    """
+    if torch.compiler.is_compiling():  # which cannot trace the switches
+        return False
+    switch = _ROUNDING_SWITCHES.get(device.type)
+    return switch is not None and switch.fp32_precision in {"tf32", "bf16"}
+
+
+def in_full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """Multiply float32 numbers as they are inside the block, whatever the switches say."""
+    if not rounds_products(device):
+        return nullcontext()
+    return switched_to_ieee(_ROUNDING_SWITCHES[device.type])
+
+
+@contextmanager
+def switched_to_ieee(switch: Any) -> Generator[None]:
+    """Set a ``fp32_precision`` of `torch.backends` inside the block.
+
+    The setting is global, so a lock keeps threads from overwriting each other's value.
+    """
+    with _precision_lock:
+        before = switch.fp32_precision
+        switch.fp32_precision = "ieee"
+        try:
+            yield
+        finally:
+            switch.fp32_precision = "none"  # what it inherits
+            if switch.fp32_precision != before:
+                switch.fp32_precision = before
 
 
 def tol(dtype: torch.dtype, n: int) -> float:

@@ -16,6 +16,7 @@ import scipy.linalg
 import torch
 from torch import nn
 from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cases import (
     ALL,
@@ -32,6 +33,7 @@ from cases import (
     UNITARY,
 )
 from crossing import few
+from eigenrnn import linalg
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.init import haar_
@@ -221,6 +223,48 @@ def test_autocast_does_not_change_the_matrix(case):
         W = constraint()
     assert W.dtype == constraint.dtype
     assert torch.equal(W, constraint())
+
+
+class RoundedProducts(TorchDispatchMode):
+    """Rounds the factors of products if the switch says so, as torch does with AMX."""
+
+    PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm, torch.ops.aten.mv)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        switch = torch.backends.mkldnn.matmul
+        if function.overloadpacket in self.PRODUCTS and switch.fp32_precision == "bf16":
+            args = [v.bfloat16().to(v) if v.dtype == torch.float32 else v for v in args]
+        return function(*args, **kwargs or {})
+
+
+@pytest.fixture
+def switch():
+    """A switch of torch, which lets products of float32 be rounded to bfloat16."""
+    switch = torch.backends.mkldnn.matmul
+    switch.fp32_precision = "bf16"
+    yield switch
+    switch.fp32_precision = "none"
+
+
+@each_confined
+def test_a_matrix_stays_in_its_set_whatever_torch_rounds_in_products(case, switch, monkeypatch):
+    monkeypatch.setitem(linalg._ROUNDING_SWITCHES, "cpu", switch)
+    constraint = perturbed(case, case.near(8))
+    with RoundedProducts():
+        take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.01), range(5))
+        W = constraint()
+    assert constraint.residual(W) <= constraint.tolerance
+    assert switch.fp32_precision == "bf16"
+
+
+def test_a_switch_that_was_not_set_still_inherits_its_value_after_a_block(switch):
+    switch.fp32_precision = "none"
+    torch.backends.fp32_precision = "tf32"
+    with linalg.switched_to_ieee(switch):
+        assert switch.fp32_precision == "ieee"
+    inherited = switch.fp32_precision
+    torch.backends.fp32_precision = "none"
+    assert (inherited, switch.fp32_precision) == ("tf32", "none")
 
 
 @few_constraints

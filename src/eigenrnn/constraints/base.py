@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
-from eigenrnn.linalg import at_least_float32, tol
+from eigenrnn.linalg import at_least_float32, in_full_precision, rounds_products, tol
 from eigenrnn.torch_internals import (
     autocast_is_active,
     first_parameter,
@@ -168,10 +168,12 @@ class Constraint(ConstantBuffers, ABC):
             if constant is not None:
                 return constant
         check_weights(self, with_parts=True)
+        device = self.device
+        is_cast = autocast_is_active() and autocasts(device.type)
         # entering a block would cost as much as a small product
-        if not autocast_is_active() or not autocasts(self.device.type):
+        if not is_cast and not rounds_products(device):
             return self._matrix()
-        with torch.autocast(self.device.type, enabled=False):
+        with torch.autocast(device.type, enabled=False), in_full_precision(device):
             return self._matrix()
 
     @torch.no_grad()

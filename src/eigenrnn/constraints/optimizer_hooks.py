@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 from weakref import WeakSet
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from eigenrnn.linalg import in_full_precision
 
 __all__ = ["advance_after_steps"]
 
 
 class _Advancing(Protocol):
+    @property
+    def device(self) -> torch.device: ...
     def parameters(self) -> Iterator[Tensor]: ...
     def advance(self) -> None: ...
 
@@ -40,4 +45,5 @@ def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
         changed.update(id(p) for p in group["params"] if p.grad is not None)
     for constraint in list(_registered):
         if any(id(p) in changed for p in constraint.parameters()):
-            constraint.advance()
+            with in_full_precision(constraint.device):
+                constraint.advance()

@@ -1,14 +1,14 @@
 """The backends that hand their matrices to torch's own RNN kernels, which use cuDNN on a GPU."""
 
-import threading
 from abc import abstractmethod
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from eigenrnn.linalg import switched_to_ieee
 from eigenrnn.ops.arguments import map_tensors, needs_gradient
 from eigenrnn.ops.dispatch import REAL, Backend, Call
 from eigenrnn.ops.operators import Named, differentiable_gradients
@@ -18,9 +18,6 @@ from eigenrnn.torch_internals import graph_is_kept
 from eigenrnn.tracing import is_batched
 
 __all__ = ["TorchBackend", "evaluate", "full_precision"]
-
-# the precision is a setting of the whole process, and other threads may run layers, too
-_precision_lock = threading.RLock()
 
 
 class TorchBackend(Backend):
@@ -127,24 +124,15 @@ class _Recorded(torch.autograd.Function):
         return None, None, *(found.get(name) for name in recurrence.operands._fields)
 
 
-@contextmanager
-def full_precision(tensor: Tensor) -> Generator[None]:
-    """Disable TF32 in cuDNN's recurrent kernels.
+def full_precision(tensor: Tensor) -> AbstractContextManager[None]:
+    """Disable TF32 in cuDNN's recurrent kernels inside the block.
 
-    The setting is global, so a lock keeps threads from overwriting each other's value.
+    TF32 would round W, which then leaves its set, and the states of many steps.
     """
     if tensor.device.type == "cpu" or tensor.dtype != torch.float32:
-        yield
-        return
-    # TF32 would round W, which then leaves its set, and the states of many steps
+        return nullcontext()
     rnn: Any = torch.backends.cudnn.rnn
-    with _precision_lock:
-        before = rnn.fp32_precision
-        rnn.fp32_precision = "ieee"
-        try:
-            yield
-        finally:
-            rnn.fp32_precision = before
+    return switched_to_ieee(rnn)
 
 
 def evaluate(

@@ -88,7 +88,7 @@ def check_sequences(sequences: Sequences, *, allow_missing: bool = False) -> Seq
         number = int(np.searchsorted(ends, row, side="right"))
         step = int(row - ends[number] + sequences.lengths[number])
         value = sequences.values[row, channel]
-        remedy = "fill in or remove missing values, or set missing='mask' or 'forward'"
+        remedy = "fill in or remove missing values (training takes missing='mask' or 'forward')"
         if not np.isnan(value):
             remedy = "correct or remove infinite values, and those too large for float32"
         raise ValueError(
