@@ -1,7 +1,7 @@
 """Prints how far layers with rounded products are from float64, by the number of steps.
 
-The last columns are those of products whose recurrent matrix is rounded too, as torch's layers do
-it under autocast: it is not the sum of two numbers of bfloat16 then, but the nearest one.
+In the last columns the recurrent matrix is rounded to the nearest numbers of bfloat16, as torch's
+layers round it under autocast, and not split.
 
 Run with ``python -m benchmarks.rounding_of_products``. On a processor without AMX, plain code
 computes the same tiles.
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from eigenrnn import GRU, LSTM, RNN, ScoRNN
 from eigenrnn.constraints import Exponential
 from eigenrnn.ops import precision
+from eigenrnn.ops.compiled import unavailable
 
 __all__ = ["errors", "main"]
 
@@ -76,12 +77,18 @@ def errors(name: str, T: int, seed: int) -> dict[str, tuple[float, float]]:
 
 
 def distance(found: Tensor, exact: Tensor) -> float:
-    """Return the 2-norm of the difference over that of the exact numbers; NaN if these are 0."""
+    """Return the 2-norm of the difference over that of the exact numbers; NaN if it is zero."""
     return float((found - exact).norm() / exact.norm())
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table.
+
+    Raises:
+        SystemExit: If the compiled kernels were not built.
+    """
+    if reason := unavailable():
+        raise SystemExit(f"the rounding is that of the compiled kernels: {reason}")
     precision.has_tiles = True
     table = Table("layer", "T")
     for products in (*SWITCHES, ROUNDED):
