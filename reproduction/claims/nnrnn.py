@@ -120,7 +120,17 @@ CLAIMS = (
             close(pixels("nnRNN"), pixels("RNN-orth"), 0.03, accuracy),
         ),
         changed="2026-11-24T00:09:34+00:00",
-        hours=5.8,
+        verdict="fails",
+        seen="After 20 of 70 epochs, from one seed, nnRNN reaches {nnrnn} and expRNN {exprnn} on "
+        "the validation set. The difference is 3.15 points, just above the 3 that we allow. "
+        "RNN-orth is not trained for as long.",
+        numbers={
+            "nnrnn": Median("0.917", pixels("nnRNN"), accuracy),
+            "exprnn": Median("0.948", pixels("expRNN"), accuracy),
+        },
+        tried="The verdict is a close one. On the test set the last difference is 3.4 points, and "
+        "2.6 points lie between the best epochs of both on the validation set. The paper's "
+        "figure ends at 70 epochs; whether nnRNN catches up there is not known here.",
     ),
     Claim(
         id="nnrnn-theta",
