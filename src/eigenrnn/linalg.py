@@ -17,6 +17,7 @@ from eigenrnn.torch_internals import has_dispatch_mode
 from eigenrnn.tracing import is_dual, is_eager, is_plain, is_traced, under_transform
 
 __all__ = [
+    "ROUNDING_SWITCHES",
     "at_least_float32",
     "cayley",
     "check_finite",
@@ -52,10 +53,13 @@ _COMPILED = {torch.float32, torch.float64}
 _LEAST_DIVIDED = 256  # rows of a matrix that is inverted by blocks
 
 _BACKENDS: Any = torch.backends  # whose attributes have no types
-_ROUNDING_SWITCHES: dict[str, Any] = {"cuda": _BACKENDS.cuda.matmul}
+ROUNDING_SWITCHES: dict[str, Any] = {}
+"""Of each type of device, the switch that may let torch round the factors of float32 products."""
+if torch.backends.cuda.is_built():
+    ROUNDING_SWITCHES["cuda"] = _BACKENDS.cuda.matmul
 # without AMX torch multiplies float32, whatever is set; without our kernels AMX is not known
 if getattr(kernels, "has_tiles", True):
-    _ROUNDING_SWITCHES["cpu"] = _BACKENDS.mkldnn.matmul
+    ROUNDING_SWITCHES["cpu"] = _BACKENDS.mkldnn.matmul
 _precision_lock = threading.RLock()
 
 
@@ -66,7 +70,7 @@ def rounds_products(device: torch.device) -> bool:
     """
     if torch.compiler.is_compiling():  # which cannot trace the switches
         return False
-    switch = _ROUNDING_SWITCHES.get(device.type)
+    switch = ROUNDING_SWITCHES.get(device.type)
     return switch is not None and switch.fp32_precision in {"tf32", "bf16"}
 
 
@@ -74,7 +78,7 @@ def in_full_precision(device: torch.device) -> AbstractContextManager[None]:
     """Multiply float32 numbers as they are inside the block, whatever the switches say."""
     if not rounds_products(device):
         return nullcontext()
-    return switched_to_ieee(_ROUNDING_SWITCHES[device.type])
+    return switched_to_ieee(ROUNDING_SWITCHES[device.type])
 
 
 @contextmanager

@@ -248,7 +248,7 @@ def switch():
 
 @each_confined
 def test_a_matrix_stays_in_its_set_whatever_torch_rounds_in_products(case, switch, monkeypatch):
-    monkeypatch.setitem(linalg._ROUNDING_SWITCHES, "cpu", switch)
+    monkeypatch.setitem(linalg.ROUNDING_SWITCHES, "cpu", switch)
     constraint = perturbed(case, case.near(8))
     with RoundedProducts():
         take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.01), range(5))

@@ -12,7 +12,13 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
-from eigenrnn.linalg import at_least_float32, in_full_precision, rounds_products, tol
+from eigenrnn.linalg import (
+    ROUNDING_SWITCHES,
+    at_least_float32,
+    in_full_precision,
+    rounds_products,
+    tol,
+)
 from eigenrnn.torch_internals import (
     autocast_is_active,
     first_parameter,
@@ -168,11 +174,12 @@ class Constraint(ConstantBuffers, ABC):
             if constant is not None:
                 return constant
         check_weights(self, with_parts=True)
-        device = self.device
-        is_cast = autocast_is_active() and autocasts(device.type)
+        is_cast = autocast_is_active() and autocasts(self.device.type)
+        is_rounded = bool(ROUNDING_SWITCHES) and rounds_products(self.device)
         # entering a block would cost as much as a small product
-        if not is_cast and not rounds_products(device):
+        if not is_cast and not is_rounded:
             return self._matrix()
+        device = self.device
         with torch.autocast(device.type, enabled=False), in_full_precision(device):
             return self._matrix()
 
