@@ -83,9 +83,10 @@ def in_full_precision(device: torch.device) -> AbstractContextManager[None]:
 
 @contextmanager
 def switched_to_ieee(switch: Any) -> Generator[None]:
-    """Set a ``fp32_precision`` of `torch.backends` inside the block.
+    """Set a switch ``fp32_precision`` of `torch.backends` to ``"ieee"`` inside the block.
 
-    The setting is global, so a lock keeps threads from overwriting each other's value.
+    Products then have factors that are not rounded. The setting is global, so a lock keeps
+    threads from overwriting each other's value.
     """
     with _precision_lock:
         before = switch.fp32_precision

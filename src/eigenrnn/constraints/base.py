@@ -175,6 +175,7 @@ class Constraint(ConstantBuffers, ABC):
                 return constant
         check_weights(self, with_parts=True)
         is_cast = autocast_is_active() and autocasts(self.device.type)
+        # asking for the device costs half a microsecond; many installations have no such switch
         is_rounded = bool(ROUNDING_SWITCHES) and rounds_products(self.device)
         # entering a block would cost as much as a small product
         if not is_cast and not is_rounded:
