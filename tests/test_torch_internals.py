@@ -210,7 +210,6 @@ def test_the_first_parameter_is_that_of_the_iterator():
 def test_hooks_are_found_by_kind():
     module = nn.Linear(2, 3)
     assert not any(torch_internals.hooks_of_call(module))
-    assert torch_internals.forward_pre_hooks(module) == []
     registering = [
         module.register_forward_hook,
         module.register_forward_pre_hook,
@@ -220,9 +219,6 @@ def test_hooks_are_found_by_kind():
     for register in registering:
         handle = register(print)
         assert any(torch_internals.hooks_of_call(module))
-        assert (torch_internals.forward_pre_hooks(module) == [print]) == (
-            register == module.register_forward_pre_hook
-        )
         handle.remove()
 
 

@@ -22,7 +22,6 @@ __all__ = [
     "contents",
     "first_parameter",
     "forward_mode_is_active",
-    "forward_pre_hooks",
     "graph_is_kept",
     "has_dispatch_mode",
     "hooks_of_call",
@@ -134,11 +133,6 @@ def first_parameter(module: nn.Module) -> nn.Parameter:
         if parameter is not None:
             return parameter
     return next(module.parameters())
-
-
-def forward_pre_hooks(module: nn.Module) -> list[Callable[..., Any]]:
-    """Return the hooks that a call of a module runs first; torch lists them nowhere."""
-    return list(module._forward_pre_hooks.values())
 
 
 def hooks_of_call(module: nn.Module) -> list[dict[Any, Any]]:

@@ -274,6 +274,26 @@ def test_the_constraint_runs_once_per_forward_pass(make, name, rows):
     assert calls == [1]
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+@pytest.mark.parametrize("part", ["layer", "constraint"])
+def test_after_an_interrupted_pass_the_matrix_is_that_of_the_constraint(error, part):
+    module = constrained_lstm()
+    constraint = module.parametrizations.weight_hh_l0[0].constraints[0]
+
+    def interrupt(*_):
+        raise error
+
+    interrupted = {"layer": module, "constraint": constraint}[part]
+    handle = interrupted.register_forward_hook(interrupt)
+    with pytest.raises(error):
+        run(module)
+    handle.remove()
+    for _ in range(2):  # a penalty on W has a graph of its own each time
+        module.weight_hh_l0.square().sum().backward()
+    train(module)
+    assert torch.equal(block_of(module.weight_hh_l0, "g"), constraint())
+
+
 @pytest.mark.parametrize(("make", "name", "rows"), RECURRENT.values(), ids=RECURRENT)
 def test_threads_that_share_a_layer_agree_with_one_thread(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)

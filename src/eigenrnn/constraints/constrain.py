@@ -2,14 +2,15 @@
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar, cast
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from eigenrnn.constraints.base import Constraint, make_constraint
-from eigenrnn.torch_internals import forward_pre_hooks, weight_names
+from eigenrnn.torch_internals import weight_names
 
 __all__ = ["constrain", "rebuild_each_pass"]
 
@@ -202,10 +203,24 @@ def _register(
 def rebuild_each_pass(module: nn.RNNBase) -> None:
     """Make a torch layer evaluate its parametrised weights in each forward pass."""
     # parametrisation has already given the module a class of its own
-    setattr(type(module), _WEIGHT_LIST, property(_get_weights, _ignore_assignment))
-    if _begin_pass not in forward_pre_hooks(module):
-        module.register_forward_pre_hook(_begin_pass)
-        module.register_forward_hook(_end_pass, always_call=True)
+    kind: Any = type(module)
+    setattr(kind, _WEIGHT_LIST, property(_get_weights, _ignore_assignment))
+    kind.forward = _forward_as_one_pass(kind.__base__.forward)
+
+
+def _forward_as_one_pass(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `forward` of a torch layer in which each constraint runs once."""
+
+    @wraps(forward)
+    def forward_as_one_pass(*args: Any, **kwargs: Any) -> Any:
+        # not by hooks: torch skips the one that would end the pass after a KeyboardInterrupt
+        _local.passes.append({})
+        try:
+            return forward(*args, **kwargs)
+        finally:
+            _local.passes.pop()
+
+    return forward_as_one_pass
 
 
 # torch's recurrent layers read each weight several times in one forward pass and store a list of
@@ -219,14 +234,6 @@ def _get_weights(module: nn.RNNBase) -> list[Tensor | None]:
 
 
 def _ignore_assignment(_module: nn.Module, _weights: object) -> None: ...
-
-
-def _begin_pass(_module: nn.Module, _inputs: object) -> None:
-    _local.passes.append({})
-
-
-def _end_pass(_module: nn.Module, _inputs: object, _outputs: object) -> None:
-    _local.passes.pop()
 
 
 class _ThreadLocal(threading.local):
