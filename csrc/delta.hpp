@@ -178,7 +178,7 @@ class DeltaMemory {
     // k, q; their transpose; N, P and ratios; the errors, changes, scaled changes and outputs; a state
     const isize forward = 2 * C * k + K * c + 3 * C * c + 4 * C * v + K * v + 5 * rounded(C);
     if (!backward) return forward;
-    return forward + K * v + 2 * V * k + V * c + 2 * C * c + 4 * C * v + 3 * C * k;
+    return forward + K * v + 2 * V * k + (V + ROUND) * c + 2 * C * c + 4 * C * v + 3 * C * k;
   }
   Scratch<T> memory_;
   T *next_, *end_;
@@ -361,7 +361,6 @@ struct DeltaForward {
       multiply<T>({{{chunk.k, 1, chunk.k_stride, u, stride, LANES<T>, chunk.c}}}, call.K, V, chunk.S, stride,
                   true);
     }
-    if (saves) chunk.write_state(chunk.S, chunk.saved(chunk.chunks()));
     chunk.write_state(chunk.S, chunk.state(call.S_n));
     if (!outputs) return;
     for (isize t = chunk.length; t < call.steps.T; ++t)
@@ -398,9 +397,12 @@ struct DeltaBackward {
   T *dN, *dP;
   T *g, *g_scaled;         // the gradients of the outputs, and times `since`
   T *du, *dv;              // those of the changes, and of the values, (C, V)
-  T *dq, *later, *earlier; // those of the queries, and of the keys in two parts
+  T *dq, *dk, *dk_next;    // those of the queries, of the keys, and of the keys through the state after the chunk
   T* dv_scaled;            // -since dv
-  std::vector<double> slopes;  // the gradients of the logarithms of `since`
+  T* pairs;                // see `find_pairs`
+  // By step: the gradient of the logarithm of its decay; what it and the later steps read of the state
+  // before the chunk, and what it and the earlier ones write to the state after it, times the gradients.
+  std::vector<double> slopes, reads, writes;
 
   DeltaBackward(const Delta& call, const DeltaBack& given)
       : memory(call, true), chunk(call, memory), back(given) {
@@ -418,10 +420,14 @@ struct DeltaBackward {
     dv = memory.take(C, v);
     dv_scaled = memory.take(C, v);
     dq = memory.take(C, k);
-    later = memory.take(C, k);
-    earlier = memory.take(C, k);
+    dk = memory.take(C, k);
+    dk_next = memory.take(C, k);
+    pairs = memory.take(1, c);
     slopes.resize(static_cast<std::size_t>(call.chunk));
+    reads.resize(static_cast<std::size_t>(call.chunk));
+    writes.resize(static_cast<std::size_t>(call.chunk));
   }
+  bool finds_slopes() const { return back.dlog_decay.data != nullptr; }
 
   void run(isize item) {
     const Delta& call = chunk.call;
@@ -438,7 +444,7 @@ struct DeltaBackward {
       find_products();
       find_query_gradients();
       find_key_gradients();
-      if (back.dlog_decay.data != nullptr) find_decay_gradients(chunk.saved(i + 1));
+      if (finds_slopes()) find_decay_gradients();
       write_gradients();
       carry();
     }
@@ -495,6 +501,7 @@ struct DeltaBackward {
     transpose<T>(chunk.u, stride, rounded(chunk.c), chunk.V * LANES<T>, ut, c);
     multiply<T>({{{g, stride, 1, ut, c, LANES<T>, chunk.call.V}}}, chunk.n, wide, dP, c, false, R);
     multiply<T>({{{dv, stride, 1, ut, c, LANES<T>, chunk.call.V}}}, chunk.c, wide, dN, c, false, 1);
+    if (finds_slopes()) find_pairs();
     for (isize i = 0; i < chunk.n; ++i)
       mask_row<T>(dP + i * c, chunk.ratio(i * R), 1, (i + 1) * R, wide);
     for (isize t = 0; t < chunk.c; ++t) mask_row<T>(dN + t * c, chunk.ratio(t), -1, t, wide);
@@ -504,13 +511,19 @@ struct DeltaBackward {
 
   void find_query_gradients() {
     const isize k = chunk.k_stride, stride = chunk.v_stride;
-    multiply<T>({{{scaled_gradient(), stride, 1, st, k, LANES<T>, chunk.call.V}},
-                 {{dP, chunk.c_stride, 1, chunk.k, k, LANES<T>, chunk.c}, Depths::UP_TO, chunk.call.R}},
-                chunk.n, chunk.K, dq, k, false);
+    const Term<T> of_state{{scaled_gradient(), stride, 1, st, k, LANES<T>, chunk.call.V}};
+    const Term<T> of_keys{{dP, chunk.c_stride, 1, chunk.k, k, LANES<T>, chunk.c}, Depths::UP_TO,
+                          chunk.call.R};
+    if (!finds_slopes()) {
+      multiply<T>({of_state, of_keys}, chunk.n, chunk.K, dq, k, false);
+      return;
+    }
+    multiply<T>({of_state}, chunk.n, chunk.K, dq, k, false);
+    for (isize i = 0; i < chunk.n; ++i)
+      reads[static_cast<std::size_t>(i)] = static_cast<double>(dot<T>(chunk.q + i * k, dq + i * k, chunk.K));
+    multiply<T>({of_keys}, chunk.n, chunk.K, dq, k, true);
   }
 
-  // `later` is what a key gets as the key of its own step, `earlier` what it gets from the steps that follow.
-  // They differ in the sign with which the decays before the key enter.
   void find_key_gradients() {
     const isize k = chunk.k_stride, c = chunk.c_stride, stride = chunk.v_stride, C = chunk.c, K = chunk.K;
     const isize depth = chunk.call.V;
@@ -519,33 +532,67 @@ struct DeltaBackward {
     const Term<T> of_next_state{{chunk.final_changes(), stride, 1, dt, k, LANES<T>, depth}};
     const Term<T> of_queries{{dP, 1, c, chunk.q, k, LANES<T>, chunk.n}, Depths::FROM, chunk.call.R};
     const Term<T> of_later_keys{{dN, 1, c, chunk.k, k, LANES<T>, C}, Depths::FROM};
-    if (back.dlog_decay.data == nullptr) {
-      multiply<T>({of_state, of_earlier_keys, of_next_state, of_queries, of_later_keys}, C, K, later, k, false);
+    if (!finds_slopes()) {
+      multiply<T>({of_state, of_earlier_keys, of_next_state, of_queries, of_later_keys}, C, K, dk, k, false);
       return;
     }
-    multiply<T>({of_state, of_earlier_keys}, C, K, later, k, false);
-    multiply<T>({of_next_state, of_queries, of_later_keys}, C, K, earlier, k, false);
+    multiply<T>({of_state}, C, K, dk, k, false);
+    multiply<T>({of_next_state}, C, K, dk_next, k, false);
+    for (isize i = 0; i < chunk.n; ++i) {
+      double& written = writes[static_cast<std::size_t>(i)];
+      written = 0;
+      for (isize t = i * chunk.call.R; t < (i + 1) * chunk.call.R; ++t) {
+        const T* key = chunk.k + t * k;
+        reads[static_cast<std::size_t>(i)] += static_cast<double>(dot<T>(key, dk + t * k, K));
+        written += static_cast<double>(dot<T>(key, dk_next + t * k, K));
+        for (isize v = 0; v < K * LANES<T>; v += LANES<T>)
+          store<T>(dk + t * k + v, load<T>(dk + t * k + v) + load<T>(dk_next + t * k + v));
+      }
+    }
+    multiply<T>({of_earlier_keys, of_queries, of_later_keys}, C, K, dk, k, true);
   }
 
-  // Every term holds exp(since of the later row - since of the earlier one), so the gradients of these
-  // logarithms are products of rows with their own gradients. `after` is the state after the chunk.
-  void find_decay_gradients(const T* after) {
-    const isize k = chunk.k_stride, K = chunk.K, V = chunk.call.V;
-    double last = 0;
-    for (isize r = 0; r < chunk.call.K; ++r)
-      for (isize j = 0; j < V; ++j)
-        last += static_cast<double>(after[r * V + j]) * static_cast<double>(D[r * chunk.v_stride + j]);
-    double slope = last;
-    for (isize i = chunk.n; i-- > 0;) {
-      slope += static_cast<double>(dot<T>(chunk.q + i * k, dq + i * k, K));
-      for (isize t = i * chunk.call.R; t < (i + 1) * chunk.call.R; ++t) {
-        slope += static_cast<double>(dot<T>(chunk.k + t * k, later + t * k, K));
-        slope -= static_cast<double>(dot<T>(chunk.k + t * k, earlier + t * k, K));
-        for (isize v = 0; v < K * LANES<T>; v += LANES<T>)
-          store<T>(later + t * k + v, load<T>(later + t * k + v) + load<T>(earlier + t * k + v));
-      }
-      slopes[static_cast<std::size_t>(i)] = slope;
+  // The gradient of the logarithm of a decay is the sum of the terms that the decay multiplies: those of a
+  // reflection and a later row, of the states before and after the chunk and a row, and of both states. They
+  // are added up, as a difference of larger sums would lose what a strong decay leaves.
+  void find_decay_gradients() {
+    double passed = 0;  // from the state before to the state after
+    for (isize r = 0; r < chunk.call.K; ++r) {
+      const isize row = r * chunk.v_stride;
+      passed += static_cast<double>(dot<T>(chunk.S + row, D + row, chunk.V));
     }
+    passed *= static_cast<double>(chunk.whole);
+    double read = 0;
+    for (isize i = chunk.n; i-- > 0;) {
+      read += reads[static_cast<std::size_t>(i)];
+      slopes[static_cast<std::size_t>(i)] += passed + read;
+    }
+    double written = 0;
+    for (isize i = 0; i < chunk.n; ++i) {
+      slopes[static_cast<std::size_t>(i)] += written;
+      written += writes[static_cast<std::size_t>(i)];
+    }
+  }
+
+  // By step, the sum over the reflections before it of what the rows from it on read of them: N dN + P dP.
+  // `pairs` holds the sums over the rows from the last to the present one, by reflection. What is past the
+  // reflections of earlier steps in it is never read.
+  void find_pairs() {
+    const isize c = chunk.c_stride, R = chunk.call.R;
+    std::memset(pairs, 0, chunk.bytes(c));
+    for (isize i = chunk.n; i-- > 0;) {
+      const isize before = i * R, wide = vectors<T>(before);
+      add_products(chunk.P + i * c, dP + i * c, wide);
+      for (isize t = before; t < before + R; ++t) add_products(chunk.N + t * c, dN + t * c, wide);
+      vec<T> sum{};
+      for (isize s = 0; s < before; s += LANES<T>)
+        sum += load_some<T>(pairs + s, smaller(LANES<T>, before - s));
+      slopes[static_cast<std::size_t>(i)] = static_cast<double>(total<T>(sum));
+    }
+  }
+  void add_products(const T* a, const T* b, isize all) {
+    for (isize v = 0; v < all * LANES<T>; v += LANES<T>)
+      store<T>(pairs + v, load<T>(pairs + v) + load<T>(a + v) * load<T>(b + v));
   }
 
   void write_gradients() {
@@ -553,9 +600,9 @@ struct DeltaBackward {
     const isize R = call.R;
     for (isize i = 0; i < chunk.n; ++i) {
       write_rows(back.dq, i, dq + i * chunk.k_stride, chunk.k_stride, 1, call.K);
-      write_rows(back.dk, i, later + i * R * chunk.k_stride, chunk.k_stride, R, call.K);
+      write_rows(back.dk, i, dk + i * R * chunk.k_stride, chunk.k_stride, R, call.K);
       write_rows(back.dv, i, dv + i * R * chunk.v_stride, chunk.v_stride, R, call.V);
-      if (back.dlog_decay.data != nullptr)
+      if (finds_slopes())
         *chunk.row(back.dlog_decay, i, 1) = static_cast<T>(slopes[static_cast<std::size_t>(i)]);
       if (back.dbeta.data == nullptr) continue;
       T* to = chunk.row(back.dbeta, i, R);

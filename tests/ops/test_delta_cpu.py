@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_delta_op import assert_equals_reference, evaluated, operands
+from test_delta_op import assert_equals_reference, evaluated, exact, operands
 
 from eigenrnn.layers import DeltaProduct
 from eigenrnn.linalg import tol
@@ -79,11 +79,26 @@ def test_denormal_decays_are_zero():
     assert_equals_reference(tensors, "cpu", tol(torch.float32, 40))
 
 
+@pytest.mark.parametrize("R", [1, 3])
+def test_the_gradient_of_a_strong_decay_keeps_its_digits(R):
+    values = torch.tensor([-0.1, -20, -60])
+    tensors = operands(80, R=R, dtype=torch.float32)
+    chosen = torch.randint(3, tensors.log_decay.shape, generator=torch.Generator().manual_seed(1))
+    tensors = tensors._replace(log_decay=values[chosen])
+    options = {"batch_sizes": ragged_sizes(80, 3)}
+    got = evaluated(tensors, "cpu", **options)["dlog_decay"]
+    expected = evaluated(exact(tensors), "reference", **options)["dlog_decay"]
+    for i in range(3):
+        ours, others = got[chosen == i].double(), expected[chosen == i]
+        bound = 100 * torch.finfo(torch.float32).eps * float(others.abs().max())
+        torch.testing.assert_close(ours, others, rtol=0, atol=bound)
+
+
 def test_only_states_of_chunks_are_saved():
     tensors = operands(200, K=16, V=16)
     steps = chunk_steps(tensors)
     _, _, saved = torch.ops.eigenrnn.delta_cpu(*tensors, None, False, False, True)
-    assert saved.shape == (-(-200 // steps) + 1, 3, 2, 16, 16)
+    assert saved.shape == (-(-200 // steps), 3, 2, 16, 16)
     before = states_after(tensors, steps)
     torch.testing.assert_close(saved[1], before, rtol=0, atol=1e-12)
     _, _, saved = torch.ops.eigenrnn.delta_cpu(*tensors, None, False, False, False)

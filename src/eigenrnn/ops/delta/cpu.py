@@ -45,8 +45,8 @@ def _allocate(operands: DeltaOperands, options: DeltaOptions, save: bool) -> dic
     if options.last_only:
         outputs = 0
     saved = 0
-    if save:  # the state before each chunk, and the last
-        saved = (T + steps - 1) // steps + 1
+    if save:  # the state before each chunk
+        saved = (T + steps - 1) // steps
     return {
         "o": empty_buffer(v, outputs, B, H, V),
         "S_n": v.new_empty(B, H, K, V),
