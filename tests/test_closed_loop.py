@@ -75,10 +75,11 @@ def test_gradients_pass_through_what_is_fed_back(name):
         torch.testing.assert_close(one, other)
 
 
-def test_sequences_of_unequal_lengths_go_on_from_their_own_ends():
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8], ids=str)
+def test_sequences_of_unequal_lengths_go_on_from_their_own_ends(dtype):
     model = make("LSTM")
     x = inputs(T, B, M)
-    lengths = torch.tensor([7, 2, 5, 1])
+    lengths = torch.tensor([7, 2, 5, 1], dtype=dtype)
     outputs, _ = rollout(model, x, S, lengths=lengths)
     for b, length in enumerate(lengths):
         alone, _ = rollout(model, x[:length, b], S)

@@ -89,6 +89,16 @@ def test_lengths_may_be_a_list_or_packed(make):
     torch.testing.assert_close(model(packed), expected, **near())
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32], ids=str)
+@each_layer
+def test_lengths_may_have_any_integers(make, dtype):
+    layer = make(M, N)
+    model = SequenceModel(layer, K, "last")
+    x = sequences()[:B]  # torch takes B flags for a mask of B steps
+    lengths = LENGTHS.clamp(max=B)
+    torch.testing.assert_close(model(x, lengths.to(dtype)), model(x, lengths), **near())
+
+
 @each_depth
 @each_layer
 def test_outputs_of_a_batch_with_lengths_equal_each_sequence_alone(make, options):

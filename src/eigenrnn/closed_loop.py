@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eigenrnn.errors import check_not_negative, check_positive_integer
+from eigenrnn.layers.sequences import as_lengths
 from eigenrnn.models import LanguageModel, SequenceModel
 from eigenrnn.ops.time_steps import last_steps
 
@@ -93,6 +94,7 @@ def rollout(
     if isinstance(model, SequenceModel):
         head = model.head
     feedback = checked_feedback(feedback, layer, head)
+    lengths = as_lengths(lengths)
     h, state = layer(x, state, lengths=lengths)
     y = head(last_steps(h, lengths))
 

@@ -17,6 +17,7 @@ from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.regularisation import apply_dropout
+from eigenrnn.layers.sequences import as_lengths
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.step_values import given
 from eigenrnn.layers.weight_drop import weight_drop
@@ -325,6 +326,7 @@ class SequenceModel(nn.Module):
         Where `resets` are true, a sequence begins anew before the step, and `dt` is the time since
         the step before, see `Stacked.forward`.
         """
+        lengths = as_lengths(lengths)
         values = given(resets=resets, dt=dt)
         if self.readout == "all" and isinstance(self.layer, Stacked):
             return self.layer(inputs, None, lengths, head=self.head, **values)[0]
@@ -360,9 +362,7 @@ class SequenceModel(nn.Module):
         elif lengths is None or values:
             states, h_n = call_layer(layer, inputs, None, values)
         else:
-            packed = pack_padded_sequence(
-                inputs, torch.as_tensor(lengths).cpu(), enforce_sorted=False
-            )
+            packed = pack_padded_sequence(inputs, lengths.cpu(), enforce_sorted=False)
             states, h_n = layer(packed)
             states, _ = pad_packed_sequence(states, total_length=inputs.shape[0])
         if isinstance(h_n, tuple):  # an LSTM returns (h_n, c_n)
@@ -382,8 +382,6 @@ def _last_outputs(
     """Return the output of each direction after its last time step."""
     if outputs.dim() == 2:  # a single sequence, without a batch
         return _last_outputs(outputs.unsqueeze(1), lengths, bidirectional=bidirectional)[0]
-    if lengths is not None:
-        lengths = torch.as_tensor(lengths)
     last = last_steps(outputs, lengths)
     if not bidirectional:
         return last

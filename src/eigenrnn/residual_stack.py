@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import uniform_
 from eigenrnn.layers.resets import reset_states
-from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
+from eigenrnn.layers.sequences import Lengths, as_lengths, sorted_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.step_values import check_dt, given, step_values
 from eigenrnn.layers.validation import check_input, check_step
@@ -320,7 +320,7 @@ class ResidualStack(nn.Module):
             hx = _unsqueezed(hx)
         elif self.batch_first:
             x = x.transpose(0, 1)
-        output, h_n = self._run_padded(x, hx, lengths, last_only, values)
+        output, h_n = self._run_padded(x, hx, as_lengths(lengths), last_only, values)
         if unbatched:
             batch_dim = 1
             if last_only:
@@ -469,17 +469,17 @@ class ResidualStack(nn.Module):
         self,
         x: Tensor,  # (T, B, M)
         hx: Any,
-        lengths: Lengths,
+        lengths: Tensor | None,  # (B,)
         last_only: bool,
         values: Mapping[str, Tensor],  # each (T, B)
     ) -> tuple[Tensor, Any]:  # (T, B, width) or (B, width)
         if lengths is not None and exports_scan():
-            return self._run_exported(x, hx, torch.as_tensor(lengths), last_only)
+            return self._run_exported(x, hx, lengths, last_only)
         order, _ = sorted_lengths(lengths, *x.shape[:2])
         if order is None:  # all sequences are equally long
             return self._run(x, hx, partial(call_layer, values=values), last_only, values)
         # packed, so that norms and mixers skip the padding, too
-        counts = torch.as_tensor(lengths).cpu()
+        counts = cast("Tensor", lengths).cpu()
         pack = partial(pack_padded_sequence, lengths=counts, enforce_sorted=False)
         packed_values = {name: pack(each) for name, each in values.items()}
         packed, h_n = self._run_packed(pack(x), hx, packed_values)

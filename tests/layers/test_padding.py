@@ -86,6 +86,6 @@ def test_padding_has_no_effect_on_a_layer(name):
         padded = x.clone()
         for column, length in enumerate(LENGTHS):
             padded[length:, column] = value
-        output, _ = layer(padded, lengths=LENGTHS)
+        output, _ = layer(padded, lengths=LENGTHS.byte())
         gradients.append([output, *torch.autograd.grad(output.sin().sum(), layer.parameters())])
     assert all(map(torch.equal, *gradients))

@@ -33,7 +33,7 @@ from eigenrnn.analysis.state_map import (
 from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.analysis.transition_spectra import transition_spectra
 from eigenrnn.constraints import Schur
-from eigenrnn.layers.sequences import Lengths, sorted_lengths
+from eigenrnn.layers.sequences import Lengths, as_lengths, sorted_lengths
 
 __all__ = ["AnalysisResults", "analyse"]
 
@@ -141,6 +141,7 @@ def analyse(
         >>> "henrici_hh_l0" in results, "lyapunov_l0" in results
         (True, True)
     """
+    lengths = as_lengths(lengths)
     bare = bare_state_map(model)
     layers: dict[str, Network] = {"": model}
     if bare is None:
@@ -257,7 +258,7 @@ def _trajectory_jobs(
     directions: list[StateMap],
     which: str,
     x: Tensor | str,  # (T, B, M)
-    lengths: Lengths,
+    lengths: Tensor | None,  # (B,)
     h0: Tensor | None,  # (D, B, S)
 ) -> Jobs:
     """Yield the analyses of a layer under its inputs; `x` may be the reason why it has none."""
@@ -281,7 +282,7 @@ def _trajectory_jobs(
     sorted_lengths(lengths, T, B)  # checks them
     ends = [T] * B
     if lengths is not None:
-        ends = torch.as_tensor(lengths).tolist()
+        ends = lengths.tolist()
 
     def begin(sequences: slice, max_steps: int) -> Tensor:
         """Return the first steps of some sequences, at most those that the first of them has."""

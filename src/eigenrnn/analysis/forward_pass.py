@@ -21,7 +21,7 @@ from eigenrnn.analysis.state_map import (
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.layers.cells import AbstractCell
-from eigenrnn.layers.sequences import Lengths
+from eigenrnn.layers.sequences import Lengths, as_lengths
 from eigenrnn.ops.time_steps import running
 
 __all__ = [
@@ -249,7 +249,7 @@ class _StepLoop:
             elif self.layer.batch_first:
                 x = input.transpose(0, 1)
         y: Any
-        y, last = self._run(x, self._initial_states(hx, x.shape[1]), lengths)
+        y, last = self._run(x, self._initial_states(hx, x.shape[1]), as_lengths(lengths))
         if head is not None:
             y = head(y)
         if isinstance(input, PackedSequence):
@@ -279,13 +279,13 @@ class _StepLoop:
         self,
         x: Tensor,  # (T, B, M)
         first: list[Tensor],  # (B, S) each
-        lengths: Lengths,
+        lengths: Tensor | None,  # (B,)
     ) -> tuple[Tensor, Tensor]:  # (T, B, D N), (L D, B, S)
         T, B = x.shape[:2]
         if lengths is None:
             ends = torch.full((B,), T)
         else:
-            ends = torch.as_tensor(lengths).cpu()
+            ends = lengths.cpu()
         now = running(ends, x)  # (T, B, 1)
         last: list[Tensor] = []
         num_directions = 2 if self.layer.bidirectional else 1

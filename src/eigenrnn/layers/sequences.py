@@ -13,6 +13,7 @@ from eigenrnn.ops.time_steps import batch_sizes_of
 
 __all__ = [
     "Lengths",
+    "as_lengths",
     "initial_states",
     "pack_like",
     "pad_packed",
@@ -26,11 +27,25 @@ __all__ = [
 Lengths: TypeAlias = Tensor | Sequence[int] | None
 
 
+def as_lengths(lengths: Lengths) -> Tensor | None:  # (B,)
+    """Return lengths as a tensor of 64-bit integers; torch indexes with no others.
+
+    Raises:
+        TypeError: If they are not integers.
+    """
+    if lengths is None:
+        return None
+    lengths = torch.as_tensor(lengths)
+    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+        raise TypeError(f"expected lengths to be integers, got {lengths.dtype}")
+    return lengths.long()
+
+
 def run_longest_first(
     run: Callable[..., tuple[Tensor | None, Tensor]],
     x: Tensor,  # (T, B, M)
     h0: Tensor | None,  # (L D, B, S); the default ones are those of every sequence
-    lengths: Lengths,
+    lengths: Tensor | None,  # (B,)
     values: Mapping[str, Tensor],  # each (T, B)
 ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (L D, B, S)
     """Run a layer over sequences sorted by descending length; restore the user's order.
@@ -51,23 +66,23 @@ def run_longest_first(
     return output, h_n.index_select(1, back)
 
 
-def sorted_lengths(lengths: Lengths, T: int, B: int) -> tuple[Tensor | None, list[int] | None]:
+def sorted_lengths(
+    lengths: Tensor | None,  # (B,)
+    T: int,
+    B: int,
+) -> tuple[Tensor | None, list[int] | None]:
     """Return the order of descending length, and the batch size at each time step.
 
     Both are None if all sequences have T steps.
 
     Raises:
         ValueError: If T is 0, or a length is below 1 or above T.
-        TypeError: If the lengths are not integers.
     """
     if T < 1:
         raise ValueError("expected at least one step, got T = 0")
     # an empty batch has no shortest length
     if lengths is None or B == 0:
         return None, None
-    lengths = torch.as_tensor(lengths)
-    if lengths.is_floating_point() or lengths.dtype == torch.bool:
-        raise TypeError(f"expected lengths to be integers, got {lengths.dtype}")
     if lengths.shape != (B,):
         raise ValueError(f"expected lengths of shape ({B},), got {tuple(lengths.shape)}")
     shortest = int(lengths.min())

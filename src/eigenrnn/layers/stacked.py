@@ -21,6 +21,7 @@ from eigenrnn.layers.regularisation import (
 from eigenrnn.layers.resets import Pieces, reset_states
 from eigenrnn.layers.sequences import (
     Lengths,
+    as_lengths,
     initial_states,
     pack_like,
     pad_packed,
@@ -221,6 +222,7 @@ class Stacked(Layer, Generic[_D]):
             ValueError: If both `last_only` and `head` are set, or the layer reads backwards and
                 there are resets, or the layer does not know what a gap does.
         """
+        lengths = as_lengths(lengths)
         if dt is not None:
             self._check_knows_gaps()
         if resets is not None and self.bidirectional:
@@ -247,7 +249,7 @@ class Stacked(Layer, Generic[_D]):
             output, h_n = self._run(x, h0, None, values, last_only, head)
         elif lengths is not None and exports_scan(self.backend):
             # An export takes lengths in any order, because it masks steps instead of sorting.
-            sizes = cast("Any", torch.as_tensor(lengths))
+            sizes = cast("Any", lengths)
             output, h_n = self._run(x, h0, sizes, values, last_only, head)
         else:
             run = partial(self._run, last_only=last_only, head=head)
