@@ -2,14 +2,15 @@
 
 import math
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from numpy.polynomial import Chebyshev, Polynomial
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from eigenrnn.kernels import kernels
@@ -18,6 +19,7 @@ from eigenrnn.tracing import is_dual, is_eager, is_plain, is_traced, under_trans
 
 __all__ = [
     "ROUNDING_SWITCHES",
+    "as_numpy",
     "at_least_float32",
     "cayley",
     "check_finite",
@@ -131,6 +133,22 @@ def check_finite(
     if lost:
         count = math.prod(matrix.shape)
         raise ValueError(f"expected finite numbers in {name}, got {lost} of {count} that are not")
+
+
+def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Return numbers as an array of NumPy, with NaN for those that a mask hides.
+
+    Raises:
+        TypeError: If they are times.
+    """
+    parts: Sequence[Any] = values if isinstance(values, list | tuple) else [values]
+    has_mask = any(isinstance(part, np.ma.MaskedArray) for part in parts)
+    array = np.ma.asarray(values) if has_mask else np.asarray(values)
+    if array.dtype.kind in "mM":
+        raise TypeError(f"expected numbers in {name}, got times of {array.dtype}")
+    if has_mask:  # an integer cannot be NaN
+        array = np.ma.asarray(array * 1.0).filled(np.nan)
+    return array
 
 
 def strictly_lower(

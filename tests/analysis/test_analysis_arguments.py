@@ -12,9 +12,11 @@ from eigenrnn.analysis import (
     gradient_norms,
     jacobian_bound,
     lyapunov,
+    participation_ratio,
     plot,
     recurrent_layers,
     recurrent_matrices,
+    spectrum,
     state_maps,
     transient_growth,
 )
@@ -59,13 +61,38 @@ def test_steps_that_are_not_an_integer_raise(steps):
     ("x", "message"),
     [
         (torch.ones(3, 1, 2) * 1j, "expected real numbers in x, got complex"),
-        ([[1.0, 2.0], [1.0]], "expected sequence of length 2"),
+        ([[1.0, 2.0], [1.0]], "inhomogeneous shape"),
     ],
     ids=["complex", "ragged"],
 )
 def test_input_that_is_not_real_numbers_raises(function, x, message):
     with pytest.raises(ValueError, match=message):
         function(torch.nn.GRU(2, 3), x)
+
+
+HIDDEN = np.ma.masked_equal([[[1, -9999]], [[2, 3]], [[4, 5]]], -9999)
+NUMBER_FUNCTIONS = {
+    "participation_ratio": participation_ratio,
+    "spectrum": lambda values: spectrum(values[:2, 0]),
+    "fisher_memory": lambda values: fisher_memory(np.eye(2) / 2, values[0, 0], 3),
+    "lyapunov": lambda values: lyapunov(torch.nn.GRU(2, 3), values),
+    "a list of arrays": lambda values: lyapunov(torch.nn.GRU(2, 3), list(values)),
+    "fixed_points": lambda values: fixed_points(torch.nn.GRU(2, 3), values[0]),
+    "analyse": lambda values: analyse(torch.nn.GRU(2, 3), values),
+}
+
+
+@pytest.mark.parametrize("function", NUMBER_FUNCTIONS.values(), ids=NUMBER_FUNCTIONS)
+def test_a_number_that_a_mask_hides_is_missing(function):
+    with pytest.raises(ValueError, match="finite"):
+        function(HIDDEN)
+    function(HIDDEN.filled(7).astype(np.float64))
+
+
+@pytest.mark.parametrize("function", NUMBER_FUNCTIONS.values(), ids=NUMBER_FUNCTIONS)
+def test_times_are_no_numbers(function):
+    with pytest.raises(TypeError, match="timedelta64"):
+        function(HIDDEN.filled(7).astype("timedelta64[s]"))
 
 
 def test_source_may_be_a_column():

@@ -11,6 +11,7 @@ from torch import nn
 
 import eigenrnn
 from eigenrnn.analysis import (
+    StateMap,
     fixed_points,
     state_maps,
     trajectory,
@@ -117,7 +118,35 @@ def test_line_of_fixed_points_gives_marginal_points_on_it():
     result = fixed_points(linear([[1.0, 0.0], [0.0, 0.5]]), initial_states=10, generator=seeded())
     np.testing.assert_allclose(result.points[:, 1], 0, atol=1e-8)
     assert set(result.kinds) == {"marginal"}
-    assert len(result.points) == 10
+    along = np.sort(result.points[:, 0])
+    assert len(along) > 5
+    assert np.diff(along).min() > 0.05
+
+
+DEGENERATE = {
+    "quadratic": lambda h: h - h**2,
+    "pitchfork": torch.tanh,
+    "cubic": lambda h: h - h**3,
+    "quintic": lambda h: h - h**5,
+    "one of two modes": lambda h: torch.tanh(h) * torch.tensor([1, 0.5], dtype=h.dtype),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_a_point_with_an_eigenvalue_of_one_is_a_single_marginal_point(name):
+    step, size = DEGENERATE[name], 2 if name == "one of two modes" else 1
+    network = StateMap.from_step(lambda x, h: step(h) + 0 * x, size, size)
+    start = torch.randn(40, size, generator=seeded(), dtype=torch.float64)
+    result = fixed_points(network, initial_states=start)
+    assert result.kinds == ["marginal"]
+    np.testing.assert_allclose(result.points, 0, atol=0.02)
+
+
+def test_points_just_behind_a_bifurcation_are_told_apart():
+    result = fixed_points(tanh([[1.001]]), generator=seeded())
+    root = brentq(lambda h: math.tanh(1.001 * h) - h, 0.01, 1, xtol=1e-14)
+    np.testing.assert_allclose(np.sort(result.points[:, 0]), [-root, 0, root], atol=1e-7)
+    assert sorted(result.kinds) == ["stable", "stable", "unstable"]
 
 
 def test_network_without_fixed_points_counts_every_search_as_failed():
@@ -143,7 +172,7 @@ def test_search_begins_at_the_initial_states_and_keeps_them():
 def test_figure_and_table_show_all_eigenvalues():
     result = fixed_points(tanh([[2.0, 0.0], [0.0, 0.5]]), generator=seeded())
     assert len(result.table()["eigenvalue_real"]) == result.eigenvalues.size
-    (axes,) = result.plot().axes
+    (_, axes) = result.plot().axes
     drawn = sum(len(line.get_xdata()) for line in axes.lines[1:])
     assert drawn == result.eigenvalues.size
 
@@ -155,9 +184,36 @@ def two_bits():
 
 
 def test_stable_points_are_drawn_on_top():
-    (axes,) = fixed_points(two_bits()).plot().axes
+    (_, axes) = fixed_points(two_bits()).plot().axes
     order = {line.get_label(): line.get_zorder() for line in axes.lines}
     assert order["4 stable"] > order["4 saddle"] > order["1 unstable"]
+
+
+def test_points_and_trajectories_are_drawn_in_the_plane_of_the_states():
+    result = fixed_points(two_bits(), generator=seeded())
+    path = trajectory(two_bits(), torch.randn(30, 3, 1, generator=seeded())).states
+    (plane, _) = result.plot(path).axes
+    curves, points = plane.lines[:3], plane.lines[3:]
+    drawn = np.stack([curve.get_xydata() for curve in curves], axis=1)
+    spread = np.cov(drawn.reshape(-1, 2).T)
+    assert spread[0, 0] > spread[1, 1]
+    assert abs(spread[0, 1]) < 1e-12
+    found = np.concatenate([each.get_xydata() for each in points])
+    everywhere = np.concatenate([drawn.reshape(-1, 2), found])
+    states = np.concatenate([path.flatten(0, 1).numpy(), by_kind(result)])
+    np.testing.assert_allclose(distances(everywhere), distances(states), atol=1e-12)
+    with pytest.raises(ValueError, match="states of 2 numbers, got 3"):
+        result.plot(torch.zeros(4, 1, 3))
+
+
+def by_kind(result):
+    kinds = np.array(result.kinds)
+    order = ("stable", "marginal", "saddle", "unstable")
+    return np.concatenate([result.points[kinds == kind] for kind in order])
+
+
+def distances(points):
+    return np.linalg.norm(points[:, None] - points, axis=2)
 
 
 @pytest.mark.parametrize(

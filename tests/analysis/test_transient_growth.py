@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn import NCGRU
-from eigenrnn.analysis import transient_growth
+from eigenrnn import NCGRU, RNN
+from eigenrnn.analysis import analyse, fisher_memory, state_maps, transient_growth
 
 EPS = np.finfo(np.float64).eps
 
@@ -48,6 +48,30 @@ def test_norms_are_the_largest_singular_values(n, is_complex):
     W = real + 1j * imaginary if is_complex else real
     expected = [np.linalg.svd(np.linalg.matrix_power(W, k), compute_uv=False)[0] for k in range(6)]
     np.testing.assert_allclose(transient_growth(W, 5).norms, expected, rtol=1e-10)
+
+
+LEAKY = {
+    "rates": {"leak": 0.1},
+    "currents": {"leak": [0.1, 0.9, 0.5, 0.3], "state": "current"},
+    "trained leak": {"leak": 0.3, "trainable_leak": True},
+    "zoneout": {"zoneout": 0.7},
+    "no leak": {},
+}
+
+
+@pytest.mark.parametrize("options", LEAKY.values(), ids=LEAKY)
+def test_powers_are_those_of_the_step_of_a_leaky_layer(options):
+    layer = RNN(1, 4, nonlinearity="tanh", bias=False, dtype=torch.float64, **options)
+    (state_map,) = state_maps(layer)
+    J, _ = state_map.jacobians(torch.zeros(1, 1).double(), torch.zeros(1, 4).double())
+    expected = [np.linalg.norm(np.linalg.matrix_power(J[0].numpy(), k), 2) for k in range(31)]
+    source = layer.directions[0].weight_ih.detach()[:, 0]
+    memory = fisher_memory(layer, source, 6, noise_steps=9).curve
+    np.testing.assert_allclose(memory, fisher_memory(J[0], source, 6, noise_steps=9).curve)
+    for network in (layer, state_map):
+        np.testing.assert_allclose(transient_growth(network, 30).norms, expected, rtol=1e-10)
+        in_all = analyse(network).results["transient_growth_hh_l0"]
+        np.testing.assert_allclose(in_all.norms[:31], expected, rtol=1e-10)
 
 
 def test_ensemble_agrees_with_a_loop_over_states():

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from eigenrnn.analysis.arguments import NumberArray
+from eigenrnn.analysis.arguments import NumberArray, leaky_matrix
 from eigenrnn.analysis.base import Analysis
 from eigenrnn.analysis.dynamics import effective_rank, lyapunov, participation_ratio
 from eigenrnn.analysis.fixed_points import FixedPoints, drawn_states, fixed_points, settled_states
@@ -116,8 +116,8 @@ def analyse(
     points are those at zero input. Ten searches begin at random states, ten at states that the
     network visits, and up to 64 where such states are after 200 more steps. An analysis that
     would take much longer is skipped; the reason names the call to run it. The state of an LSTM is
-    (h, c). The analyses of a matrix are those of W, also of a network with a leak. Its Fisher
-    memory is that of `network_memory`.
+    (h, c). The analyses of a matrix are those of W, also of a network with a leak. Its transient
+    growth and its Fisher memory are those of a step with the leak, see `network_memory`.
 
     Args:
         model: A recurrent layer or cell, a model with at least one, or a `StateMap`. It is not
@@ -166,8 +166,9 @@ def analyse(
     if not known:
         reason = "a state map has no matrix: StateMap.from_step(..., matrices={'hh': W})"
         jobs.append(("spectrum", reason))
-    for name, W in known.items():
-        jobs += _matrix_jobs(name, W, weights.get(name))
+    leaks = [each.leak for those in maps.values() for each in those for _ in each.matrices]
+    for (name, W), leak in zip(known.items(), leaks, strict=True):
+        jobs += _matrix_jobs(name, W, weights.get(name), leak)
     steps = 0  # of the longest sequence that a layer gets
     for path, layer in layers.items():
         prefix = f"{path}." if len(layers) > 1 else ""
@@ -195,7 +196,9 @@ def analyse(
     return AnalysisResults(results, skipped)
 
 
-def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) -> Jobs:
+def _matrix_jobs(
+    name: str, W: NumberArray, weights: RecurrentWeights | None, leak: Tensor | None
+) -> Jobs:
     """Yield the analyses of a matrix, and the Fisher memory if it defines a linear network."""
     N = len(W)
     # a Schur constraint has the form that training has learned; any other is decomposed
@@ -207,7 +210,7 @@ def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
         ("spectrum", 2_000, partial(spectrum, W)),
         ("henrici", 2_000, partial(henrici, W)),
         ("pseudospectrum", 300, partial(pseudospectrum, W)),
-        ("transient_growth", 300, partial(transient_growth, W, _POWERS)),
+        ("transient_growth", 300, partial(transient_growth, leaky_matrix(W, leak), _POWERS)),
         ("schur_structure", 1_200, partial(schur_structure, form)),
     ]
     memory: Job | str

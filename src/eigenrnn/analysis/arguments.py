@@ -7,8 +7,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis.state_map import StateMap, recurrent_matrices
-from eigenrnn.linalg import check_finite, double_precision
+from eigenrnn.analysis.state_map import StateMap, recurrent_matrices, state_maps
+from eigenrnn.linalg import as_numpy, check_finite, double_precision
 from eigenrnn.tracing import check_dense
 
 __all__ = [
@@ -17,9 +17,11 @@ __all__ = [
     "as_array",
     "as_matrix",
     "as_real_tensor",
+    "as_step_matrix",
     "as_vector",
     "check_layer_input",
     "check_sequence_shape",
+    "leaky_matrix",
 ]
 
 NumberArray = NDArray[np.float64] | NDArray[np.complex128]
@@ -52,6 +54,29 @@ def as_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)
     return matrix
 
 
+def as_step_matrix(W: Matrix) -> NumberArray:  # (N, N)
+    """Return the matrix of a step of the linear network, which W is unless a layer leaks.
+
+    Raises the errors of `as_matrix`.
+    """
+    matrix = as_matrix(W)
+    if isinstance(W, nn.Module | StateMap):
+        (state_map,) = state_maps(W)
+        return leaky_matrix(matrix, state_map.leak)
+    return matrix
+
+
+def leaky_matrix(
+    W: NumberArray,  # (N, N)
+    leak: Tensor | None,  # (N,)
+) -> NumberArray:  # (N, N)
+    r"""Return :math:`I - \operatorname{diag} \alpha + \operatorname{diag}(\alpha) W`."""
+    if leak is None:
+        return W
+    alpha = leak.double().numpy()
+    return np.diag(1 - alpha) + alpha[:, None] * W
+
+
 def as_vector(v: Tensor | ArrayLike, size: int, name: str) -> NumberArray:  # (N,)
     """Return a vector in double precision; a matrix of one column counts as a vector.
 
@@ -72,14 +97,14 @@ def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
 
     Raises:
         ValueError: If an entry is not a number, rows differ in length, or a tensor has no memory.
-        TypeError: If a tensor is not dense.
+        TypeError: If a tensor is not dense, or there are times.
     """
     if isinstance(values, Tensor):
         check_dense({name: values})
         wide = values.detach().to("cpu", double_precision(values.dtype))
         # torch conjugates lazily, by a flag that numpy() rejects
         return wide.resolve_conj().numpy()
-    array = np.asarray(values)
+    array = as_numpy(values, name)
     if np.iscomplexobj(array):
         return array.astype(np.complex128)
     return array.astype(np.float64)
@@ -90,11 +115,11 @@ def as_real_tensor(x: Tensor | ArrayLike, name: str = "x") -> Tensor:
 
     Raises:
         ValueError: If the values are complex, or a tensor has no memory.
-        TypeError: If a tensor is not dense.
+        TypeError: If a tensor is not dense, or there are times.
     """
     if isinstance(x, Tensor):
         check_dense({name: x})
-    tensor = torch.as_tensor(x).detach().to("cpu")
+    tensor = torch.as_tensor(x if isinstance(x, Tensor) else as_numpy(x, name)).detach().cpu()
     if tensor.is_complex():
         raise ValueError(f"expected real numbers in {name}, got complex ones")
     return tensor.to(torch.float64)

@@ -30,11 +30,15 @@ __all__ = [
 
 _TOLERANCE = 1e-9  # of |F(h) - h| at a fixed point, relative to 1 + |h|
 _SLOW_DISTANCE = 1e-3  # of slow points that are merged, relative to 1 + |h|
+_HIGHEST_POWER = 5  # with which a residual grows near a degenerate point
+_MAX_DISTANCE = 0.05  # of fixed points that are merged: further apart, they lie along a line
 _SETTLING_STEPS = 200
 _MIN_DAMPING = 1e-12  # from here a few failed steps lead back to a damping that matters
 _MAX_DAMPING = 1e6  # a search whose steps are this short has stalled, and ends
 _KINDS = ("stable", "marginal", "saddle", "unstable")
-_MODULUS_TOLERANCE = 1e-9  # a modulus this close to one counts as one
+# A modulus this close to one counts as one. Where it is one, a search ends with a residual of
+# 1e-12, so up to 1e-6 from the point, and the modulus is off by as much.
+_MODULUS_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class FixedPoints(Analysis):
         """The kind of each point: stable, marginal, saddle or unstable.
 
         In this order: all moduli of its eigenvalues are below one; the largest is one; only some
-        are above one; all are above one.
+        are above one; all are above one. A modulus within 1e-5 of one counts as one.
         """
         return [_kind(np.abs(moduli)) for moduli in self.eigenvalues]
 
@@ -86,14 +90,45 @@ class FixedPoints(Analysis):
             constants = -1 / np.log(moduli)
         return np.where(moduli == 1, np.inf, constants)  # and not minus infinity
 
-    def plot(self) -> "Figure":
-        figure, (axes,) = plot.canvas()
+    def plot(
+        self,
+        states: Tensor | ArrayLike | None = None,  # (T, B, S) or (T, S)
+    ) -> "Figure":
+        """Draw the points in a plane of states, and the eigenvalues of their Jacobians.
+
+        Args:
+            states: States of trajectories, such as ``trajectory(layer, x).states``, to draw beside
+                the points. The plane is that of their first two principal components; without
+                states, that of the points.
+        Raises:
+            ValueError: If the states have another size than the points.
+        """
+        S = self.eigenvalues.shape[1]
+        paths = np.empty((0, 0, S))
+        if states is not None:
+            paths = as_real_tensor(states, "states").numpy()
+            paths = paths.reshape(len(paths), -1, paths.shape[-1])  # one sequence has no batch
+        if paths.shape[2] != S:
+            raise ValueError(f"expected states of {S} numbers, got {paths.shape[2]}")
+        figure, (plane, axes) = plot.canvas(2)
+        shown = self.points
+        if paths.size:
+            shown = paths.reshape(-1, S)
+        centre, components = _principal_plane(shown)
+        for path in np.moveaxis(paths, 1, 0):
+            x, y = components @ (path - centre).T
+            plane.plot(x, y, color="0.7", linewidth=0.8, zorder=1)
         kinds = np.array(self.kinds, dtype=str)
         eigenvalues: dict[str, NDArray[np.complex128]] = {}
         for kind in _KINDS:
             of_kind = kinds == kind
-            if of_kind.any():
-                eigenvalues[f"{of_kind.sum()} {kind}"] = self.eigenvalues[of_kind].ravel()
+            if not of_kind.any():
+                continue
+            name = f"{of_kind.sum()} {kind}"
+            eigenvalues[name] = self.eigenvalues[of_kind].ravel()
+            x, y = components @ (self.points[of_kind] - centre).T
+            plane.plot(x, y, linestyle="", marker="o", markersize=5, label=name)
+        plot.label(plane, "first principal component", "second", "states")
         plot.plane(axes, eigenvalues)
         title = f"eigenvalues at {', '.join(eigenvalues) or 'no'} points"
         plot.label(axes, "real part", "imaginary part", title)
@@ -117,12 +152,29 @@ class FixedPoints(Analysis):
         return {"points": float(len(self.points)), **counts, "failed": float(self.failed)}
 
 
+def _principal_plane(
+    states: NDArray[np.float64],  # (n, S)
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # (S,), (2, S)
+    """Return the mean of states and their first two principal components.
+
+    A component that they do not have is zero.
+    """
+    S = states.shape[1]
+    components = np.zeros((2, S))
+    if not len(states):
+        return np.zeros(S), components
+    centre = states.mean(0)
+    _, _, axes = np.linalg.svd(states - centre, full_matrices=False)
+    components[: len(axes)] = axes[:2]
+    return centre, components
+
+
 def _kind(moduli: NDArray[np.float64]) -> str:
     if moduli.max() < 1 - _MODULUS_TOLERANCE:
         return "stable"
     if moduli.max() <= 1 + _MODULUS_TOLERANCE:
         return "marginal"
-    if moduli.min() > 1:
+    if moduli.min() > 1 + _MODULUS_TOLERANCE:
         return "unstable"
     return "saddle"
 
@@ -145,11 +197,14 @@ def fixed_points(
 
     The Levenberg-Marquardt method minimises q from all initial states at once. Its damping shrinks
     after a step that reduces q, and grows after any other. A state with :math:`\|F(h) - h\|` up to
-    1e-9 of :math:`1 + \|h\|` is a fixed point; of points closer than the root of that only the
-    best is kept. The search may miss fixed points, so their number is a lower bound: states of
-    trajectories find more attractors than random ones. Of a line of fixed points, it returns only
-    some. Entries that the layer keeps between -1 and 1, such as those of a tanh network, a GRU and
-    the h of an LSTM, stay there during the search.
+    1e-9 of :math:`1 + \|h\|` is a fixed point. Of points that the search cannot tell apart, only
+    the best is kept. They are closer than the root of that, or than 1e-8 over the smallest
+    singular value of :math:`\partial F / \partial h - I`, at most 0.05 of :math:`1 + \|h\|`.
+
+    The search may miss fixed points, so their number is a lower bound: states of trajectories
+    find more attractors than random ones. Of a line of fixed points, it returns only some. Entries
+    that the layer keeps between -1 and 1, such as those of a tanh network, a GRU and the h of an
+    LSTM, stay there during the search.
 
     With a threshold, each search ends as soon as its speed q is below it. It therefore stays near
     its initial state, and initial states on trajectories give points all along a line attractor. A
@@ -195,13 +250,9 @@ def fixed_points(
     first = drawn_states(initial_states, S, generator)
     # of a fixed point beyond the tolerance: the last steps are cheap and separate nearby points
     goal = 1e-3 * _TOLERANCE
-    # Near a degenerate point the residual is quadratic in the distance. Searches that stop within
-    # the tolerance may then lie its square root apart, and still be one fixed point.
-    distance = _TOLERANCE**0.5
     if threshold is not None:
         check_positive("threshold", threshold)
         goal = (2 * threshold) ** 0.5  # the search measures |F(h) - h| = sqrt(2 q)
-        distance = _SLOW_DISTANCE
     points: list[Tensor] = []
     residuals: list[Tensor] = []
     conditions: list[int] = []
@@ -218,7 +269,10 @@ def fixed_points(
         failed += len(h) - int(arrived.sum())
         h = h[arrived]
         residual = residual[arrived]
-        kept = _distinct_states(h, residual, distance)
+        errors = torch.full_like(residual, _SLOW_DISTANCE / 2)
+        if threshold is None and len(h):
+            errors = _search_errors(state_map.jacobians(held.expand(len(h), M), h)[0])
+        kept = _distinct_states(h, residual, errors)
         points.append(h[kept])
         residuals.append(residual[kept])
         conditions += [c] * len(kept)
@@ -299,15 +353,30 @@ def _minimise_speed(
     return h, r.norm(dim=1)
 
 
+def _search_errors(
+    J: Tensor,  # (P, S, S)
+) -> Tensor:  # (P,)
+    """Return how far from a fixed point a search may end there, relative to 1 + |h|.
+
+    The residual grows with the distance from a fixed point by at least the smallest singular value
+    of J - I. Near a degenerate point the residual is c d^p at a distance d. Where it is the
+    tolerance, that singular value is p c d^(p - 1), so d is p times the tolerance over it.
+    """
+    G = J - torch.eye(J.shape[1], dtype=J.dtype)
+    least = torch.linalg.svdvals(G)[:, -1]
+    return (_HIGHEST_POWER * _TOLERANCE / least).clamp(_TOLERANCE**0.5 / 2, _MAX_DISTANCE / 2)
+
+
 def _distinct_states(
     h: Tensor,  # (P, S)
     residual: Tensor,  # (P,)
-    min_distance: float,
+    errors: Tensor,  # (P,), relative to 1 + |h|
 ) -> list[int]:
     """Return the indices of distinct points, the best first."""
     kept: list[int] = []
     for i in residual.argsort(stable=True).tolist():
-        near = (h[kept] - h[i]).norm(dim=1) <= min_distance * (1 + h[i].norm())
+        reach = (errors[kept] + errors[i]) * (1 + h[i].norm())
+        near = (h[kept] - h[i]).norm(dim=1) <= reach
         if not bool(near.any()):
             kept.append(i)
     return kept

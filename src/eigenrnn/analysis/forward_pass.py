@@ -22,6 +22,7 @@ from eigenrnn.analysis.state_map import (
 from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.sequences import Lengths, as_lengths
+from eigenrnn.linalg import as_numpy
 from eigenrnn.ops.time_steps import running
 
 __all__ = [
@@ -133,7 +134,7 @@ def model_inputs(inputs: Any) -> Any:
         packed = inputs.cpu()
         return packed._replace(data=model_inputs(packed.data))
     if isinstance(inputs, np.ndarray):
-        inputs = torch.as_tensor(inputs)
+        inputs = torch.as_tensor(as_numpy(inputs, "inputs"))
     if not isinstance(inputs, Tensor):
         return inputs
     inputs = inputs.detach().to("cpu")

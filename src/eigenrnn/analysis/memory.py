@@ -14,7 +14,9 @@ from eigenrnn.analysis.arguments import (
     NumberArray,
     as_matrix,
     as_real_tensor,
+    as_step_matrix,
     as_vector,
+    leaky_matrix,
 )
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import (
@@ -101,7 +103,9 @@ def fisher_memory(
     total computed here has seven correct digits. Summing or solving for C itself leaves only one.
 
     Args:
-        W: The recurrent matrix, real or complex, or a layer with one.
+        W: The recurrent matrix, real or complex, or a layer with one. Of a layer with a leak
+            :math:`\alpha` it is :math:`I - \operatorname{diag} \alpha +
+            \operatorname{diag}(\alpha) W`.
         source: The input weights v, a vector or a matrix of one column.
         steps: The number of points of the curve.
         noise_steps: The number of steps whose noise is summed. None sums all noise, whose
@@ -121,7 +125,7 @@ def fisher_memory(
     """
     import scipy.linalg
 
-    matrix = as_matrix(W)
+    matrix = as_step_matrix(W)
     v = as_vector(source, len(matrix), "source")
     check_positive_integer("steps", steps)
     if noise_steps is not None:
@@ -161,11 +165,9 @@ def network_memory(
     Raises:
         ValueError: If powers of W leave double precision.
     """
-    matrix = W
+    matrix = leaky_matrix(W, weights.leak)
     source = weights.U[:, 0]
     if weights.leak is not None:
-        alpha = weights.leak.double().numpy()
-        matrix = np.diag(1 - alpha) + alpha[:, None] * W
         source = weights.leak * source
     noise_steps = None
     if _spectral_radius(matrix) > 1 - _UNIT_CIRCLE_ROUNDING:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
+from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix, as_step_matrix
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.spectrum import schur_form
 from eigenrnn.errors import check_positive_integer
@@ -276,7 +276,9 @@ def transient_growth(
     Ensemble norms below 1e-150 are set to zero.
 
     Args:
-        W: The recurrent matrix, real or complex, or a layer with one.
+        W: The recurrent matrix, real or complex, or a layer with one. Of a layer with a leak
+            :math:`\alpha` it is :math:`I - \operatorname{diag} \alpha +
+            \operatorname{diag}(\alpha) W`.
         steps: The last power.
         ensemble: The number of initial states, uniform on the unit sphere; none by default.
         generator: NumPy's generator of initial states. None draws the same ones every time.
@@ -293,7 +295,7 @@ def transient_growth(
         >>> round(result.peak, 4), result.peak_at
         (3.0811, 1)
     """
-    matrix = as_matrix(W)
+    matrix = as_step_matrix(W)
     check_positive_integer("steps", steps)
     if ensemble:
         check_positive_integer("ensemble", ensemble)

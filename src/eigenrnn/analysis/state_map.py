@@ -19,12 +19,11 @@ from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.gru import GRU
-from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.lstm import LSTM
-from eigenrnn.layers.rnn import RNN
+from eigenrnn.layers.rnn import RNN, RNNDirection
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.torch_weights import copy_torch_weights, direction_names
-from eigenrnn.linalg import double_precision
+from eigenrnn.linalg import as_numpy, double_precision
 from eigenrnn.residual_stack import ResidualStack
 
 __all__ = [
@@ -82,12 +81,15 @@ class StateMap:
             inputs.
         bounds: The range of the states: an entry between -bound and bound stays there. It is 1 in
             a tanh network, and infinite for an entry without a range; None if no entry has one.
+        leak: The leak of an ungated layer, or the share that zoneout lets a step replace; None if
+            a step replaces the whole state.
     Shape:
         matrices: :math:`(N, N)` each.
         step: :math:`(B, M)` and :math:`(B, S)` to :math:`(B, S)`.
         output: :math:`(\dots, M)` and :math:`(\dots, S)` to :math:`(\dots, K)`.
         transitions: :math:`(T, B, M)` and :math:`(B, S)` to :math:`(T, B, H, K, K)`.
         bounds: :math:`(S,)`.
+        leak: :math:`(N,)`.
     """
 
     name: str
@@ -101,6 +103,7 @@ class StateMap:
     blocks: Mapping[str, slice] = field(default_factory=dict[str, slice])
     transitions: Step | None = None
     bounds: Tensor | None = None
+    leak: Tensor | None = None
 
     @classmethod
     def from_step(
@@ -147,7 +150,8 @@ class StateMap:
             check_positive_integer("state_size", size)
         converted: dict[str, Tensor] = {}
         for name, W in (matrices or {}).items():
-            matrix = torch.as_tensor(W).detach().to("cpu")
+            values = W if isinstance(W, Tensor) else as_numpy(W, f"matrices[{name!r}]")
+            matrix = torch.as_tensor(values).detach().to("cpu")
             if matrix.shape != (sizes[0], sizes[0]):
                 raise ValueError(
                     f"expected matrices[{name!r}] of shape ({sizes[0]}, {sizes[0]}), "
@@ -429,7 +433,7 @@ class RecurrentWeights(NamedTuple):
         W: The recurrent matrix.
         U: The input weights of the same gate.
         constraint: The constraint that produces W, if it has one.
-        leak: The leak of each unit, if the layer has one.
+        leak: The leak of each unit, as of `StateMap`.
     Shape:
         W: :math:`(N, N)`; U: :math:`(N, M)`; both complex or both real. leak: :math:`(N,)`.
     """
@@ -603,7 +607,20 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
         blocks=direction.state_blocks(),
         transitions=getattr(direction, "transition", None),  # of a delta rule
         bounds=None if bounds is None else bounds.double(),
+        leak=_leak_of(direction),
     )
+
+
+def _leak_of(direction: AbstractDirection) -> Tensor | None:  # (N,)
+    """Return the share of the state that a step of an ungated layer replaces, if not all."""
+    if not isinstance(direction, RNNDirection):
+        return None
+    if direction.leak is not None and direction.leak.options.has_leak:
+        return direction.leak.alpha().detach()
+    if direction.norm_zoneout is not None:
+        replaced = 1 - direction.norm_zoneout.zoneout
+        return torch.full((direction.hidden_size,), replaced, dtype=torch.float64)
+    return None
 
 
 def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
@@ -614,12 +631,9 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
             matrices = [matrix.detach() for matrix in direction.matrices()]
             constraints = direction.constraints() or [None]  # of a decay
             inputs = [weights.detach() for weights in direction.input_weights()]
-            leak: Leak | None = getattr(direction, "leak", None)
-            alpha: Tensor | None = None
-            if leak is not None and leak.options.has_leak:
-                alpha = leak.alpha().detach()
+            leak = _leak_of(direction)
             for k, constraint in enumerate(constraints):
-                yield RecurrentWeights(matrices[k], inputs[k], constraint, alpha)
+                yield RecurrentWeights(matrices[k], inputs[k], constraint, leak)
         return
     N = module.hidden_size
     suffixes = [""]  # of a cell

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from eigenrnn.linalg import check_finite
+from eigenrnn.linalg import as_numpy, check_finite
 
 __all__ = ["as_labels", "as_real_array", "as_trials", "as_variables"]
 
@@ -16,12 +16,13 @@ def as_real_array(values: Tensor | ArrayLike, name: str) -> NDArray[np.float64]:
 
     Raises:
         ValueError: If they are complex.
+        TypeError: If they are times.
     """
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         if not values.is_complex():
             values = values.double()  # NumPy has no bfloat16
-    array = np.asarray(values)
+    array = as_numpy(values, name)
     if np.iscomplexobj(array):
         raise ValueError(f"expected real numbers in {name}, got complex ones")
     return array.astype(np.float64)
