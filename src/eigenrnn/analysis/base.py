@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from eigenrnn.errors import check_installed
+from eigenrnn.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,17 +52,11 @@ class Analysis(ABC):
         table = Path(f"{stem}.csv")
         picture.parent.mkdir(parents=True, exist_ok=True)
         # the table first, because drawing can fail
-        _write(table, _as_csv(self.table()).encode())
-        # drawn in memory, so that no half-written file replaces an earlier picture
-        png = io.BytesIO()
-        self.plot().savefig(png, format="png", dpi=150)
-        _write(picture, png.getvalue())
+        with replacing(table) as new:
+            new.write_text(_as_csv(self.table()), encoding="utf-8", newline="")
+        with replacing(picture) as new:
+            self.plot().savefig(new, format="png", dpi=150)
         return [picture, table]
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.unlink(missing_ok=True)  # a link is replaced, and the file that it leads to stays
-    path.write_bytes(content)
 
 
 def _as_csv(table: Table) -> str:

@@ -5,6 +5,7 @@ import logging
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.export import Dim
 from eigenrnn import __version__
 from eigenrnn.errors import check_installed
 from eigenrnn.export.preparation import Scaling, checked_scaling, with_our_layers
+from eigenrnn.files import replacing
 from eigenrnn.layers import Layer
 from eigenrnn.models import LanguageModel, ResidualStack, SequenceModel
 
@@ -91,10 +93,34 @@ def export_model(
     export = _export_program
     if path.suffix == ".onnx":
         export = _export_onnx
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's exporter warns about itself
-        found = export(module, path, example, shapes, other)
-        expected = module(*other)
+    description_file = path.with_suffix(".json")
+    with replacing(path) as new_path, replacing(description_file) as new_description:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's exporter warns about itself
+            found = export(module, new_path, example, shapes, other)
+            expected = module(*other)
+        description = {
+            "eigenrnn": __version__,
+            "file": path.name,
+            "inputs": _describe(module.inputs, example),
+            "outputs": _describe(module.outputs, expected),
+            "initial_states": module.initial_states(),
+            "largest_difference": _largest_difference(model, found, expected),
+            **(notes or {}),
+        }
+        text = json.dumps(description, indent=2) + "\n"
+        new_description.write_text(text, encoding="utf-8")
+    return description
+
+
+def _largest_difference(
+    model: nn.Module, found: Sequence[Any], expected: Sequence[Tensor]
+) -> float:
+    """Return the largest relative difference of an exported model's outputs.
+
+    Raises:
+        ValueError: If it is more than rounding.
+    """
     differences: list[float] = []
     for output, wanted in zip(found, expected, strict=True):
         error = (torch.as_tensor(output) - wanted).abs().max()
@@ -102,23 +128,11 @@ def export_model(
         differences.append(float(error / size))
     difference = max(differences)
     if not difference <= _TOLERANCE:  # a NaN is refused too
-        path.unlink()
         raise ValueError(
             f"expected the exported model to compute the outputs of {type(model).__name__}, got "
             f"a relative difference of {difference:.2g}"
         )
-    description = {
-        "eigenrnn": __version__,
-        "file": path.name,
-        "inputs": _describe(module.inputs, example),
-        "outputs": _describe(module.outputs, expected),
-        "initial_states": module.initial_states(),
-        "largest_difference": difference,
-        **(notes or {}),
-    }
-    text = json.dumps(description, indent=2) + "\n"
-    path.with_suffix(".json").write_text(text, encoding="utf-8")
-    return description
+    return difference
 
 
 class _Exported(nn.Module, ABC):
@@ -321,7 +335,9 @@ def _export_program(
 ) -> list[Any]:
     """Write a program of `torch.export`; return its outputs for other inputs."""
     program = torch.export.export(module, example, dynamic_shapes=_by_argument(module, shapes))
-    torch.export.save(program, path)
+    content = BytesIO()  # torch's own writer to a full disk raises an error of no kind
+    torch.export.save(program, content)
+    path.write_bytes(content.getbuffer())
     return list(torch.export.load(path).module()(*other))
 
 

@@ -14,6 +14,7 @@ from eigenrnn.export.c.source import HELPERS, Array, Layer, Matrix, Source, help
 from eigenrnn.export.c.stack import parts_of_stack
 from eigenrnn.export.c.templates import TEMPLATES, directions_of
 from eigenrnn.export.preparation import Scaling, checked_scaling, with_our_layers
+from eigenrnn.files import replacing
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import LanguageModel, ResidualStack, SequenceModel
 
@@ -81,16 +82,11 @@ def to_c(
     _check_forward(model)
     with torch.no_grad():
         network = _network(with_our_layers(model), name, scaling, Source(weights))
-    texts = {path: _source_file(network, path), path.with_suffix(".h"): _header(network)}
-    for file, text in texts.items():
-        # a full disk leaves the earlier file
-        unfinished = file.with_name(f"{file.name}.tmp")
-        try:
-            unfinished.write_text(text, encoding="ascii")
-            unfinished.replace(file)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    return list(texts)
+    header = path.with_suffix(".h")
+    with replacing(path) as new_path, replacing(header) as new_header:
+        new_path.write_text(_source_file(network, path), encoding="ascii")
+        new_header.write_text(_header(network), encoding="ascii")
+    return [path, header]
 
 
 def _check_forward(model: nn.Module) -> None:
