@@ -93,8 +93,7 @@ def export_model(
     export = _export_program
     if path.suffix == ".onnx":
         export = _export_onnx
-    description_file = path.with_suffix(".json")
-    with replacing(path) as new_path, replacing(description_file) as new_description:
+    with replacing(path) as new_path:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's exporter warns about itself
             found = export(module, new_path, example, shapes, other)
@@ -109,7 +108,8 @@ def export_model(
             **(notes or {}),
         }
         text = json.dumps(description, indent=2) + "\n"
-        new_description.write_text(text, encoding="utf-8")
+        with replacing(path.with_suffix(".json")) as new_description:
+            new_description.write_text(text, encoding="utf-8")
     return description
 
 

@@ -83,9 +83,10 @@ def to_c(
     with torch.no_grad():
         network = _network(with_our_layers(model), name, scaling, Source(weights))
     header = path.with_suffix(".h")
-    with replacing(path) as new_path, replacing(header) as new_header:
+    with replacing(path) as new_path:
         new_path.write_text(_source_file(network, path), encoding="ascii")
-        new_header.write_text(_header(network), encoding="ascii")
+        with replacing(header) as new_header:
+            new_header.write_text(_header(network), encoding="ascii")
     return [path, header]
 
 
