@@ -385,5 +385,7 @@ def test_a_trained_leak_of_one_has_a_finite_gradient_with_gaps():
     raw = layer.directions[0].leak.raw
     with torch.no_grad():
         raw.fill_(40.0)  # the sigmoid is one
-    layer(torch.ones(6, 3, 2), dt=torch.ones(6, 3))[0].sum().backward()
+    dt = torch.tensor([1.0, 0.0, 0.5]).repeat(6, 1).requires_grad_()
+    layer(torch.ones(6, 3, 2), dt=dt)[0].sum().backward()
     assert torch.equal(raw.grad, torch.zeros_like(raw))
+    assert torch.equal(dt.grad, torch.zeros_like(dt))  # torch.pow has no other at a base of zero

@@ -156,11 +156,12 @@ class Leak(ConstantBuffers):
             # the scale of the noise divides by the leak, which is zero after a gap of zero
             if self.is_noisy and dt.device.type == "cpu" and not is_traced() and not dt.all():
                 raise ValueError("expected gaps dt > 0 in a layer with noise, got 0")
-            # finite also for a leak of one, and so is its gradient: no gap of zero makes it NaN
+            gap = dt.to(alpha.dtype).unsqueeze(2)
+            # A leak of one jumps from 0 to 1 behind a gap of zero. Its derivative by the gap is
+            # zero everywhere, as that of torch.pow at a base of zero.
             is_full = alpha == 1
-            least = torch.finfo(alpha.dtype).min
-            log = torch.log1p(-alpha.masked_fill(is_full, 0)).masked_fill(is_full, least)
-            alpha = -torch.expm1(dt.to(alpha.dtype).unsqueeze(2) * log)
+            log = torch.log1p(-alpha.masked_fill(is_full, 0))
+            alpha = torch.where(is_full, (gap > 0).to(alpha.dtype), -torch.expm1(gap * log))
         return {"leak": alpha, "state": self.options.state}
 
     def noisy_inputs(
