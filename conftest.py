@@ -65,6 +65,13 @@ def same_weights_each_time():
 
 
 @pytest.fixture
+def default_dtype():
+    """Sets torch's default type until the test ends."""
+    yield torch.set_default_dtype
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
 def global_streams_untouched():
     """Fails a test that draws from the random streams of torch or numpy."""
     torch_state = torch.random.get_rng_state()

@@ -45,6 +45,7 @@ __all__ = [
     "symmetric",
     "tol",
     "upper_rows",
+    "wide_default_dtype",
 ]
 
 _norm = torch.linalg.matrix_norm
@@ -133,6 +134,20 @@ def check_finite(
     if lost:
         count = math.prod(matrix.shape)
         raise ValueError(f"expected finite numbers in {name}, got {lost} of {count} that are not")
+
+
+@contextmanager
+def wide_default_dtype() -> Generator[torch.dtype]:
+    """Build in float32 where torch's default type has 16 bits; yield that default type."""
+    default = torch.get_default_dtype()
+    if default.itemsize > 2:
+        yield default
+        return
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield default
+    finally:
+        torch.set_default_dtype(default)
 
 
 def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:

@@ -217,6 +217,13 @@ def test_sixteen_bit_types_leave_everything_in_float32(case, narrow):
 
 
 @few_constraints
+def test_a_default_type_of_sixteen_bits_leaves_everything_in_float32(case, default_dtype):
+    expected = state_of(initialised(case))
+    default_dtype(torch.bfloat16)
+    assert_same_state(state_of(initialised(case)), expected)
+
+
+@few_constraints
 def test_autocast_does_not_change_the_matrix(case):
     constraint = initialised(case)
     with torch.autocast("cpu", torch.bfloat16):

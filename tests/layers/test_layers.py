@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from cases import ELMAN, NAMED, OURS, REAL
 from draws import stream
-from eigenrnn import ExpRNN, ScoRNN
+from eigenrnn import EURNN, ExpRNN, ScoRNN
 from eigenrnn.constraints import Exponential, FourierProduct, ScaledCayley, Unconstrained
 from eigenrnn.constraints.diagonal import AbstractDiagonal
 from eigenrnn.init import (
@@ -543,6 +543,28 @@ def test_a_16_bit_layer_returns_16_bit_outputs(make, dtype):
     output, h_n = layer.to(dtype)(x.to(dtype))
     assert {each.dtype for each in tree_leaves((output, h_n))} == {dtype}
     torch.testing.assert_close(output.float(), expected, **near(torch.bfloat16, 3))
+
+
+@each_named
+def test_a_16_bit_default_type_makes_the_layer_of_that_type(make, default_dtype):
+    expected = make(M, N, generator=stream()).bfloat16()
+    default_dtype(torch.bfloat16)
+    layer = make(M, N, generator=stream())
+    found = layer.state_dict()
+    for name, value in expected.state_dict().items():
+        assert found[name].dtype == value.dtype
+        assert torch.equal(found[name], value)
+    x = normal(T, B, M).bfloat16()
+    assert torch.equal(layer(x)[0], expected(x)[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_an_eurnn_of_16_bits_has_real_units_as_with_other_real_types(dtype):
+    layer = EURNN(M, N, dtype=dtype)
+    output, h_n = layer(normal(T, B, M).to(dtype))
+    assert output.dtype == dtype
+    assert h_n.shape == (1, B, N)
+    assert layer.directions[0].constraint.dtype == torch.float32
 
 
 @each_constrained

@@ -1,7 +1,7 @@
 """The base class of every set of recurrent matrices."""
 
 import copy
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, cast
@@ -18,6 +18,7 @@ from eigenrnn.linalg import (
     in_full_precision,
     rounds_products,
     tol,
+    wide_default_dtype,
 )
 from eigenrnn.torch_internals import (
     autocast_is_active,
@@ -97,7 +98,15 @@ def _after_load(module: ConstantBuffers, _keys: object) -> None:
     module.adopt_loaded_constants()
 
 
-class Constraint(ConstantBuffers, ABC):
+class _BuiltInFloat32(ABCMeta):
+    """Makes sets in float32 or better, whatever the default type is that a framework has set."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        with wide_default_dtype():
+            return super().__call__(*args, **kwargs)
+
+
+class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
     r"""A set of N x N matrices and a smooth map onto it from free parameters.
 
     .. math:: W = \phi(\text{raw}) \in \mathcal S \quad \text{for every value of raw}

@@ -388,8 +388,8 @@ class EURNN(RNN):
         capacity: The number L of layers of rotations; None uses the default of `Givens`.
         style: ``"tunable"`` or ``"fft"``; see `Givens`.
         options: Further keyword arguments of `RNN`. Here `dtype` is that of W,
-            `torch.complex64` by default: a real dtype gives real hidden units, and a
-            double-precision dtype applies to the whole layer.
+            `torch.complex64` by default: a real dtype gives real hidden units. A dtype of double
+            precision or 16 bits applies to the whole layer.
     Shape:
         output: :math:`(T, B, N)`, the real parts; with ``output="real_imag"``
         :math:`(T, B, 2N)`.
@@ -416,8 +416,12 @@ class EURNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         dtype = options.pop("dtype", None) or torch.complex64
-        constraint = partial(Givens, layers=capacity, style=style, dtype=dtype)
+        constraint = partial(
+            Givens, layers=capacity, style=style, dtype=torch.promote_types(dtype, torch.float32)
+        )
         published: RNNOptions = {"output": "real"}
+        if dtype in (torch.bfloat16, torch.float16):
+            published["dtype"] = dtype
         if dtype in (torch.float64, torch.complex128):
             # the other weights set the precision of the states, to which W is converted
             published["dtype"] = torch.float64

@@ -36,7 +36,7 @@ from eigenrnn.layers.validation import (
     check_options,
     check_step,
 )
-from eigenrnn.linalg import check_finite, orthogonality_error
+from eigenrnn.linalg import check_finite, orthogonality_error, wide_default_dtype
 from eigenrnn.ops import explain
 from eigenrnn.ops.compiled import warn_if_unavailable
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan, forced
@@ -144,16 +144,19 @@ class Stacked(Layer, Generic[_D]):
             hidden_size=self.hidden_size,
             zoneout=self.zoneout,
         )
-        directions = [make_direction(config) for _ in range(self.num_directions)]
-        # only a direction knows the size of its output, which complex states may double
-        self.output_size = directions[0].output_size * self.num_directions
-        self.outputs_states = directions[0].outputs_states
-        upper_config = replace(config, input_size=self.output_size)
-        upper_count = (self.num_layers - 1) * self.num_directions
-        directions.extend(make_direction(upper_config) for _ in range(upper_count))
-        self.directions = nn.ModuleList(directions)
-        # before the move: `device` and `dtype` do not change what a seed draws
-        self.reset(generator)
+        with wide_default_dtype() as default_dtype:
+            directions = [make_direction(config) for _ in range(self.num_directions)]
+            # only a direction knows the size of its output, which complex states may double
+            self.output_size = directions[0].output_size * self.num_directions
+            self.outputs_states = directions[0].outputs_states
+            upper_config = replace(config, input_size=self.output_size)
+            upper_count = (self.num_layers - 1) * self.num_directions
+            directions.extend(make_direction(upper_config) for _ in range(upper_count))
+            self.directions = nn.ModuleList(directions)
+            # before the move: `device` and `dtype` do not change what a seed draws
+            self.reset(generator)
+        if dtype is None and default_dtype.itemsize == 2:
+            dtype = default_dtype
         self.to(device=device, dtype=dtype)
 
     def reset(self, generator: Generator | None = None) -> None:
