@@ -32,11 +32,11 @@ MAIN = """\
 int main(void)
 {{
     static net_state state;
-    float output[NET_OUTPUTS];
+    float output[net_outputs];
     net_reset(&state);
     for (int t = 0; t < STEPS; t++) {{
         net_step(&state, inputs[t], output);
-        for (int k = 0; k < NET_OUTPUTS; k++)
+        for (int k = 0; k < net_outputs; k++)
             printf("%.9g ", (double)output[k]);
         printf("\\n");
     }}

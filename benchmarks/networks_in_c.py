@@ -49,8 +49,8 @@ int main(void)
 {
     static net_state state;
     struct timespec begin, end;
-    float input[NET_INPUTS] = {0.5F};
-    float output[NET_OUTPUTS];
+    float input[net_inputs] = {0.5F};
+    float output[net_outputs];
     net_reset(&state);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (int t = 0; t < 20000; t++) {

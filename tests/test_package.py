@@ -52,7 +52,7 @@ def test_importing_the_package_imports_no_dependency_of_experiments():
     assert done.returncode == 0, done.stderr
 
 
-PACKAGES = ("analysis", "constraints", "init", "layers", "linalg", "models", "ops")
+PACKAGES = ("analysis", "constraints", "export", "init", "layers", "linalg", "models", "ops")
 
 PACKAGES_ARE_ATTRIBUTES = f"""
 import sys

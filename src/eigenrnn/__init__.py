@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eigenrnn import analysis, constraints, init, layers, linalg, models, ops
+    from eigenrnn import analysis, constraints, export, init, layers, linalg, models, ops
     from eigenrnn.averaging import AveragedModel
     from eigenrnn.closed_loop import rollout
     from eigenrnn.constraints import constrain
@@ -85,6 +85,7 @@ __all__ = [
     "analysis",
     "constrain",
     "constraints",
+    "export",
     "init",
     "layers",
     "linalg",
@@ -98,10 +99,11 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("analysis", "constraints", "init", "layers", "linalg", "models", "ops"):
-        return import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    packages = ("analysis", "constraints", "export", "init", "layers", "linalg", "models", "ops")
+    if name in packages:
+        return import_module(f"{__name__}.{name}")
     modules = (
         import_module(f"{__name__}.{module}")
         for module in ("layers", "models", "constraints", "averaging", "streaming", "closed_loop")

@@ -11,6 +11,7 @@ __all__ = [
     "NotInSetError",
     "check_installed",
     "check_not_negative",
+    "check_not_negative_integer",
     "check_positive",
     "check_positive_integer",
 ]
@@ -63,6 +64,16 @@ def check_not_negative(name: str, value: float) -> None:
         raise ValueError(f"expected {name} to be finite and not negative, got {value}")
 
 
+def check_not_negative_integer(name: str, value: object) -> None:
+    """Check a number of steps that may be zero.
+
+    Raises:
+        ValueError: If `value` is not an integer, or is negative.
+    """
+    if _integer(value, otherwise=-1) < 0:
+        raise ValueError(f"expected {name} to be an integer >= 0, got {value!r}")
+
+
 def check_positive(name: str, value: float) -> None:
     """Check a size or a scale.
 
@@ -83,9 +94,15 @@ def check_positive_integer(name: str, value: object) -> None:
     Raises:
         ValueError: If `value` is not an integer above zero.
     """
-    try:
-        count = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:  # for example an array of several numbers
-        count = 0
-    if count < 1:
+    if _integer(value, otherwise=0) < 1:
         raise ValueError(f"expected {name} to be a positive integer, got {value!r}")
+
+
+def _integer(value: object, *, otherwise: int) -> int:
+    """Return an integer of any type, and a default for anything else."""
+    if isinstance(value, bool):
+        return otherwise
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:  # for example an array of several numbers
+        return otherwise

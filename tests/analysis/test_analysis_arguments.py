@@ -112,6 +112,22 @@ def test_heat_map_draws_values_of_any_magnitude(values, options):
     figure.draw_without_rendering()
 
 
+@pytest.mark.parametrize("name", ["_rnn.l0", "price in $", "a $x$ b"])
+def test_any_name_of_a_curve_is_in_the_legend_as_it_is(name):
+    figure, (axes,) = plot.canvas()
+    plot.lines(axes, [0, 1], {name: [1, 2], "other": [2, 3]})
+    figure.draw_without_rendering()
+    (text, _) = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert text.replace(r"\$", "$").strip() == name
+    assert "$" not in text.replace(r"\$", "")
+
+
+@pytest.mark.parametrize("burn_in", [3.0, True, -1, np.ones(2)])
+def test_a_burn_in_that_is_no_number_of_steps_raises(burn_in):
+    with pytest.raises(ValueError, match="burn_in to be an integer >= 0, got"):
+        lyapunov(torch.nn.GRU(2, 3), X, burn_in=burn_in)
+
+
 def test_logarithmic_colour_bar_has_a_label():
     figure, (axes,) = plot.canvas()
     plot.heat_map(axes, [[1e308, 1e300], [1.0, 0.0]], "size", log=True)

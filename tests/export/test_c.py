@@ -109,7 +109,7 @@ class Network:
         self.functions = ctypes.CDLL(str(library))
         self.text = source.read_text()
         self.reads_symbols = "int symbol" in self.text
-        sizes = source.with_suffix(".h").read_text().split("_OUTPUTS = ")[1]
+        sizes = source.with_suffix(".h").read_text().split("_outputs = ")[1]
         self.output = np.zeros(int(sizes.split(" ")[0]), np.float32)
         self.state = self.new_state()
 
@@ -240,6 +240,14 @@ def test_each_row_of_a_matrix_is_rounded_and_nothing_else(kind, weights, largest
     assert "static const float head_bias[" in network.text
 
 
+@pytest.fixture
+def denormals_are_zero():
+    torch.set_flush_denormal(True)
+    yield
+    torch.set_flush_denormal(False)
+
+
+@pytest.mark.usefixtures("denormals_are_zero")
 def test_a_matrix_of_zeros_stays_zero_in_eight_bits(tmp_path):
     layer = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained).eval()
     nn.init.zeros_(layer.directions[0].constraint.raw)
@@ -312,6 +320,7 @@ nn.init.constant_(BROKEN.directions[0].constraint.raw, torch.nan)
         (SequenceModel(Doubled(M, N), K).eval(), {}, "Doubled"),
         (WITHOUT_HEAD, {}, "got Identity"),
         (RNN(M, N).eval(), {"name": "2net"}, "'2net'"),
+        (RNN(M, N).eval(), {"name": "layer0_W"}, "'layer0_W'"),
         (RNN(M, N).eval(), {"weights": "int4"}, "'int4'"),
         (RNN(M, N).eval(), {"scaling": ([0.0], [1.0])}, "3 finite means"),
         (language_model(True), {"scaling": ([0.0], [1.0])}, "no scaling"),
@@ -354,13 +363,13 @@ def test_a_wrong_path_is_refused(path, tmp_path):
 
 
 def test_two_networks_fit_into_one_program(tmp_path):
-    for name in ("one", "two"):
+    for name in ("net", "Net"):
         to_c(make("GRU"), tmp_path / f"{name}.c")
     (tmp_path / "main.c").write_text(
-        '#include "one.h"\n#include "two.h"\n'
-        "int main(void) { one_state a; two_state b; one_reset(&a); two_reset(&b); return 0; }\n"
+        '#include "net.h"\n#include "Net.h"\n'
+        "int main(void) { net_state a; Net_state b; net_reset(&a); Net_reset(&b); return 0; }\n"
     )
-    files = [tmp_path / name for name in ("main.c", "one.c", "two.c")]
+    files = [tmp_path / name for name in ("main.c", "net.c", "Net.c")]
     command = ["gcc", "-std=c99", *STRICT, "-o", tmp_path / "program", *files, "-lm"]
     subprocess.run(command, check=True)
     subprocess.run([tmp_path / "program"], check=True)

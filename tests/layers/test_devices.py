@@ -143,6 +143,14 @@ def test_a_layer_loaded_on_the_meta_device_trains_like_its_original(make, constr
     assert torch.equal(trained(layer), trained(original))
 
 
+NOISY = partial(RNN, nonlinearity="tanh", leak=0.3, noise=0.1)
+
+
+@pytest.mark.parametrize("make", [*ALL_LAYERS.values(), NOISY], ids=[*ALL_LAYERS, "noisy"])
+def test_a_layer_runs_on_the_meta_device(make):
+    assert make(3, 8, device="meta")(torch.empty(5, 2, 3, device="meta"))[0].is_meta
+
+
 @pytest.mark.parametrize("construct", [built_by_option, built_there])
 @each_layer
 def test_a_layer_moved_from_the_meta_device_and_reset_trains_like_a_new_one(make, construct):

@@ -124,10 +124,21 @@ def test_the_state_of_another_layer_is_refused(theirs):
         GRUCell(M, N).load_state_dict(nn.RNNCell(M, N).state_dict())
 
 
-def test_what_torch_lacks_is_reported_as_missing():
-    ours = RNN(M, N, nonlinearity="tanh", layer_norm=True, trainable_h0=True, **FREE)
-    loaded = ours.load_state_dict(nn.RNN(M, N).state_dict(), strict=False)
-    assert [name.rsplit(".", 1)[1] for name in loaded.missing_keys] == ["h0", "gain", "shift"]
+@pytest.mark.parametrize(
+    "options",
+    [{"leak": 0.3}, {"leak": 0.3, "trainable_leak": True}, {"layer_norm": True}],
+    ids=str,
+)
+def test_what_torch_lacks_stays_as_it_is(options):
+    ours = RNN(M, N, nonlinearity="tanh", trainable_h0=True, **options, **FREE)
+    own = (".h0", ".gain", ".shift", ".raw", ".values")
+    before = {name: v.clone() for name, v in ours.state_dict().items() if name.endswith(own)}
+    theirs = nn.RNN(M, N)
+    ours.load_state_dict(theirs.state_dict())
+    assert torch.equal(ours.weight_hh_l0, theirs.weight_hh_l0)
+    after = ours.state_dict()
+    before.pop("directions.0.constraint.raw")  # W itself
+    assert all(torch.equal(after[name], value) for name, value in before.items())
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from eigenrnn_experiments.laboratory import psychometric_curve
 
@@ -92,7 +93,11 @@ def test_groups_are_fitted_apart():
         alone = psychometric_curve(*one)
         np.testing.assert_allclose(both.responses[i], alone.responses[0])
         np.testing.assert_allclose(both.bias[i], alone.bias[0])
-    assert len(both.plot().axes[0].lines) == 2
+    means, fits = both.plot().axes[0].lines[:2], both.plot().axes[0].lines[2:]
+    assert len(means) == len(fits) == 2
+    for fit, bias, slope in zip(fits, both.bias, both.slope, strict=True):
+        p = expit(slope * (fit.get_xdata() - bias))
+        np.testing.assert_allclose(fit.get_ydata(), p, rtol=1e-12)
     assert len(both.table()["stimulus"]) == 12
 
 

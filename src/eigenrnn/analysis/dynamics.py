@@ -15,7 +15,7 @@ from eigenrnn.analysis.arguments import NumberArray, as_array
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.state_map import Network, Step
 from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
-from eigenrnn.errors import check_not_negative, check_positive_integer
+from eigenrnn.errors import check_not_negative_integer, check_positive_integer
 from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def lyapunov(
     nudge = _NUDGE if h0 is None else 0.0
     if burn_in is None:
         burn_in = _BURN_IN if h0 is None else 0
-    check_not_negative("burn_in", burn_in)
+    check_not_negative_integer("burn_in", burn_in)
     path = trajectory(network, x, which, h0, burn_in, nudge=nudge)
     if not bool(path.states[0].isfinite().all()):
         raise ValueError(

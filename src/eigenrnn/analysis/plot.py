@@ -74,7 +74,8 @@ def lines(
     for name, y, style in zip(series, series.values(), cycle(_STYLES), strict=False):
         is_point = _visible_points(y, log=log) == 1
         shape = "o" if is_point else marker
-        (line,) = axes.plot(x, y, label=name, linestyle=style, marker=shape, markersize=3)
+        shown = _as_label(name)
+        (line,) = axes.plot(x, y, label=shown, linestyle=style, marker=shape, markersize=3)
         if bands and name in bands:
             band = np.asarray(bands[name])
             if band.ndim == 2:
@@ -94,6 +95,12 @@ def lines(
         _integer_ticks(axes.xaxis)
     if len(series) > 1:
         axes.legend(fontsize="small", frameon=False)
+
+
+def _as_label(name: str) -> str:
+    """Return the name of a curve as matplotlib draws it: no formula, and never left out."""
+    text = name.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
 
 
 def _set_range(axes: "Axes", *, log: bool) -> None:
@@ -182,14 +189,14 @@ def plane(
     for name, curve in (joined or {}).items():
         points_of_curve = np.asarray(curve, dtype=np.complex128)
         closed = np.concatenate([points_of_curve, points_of_curve[:1]])
-        axes.plot(closed.real, closed.imag, linewidth=1, label=name)
+        axes.plot(closed.real, closed.imag, linewidth=1, label=_as_label(name))
     for k, (name, values) in enumerate(points.items()):
         z = np.asarray(values, dtype=np.complex128)
         # each larger than the one before and below it, so it shows as a ring
         axes.plot(
             z.real,
             z.imag,
-            label=name,
+            label=_as_label(name),
             linestyle="",
             marker=".",
             markersize=5 + 5 * k,

@@ -363,7 +363,10 @@ def make_constraint(factory: Callable[[int], object], size: int) -> Constraint:
         TypeError: If it is not a function, or does not return a `Constraint`.
         ValueError: If it returns a constraint of another size.
     """
-    expected = "expected a function from the size to a Constraint, such as ScaledCayley"
+    expected = (
+        "expected a function from the size to a Constraint, such as ScaledCayley, or of a free "
+        "matrix Unconstrained"
+    )
     if isinstance(factory, nn.Module) or not callable(factory):
         raise TypeError(f"{expected}, got {factory!r}")
     constraint = factory(size)

@@ -148,7 +148,7 @@ class _CayleyAtBase(torch.autograd.Function):
 
     @staticmethod
     def forward(A: Tensor, base: Tensor) -> Tensor:
-        if not A.any():
+        if not A.is_meta and not A.any():
             return base.clone()
         return cayley(A / 2) @ base
 

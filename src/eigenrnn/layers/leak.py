@@ -177,8 +177,9 @@ class Leak(ConstantBuffers):
         `torch.utils.checkpoint`, which computes a forward pass twice, draw the same noise.
         """
         if autocasts(x.device.type):  # the recurrence keeps the precision of its weights
-            x = x.to(U.dtype)
-        with torch.autocast(x.device.type, enabled=False):
+            with torch.autocast(x.device.type, enabled=False):
+                inputs = F.linear(x.to(U.dtype), U, c)
+        else:
             inputs = F.linear(x, U, c)
         xi = torch.randn_like(inputs)
         if alpha is None:

@@ -28,8 +28,6 @@ __all__ = [
     "translate_cell",
 ]
 
-# ends of the names of weights that no layer of torch has
-_ONLY_OURS = (".h0", ".gain", ".shift", ".leak.raw", ".leak.values")
 _NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
 
 
@@ -125,9 +123,7 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
     for name in found:
         del state[prefix + name]
     for name, value in loaded.state_dict().items():
-        # a torch layer has none of these, so torch reports them as missing
-        if not name.endswith(_ONLY_OURS):
-            state[prefix + name] = value
+        state[prefix + name] = value  # what a torch layer lacks, such as a leak, stays as it is
 
 
 def translate_cell(_cell: Any, state: dict[str, Any], prefix: str, *_arguments: object) -> None:

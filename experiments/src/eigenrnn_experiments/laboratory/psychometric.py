@@ -54,6 +54,12 @@ class PsychometricCurve(Analysis):
         curves = dict(zip(names, self.responses, strict=True))
         bands = dict(zip(names, self.errors, strict=True))
         plot.lines(axes, self.stimuli, curves, bands=bands, marker="o")
+        s = np.linspace(self.stimuli[0], self.stimuli[-1], 200)
+        for line, bias, slope in zip(axes.lines[: len(names)], self.bias, self.slope, strict=True):
+            if np.isfinite(bias):  # else there is no fit
+                with np.errstate(over="ignore", invalid="ignore"):
+                    fit = 1 / (1 + np.exp(-slope * (s - bias)))
+                axes.plot(s, fit, color=line.get_color(), linewidth=2, alpha=0.5)
         plot.label(axes, "stimulus", "mean response")
         return figure
 

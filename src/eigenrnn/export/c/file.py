@@ -70,10 +70,11 @@ def to_c(
     if not re.fullmatch(r"[A-Za-z0-9_. +-]+", path.name):  # it is in an #include
         raise ValueError(f"expected a file name of ASCII letters, digits and _.+-, got {path}")
     name = path.stem if name is None else name
-    if not (name.isascii() and name.isidentifier()):
+    # the names of layers, such as layer0, are taken
+    if not (name.isascii() and name.isidentifier()) or re.match(r"layer\d", name):
         raise ValueError(
-            f"expected a name that is an identifier of C, got {name!r}: rename the file, or in "
-            "Python set name="
+            f"expected a name that is an identifier of C and no layer's, got {name!r}: rename the "
+            "file, or in Python set name="
         )
     if weights not in ("float", "int8", "int16"):
         raise ValueError(f"expected weights in float, int8 or int16, got {weights!r}")
@@ -253,13 +254,13 @@ def _header(network: _Network) -> str:
         f"    float {state.name}[{state.size}]; /* {state.comment} */" for state in network.states
     )
     takes = f"input[{network.input_size}], which does not overlap output"
-    inputs = f"{name.upper()}_INPUTS = {network.input_size}"
+    inputs = f"{name}_inputs = {network.input_size}"
     if network.is_scaled:
         takes += ", unscaled"
     if network.argument == "int symbol":
         takes = f"0 <= symbol < {network.input_size}; any other reads past the constants"
-        inputs = f"{name.upper()}_SYMBOLS = {network.input_size}"
-    outputs = f"{name.upper()}_OUTPUTS = {network.output_size}"
+        inputs = f"{name}_symbols = {network.input_size}"
+    outputs = f"{name}_outputs = {network.output_size}"
     text = f"""\
 /* Written by eigenrnn {__version__}, not to be edited; see {name}.c. */
 #ifndef {guard}

@@ -144,8 +144,9 @@ class Source:
             self._define("float", name, list(map(_literal, _grouped(weight))), comment)
         else:
             # each row is rounded to multiples of its scale
-            largest = weight.abs().amax(1).clamp_min(torch.finfo(weight.dtype).tiny)
-            scale = largest / _LARGEST[self.kind]
+            scale = weight.abs().amax(1) / _LARGEST[self.kind]
+            # of a row of zeros; a smaller number may be flushed to zero
+            scale = scale.clamp_min(torch.finfo(weight.dtype).tiny)
             weight = (weight / scale[:, None]).round()
             numbers = [f"{each:.0f}" for each in _grouped(weight)]
             self._define(self.kind, name, numbers, comment)
