@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from eigenrnn_experiments import registry
 from eigenrnn_experiments.recipes import Recipe
-from reproduction.studies import permuted_mnist, state_tracking, state_tracking_radius
+from reproduction.studies import baselines, permuted_mnist, state_tracking, state_tracking_radius
 
 __all__ = ["RECIPES", "STUDIES"]
 
 STUDIES: Mapping[str, Recipe] = {
     recipe.name: recipe
-    for study in (permuted_mnist, state_tracking, state_tracking_radius)
+    for study in (baselines, permuted_mnist, state_tracking, state_tracking_radius)
     for recipe in study.RECIPES
 }
 """Our own recipes, by name."""

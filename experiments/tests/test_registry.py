@@ -51,7 +51,7 @@ def test_every_recipe_has_its_own_name():
 def test_names_of_recipes_give_the_paper_and_the_place():
     published = r"[a-z_]+/(table|fig)\d(-free)?"
     tracking = r"state_tracking/[a-z]\d(-sets|-delta|-reflections|-radius)?"
-    own = rf"{tracking}|permuted_mnist/(stacks|single)"
+    own = rf"{tracking}|baselines/(adding|copying|pixels)|permuted_mnist/(stacks|single)"
     assert all(re.fullmatch(published, name) for name in registry.RECIPES)
     assert all(re.fullmatch(own, name) for name in STUDIES)
 

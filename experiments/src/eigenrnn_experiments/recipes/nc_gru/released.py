@@ -14,8 +14,16 @@ from eigenrnn.init import fan_uniform_, glorot_uniform_, kaiming_uniform_, unifo
 from eigenrnn.layers import GRU
 from eigenrnn_experiments.recipes.experiment import Network
 
-__all__ = ["RELEASED_INIT", "BorrowingCayley", "LendingCayley", "ReleasedNCGRU", "released"]
+__all__ = [
+    "AS_RELEASED",
+    "RELEASED_INIT",
+    "BorrowingCayley",
+    "LendingCayley",
+    "ReleasedNCGRU",
+    "released",
+]
 
+AS_RELEASED = "the printed number stands beside the row of the paper's formulas"
 RELEASED_INIT = (
     "the code initialises the gates of its second cell with other random numbers than those of "
     "its first cell; here both are initialised alike"
