@@ -1,7 +1,6 @@
-"""The commands `python -m reproduction {list,plan,run,train,archive,write}`."""
+"""The commands `python -m reproduction {check,plan,run,train,archive,write}`."""
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -22,7 +21,12 @@ from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Runs
 from reproduction.claims import CLAIMS
 from reproduction.evidence import ArchivedEvidence, Job, Judgement, missing_jobs
-from reproduction.page import describe_judgement, duration, to_markdown
+from reproduction.page import (
+    duration,
+    headline,
+    held_out,
+    to_markdown,
+)
 from reproduction.recipes import RECIPES
 
 __all__ = ["main"]
@@ -66,13 +70,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--archive", type=Path, default=ARCHIVE, help="folder of archived runs")
     listed = parser.add_subparsers(dest="command", required=True)
-    listing = listed.add_parser("list", help="list the claims with their verdicts")
-    listing.add_argument("--json", action="store_true", help="list as JSON")
+    listed.add_parser("check", help="print each comparison of the claims with margin and noise")
     plan = listed.add_parser("plan", help="list the missing runs with their estimated time")
     run = listed.add_parser("run", help="train and archive the missing runs")
     for command in (plan, run):
         command.add_argument("ids", nargs="*", help="names of claims (default: all claims)")
-        command.add_argument("--all", action="store_true", help="then all rows of all recipes")
     run.add_argument("--out", type=Path, default=Path("runs"), help="folder of the runs")
     archive = listed.add_parser("archive", help="archive the runs that have ended")
     archive.add_argument("folders", nargs="+", type=Path, help="folders that `reproduce` wrote")
@@ -85,31 +87,36 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _list(
+def _check(
     options: argparse.Namespace,
     console: Console,
     recipes: Mapping[str, Recipe],
     claims: Mapping[str, Claim],
 ) -> int:
-    judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
-    if options.json:
-        content = [describe_judgement(judgement) for judgement in judgements]
-        print(json.dumps(content, indent=2))
-    else:
-        console.print(_verdicts(judgements))
-    return 0
+    """Print each comparison with its margin and its noise; fail if a claim states another."""
+    archive = Archive(options.archive)
+    judgements = ArchivedEvidence(recipes, archive).judge(claims)
+    mismatches = [each for judgement in judgements for each in judgement.mismatches()]
+    _print_judgements(console, judgements)
+    for claim, agreeing in held_out(recipes, archive, judgements).items():
+        console.print(f"seeds 11 and 12, {claim}: {sum(agreeing)} of {len(agreeing)} agree")
+    for mismatch in mismatches:
+        print(f"error: {mismatch}", file=sys.stderr)
+    return int(bool(mismatches))
 
 
-def _verdicts(judgements: Sequence[Judgement]) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("claim", "verdict", "evidence"):
-        table.add_column(name, no_wrap=name == "claim")
+def _print_judgements(console: Console, judgements: Sequence[Judgement]) -> None:
     for judgement in judgements:
-        words = [judgement.claim.evidence, *judgement.mismatches()]
-        if judgement.claim.hours is not None:
-            words.append(f"{judgement.done:.0%} trained, {judgement.claim.hours:g} h still needed")
-        table.add_row(judgement.claim.id, judgement.verdict, "\n".join(filter(None, words)))
-    return table
+        console.print(f"{judgement.claim.id}: {judgement.verdict}")
+        for check, result in judgement.results.items():
+            networks = ", ".join(network.row for network in check.networks)
+            said = result.undecided or str(result.outcome).lower()
+            console.print(f"  {networks}: {check.rule}, {check.number.name}: {said}")
+            if result.runs:
+                numbers = ", ".join(f"{number:.3g}" for number in result.numbers.values())
+                margin, noise = map(check.number.described, (result.margin, result.noise))
+                console.print(f"    {numbers}; margin {margin}, noise {noise}")
+    console.print(headline(judgements))
 
 
 def _plan(
@@ -164,7 +171,7 @@ def _run(
         jobs = [job for job in _missing(options, recipes, claims) if job.run not in tried]
         if not jobs:
             judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
-            console.print(_verdicts(judgements))
+            _print_judgements(console, judgements)
             return 0
         job = jobs[0]
         tried.add(job.run)
@@ -173,7 +180,7 @@ def _run(
             continue
         point, seed = job.run.points[0], job.run.seeds[0]
         name = RunName(job.recipe.name, job.run.row, point, seed, job.run.least)
-        console.print(f"{job.claim or 'all rows'}: {name}")
+        console.print(f"{job.claim}: {name}")
         folder = options.out / folder_name(job.recipe, quick=False)
         outcomes = reproduce(
             job.recipe,
@@ -202,7 +209,7 @@ def _missing(
             raise ValueError(f"expected a claim ({', '.join(claims)}), got {name!r}")
     chosen = {name: claims[name] for name in options.ids or claims}
     evidence_ = ArchivedEvidence(recipes, Archive(options.archive))
-    return missing_jobs(chosen, evidence_, everything=options.all)
+    return missing_jobs(chosen, evidence_)
 
 
 def _archive(
@@ -246,7 +253,7 @@ def _write(
     return 0
 
 
-COMMANDS = {"list": _list, "plan": _plan, "run": _run, "archive": _archive, "write": _write}
+COMMANDS = {"check": _check, "plan": _plan, "run": _run, "archive": _archive, "write": _write}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,10 +11,10 @@ from eigenrnn_experiments.training.run_key import Length
 from reproduction.agreement import AT_CHANCE
 from reproduction.archive import ArchivedRun
 
-Verdict = Literal["holds", "partly", "fails", "not decided yet"]
+Verdict = Literal["holds", "partly", "refuted at our settings", "not decided", "other data"]
 
-AGREEING_SHARE = 0.75
-"""The share of runs, or of pairs of runs, in which a comparison must be true."""
+LEAST_SEEDS = 3
+"""The number of seeds from which their spread is known."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Runs:
         seeds: The seeds to train; runs of further seeds count as well.
         points: The points of the row's grid.
         least: The shortest length that decides; None for the paper's full length.
+        arms: The same network at other learning rates or with clipping. The best stands for it.
     """
 
     recipe: str
@@ -34,6 +35,7 @@ class Runs:
     seeds: tuple[int, ...] = (0,)
     points: tuple[str, ...] = ("",)
     least: Length | None = None
+    arms: tuple["Runs", ...] = ()
 
 
 # Numbers of a run
@@ -49,8 +51,11 @@ class Number:
         diverged: The number of a run that diverged.
         grows: Whether it depends on how long the network was trained, so that two networks have
             to be compared at equal lengths.
-        is_first_update: Whether it is the update at which something first happens, which is
-            unknown of a run that ended before.
+        is_in_updates: Whether it is a number of updates. A network that never gets there counts
+            with the length of its training.
+        is_ratio: Whether two of them are compared by their ratio, and not by their difference.
+        examples: The number of examples of which it is the share; None for another number.
+        is_reported: Whether it is made of the number that the recipe compares with the paper's.
         counts: Whether a run counts; others are left out. None if all count.
     """
 
@@ -58,7 +63,10 @@ class Number:
     of: Callable[[ArchivedRun], float | None] = field(repr=False, compare=False)
     diverged: float = math.inf
     grows: bool = True
-    is_first_update: bool = False
+    is_in_updates: bool = False
+    is_ratio: bool = True
+    examples: int | None = None
+    is_reported: bool = False
     counts: Callable[[ArchivedRun], bool] | None = field(default=None, repr=False, compare=False)
 
     def read(self, run: ArchivedRun) -> float | None:
@@ -67,14 +75,26 @@ class Number:
             return self.diverged
         return self.of(run)
 
+    def scaled(self, number: float) -> float:
+        """Return the logarithm of a number that is compared by its ratio, or the number."""
+        if not self.is_ratio or math.isinf(number):
+            return number
+        return math.log(number) if number > 0 else -math.inf
 
-value = Number("number by the paper's rule", lambda run: run.value)
+    def described(self, scaled: float) -> str:
+        """Write the difference of two scaled numbers, as a factor if it is one of logarithms."""
+        if math.isfinite(scaled) and self.is_ratio:
+            return f"{math.exp(scaled):.3g} times"
+        return f"{scaled:.3g}"
+
+
+value = Number("number by the paper's rule", lambda run: run.value, is_reported=True)
 """The number that the recipe compares with the paper's, where lower is better."""
 
-accuracy = replace(value, name="accuracy", diverged=0.0)
-"""The accuracy that the recipe compares with the paper's."""
+accuracy = replace(value, name="accuracy", diverged=0.0, is_ratio=False, examples=10_000)
+"""The accuracy on 10,000 images that the recipe compares with the paper's."""
 
-success = replace(value, name="success", diverged=0.0)
+success = replace(value, name="success", diverged=0.0, is_ratio=False)
 """1 for a run that succeeds by the paper's rule, 0 for one that fails."""
 
 
@@ -116,7 +136,7 @@ def steps_below(fraction: float, column: str = "test_loss") -> Number:
         return math.inf
 
     name = f"first update with {column} below {fraction:g} of the chance level"
-    return Number(name, of, grows=False, is_first_update=True)
+    return Number(name, of, grows=False, is_in_updates=True)
 
 
 def steps_between(high: float, low: float) -> Number:
@@ -132,12 +152,13 @@ def steps_between(high: float, low: float) -> Number:
             return end
         return end - start
 
-    return Number(f"updates from {high:g} to {low:g} of the chance level", of, grows=False)
+    name = f"updates from {high:g} to {low:g} of the chance level"
+    return Number(name, of, grows=False, is_in_updates=True)
 
 
 def score(name: str) -> Number:
     """Return a further score of the best model of a run."""
-    return Number(name, lambda run: run.scores.get(name))
+    return Number(name, lambda run: run.scores.get(name), is_ratio=False)
 
 
 def of_success(number: Number, fraction: float = 0.5) -> Number:
@@ -168,46 +189,49 @@ class Check:
     Args:
         networks: The networks, one or two.
         number: The number.
-        rule: What is asked of the numbers a and b of one run of each network.
-        holds: Whether it is true of these numbers.
-        of_means: Whether the means over all runs are compared, and not each pair of runs.
+        rule: What is asked of the numbers a and b of the networks.
+        margin: By how much it is true of two scaled numbers; negative if it is false.
+        printed: The numbers that the paper prints or draws, where the recipes have none.
     """
 
     networks: tuple[Runs, ...]
     number: Number
     rule: str
-    holds: Callable[[Sequence[float]], bool] = field(repr=False, compare=False)
-    of_means: bool = False
+    margin: Callable[[Sequence[float]], float] = field(repr=False, compare=False)
+    printed: tuple[float, ...] | None = None
 
 
-def less(
-    smaller: Runs, larger: Runs, number: Number = value, factor: float = 1.0, margin: float = 0.0
+def less(smaller: Runs, larger: Runs, number: Number = value, factor: float = 1.0) -> Check:
+    """`factor` times the number of one network is below that of another."""
+    times = number.scaled(factor) if number.is_ratio else 0.0
+    rule = "a < b" if factor == 1 else f"{factor:g} a < b"
+    return Check((smaller, larger), number, rule, lambda n: n[1] - n[0] - times)
+
+
+def close(
+    one: Runs, other: Runs, within: float, number: Number, printed: float | None = None
 ) -> Check:
-    """`factor` times the number of one network, plus a margin, is below that of another."""
-    rule = f"{factor:g} a + {margin:g} < b"
-    return Check((smaller, larger), number, rule, lambda n: factor * n[0] + margin < n[1])
-
-
-def close(one: Runs, other: Runs, within: float, number: Number = value) -> Check:
-    """A number of two networks differs by at most an amount."""
-    return Check(
-        (one, other), number, f"|a - b| <= {within:g}", lambda n: abs(n[0] - n[1]) <= within
-    )
+    """A number of two networks differs by at most an amount; the paper's by `printed`."""
+    numbers = None if printed is None else (printed, 0.0)
+    rule = f"|a - b| <= {within:g}"
+    return Check((one, other), number, rule, lambda n: within - abs(n[0] - n[1]), numbers)
 
 
 def more_often(more: Runs, rarer: Runs) -> Check:
-    """One network succeeds in a larger share of its runs than another."""
-    return Check((more, rarer), success, "a > b", lambda n: n[0] > n[1], of_means=True)
+    """One network succeeds more often than another, by Fisher's exact test after each pair."""
+    return Check((more, rarer), success, "a > b", lambda n: n[0] - n[1])
 
 
 def at_most(network: Runs, bound: float, number: Number = value) -> Check:
     """A number of a network is at most a bound."""
-    return Check((network,), number, f"a <= {bound!r}", lambda n: n[0] <= bound)
+    limit = number.scaled(bound)
+    return Check((network,), number, f"a <= {bound!r}", lambda n: limit - n[0])
 
 
 def at_least(network: Runs, bound: float, number: Number = value) -> Check:
     """A number of a network is at least a bound."""
-    return Check((network,), number, f"a >= {bound!r}", lambda n: n[0] >= bound)
+    limit = number.scaled(bound)
+    return Check((network,), number, f"a >= {bound!r}", lambda n: n[0] - limit)
 
 
 # Claims
@@ -236,19 +260,6 @@ class Median:
 
 
 @dataclass(frozen=True)
-class TrueIn:
-    """A number in a sentence: the runs, or pairs of runs, that bear a comparison out.
-
-    Args:
-        text: The number as the sentence states it, such as `4 of 9`.
-        check: The comparison.
-    """
-
-    text: str
-    check: Check
-
-
-@dataclass(frozen=True)
 class Claim:
     """A central claim of a paper, with the test that decides it, and what our runs show.
 
@@ -265,12 +276,14 @@ class Claim:
         changed: When the comparisons were last changed, in ISO 8601. A test pins them by their
             `digest`, so that none changes without this.
         further: The other comparisons.
-        seeds: The number of seeds below which it is not decided.
+        other_data: Whether our data is not the paper's, so that our runs do not decide it.
         verdict: The verdict.
+        before: The verdict by the rule before this one; the same if it is empty.
+        why: Why the verdict is another one now, or what a single seed decides.
         seen: What our runs show, with the names of `numbers` in braces.
         numbers: The numbers in `seen`, by name.
         tried: What was tried where our runs differ from the paper, and what is known of it.
-        hours: The processor time that is still needed; None once it is decided.
+        hours: The processor time that is still needed; None if none is.
     Units:
         `hours` of one core.
     """
@@ -283,10 +296,12 @@ class Claim:
     decisive: tuple[Check, ...]
     changed: str
     further: tuple[Check, ...] = ()
-    seeds: int = 1
-    verdict: Verdict = "not decided yet"
+    other_data: bool = False
+    verdict: Verdict = "not decided"
+    before: str = ""
+    why: str = ""
     seen: str = ""
-    numbers: Mapping[str, Median | TrueIn] = field(default_factory=dict[str, Median | TrueIn])
+    numbers: Mapping[str, Median] = field(default_factory=dict[str, Median])
     tried: str = ""
     hours: float | None = None
 
@@ -297,8 +312,9 @@ class Claim:
 
     @property
     def networks(self) -> tuple[Runs, ...]:
-        """The networks that it compares, each once."""
-        return tuple(dict.fromkeys(network for check in self.test for network in check.networks))
+        """The networks that it compares, each once, with their arms."""
+        named = dict.fromkeys(network for check in self.test for network in check.networks)
+        return tuple(arm for network in named for arm in (network, *network.arms))
 
     @property
     def evidence(self) -> str:
@@ -307,6 +323,6 @@ class Claim:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of the comparisons and of the number of seeds."""
-        test = (self.decisive, self.further, self.seeds, AGREEING_SHARE, AT_CHANCE)
+        """A fingerprint of the comparisons."""
+        test = (self.decisive, self.further, LEAST_SEEDS, AT_CHANCE)
         return sha256(repr(test).encode()).hexdigest()[:12]

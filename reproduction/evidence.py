@@ -1,41 +1,82 @@
-"""What the archive says of each claim: the verdict, and the runs that are missing."""
+"""What the archive says of each claim: the verdict, and the runs that are missing.
+
+The rule: a comparison decides if its margin is above its noise, whichever way it points.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from itertools import chain, product
-from statistics import fmean, median
+from statistics import fmean, median, stdev
+from typing import Any
 
-from eigenrnn_experiments.recipes import Computed, Entry, Recipe, Row
+from scipy.stats import fisher_exact
+
+from eigenrnn import ENRNN, NCGRU, NnRNN, ScoRNN
+from eigenrnn_experiments.recipes import Entry, Recipe, Row
+from eigenrnn_experiments.recipes.nc_gru.released import ReleasedNCGRU
 from eigenrnn_experiments.training.run_key import Length
 from reproduction.agreement import AT_CHANCE
-from reproduction.archive import Archive, ArchivedRun, current_runs, rows_by_name
-from reproduction.claim import AGREEING_SHARE, Check, Claim, Median, Runs, Verdict
+from reproduction.archive import Archive, ArchivedRun, current_runs, paper_of, rows_by_name
+from reproduction.claim import LEAST_SEEDS, Check, Claim, Runs, Verdict, success
 from reproduction.cost import estimated_seconds
 
 __all__ = [
+    "HELD_OUT",
     "ArchivedEvidence",
     "CheckResult",
     "Job",
     "Judgement",
     "is_at_chance",
+    "is_own_network",
     "missing_jobs",
     "share_of_full",
 ]
 
+HELD_OUT = (11, 12)
+"""The seeds that decide nothing; their runs show whether a verdict lasts."""
 
-def is_at_chance(run: ArchivedRun) -> bool:
-    """Whether a network never got more than 5 % below the chance-level loss of its task.
+OWN_LAYERS = {
+    "scornn": (ScoRNN,),
+    "enrnn": (ENRNN,),
+    "nnrnn": (NnRNN,),
+    "nc_gru": (NCGRU, ReleasedNCGRU),
+}
+"""The layers that a paper proposes; its other networks are baselines."""
 
-    The loss is that of the best evaluation, on the test set if there is one. A run that diverged
-    has learnt nothing either. A run without a chance-level loss is not at chance.
+TRAINED = 0.5  # of the chance-level loss: a baseline below it has trained
+RATES = 3  # at which a baseline has to fail, without and with clipping, before it counts
+ONE_SEED_ERRORS = 10.0  # standard errors of the evaluation that a single seed needs
+ONE_SEED_SPREADS = 4.0  # of the largest spread of seeds on the task
+LEVEL = {True: 0.05, False: 0.025}  # of Fisher's test, up to so many pairs and beyond
+EARLY_PAIRS = 8
+
+
+def is_own_network(row: Row, paper: str) -> bool:
+    """Whether a row is of the network that its paper proposes, and not of a baseline."""
+    if paper == "nonnormal":  # which proposes initialisers
+        return row.options.get("kind") in ("chain", "feedback_chain")
+    return row.layer in OWN_LAYERS.get(paper, ())
+
+
+def share_of_chance(run: ArchivedRun) -> float:
+    """Return the loss of the best evaluation, on the test set if there is one, as a share.
+
+    It is infinite for a run that diverged, and NaN without a loss or a chance-level loss.
     """
     measured = run.best.get("test") or run.best.get("validation") or {}
-    loss = measured.get("loss")
     if run.state == "diverged":
-        return True
-    return bool(loss is not None and run.baseline and loss >= AT_CHANCE * run.baseline)
+        return math.inf
+    if "loss" not in measured or not run.baseline:
+        return math.nan
+    return measured["loss"] / run.baseline
+
+
+def is_at_chance(run: ArchivedRun) -> bool:
+    """Whether a network never got more than 5 % below the chance-level loss of its task."""
+    return share_of_chance(run) >= AT_CHANCE
 
 
 def share_of_full(row: Row, length: Length | None) -> float:
@@ -50,20 +91,23 @@ class CheckResult:
     """The result of one comparison.
 
     Args:
-        outcomes: Whether it is true, of each run or pair of runs that has an order. It is empty if
-            a number is missing.
-        medians: The median number of each network.
+        numbers: The median number of each network.
         runs: The runs of each network that were compared.
+        margin: By how much it is true; negative if it is false, NaN if a number is missing.
+        noise: What the margin has to exceed.
+        undecided: Why it is neither true nor false; empty if it is one of them.
     """
 
-    outcomes: Sequence[bool]
-    medians: Mapping[Runs, float]
+    numbers: Mapping[Runs, float]
     runs: Mapping[Runs, Sequence[ArchivedRun]]
+    margin: float = math.nan
+    noise: float = math.nan
+    undecided: str = ""
 
     @property
-    def is_true(self) -> bool:
-        """Whether the comparison is true in at least `AGREEING_SHARE` of the runs or pairs."""
-        return bool(self.outcomes) and fmean(self.outcomes) >= AGREEING_SHARE
+    def outcome(self) -> bool | None:
+        """Whether it is true; None if it is not decided."""
+        return None if self.undecided else self.margin > 0
 
 
 @dataclass(frozen=True)
@@ -74,13 +118,11 @@ class Judgement:
         claim: The claim.
         verdict: The verdict.
         results: The result of each comparison, the decisive ones first.
-        done: The share of the training asked for that the network furthest behind has done.
     """
 
     claim: Claim
     verdict: Verdict
     results: Mapping[Check, CheckResult]
-    done: float
 
     @property
     def runs(self) -> list[ArchivedRun]:
@@ -94,6 +136,17 @@ class Judgement:
         return [run for run in self.runs if run.state != "computed"]
 
     @property
+    def networks(self) -> list[Runs]:
+        """The networks that are compared, each once, at the rate of the paper."""
+        return list(dict.fromkeys(chain(*(check.networks for check in self.results))))
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why comparisons are not decided, each once."""
+        reasons = [result.undecided for result in self.results.values() if result.undecided]
+        return list(dict.fromkeys(reasons))
+
+    @property
     def before_test(self) -> int:
         """The number of its trained runs that ended before the test was last changed."""
         changed = datetime.fromisoformat(self.claim.changed)
@@ -105,24 +158,17 @@ class Judgement:
         claim = self.claim
         found: list[str] = []
         if claim.verdict != self.verdict:
-            found.append(f"{claim.id}: its verdict is {claim.verdict!r}, got {self.verdict!r}")
+            why = "; ".join(self.reasons) or "every comparison decides"
+            said = f"its verdict is {claim.verdict!r}, got {self.verdict!r}: {why}"
+            found.append(f"{claim.id}: {said}")
         for name, stated in claim.numbers.items():
-            if isinstance(stated, Median):
-                ours = self._median(stated)
-                agrees = stated.agrees(ours)
-            else:
-                outcomes = self.results[stated.check].outcomes
-                ours = f"{sum(outcomes)} of {len(outcomes)}"
-                agrees = stated.text == ours
-            if not agrees:
+            ours = math.nan
+            for check, result in self.results.items():
+                if check.number == stated.number:
+                    ours = result.numbers.get(stated.network, ours)
+            if not stated.agrees(ours):
                 found.append(f"{claim.id}: its {name!r} is {stated.text}, got {ours}")
         return found
-
-    def _median(self, stated: Median) -> float:
-        for check, result in self.results.items():
-            if check.number == stated.number and stated.network in result.medians:
-                return result.medians[stated.network]
-        return math.nan
 
 
 class ArchivedEvidence:
@@ -131,14 +177,18 @@ class ArchivedEvidence:
     Args:
         recipes: All recipes, by name.
         archive: The archive.
+        held_out: Whether the seeds that are held out are judged, in place of the others.
     """
 
-    def __init__(self, recipes: Mapping[str, Recipe], archive: Archive) -> None:
+    def __init__(
+        self, recipes: Mapping[str, Recipe], archive: Archive, *, held_out: bool = False
+    ) -> None:
         self.recipes = recipes
         self.rows: Mapping[tuple[str, str], Entry] = rows_by_name(recipes)
         self._runs: dict[tuple[str, str], list[ArchivedRun]] = {}
         for run in current_runs(recipes, archive.runs())[0]:
-            self._runs.setdefault((run.recipe, run.row), []).append(run)
+            if (run.seed in HELD_OUT) == held_out:
+                self._runs.setdefault((run.recipe, run.row), []).append(run)
 
     def judge(self, claims: Mapping[str, Claim]) -> list[Judgement]:
         """Return what the runs say of each claim, in order."""
@@ -146,66 +196,160 @@ class ArchivedEvidence:
 
     def _judge(self, claim: Claim) -> Judgement:
         results = {check: self.compare(check) for check in claim.test}
-        done = min(map(self.done, claim.networks))
-        judgement = Judgement(claim, "not decided yet", results, done)
-        if any(self._refutes(check, results[check], claim.seeds) for check in claim.decisive):
-            return replace(judgement, verdict="fails")
-        has_seeds = all(self._has_seeds(network, claim.seeds) for network in claim.networks)
-        if not has_seeds or not all(result.outcomes for result in results.values()):
-            return judgement
-        if all(map(is_at_chance, judgement.runs)):
-            return judgement
-        if all(result.is_true for result in results.values()):
-            return replace(judgement, verdict="holds")
-        if all(results[check].is_true for check in claim.decisive):
-            return replace(judgement, verdict="partly")
-        return replace(judgement, verdict="fails")
-
-    def _refutes(self, check: Check, result: CheckResult, seeds: int) -> bool:
-        """Whether a decisive comparison is false; those that are missing cannot change that."""
-        if not result.outcomes or result.is_true:
-            return False
-        has_seeds = all(self._has_seeds(network, seeds) for network in check.networks)
-        return has_seeds and not all(map(is_at_chance, chain(*result.runs.values())))
-
-    def _has_seeds(self, network: Runs, least: int) -> bool:
-        runs = list(chain(*self.runs(network).values()))
-        seeds = {run.seed for run in runs}
-        return len(seeds) >= least or seeds == {None}  # without training there are no seeds
+        decisive = [results[check] for check in claim.decisive]
+        verdict: Verdict = "not decided"
+        if not all(result.runs for result in decisive):  # partial evidence decides nothing
+            pass
+        elif claim.other_data:
+            verdict = "other data"
+        elif any(result.outcome is False for result in decisive):
+            verdict = "refuted at our settings"
+        elif all(result.outcome for result in results.values()):
+            verdict = "holds"
+        elif all(result.outcome for result in decisive):
+            verdict = "partly"
+        return Judgement(claim, verdict, results)
 
     def compare(self, check: Check) -> CheckResult:
-        """Compare all combinations of one run of each network.
+        """Compare the medians of the networks, beside the noise of seeds and of the evaluation.
 
-        A pair in which both networks are at the chance level has no order, and none in which
-        neither gets to what is awaited before the shorter of the two trainings ends.
+        Two networks at the chance level have no order.
         """
-        runs: dict[Runs, list[ArchivedRun]] = {}
+        runs = self._comparable(check)
         numbers: dict[Runs, list[float]] = {}
-        for network, its in self._comparable(check).items():
+        scaled: list[list[float]] = []
+        for network, its in runs.items():
             runs[network] = [
                 run for run in its if not check.number.counts or check.number.counts(run)
             ]
             read = [check.number.read(run) for run in runs[network]]
-            numbers[network] = [float(number) for number in read if number is not None]
+            numbers[network] = [number for number in read if number is not None]
             if not read or len(numbers[network]) < len(read):
-                return CheckResult((), {}, {})
-        outcomes: list[bool] = []
-        for its, read in zip(product(*runs.values()), product(*numbers.values()), strict=True):
-            end = math.inf
-            if check.number.is_first_update:
-                end = min(run.steps for run in its)
-            known = [number if number <= end else math.inf for number in read]
-            is_pair = len(its) > 1
-            if is_pair and (all(map(is_at_chance, its)) or all(map(math.isinf, known))):
-                continue
-            outcomes.append(check.holds(known))
-        if check.of_means:
-            outcomes = [check.holds(list(map(fmean, numbers.values())))]
-        return CheckResult(outcomes, {its: median(of) for its, of in numbers.items()}, runs)
+                return CheckResult(
+                    {}, {}, undecided=f"{network.row} is not trained for long enough"
+                )
+            bounds = [math.inf] * len(read)
+            if check.number.is_in_updates:  # of a network that never gets there
+                bounds = [run.steps for run in runs[network]]
+            at_least = map(min, numbers[network], bounds)
+            scaled.append([check.number.scaled(number) for number in at_least])
+        if check.number == success:
+            return self._successes(runs, numbers)
+        margin = check.margin([median(its) for its in scaled])
+        noise = self._noise(check, runs, scaled)
+        medians = {network: median(its) for network, its in numbers.items()}
+        result = CheckResult(medians, runs, margin, noise)
+        return replace(result, undecided=self._undecided(check, result))
+
+    def _undecided(self, check: Check, result: CheckResult) -> str:
+        """Return why a comparison decides nothing; empty if it does."""
+        every = list(chain(*result.runs.values()))
+        printed = self.printed(check, result)
+        if printed is not None and not check.margin(printed) >= 0:
+            return "the paper's own numbers fail this test"
+        if len(result.runs) > 1 and all(map(is_at_chance, every)):
+            return "both networks are at the chance level"
+        if not abs(result.margin) > result.noise:
+            if min(len({run.seed for run in its}) for its in result.runs.values()) < LEAST_SEEDS:
+                return "fewer than three seeds"
+            return "the margin is within the noise"
+        if result.margin < 0:
+            for network in check.networks:
+                if self._is_untrained_baseline(network, result.runs[network]):
+                    return f"{network.row} does not train, and was not tried at {RATES} rates"
+        return ""
+
+    def printed(self, check: Check, result: CheckResult) -> list[float] | None:
+        """Return the paper's numbers in place of ours, scaled; None if it has none."""
+        if check.printed is not None:
+            return list(check.printed)
+        if not check.number.is_reported:
+            return None
+        found: list[float] = []
+        for network in check.networks:
+            first = self.rows[network.recipe, network.row].reported[0]
+            if first.value is None:
+                return None
+            number = check.number.of(replace(result.runs[network][0], value=first.value))
+            if number is None:
+                return None
+            found.append(check.number.scaled(number))
+        return found
+
+    def _is_untrained_baseline(self, network: Runs, runs: Sequence[ArchivedRun]) -> bool:
+        """Whether a baseline has not trained, and has not failed at enough rates either."""
+        row = self.rows[network.recipe, network.row]
+        if not isinstance(row, Row) or is_own_network(row, paper_of(network.recipe)):
+            return False
+        if median(map(share_of_chance, runs)) < TRAINED:
+            return False
+        tried = self.tried(network)
+        return min(len(tried[False]), len(tried[True])) < RATES
+
+    def tried(self, network: Runs) -> dict[bool, set[float]]:
+        """Return the learning rates of a network, by whether the gradient was clipped."""
+        found: dict[bool, set[float]] = {False: set(), True: set()}
+        for arm in (network, *network.arms):
+            for run in chain(*self.runs(arm).values()):
+                if run.state == "computed":
+                    continue
+                found[run.settings.get("clip_norm") is not None].add(run.settings["lr"])
+        return found
+
+    def _noise(
+        self,
+        check: Check,
+        runs: Mapping[Runs, Sequence[ArchivedRun]],
+        scaled: Sequence[Sequence[float]],
+    ) -> float:
+        """Return the spread of the seeds or the standard error, of the difference.
+
+        With fewer than three seeds it is ten standard errors, or four times the largest spread of
+        seeds in the archive on the same task; without a standard error it is infinite.
+        """
+        its = list(chain(*runs.values()))
+        if all(run.state == "computed" for run in its):
+            return 0.0
+        error = math.inf
+        if check.number.examples is not None:
+            shares = [median(numbers) for numbers in scaled]
+            error = math.sqrt(sum(p * (1 - p) for p in shares) / check.number.examples)
+        if min(len({run.seed for run in of}) for of in runs.values()) < LEAST_SEEDS:
+            spread = self._largest_spread(check, its[0])
+            return max(ONE_SEED_ERRORS * error, ONE_SEED_SPREADS * spread)
+        spread = math.hypot(*map(_spread, scaled))
+        return max(spread, 0.0 if math.isinf(error) else error)
+
+    def _largest_spread(self, check: Check, like: ArchivedRun) -> float:
+        """Return the largest spread of seeds on a task; infinite if it has no three seeds."""
+        groups: dict[Any, list[float]] = {}
+        for run in chain(*self._runs.values()):
+            number = check.number.read(run)
+            if run.task == like.task and number is not None and run.state == "ended":
+                name = (run.recipe, run.row, run.point, run.reduced)
+                groups.setdefault(name, []).append(check.number.scaled(number))
+        spreads = [_spread(its) for its in groups.values() if len(its) >= LEAST_SEEDS]
+        return max(spreads, default=math.inf)
+
+    def _successes(
+        self, runs: Mapping[Runs, Sequence[ArchivedRun]], numbers: Mapping[Runs, Sequence[float]]
+    ) -> CheckResult:
+        """Compare two success rates by Fisher's exact test after each pair, in order."""
+        shares = {network: fmean(its) for network, its in numbers.items()}
+        more, rarer = numbers.values()
+        pairs = min(len(more), len(rarer))
+        for k in sorted({*range(1, min(pairs, EARLY_PAIRS) + 1), pairs}):
+            a, b = round(sum(more[:k])), round(sum(rarer[:k]))
+            level = LEVEL[k <= EARLY_PAIRS]
+            if min(_fisher(k, a, b), _fisher(k, b, a)) <= level:
+                return CheckResult(shares, runs, (a - b) / k, 0.0)
+        margin = fmean(more) - fmean(rarer)
+        why = f"{pairs} pairs do not tell the rates of success apart"
+        return CheckResult(shares, runs, margin, undecided=why)
 
     def _comparable(self, check: Check) -> dict[Runs, list[ArchivedRun]]:
         """Return the runs of each network; of one length, if the number depends on it."""
-        by_length = {network: self.runs(network) for network in check.networks}
+        by_length = {network: self.runs(self.best_arm(network)) for network in check.networks}
         if not check.number.grows or len(by_length) < 2:
             found: dict[Runs, list[ArchivedRun]] = {}
             for network, its in by_length.items():
@@ -222,6 +366,15 @@ class ArchivedEvidence:
                 chosen = runs
         return chosen
 
+    def best_arm(self, network: Runs) -> Runs:
+        """Return the network at the rate with the lowest loss, by the median over its seeds."""
+        losses: dict[float, Runs] = {}
+        for arm in (network, *network.arms):
+            its = [run.deciding for run in chain(*self.runs(arm).values())]
+            known = [loss for loss in its if loss is not None]
+            losses.setdefault(median(known) if known else math.inf, arm)
+        return losses[min(losses)]
+
     def runs(self, network: Runs) -> dict[Length | None, list[ArchivedRun]]:
         """Return the runs that have at least the least length, by their length, longest first.
 
@@ -231,37 +384,32 @@ class ArchivedEvidence:
         row = self.rows[network.recipe, network.row]
         finished = [run for run in self._all(network) if run.state != "unfinished"]
         if isinstance(row, Row):
-            finished.sort(key=lambda run: -share_of_full(row, run.reduced))
+            finished.sort(key=lambda run: (-share_of_full(row, run.reduced), run.seed or 0))
+            least = share_of_full(row, network.least)
+            finished = [run for run in finished if share_of_full(row, run.reduced) >= least]
         for run in finished:
-            if not isinstance(row, Row) or self._done(row, network, run) >= 1:
-                found.setdefault(run.reduced, []).append(run)
+            found.setdefault(run.reduced, []).append(run)
         for length, its in found.items():
             seeds = [run.seed for run in its]
             found[length] = [run for run in its if seeds.count(run.seed) == len(network.points)]
         return {length: its for length, its in found.items() if its}
 
-    def done(self, network: Runs) -> float:
-        """Return the share of the training asked for that is done, over all seeds and points."""
-        row = self.rows[network.recipe, network.row]
-        if not isinstance(row, Row):
-            return float(bool(self._all(network)))
-        longest: dict[tuple[int | None, str], float] = {}
-        for run in self._all(network):
-            name = (run.seed, run.point)
-            longest[name] = max(longest.get(name, 0.0), self._done(row, network, run))
-        asked = len(network.seeds) * len(network.points)
-        return min(1.0, sum(min(1.0, each) for each in longest.values()) / asked)
-
-    def _done(self, row: Row, network: Runs, run: ArchivedRun) -> float:
-        """Return how far a run has come, as a share of the least length."""
-        share = share_of_full(row, run.reduced) / share_of_full(row, network.least)
-        if run.state == "unfinished":
-            return share * run.steps / (run.all_steps or math.inf)
-        return share
-
     def _all(self, network: Runs) -> list[ArchivedRun]:
         its = self._runs.get((network.recipe, network.row), [])
         return [run for run in its if run.point in network.points]
+
+
+def _spread(scaled: Sequence[float]) -> float:
+    """Return the standard deviation; infinite if a number is."""
+    return stdev(scaled) if all(map(math.isfinite, scaled)) else math.inf
+
+
+@cache
+def _fisher(pairs: int, more: int, rarer: int) -> float:
+    """Return the chance of so many more successes if both rates are equal."""
+    table = [[more, pairs - more], [rarer, pairs - rarer]]
+    result: Any = fisher_exact(table, alternative="greater")
+    return result.pvalue
 
 
 @dataclass(frozen=True)
@@ -269,7 +417,7 @@ class Job:
     """A run that is missing.
 
     Args:
-        claim: The claim that needs it; empty for a run that no claim needs.
+        claim: The claim that needs it.
         recipe: The recipe, with the length of the run.
         run: The network, with one point and one seed.
         seconds: A rough estimate of its time; infinite if data is missing.
@@ -285,9 +433,7 @@ class Job:
     missing_data: str | None = None
 
 
-def missing_jobs(
-    claims: Mapping[str, Claim], evidence: ArchivedEvidence, *, everything: bool = False
-) -> list[Job]:
+def missing_jobs(claims: Mapping[str, Claim], evidence: ArchivedEvidence) -> list[Job]:
     """Return the runs that claims need and the archive lacks, those of the quickest claim first.
 
     Claims whose time is not known come last.
@@ -295,19 +441,16 @@ def missing_jobs(
     Args:
         claims: The claims, by name.
         evidence: What the archive holds.
-        everything: Whether the full runs of all rows of all recipes follow.
     """
     groups = [_missing(evidence, claim.networks, claim.id) for claim in claims.values()]
     groups.sort(key=lambda jobs: sum(job.seconds for job in jobs))
-    if everything:
-        groups.append(_missing(evidence, _all_networks(evidence.recipes)))
     planned: dict[Runs, Job] = {}
     for job in chain(*groups):
         planned.setdefault(job.run, job)
     return list(planned.values())
 
 
-def _missing(evidence: ArchivedEvidence, networks: Sequence[Runs], claim: str = "") -> list[Job]:
+def _missing(evidence: ArchivedEvidence, networks: Sequence[Runs], claim: str) -> list[Job]:
     """Return the missing runs of each network."""
     jobs: list[Job] = []
     for network in networks:
@@ -326,16 +469,3 @@ def _missing(evidence: ArchivedEvidence, networks: Sequence[Runs], claim: str = 
             if seed not in known and None not in known:
                 jobs.append(Job(claim, recipe, run, seconds, missing_data))
     return jobs
-
-
-def _all_networks(recipes: Mapping[str, Recipe]) -> list[Runs]:
-    """Return the full runs of all rows."""
-    found: list[Runs] = []
-    for recipe in recipes.values():
-        for row in recipe.rows:
-            if isinstance(row, Computed):
-                found.append(Runs(recipe.name, row.label))
-            elif isinstance(row, Row):
-                seeds = tuple(row.seeds or recipe.seeds)
-                found.append(Runs(recipe.name, row.label, seeds, tuple(row.points())))
-    return found

@@ -14,9 +14,7 @@ from typing import Any, Literal, get_args
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from eigenrnn import ENRNN, NCGRU, NnRNN, ScoRNN
 from eigenrnn_experiments.recipes import Computed, Entry, Outcome, Recipe, Reported, Row
-from eigenrnn_experiments.recipes.nc_gru.released import ReleasedNCGRU
 from eigenrnn_experiments.recipes.outcome import compared_numbers
 from eigenrnn_experiments.recipes.results_files import columns
 from eigenrnn_experiments.tasks import StateTracking
@@ -30,15 +28,21 @@ from reproduction.archive import (
     rows_by_name,
     runs_by_row,
 )
-from reproduction.claim import Claim
-from reproduction.evidence import ArchivedEvidence, Judgement, share_of_full
+from reproduction.claim import Claim, Verdict
+from reproduction.evidence import (
+    ArchivedEvidence,
+    Judgement,
+    is_own_network,
+    share_of_full,
+)
 
 __all__ = [
     "PAPERS",
     "TEXTS",
-    "describe_judgement",
     "describe_quantity",
     "duration",
+    "headline",
+    "held_out",
     "markdown_table",
     "to_markdown",
 ]
@@ -55,15 +59,6 @@ PAPERS = {
     "nonnormal": "non-normal initialisers",
 }
 """The names of the papers by the folder of their recipes."""
-
-OWN_LAYERS = {
-    "scornn": (ScoRNN,),
-    "enrnn": (ENRNN,),
-    "nnrnn": (NnRNN,),
-    "nc_gru": (NCGRU, ReleasedNCGRU),
-}
-"""The layers that a paper proposes; its other networks are baselines."""
-
 
 MARKS = {"worse here": "**worse here**", "better here": "*better here*"}
 NOTHING_TRIED = "nothing yet."
@@ -132,13 +127,6 @@ class PageRow:
         return isinstance(self.row, Row) and isinstance(self.row.task, StateTracking)
 
 
-def is_own_network(row: Row, paper: str) -> bool:
-    """Whether a row is of the network that its paper proposes, and not of a baseline."""
-    if paper == "nonnormal":  # which proposes initialisers
-        return row.options.get("kind") in ("chain", "feedback_chain")
-    return row.layer in OWN_LAYERS.get(paper, ())
-
-
 def to_markdown(
     archive: Archive,
     recipes: Mapping[str, Recipe],
@@ -157,10 +145,9 @@ def to_markdown(
             claim is not that of the runs.
     """
     runs, changed = current_runs(recipes, archive.runs())
-    judgements = ArchivedEvidence(recipes, archive).judge(claims)
-    mismatches: list[str] = []
-    for judgement in judgements:
-        mismatches += judgement.mismatches()
+    evidence = ArchivedEvidence(recipes, archive)
+    judgements = evidence.judge(claims)
+    mismatches = [each for judgement in judgements for each in judgement.mismatches()]
     if mismatches:
         raise ValueError(
             "expected the numbers of the archive in reproduction/claims: " + "; ".join(mismatches)
@@ -192,11 +179,10 @@ def to_markdown(
     )
     environment.filters["table"] = markdown_table
     return environment.get_template("RESULTS.md.jinja").render(
-        judgements=judgements,
-        decided=_decided(judgements, recipes),
-        undecided=_undecided(judgements),
-        verdicts=Counter(each.verdict for each in judgements),
-        computed=sum(each.verdict == "holds" and not each.trained for each in judgements),
+        headline=headline(judgements),
+        claims=_claims(evidence, judgements),
+        verdicts=get_args(Verdict),
+        held_out=held_out(recipes, archive, judgements),
         hours=sum(claim.hours or 0 for claim in claims.values()),
         work=_work(trained),
         agreements=agreements,
@@ -213,35 +199,28 @@ def to_markdown(
 # Claims
 
 
-def _decided(judgements: Sequence[Judgement], recipes: Mapping[str, Recipe]) -> pd.DataFrame:
-    """Return one line per claim that is decided."""
-    return pd.DataFrame(
-        {
-            "paper": judgement.claim.paper,
-            "claim": judgement.claim.sentence,
-            "verdict": f"**{judgement.verdict}**",
-            "what our runs show": judgement.claim.evidence,
-            "seeds": _seeds(judgement),
-            "length": _length(judgement, recipes),
-        }
-        for judgement in judgements
-        if judgement.verdict != "not decided yet"
-    )
-
-
-def _undecided(judgements: Sequence[Judgement]) -> pd.DataFrame:
-    """Return one line per claim that is not decided yet."""
-    return pd.DataFrame(
-        {
-            "paper": judgement.claim.paper,
-            "claim": judgement.claim.sentence,
-            "decides": judgement.claim.decides,
-            "trained so far": f"{100 * judgement.done:.0f} %",
-            "hours still needed": f"{judgement.claim.hours:g}",
-        }
-        for judgement in judgements
-        if judgement.verdict == "not decided yet"
-    )
+def _claims(evidence: ArchivedEvidence, judgements: Sequence[Judgement]) -> pd.DataFrame:
+    """Return one line per claim."""
+    lines: list[dict[str, str]] = []
+    for judgement in judgements:
+        claim = judgement.claim
+        hours = sum(run.processor_seconds or run.seconds for run in judgement.trained) / 3600
+        lines.append(
+            {
+                "paper": claim.paper,
+                "claim": claim.sentence,
+                "verdict": judgement.verdict,
+                "before": claim.before or judgement.verdict,
+                "why": claim.why or "; ".join(judgement.reasons),
+                "what our runs show": claim.evidence,
+                "seeds": _seeds(judgement),
+                "rates": _rates(evidence, judgement),
+                "length": _length(judgement, evidence),
+                "core-hours": f"{hours:.1f}" if judgement.trained else "",
+                "still needed": "" if claim.hours is None else f"{claim.hours:g}",
+            }
+        )
+    return pd.DataFrame(lines)
 
 
 def _seeds(judgement: Judgement) -> str:
@@ -253,16 +232,21 @@ def _seeds(judgement: Judgement) -> str:
     return _range(sorted(seeds - {0}))
 
 
-def _length(judgement: Judgement, recipes: Mapping[str, Recipe]) -> str:
+def _rates(evidence: ArchivedEvidence, judgement: Judgement) -> str:
+    """Write at how many rates, without and with clipping, a network was trained."""
+    tried = {sum(map(len, evidence.tried(each).values())) for each in judgement.networks}
+    return _range(sorted(tried - {0}))
+
+
+def _length(judgement: Judgement, evidence: ArchivedEvidence) -> str:
     """Write the lengths of the runs as a percentage of the paper's."""
-    rows = rows_by_name(recipes)
     shares: set[int] = set()
     for run in judgement.trained:
-        row = rows[run.recipe, run.row]
+        row = evidence.rows[run.recipe, run.row]
         if isinstance(row, Row):
             shares.add(round(100 * share_of_full(row, run.reduced)))
     if not shares:
-        return "computed"
+        return "computed" if judgement.runs else ""
     return f"{_range(sorted(shares))} %"
 
 
@@ -271,40 +255,34 @@ def _range(numbers: Sequence[int]) -> str:
     return " to ".join(f"{number:,}" for number in dict.fromkeys([*numbers[:1], *numbers[-1:]]))
 
 
-def describe_judgement(judgement: Judgement) -> dict[str, Any]:
-    """Return a judgement as data for JSON; a number that is not finite becomes None."""
-    claim = judgement.claim
-    comparisons: list[dict[str, Any]] = []
-    for check, result in judgement.results.items():
-        ours = [
-            number if abs(number) < float("inf") else None for number in result.medians.values()
-        ]
-        comparisons.append(
-            {
-                "networks": [f"{network.recipe}: {network.row}" for network in check.networks],
-                "number": check.number.name,
-                "rule": check.rule,
-                "ours": ours,
-                "true": sum(result.outcomes),
-                "outcomes": len(result.outcomes),
-                "decisive": check in claim.decisive,
-            }
-        )
-    return {
-        "id": claim.id,
-        "paper": claim.paper,
-        "sentence": claim.sentence,
-        "place": claim.place,
-        "decides": claim.decides,
-        "verdict": judgement.verdict,
-        "evidence": claim.evidence,
-        "tried": claim.tried,
-        "done": judgement.done,
-        "hours": claim.hours,
-        "least_seeds": claim.seeds,
-        "test_changed": claim.changed,
-        "comparisons": comparisons,
+def headline(judgements: Sequence[Judgement]) -> str:
+    """Count the verdicts in one sentence."""
+    counts = Counter(each.verdict for each in judgements)
+    computed = sum(each.verdict == "holds" and not each.trained for each in judgements)
+    verbs = {
+        "holds": f"hold ({computed} of them computed, without training)",
+        "partly": "hold partly",
+        "refuted at our settings": "are refuted at our settings",
+        "not decided": "are not decided",
+        "other data": "are tested on other data",
     }
+    parts = [f"{counts[verdict]} {verb}" for verdict, verb in verbs.items()]
+    return f"Of {len(judgements)} claims of the five papers, {', '.join(parts)}."
+
+
+def held_out(
+    recipes: Mapping[str, Recipe], archive: Archive, judgements: Sequence[Judgement]
+) -> dict[str, list[bool]]:
+    """Say which decided comparisons the seeds that are held out repeat, and how, by claim."""
+    evidence = ArchivedEvidence(recipes, archive, held_out=True)
+    found: dict[str, list[bool]] = {}
+    for judgement in judgements:
+        for check, result in judgement.results.items():
+            again = evidence.compare(check)
+            if result.outcome is not None and result.noise and again.runs:
+                agrees = (again.margin > 0) == result.outcome
+                found.setdefault(judgement.claim.id, []).append(agrees)
+    return found
 
 
 # Headline

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from eigenrnn_experiments.training.run_key import Length
 from reproduction.archive import ArchivedRun
-from reproduction.claim import Check, Claim, Median, Runs, TrueIn, at_least, less, of_chance, value
+from reproduction.claim import Check, Claim, Median, Runs, at_least, less, of_chance, value
 
 __all__ = ["CLAIMS"]
 
@@ -19,7 +19,7 @@ def brackets(network: str, length: int) -> Runs:
 
 def denoise(network: str) -> Runs:
     """Return the runs of a network on denoising."""
-    return Runs("nc_gru/table2", f"{network} T=200")
+    return Runs("nc_gru/table2", f"{network} T=200", THREE_SEEDS)
 
 
 def adding(network: str) -> Runs:
@@ -53,12 +53,16 @@ def _faster_pairs(run: ArchivedRun) -> float | None:
     return 200 * run.value
 
 
-FASTER_PAIRS = replace(value, name="pairs of 200 in which the series is faster", of=_faster_pairs)
+FASTER_PAIRS = replace(
+    value,
+    name="pairs of 200 in which the series is faster",
+    of=_faster_pairs,
+    is_ratio=False,
+    is_reported=False,
+)
 PAIRS = Runs("nc_gru/fig6", "NC-GRU(U_c) 435, Neumann 2 beside the inverse")
 SERIES = replace(brackets("NC-GRU(U_c) 56", 100), seeds=(0, 1, 2, 3, 4))
 INVERSE = Runs("nc_gru/fig5", "NC-GRU(U_c) 56 inverse T=100", (0, 1, 2, 3, 4))
-SERIES_TIME = Runs("nc_gru/fig6", "NC-GRU(U_c) 435, time of a step with Neumann 2")
-INVERSE_TIME = Runs("nc_gru/fig6", "NC-GRU(U_c) 435, time of a step with the inverse")
 RIVALS = ("LSTM 42", "GRU 50", "scoRNN 110", "GORU 64")
 
 CLAIMS = (
@@ -68,27 +72,30 @@ CLAIMS = (
         place="section 4.1, table 1",
         sentence="Counting brackets over 100 and 200 steps: NC-GRUs with one and with two "
         "orthogonal matrices reach lower losses than all other networks.",
-        decides="The lowest training loss of NC-GRU with one matrix against the LSTM, the GRU, "
-        "scoRNN and GORU; further, that of NC-GRU with two matrices.",
+        decides="The lowest training loss of NC-GRU with one matrix against the LSTM, the GRU of "
+        "the paper's text, scoRNN and GORU; further, that of NC-GRU with two matrices, and the "
+        "GRU of 100 units that the authors' script trains over 200 steps, which was added on 28 "
+        "November.",
         decisive=tuple(
             less(brackets("NC-GRU(U_c) 56", length), brackets(rival, length), LOSS)
             for length in (100, 200)
             for rival in RIVALS
         ),
-        further=tuple(two_matrices(rival, length) for length in (100, 200) for rival in RIVALS),
-        changed="2026-11-24T00:09:34+00:00",
-        seeds=3,
+        further=(
+            *(two_matrices(rival, length) for length in (100, 200) for rival in RIVALS),
+            less(brackets("NC-GRU(U_c) 56", 200), brackets("GRU 100", 200), LOSS),
+        ),
+        changed="2026-11-28T14:10:00+00:00",
         verdict="partly",
         seen="Over 100 steps NC-GRU with one matrix reaches {one_100} % of the chance level, with "
         "two {two_100} %, the LSTM {lstm_100} %, GORU {goru_100} %, the GRU {gru_100} % and "
         "scoRNN {scornn_100} %. Over 200 steps, in this order, they reach {one_200}, {two_200}, "
         "{lstm_200}, {goru_200}, {gru_200} and {scornn_200} %. But over 100 steps NC-GRU with two "
-        "matrices is below the LSTM in only {below_lstm} pairs, and below GORU in only "
-        "{below_goru}.",
+        "matrices, the LSTM and GORU differ by less than their seeds.",
         numbers={
-            "one_100": Median("0.20", brackets("NC-GRU(U_c) 56", 100), LOSS),
+            "one_100": Median("0.24", brackets("NC-GRU(U_c) 56", 100), LOSS),
             "two_100": Median("0.51", brackets("NC-GRU(U_c,U_r) 56", 100), LOSS),
-            "lstm_100": Median("0.56", brackets("LSTM 42", 100), LOSS),
+            "lstm_100": Median("0.64", brackets("LSTM 42", 100), LOSS),
             "goru_100": Median("0.64", brackets("GORU 64", 100), LOSS),
             "gru_100": Median("1.6", brackets("GRU 50", 100), LOSS),
             "scornn_100": Median("11.6", brackets("scoRNN 110", 100), LOSS),
@@ -98,11 +105,10 @@ CLAIMS = (
             "goru_200": Median("0.81", brackets("GORU 64", 200), LOSS),
             "gru_200": Median("9.1", brackets("GRU 50", 200), LOSS),
             "scornn_200": Median("12.7", brackets("scoRNN 110", 200), LOSS),
-            "below_lstm": TrueIn("11 of 15", two_matrices("LSTM 42", 100)),
-            "below_goru": TrueIn("6 of 9", two_matrices("GORU 64", 100)),
         },
         tried="Only the settings of the paper were tried for NC-GRU with two matrices; its rows "
-        '"as released" have no runs.',
+        '"as released" have no runs. A GRU of 100 units has not ended yet.',
+        hours=0.2,
     ),
     Claim(
         id="ncgru-denoise",
@@ -117,7 +123,8 @@ CLAIMS = (
             for rival in ("LSTM 90", "GRU 100", "scoRNN 200", "GORU 128")
         ),
         changed="2026-11-24T00:09:34+00:00",
-        verdict="fails",
+        before="fails",
+        why="one seed",
         seen="NC-GRU with one matrix reaches {ncgru} % of the chance level, GORU {goru} %, scoRNN "
         "{scornn} %, the GRU {gru} % and the LSTM {lstm} %.",
         numbers={
@@ -128,7 +135,8 @@ CLAIMS = (
             "lstm": Median("100.1", denoise("LSTM 90"), LOSS),
         },
         tried="We also trained NC-GRU as the released code computes it, which departs from the "
-        "paper's formulas: it ends as high. Further seeds and other rates were not tried.",
+        "paper's formulas: it ends as high. Further seeds are being trained.",
+        hours=1.6,
     ),
     Claim(
         id="ncgru-adding",
@@ -145,12 +153,12 @@ CLAIMS = (
             lowest("NC-GRU(U_c,U_r) 80"),
         ),
         changed="2026-11-24T00:09:34+00:00",
-        seeds=3,
-        verdict="fails",
+        verdict="refuted at our settings",
+        before="fails",
+        why="GORU ends below NC-GRU by a factor of 1.5, five times the spread of the seeds",
         seen="NC-GRU with one matrix reaches {one} % of the chance level, with two {two} %, GORU "
-        "{goru} %, the GRU {gru} %, the LSTM {lstm} % and scoRNN {scornn} %. NC-GRU with one "
-        "matrix is below the LSTM in only {below_lstm} pairs, below the GRU in {below_gru}, below "
-        "GORU in {below_goru} and below NC-GRU with two matrices in {below_two}.",
+        "{goru} %, the GRU {gru} %, the LSTM {lstm} % and scoRNN {scornn} %. Each seed of GORU "
+        "is below each of NC-GRU.",
         numbers={
             "one": Median("0.015", adding("NC-GRU(U_c) 80"), LOSS),
             "two": Median("0.016", adding("NC-GRU(U_c,U_r) 80"), LOSS),
@@ -158,16 +166,11 @@ CLAIMS = (
             "gru": Median("0.010", adding("GRU 70"), LOSS),
             "lstm": Median("0.014", adding("LSTM 68"), LOSS),
             "scornn": Median("0.55", adding("scoRNN 190"), LOSS),
-            "below_lstm": TrueIn("4 of 9", lowest("LSTM 68")),
-            "below_gru": TrueIn("3 of 9", lowest("GRU 70")),
-            "below_goru": TrueIn("0 of 9", lowest("GORU 128")),
-            "below_two": TrueIn("6 of 9", lowest("NC-GRU(U_c,U_r) 80")),
         },
         tried="The medians of all networks but scoRNN are within a factor of two of each other, "
-        "at a ten-thousandth of the chance level. Each seed of GORU ends below each of NC-GRU, "
-        "which the paper puts first. The GRU is lower in the median, but one of its three seeds "
-        "is higher. Ours with two orthogonal matrices is better than printed, 2.8e-5 for 5.0e-5, "
-        "and so is GORU. Only the settings of the paper were tried: no other rate, and not the "
+        "at a ten-thousandth of the chance level, where a loss still jumps by a factor of two "
+        "between evaluations. The code of this task was never released. The GRU and the LSTM are "
+        "level with NC-GRU. Only the settings of the paper were tried: no other rate, and not the "
         "formulas of the released code.",
     ),
     Claim(
@@ -181,7 +184,6 @@ CLAIMS = (
             less(copying("NC-GRU(U_c) 96"), copying("GRU 78"), LOSS),
         ),
         changed="2026-11-24T00:09:34+00:00",
-        seeds=3,
         verdict="holds",
         seen="scoRNN reaches {scornn} % of the chance level, NC-GRU with one matrix {ncgru} % and "
         "the GRU {gru} %.",
@@ -211,32 +213,27 @@ CLAIMS = (
         place="section 5.1, figures 5 and 6",
         sentence="A Neumann series of order 2 is as good as the exact inverse, and an update "
         "takes less time.",
-        decides="As good means at most twice the loss of the exact inverse on brackets. Times are "
-        "processor times. Two networks update in turn, 200 times each, and a sign test at a level "
-        "of 1 % asks that the series takes less time in 117 of these pairs. The test first asked "
-        "for three quarters of them. An earlier measurement had 139, too few, and the times were "
-        "measured again after the change. The two times of an epoch in the table below are of "
-        "single runs beside other programs. We solve for the inverse by LU decomposition on a "
-        "CPU, the paper by least squares on a GPU.",
-        decisive=(
-            less(SERIES, INVERSE, LOSS, factor=0.5),
-            at_least(PAIRS, 117, FASTER_PAIRS),
-            less(SERIES_TIME, INVERSE_TIME),
-        ),
-        changed="2026-11-26T05:25:40+00:00",
-        seeds=5,
-        verdict="holds",
+        decides="As good means at most twice the loss of the exact inverse on brackets. Further, "
+        "the series takes less processor time in three quarters of 200 pairs of updates in turn. "
+        "A first measurement had 139 pairs and failed. Then the test became a sign test, which "
+        "asks for 117, a second measurement had 143, and the claim held. A difference of 1 % is "
+        "no shorter update, so the first test stands again since 28 November. We solve for the "
+        "inverse by LU decomposition on a CPU, the paper by least squares on a GPU.",
+        decisive=(less(SERIES, INVERSE, LOSS, factor=0.5),),
+        further=(at_least(PAIRS, 150, FASTER_PAIRS),),
+        changed="2026-11-28T14:10:00+00:00",
+        verdict="partly",
+        before="holds",
+        why="as good, but not faster: 139 and 143 of 200 pairs, where the first test asks for 150",
         seen="The series reaches {series} % of the chance level and the inverse {inverse} %. The "
-        "series takes less time in {pairs} of 200 pairs of updates; at least 117 exclude chance. "
-        "An update takes {series_time} seconds with the series and {inverse_time} with the "
-        "inverse.",
+        "series takes less time in {pairs} of 200 pairs of updates.",
         numbers={
-            "series": Median("0.20", SERIES, LOSS),
+            "series": Median("0.24", SERIES, LOSS),
             "inverse": Median("0.31", INVERSE, LOSS),
             "pairs": Median("143", PAIRS, FASTER_PAIRS),
-            "series_time": Median("0.264", SERIES_TIME, value),
-            "inverse_time": Median("0.267", INVERSE_TIME, value),
         },
+        tried="The mean update takes 1 % less time with the series. The two times of an epoch in "
+        "the table below are of single runs beside other programs.",
     ),
 )
 """In the order of the paper."""

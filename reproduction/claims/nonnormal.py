@@ -17,6 +17,7 @@ from reproduction.claim import (
 __all__ = ["CLAIMS"]
 
 SIX_SEEDS = (1, 2, 3, 4, 5, 6)
+EIGHT_SEEDS = (*SIX_SEEDS, 7, 8)
 HENRICI = of_success(last("henrici"))
 
 
@@ -25,10 +26,11 @@ def points(rates: tuple[str, ...], gain: str, values: tuple[str, ...]) -> tuple[
     return tuple(f"lr={rate} {gain}={number}" for rate in rates for number in values)
 
 
-def copying(kind: str, gain: str, values: tuple[str, ...]) -> Runs:
+def copying(kind: str, gain: str) -> Runs:
     """Return the runs of an initialisation on copying."""
-    chosen = points(("1e-05", "3e-05", "5e-05"), gain, values)
-    return Runs("nonnormal/fig3", f"{kind} copying", SIX_SEEDS, chosen)
+    return Runs(
+        "nonnormal/fig3", f"{kind} copying", EIGHT_SEEDS, points(("5e-05",), gain, ("1.02",))
+    )
 
 
 def chain(task: str) -> Runs:
@@ -48,7 +50,7 @@ def orthogonal(task: str) -> Runs:
 def departure(task: str, least: Length | None = None) -> Runs:
     """Return the runs whose departure from normality is measured."""
     chosen = points(("0.0001",), "lambda", ("1.01",))
-    return Runs("nonnormal/fig3", f"ortho {task}", (1, 2, 3), chosen, least)
+    return Runs("nonnormal/fig3", f"ortho {task}", (1, 2, 3, 4, 5), chosen, least)
 
 
 # adding falls below half of the chance level in its fifth epoch, permuted MNIST does not
@@ -69,17 +71,13 @@ CLAIMS = (
         place="section 2.2, figure 3d",
         sentence="Copying with a delay of 500: networks that are initialised to a chain succeed "
         "in 46 of 462 runs, those that are initialised to an orthogonal matrix in none.",
-        decides="The share of successes in 36 runs of each initialisation, at the rates and gains "
-        "where the paper's succeed.",
-        decisive=(
-            more_often(
-                copying("chain", "alpha", ("1.02", "1.04")),
-                copying("ortho", "lambda", ("1", "1.02")),
-            ),
-        ),
-        changed="2026-11-24T00:09:34+00:00",
-        seeds=6,
-        hours=120,
+        decides="Fisher's exact test, one-sided, after each of 8 pairs of runs. Both learn at a "
+        "rate of 5e-5 with a gain of 1.02, the example of the authors' code for the chain. Until "
+        "28 November the test asked for more successes in 36 runs each. No success in 8 pairs "
+        "would decide nothing: with a rate of success of a quarter the test shows it in 11 %.",
+        decisive=(more_often(copying("chain", "alpha"), copying("ortho", "lambda")),),
+        changed="2026-11-28T14:10:00+00:00",
+        hours=27,
     ),
     Claim(
         id="chain-others",
@@ -87,13 +85,13 @@ CLAIMS = (
         place="section 2.2, figures 3e and 3f",
         sentence="Adding and permuted MNIST: networks that are initialised to a chain succeed "
         "more often.",
-        decides="The share of successes in six runs of each initialisation, on both tasks.",
+        decides="Fisher's exact test, one-sided, after each pair of runs on both tasks. The rate "
+        "is 1e-4, the gain 1.02 for the chain and 1.01 for the orthogonal matrix.",
         decisive=(
             more_often(chain("adding"), orthogonal("adding")),
             more_often(chain("psMNIST"), orthogonal("psMNIST")),
         ),
-        changed="2026-11-24T00:09:34+00:00",
-        seeds=6,
+        changed="2026-11-28T14:10:00+00:00",
         hours=27,
     ),
     Claim(
@@ -109,14 +107,15 @@ CLAIMS = (
         "0.75 gives the chain 10.84, and 1 stays at chance.",
         decisive=(less(CHAIN_WORDS, ORTHOGONAL_WORDS),),
         changed="2026-11-26T17:16:00+00:00",
-        verdict="holds",
+        before="holds",
+        why="one seed each, a hundredth of a bit apart",
         seen="After ten epochs the best validation loss is {chain} bits from a chain and "
-        "{orthogonal} from an orthogonal matrix, one seed each. The difference is a hundredth of "
-        "a bit, 0.6 % of the perplexity, and no second seed says how much seeds differ.",
+        "{orthogonal} from an orthogonal matrix.",
         numbers={
             "chain": Median("7.295", CHAIN_WORDS, value),
             "orthogonal": Median("7.304", ORTHOGONAL_WORDS, value),
         },
+        hours=5.0,
     ),
     Claim(
         id="chain-henrici",
@@ -134,13 +133,15 @@ CLAIMS = (
         "learning from drifting.",
         decisive=(at_least(ADDING, 0.5, HENRICI), at_least(PIXELS, 0.5, HENRICI)),
         changed="2026-11-25T17:50:51+00:00",
-        verdict="holds",
+        before="holds",
+        why="permuted MNIST bears it out with three seeds; on adding only two of three count",
         seen="From an orthogonal matrix the index of Henrici grows to {adding} on adding and to "
         "{pixels} on permuted MNIST.",
         numbers={
             "adding": Median("2.54", ADDING, HENRICI),
             "pixels": Median("2.34", PIXELS, HENRICI),
         },
+        hours=0.2,
     ),
     Claim(
         id="chain-memory",
