@@ -79,7 +79,6 @@ def _parser() -> argparse.ArgumentParser:
     archive = listed.add_parser("archive", help="archive the runs that have ended")
     archive.add_argument("folders", nargs="+", type=Path, help="folders that `reproduce` wrote")
     archive.add_argument("--overwrite", action="store_true", help="replace archived runs")
-    archive.add_argument("--unfinished", action="store_true", help="archive unfinished runs too")
     words = "train a recipe, also our own: options of eigenrnn reproduce"
     listed.add_parser("train", help=words, add_help=False)
     write = listed.add_parser("write", help="write RESULTS.md")
@@ -223,7 +222,6 @@ def _archive(
         options.archive,
         recipes,
         overwrite=options.overwrite,
-        unfinished=options.unfinished,
     )
     for path, reason in changes.skipped.items():
         console.print(f"{path}: {reason}", markup=False, highlight=False)

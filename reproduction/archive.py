@@ -39,7 +39,7 @@ FORMAT = 8
 CurveColumns = dict[str, list[float | None]]
 """Columns of numbers by name, `step` first; None for a missing value."""
 
-State = Literal["ended", "diverged", "unfinished", "computed"]
+State = Literal["ended", "diverged", "computed"]
 
 
 class RunName(NamedTuple):
@@ -80,7 +80,7 @@ class ArchivedRun:
         row: The label of the row.
         point: The point of the row's grid; empty without a grid.
         seed: The seed of the run; None for a number without training.
-        state: `ended`, `diverged`, `unfinished`, or `computed` for a number without training.
+        state: `ended`, `diverged`, or `computed` for a number without training.
         reduced: The length of a reduced run; None for a full run.
         parameters: The number of trained parameters.
         task: The description of the task.
@@ -231,8 +231,7 @@ class Archive:
     ) -> Literal["archived", "unchanged", "kept"]:
         """Add a run, unless the archive holds a different one under its name.
 
-        An unfinished run is replaced by a later state of the same run. `save` writes what was
-        added.
+        `save` writes what was added.
 
         Returns:
             `archived` if it was added, `unchanged` if the archive has it already, `kept` if the
@@ -242,8 +241,7 @@ class Archive:
         if existing is not None:
             if existing.to_line() == run.to_line():
                 return "unchanged"
-            continues = existing.settings == run.settings and run.steps >= existing.steps
-            if not (overwrite or (existing.state == "unfinished" and continues)):
+            if not overwrite:
                 return "kept"
         self._runs[run.name] = run
         self._changed.add(run.recipe)
@@ -382,7 +380,7 @@ def runs_by_row(
 
 
 def outcome_of(row: Entry, reported: Reported, runs: Sequence[ArchivedRun]) -> Outcome:
-    """Return the outcome of the archived runs of a row; unfinished runs do not count."""
+    """Return the outcome of the archived runs of a row."""
     outcome = Outcome.not_run(row, reported)
     for run in runs:
         if run.state == "computed":
@@ -390,7 +388,7 @@ def outcome_of(row: Entry, reported: Reported, runs: Sequence[ArchivedRun]) -> O
             if value is None:  # JSON has no NaN
                 value = math.nan
             outcome = outcome.with_value(value, run.seconds)
-        elif run.state != "unfinished":
+        else:
             outcome = _with_run(outcome, row, reported, run)
     return outcome
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,11 +21,11 @@ from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Result
 from eigenrnn_experiments.training.description import describe_options
 from eigenrnn_experiments.training.files import Columns
-from eigenrnn_experiments.training.result import is_better, selection_metric, selection_split
 from eigenrnn_experiments.training.run_folder import RunFolder, locked
 from reproduction.archive import Archive, ArchivedRun, CurveColumns, RunName, changes_since_run
 
 __all__ = [
+    "FRACTIONS",
     "MAX_POINTS",
     "ArchiveChanges",
     "archive_runs",
@@ -56,7 +57,6 @@ def archive_runs(
     recipes: Mapping[str, Recipe],
     *,
     overwrite: bool = False,
-    unfinished: bool = False,
 ) -> ArchiveChanges:
     """Archive the runs of recipes.
 
@@ -65,7 +65,6 @@ def archive_runs(
         archive: The folder of the archive.
         recipes: All recipes, by name.
         overwrite: Whether a run replaces a different one in the archive.
-        unfinished: Whether unfinished runs are archived too, marked as unfinished.
     Raises:
         ValueError: If a folder holds no recipe or quick runs, or a file is damaged or of another
             version; files archived before the error stay.
@@ -77,7 +76,7 @@ def archive_runs(
         target = Archive(archive)
         try:
             for folder, recipe in recipe_folders.items():
-                for run in _runs(folder, recipe, changes, unfinished=unfinished):
+                for run in _runs(folder, recipe, changes):
                     _add(run, target, changes, overwrite=overwrite)
         finally:
             target.save()
@@ -151,8 +150,6 @@ def _runs(
     folder: Path,
     recipe: Recipe,
     changes: ArchiveChanges,
-    *,
-    unfinished: bool,
 ) -> Iterator[ArchivedRun]:
     """Yield the runs of a folder that belong in the archive."""
     for entry in recipe.rows:
@@ -164,7 +161,7 @@ def _runs(
         for run in runs_in(folder, recipe, row):  # none of a row that is not trained
             if folder not in run.files.path.parents:  # a run of another recipe
                 continue
-            archived, reason = _archived(run, unfinished=unfinished)
+            archived, reason = _archived(run)
             if archived is None:
                 changes.skipped[str(run.files.path)] = reason
             else:
@@ -187,7 +184,7 @@ def _computed(folder: Path, recipe: Recipe, row: Computed) -> Iterator[ArchivedR
         )
 
 
-def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
+def _archived(run: Run) -> tuple[ArchivedRun | None, str]:
     """Return the archived record of a run, or the reason why it is not archived."""
     files = run.files
     try:
@@ -203,11 +200,11 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
     changed = changes_since_run(run.row, recorded)
     if changed:
         return None, f"differs from its recipe: {'; '.join(changed)}"
-    result = files.result or latest_result(files, run.row.task)  # so far, if it has not ended
-    if state == "unfinished" and not (unfinished and result):
+    if state == "unfinished":
         return None, "has not ended"
     columns = files.metrics
-    training = training_curve(columns)
+    baseline = _baseline(run.row.task)
+    training = training_curve(columns, baseline)
     steps = int((training["step"] or [0])[-1] or 0)
     all_steps = _all_steps(run.row)
     if not all_steps:  # of a task whose data is not here
@@ -224,32 +221,33 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
         state=cast("Any", state),
         **recorded,
         parameters=config.parameters,
-        baseline=_baseline(run.row.task),
+        baseline=baseline,
         revision=config.revision,
         ended=_ended(files),
         versions=config.versions,
         steps=steps,
         all_steps=all_steps,
         scores=files.read_status().scores or {},
+        seconds=files.trained_seconds(),
         training=training,
-        evaluated=evaluated_curve(columns),
+        evaluated=evaluated_curve(columns, baseline),
     )
-    if result is None:
+    result = files.result
+    if result is None:  # it diverged
         return archived, ""
     of_result = {each.name for each in fields(Result)}
     measured: dict[str, Any] = {}
     for each in fields(ArchivedRun):
         if each.name in of_result:
             measured[each.name] = getattr(result, each.name)
-    if state != "diverged":  # what it has measured is no result
-        first, *others = run.row.reported
-        measured |= numbers_by_rule(run.row, first, result)
-        found: dict[str, dict[str, float | None]] = {}
-        for reported in others:
-            if reported.measure != first.measure:
-                found[reported.measure] = numbers_by_rule(run.row, reported, result)
-                del found[reported.measure]["deciding"]  # the same for all
-        measured["others"] = found
+    first, *others = run.row.reported
+    measured |= numbers_by_rule(run.row, first, result)
+    found: dict[str, dict[str, float | None]] = {}
+    for reported in others:
+        if reported.measure != first.measure:
+            found[reported.measure] = numbers_by_rule(run.row, reported, result)
+            del found[reported.measure]["deciding"]  # the same for all
+    measured["others"] = found
     return replace(archived, **measured), ""
 
 
@@ -275,84 +273,40 @@ def _all_steps(row: Row) -> int | None:
         return None
 
 
-def latest_result(files: RunFolder, task: Task) -> Result | None:
-    """Return the result so far of an unfinished run; None before its first evaluation.
-
-    Raises:
-        ValueError: If its metrics.csv is damaged.
-    """
-    if not files.metrics_file.is_file() or not files.metrics_file.read_bytes().endswith(b"\n"):
-        return None  # not started, or being written
-    columns = files.metrics
-    split = selection_split(task)
-    best: dict[str, dict[str, float]] = {}
-    best_step: int | None = None
-    last: dict[str, dict[str, float]] = {}
-    for i in range(len(columns["step"])):
-        numbers = {name: float(column[i]) for name, column in columns.items()}
-        found = _evaluation(task, numbers)
-        if split not in found:
-            continue
-        last = found
-        if best_step is None or is_better(task, found[split], best[split]):
-            best = found
-            best_step = int(columns["step"][i])
-    if best_step is None:
-        return None
-    return Result(
-        steps=int(columns["step"][-1]),
-        seconds=max(float(columns["seconds"][-1]), files.trained_seconds()),
-        train_loss=float(columns["train_loss"][-1]),
-        last=last,
-        best=best,
-        best_step=best_step,
-        best_by=selection_metric(task),
-        directory=files.path,
-        interrupted=True,
-    )
-
-
-def _evaluation(task: Task, numbers: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return the loss and metrics of each split that was evaluated at a step."""
-    found: dict[str, dict[str, float]] = {}
-    for split in task.splits:
-        if split == "train":
-            continue
-        prefix = f"{split}_"
-        measured: dict[str, float] = {}
-        for name, number in numbers.items():
-            if name.startswith(prefix) and not np.isnan(number):
-                measured[name.removeprefix(prefix)] = number
-        if measured:
-            found[split] = measured
-    return found
-
-
 MAX_POINTS = 120
+FRACTIONS = (0.9, 0.5, 0.2, 0.1)
+"""Of the chance-level loss, below which the first update is kept in a curve."""
 _DIGITS = 5
 
 
-def training_curve(columns: Columns) -> CurveColumns:
+def training_curve(columns: Columns, baseline: float | None = None) -> CurveColumns:
     """Return the training loss; its mean over the logged steps is preferred."""
     means = columns.get("train_loss_mean")
     if means is None or np.isnan(means).all():
-        return _thin(columns, ["train_loss"])
-    return _thin(columns, ["train_loss_mean"])
+        return _thin(columns, ["train_loss"], baseline)
+    return _thin(columns, ["train_loss_mean"], baseline)
 
 
-def evaluated_curve(columns: Columns) -> CurveColumns:
+def evaluated_curve(columns: Columns, baseline: float | None = None) -> CurveColumns:
     """Return the evaluations on the validation and test sets, and what callbacks measured then."""
     others = ("step", "seconds", "train_")
-    return _thin(columns, [name for name in columns if not name.startswith(others)])
+    return _thin(columns, [name for name in columns if not name.startswith(others)], baseline)
 
 
-def _thin(columns: Columns, names: list[str]) -> CurveColumns:
-    """Return evenly spaced rows that have one of these numbers, with the first and the last."""
+def _thin(columns: Columns, names: list[str], baseline: float | None) -> CurveColumns:
+    """Return evenly spaced rows that have one of these numbers, with the first and the last.
+
+    So do the rows at which a loss first falls below a fraction of the chance-level loss.
+    """
     if not names:
         return {}
     present = np.flatnonzero(np.any([~np.isnan(columns[name]) for name in names], axis=0))
-    kept = present[spaced_indices(len(present), MAX_POINTS)]
-    thinned: CurveColumns = {"step": [int(step) for step in columns["step"][kept]]}
+    kept = {*present[spaced_indices(len(present), MAX_POINTS)].tolist()}
+    for name, fraction in product(names, FRACTIONS):
+        if "loss" in name and baseline is not None:
+            kept.update(np.flatnonzero(columns[name] < fraction * baseline)[:1].tolist())
+    rows = np.array(sorted(kept), int)
+    thinned: CurveColumns = {"step": [int(step) for step in columns["step"][rows]]}
     for name in names:
-        thinned[name] = rounded(columns[name][kept], _DIGITS)
+        thinned[name] = rounded(columns[name][rows], _DIGITS)
     return thinned

@@ -260,13 +260,17 @@ def headline(judgements: Sequence[Judgement]) -> str:
     counts = Counter(each.verdict for each in judgements)
     computed = sum(each.verdict == "holds" and not each.trained for each in judgements)
     verbs = {
-        "holds": f"hold ({computed} of them computed, without training)",
-        "partly": "hold partly",
-        "refuted at our settings": "are refuted at our settings",
-        "not decided": "are not decided",
-        "other data": "are tested on other data",
+        "holds": ("holds", "hold"),
+        "partly": ("holds partly", "hold partly"),
+        "refuted at our settings": ("is refuted at our settings", "are refuted at our settings"),
+        "not decided": ("is not decided", "are not decided"),
+        "other data": ("was tested on other data", "were tested on other data"),
     }
-    parts = [f"{counts[verdict]} {verb}" for verdict, verb in verbs.items()]
+    parts: list[str] = []
+    for verdict, (one, several) in verbs.items():
+        parts.append(f"{counts[verdict]} {one if counts[verdict] == 1 else several}")
+    if computed:
+        parts[0] += f" ({computed} of them computed, without training)"
     return f"Of {len(judgements)} claims of the five papers, {', '.join(parts)}."
 
 
@@ -365,7 +369,7 @@ def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
                 "compared": describe_quantity(row.row, row.reported),
                 "parameters": parameters,
                 "paper": printed[k],
-                "ours": _ours(row, ours[k]),
+                "ours": ours[k] + _run_count(row) if row.outcome.values else "no valid run",
                 "beside the paper": MARKS.get(row.agreement or "", row.agreement or ""),
                 "selected on validation": selected[k],
                 "updates": _updates(row.runs),
@@ -373,23 +377,6 @@ def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(records)
-
-
-def _ours(row: PageRow, cell: str) -> str:
-    """Write our number, or why there is none."""
-    parts: list[str] = []
-    unfinished = [run for run in row.runs if run.state == "unfinished"]
-    if row.outcome.values:
-        parts.append(cell + _run_count(row))
-    elif not unfinished:
-        parts.append("no valid run")
-    for run in unfinished:
-        value = run.beside(row.reported, row.row)["value"]
-        if value is None:
-            parts.append("no number yet")
-        else:
-            parts.append(f"{value:#.4g} so far")
-    return "; ".join(parts)
 
 
 def _run_count(row: PageRow) -> str:
@@ -412,25 +399,13 @@ def _run_count(row: PageRow) -> str:
 
 
 def _updates(runs: Sequence[ArchivedRun]) -> str:
-    """Write the number of updates of finished runs, and the progress of unfinished ones."""
-    steps = {run.steps for run in runs if run.state in ("ended", "diverged")} - {0}
-    parts: list[str] = []
-    if len(steps) == 1:
-        parts.append(f"{min(steps):,}")
-    elif steps:
-        parts.append(f"{min(steps):,} to {max(steps):,}")
-    for run in runs:
-        if run.state == "unfinished" and run.all_steps:
-            parts.append(f"{run.steps:,} of {run.all_steps:,}")
-        elif run.state == "unfinished":
-            parts.append(f"{run.steps:,}")
-    return "; ".join(parts)
+    """Write the fewest and the most updates of a run."""
+    return _range(sorted({run.steps for run in runs} - {0}))
 
 
 def _processor_time(runs: Sequence[ArchivedRun]) -> str:
     """Write the mean processor time of a run, over all its threads, if it was recorded."""
-    ended = [run for run in runs if run.state != "unfinished"]
-    seconds = [run.processor_seconds for run in ended if run.processor_seconds is not None]
+    seconds = [run.processor_seconds for run in runs if run.processor_seconds is not None]
     if not seconds:
         return ""
     return duration(statistics.fmean(seconds))
