@@ -20,6 +20,7 @@ from reproduction.archive import (
     outcome_of,
     runs_by_row,
 )
+from reproduction.claims.nnrnn import GAPS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["BarFigure", "CurveFigure", "curve_figures", "longest_runs", "paper_figures"]
 
 CHANCE_LEVEL = "chance level"
+STEPS_PER_EPOCH = 391  # of nnrnn/fig2 on permuted MNIST
 LOG_SCALE_RATIO = 100  # of the highest to the lowest point, above which the axis is logarithmic
 
 CURVES = {"scornn": "scornn/fig1", "enrnn": "enrnn/fig2", "nnrnn": "nnrnn/fig2"}
@@ -225,10 +227,11 @@ def paper_figures(
         recipes: All recipes, by name.
         paper: The folder of the paper's recipes.
     """
+    runs, _ = current_runs(recipes, archive.runs())
     if paper in CURVES:
         name = CURVES[paper]
-        return [*curve_figures(archive, {name: recipes[name]})]
-    runs, _ = current_runs(recipes, archive.runs())
+        gap = [_gap_figure(runs)] if paper == "nnrnn" else []
+        return [*curve_figures(archive, {name: recipes[name]}), *gap]
     panels: dict[str, dict[str, tuple[float, float]]] = {}
     for name, title in BARS[paper].items():
         bars = _bars(recipes[name], runs)
@@ -242,6 +245,26 @@ def paper_figures(
         "normal matrix."
     )
     return [BarFigure(f"results-{paper}", caption, panels, "memory", log=False)]
+
+
+def _gap_figure(runs: Sequence[ArchivedRun]) -> BarFigure:
+    """Return how far expRNN is ahead of nnRNN on permuted MNIST, ours beside the authors'."""
+    curves: list[dict[float, float]] = []
+    for label in ("expRNN 512 psMNIST", "nnRNN 512 psMNIST"):
+        its = [run for run in longest_runs(runs) if (run.recipe, run.row) == ("nnrnn/fig2", label)]
+        points = [zip(*_column(run, "validation_accuracy"), strict=True) for run in its[:1]]
+        curves.append(dict(*points))
+    bars: dict[str, tuple[float, float]] = {}
+    for epoch, theirs in GAPS.items():
+        step = epoch * STEPS_PER_EPOCH
+        ours = [curve.get(step, math.nan) for curve in curves]
+        bars[f"epoch {epoch}"] = (ours[0] - ours[1], theirs)
+    caption = (
+        "How far expRNN is ahead of nnRNN on permuted MNIST, validation accuracy: ours, and the "
+        "authors' as read off the figure in their repository."
+    )
+    panels = {"expRNN ahead of nnRNN": bars}
+    return BarFigure("results-nnrnn-gap", caption, panels, "difference of accuracies", log=False)
 
 
 def _bars(recipe: Recipe, runs: Sequence[ArchivedRun]) -> dict[str, tuple[float, float]]:
