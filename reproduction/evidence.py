@@ -51,6 +51,7 @@ RATES = 3  # at which a baseline has to fail, without and with clipping, before 
 ONE_SEED_ERRORS = 10.0  # standard errors of the evaluation that a single seed needs
 ONE_SEED_SPREADS = 4.0  # of the largest spread of seeds on the task
 LEVEL = {True: 0.05, False: 0.025}  # of Fisher's test, up to so many pairs and beyond
+_ROUNDING = 1e-9  # three successes of three pairs are at 5 %
 EARLY_PAIRS = 8
 
 
@@ -242,7 +243,7 @@ class ArchivedEvidence:
     def _missing(self, check: Check) -> str:
         """Say which networks have no run of the least length."""
         absent = [each.row for each in check.networks if not self.runs(self.best_arm(each))]
-        return f"{', '.join(absent) or 'the networks'} not trained for long enough"
+        return f"{', '.join(absent) or 'equally long runs'}: not trained for long enough"
 
     def _undecided(self, check: Check, result: CheckResult) -> str:
         """Return why a comparison decides nothing; empty if it does."""
@@ -344,7 +345,7 @@ class ArchivedEvidence:
         for k in sorted({*range(1, min(pairs, EARLY_PAIRS) + 1), pairs}):
             a, b = round(sum(more[:k])), round(sum(rarer[:k]))
             level = LEVEL[k <= EARLY_PAIRS]
-            if min(_fisher(k, a, b), _fisher(k, b, a)) <= level:
+            if min(_fisher(k, a, b), _fisher(k, b, a)) <= level + _ROUNDING:
                 return CheckResult(shares, runs, (a - b) / k, 0.0)
         margin = fmean(more) - fmean(rarer)
         why = f"{pairs} pairs do not tell the rates of success apart"

@@ -75,7 +75,7 @@ CLAIMS = (
         decides="Fisher's exact test, one-sided, after each of 8 pairs of runs. Both learn at a "
         "rate of 5e-5 with a gain of 1.02, the example of the authors' code for the chain. Until "
         "28 November the test asked for more successes in 36 runs each. No success in 8 pairs "
-        "would decide nothing: with a rate of success of a quarter the test shows it in 11 %.",
+        "would decide nothing: with a rate of success of a quarter the test shows it in 12 %.",
         decisive=(more_often(copying("chain", "alpha"), copying("ortho", "lambda")),),
         changed="2026-11-28T14:10:00+00:00",
         hours=27,

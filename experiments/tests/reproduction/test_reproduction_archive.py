@@ -7,7 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from types import FunctionType
 
-import msgspec
 import numpy as np
 import pytest
 from reproduction.archive import (
@@ -18,24 +17,21 @@ from reproduction.archive import (
     RunName,
     changes_since_run,
     current_runs,
-    outcome_of,
 )
 from reproduction.archive_runs import (
+    FRACTIONS,
     MAX_POINTS,
     archive_runs,
     evaluated_curve,
     training_curve,
 )
-from reproduction.claim import Runs
-from reproduction.convert import convert_config, convert_record
+from reproduction.claim import Runs, steps_below
 from reproduction.evidence import ArchivedEvidence
 from reproduction.recipes import RECIPES
 
 from eigenrnn_experiments.recipes import Row
-from eigenrnn_experiments.training.description import describe, describe_options
-from eigenrnn_experiments.training.records import RunConfig
+from eigenrnn_experiments.training.description import describe
 from eigenrnn_experiments.training.run_folder import RunFolder
-from eigenrnn_experiments.training.run_key import RunKey
 from recipes_for_results import (
     FIGURE,
     SEEDS,
@@ -162,51 +158,22 @@ def test_the_second_training_of_a_row_and_seed_is_kept_beside_the_archive():
     assert [seconds != first[name] for name, seconds in repeated.items()] == [True] * 8
 
 
+@pytest.mark.parametrize("fraction", FRACTIONS)
+def test_a_curve_keeps_the_update_at_which_a_loss_first_falls(fraction):
+    steps = np.arange(10_000.0)
+    columns = {"step": steps, "test_loss": 2 * np.exp(-steps / 3_000)}
+    curve = evaluated_curve(columns, 2.0)
+    known = ArchivedRun("a/b", "c", "", 0, "ended", baseline=2.0, evaluated=curve)
+    assert steps_below(fraction).of(known) == math.ceil(3_000 * math.log(1 / fraction))
+    assert len(curve["step"]) <= MAX_POINTS + len(FRACTIONS)
+
+
 def test_an_unfinished_run_is_named_and_skipped(archive, reproduced):
     (reproduced / RUN / "result.json").unlink()
     collected = archive_runs([reproduced], archive.folder, recipes())
     assert collected.skipped == {str(reproduced / RUN): "has not ended"}
     known = Archive(archive.folder).runs()
     assert (TABLE, "scoRNN 6") not in {(r.recipe, r.row) for r in known if not r.seed}
-
-
-def test_an_unfinished_run_is_archived_with_the_option(archive, reproduced):
-    (reproduced / RUN / "result.json").unlink()
-    known = archived(archive, reproduced, unfinished=True)[TABLE, "scoRNN 6", 0]
-    assert (known.state, known.steps, known.all_steps) == ("unfinished", 20, 20)
-    assert known.value == max(journal(reproduced, "test_accuracy"))
-
-
-def test_an_unfinished_run_has_the_best_of_its_evaluations(archive, reproduced):
-    ended = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
-    (reproduced / RUN / "result.json").unlink()
-    archive_runs([reproduced], archive.folder, recipes(), unfinished=True, overwrite=True)
-    (known,) = [run for run in Archive(archive.folder).runs() if run.name == ended.name]
-    assert (known.best, known.best_step, known.last) == (ended.best, ended.best_step, ended.last)
-
-
-def test_a_damaged_checkpoint_leaves_the_numbers_of_metrics_csv(archive, reproduced):
-    (reproduced / RUN / "result.json").unlink()
-    (reproduced / RUN / "last.pt").write_bytes(b"damaged")
-    known = archived(archive, reproduced, unfinished=True)[TABLE, "scoRNN 6", 0]
-    assert known.seconds == journal(reproduced, "seconds")[-1]
-
-
-def test_an_unfinished_run_does_not_count(archive, reproduced):
-    (reproduced / RUN / "result.json").unlink()
-    known = archived(archive, reproduced, unfinished=True)
-    outcome = outcome_of(
-        row(), row().reported[0], [known[TABLE, "scoRNN 6", seed] for seed in SEEDS]
-    )
-    assert outcome.seeds == (1,)
-
-
-def test_an_unfinished_run_is_replaced_by_the_finished_one(archive, reproduced):
-    result = (reproduced / RUN / "result.json").read_bytes()
-    (reproduced / RUN / "result.json").unlink()
-    archived(archive, reproduced, unfinished=True)
-    (reproduced / RUN / "result.json").write_bytes(result)
-    assert archived(archive, reproduced)[TABLE, "scoRNN 6", 0].state == "ended"
 
 
 def diverge(reproduced):
@@ -399,35 +366,3 @@ def test_the_descriptions_of_all_rows_are_strict_json():
         for known in (r for r in recipe.rows if isinstance(r, Row) and r.layer):
             described = known.describe()
             assert json.loads(json.dumps(described, allow_nan=False)) == described
-
-
-def test_a_run_of_the_commit_that_trains_the_open_claims_is_converted():
-    (known,) = (r for r in RECIPES["nonnormal/table1"].rows if r.label == "chain words")
-    described = known.with_seed(1).describe()
-    (benchmark,) = described["network"]["model_factory"]["arguments"]
-    del benchmark["options"]["settings"]["options"]["rate_penalty"]
-    benchmark["options"]["settings"]["options"]["devices"] = 1
-    key = {"recipe": "nonnormal/table1", "row": "chain words", "point": "", "seed": 1}
-    entry = {"command": "reproduce", **key, "quick": False, "network": described["network"]}
-    software = {"parameters": 7, "revision": None, "versions": {"eigenrnn": "0.1.0"}}
-    old = {**described, **software, "name": "a", "best_by": None, "config": entry}
-    new = msgspec.convert(convert_config(old), RunConfig)
-    assert new.key == RunKey("nonnormal/table1", "chain words", "", 1)
-    task = {"class": new.task.kind, "options": new.task.options}
-    recorded = {"task": task, "network": new.network, "settings": describe_options(new.settings)}
-    assert changes_since_run(known.with_seed(1), json.loads(json.dumps(recorded))) == []
-
-
-def test_a_record_of_format_6_gets_the_settings_of_today():
-    run = next(run for run in Archive().runs() if run.recipe == "scornn/fig1")
-    new = json.loads(run.to_line())
-    old = new | {"format": 6, "settings": new["settings"] | {"devices": 1}}
-    del old["settings"]["rate_penalty"]
-    assert convert_record(old) == new
-
-
-def test_a_record_of_a_row_that_another_recipe_trains_now_is_moved():
-    new = json.loads(next(r for r in Archive().runs() if r.recipe == "nonnormal/fig3").to_line())
-    henrici = new["others"]["last test henrici"]
-    old = new | {"format": 7, "recipe": "nonnormal/table3", "others": {}, **henrici}
-    assert convert_record(old) == new | {"value": None, "selected": None}

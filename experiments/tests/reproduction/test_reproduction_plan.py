@@ -1,7 +1,7 @@
 """Reduced runs, the evidence in an archive, the missing runs, and the commands."""
 
-import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -51,11 +51,14 @@ def evidence(folder, known=KNOWN):
     return ArchivedEvidence(known, Archive(folder))
 
 
-def forget_chance(folder):
-    """Forget the chance level of all runs, which networks after an epoch do not leave."""
+def raise_chance(folder):
+    """Raise the chance level, which networks after an epoch do not leave, and add two seeds."""
     archive = Archive(folder)
     for known in archive.runs():
-        archive.add(replace(known, baseline=None), overwrite=True)
+        for seed in range(3):
+            settings = {**known.settings, "seed": seed}
+            run = replace(known, baseline=100.0, seed=seed, settings=settings)
+            archive.add(run, overwrite=True)
     archive.save()
 
 
@@ -131,38 +134,19 @@ def test_an_unknown_point_is_refused(tmp_path):
 def test_a_claim_without_runs_is_not_decided(tmp_path):
     claims = claim(at_most(Runs(NAME, SMALL), 1.0))
     (judgement,) = evidence(tmp_path).judge(claims)
-    assert (judgement.verdict, judgement.done) == ("not decided yet", 0.0)
+    assert judgement.verdict == "not decided"
     assert missing(claims, tmp_path) == [(SMALL, 0, None)]
 
 
-def test_a_run_of_the_least_length_decides(reduced_folder, tmp_path):
+@pytest.mark.parametrize(("epochs", "verdict"), [(1, "holds"), (2, "not decided")])
+def test_runs_of_the_least_length_decide(reduced_folder, tmp_path, epochs, verdict):
     archive_runs([reduced_folder], tmp_path, KNOWN)
-    forget_chance(tmp_path)
-    claims = claim(at_least(Runs(NAME, SMALL, least=ONE_EPOCH), 0.0))
+    raise_chance(tmp_path)
+    least = Length("epochs", epochs)
+    claims = claim(at_least(Runs(NAME, SMALL, least=least), 1e-9))
     (judgement,) = evidence(tmp_path).judge(claims)
-    assert (judgement.verdict, judgement.done) == ("holds", 1.0)
-    assert missing(claims, tmp_path) == []
-
-
-def test_a_shorter_run_does_not_decide_and_is_told(reduced_folder, tmp_path):
-    archive_runs([reduced_folder], tmp_path, KNOWN)
-    two_epochs = Length("epochs", 2)
-    claims = claim(at_least(Runs(NAME, SMALL, least=two_epochs), 0.0))
-    (judgement,) = evidence(tmp_path).judge(claims)
-    assert (judgement.verdict, judgement.done) == ("not decided yet", 0.5)
-    assert missing(claims, tmp_path) == [(SMALL, 0, two_epochs)]
-
-
-def test_an_unfinished_run_is_told_and_decides_nothing(reduced_folder, tmp_path):
-    archive_runs([reduced_folder], tmp_path, KNOWN)
-    archive = Archive(tmp_path)
-    ended = archive.runs()[0]
-    begun = replace(ended, seed=1, reduced=None, state="unfinished", steps=3, all_steps=6)
-    archive.add(replace(begun, settings=replace(recipe().rows[0].settings, seed=1).__dict__))
-    archive.save()
-    # seed 0 has a third of the paper's length, seed 1 the half
-    assert evidence(tmp_path).done(Runs(NAME, SMALL, (0, 1))) == (1 / 3 + 1 / 2) / 2
-    assert evidence(tmp_path).runs(Runs(NAME, SMALL)) == {}
+    assert judgement.verdict == verdict
+    assert missing(claims, tmp_path) == ([] if verdict == "holds" else [(SMALL, 0, least)])
 
 
 def test_only_the_missing_seeds_are_planned(reduced_folder, tmp_path):
@@ -175,12 +159,6 @@ def test_a_run_that_two_claims_need_is_planned_once(tmp_path):
     check = at_most(Runs(NAME, SMALL), 1.0)
     claims = claim(check) | claim(check, name="works too")
     assert missing(claims, tmp_path) == [(SMALL, 0, None)]
-
-
-def test_all_rows_follow_the_runs_of_claims(tmp_path):
-    claims = claim(at_most(Runs(NAME, LARGE), 1.0))
-    planned = missing(claims, tmp_path, everything=True)
-    assert planned == [(LARGE, 0, None), (SMALL, 0, None), (SMALL, 1, None), (LARGE, 1, None)]
 
 
 def test_runs_without_data_come_last_and_have_no_time(tmp_path):
@@ -201,13 +179,20 @@ def output(capsys, *arguments, **options):
     return status, found.out, found.err
 
 
-def test_verdicts_are_listed_as_json(capsys, tmp_path):
-    status, out, _ = output(capsys, "--archive", tmp_path, "list", "--json")
-    entries = json.loads(out)
-    assert status == 0
-    assert len(entries) == 26
-    assert {entry["verdict"] for entry in entries} == {"not decided yet"}
-    assert {"id", "verdict", "done", "hours", "comparisons"} <= entries[0].keys()
+def test_check_prints_margin_and_noise_and_refuses_another_verdict(
+    capsys, reduced_folder, tmp_path
+):
+    archive_runs([reduced_folder], tmp_path, KNOWN)
+    raise_chance(tmp_path)
+    checks = at_least(Runs(NAME, SMALL, least=ONE_EPOCH), 1e-9)
+    for verdict, expected in (("holds", 0), ("partly", 1)):
+        claims = claim(checks, verdict=verdict)
+        arguments = ("--archive", tmp_path, "check")
+        status, out, err = output(capsys, *arguments, recipes=KNOWN, claims=claims)
+        assert status == expected
+        assert re.search(rf"{SMALL}: a >= 1e-09, .*: true\n.* margin .* times, noise 1 times", out)
+        assert "Of 1 claims of the five papers, 1 holds" in out
+        assert ("its verdict is 'partly', got 'holds'" in err) == bool(expected)
 
 
 def test_missing_runs_are_listed(capsys, tmp_path):
@@ -223,11 +208,11 @@ def test_an_unknown_claim_is_refused(capsys, tmp_path):
 
 def test_missing_runs_are_made_and_decide_the_claim(capsys, tmp_path):
     small, large = Runs(NAME, SMALL, least=ONE_EPOCH), Runs(NAME, LARGE, least=ONE_EPOCH)
-    claims = claim(at_least(small, 0.0), further=(less(small, large, factor=1e9),))
+    claims = claim(at_least(small, 1e-9), further=(less(small, large, factor=1e9),))
     arguments = ("--archive", tmp_path / "archive", "run", "--out", tmp_path / "runs")
     with one_thread():
         status, _, _ = output(capsys, *arguments, recipes=KNOWN, claims=claims)
-    forget_chance(tmp_path / "archive")
+    raise_chance(tmp_path / "archive")
     (judgement,) = evidence(tmp_path / "archive").judge(claims)
     assert (status, judgement.verdict) == (0, "partly")
     assert missing(claims, tmp_path / "archive") == []
@@ -280,7 +265,7 @@ def test_a_recipe_is_trained_with_the_options_of_reproduce(capsys, tmp_path, bef
 
 def test_an_unknown_option_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
-        main(["list", "--quick"])
+        main(["check", "--quick"])
     assert "--quick" in capsys.readouterr().err
 
 
