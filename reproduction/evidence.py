@@ -226,7 +226,7 @@ class ArchivedEvidence:
             read = [check.number.read(run) for run in runs[network]]
             numbers[network] = [number for number in read if number is not None]
             if not read or len(numbers[network]) < len(read):
-                return CheckResult({}, {}, undecided=self._missing(check))
+                return CheckResult({}, {}, undecided="not trained for long enough")
             bounds = [math.inf] * len(read)
             if check.number.is_in_updates:  # of a network that never gets there
                 bounds = [run.steps for run in runs[network]]
@@ -239,11 +239,6 @@ class ArchivedEvidence:
         medians = {network: median(its) for network, its in numbers.items()}
         result = CheckResult(medians, runs, margin, noise)
         return replace(result, undecided=self._undecided(check, result))
-
-    def _missing(self, check: Check) -> str:
-        """Say which networks have no run of the least length."""
-        absent = [each.row for each in check.networks if not self.runs(self.best_arm(each))]
-        return f"{', '.join(absent) or 'equally long runs'}: not trained for long enough"
 
     def _undecided(self, check: Check, result: CheckResult) -> str:
         """Return why a comparison decides nothing; empty if it does."""

@@ -210,11 +210,11 @@ def _claims(evidence: ArchivedEvidence, judgements: Sequence[Judgement]) -> pd.D
                 "paper": claim.paper,
                 "claim": claim.sentence,
                 "verdict": judgement.verdict,
-                "before": claim.before or judgement.verdict,
+                "before": claim.before,
                 "why": claim.why or "; ".join(judgement.reasons),
                 "what our runs show": claim.evidence,
                 "seeds": _seeds(judgement),
-                "rates": _rates(evidence, judgement),
+                "rates tried": _rates(evidence, judgement),
                 "length": _length(judgement, evidence),
                 "core-hours": f"{hours:.1f}" if judgement.trained else "",
                 "still needed": "" if claim.hours is None else f"{claim.hours:g}",
@@ -271,6 +271,10 @@ def headline(judgements: Sequence[Judgement]) -> str:
         parts.append(f"{counts[verdict]} {one if counts[verdict] == 1 else several}")
     if computed:
         parts[0] += f" ({computed} of them computed, without training)"
+    decided = [each for each in judgements if each.verdict not in ("not decided", "other data")]
+    single = sum(_seeds(each).startswith("1") for each in decided)
+    if single:
+        parts[-1] += f"; of these verdicts {single} rest{'s' * (single == 1)} on a single seed"
     return f"Of {len(judgements)} claims of the five papers, {', '.join(parts)}."
 
 

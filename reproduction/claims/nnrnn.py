@@ -110,7 +110,7 @@ CLAIMS = (
         "against expRNN, and further expRNN against RNN-orth.",
         decisive=(less(characters("nnRNN"), characters("expRNN")),),
         further=(less(characters("expRNN"), characters("RNN-orth")),),
-        changed="2026-11-24T00:09:34+00:00",
+        changed="2026-11-28T14:10:00+00:00",
         hours=39,
     ),
     Claim(

@@ -152,7 +152,7 @@ def test_a_claim_stands_with_its_verdict_and_sentence(archive, reproduced, bound
         "why": "A seed more.",
         "what our runs show": f"It reaches {low.numbers['ours'].text}.",
         "seeds": "3",
-        "rates": "1",
+        "rates tried": "1",
         "length": "100 %",
     }
     assert hours == "0.0"
