@@ -153,8 +153,7 @@ CLAIMS = (
         "the 25,800 updates its training loss is 60, and after 688 that of the LSTM 83. From "
         "10,000 updates on its validation error stays between 13.9 and 14.7. The paper's "
         "recordings, TIMIT, are not free. Ours are single digits, 0.4 s long in the median, "
-        "spoken by six people. "
-        "Only the settings of the paper were tried.",
+        "spoken by six people. Only the settings of the paper were tried.",
     ),
     Claim(
         id="enrnn-ptb",

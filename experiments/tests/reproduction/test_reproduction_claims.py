@@ -304,6 +304,10 @@ def test_a_baseline_that_does_not_train_refutes_nothing(loss, tried, verdict):
     assert bool(judged.mismatches()) == (verdict == "not decided")
 
 
+def test_a_proposed_network_that_does_not_train_refutes_its_claim():
+    assert beside(three(5.0, loss=0.9), three(1.0)).outcome is False
+
+
 def test_a_network_stands_at_the_best_of_its_rates():
     slow, fast = replace(THEIRS, points=("slow",)), replace(THEIRS, points=("fast",))
     runs = [replace(each, point="slow") for each in three(9.0, loss=0.45)]
