@@ -137,11 +137,6 @@ class Judgement:
         return [run for run in self.runs if run.state != "computed"]
 
     @property
-    def networks(self) -> list[Runs]:
-        """The networks that are compared, each once, at the rate of the paper."""
-        return list(dict.fromkeys(chain(*(check.networks for check in self.results))))
-
-    @property
     def reasons(self) -> list[str]:
         """Why comparisons are not decided, each once."""
         reasons = [result.undecided for result in self.results.values() if result.undecided]

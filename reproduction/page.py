@@ -234,7 +234,8 @@ def _seeds(judgement: Judgement) -> str:
 
 def _rates(evidence: ArchivedEvidence, judgement: Judgement) -> str:
     """Write at how many rates, without and with clipping, a network was trained."""
-    tried = {sum(map(len, evidence.tried(each).values())) for each in judgement.networks}
+    networks = chain(*(check.networks for check in judgement.results))
+    tried = {sum(map(len, evidence.tried(each).values())) for each in networks}
     return _range(sorted(tried - {0}))
 
 
