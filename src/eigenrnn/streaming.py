@@ -30,7 +30,8 @@ class Stream:
 
     Call it with the inputs of one time step, and it returns the outputs. They equal those of the
     whole sequence: the outputs of an RNN, a GRU or an LSTM bit by bit if the compiled kernels
-    compute both, all others up to rounding. Freeze the layer first. The kernels then keep the
+    compute both, without gaps and, for ``state="current"``, from the state zero; all others up to
+    rounding. Freeze the layer first. The kernels then keep the
     weights packed, and notice when one of them changes, or the head. Make a new stream after
     replacing another part of the model. A layer that is not frozen evaluates its constraints at
     every step.

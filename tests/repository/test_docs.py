@@ -189,7 +189,9 @@ def code_blocks(page):
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_python_blocks_of_the_page_run_from_top_to_bottom(page, tmp_path, monkeypatch):
+    write_files(page, tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     namespace = {"__name__": "page"}
     for code in code_blocks(page):
         exec(compile(code, str(page), "exec"), namespace)
@@ -206,6 +208,7 @@ SHORTENED = {
         "--batch_size 100 --steps 4000": "--batch_size 1 --steps 2",
     },
     "docs/run_export.md": {"--epochs 5": "--steps 2"},
+    "docs/extending.md": {"--steps 300": "--steps 5"},
     "docs/experiments.md": {"--rows scoRNN": "--rows 'scoRNN 170'", "--epochs 15": "--steps 2"},
     "docs/run_analysis.md": {"--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1"},
     "docs/reproducing.md": {
@@ -250,10 +253,12 @@ def pattern_of(line):
     return "".join(parts)
 
 
-def write_yaml(page, block, folder):
-    """Write a YAML file under the name in its first line."""
-    name = block.text.splitlines()[0].removeprefix("# ")
-    (folder / name).write_text(shortened(page, block.text))
+def write_files(page, folder):
+    """Write the blocks whose first line is the name of a file."""
+    for block in blocks(page):
+        name = block.text.partition("\n")[0].removeprefix("# ")
+        if block.language == "yaml" or re.fullmatch(r"\w+\.py", name):
+            (folder / name).write_text(shortened(page, block.text))
 
 
 CONSOLE = [
@@ -284,9 +289,8 @@ def test_commands_of_the_page_run_from_top_to_bottom(page, tmp_path, data_root):
         "COLUMNS": "120",
         "PYTHONPATH": str(ROOT),  # of `python -m reproduction`
     }
+    write_files(page, tmp_path)
     for block in blocks(page):
-        if block.language == "yaml":
-            write_yaml(page, block, tmp_path)
         if block.language != "console" or block.reason is not None:
             continue
         for command, output in block.commands():
@@ -332,10 +336,9 @@ def eigenrnn_arguments(words):
     ],
 )
 def test_eigenrnn_accepts_the_options_in_the_command(page, arguments, tmp_path, monkeypatch):
-    for block in blocks(page):
-        if block.language == "yaml":
-            write_yaml(page, block, tmp_path)
+    write_files(page, tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     parser = PARSERS[arguments[0]]()
     parser.parse_args(arguments[1:])
 

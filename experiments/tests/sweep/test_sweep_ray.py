@@ -23,6 +23,7 @@ from small_sweep import (
 )
 
 from eigenrnn_experiments.cli.sweep import ConfigSweep
+from eigenrnn_experiments.sweep.tuning import _start_ray
 from eigenrnn_experiments.training import Callback
 
 pytestmark = [
@@ -87,13 +88,26 @@ def test_a_trial_whose_worker_is_killed_resumes_from_its_checkpoint(tmp_path):
     plain = read_content(tmp_path, TINY | {"seeds": [0, 1]})
     sweep = KilledSweep(**vars(plain) | {"plan": replace(plain.plan, retries=1)})
     trials = sweep.run(tmp_path / "out")
-    assert [row["status"] for row in read_table(tmp_path / "out")] == ["waiting", "ended"]
+    first, second = read_table(tmp_path / "out")
+    assert (first["status"], second["status"]) == ("failed", "ended")
+    assert first["message"].startswith("its worker ended without an error")
     assert len(list((tmp_path / "out").glob("*/seed-0/killed*"))) == 2
     sweep.run(tmp_path / "out", resume=True)
     assert [row["status"] for row in read_table(tmp_path / "out")] == ["ended", "ended"]
     for trial in trials:
         expected = fit_alone(plain, trial, tmp_path / "alone" / trial.path)
         assert untimed_rows(tmp_path / "out" / trial.path) == untimed_rows(expected.directory)
+
+
+def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
+    import ray
+
+    def time_out(*_arguments, **_options):
+        raise Exception("The current node timed out during startup.\nTraceback ...")
+
+    monkeypatch.setattr(ray, "init", time_out)
+    with pytest.raises(ConnectionError, match=r"timed out during startup\.; .*--resume$"):
+        _start_ray(None, {})
 
 
 def test_a_resumed_search_has_the_points_of_an_uninterrupted_one(tmp_path, monkeypatch):

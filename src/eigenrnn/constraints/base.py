@@ -102,6 +102,9 @@ class _BuiltInFloat32(ABCMeta):
     """Makes sets in float32 or better, whatever the default type is that a framework has set."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        if missing:
+            raise TypeError(f"expected {cls.__name__} to define {missing}: see docs/extending.md")
         with wide_default_dtype():
             return super().__call__(*args, **kwargs)
 

@@ -1,8 +1,10 @@
 """Parses the arguments, runs the command, and reports errors in one line."""
 
 import os
+from argparse import ArgumentParser
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from signal import SIGINT
 
@@ -22,6 +24,7 @@ from eigenrnn_experiments.recipes.results_files import to_markdown
 from eigenrnn_experiments.recipes.runs import folder_name
 from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.tasks import Task
+from eigenrnn_experiments.tasks.base import check_task
 from eigenrnn_experiments.training import Dynamics, Result, fit
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.progress import plain_console, printable
@@ -74,6 +77,24 @@ def run(arguments: list[str], recipes: Mapping[str, Recipe] = RECIPES) -> int:
         return 2
 
 
+def _check_own_task(arguments: list[str]) -> None:
+    """Check that a task that is named by its import path is complete.
+
+    The parser says of a class without one of the methods that it is abstract, but not why.
+
+    Raises:
+        TypeError: If it lacks a method or an attribute.
+    """
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--task", default="")
+    found = parser.parse_known_args(arguments)[0].task
+    module, _, name = found.rpartition(".")
+    if module and find_spec(module.partition(".")[0]) is not None:
+        kind = getattr(import_module(module), name, None)
+        if isinstance(kind, type) and issubclass(kind, Task):
+            check_task(kind)
+
+
 def _print_error(message: str) -> None:
     # a text by itself, so that brackets in a message are no markup
     line = Text.assemble(("error:", "bold red"), " ", printable(message))
@@ -93,6 +114,7 @@ def _run(command: str, arguments: list[str], recipes: Mapping[str, Recipe]) -> i
     of_layer = sorted(flag for flag in flags if flag.startswith("--layer."))
     if of_layer and of_layer != ["--layer.help"] and not flags & {"--layer", "--config"}:
         raise ValueError(f"expected --layer, the class that {of_layer[0]} is of, got none")
+    _check_own_task(arguments)
     options = parser.parse_args(arguments)
     console = plain_console()
     if command == "list":

@@ -88,7 +88,12 @@ class _Progress(tune.Callback):
         del iteration, trials, info
         self._sweep.ended(_trial(trial.config), self._out)
 
-    on_trial_error = on_trial_complete
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        one = _trial(trial.config)
+        if one.status(self._out).state == "waiting":  # nobody was left to store an error
+            message = "its worker ended without an error, such as for lack of memory: --resume"
+            one.files(self._out).write_status("failed", message)
+        self.on_trial_complete(iteration, trials, trial, **info)
 
 
 def _search(sweep: Sweep, out: Path) -> dict[str, Any]:
@@ -158,12 +163,31 @@ class _Sampler(TPESampler):
         super().before_trial(study, trial)
 
 
+def _start_ray(address: str | None, options: Mapping[str, Any]) -> None:
+    """Start or join a cluster.
+
+    Raises:
+        ConnectionError: If Ray does not start in time, as on a busy machine.
+    """
+    try:
+        # local, not the address in RAY_ADDRESS
+        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
+    except ConnectionError:
+        raise
+    except Exception as error:  # Ray raises a bare one if its node is slow
+        first, *_ = str(error).splitlines() or [type(error).__name__]
+        raise ConnectionError(
+            f"expected Ray to start, got: {first}; try again with --resume"
+        ) from error
+
+
 @contextmanager
 def _cluster(needed: Mapping[str, float], address: str | None) -> Generator[None]:
     """Join a cluster, or start one on this machine; leave or stop it afterwards.
 
     Raises:
         ValueError: If a trial needs more processors than this machine has.
+        ConnectionError: If Ray does not start.
     """
     if ray.is_initialized():  # this process stays in its cluster
         yield
@@ -175,8 +199,7 @@ def _cluster(needed: Mapping[str, float], address: str | None) -> Generator[None
             options["num_cpus"] = len(os.sched_getaffinity(0))
     before = signal.getsignal(signal.SIGTERM)
     try:
-        # local, not the address in RAY_ADDRESS
-        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
+        _start_ray(address, options)
         # SIGTERM stops the sweep as Ctrl-C does; Ray would abort
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         found = ray.cluster_resources()

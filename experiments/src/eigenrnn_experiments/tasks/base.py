@@ -17,7 +17,9 @@ __all__ = [
     "Batch",
     "Task",
     "check_at_least",
+    "check_batch",
     "check_choices",
+    "check_task",
     "model_for",
     "with_exact_counts",
 ]
@@ -262,6 +264,43 @@ class Task(ABC):
             raise ValueError(f"expected start >= 0, got {start}")
 
 
+_PAGE = "see docs/extending.md"
+
+
+def check_task(task: type[Task] | Task) -> None:
+    """Check that a class defines what a task needs.
+
+    Raises:
+        TypeError: If it lacks a method or an attribute.
+    """
+    missing = sorted(getattr(task, "__abstractmethods__", ()))
+    attributes = ("readout", "metric_name", "higher_is_better")
+    missing += [name for name in attributes if not hasattr(task, name)]
+    if missing:
+        kind = task if isinstance(task, type) else type(task)
+        raise TypeError(f"expected {kind.__name__} to define {', '.join(missing)}: {_PAGE}")
+
+
+def check_batch(task: Task, batch: object) -> None:
+    """Check that a task returns batches whose targets lie as its readout says.
+
+    Raises:
+        TypeError: If it is no `Batch`.
+        ValueError: If the targets do not fit.
+    """
+    name = type(task).__name__
+    if not isinstance(batch, Batch):
+        raise TypeError(f"expected a Batch of {name}, got {type(batch).__name__}: {_PAGE}")
+    batch_dim = {"all": 1, "last": 0}[task.readout]
+    sizes = batch.targets.shape[batch_dim : batch_dim + 1]
+    if batch.targets_batch_dim != batch_dim or sizes != (batch.size,):
+        raise ValueError(
+            f"expected targets of {name} with {batch.size} sequences along dimension "
+            f"{batch_dim}, as readout={task.readout!r}, and targets_batch_dim={batch_dim}, got "
+            f"shape {tuple(batch.targets.shape)} and {batch.targets_batch_dim}: {_PAGE}"
+        )
+
+
 def with_exact_counts(outputs: Tensor) -> Tensor:
     """Return outputs in at least single precision: bfloat16 has no odd number above 256."""
     return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
@@ -287,7 +326,10 @@ def model_for(
 
     Raises:
         ValueError: If `embedding_size` is set for a task with real inputs.
+        TypeError: If the task lacks an attribute.
     """
+    if isinstance(task, Task):
+        check_task(task)
     options = {}
     if generator is not None:  # which the layers of torch do not take
         options["generator"] = generator

@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import nn
 
 from eigenrnn_experiments.errors import CheckpointError, NonFiniteLossError
-from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.tasks.base import Task, check_batch
 from eigenrnn_experiments.training import checkpoint, records
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.fingerprint import (
@@ -98,7 +98,7 @@ def fit(
     files = RunFolder(directory)
     steps = settings.total_steps(task)
     # before anything is written: without data no partial run should be left behind
-    next(task.batches("train", settings.batch_size))
+    check_batch(task, next(task.batches("train", settings.batch_size)))
     fingerprint = run_fingerprint(model, task, settings, network)
     fabric = open_fabric(settings)
 
