@@ -815,3 +815,11 @@ def test_the_unconstrained_matrix_is_its_raw_parameter():
 def test_the_unconstrained_initialisation_is_that_of_torch():
     raw = initialised(Unconstrained, 100).raw
     assert 0.99 / 10 < raw.abs().max() <= 1 / 10
+
+
+@pytest.mark.parametrize("name", ["_matrix", "reset", "residual"])
+def test_what_a_set_lacks_is_named_with_the_page(name):
+    methods = {key: lambda *_: None for key in ("_matrix", "reset", "residual") if key != name}
+    kind = type(ScaledCayley)("Lacking", (ScaledCayley.__base__,), methods)
+    with pytest.raises(TypeError, match=rf"Lacking to define {name}: see docs/extending\.md"):
+        kind(3)

@@ -1,7 +1,8 @@
 """The contract of every task: shapes, random streams, splits and errors."""
 
 import math
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from eigenrnn_experiments.tasks import (
     Speech,
     Synthetic,
 )
+from eigenrnn_experiments.tasks.base import check_batch, check_task
 from eigenrnn_experiments.tasks.sampling import epoch_indices, generator_for
 from synthetic_data import encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
 from task_cases import TASKS
@@ -300,3 +302,57 @@ def test_options_of_the_sets_that_are_out_of_range_are_rejected(task, option):
 
 def test_every_exported_task_has_a_case():
     assert {type(task) for task in TASKS.values()} == set(registry.TASKS.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ones(Synthetic):
+    """Tell whether there are more ones than zeros."""
+
+    readout: ClassVar[str] = "last"
+    metric_name: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+    input_size: ClassVar[int] = 1
+    output_size: ClassVar[int] = 2
+
+    def _draw(self, count, generator):
+        return (torch.randint(2, (count, 5), generator=generator),)
+
+    def _collate(self, examples):
+        (bits,) = examples
+        targets = (bits.sum(1) > 2).long()
+        return Batch(bits.T.unsqueeze(2).float(), targets, targets_batch_dim=0)
+
+    def loss(self, outputs, targets):
+        return F.cross_entropy(outputs, targets)
+
+    metric = loss
+
+    def baseline(self):
+        return math.log(2)
+
+
+@pytest.mark.parametrize("name", ["_draw", "loss", "baseline", "higher_is_better", "metric_name"])
+def test_what_a_task_lacks_is_named_with_the_page(name):
+    check_task(Ones)
+    lacking = {key: value for key, value in vars(Ones).items() if key != name}
+    kind = type(Synthetic)("Lacking", (Synthetic,), lacking)
+    with pytest.raises(TypeError, match=rf"Lacking to define {name}: see docs/extending\.md"):
+        check_task(kind)
+
+
+def collated_with(**changes):
+    class Changed(Ones):
+        def _collate(self, examples):
+            return replace(super()._collate(examples), **changes)
+
+    return Changed()
+
+
+def test_batches_that_do_not_fit_the_readout_are_refused():
+    check_batch(Ones(), next(Ones().batches("train", 3)))
+    with pytest.raises(TypeError, match="expected a Batch of Ones, got tuple"):
+        check_batch(Ones(), (torch.zeros(5, 3, 1), torch.zeros(3)))
+    for changes in ({"targets_batch_dim": 1}, {"targets": torch.zeros(5, 3)}):
+        task = collated_with(**changes)
+        with pytest.raises(ValueError, match="with 3 sequences along dimension 0"):
+            check_batch(task, next(task.batches("train", 3)))
