@@ -71,9 +71,9 @@ CLAIMS = (
         further=(SPECTRAL_ENDS_LOWER,),
         changed="2026-11-28T14:10:00+00:00",
         before="fails",
-        why="ENRNN takes about 3,100 updates and oRNN, trained to its end from three seeds, 3,900: a "
-        "factor of 1.26 where seeds differ by 2.08. The other networks were not trained for long "
-        "enough",
+        why="ENRNN takes about 3,100 updates and oRNN, trained to its end from three seeds, "
+        "3,900: a factor of 1.26 where seeds differ by 2.08. The other networks were not trained "
+        "for long enough",
         hours=3.0,
     ),
     Claim(
