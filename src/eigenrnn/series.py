@@ -1,0 +1,282 @@
+"""Series as people give them to the forecaster, and their dates."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenrnn.errors import check_installed
+from eigenrnn.values import Array, check_size, parts_of_panel, with_columns
+
+check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
+
+from sklearn.utils import check_array  # noqa: E402
+
+__all__ = ["Calendar", "Form", "check_same_dates", "deviation", "form_of", "read", "split"]
+
+
+class Calendar(NamedTuple):
+    """The index of a series of pandas: its last entry, and what follows it.
+
+    Args:
+        kind: The entries: times, periods or numbers.
+        last: The last one.
+        frequency: The alias of pandas for the distance of two entries; of numbers, the distance.
+        timezone: The time zone of times, if they have one.
+        name: The name of the index.
+    """
+
+    kind: str
+    last: str
+    frequency: str
+    timezone: str | None
+    name: Any
+
+    def after(self, steps: int) -> Any:
+        """Return the index of the steps after the last one."""
+        return self._range(1, steps)
+
+    def until(self, steps: int) -> Any:
+        """Return the index of as many steps up to the last one."""
+        return self._range(1 - steps, 0)
+
+    def _range(self, first: int, last: int) -> Any:
+        import pandas as pd
+
+        if self.kind == "numbers":
+            step = int(self.frequency)
+            end = int(self.last)
+            return pd.RangeIndex(end + first * step, end + (last + 1) * step, step, name=self.name)
+        count = last - first + 1
+        if self.kind == "periods":
+            period: Any = pd.Period(self.last, self.frequency)
+            return pd.period_range(
+                period + first, periods=count, freq=self.frequency, name=self.name
+            )
+        start = pd.Timestamp(self.last)
+        if self.timezone is not None:
+            start = start.tz_convert(self.timezone)
+        if first <= 0:
+            return pd.date_range(end=start, periods=count, freq=self.frequency, name=self.name)
+        dates = pd.date_range(start, periods=last + 1, freq=self.frequency, name=self.name)
+        return dates[first:]
+
+
+class Form(NamedTuple):
+    """The form of series, in which forecasts are returned.
+
+    Args:
+        is_flat: Whether they have no axis of columns.
+        is_several: Whether they are a list.
+        keys: The names of the series of a panel, and of the levels of its index.
+        columns: The names of the columns of frames, or the name of a series of pandas.
+        calendars: The index of each, where it is pandas' own.
+    """
+
+    is_flat: bool
+    is_several: bool
+    keys: tuple[list[Any], list[Any]] | None
+    columns: list[Any] | None
+    calendars: list[Calendar | None]
+
+    def filled(self, arrays: list[Array], *, ahead: bool) -> Any:
+        """Return values in this form, with the dates that follow it or its own.
+
+        Args:
+            arrays: The values of each series, (S, K).
+            ahead: Whether they are those after the end of the series.
+        """
+        found = [self._one(each, k, ahead) for k, each in enumerate(arrays)]
+        if self.keys is not None:
+            import pandas as pd
+
+            names, levels = self.keys
+            return pd.concat(found, keys=names, names=levels)
+        return found if self.is_several else found[0]
+
+    def _one(self, values: Array, number: int, ahead: bool) -> Any:
+        calendar = self.calendars[number] if number < len(self.calendars) else None
+        if calendar is None:
+            return values[:, 0] if self.is_flat else values
+        import pandas as pd
+
+        index = calendar.after(len(values)) if ahead else calendar.until(len(values))
+        columns: Any = self.columns
+        if self.is_flat:
+            return pd.Series(values[:, 0], index, name=columns[0])
+        return pd.DataFrame(values, index, columns=columns)
+
+
+def split(series: Any) -> tuple[list[Any], bool, tuple[list[Any], list[Any]] | None]:
+    """Return the parts of series, whether they are several, and the names of a panel."""
+    panel = parts_of_panel(series)
+    if panel is not None:
+        keys, parts = panel
+        return parts, True, (keys, list(series.index.names))
+    # a list of numbers is one series
+    if isinstance(series, list | tuple) and (len(series) == 0 or np.ndim(series[0]) > 0):
+        return list(series), True, None
+    return [series], False, None
+
+
+def form_of(series: Any, place: str) -> Form:
+    """Return the form of series.
+
+    Raises:
+        ValueError: If the dates of one are not in order, or not equally far apart.
+    """
+    parts, is_several, keys = split(series)
+    columns: list[Any] | None = None
+    calendars: list[Calendar | None] = []
+    for number, part in enumerate(parts):
+        index = getattr(part, "index", None)
+        if not hasattr(index, "is_monotonic_increasing"):  # none of pandas; a list has a method
+            calendars.append(None)
+            continue
+        calendars.append(_calendar(index, f"{place}, series {number}"))
+        columns = list(part.columns) if hasattr(part, "columns") else [part.name]
+    is_flat = np.ndim(parts[0]) == 1 if parts else False
+    return Form(is_flat, is_several, keys, columns, calendars)
+
+
+def _calendar(index: Any, place: str) -> Calendar:
+    """Describe an index.
+
+    Raises:
+        ValueError: If it is one of times that are not in order, or not equally far apart.
+    """
+    import pandas as pd
+
+    if isinstance(index, pd.PeriodIndex):
+        expected = pd.period_range(index[0], periods=len(index), freq=index.freq)
+        _check_dates(index, expected, place)
+        return Calendar("periods", str(index[-1]), index.freqstr, None, index.name)
+    if isinstance(index, pd.DatetimeIndex):
+        frequency = _frequency(index, place)
+        last = str(index[-1])
+        timezone = None if index.tz is None else str(index.tz)
+        return Calendar("times", last, frequency, timezone, index.name)
+    step = 0
+    if pd.api.types.is_integer_dtype(index.dtype):
+        steps = np.unique(np.diff(np.asarray(index, dtype=np.int64)))
+        if len(steps) == 1:
+            step = int(steps[0])
+    if step > 0:
+        return Calendar("numbers", str(int(index[-1])), str(step), None, index.name)
+    return Calendar("numbers", str(len(index) - 1), "1", None, index.name)  # counted
+
+
+_REMEDY = (
+    "give each step a row, as frame.asfreq({!r}) does, and fill in what is missing; or pass "
+    ".to_numpy() for rows as they stand"
+)
+
+
+def _frequency(index: Any, place: str) -> str:
+    """Return the distance of two times, by pandas' alias.
+
+    Raises:
+        ValueError: If they are not in order, or not equally far apart.
+    """
+    import pandas as pd
+
+    _check_order(index, place)
+    found: Any = index.freqstr or pd.DatetimeIndex(index, freq="infer").freqstr
+    if found:
+        return found
+    # that of ten times without a gap tells where the first gap is
+    for first in range(max(len(index) - 9, 0)):
+        usual = pd.DatetimeIndex(index[first : first + 10], freq="infer").freqstr
+        if usual:
+            _check_dates(index, pd.date_range(index[0], index[-1], freq=usual), place)
+    distances = np.diff(np.asarray(index.as_unit("ns").asi8))
+    other = int((distances != distances[0]).argmax())
+    raise ValueError(
+        f"expected times that are equally far apart in {place}, got {index[other]} before "
+        f"{index[other + 1]}: {_REMEDY.format('MS')}"
+    )
+
+
+def _check_order(index: Any, place: str) -> None:
+    """Check that each entry is later than the one before.
+
+    Raises:
+        ValueError: If one is not, or is missing.
+    """
+    later = np.asarray(index[1:] > index[:-1])
+    if later.all() and not index.hasnans:
+        return
+    first = int((~later).argmax())
+    raise ValueError(
+        f"expected times in order, each once, in {place}, got {index[first]} before "
+        f"{index[first + 1]}: sort_index(), and join what is there twice"
+    )
+
+
+def _check_dates(index: Any, expected: Any, place: str) -> None:
+    """Check that no step is missing.
+
+    Raises:
+        ValueError: If entries are not in order, or one is missing.
+    """
+    _check_order(index, place)
+    missing = expected[~expected.isin(index)]
+    if len(index) != len(expected) or len(missing):
+        first = missing[0] if len(missing) else expected[-1]
+        raise ValueError(
+            f"expected each step of frequency {expected.freqstr} in {place}, got none for {first}"
+            f": {_REMEDY.format(expected.freqstr)}"
+        )
+
+
+def check_same_dates(known: Any, expected: Any, name: str) -> None:
+    """Check that what is known ahead has the dates of its steps, where both have dates.
+
+    Raises:
+        ValueError: If one is another.
+    """
+    index: Any = getattr(known, "index", None)
+    if type(index) is not type(expected) or not hasattr(index, "freqstr"):
+        return
+    if len(index) == len(expected) and not (index == expected).all():
+        first = int((index != expected).argmax())
+        raise ValueError(f"expected {expected[first]} in {name}, got {index[first]}")
+
+
+def read(
+    series: Any, name: str, columns: Any, count: int | None = None
+) -> tuple[list[Array], Any]:  # each (T, K)
+    """Return series in double precision, and the names of their columns.
+
+    Raises:
+        ValueError: If a shape, a column or a value is wrong, or there are not so many of them.
+    """
+    parts, _, _ = split(series)
+    if not parts or (count is not None and len(parts) != count):
+        raise ValueError(f"expected {count or 'some'} series in {name}, got {len(parts)}")
+    found: list[Array] = []
+    for number, part in enumerate(parts):
+        place = f"{name}, series {number}"
+        array, columns = with_columns(part, columns, place)
+        values = np.asarray(array)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            step = int(np.isnan(values).any(1).argmax())
+            raise ValueError(
+                f"expected no missing value in {place}, got NaN in step {step}: fill it in, as "
+                "frame.interpolate() does"
+            )
+        found.append(check_array(values, dtype="float64", copy=True, input_name=name))
+        check_size(found[-1], name)
+    if len({values.shape[1] for values in found}) > 1:
+        raise ValueError(f"expected series of the same columns in {name}, got others")
+    return found, columns
+
+
+def deviation(rows: Sequence[Any] | NDArray[Any]) -> Array:
+    """Return the standard deviation of each column, or one where it is only rounding."""
+    array = np.asarray(rows)
+    found = array.std(0)
+    rounding = np.finfo(array.dtype).eps * np.abs(array).max(0, initial=0.0)
+    return np.where(found > 8 * rounding, found, 1.0)
