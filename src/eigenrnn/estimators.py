@@ -542,7 +542,9 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
         return answers, np.zeros(len(answers), np.int64), np.ones(len(answers))
 
     def _targets(self, answers: NDArray[Any], kept: Indices) -> tuple[Tensor, int]:
-        self.target_mean_, self.target_scale_ = _mean_and_scale(answers[kept])
+        mean, scale = _mean_and_scale(answers[kept])
+        self.target_mean_ = np.asarray(mean)
+        self.target_scale_ = np.asarray(scale)
         scaled = (answers - self.target_mean_) / self.target_scale_
         targets = torch.from_numpy(scaled.reshape(len(scaled), -1))
         return targets, targets.shape[1]

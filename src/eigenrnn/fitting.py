@@ -210,7 +210,7 @@ def write_file(path: str | Path, estimator: Any, attributes: Mapping[str, Any]) 
         "kind": type(estimator).__name__,
         "options": options,
         "layer": _described(estimator.layer_),
-        "sizes": estimator.sizes_,
+        "sizes": _packed(estimator.sizes_),
         "readout": estimator.model_.readout,
         "attributes": {name: _packed(value) for name, value in attributes.items()},
         "weights": {n: w.detach().cpu() for n, w in estimator.model_.state_dict().items()},
@@ -354,7 +354,11 @@ def _is_plain(value: Any) -> bool:
 
 
 def _packed(value: Any) -> Any:
-    """Return arrays and numpy's numbers as what `torch.load` reads with `weights_only`."""
+    """Return a value of what `torch.load` reads with `weights_only`.
+
+    Raises:
+        TypeError: If that is impossible.
+    """
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
         return torch.from_numpy(value.copy())
     if isinstance(value, np.ndarray):
@@ -365,11 +369,15 @@ def _packed(value: Any) -> Any:
     if isinstance(value, Mapping):
         entries: Any = value.items()
         return {_packed(key): _packed(each) for key, each in entries}
-    if isinstance(value, list):
-        return [_packed(each) for each in value]
-    if isinstance(value, tuple):
-        return tuple(_packed(each) for each in value)
-    return value
+    if isinstance(value, list | tuple):
+        parts: Any = map(_packed, value)
+        return list(parts) if isinstance(value, list) else tuple(parts)
+    for kind in (bool, int, float, str):  # a class derived from one would be code
+        if isinstance(value, kind):
+            return kind(value)
+    if value is not None:
+        raise TypeError(f"expected plain values to write, got a {type(value).__name__}")
+    return None
 
 
 def _unpacked(value: Any) -> Any:

@@ -275,7 +275,7 @@ class Spectrum extends NetworkChart {
   }
 }
 
-const KINDS = {curves: LearningCurves, fisher: FisherMemory, evaluation: HeatMaps, schur: HeatMaps, gradient: HeatMaps, spectrum: Spectrum};
+const KINDS = {curves: LearningCurves, fisher: FisherMemory, schur: HeatMaps, gradient: HeatMaps, spectrum: Spectrum};
 const charts = [...document.querySelectorAll("[data-chart]")].map((figure) => new KINDS[figure.dataset.chart](figure));
 const drawAll = () => charts.forEach((chart) => chart.draw());
 
