@@ -105,7 +105,7 @@ def test_all_ways_out_give_the_probabilities(tmp_path, missing, dtype):
 def test_all_ways_out_give_a_regressor_its_units(tmp_path, targets):
     X, _ = data()
     y = np.array([[1000 + x[-1, 0], x[-1, 1]] for x in X])[:, targets]
-    estimator = SequenceRegressor(ScoRNN, 8, epochs=4, random_state=0).fit(X, y)
+    estimator = SequenceRegressor(MinGRU, 8, epochs=4, random_state=0).fit(X, y)
     expected = estimator.predict(X)
     description = export_model(estimator, tmp_path / "net.onnx")
     assert description["outputs"][0]["name"] == "numbers"
