@@ -115,7 +115,7 @@ def digits(part: str) -> tuple[Arrays, list[str]]:
 def archive(name: str, part: str) -> tuple[Arrays, list[str]]:
     """Return a part of a set of the archives."""
     X, y = read_archive(name, part.upper())
-    return [x.astype(np.float32) for x in X], y
+    return list(X), y
 
 
 def read_data(folder: Path, name: str, part: str) -> tuple[Arrays, NDArray[Any]]:

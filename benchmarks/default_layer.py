@@ -116,7 +116,9 @@ def all_data(share: float) -> Iterator[Data]:
     yield Data("spoken digits", X + more, np.array(y + labels), len(X), 10 * share)
     images, numbers = read_mnist("train")
     rows = np.asarray(images[: 2 * MNIST_ROWS], dtype=np.float64).reshape(-1, 28, 28)
-    yield Data("MNIST by rows", list(rows), np.array(numbers[: len(rows)]), MNIST_ROWS, 10 * share)
+    yield Data(
+        "MNIST by rows", list(rows), np.asarray(numbers[: len(rows)]), MNIST_ROWS, 10 * share
+    )
 
 
 def accuracy(data: Data, layer: Callable[..., Any], split: int) -> tuple[float, int]:

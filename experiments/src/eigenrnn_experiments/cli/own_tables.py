@@ -104,10 +104,10 @@ def sequences_of(
 
 
 def plain_digits(value: float) -> str:
-    """Return a number with eight digits and no exponent; nothing for NaN."""
+    """Return a number with twelve digits and no exponent; nothing for NaN."""
     if np.isnan(value):
         return ""
-    return np.format_float_positional(value, 8, unique=False, fractional=False, trim="-")
+    return np.format_float_positional(value, 12, unique=False, fractional=False, trim="-")
 
 
 def to_csv(table: pd.DataFrame) -> str:
