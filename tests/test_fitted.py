@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pandas
+import polars
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
@@ -53,8 +54,9 @@ def of_onnx(path, X):
 
 def compiled(path):
     library = path.with_suffix(".so")
-    strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fPIC", "-shared"]
-    subprocess.run(["gcc", "-O2", *strict, str(path), "-o", str(library), "-lm"], check=True)
+    warnings = ["-Wall", "-Wextra", "-Werror", "-Wpedantic", "-Wconversion", "-Wshadow"]
+    command = ["gcc", "-O2", "-std=c99", *warnings, "-fPIC", "-shared", str(path), "-lm"]
+    subprocess.run([*command, "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))
 
 
@@ -295,3 +297,62 @@ def test_forecasters_and_unfitted_estimators_are_refused(tmp_path):
                 scaling=([0], [1]),
             )
     assert not list(tmp_path.iterdir())
+
+
+def one_table(X, y):
+    parts = [pandas.DataFrame(x, columns=["l", "r"]).assign(unit=k) for k, x in enumerate(X)]
+    table = pandas.concat(parts).rename_axis("ms").reset_index()
+    table = table.assign(label=np.asarray(y)[table["unit"]]).sample(frac=1, random_state=0)
+    groups = table.sort_values(["unit", "ms"]).groupby("unit")
+    return [part[["l", "r"]] for _, part in groups], groups["label"].first().to_numpy()
+
+
+def folder_of_files(folder, X, y):
+    for k, (x, label) in enumerate(zip(X, y, strict=True)):
+        pandas.DataFrame(x, columns=["l", "r"]).to_csv(folder / f"{k:02}.{label[:1]}.csv")
+    files = sorted(folder.glob("*.csv"))
+    return [pandas.read_csv(file, index_col=0) for file in files], [f.name[3] for f in files]
+
+
+def polars_frame(X, y):
+    columns = {"unit": np.repeat(np.arange(len(X)), [len(x) for x in X])}
+    frame = polars.DataFrame({**columns, **dict(zip("lr", np.concatenate(X).T, strict=True))})
+    parts = frame.partition_by("unit", maintain_order=True)
+    return [part[["l", "r"]] for part in parts], y
+
+
+def panel(X, y):
+    frames = [pandas.DataFrame(x, columns=["l", "r"]) for x in X]
+    return pandas.concat(frames, keys=range(len(X)), names=["instance", "time"]), y
+
+
+LAYOUTS = {
+    "a table with ids and times": lambda _, X, y: one_table(X, y),
+    "a folder of files": folder_of_files,
+    "an array of aeon": lambda _, X, y: (
+        np.stack([x[:5].T for x in X]).transpose(0, 2, 1),
+        y,
+    ),
+    "a list of arrays": lambda _, X, y: (X, y),
+    "a panel of sktime": lambda _, X, y: panel(X, y),
+    "a polars frame": lambda _, X, y: polars_frame(X, y),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_each_layout_of_people_goes_from_data_to_file_onnx_c_and_stream(tmp_path, layout):
+    arrays, names = data()
+    X, y = layout(tmp_path, arrays, names)
+    estimator = SequenceClassifier(GRU, 8, epochs=2, random_state=0).fit(X, y)
+    read = np.stack([x[:5] for x in arrays]) if isinstance(X, np.ndarray) else arrays
+    expected = estimator.predict_proba(read)
+    estimator.save(tmp_path / "model.pt")
+    export_model(estimator, tmp_path / "net.onnx")
+    to_c(estimator, tmp_path / "net.c")
+    for found in (
+        load(tmp_path / "model.pt").predict_proba(X),
+        of_onnx(tmp_path / "net.onnx", read),
+        of_c(compiled(tmp_path / "net.c"), read, 3),
+        of_stream(estimator, read),
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
