@@ -51,6 +51,7 @@ __all__ = [
 
 Indices = NDArray[np.int64]
 
+_RATES = {GRU: 1e-2}  # those of other layers are 1e-3
 _PREDICTED_AT_ONCE = 64  # sequences
 _NETWORK = ("model_", "layer_", "sizes_")  # which the file has in another form
 
@@ -261,7 +262,7 @@ class _SequenceEstimator(BaseEstimator):
         targets = targets.to(device)
         lr = self.lr
         if lr is None:
-            lr = 1e-2 if type(layer) is GRU else 1e-3
+            lr = _RATES.get(type(layer), 1e-3)
         loss_weights = torch.from_numpy(weights / weights[kept].mean()).to(device, dtype)
         scoring = self.scoring or self._default_scoring
         scorer: Any = None
@@ -293,7 +294,9 @@ class _SequenceEstimator(BaseEstimator):
             record["validation_score"] = score
             return score, -record["validation_loss"]  # which decides a tie
 
-        patience = self.patience if held_out_X else None
+        patience = self.patience
+        if not held_out_X:
+            patience = None
         loop = Loop(self.epochs, patience, lr, self.clip_norm, self.verbose)
         training = loop.run(model, losses, judge)
         self.history_: list[dict[str, float]] = training.history

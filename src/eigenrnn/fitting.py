@@ -369,9 +369,10 @@ def _packed(value: Any) -> Any:
     if isinstance(value, Mapping):
         entries: Any = value.items()
         return {_packed(key): _packed(each) for key, each in entries}
-    if isinstance(value, list | tuple):
-        parts: Any = map(_packed, value)
-        return list(parts) if isinstance(value, list) else tuple(parts)
+    if isinstance(value, list):
+        return [*map(_packed, value)]
+    if isinstance(value, tuple):
+        return (*map(_packed, value),)
     for kind in (bool, int, float, str):  # a class derived from one would be code
         if isinstance(value, kind):
             return kind(value)

@@ -18,7 +18,7 @@ from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.fitting import Loop, checked_device, drawing, seed_of, write_file
 from eigenrnn.layers import GRU
 from eigenrnn.models import SequenceModel
-from eigenrnn.series import Calendar, Form, check_same_dates, deviation, form_of, read, split
+from eigenrnn.series import Calendar, Form, check_same_dates, deviation, given, read, split
 from eigenrnn.values import Array
 
 check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
@@ -116,7 +116,9 @@ class Forecast:
 def _curves(series: Any) -> list[tuple[str, Any, Array]]:
     """Return the name, the dates if there are any, and the values of each column of series."""
     parts, _, keys = split(series)
-    names = keys[0] if keys is not None else [""] * len(parts)
+    names = [""] * len(parts)
+    if keys is not None:
+        names, _ = keys
     found: list[tuple[str, Any, Array]] = []
     for name, part in zip(names, parts, strict=True):
         dates: Any = getattr(part, "index", None)
@@ -261,7 +263,7 @@ class SequenceForecaster(BaseEstimator):
         vars(self).update(attributes)
         self.series_ = [_Series(*each) for each in self.series_]
         *others, calendars = self.form_
-        self.form_ = Form(*others, [each and Calendar(*each) for each in calendars])
+        self.form_ = Form(*others, [Calendar(*each) for each in calendars])
         return self
 
     def predict(self, horizon: int, X: Any = None, *, y: Any = None) -> Any:
@@ -348,7 +350,7 @@ class SequenceForecaster(BaseEstimator):
         """
         check_positive_integer("horizon", horizon)
         check_positive_integer("origins", origins)
-        values, known, _ = _read_all(y, X, targets)
+        values, known, _, _ = _read_all(y, X, targets)
         held_out = horizon + origins - 1
         has_known = known[0].shape[1] > 0
         first = [v[:-held_out] for v in values]
@@ -384,10 +386,9 @@ class SequenceForecaster(BaseEstimator):
             raise ValueError(f"expected 0 < validation < 1, got {self.validation}")
         loop = Loop(self.epochs, self.patience, self.lr, 1.0, self.verbose)
         # the names of columns, if y and X are frames
-        values, known, names = _read_all(y, X, targets)
+        values, known, names, self.form_ = _read_all(y, X, targets)
         self.columns_, self.known_columns_ = names
         self.targets_ = targets
-        self.form_ = form_of(_columns_of(y, targets)[0], "y")
         shortest = min(map(len, values))
         if shortest < self.season + 8:
             raise ValueError(
@@ -499,38 +500,41 @@ class SequenceForecaster(BaseEstimator):
         check_positive_integer("horizon", horizon)
         E = len(self.known_mean_)
         if (X is None) != (E == 0):
-            got = "none" if X is None else "some"
-            names = self.known_columns_
-            called = "" if names is None else " " + ", ".join(map(str, names))
+            got = "none"
+            names = ""
+            if X is not None:
+                got = "some"
+            elif self.known_columns_ is not None:
+                names = " " + ", ".join(map(str, self.known_columns_))
             raise ValueError(
-                f"expected X with the {E} columns{called} of fit for the next {horizon} steps, "
+                f"expected X with the {E} columns{names} of fit for the next {horizon} steps, "
                 f"got {got}: what is not known ahead cannot help, so leave it out of fit"
             )
-        given = self.series_
+        series = self.series_
         form = self.form_
-        before: list[Array] | None = [each.exogenous for each in given]
+        before = [each.exogenous for each in series]
         if y is not None:
-            y, known = _columns_of(y, self.targets_)
-            given = self._with_values(read(y, "y", self.columns_)[0])
-            form = form_of(y, "y")
-            before = None
-            if known is not None:
-                before = read(known, "y", self.known_columns_)[0]
+            parts, others, form = given(y, self.targets_)
+            series = self._with_values(read(parts, "y", self.columns_)[0])
+            before = [each.exogenous for each in series]  # empty: X has their steps too
+            if others is not None:
+                before, _ = read(others, "y", self.known_columns_)
         if X is None:
-            return given, form
-        rows, _ = read(X, "X", self.known_columns_, len(given))
-        if before is not None:
-            parts, _, _ = split(X)
-            for part, calendar in zip(parts, form.calendars, strict=False):
-                if calendar is not None:
-                    check_same_dates(part, calendar.after(horizon), "the index of X")
+            return series, form
+        parts, _, _ = split(X)
+        rows, _ = read(parts, "X", self.known_columns_, len(series))
         found: list[_Series] = []
-        for k, (each, x) in enumerate(zip(given, rows, strict=True)):
-            steps = horizon if before is not None else len(each.values) + horizon
+        for each, x, known in zip(series, rows, before, strict=True):
+            steps = len(each.values) - len(known) + horizon
+            if known.shape[1] == 0:
+                steps = len(each.values) + horizon
+                known = np.empty((0, E))  # noqa: PLW2901
             if x.shape != (steps, E):
                 raise ValueError(f"expected X of shape {(steps, E)}, got {x.shape}")
-            known_ahead = x if before is None else np.concatenate([before[k], x])
-            found.append(each._replace(exogenous=known_ahead))
+            found.append(each._replace(exogenous=np.concatenate([known, x])))
+        if y is None:
+            for part, calendar in zip(parts, form.calendars, strict=False):
+                check_same_dates(part, calendar.after(horizon), "the index of X")
         return found, form
 
     def _with_values(self, values: list[Array]) -> list[_Series]:
@@ -618,55 +622,29 @@ class SequenceForecaster(BaseEstimator):
         )
 
 
-def _columns_of(y: Any, targets: Any) -> tuple[Any, Any]:
-    """Return the target columns of frames, and the others; None without others or targets.
-
-    Raises:
-        ValueError: If there is no such column, or y are no frames.
-    """
-    if targets is None:
-        return y, None
-    wanted = [targets] if isinstance(targets, str) else list(targets)
-    parts, is_several, keys = split(y)
-    if keys is not None:
-        parts = [y]  # a panel, whose rows stay together
-    chosen: list[Any] = []
-    others: list[Any] = []
-    for part in parts:
-        names = list(getattr(part, "columns", []))
-        if not set(wanted) <= set(names):
-            raise ValueError(f"expected columns {wanted} in frames as y, got {names}")
-        left = [name for name in names if name not in wanted]
-        chosen.append(part[targets if isinstance(targets, str) else wanted])
-        others.append(part[left] if left else None)
-    known = None if others[0] is None else others
-    if is_several and keys is None:
-        return chosen, known
-    return chosen[0], None if known is None else known[0]
-
-
 def _read_all(
     y: Any, X: Any, targets: Any
-) -> tuple[list[Array], list[Array], tuple[Any, Any]]:  # each (T, K), each (T, E)
-    """Return the series, what is known ahead, and the names of the columns of both.
+) -> tuple[list[Array], list[Array], tuple[Any, Any], Form]:  # each (T, K), each (T, E)
+    """Return the series, what is known ahead, the names of the columns of both, and the form.
 
     Raises:
         ValueError: If the two do not fit.
     """
-    y, others = _columns_of(y, targets)
+    parts, others, form = given(y, targets)
+    values, columns = read(parts, "y", None)
     if X is not None and others is not None:
         raise ValueError("expected X or further columns in y, got both: join them")
-    known_ahead = others if X is None else X
-    values, columns = read(y, "y", None)
-    if known_ahead is None:
-        return values, [v[:, :0] for v in values], (columns, None)
-    known, known_columns = read(known_ahead, "X", None, len(values))
+    if X is not None:
+        others, _, _ = split(X)
+    if others is None:
+        return values, [v[:, :0] for v in values], (columns, None), form
+    known, known_columns = read(others, "X", None, len(values))
     for v, x in zip(values, known, strict=True):
         if len(v) != len(x):
             raise ValueError(f"expected X of {len(v)} steps, as y, got {len(x)}")
-    for one, other in zip(split(known_ahead)[0], split(y)[0], strict=True):
+    for one, other in zip(others, parts, strict=True):
         check_same_dates(one, getattr(other, "index", None), "the index of X")
-    return values, known, (columns, known_columns)
+    return values, known, (columns, known_columns), form
 
 
 def _scaled_error(

@@ -13,7 +13,7 @@ check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
 
 from sklearn.utils import check_array  # noqa: E402
 
-__all__ = ["Calendar", "Form", "check_same_dates", "deviation", "form_of", "read", "split"]
+__all__ = ["Calendar", "Form", "check_same_dates", "deviation", "given", "read", "split"]
 
 
 class Calendar(NamedTuple):
@@ -71,14 +71,14 @@ class Form(NamedTuple):
         is_several: Whether they are a list.
         keys: The names of the series of a panel, and of the levels of its index.
         columns: The names of the columns of frames, or the name of a series of pandas.
-        calendars: The index of each, where it is pandas' own.
+        calendars: The index of each series of pandas; none for arrays.
     """
 
     is_flat: bool
     is_several: bool
     keys: tuple[list[Any], list[Any]] | None
-    columns: list[Any] | None
-    calendars: list[Calendar | None]
+    columns: list[Any]
+    calendars: list[Calendar]
 
     def filled(self, arrays: list[Array], *, ahead: bool) -> Any:
         """Return values in this form, with the dates that follow it or its own.
@@ -87,24 +87,33 @@ class Form(NamedTuple):
             arrays: The values of each series, (S, K).
             ahead: Whether they are those after the end of the series.
         """
-        found = [self._one(each, k, ahead) for k, each in enumerate(arrays)]
+        found: list[Any] = []
+        for number, values in enumerate(arrays):
+            index: Any = None
+            if self.calendars and ahead:
+                index = self.calendars[number].after(len(values))
+            elif self.calendars:
+                index = self.calendars[number].until(len(values))
+            found.append(self._one(values, index))
         if self.keys is not None:
             import pandas as pd
 
             names, levels = self.keys
             return pd.concat(found, keys=names, names=levels)
-        return found if self.is_several else found[0]
+        if self.is_several:
+            return found
+        return found[0]
 
-    def _one(self, values: Array, number: int, ahead: bool) -> Any:
-        calendar = self.calendars[number] if number < len(self.calendars) else None
-        if calendar is None:
-            return values[:, 0] if self.is_flat else values
+    def _one(self, values: Array, index: Any) -> Any:
+        """Return a series as an array, or as one of pandas with an index."""
+        flat = values[:, 0]
+        if index is None:
+            return flat if self.is_flat else values
         import pandas as pd
 
-        index = calendar.after(len(values)) if ahead else calendar.until(len(values))
-        columns: Any = self.columns
         if self.is_flat:
-            return pd.Series(values[:, 0], index, name=columns[0])
+            return pd.Series(flat, index, name=self.columns[0])
+        columns: Any = self.columns
         return pd.DataFrame(values, index, columns=columns)
 
 
@@ -120,24 +129,39 @@ def split(series: Any) -> tuple[list[Any], bool, tuple[list[Any], list[Any]] | N
     return [series], False, None
 
 
-def form_of(series: Any, place: str) -> Form:
-    """Return the form of series.
+def given(y: Any, targets: Any, place: str = "y") -> tuple[list[Any], list[Any] | None, Form]:
+    """Return the series, what else their frames hold, and their form.
 
+    Args:
+        y: The series.
+        targets: The columns of frames to forecast; None for all, and nothing else is held.
+        place: Names them in errors.
     Raises:
-        ValueError: If the dates of one are not in order, or not equally far apart.
+        ValueError: If a column is missing, or the dates of a series are not in order or not
+            equally far apart.
     """
-    parts, is_several, keys = split(series)
-    columns: list[Any] | None = None
-    calendars: list[Calendar | None] = []
+    parts, is_several, keys = split(y)
+    if not parts:
+        raise ValueError(f"expected some series in {place}, got 0")
+    others: list[Any] | None = None
+    if targets is not None:
+        wanted = [targets] if isinstance(targets, str) else targets
+        left = [name for name in getattr(parts[0], "columns", []) if name not in wanted]
+        for part in parts:
+            names = list(getattr(part, "columns", []))
+            if not set(wanted) <= set(names):
+                raise ValueError(f"expected columns {wanted} in frames as {place}, got {names}")
+        if left:
+            others = [part[left] for part in parts]
+        parts = [part[targets] for part in parts]
+    columns: list[Any] = []
+    calendars: list[Calendar] = []
     for number, part in enumerate(parts):
         index = getattr(part, "index", None)
-        if not hasattr(index, "is_monotonic_increasing"):  # none of pandas; a list has a method
-            calendars.append(None)
-            continue
-        calendars.append(_calendar(index, f"{place}, series {number}"))
-        columns = list(part.columns) if hasattr(part, "columns") else [part.name]
-    is_flat = np.ndim(parts[0]) == 1 if parts else False
-    return Form(is_flat, is_several, keys, columns, calendars)
+        if hasattr(index, "is_monotonic_increasing"):  # of pandas; a list has a method
+            calendars.append(_calendar(index, f"{place}, series {number}"))
+            columns = list(getattr(part, "columns", [getattr(part, "name", None)]))
+    return parts, others, Form(np.ndim(parts[0]) == 1, is_several, keys, columns, calendars)
 
 
 def _calendar(index: Any, place: str) -> Calendar:
@@ -155,7 +179,9 @@ def _calendar(index: Any, place: str) -> Calendar:
     if isinstance(index, pd.DatetimeIndex):
         frequency = _frequency(index, place)
         last = str(index[-1])
-        timezone = None if index.tz is None else str(index.tz)
+        timezone: str | None = None
+        if index.tz is not None:
+            timezone = str(index.tz)
         return Calendar("times", last, frequency, timezone, index.name)
     step = 0
     if pd.api.types.is_integer_dtype(index.dtype):
@@ -223,7 +249,7 @@ def _check_dates(index: Any, expected: Any, place: str) -> None:
     _check_order(index, place)
     missing = expected[~expected.isin(index)]
     if len(index) != len(expected) or len(missing):
-        first = missing[0] if len(missing) else expected[-1]
+        first = [*missing, expected[-1]][0]
         raise ValueError(
             f"expected each step of frequency {expected.freqstr} in {place}, got none for {first}"
             f": {_REMEDY.format(expected.freqstr)}"
@@ -245,22 +271,22 @@ def check_same_dates(known: Any, expected: Any, name: str) -> None:
 
 
 def read(
-    series: Any, name: str, columns: Any, count: int | None = None
+    parts: list[Any], name: str, columns: Any, count: int | None = None
 ) -> tuple[list[Array], Any]:  # each (T, K)
     """Return series in double precision, and the names of their columns.
 
     Raises:
         ValueError: If a shape, a column or a value is wrong, or there are not so many of them.
     """
-    parts, _, _ = split(series)
-    if not parts or (count is not None and len(parts) != count):
-        raise ValueError(f"expected {count or 'some'} series in {name}, got {len(parts)}")
+    if count is not None and len(parts) != count:
+        raise ValueError(f"expected {count} series in {name}, got {len(parts)}")
     found: list[Array] = []
     for number, part in enumerate(parts):
         place = f"{name}, series {number}"
         array, columns = with_columns(part, columns, place)
         values = np.asarray(array)
-        values = values[:, None] if values.ndim == 1 else values
+        if values.ndim == 1:
+            values = values[:, None]
         if values.dtype.kind == "f" and np.isnan(values).any():
             step = int(np.isnan(values).any(1).argmax())
             raise ValueError(

@@ -206,7 +206,9 @@ class _Fitted(_Sequences):
         self.network = network
         self.M = len(network.mean)
         self.inputs = [("inputs", self.axes(self.M)), ("lengths", ("B",))]
-        name = "numbers" if network.targets is not None else "probabilities"
+        name = "probabilities"
+        if network.targets is not None:
+            name = "numbers"
         self.outputs = [(name, ("B", network.model.head.out_features))]
 
     def example(self, T: int, B: int) -> tuple[Tensor, ...]:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from eigenrnn.estimators import SequenceClassifier, SequenceRegressor
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
+from eigenrnn_experiments.cli.parser import FIT_OPTIONS
 from eigenrnn_experiments.cli.predict import check_output
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.registry import LAYERS
@@ -32,10 +33,12 @@ def fit(options: Namespace, console: Console) -> int:
     table = read_table(options.input, *names["ignore"], names["target"], names["time"])
     _, X, parts = sequences_of(table, names)
     y = _one_of_each(parts, names["target"])
-    groups = None if names["group"] is None else _one_of_each(parts, names["group"])
+    groups: Any = None
+    if names["group"] is not None:
+        groups = _one_of_each(parts, names["group"])
     if options.layer not in LAYERS:
         raise ValueError(unknown_name("layer", options.layer, LAYERS))
-    chosen = {name: options[name] for name in _OPTIONS}
+    chosen = {name: options[name] for name in FIT_OPTIONS}
     if pd.api.types.is_float_dtype(y) and not np.equal(y, np.round(y)).all():
         chosen.pop("class_weight")
         chosen["lr"] = chosen["lr"] or 1e-3
@@ -54,21 +57,6 @@ def fit(options: Namespace, console: Console) -> int:
         f"{estimator!r} on {len(X)} sequences, in {out}", soft_wrap=True, highlight=False
     )
     return 0
-
-
-_OPTIONS = (
-    "hidden_size",
-    "epochs",
-    "batch_size",
-    "lr",
-    "clip_norm",
-    "validation",
-    "patience",
-    "missing",
-    "random_state",
-    "device",
-    "class_weight",
-)
 
 
 def _one_of_each(parts: list[Any], name: str) -> Any:

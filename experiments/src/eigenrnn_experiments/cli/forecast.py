@@ -36,11 +36,12 @@ def forecast(options: Namespace, console: Console) -> int:
         )
     left = [name for name in table if name not in roles.values()]
     targets: list[str] = options.target or left
-    series = [part.set_index(options.time) if options.time else part for part in parts]
+    if options.time is not None:
+        parts = [part.set_index(options.time) for part in parts]
     forecaster = SequenceForecaster(season=options.season, random_state=options.seed)
     notes = plain_console(stderr=True)
     with notes.status(f"training on {len(table)} rows"):
-        forecaster.fit([each[targets] for each in series])
+        forecaster.fit([part[targets] for part in parts])
     found = forecaster.forecast(options.horizon, options.coverage)
     if found.note is not None:
         notes.print(found.note, soft_wrap=True, highlight=False)
@@ -57,7 +58,9 @@ def _table(names: list[Any], time: str, found: Forecast) -> pd.DataFrame:
     """Return one row for each step of each series."""
     tables: list[pd.DataFrame] = []
     for number, (name, values) in enumerate(zip(names, found.values, strict=True)):
-        columns: dict[str, Any] = {} if name is None else {"sequence": name}
+        columns: dict[str, Any] = {}
+        if name is not None:
+            columns["sequence"] = name
         columns[time] = values.index
         if time == "step":
             columns[time] = np.arange(1, len(values) + 1)

@@ -12,7 +12,9 @@ from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.settings import Accelerator
 
-__all__ = ["PARSERS", "trial_parser"]
+__all__ = ["FIT_OPTIONS", "PARSERS", "trial_parser"]
+
+Missing = Literal["error", "mask", "forward"]
 
 
 _RUN = "folder of a run, or one of its checkpoints"
@@ -150,23 +152,25 @@ def _fit() -> ArgumentParser:
     parser.add_argument("--group", type=str, help="column of what is not divided, as a person")
     parser.add_argument("--ignore", nargs="*", default=[], help="columns that are no channels")
     parser.add_argument("--layer", default="GRU", help=", ".join(LAYERS))
-    parser.add_argument("--hidden_size", type=PositiveInt, default=64, help="number of units")
-    parser.add_argument("--epochs", type=PositiveInt, default=50, help="most epochs")
-    parser.add_argument("--batch_size", type=PositiveInt, default=16, help="sequences in a step")
-    parser.add_argument("--lr", type=float, help="learning rate; without it that of the layer")
-    parser.add_argument("--clip_norm", type=float, default=1.0, help="largest norm of a gradient")
-    parser.add_argument("--validation", type=float, default=0.2, help="share that is held out")
-    parser.add_argument("--patience", type=PositiveInt, default=15, help="epochs without progress")
-    parser.add_argument(
-        "--missing",
-        type=Literal["error", "mask", "forward"],
-        default="error",
-        help="empty cells: an error, a mask, or also the last value carried forward",
-    )
-    parser.add_argument("--class_weight", type=Literal["balanced"], help="equal weight of classes")
-    parser.add_argument("--random_state", type=int, default=0, help="seed")
-    parser.add_argument("--device", type=str, help="such as cuda; without it the CPU")
+    for name, (kind, default, text) in FIT_OPTIONS.items():
+        parser.add_argument(f"--{name}", type=kind, default=default, help=text)
     return parser
+
+
+FIT_OPTIONS: dict[str, tuple[Any, Any, str]] = {
+    "hidden_size": (PositiveInt, 64, "number of units"),
+    "epochs": (PositiveInt, 50, "most epochs"),
+    "batch_size": (PositiveInt, 16, "sequences in a step"),
+    "lr": (float, None, "learning rate; without it that of the layer"),
+    "clip_norm": (float, 1.0, "largest norm of a gradient"),
+    "validation": (float, 0.2, "share of the sequences that chooses the epoch"),
+    "patience": (PositiveInt, 15, "epochs without progress"),
+    "missing": (Missing, "error", "empty cells: error, mask, or forward for the last value"),
+    "class_weight": (Literal["balanced"], None, "give classes equal weights"),
+    "random_state": (int, 0, "seed"),
+    "device": (str, None, "such as cuda; without it the CPU"),
+}
+"""The options of the estimator that `fit` trains: type, default and help."""
 
 
 def _predict() -> ArgumentParser:

@@ -250,6 +250,9 @@ def _network(
         )
         step.append(head.add_to("output", x))
     has_classes = head is not None and output_size > 1
+    classes: Sequence[str] = ()
+    if around is not None and around.classes is not None:
+        classes = around.classes
     if around is not None and around.targets is not None:
         has_classes = False
         step.append(_in_units(*around.targets, source))
@@ -266,7 +269,7 @@ def _network(
         has_classes=has_classes,
         is_scaled=scaling is not None or around is not None,
         missing=missing,
-        classes=around.classes or () if around is not None else (),
+        classes=classes,
         own_states=own_states,
     )
 
@@ -472,6 +475,8 @@ def _c_text(text: str) -> str:
     """Write a text as a constant of C; all but letters, digits and spaces by their octal codes."""
     characters: list[str] = []
     for byte in text.encode():
-        is_plain = byte < 128 and (chr(byte).isalnum() or chr(byte) in " -_.")
-        characters.append(chr(byte) if is_plain else f"\\{byte:03o}")
+        character = f"\\{byte:03o}"
+        if byte < 128 and (chr(byte).isalnum() or chr(byte) in " -_."):
+            character = chr(byte)
+        characters.append(character)
     return f'"{"".join(characters)}"'
