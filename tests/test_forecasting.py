@@ -256,8 +256,9 @@ def months(*dropped):
         ),
         (pandas.Series(1.0, pandas.bdate_range("2026-01-01", periods=60).delete(9)), "none for"),
         (months().rename({months().index[5]: pandas.NaT}), "in order"),
+        (months().rename(index=str), "to_datetime"),
     ],
-    ids=["two months", "the second", "reversed", "twice", "periods", "business days", "NaT"],
+    ids=["two months", "second", "reversed", "twice", "periods", "business days", "NaT", "texts"],
 )
 def test_dates_that_are_missing_or_in_disorder_are_named(series, found):
     with pytest.raises(ValueError, match=found):

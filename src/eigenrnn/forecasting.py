@@ -500,15 +500,15 @@ class SequenceForecaster(BaseEstimator):
         check_positive_integer("horizon", horizon)
         E = len(self.known_mean_)
         if (X is None) != (E == 0):
+            names = f"the {E} columns"
+            if self.known_columns_ is not None:
+                names = f"the columns {', '.join(map(str, self.known_columns_))}"
             got = "none"
-            names = ""
             if X is not None:
                 got = "some"
-            elif self.known_columns_ is not None:
-                names = " " + ", ".join(map(str, self.known_columns_))
             raise ValueError(
-                f"expected X with the {E} columns{names} of fit for the next {horizon} steps, "
-                f"got {got}: what is not known ahead cannot help, so leave it out of fit"
+                f"expected X with {names} of fit for the next {horizon} steps, got {got}: what is "
+                "not known ahead cannot help, so leave it out of fit"
             )
         series = self.series_
         form = self.form_

@@ -168,7 +168,8 @@ def _calendar(index: Any, place: str) -> Calendar:
     """Describe an index.
 
     Raises:
-        ValueError: If it is one of times that are not in order, or not equally far apart.
+        ValueError: If it is one of texts, or of times that are not in order or not equally far
+            apart.
     """
     import pandas as pd
 
@@ -183,6 +184,11 @@ def _calendar(index: Any, place: str) -> Calendar:
         if index.tz is not None:
             timezone = str(index.tz)
         return Calendar("times", last, frequency, timezone, index.name)
+    if isinstance(index[0], str):
+        raise ValueError(
+            f"expected an index of times or numbers in {place}, got the text {index[0]!r}: "
+            "frame.index = pd.to_datetime(frame.index), or pass .to_numpy()"
+        )
     step = 0
     if pd.api.types.is_integer_dtype(index.dtype):
         steps = np.unique(np.diff(np.asarray(index, dtype=np.int64)))

@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float32).max)
 """The largest value of a series. The square of one, in its deviation, is finite in float64."""
 
-_LONG = "a long table is divided by [part for _, part in frame.groupby(column)]"
+_LONG = "leave the column out, or divide a long table: [part for _, part in frame.groupby(column)]"
 
 
 def check_size(values: Array, name: str) -> None:
