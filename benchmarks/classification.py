@@ -50,13 +50,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from benchmarks.ts import read_archive
 from eigenrnn import SequenceModel
 from eigenrnn.estimators import SequenceClassifier
 from eigenrnn.export import export_model
-from eigenrnn_experiments.data.files import locate
-from eigenrnn_experiments.data.series import read_series
 from eigenrnn_experiments.data.speech import read_fsdd
-from eigenrnn_experiments.data.ts import ARCHIVE
 
 __all__ = ["main"]
 
@@ -116,9 +114,8 @@ def digits(part: str) -> tuple[Arrays, list[str]]:
 
 def archive(name: str, part: str) -> tuple[Arrays, list[str]]:
     """Return a part of a set of the archives."""
-    file = read_series(locate(ARCHIVE[name][0 if part == "train" else 1]))
-    X = np.split(file.values, np.cumsum(file.lengths)[:-1])
-    return X, list(file.labels or ())
+    X, y = read_archive(name, part.upper())
+    return list(X), y
 
 
 def read_data(folder: Path, name: str, part: str) -> tuple[Arrays, NDArray[Any]]:

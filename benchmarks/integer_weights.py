@@ -9,48 +9,67 @@ import argparse
 import ctypes
 import json
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from benchmarks.networks_in_c import compiled
+from benchmarks.ts import read_archive
 from eigenrnn import GRU, ScoRNN, SequenceModel
+from eigenrnn.estimators import SequenceClassifier
 from eigenrnn.export import to_c
 from eigenrnn_experiments import load
-from eigenrnn_experiments.tasks import PixelMNIST, Series, Task, model_for
+from eigenrnn_experiments.tasks import PixelMNIST, model_for
 from eigenrnn_experiments.training import Settings, fit
 from eigenrnn_experiments.training.description import describe_call
 
 SEEDS = (0, 1, 2)
-CASES: dict[str, tuple[Task, Any, int, Settings]] = {
-    "MNIST by pixels, ScoRNN 170": (
-        PixelMNIST(),
-        ScoRNN,
-        170,
-        Settings(epochs=3, batch_size=64, lr=1e-3, lr_recurrent=1e-4, optimiser="rmsprop"),
-    ),
-    "JapaneseVowels, GRU 48": (
-        Series(dataset="JapaneseVowels"),
-        GRU,
-        48,
-        Settings(epochs=15, batch_size=27, lr=1e-2, optimiser="adam"),
-    ),
-}
+PIXELS, VOWELS = "MNIST by pixels, ScoRNN 170", "JapaneseVowels, GRU 48"
 
 
-def trained(name: str, seed: int, folder: Path) -> Any:
-    """Train a network, or read the one that is there."""
-    task, layer, size, settings = CASES[name]
-    out = folder / f"{layer.__name__.lower()}-{seed}"
-    model = model_for(task, layer, size, generator=torch.Generator().manual_seed(seed))
+class Trained(NamedTuple):
+    """A trained network, and the test sequences that it reads, with their classes."""
+
+    model: SequenceModel
+    sequences: list[np.ndarray]
+    classes: list[int]
+
+
+def pixels(seed: int, folder: Path) -> Trained:
+    """Train a `ScoRNN` on MNIST pixel by pixel, or read the run that is there."""
+    task = PixelMNIST()
+    settings = Settings(epochs=3, batch_size=64, lr=1e-3, lr_recurrent=1e-4, optimiser="rmsprop")
+    out = folder / f"scornn-{seed}"
+    model: Any = model_for(task, ScoRNN, 170, generator=torch.Generator().manual_seed(seed))
     if not (out / "result.json").exists():
-        network = describe_call(layer=layer, hidden_size=size)
+        network = describe_call(layer=ScoRNN, hidden_size=170)
         fit(model, task, replace(settings, seed=seed), out, network=network)
-    return load(out, model=model)
+    trained: Any = load(out, model=model).model
+    sequences: list[np.ndarray] = []
+    classes: list[int] = []
+    for batch in task.batches("test", 100):
+        sequences += list(batch.inputs.transpose(0, 1).numpy())
+        classes += batch.targets.tolist()
+    return Trained(trained, sequences, classes)
+
+
+def vowels(seed: int, _: Path) -> Trained:
+    """Train a `GRU` on the Japanese vowels."""
+    options = {"epochs": 15, "batch_size": 27, "lr": 1e-2, "random_state": seed}
+    classifier = SequenceClassifier(GRU, 48, **options).fit(
+        *read_archive("JapaneseVowels", "TRAIN")
+    )
+    X, y = read_archive("JapaneseVowels", "TEST")
+    scaled = [(x - classifier.mean_) / classifier.scale_ for x in X]
+    return Trained(classifier.model_, scaled, np.searchsorted(classifier.classes_, y).tolist())
+
+
+CASES: dict[str, Callable[[int, Path], Trained]] = {PIXELS: pixels, VOWELS: vowels}
 
 
 def in_c(model: SequenceModel, weights: str) -> Any:
@@ -75,21 +94,11 @@ def in_c(model: SequenceModel, weights: str) -> Any:
     return run
 
 
-def accuracy(run: Any, task: Task, limit: int) -> float:
+def accuracy(run: Any, trained: Trained, limit: int) -> float:
     """Return the accuracy on the first test sequences."""
-    right = 0
-    count = 0
-    for batch in task.batches("test", 100):
-        inputs = batch.inputs.numpy()
-        lengths = [inputs.shape[0]] * inputs.shape[1]
-        if batch.lengths is not None:
-            lengths = batch.lengths.tolist()
-        for b, T in enumerate(lengths):
-            right += int(run(inputs[:T, b]).argmax() == batch.targets[b].item())
-            count += 1
-        if count >= limit:
-            break
-    return right / count
+    pairs = list(zip(trained.sequences, trained.classes, strict=True))[:limit]
+    right = [int(run(sequence).argmax()) == number for sequence, number in pairs]
+    return sum(right) / len(right)
 
 
 def rounded(W: Tensor) -> Tensor:
@@ -133,13 +142,13 @@ def main() -> None:
     found: dict[str, list[dict[str, float]]] = {}
     for name in CASES:
         for seed in SEEDS:
-            run = trained(name, seed, options.folder)
+            trained = CASES[name](seed, options.folder)
             numbers = {
-                weights: accuracy(in_c(run.model, weights), run.task, options.limit)
+                weights: accuracy(in_c(trained.model, weights), trained, options.limit)
                 for weights in ("float", "int16", "int8")
             }
-            if isinstance(run.model.layer, ScoRNN):
-                numbers |= spectrum(run.model)
+            if name == PIXELS:
+                numbers |= spectrum(trained.model)
             found.setdefault(name, []).append(numbers)
             print(name, seed, numbers, flush=True)
     if options.json:

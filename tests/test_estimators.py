@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from eigenrnn import GRU, RNN, MinGRU, NnRNN, ResidualStack, ScoRNN, Stream
+from eigenrnn import GRU, RNN, MinGRU, NnRNN, ScoRNN, Stream
 from eigenrnn.estimators import SequenceClassifier, SequenceRegressor
 
 CLASSES = np.array(["nan", "none"])
@@ -500,18 +500,99 @@ def test_missing_values_without_the_option_are_named():
         classifier(missing="mask").fit(X, y)
 
 
-def test_auto_takes_a_stack_for_long_sequences_and_each_layer_its_rate():
-    generator = np.random.default_rng(0)
-    long = [generator.normal(size=(200, 1)) for _ in range(10)]
-    options = {"epochs": 1, "hidden_size": 4, "random_state": 0}
-    fitted = SequenceClassifier(**options).fit(long, [0, 1] * 5)
-    assert isinstance(fitted.model_.layer, ResidualStack)
-    short = SequenceClassifier(**options).fit([x[:199] for x in long], [0, 1] * 5)
-    assert type(short.model_.layer) is GRU
+@pytest.mark.parametrize("missing", ["mask", "forward"])
+def test_what_a_mask_of_numpy_hides_is_missing(missing):
+    X, y = with_gaps()
+    array = np.stack([x[:8] for x in X])
+    expected = probabilities(classifier(missing=missing), array, y)
+    hidden = np.ma.masked_equal(np.where(np.isnan(array), -9999, array), -9999)
+    for same in (hidden, list(hidden)):
+        np.testing.assert_array_equal(
+            probabilities(classifier(missing=missing), same, y), expected
+        )
+        with pytest.raises(ValueError, match="missing='mask'"):
+            classifier().fit(same, y)
+    with pytest.raises(ValueError, match="masked ones in y"):
+        classifier().fit(draw()[0], np.ma.masked_equal(np.arange(40) % 3, 2))
+    with pytest.raises(ValueError, match="NaN"):
+        SequenceRegressor(MinGRU, 4).fit(draw()[0], np.ma.masked_equal(np.arange(40.0), 3))
+
+
+@pytest.mark.parametrize("unit", ["m8[s]", "M8[D]"])
+def test_times_are_no_values(unit):
+    X, y = draw()
+    times = [np.full((5, 1), k, dtype=unit) for k in range(40)]
+    times[3][2] = "NaT"
+    for wrong in (times, np.stack(times), [pandas.DataFrame(x) for x in times]):
+        with pytest.raises(ValueError, match="times"):
+            classifier(missing="mask").fit(wrong, y)
+    with pytest.raises(ValueError, match="times"):
+        SequenceRegressor(MinGRU, 4).fit(X, np.stack(times)[:, 0, 0])
+
+
+def test_a_panel_with_two_levels_of_index_is_its_sequences():
+    X, y = draw()
+    frames = {f"s{k}": pandas.DataFrame(x, columns=["l", "r"]) for k, x in enumerate(X)}
+    panel = pandas.concat(frames, names=["instance", "time"])
+    fitted = classifier(epochs=2).fit(panel, y)
+    np.testing.assert_array_equal(fitted.predict_proba(panel), fitted.predict_proba(X))
+
+
+def test_given_validation_data_choose_the_epoch_and_all_others_are_trained_on():
+    X, y = draw()
+    new, truth = draw(11, seed=1)
+    seen = Recorder()
+    fitted = classifier(scoring=seen, epochs=2, validation=(new, truth)).fit(X, y)
+    assert all(np.array_equal(*pair) for pair in zip(seen.X, new, strict=True))
+    assert seen.y.tolist() == truth.tolist()
+    np.testing.assert_allclose(fitted.mean_, np.concatenate(X).mean(0), rtol=1e-12)
+    one_class = classifier(class_weight={"nan": 3}, validation=(new[::2], truth[::2]), epochs=1)
+    assert len(one_class.fit(X, y).history_) == 1
+    with pytest.raises(ValueError, match=r"validation of \['nan', 'none'\], got \['other'\]"):
+        classifier(validation=(new[:1], ["other"])).fit(X, y)
+    with pytest.raises(ValueError, match="the 2 channels"):
+        classifier(validation=([x[:, :1] for x in new], truth)).fit(X, y)
+
+
+def test_an_interruption_leaves_the_best_epoch_and_is_raised_on():
+    X, y = draw()
+    fitted = classifier(epochs=50, scoring=Recorder(0.1, 0.9, 0.5, KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(X, y)
+    np.testing.assert_array_equal(fitted.predict_proba(X), after(2, X, y))
+    assert len(fitted.history_) == 3
+
+
+def test_each_epoch_prints_a_line_if_asked(capsys):
+    classifier(epochs=2).fit(*draw())
+    assert capsys.readouterr().out == ""
+    classifier(epochs=2, verbose=1).fit(*draw())
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("epoch   1  loss 0.")
+    assert "validation_score" in second
+
+
+def test_a_single_sequence_is_told_from_many_of_one_channel():
+    X, y = draw()
+    with pytest.raises(ValueError, match=r"three dimensions, \(n, T, 2\): .* X\[None\]"):
+        classifier(epochs=1).fit(X, y).predict(X[0])
+
+
+def test_an_unknown_device_is_an_early_error():
+    for name in ("cuda:99", "sofa"):
+        with pytest.raises(ValueError, match=f"device of this machine, got '{name}'"):
+            classifier(device=name).fit(*draw())
+
+
+def test_each_layer_has_its_rate_and_is_named_after_the_fit():
     X, y = draw()
     for layer, lr in {GRU: 1e-2, MinGRU: 1e-3}.items():
+        fitted = classifier(layer, lr=None)
+        assert "fitted" not in repr(fitted)
         expected = probabilities(classifier(layer, lr=lr), X, y)
-        np.testing.assert_array_equal(probabilities(classifier(layer, lr=None), X, y), expected)
+        np.testing.assert_array_equal(probabilities(fitted, X, y), expected)
+        assert fitted.layer_ is layer
+        assert f"fitted with {layer.__name__}(2, 8" in repr(fitted)
 
 
 def test_the_model_streams_scaled_steps():

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import clone
 
 from eigenrnn import GRU, ScoRNN
-from eigenrnn.estimators import SequenceForecaster
+from eigenrnn.estimators import SequenceForecaster, load
 
 SMALL = {"hidden_size": 8, "epochs": 2, "random_state": 0}
 
@@ -94,9 +94,10 @@ def test_intervals_have_about_their_coverage():
 def test_an_end_is_the_error_of_that_rank():
     forecaster = SequenceForecaster(**SMALL).fit(waves(100)[:, 0])
     lower, upper = forecaster.predict_interval(3, 0.5)
-    # ten of the 18 origins whose three steps lie in the 20 that are held out
-    expected = np.sort(forecaster._errors(3), axis=0)[9, :, 0] * forecaster.series_[0].scale
-    np.testing.assert_allclose((upper - lower) / 2, expected)
+    errors = np.sort(forecaster._errors(3)[:, :, 0], axis=0)
+    # 20, 19 and 18 origins have one, two and three steps in the 20 that are held out
+    expected = [errors[10, 0], errors[9, 1], errors[9, 2]]
+    np.testing.assert_allclose((upper - lower) / 2, expected * forecaster.series_[0].scale)
 
 
 def test_later_values_are_scaled_as_those_of_the_fit():
@@ -164,14 +165,20 @@ def test_wrong_horizons_raise():
     forecaster = SequenceForecaster(**SMALL).fit(waves(50)[:, 0])
     with pytest.raises(ValueError, match="got 0"):
         forecaster.predict(0)
-    with pytest.raises(ValueError, match="got 11"):
+    with pytest.raises(ValueError, match="reach 2 of 11 steps"):
         forecaster.predict_interval(11)
+    with pytest.raises(ValueError, match="call it once for each"):
+        forecaster.predict_interval(3, [0.5, 0.8])
     with pytest.raises(ValueError, match=r"got 1\.5"):
         forecaster.predict_interval(3, 1.5)
     with pytest.raises(ValueError, match="0 columns"):
         forecaster.predict(3, X=np.zeros((3, 1)))
-    with pytest.raises(ValueError, match=r"at most 0\.75 .* got 0\.8"):
+    with pytest.raises(ValueError, match=r"coverage of at most 0\.75"):
         forecaster.predict_interval(8, 0.8)  # three origins in the ten steps held out
+    with pytest.raises(ValueError, match=r"coverage of at most 0\.666") as error:
+        forecaster.predict_interval(9, 0.8)
+    largest = float(str(error.value).partition("at most ")[2].partition(",")[0])
+    forecaster.predict_interval(9, largest)
     with pytest.raises(ValueError, match=r"1 columns, got \(50, 2\)"):
         forecaster.predict(3, y=waves(50, 2))
 
@@ -196,3 +203,178 @@ def test_columns_of_frames_are_found_by_their_names():
         forecaster.predict(3, X=known, y=y.rename(columns={"right": "up"}))
     both = SequenceForecaster(**SMALL).fit([y, y[["right", "left"]]])
     np.testing.assert_array_equal(*both.predict(3))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pandas.date_range("2020-01-31", periods=43, freq="ME"),
+        pandas.bdate_range("2026-01-01", periods=43, name="day"),
+        pandas.date_range("2026-10-24", periods=43, freq="h", tz="Europe/Berlin"),
+        pandas.date_range("2026-10-01", periods=43, freq="D", tz="Europe/Berlin"),
+        pandas.period_range("2001Q1", periods=43, freq="Q"),
+        pandas.RangeIndex(1950, 1993),
+        pandas.Index(range(0, 430, 10)),
+    ],
+    ids=lambda index: str(index.dtype),
+)
+def test_the_dates_of_a_forecast_follow_those_of_the_series(index, tmp_path):
+    frame = pandas.DataFrame({"a": waves(43)[:, 0], "b": 2.0}, index)
+    kept = frame[:40].copy()
+    kept.index = type(index)(kept.index) if hasattr(index, "freq") else kept.index
+    forecaster = SequenceForecaster(**SMALL).fit(kept)
+    pandas.testing.assert_index_equal(
+        forecaster.predict(3).index, index[40:], exact="equiv", check_names=True
+    )
+    assert list(forecaster.predict(3).columns) == ["a", "b"]
+    forecaster.save(tmp_path / "model.pt")
+    pandas.testing.assert_frame_equal(
+        load(tmp_path / "model.pt").predict(3), forecaster.predict(3)
+    )
+    one = SequenceForecaster(**SMALL).fit(kept["a"])
+    lower, _ = one.predict_interval(3, 0.5)
+    assert lower.name == "a"
+    assert len(one.forecast(3).history) == 40
+    pandas.testing.assert_index_equal(one.forecast(3).history.index, index[:40], exact="equiv")
+
+
+def months(*dropped):
+    index = pandas.date_range("2010-01-01", periods=60, freq="MS").delete(list(dropped))
+    return pandas.Series(waves(60 - len(dropped))[:, 0], index)
+
+
+@pytest.mark.parametrize(
+    ("series", "found"),
+    [
+        (months(30, 31), r"none for 2012-07-01.*asfreq\('MS'\).*to_numpy"),
+        (months(1), r"none for 2010-02-01"),
+        (months()[::-1], r"in order.* 2014-12-01 .*before 2014-11-01"),
+        (pandas.concat([months()[:20], months()[19:]]), r"2011-08-01 .*before 2011-08-01"),
+        (
+            pandas.Series(1.0, pandas.period_range("2010", periods=60, freq="M").delete(7)),
+            "none for 2010-08",
+        ),
+        (pandas.Series(1.0, pandas.bdate_range("2026-01-01", periods=60).delete(9)), "none for"),
+        (months().rename({months().index[5]: pandas.NaT}), "in order"),
+        (months().rename(index=str), "to_datetime"),
+    ],
+    ids=["two months", "second", "reversed", "twice", "periods", "business days", "NaT", "texts"],
+)
+def test_dates_that_are_missing_or_in_disorder_are_named(series, found):
+    with pytest.raises(ValueError, match=found):
+        SequenceForecaster(**SMALL).fit(series)
+
+
+def test_a_panel_is_several_series():
+    low = pandas.DataFrame({"y": waves(40)[:, 0]}, pandas.RangeIndex(40))
+    panel = pandas.concat({"low": low, "high": low[:30] + 400}, names=["shop", "step"])
+    found = SequenceForecaster(**SMALL).fit(panel).predict(2)
+    assert found.index.tolist() == [("low", 40), ("low", 41), ("high", 30), ("high", 31)]
+    assert found.index.names == ["shop", "step"]
+    np.testing.assert_allclose(found["y"], [5, 5, 405, 405], atol=3)
+
+
+def test_further_columns_are_known_ahead():
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"sales": rng.normal(size=63), "holiday": rng.integers(2, size=63)})
+    frame.index = pandas.date_range("2020-01-01", periods=63, freq="MS")
+    known = frame[:60]
+    options = {**SMALL, "season": 12}
+    apart = SequenceForecaster(**options).fit(known["sales"], known[["holiday"]])
+    forecaster = SequenceForecaster(**options).fit(known, targets="sales")
+    ahead = frame[["holiday"]][60:]
+    expected = apart.predict(3, ahead)
+    pandas.testing.assert_series_equal(forecaster.predict(3, ahead), expected)
+    pandas.testing.assert_series_equal(forecaster.predict(3, ahead, y=known), expected)
+    with pytest.raises(ValueError, match="holiday of fit for the next 3 steps, got none"):
+        forecaster.predict(3)
+    with pytest.raises(ValueError, match=r"expected 2025-01-01 .* got 2024-10-01"):
+        forecaster.predict(3, frame[["holiday"]][57:60])
+    with pytest.raises(ValueError, match=r"\['price'\] in frames as y"):
+        SequenceForecaster(**options).fit(known, targets="price")
+
+
+@pytest.mark.parametrize(
+    ("rows", "horizon", "season"), [(144, 24, 12), (31, 2, 12), (60, 12, 12), (240, 48, 12)]
+)
+def test_a_forecast_has_values_always_and_ends_as_far_as_the_data_carry_them(
+    rows, horizon, season
+):
+    y = waves(rows)[:, 0]
+    forecaster = SequenceForecaster(season=season, **SMALL).fit(y)
+    found = forecaster.forecast(horizon)
+    np.testing.assert_array_equal(found.values, forecaster.predict(horizon))
+    known = np.isfinite(found.lower)
+    held_out = rows - forecaster.cuts_[0]
+    # the largest of n errors is an end of coverage 0.9 from n = 9 on
+    assert known.tolist() == [held_out - step >= 9 for step in range(horizon)]
+    assert (found.lower[known] < found.values[known]).all()
+    assert f"reach {known.sum()} of {horizon} steps" in found.note
+
+
+def test_a_plot_shows_the_history_the_forecast_and_its_ends():
+    frame = pandas.DataFrame({"a": waves(60)[:, 0], "b": 1.0}, months().index)
+    figure = SequenceForecaster(**SMALL).fit(frame).forecast(5).plot()
+    assert [axes.get_ylabel() for axes in figure.axes] == ["a", "b"]
+    history, line = figure.axes[0].lines
+    assert (len(history.get_xdata()), len(line.get_xdata())) == (60, 5)
+    assert line.get_xdata()[0] == pandas.Timestamp("2015-01-01")
+    several = SequenceForecaster(**SMALL).fit([waves(60), waves(50)]).forecast(5).plot()
+    assert several.axes[1].lines[1].get_xdata().tolist() == [50, 51, 52, 53, 54]
+
+
+def test_a_backtest_is_the_scaled_error_of_each_origin():
+    y = waves(80)[:, 0] + np.random.default_rng(0).normal(size=80)
+    forecaster = SequenceForecaster(season=12, **SMALL)
+    found = forecaster.backtest(y, 6, origins=3)
+    first = y[:72]
+    scale = np.abs(first[12:] - first[:-12]).mean()
+    fitted = clone(forecaster).fit(first)
+    for row, origin in zip(found.by_origin, (72, 73, 74), strict=True):
+        truth = y[origin : origin + 6]
+        own = fitted.predict(6, y=y[:origin])
+        errors = [own - truth, y[origin - 1] - truth, y[origin - 12 : origin - 6] - truth]
+        np.testing.assert_allclose(row, np.abs(errors).mean(1) / scale)
+    np.testing.assert_allclose(
+        [found.mase, found.naive, found.seasonal_naive], found.by_origin.mean(0)
+    )
+    assert not hasattr(forecaster, "model_")
+
+
+def test_masked_values_and_times_are_no_numbers():
+    y = waves(60)[:, 0]
+    masked = np.ma.masked_values(np.where(np.arange(60) == 30, 1e20, y), 1e20)
+    with pytest.raises(ValueError, match="no missing value in y, series 0, got NaN in step 30"):
+        SequenceForecaster(**SMALL).fit(masked)
+    times = pandas.Series(pandas.to_timedelta([None, *range(59)], unit="s"))
+    with pytest.raises(ValueError, match="got times"):
+        SequenceForecaster(**SMALL).fit(times)
+    long = pandas.DataFrame({"product": ["food"] * 60, "sales": y})
+    with pytest.raises(ValueError, match=r"column product .* the text 'food'; .*groupby"):
+        SequenceForecaster(**SMALL).fit(long)
+    nullable = pandas.Series(y, dtype="Float64")
+    expected = SequenceForecaster(**SMALL).fit(pandas.Series(y)).predict(2)
+    pandas.testing.assert_series_equal(
+        SequenceForecaster(**SMALL).fit(nullable).predict(2), expected
+    )
+
+
+def test_an_interruption_leaves_the_best_epoch(monkeypatch):
+    forecaster = SequenceForecaster(**{**SMALL, "epochs": 50})
+    measure = SequenceForecaster._held_out_loss
+    calls = []
+
+    def interrupt(self, *arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return measure(self, *arguments)
+
+    monkeypatch.setattr(SequenceForecaster, "_held_out_loss", interrupt)
+    y = waves(60)[:, 0]
+    with pytest.raises(KeyboardInterrupt):
+        forecaster.fit(y)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(
+        forecaster.predict(3), SequenceForecaster(**SMALL).fit(y).predict(3)
+    )

@@ -4,7 +4,6 @@ import inspect
 from typing import Any
 
 from docutils import nodes
-from jsonargparse import ArgumentParser
 from registry_table import parse_lines, table_lines
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -15,23 +14,18 @@ from eigenrnn_experiments.training.run_folder import RunFolder
 
 
 class HelpText(SphinxDirective):
-    """The help of a command or, after the word ``task``, of the options of a task."""
+    """The help of a command."""
 
     required_arguments = 1
-    optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         return [nodes.literal_block(text=help_text(*self.arguments), language="text")]
 
 
-def help_text(command: str, task: str | None = None) -> str:
-    """Return what ``--help`` prints for a command, or ``--task.help`` for a task."""
-    if task is None:
-        parser = PARSERS[command]()
-        parser.prog = f"eigenrnn {command}"
-    else:
-        parser = ArgumentParser(prog="eigenrnn train")
-        parser.add_class_arguments(registry.TASKS[task], "task")
+def help_text(command: str) -> str:
+    """Return what ``--help`` prints for a command."""
+    parser = PARSERS[command]()
+    parser.prog = f"eigenrnn {command}"
     return parser.format_help()
 
 
@@ -43,19 +37,14 @@ class MetricTable(SphinxDirective):
 
 
 def metric_rows() -> list[tuple[str, str]]:
-    """Return the tasks, with the answers of `series`, and their metrics."""
+    """Return the tasks and their metrics."""
     rows: list[tuple[str, str]] = []
     for name, kind in registry.TASKS.items():
-        answers = ("class", "number", "next") if name == "Series" else ("",)
-        for answer in answers:
-            try:
-                task = kind(train="a.csv", answer=answer) if answer else kind()
-            except (TypeError, ValueError):  # a task whose options have no defaults
-                metrics = ("loss", kind.metric_name)
-            else:
-                metrics = task.metric_names
-            label = f"``{name}``, answer ``{answer}``" if answer else f"``{name}``"
-            rows.append((label, ", ".join(f"``{metric}``" for metric in metrics)))
+        try:
+            metrics = kind().metric_names
+        except (TypeError, ValueError):  # a task whose options have no defaults
+            metrics = ("loss", kind.metric_name)
+        rows.append((f"``{name}``", ", ".join(f"``{metric}``" for metric in metrics)))
     return rows
 
 

@@ -14,7 +14,6 @@ from eigenrnn_experiments.tasks import (
     PerceptualDecision,
     PixelMNIST,
     ReadySetGo,
-    Series,
     Speech,
     StateTracking,
     Text,
@@ -55,9 +54,6 @@ TASKS = {
     "mnist-full": PixelMNIST(split="full"),
     "mnist-few": PixelMNIST(eval_examples=7),
     "mnist-nnrnn": PixelMNIST(permuted=True, split="nnrnn", shuffle=False),
-    "series": Series(dataset="JapaneseVowels"),
-    "series-raw": Series(dataset="BasicMotions", validation=0, scaling="none", shuffle=False),
-    "series-next": Series(dataset="JapaneseVowels", answer="next"),
     "speech": Speech(),
     "speech-timit-sample": Speech("timit_sample", shuffle=False),
 }

@@ -3,16 +3,12 @@
 import sys
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 
 from eigenrnn_experiments.cli import main
 from eigenrnn_experiments.data.audio import wave_bytes
-from eigenrnn_experiments.data.in_memory import from_arrays
-from eigenrnn_experiments.data.series import read_series
 from eigenrnn_experiments.report import write_report
-from eigenrnn_experiments.tasks import Series
 from eigenrnn_experiments.tasks.speech import pesq, stoi
 from eigenrnn_experiments.world import Collection
 
@@ -22,10 +18,7 @@ PACKAGES = {
     "world": ["gymnasium", "Box2D", "pygame", "PIL"],
 }
 SOUND = torch.zeros(8_000)
-ARRAYS = from_arrays([np.zeros((3, 1))] * 8, labels=[0, 1] * 4, groups=range(8))
-GROUPED = Series(train=ARRAYS, validation=0.5)
 FILES = {
-    "mine.parquet": "PAR1",
     "sweep.yaml": ("{task: Copying, steps: 2, search: {lr: {low: 0.1, high: 0.2}}}"),
 }
 
@@ -33,9 +26,6 @@ FUNCTIONS = {
     "wave_bytes": ("soundfile", "speech", partial(wave_bytes, SOUND)),
     "stoi": ("pystoi", "speech", partial(stoi, SOUND, SOUND)),
     "pesq": ("pesq", "speech", partial(pesq, SOUND, SOUND)),
-    "read_series": ("pyarrow", "series", partial(read_series, "mine.parquet")),
-    "groups": ("sklearn", "series", lambda: GROUPED.preprocessing),
-    "folds": ("sklearn", "series", partial(Series, train=ARRAYS, folds=2)),
     **{
         f"write_report {name}": (name, "report", partial(write_report, ["."], "page.html"))
         for name in PACKAGES["report"]

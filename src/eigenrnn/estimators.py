@@ -4,26 +4,25 @@
 """
 
 import copy
-import logging
-import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from eigenrnn.errors import check_installed, check_positive, check_positive_integer
-from eigenrnn.layers import GRU, LRU
-from eigenrnn.models import SequenceModel, parameter_groups, penalty
-from eigenrnn.residual_stack import ResidualStack
-from eigenrnn.torch_internals import DrawFrom
+from eigenrnn.errors import check_installed, check_positive_integer
+from eigenrnn.fitted_network import FittedNetwork, Missing
+from eigenrnn.fitting import Loop, checked_device, drawing, read_file, seed_of, write_file
+from eigenrnn.layers import GRU
+from eigenrnn.models import SequenceModel
+from eigenrnn.values import LARGEST, Array, check_size, numbers, parts_of_panel, with_columns
 
 check_installed("eigenrnn[estimators]", "eigenrnn.estimators", "sklearn")
 
@@ -33,42 +32,72 @@ from sklearn.utils import (  # noqa: E402
     assert_all_finite,
     check_array,
     check_consistent_length,
-    check_random_state,
     column_or_1d,
 )
 from sklearn.utils.class_weight import compute_sample_weight  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
-from eigenrnn.forecasting import LARGEST, SequenceForecaster, check_size, with_columns  # noqa: E402
+from eigenrnn.forecasting import Backtest, Forecast, SequenceForecaster  # noqa: E402
 
-__all__ = ["SequenceClassifier", "SequenceForecaster", "SequenceRegressor"]
+__all__ = [
+    "Backtest",
+    "Forecast",
+    "SequenceClassifier",
+    "SequenceForecaster",
+    "SequenceRegressor",
+    "load",
+]
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Missing = Literal["error", "mask", "forward"]
 
-_LONG = 200  # steps; "hundreds" on the page about choosing a layer
+_RATES = {GRU: 1e-2}  # those of other layers are 1e-3
 _PREDICTED_AT_ONCE = 64  # sequences
-_logger = logging.getLogger(__name__)
+_NETWORK = ("model_", "layer_", "sizes_")  # which the file has in another form
+
+
+def load(path: str | Path, *, layer: Any = None, device: Any = None) -> Any:
+    """Load a fitted estimator that `save` wrote. Nothing in the file is executed.
+
+    Args:
+        path: The file, which may be someone else's.
+        layer: The function that makes the layer, if it is none of eigenrnn's or torch's classes
+            with plain options, which alone are in the file.
+        device: Where the network computes, such as ``"cuda"``; by default the CPU.
+    Returns:
+        The classifier, regressor or forecaster, fitted. Options of a later `fit` that are no
+        plain values (a scorer, a `RandomState`, validation data) have their defaults.
+    Raises:
+        ValueError: If it is no such file, is of another format, or its network cannot be made.
+    Example:
+        >>> load("vowels.pt").predict(X)  # doctest: +SKIP
+        array(['1', '4', '1'], dtype='<U1')
+    """
+    kinds = {
+        kind.__name__: kind for kind in (SequenceClassifier, SequenceRegressor, SequenceForecaster)
+    }
+    estimator, attributes = read_file(path, kinds, layer, device)
+    return estimator.restored(attributes)
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn has its own
 class _SequenceEstimator(BaseEstimator):
     """What the classifier and the regressor share: everything but the answers."""
 
-    layer: str | Callable[[int, int], Any] = "auto"
+    layer: Callable[[int, int], Any] = GRU
     hidden_size: int = 64
     _: KW_ONLY
     epochs: int = 50
     batch_size: int = 16
     lr: float | None = 1e-3
     clip_norm: float | None = 1.0
-    validation: float = 0.2
+    validation: float | tuple[Any, Any] = 0.2
     patience: int | None = 15
     scoring: str | Callable[..., float] | None = None
     missing: Missing = "error"
     random_state: Any = None
+    device: str | None = None
+    verbose: int = 0
 
     _default_scoring: ClassVar[str | None] = None
 
@@ -85,11 +114,16 @@ class _SequenceEstimator(BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Train a network. If that fails or is interrupted, the estimator stays as it was.
+        """Train a network. If that fails, the estimator stays as it was.
+
+        Ctrl-C leaves the best epoch so far, and is raised on; before the first epoch has ended the
+        estimator stays as it was.
 
         Args:
             X: An array (n, T, M), or (n, T) of one channel; or a list of arrays or frames of shape
-                (T, M), whose T may differ. The columns of a frame are its channels.
+                (T, M), whose T may differ; or a frame of pandas with two levels of index, of which
+                the first one tells the sequence. The columns of a frame are its channels. What a
+                masked array hides is missing.
             y: The answer of each sequence.
             sample_weight: The weight of each sequence in the loss and the metric. A sequence of
                 weight zero is left out.
@@ -101,33 +135,61 @@ class _SequenceEstimator(BaseEstimator):
             FloatingPointError: If no epoch has a finite loss and metric.
         """
         fitted = copy.copy(self)
-        fitted._fit(X, y, sample_weight, groups)  # noqa: SLF001, its own
+        interruption = fitted._fit(X, y, sample_weight, groups)  # noqa: SLF001, its own
         self.__dict__ = fitted.__dict__  # all at once
+        if interruption is not None:
+            raise interruption
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
-        """Divide and scale the data, and train.
+    def save(self, path: str | Path) -> None:
+        """Write what `load` needs to predict as now: weights, options, classes and scaling.
+
+        Raises:
+            ValueError: If the folder does not exist.
+        """
+        check_is_fitted(self)
+        found = {n: v for n, v in vars(self).items() if n.endswith("_") and n not in _NETWORK}
+        write_file(path, self, found)
+
+    def restored(self, attributes: Mapping[str, Any]) -> Self:
+        """Take what the fit of a file had found; used by `load`."""
+        vars(self).update(attributes)
+        return self
+
+    def fitted_network(self) -> FittedNetwork:
+        """Return a module that maps unscaled sequences to probabilities, or to numbers."""
+        check_is_fitted(self)
+        return FittedNetwork(
+            self.model_,
+            torch.from_numpy(self.mean_),
+            torch.from_numpy(self.scale_),
+            missing=self.missing_,
+            **self._around_outputs(),
+        )
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        text = super().__repr__(N_CHAR_MAX)
+        if hasattr(self, "model_"):
+            text += f", fitted with {type(self.model_.layer).__name__}{self.sizes_[:2]}"
+        return text
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> KeyboardInterrupt | None:
+        """Divide and scale the data, and train; return Ctrl-C, if it ended the training.
 
         Raises:
             TypeError: If `layer` is no function.
             ValueError: If another option, a weight or a length is wrong.
         """
-        check_positive_integer("epochs", self.epochs)
         check_positive_integer("batch_size", self.batch_size)
-        if self.patience is not None:
-            check_positive_integer("patience", self.patience)
-        if self.lr is not None:
-            check_positive("lr", self.lr)
-        if self.clip_norm is not None:
-            check_positive("clip_norm", self.clip_norm)
-        if not 0 <= self.validation < 1:
-            raise ValueError(f"expected 0 <= validation < 1, got {self.validation}")
+        given = isinstance(self.validation, tuple | list)
+        if not given and not 0 <= self.validation < 1:  # type: ignore[operator]
+            raise ValueError(f"expected 0 <= validation < 1, or (X, y), got {self.validation}")
         if self.missing not in ("error", "mask", "forward"):
             raise ValueError(
                 f"expected missing to be 'error', 'mask' or 'forward', got {self.missing!r}"
             )
-        if self.layer != "auto" and not callable(self.layer):
-            raise TypeError(f"expected layer to be 'auto' or a class, got {self.layer!r}")
+        if not callable(self.layer):
+            raise TypeError(f"expected layer to be a class or a function, got {self.layer!r}")
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None")
         self.missing_: Missing = self.missing
@@ -143,18 +205,34 @@ class _SequenceEstimator(BaseEstimator):
         if not (weights >= 0).all() or not weights.any():
             raise ValueError("expected each sample_weight >= 0 and one above zero, got others")
         used = np.flatnonzero(weights)
-        members = np.arange(len(used))
-        if groups is not None:
-            _, members = np.unique(column_or_1d(groups)[used], return_inverse=True)
-        if self.random_state is None:  # numpy's global generator is the caller's
-            seed = int(np.random.default_rng().integers(2**31))
+        seed = seed_of(self.random_state)
+        if given:
+            others, more = self._validation_data()
+            kept = used
+            held_out = np.arange(len(sequences), len(sequences) + len(others))
+            sequences += others
+            answers = np.concatenate([answers, more])
+            weights = np.concatenate([weights, self._weights_of(more)])
         else:
-            seed = int(check_random_state(self.random_state).randint(2**31))
-        is_held_out = _hold_out(strata[used], members, self.validation, seed)
-        kept = used[~is_held_out]
-        held_out = used[is_held_out]
+            members = np.arange(len(used))
+            if groups is not None:
+                _, members = np.unique(column_or_1d(groups)[used], return_inverse=True)
+            is_held_out = _hold_out(strata[used], members, self.validation, seed)  # type: ignore[arg-type]
+            kept = used[~is_held_out]
+            held_out = used[is_held_out]
         self.mean_, self.scale_ = _mean_and_scale(np.concatenate([sequences[k] for k in kept]))
-        self._train(sequences, answers, weights, kept, held_out, seed)
+        return self._train(sequences, answers, weights, kept, held_out, seed)
+
+    def _validation_data(self) -> tuple[list[Array], NDArray[Any]]:
+        """Return the sequences and answers that choose the epoch.
+
+        Raises:
+            ValueError: If they are not (X, y) with the channels and classes of `fit`.
+        """
+        X, y = self.validation  # type: ignore[misc]
+        sequences = self._checked(X)
+        check_consistent_length(sequences, y)
+        return sequences, self._more_answers(y)
 
     def _train(
         self,
@@ -164,33 +242,28 @@ class _SequenceEstimator(BaseEstimator):
         kept: Indices,
         held_out: Indices,
         seed: int,
-    ) -> None:
-        """Train on the kept sequences; the held-out ones choose the epoch.
-
-        Raises:
-            FloatingPointError: If no epoch has a finite loss and metric.
-        """
+    ) -> KeyboardInterrupt | None:
+        """Train on the kept sequences; the held-out ones choose the epoch."""
+        device = checked_device(self.device)
         generator = torch.Generator().manual_seed(seed)
         targets, output_size = self._targets(answers, kept)
         input_size = self.n_features_in_
         if self.missing_ != "error":
             input_size *= 2  # with the masks
-        make_layer: Any = self.layer
-        if make_layer == "auto":
-            is_long = np.median([len(x) for x in sequences]) >= _LONG
-            make_layer = _stack_of_lru if is_long else GRU
-        with DrawFrom(generator):
-            layer = make_layer(input_size, self.hidden_size)
+        with drawing(generator, torch.device("cpu")):
+            layer = self.layer(input_size, self.hidden_size)
             model = SequenceModel(layer, output_size, "last")
         dtype = next(layer.parameters()).dtype
         model.head.to(dtype)
-        self.model_: SequenceModel = model
+        self.layer_ = self.layer
+        self.sizes_ = input_size, self.hidden_size, output_size
+        self.model_: SequenceModel = model.to(device)
         inputs = self._inputs(sequences)
+        targets = targets.to(device)
         lr = self.lr
         if lr is None:
-            lr = 1e-2 if type(layer) is GRU else 1e-3
-        optimiser = torch.optim.Adam(parameter_groups(model, lr=lr))
-        loss_weights = torch.from_numpy(weights / weights[kept].mean()).to(dtype)
+            lr = _RATES.get(type(layer), 1e-3)
+        loss_weights = torch.from_numpy(weights / weights[kept].mean()).to(device, dtype)
         scoring = self.scoring or self._default_scoring
         scorer: Any = None
         if scoring is not None:
@@ -199,82 +272,74 @@ class _SequenceEstimator(BaseEstimator):
         if np.ptp(weights) > 0:  # else a scorer of the user need not take them
             score_options["sample_weight"] = weights[held_out]
         held_out_X = [sequences[k] for k in held_out]
-        self.history_: list[dict[str, float]] = []
-        best = (-math.inf, -math.inf)
-        best_epoch = 0
-        best_weights = None
-        for epoch in range(1, self.epochs + 1):
-            model.train()
-            total = 0.0
+
+        def losses() -> Iterator[tuple[Tensor, int]]:
             order = torch.randperm(len(kept), generator=generator).numpy()
             for rows in torch.from_numpy(kept[order]).split(self.batch_size):
-                batch = _padded([inputs[k] for k in rows.tolist()])
-                optimiser.zero_grad()
-                with DrawFrom(generator):
+                batch = _padded([inputs[k] for k in rows.tolist()], device)
+                with drawing(generator, device):
                     outputs = model(*batch)
-                loss = (self._losses(outputs, targets[rows]) * loss_weights[rows]).mean()
-                (loss + penalty(model)).backward()
-                if self.clip_norm is not None:
-                    nn.utils.clip_grad_norm_(model.parameters(), self.clip_norm)
-                optimiser.step()
-                total += loss.item() * len(rows)
-            model.eval()
-            record = {"loss": total / len(kept)}
-            found = (float(epoch), -record["loss"])  # the last epoch, if nothing is held out
-            if held_out_X:
-                outputs = _outputs(model, [inputs[k] for k in held_out])
-                losses = self._losses(outputs, targets[held_out]).numpy()
-                record["validation_loss"] = float(np.average(losses, weights=weights[held_out]))
-                found = (-record["validation_loss"], 0.0)
-                if scorer is not None:
-                    score = scorer(self, held_out_X, answers[held_out], **score_options)
-                    record["validation_score"] = float(score)
-                    found = (float(score), -record["validation_loss"])  # which decides a tie
-            self.history_.append(record)
-            _logger.info("epoch %d: %s", epoch, record)
-            if all(map(math.isfinite, found)) and found > best:
-                best = found
-                best_epoch = epoch
-                best_weights = copy.deepcopy(model.state_dict())
-            if held_out_X and self.patience is not None and epoch - best_epoch >= self.patience:
-                break
-        if best_weights is None:
-            record = self.history_[-1]
-            remedy = "take a smaller lr"
-            if math.isfinite(record["loss"] + record.get("validation_loss", 0.0)):
-                remedy = "the metric is undefined there: hold out more, or take another scoring"
-            raise FloatingPointError(f"expected a finite loss and metric, got {record}: {remedy}")
-        model.load_state_dict(best_weights)
-        model.zero_grad()
+                of_each = self._losses(outputs, targets[rows.to(device)])
+                yield (of_each * loss_weights[rows.to(device)]).mean(), len(rows)
+
+        def judge(epoch: int, record: dict[str, float]) -> tuple[float, ...]:
+            if not held_out_X:  # the last epoch counts
+                return float(epoch), -record["loss"]
+            outputs = _outputs(model, [inputs[k] for k in held_out])
+            of_each = self._losses(outputs, targets[held_out].cpu()).numpy()
+            record["validation_loss"] = float(np.average(of_each, weights=weights[held_out]))
+            if scorer is None:
+                return (-record["validation_loss"],)
+            score = float(scorer(self, held_out_X, answers[held_out], **score_options))
+            record["validation_score"] = score
+            return score, -record["validation_loss"]  # which decides a tie
+
+        patience = self.patience
+        if not held_out_X:
+            patience = None
+        loop = Loop(self.epochs, patience, lr, self.clip_norm, self.verbose)
+        training = loop.run(model, losses, judge)
+        self.history_: list[dict[str, float]] = training.history
+        return training.interruption
 
     def _inputs(self, sequences: list[Array]) -> list[Tensor]:
-        """Scale sequences in double precision, and only then round them."""
-        dtype = self.model_.head.weight.dtype
-        inputs: list[Tensor] = []
-        for x in sequences:
-            scaled = (x - self.mean_) / self.scale_
-            if self.missing_ != "error":
-                if self.missing_ == "forward":
-                    scaled = _filled_forward(scaled)
-                scaled = np.hstack([np.nan_to_num(scaled), np.isnan(x)])
-            inputs.append(torch.from_numpy(scaled).to(dtype))
-        return inputs
+        network = self.fitted_network()
+        return [network.prepared(torch.from_numpy(x)) for x in sequences]
 
-    def _predict(self, X: Any) -> Array:  # (n, K)
-        """Return the outputs of the network.
+    def _checked(self, X: Any) -> list[Array]:
+        """Return sequences with the channels of the training data.
 
         Raises:
-            ValueError: If X has other channels than the training data.
+            ValueError: If X has others.
         """
-        check_is_fitted(self)
         # `missing_`, because `set_params` may have changed the option for the next fit
         sequences, _ = _read(X, getattr(self, "feature_names_in_", None), self.missing_)
+        M = self.n_features_in_
         found = sequences[0].shape[1]
-        if found != self.n_features_in_:
-            raise ValueError(
-                f"expected the {self.n_features_in_} channels of the training data, got {found}"
-            )
-        return _outputs(self.model_, self._inputs(sequences)).double().numpy()
+        if found != M:
+            hint = ""
+            if not isinstance(X, list) and np.ndim(X) == 2 and np.shape(X)[1] == M:
+                hint = f"; an array has three dimensions, (n, T, {M}): one sequence is X[None]"
+            raise ValueError(f"expected the {M} channels of the training data, got {found}{hint}")
+        return sequences
+
+    def _predict(self, X: Any) -> Array:  # (n, K)
+        """Return the answers of the network."""
+        check_is_fitted(self)
+        outputs = _outputs(self.model_, self._inputs(self._checked(X)))
+        return self.fitted_network().answers(outputs).numpy()
+
+    @abstractmethod
+    def _around_outputs(self) -> dict[str, Any]:
+        """Return what `FittedNetwork` makes answers with."""
+
+    @abstractmethod
+    def _more_answers(self, y: Any) -> NDArray[Any]:
+        """Return the answers of validation data, checked by those of `fit`."""
+
+    def _weights_of(self, answers: NDArray[Any]) -> Array:
+        """Return the weights of validation data."""
+        return np.ones(len(answers))
 
     @abstractmethod
     def _answers(self, y: Any) -> tuple[NDArray[Any], Indices, Array]:
@@ -305,8 +370,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
 
     Args:
         layer: A function of the numbers of inputs and of units that makes a recurrent layer, such
-            as the class `eigenrnn.ScoRNN` or `torch.nn.LSTM`. ``"auto"`` takes a `GRU` if half of
-            the sequences have fewer than 200 steps, else a `ResidualStack` of two `LRU`.
+            as the class `eigenrnn.ScoRNN` or `torch.nn.LSTM`.
         hidden_size: The number N of units.
         epochs: The largest number of passes over the training data.
         batch_size: The number of sequences in a step.
@@ -314,7 +378,8 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             `GRU` and 0.001 for any other layer, as the page on choosing a layer measures.
         clip_norm: The largest norm of a gradient; None for any.
         validation: The fraction of each class that is held out, at least one sequence of a class
-            that has two. With zero, all sequences are trained on for all epochs.
+            that has two. With zero, all sequences are trained on for all epochs. Or the sequences
+            and their classes, (X, y), that choose the epoch; then all others are trained on.
         patience: Training ends after this number of epochs without improvement; None for never.
         scoring: The metric that chooses the epoch: one of scikit-learn's names, such as
             ``"f1_macro"``, or a scorer; ``"accuracy"`` by default. The loss decides ties.
@@ -323,13 +388,17 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             missing value is then the mean of its channel, or with ``"forward"`` the last value of
             its sequence.
         random_state: The seed, or a `numpy.random.RandomState` that each fit advances.
+        device: Where the network computes, such as ``"cuda"``; by default the CPU. The initial
+            weights and the batches are those of the CPU, dropout masks are drawn on the device.
+        verbose: With 1, each epoch prints a line.
         class_weight: The weights of classes, as in scikit-learn: None gives each sequence the same
             weight, ``"balanced"`` each class; a dictionary has the weight of a sequence of each
             class, which is one for a class that it leaves out.
     Attributes:
         classes_: The classes, sorted.
-        model_: The trained `SequenceModel` of scaled inputs; `Stream(model_)` takes one step
-            ``(x_t - mean_) / scale_`` at a time.
+        model_: The trained `SequenceModel` of scaled inputs.
+        layer_: The function that made its layer.
+        sizes_: The numbers of its inputs, units and outputs.
         mean_: The mean of each channel.
         scale_: The standard deviation of each channel, or one if it is constant.
         history_: The losses and the metric of each epoch.
@@ -354,7 +423,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
 
     def predict_proba(self, X: Any) -> Array:  # (n, K)
         """Return the probability of each class, in the order of `classes_`."""
-        return torch.from_numpy(self._predict(X)).softmax(1).numpy()
+        return self._predict(X)
 
     def predict(self, X: Any) -> NDArray[Any]:  # (n,)
         """Return the most probable class of each sequence."""
@@ -362,11 +431,18 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         return self.classes_[best]
 
     def _answers(self, y: Any) -> tuple[NDArray[Any], Indices, Array]:
-        """Return the labels, their numbers, and weights.
+        labels = self._labels(y)
+        self.classes_, strata = np.unique(labels, return_inverse=True)
+        return labels, strata, self._class_weights(strata)
+
+    def _labels(self, y: Any) -> NDArray[Any]:
+        """Return the label of each sequence.
 
         Raises:
             ValueError: If the labels are of several types, are numbers with fractions, or missing.
         """
+        if np.ma.is_masked(y):
+            raise ValueError("expected a class of each sequence, got masked ones in y")
         labels: Any = y
         if not isinstance(y, list | tuple):
             labels = column_or_1d(np.asarray(y), warn=True)  # the rows of a table, not its names
@@ -380,8 +456,20 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         labels = column_or_1d(np.asarray(labels), warn=True)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
-        self.classes_, strata = np.unique(labels, return_inverse=True)
-        return labels, strata, self._class_weights(strata)
+        return labels
+
+    def _around_outputs(self) -> dict[str, Any]:
+        return {"classes": tuple(map(str, self.classes_.tolist()))}
+
+    def _more_answers(self, y: Any) -> NDArray[Any]:
+        labels = self._labels(y)
+        unknown = np.setdiff1d(labels, self.classes_).tolist()
+        if unknown:
+            raise ValueError(f"expected validation of {self.classes_.tolist()}, got {unknown}")
+        return labels
+
+    def _weights_of(self, answers: NDArray[Any]) -> Array:
+        return self._class_weights(np.searchsorted(self.classes_, answers))
 
     def _class_weights(self, strata: Indices) -> Array:  # (n,)
         """Return the weight of each sequence by its class.
@@ -441,17 +529,25 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
 
     def predict(self, X: Any) -> Array:  # (n,) or (n, K), as y
         """Return the numbers of each sequence, in the units of y."""
-        outputs = self._predict(X)
-        scaled = outputs.reshape(len(outputs), *self.target_mean_.shape)
-        return scaled * self.target_scale_ + self.target_mean_
+        answers = self._predict(X)
+        return answers.reshape(len(answers), *self.target_mean_.shape)
+
+    def _around_outputs(self) -> dict[str, Any]:
+        mean = torch.from_numpy(np.atleast_1d(self.target_mean_))
+        return {"targets": (mean, torch.from_numpy(np.atleast_1d(self.target_scale_)))}
+
+    def _more_answers(self, y: Any) -> NDArray[Any]:
+        return self._answers(y)[0]
 
     def _answers(self, y: Any) -> tuple[NDArray[Any], Indices, Array]:
-        answers = check_array(y, dtype="float64", ensure_2d=False, input_name="y")
+        answers = check_array(numbers(y, "y"), dtype="float64", ensure_2d=False, input_name="y")
         check_size(answers, "y")
         return answers, np.zeros(len(answers), np.int64), np.ones(len(answers))
 
     def _targets(self, answers: NDArray[Any], kept: Indices) -> tuple[Tensor, int]:
-        self.target_mean_, self.target_scale_ = _mean_and_scale(answers[kept])
+        mean, scale = _mean_and_scale(answers[kept])
+        self.target_mean_ = np.asarray(mean)
+        self.target_scale_ = np.asarray(scale)
         scaled = (answers - self.target_mean_) / self.target_scale_
         targets = torch.from_numpy(scaled.reshape(len(scaled), -1))
         return targets, targets.shape[1]
@@ -467,14 +563,21 @@ def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[An
         TypeError: If X is a single frame.
         ValueError: If a shape, a name or a value is wrong.
     """
-    if hasattr(X, "columns"):
+    parts = X
+    panel = parts_of_panel(X)
+    if panel is not None:
+        _, parts = panel
+    if hasattr(parts, "columns"):
         raise TypeError(
             "expected a list of frames, got a single one: divide it into sequences, as in "
             "[part[channels] for _, part in frame.groupby('sequence')]"
         )
-    parts = X
-    if not isinstance(X, list | tuple) and (np.asarray(X).dtype != object or np.ndim(X) != 1):
-        parts = check_array(X, dtype="float64", allow_nd=True, ensure_all_finite=False)
+    if isinstance(parts, np.ndarray):
+        parts = numbers(parts, "X")
+    if not isinstance(parts, list | tuple):
+        array = np.asarray(parts)
+        if array.dtype != object or array.ndim != 1:
+            parts = check_array(parts, dtype="float64", allow_nd=True, ensure_all_finite=False)
     if not len(parts):
         raise ValueError("expected at least one sequence in X, got none")
     arrays: list[Any] = []
@@ -537,21 +640,14 @@ def _hold_out(strata: Indices, groups: Indices, fraction: float, seed: int) -> N
     return chosen[groups]
 
 
-def _filled_forward(
-    x: Array,  # (T, M)
-) -> Array:
-    """Replace NaN by the last value before it, if there is one."""
-    steps = np.arange(len(x))[:, None]
-    last = np.maximum.accumulate(np.where(np.isnan(x), 0, steps))
-    return np.take_along_axis(x, last, 0)
-
-
-def _padded(inputs: list[Tensor]) -> tuple[Tensor, Tensor | None]:  # (T, B, M), (B,)
-    """Return a batch of sequences, and their lengths if they differ."""
+def _padded(
+    inputs: list[Tensor], device: torch.device
+) -> tuple[Tensor, Tensor | None]:  # (T, B, M), (B,)
+    """Return a batch of sequences on a device, and their lengths if they differ."""
     lengths = torch.tensor([len(x) for x in inputs])
     if (lengths == lengths[0]).all():
-        return torch.stack(inputs, 1), None
-    return pad_sequence(inputs), lengths
+        return torch.stack(inputs, 1).to(device), None
+    return pad_sequence(inputs).to(device), lengths.to(device)
 
 
 @torch.no_grad()
@@ -560,10 +656,6 @@ def _outputs(model: SequenceModel, inputs: list[Tensor]) -> Tensor:  # (n, K)
     order = torch.tensor([len(x) for x in inputs]).argsort(stable=True)
     outputs: list[Tensor] = []
     for rows in order.split(_PREDICTED_AT_ONCE):
-        batch = _padded([inputs[k] for k in rows.tolist()])
-        outputs.append(model(*batch))
+        batch = _padded([inputs[k] for k in rows.tolist()], model.head.weight.device)
+        outputs.append(model(*batch).cpu())
     return torch.cat(outputs)[order.argsort()]
-
-
-def _stack_of_lru(input_size: int, width: int) -> ResidualStack:
-    return ResidualStack(partial(LRU, hidden_size=width), width, 2, input_size=input_size)

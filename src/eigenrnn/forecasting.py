@@ -2,37 +2,38 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, Self
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from eigenrnn.closed_loop import rollout
 from eigenrnn.errors import check_installed, check_positive_integer
+from eigenrnn.fitting import Loop, checked_device, drawing, seed_of, write_file
 from eigenrnn.layers import GRU
-from eigenrnn.models import SequenceModel, parameter_groups, penalty
-from eigenrnn.torch_internals import DrawFrom
+from eigenrnn.models import SequenceModel
+from eigenrnn.series import Calendar, Form, check_same_dates, deviation, given, read, split
+from eigenrnn.values import Array
 
 check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
 
-from sklearn.base import BaseEstimator  # noqa: E402
-from sklearn.utils import check_array, check_random_state  # noqa: E402
+from sklearn.base import BaseEstimator, clone  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
-__all__ = ["LARGEST", "SequenceForecaster", "check_size", "with_columns"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
-
-LARGEST = float(np.finfo(np.float32).max)
-"""The largest value of a series. The square of one, in its deviation, is finite in float64."""
+__all__ = ["Backtest", "Forecast", "SequenceForecaster"]
 
 _STEPS_AN_EPOCH = 20
 _ORIGINS = 64  # of the forecasts whose errors give an interval
+_NETWORK = ("model_", "layer_", "sizes_")  # which the file has in another form
 
 
 class _Series(NamedTuple):
@@ -63,10 +64,97 @@ class _Series(NamedTuple):
             values,
             exogenous,
             first.mean(0),
-            _deviation(first),
+            deviation(first),
             changes.mean(0),
-            _deviation(changes),
+            deviation(changes),
         )
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A forecast, and the ends between which each value lies with about the given probability.
+
+    Args:
+        values: The forecast, in the form of the series: arrays, or tables with dates.
+        lower: The lower ends, NaN where there are too few origins; likewise `upper`.
+        upper: The upper ends.
+        history: The series that were continued.
+        note: Why ends are missing, if some are.
+    """
+
+    values: Any
+    lower: Any
+    upper: Any
+    history: Any
+    note: str | None = None
+
+    def plot(self) -> "Figure":
+        """Draw the history, the forecast and the ends, one row for each series and column."""
+        check_installed("matplotlib", "Forecast.plot", "matplotlib")
+        from matplotlib.figure import Figure
+
+        curves = zip(
+            *map(_curves, (self.history, self.values, self.lower, self.upper)), strict=True
+        )
+        panels = list(curves)
+        figure = Figure(figsize=(8.0, 2.6 * len(panels)), layout="constrained")
+        all_axes: Any = figure.subplots(len(panels), squeeze=False)
+        for axes, (past, values, lower, upper) in zip(all_axes.flat, panels, strict=True):
+            name, x, y = past
+            ahead = values[1]
+            if ahead is None:  # an array: steps are counted
+                x = np.arange(len(y))
+                ahead = len(y) + np.arange(len(values[2]))
+            axes.plot(x, y, color="0.4", label="history")
+            (line,) = axes.plot(ahead, values[2], label="forecast")
+            axes.fill_between(ahead, lower[2], upper[2], color=line.get_color(), alpha=0.2)
+            axes.set_ylabel(name)
+        all_axes.flat[0].legend(frameon=False)
+        return figure
+
+
+def _curves(series: Any) -> list[tuple[str, Any, Array]]:
+    """Return the name, the dates if there are any, and the values of each column of series."""
+    parts, _, keys = split(series)
+    names = [""] * len(parts)
+    if keys is not None:
+        names, _ = keys
+    found: list[tuple[str, Any, Array]] = []
+    for name, part in zip(names, parts, strict=True):
+        dates: Any = getattr(part, "index", None)
+        if not hasattr(dates, "is_monotonic_increasing"):  # none of pandas
+            dates = None
+        if hasattr(dates, "to_timestamp"):
+            dates = dates.to_timestamp()
+        values = np.asarray(part, dtype=np.float64).reshape(len(part), -1)
+        columns = getattr(part, "columns", [getattr(part, "name", None) or ""] * values.shape[1])
+        for column, y in zip(columns, values.T, strict=True):
+            found.append((f"{name} {column}".strip(), dates, y))
+    return found
+
+
+@dataclass(frozen=True)
+class Backtest:
+    r"""How well forecasts would have been, beside those that need no training.
+
+    .. math:: \text{MASE} = \frac{\overline{|y - \hat y|}}{\overline{|y_t - y_{t-s}|}}
+
+    The denominator is the error of the seasonal naive forecast one season ahead, on what precedes
+    the first origin. Numbers below one beat it. The means are over steps, columns and series.
+
+    Args:
+        mase: The mean over origins.
+        naive: That of the last value, repeated.
+        seasonal_naive: That of the last season, repeated.
+        by_origin: The three numbers of each origin, in this order, (origins, 3).
+    Source:
+        Hyndman and Koehler, International Journal of Forecasting 22, 2006, section 3.
+    """
+
+    mase: float
+    naive: float
+    seasonal_naive: float
+    by_origin: Array
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn has its own
@@ -84,10 +172,14 @@ class SequenceForecaster(BaseEstimator):
     trained on, unless all are.
 
     A series is an array (T,) or (T, K), or whatever numpy makes one of; a list or a tuple of them
-    is several. Rows are consecutive steps. The columns of frames are found by their names.
+    is several, and so is a table of pandas with two levels of index. Rows are consecutive steps.
+    An index of times has to be in order and without gaps. The columns of frames are found by
+    their names.
 
     The names are sktime's: `y` are the series, `X` exogenous values that are known ahead, and a
-    horizon of S stands for its ``fh`` of 1, ..., S. Results are arrays like those that were given.
+    horizon of S stands for its ``fh`` of 1, ..., S. Results have the form of what was given; those
+    of pandas' series and frames have the dates that follow. Where the index has no dates and no
+    numbers that are equally far apart, steps are counted from zero.
 
     Args:
         layer: A function of the numbers of inputs and of units that makes a recurrent layer of
@@ -101,8 +193,11 @@ class SequenceForecaster(BaseEstimator):
         validation: The fraction of each series that is held out at its end.
         patience: Training ends after this number of epochs without improvement.
         random_state: The seed, or a `numpy.random.RandomState`.
+        device: Where the network computes, such as ``"cuda"``; by default the CPU.
+        verbose: With 1, each epoch prints a line.
     Attributes:
         model_: The trained `SequenceModel`.
+        layer_: The function that made its layer.
         history_: The losses of each epoch.
     Raises:
         ValueError: If a shape, an option or a value is wrong.
@@ -132,33 +227,57 @@ class SequenceForecaster(BaseEstimator):
     validation: float = 0.2
     patience: int = 15
     random_state: Any = None
+    device: str | None = None
+    verbose: int = 0
 
-    def fit(self, y: Any, X: Any = None) -> Self:
+    def fit(self, y: Any, X: Any = None, *, targets: Any = None) -> Self:
         """Train a network. If that fails, the forecaster stays as it was.
+
+        Ctrl-C leaves the best epoch so far, and is raised on.
 
         Args:
             y: A series, (T,) or (T, K), or a list of series of any lengths.
             X: What is known ahead of each step, (T, E), or a list as y.
+            targets: The column to forecast, or a list of them, where y are frames; the others are
+                X. By default all columns.
         """
         fitted = copy.copy(self)
-        fitted._fit(y, X)  # noqa: SLF001, its own
+        interruption = fitted._fit(y, X, targets)  # noqa: SLF001, its own
         self.__dict__ = fitted.__dict__
+        if interruption is not None:
+            raise interruption
         return self
 
-    def predict(self, horizon: int, *, X: Any = None, y: Any = None) -> Any:
+    def save(self, path: str | Path) -> None:
+        """Write what `eigenrnn.estimators.load` needs to forecast as now, with the series.
+
+        Raises:
+            ValueError: If the folder does not exist.
+        """
+        check_is_fitted(self)
+        found = {n: v for n, v in vars(self).items() if n.endswith("_") and n not in _NETWORK}
+        write_file(path, self, found)
+
+    def restored(self, attributes: Mapping[str, Any]) -> Self:
+        """Take what the fit of a file had found; used by `load`."""
+        vars(self).update(attributes)
+        self.series_ = [_Series(*each) for each in self.series_]
+        *others, calendars = self.form_
+        self.form_ = Form(*others, [Calendar(*each) for each in calendars])
+        return self
+
+    def predict(self, horizon: int, X: Any = None, *, y: Any = None) -> Any:
         """Return the next S values, (S,) or (S, K), or a list of them.
 
         Args:
             horizon: The number S.
             X: What is known ahead of those steps, (S, E), or a list, if `fit` had X; with y, of
-                its steps and the next S.
+                its steps and the next S, or with `targets` in `fit` of the next S.
             y: Series to continue in place of those of `fit`. If there are as many, they are those
                 of `fit` with later values, and keep their statistics.
         """
-        check_is_fitted(self)
-        check_positive_integer("horizon", horizon)
-        series = self._continued(horizon, X, y)
-        return self._like_given(self._forecasts(series, horizon), y)
+        series, form = self._continued(horizon, X, y)
+        return form.filled(self._forecasts(series, horizon), ahead=True)
 
     def predict_interval(
         self, horizon: int, coverage: float = 0.9, *, X: Any = None, y: Any = None
@@ -168,73 +287,127 @@ class SequenceForecaster(BaseEstimator):
         The distance of step k is the m-th smallest absolute error of forecasts k steps ahead, from
         n origins in the held-out parts of the series of `fit`, at most 64, with
         :math:`m = \lceil (n + 1) \, \text{coverage} \rceil`. Errors are in deviations of their
-        series.
+        series. Later steps have fewer origins.
 
         Raises:
-            ValueError: If the coverage is no probability, or needs more origins than there are.
+            ValueError: If the coverage is no probability, or needs more origins than a step has;
+                `forecast` then gives the other steps.
         """
+        found = self.forecast(horizon, coverage, X=X, y=y)
+        if found.note is not None:
+            raise ValueError(found.note)
+        return found.lower, found.upper
+
+    def forecast(
+        self, horizon: int, coverage: float = 0.9, *, X: Any = None, y: Any = None
+    ) -> Forecast:
+        """Return the forecast with its ends as far as there are enough origins for them.
+
+        Args:
+            horizon: The number S of steps.
+            coverage: The probability of a value between the ends, see `predict_interval`.
+            X: What is known ahead, as in `predict`.
+            y: Series to continue in place of those of `fit`, as in `predict`.
+        Raises:
+            ValueError: If the coverage is no probability.
+        Example:
+            >>> y = np.sin(np.arange(120) / 3)
+            >>> forecaster = SequenceForecaster(hidden_size=8, epochs=5, random_state=0).fit(y)
+            >>> figure = forecaster.forecast(10).plot()
+        """
+        if not isinstance(coverage, Real):
+            raise ValueError(f"expected one coverage, got {coverage!r}: call it once for each")
         if not 0 < coverage < 1:
             raise ValueError(f"expected 0 < coverage < 1, got {coverage}")
-        check_is_fitted(self)
-        check_positive_integer("horizon", horizon)
-        series = self._continued(horizon, X, y)
-        errors = self._errors(horizon)  # (origins, S, K)
-        rank = math.ceil((len(errors) + 1) * coverage)
-        if rank > len(errors):
-            raise ValueError(
-                f"expected a coverage of at most {len(errors) / (len(errors) + 1):.3g} for a "
-                f"horizon of {horizon}, as there are {len(errors)} origins in the held-out parts, "
-                f"got {coverage}: give longer series, or a larger validation"
-            )
-        distance = np.sort(errors, axis=0)[rank - 1]
+        series, form = self._continued(horizon, X, y)
         forecasts = self._forecasts(series, horizon)
+        distance, note = self._distances(horizon, coverage)
         pairs = list(zip(forecasts, series, strict=True))
-        lower = [values - distance * each.scale for values, each in pairs]
-        upper = [values + distance * each.scale for values, each in pairs]
-        return self._like_given(lower, y), self._like_given(upper, y)
+        return Forecast(
+            form.filled(forecasts, ahead=True),
+            form.filled([v - distance * each.scale for v, each in pairs], ahead=True),
+            form.filled([v + distance * each.scale for v, each in pairs], ahead=True),
+            form.filled([each.values for each in series], ahead=False),
+            note,
+        )
 
-    def _fit(self, y: Any, X: Any) -> None:
-        """Scale the series and train.
+    def backtest(
+        self, y: Any, horizon: int, origins: int = 5, *, X: Any = None, targets: Any = None
+    ) -> Backtest:
+        """Compare forecasts from several origins with what followed, and with naive ones.
+
+        A copy is fitted once, on what precedes the first origin, and reads what precedes each.
+        The origins are consecutive steps, and the last forecast ends with the series.
+
+        Args:
+            y: The series, as in `fit`.
+            horizon: The number S of steps of each forecast.
+            origins: The number of origins.
+            X: What is known ahead, as in `fit`.
+            targets: The columns to forecast, as in `fit`.
+        Raises:
+            ValueError: If a series is too short, or did not change before the first origin.
+        """
+        check_positive_integer("horizon", horizon)
+        check_positive_integer("origins", origins)
+        values, known, _, _ = _read_all(y, X, targets)
+        held_out = horizon + origins - 1
+        has_known = known[0].shape[1] > 0
+        first = [v[:-held_out] for v in values]
+        copied: Any = clone(self)
+        copied.fit(first, [x[:-held_out] for x in known] if has_known else None)
+        scale = [np.abs(v[self.season :] - v[: -self.season]).mean(0) for v in first]
+        if not np.all(scale):
+            raise ValueError("expected series that change before the first origin, got constants")
+        found: list[list[float]] = []
+        for back in range(held_out, horizon - 1, -1):
+            past = [v[: len(v) - back] for v in values]
+            ahead = [x[: len(x) - back + horizon] for x in known] if has_known else None
+            forecasts = (
+                copied.predict(horizon, ahead, y=past),
+                [np.repeat(v[-1:], horizon, 0) for v in past],
+                [v[-self.season :][np.arange(horizon) % self.season] for v in past],
+            )
+            truth = [v[len(v) - back :][:horizon] for v in values]
+            found.append([_scaled_error(each, truth, scale) for each in forecasts])
+        by_origin = np.array(found)
+        mase, naive, seasonal = by_origin.mean(0).tolist()
+        return Backtest(mase, naive, seasonal, by_origin)
+
+    def _fit(self, y: Any, X: Any, targets: Any) -> KeyboardInterrupt | None:
+        """Scale the series and train; return Ctrl-C, if it ended the training.
 
         Raises:
             ValueError: If an option is wrong, or a series is too short.
         """
-        for name in ("season", "window", "epochs", "batch_size", "patience"):
+        for name in ("season", "window", "batch_size"):
             check_positive_integer(name, getattr(self, name))
         if not 0 < self.validation < 1:
             raise ValueError(f"expected 0 < validation < 1, got {self.validation}")
-        if not 0 < self.lr < math.inf:
-            raise ValueError(f"expected a positive lr, got {self.lr}")
+        loop = Loop(self.epochs, self.patience, self.lr, 1.0, self.verbose)
         # the names of columns, if y and X are frames
-        values, self.columns_ = _read(y, "y", None)
-        known = [v[:, :0] for v in values]
-        self.known_columns_ = None
-        if X is not None:
-            known, self.known_columns_ = _read(X, "X", None, len(values))
+        values, known, names, self.form_ = _read_all(y, X, targets)
+        self.columns_, self.known_columns_ = names
+        self.targets_ = targets
         shortest = min(map(len, values))
         if shortest < self.season + 8:
             raise ValueError(
                 f"expected series of at least season + 8 = {self.season + 8} steps, got {shortest}"
             )
-        for v, x in zip(values, known, strict=True):
-            if len(v) != len(x):
-                raise ValueError(f"expected X of {len(v)} steps, as y, got {len(x)}")
         # what a later `set_params` must not change
         self.season_: int = self.season
         self.cuts_ = [
             min(len(v) - 1, max(self.season + 4, round(len(v) * (1 - self.validation))))
             for v in values
         ]
-        self.is_flat_ = _is_flat(y)
-        self.is_several_ = _is_several(y)
         self.series_ = [
             _Series.of(v, x, self.season, cut)
             for v, x, cut in zip(values, known, self.cuts_, strict=True)
         ]
         of_training = np.concatenate([x[:cut] for x, cut in zip(known, self.cuts_, strict=True)])
         self.known_mean_ = of_training.mean(0)
-        self.known_scale_ = _deviation(of_training)
-        self._train()
+        self.known_scale_ = deviation(of_training)
+        return self._train(loop)
 
     def _inputs(self, series: _Series) -> tuple[Tensor, Tensor]:  # (T - s, M), (T - s - 1, K)
         """Return the inputs of steps s, s + 1, ..., and the scaled changes that follow."""
@@ -251,59 +424,40 @@ class SequenceForecaster(BaseEstimator):
     def _known(self, series: _Series) -> Array:
         return (series.exogenous - self.known_mean_) / self.known_scale_
 
-    def _train(self) -> None:
-        """Train on windows before the cuts; what follows chooses the epoch.
-
-        Raises:
-            FloatingPointError: If no epoch has a finite loss.
-        """
-        if self.random_state is None:  # numpy's global generator is the caller's
-            seed = int(np.random.default_rng().integers(2**31))
-        else:
-            seed = int(check_random_state(self.random_state).randint(2**31))
-        generator = torch.Generator().manual_seed(seed)
+    def _train(self, loop: Loop) -> KeyboardInterrupt | None:
+        """Train on windows before the cuts; what follows chooses the epoch."""
+        device = checked_device(self.device)
+        generator = torch.Generator().manual_seed(seed_of(self.random_state))
         K = self.series_[0].values.shape[1]
         M = 2 * K + len(self.known_mean_)
-        with DrawFrom(generator):
+        with drawing(generator, torch.device("cpu")):
             model = SequenceModel(self.layer(M, self.hidden_size), K)
         model.head.to(next(model.layer.parameters()).dtype)
         nn.init.zeros_(model.head.weight)
         nn.init.zeros_(model.head.bias)
-        self.model_ = model
+        self.layer_ = self.layer
+        self.sizes_ = M, self.hidden_size, K
+        self.model_ = model.to(device)
         # a layer that cannot forecast raises here, and not after the training
         blank = model.head.weight.new_zeros(2, 1, M)
         rollout(model, blank, 2, feedback=lambda _: blank[0])
         pairs = [self._inputs(each) for each in self.series_]
         ends = [cut - self.season_ - 1 for cut in self.cuts_]  # of what is trained on
-        optimiser = torch.optim.Adam(parameter_groups(model, lr=self.lr))
-        self.history_: list[dict[str, float]] = []
-        best = math.inf
-        best_epoch = 0
-        best_weights = None
-        for epoch in range(1, self.epochs + 1):
-            model.train()
-            total = 0.0
+
+        def losses() -> Iterator[tuple[Tensor, int]]:
             for _ in range(_STEPS_AN_EPOCH):
                 x, target = self._windows(pairs, ends, generator)
-                optimiser.zero_grad()
-                with DrawFrom(generator):
-                    loss = (model(x) - target).square().mean()
-                (loss + penalty(model)).backward()
-                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimiser.step()
-                total += loss.item() / _STEPS_AN_EPOCH
-            found = self._held_out_loss(pairs, ends)
-            self.history_.append({"loss": total, "validation_loss": found})
-            if found < best:
-                best = found
-                best_epoch = epoch
-                best_weights = copy.deepcopy(model.state_dict())
-            if epoch - best_epoch >= self.patience:
-                break
-        if best_weights is None:
-            raise FloatingPointError("expected a finite loss, got none: take a smaller lr")
-        model.load_state_dict(best_weights)
-        model.zero_grad()
+                with drawing(generator, device):
+                    outputs = model(x.to(device))
+                yield (outputs - target.to(device)).square().mean(), 1
+
+        def judge(_: int, record: dict[str, float]) -> tuple[float, ...]:
+            record["validation_loss"] = self._held_out_loss(pairs, ends)
+            return (-record["validation_loss"],)
+
+        training = loop.run(model, losses, judge)
+        self.history_: list[dict[str, float]] = training.history
+        return training.interruption
 
     def _windows(
         self,
@@ -326,40 +480,62 @@ class SequenceForecaster(BaseEstimator):
     @torch.no_grad()
     def _held_out_loss(self, pairs: Sequence[tuple[Tensor, Tensor]], ends: Sequence[int]) -> float:
         """Return the mean squared error of one step ahead in the held-out parts."""
-        self.model_.eval()
         total = 0.0
         count = 0
         for (x, target), end in zip(pairs, ends, strict=True):
-            errors = (self.model_(x[: len(target)]) - target)[end:].square()
+            outputs = self.model_(x[: len(target)].to(self.model_.head.weight.device)).cpu()
+            errors = (outputs - target)[end:].square()
             total += float(errors.sum())
             count += errors.numel()
         return total / count
 
-    def _continued(self, horizon: int, X: Any, y: Any) -> list[_Series]:
-        """Return the series to continue, with what is known ahead.
+    def _continued(self, horizon: int, X: Any, y: Any) -> tuple[list[_Series], Form]:
+        """Return the series to continue, with what is known ahead, and their form.
 
         Raises:
             ValueError: If X is missing or has another shape, or a series is too short or has
                 other columns than those of `fit`.
         """
+        check_is_fitted(self)
+        check_positive_integer("horizon", horizon)
         E = len(self.known_mean_)
         if (X is None) != (E == 0):
-            got = "none" if X is None else "some"
-            raise ValueError(f"expected X with the {E} columns of fit, got {got}")
-        given = self.series_
+            names = f"the {E} columns"
+            if self.known_columns_ is not None:
+                names = f"the columns {', '.join(map(str, self.known_columns_))}"
+            got = "none"
+            if X is not None:
+                got = "some"
+            raise ValueError(
+                f"expected X with {names} of fit for the next {horizon} steps, got {got}: what is "
+                "not known ahead cannot help, so leave it out of fit"
+            )
+        series = self.series_
+        form = self.form_
+        before = [each.exogenous for each in series]
         if y is not None:
-            given = self._with_values(_read(y, "y", self.columns_)[0])
+            parts, others, form = given(y, self.targets_)
+            series = self._with_values(read(parts, "y", self.columns_)[0])
+            before = [each.exogenous for each in series]  # empty: X has their steps too
+            if others is not None:
+                before, _ = read(others, "y", self.known_columns_)
         if X is None:
-            return given
+            return series, form
+        parts, _, _ = split(X)
+        rows, _ = read(parts, "X", self.known_columns_, len(series))
         found: list[_Series] = []
-        rows, _ = _read(X, "X", self.known_columns_, len(given))
-        for each, x in zip(given, rows, strict=True):
-            steps = horizon if y is None else len(each.values) + horizon
+        for each, x, known in zip(series, rows, before, strict=True):
+            steps = len(each.values) - len(known) + horizon
+            if known.shape[1] == 0:
+                steps = len(each.values) + horizon
+                known = np.empty((0, E))  # noqa: PLW2901
             if x.shape != (steps, E):
                 raise ValueError(f"expected X of shape {(steps, E)}, got {x.shape}")
-            known = np.concatenate([each.exogenous, x]) if y is None else x
-            found.append(each._replace(exogenous=known))
-        return found
+            found.append(each._replace(exogenous=np.concatenate([known, x])))
+        if y is None:
+            for part, calendar in zip(parts, form.calendars, strict=False):
+                check_same_dates(part, calendar.after(horizon), "the index of X")
+        return found, form
 
     def _with_values(self, values: list[Array]) -> list[_Series]:
         """Return other series: those of `fit` with later values, if there are as many.
@@ -390,36 +566,33 @@ class SequenceForecaster(BaseEstimator):
             """Add the values that follow from outputs, and return the next inputs."""
             rows: list[Array] = []
             for each, values, x, output in zip(
-                series, history, known, outputs.double().numpy(), strict=True
+                series, history, known, outputs.double().cpu().numpy(), strict=True
             ):
                 values.append(values[-self.season_] + each.drift + output * each.change)
                 scaled = (values[-1] - each.mean) / each.scale
                 rows.append(np.concatenate([output, scaled, x[min(len(values), len(x) - 1)]]))
-            return torch.from_numpy(np.stack(rows)).to(outputs.dtype)
+            return torch.from_numpy(np.stack(rows)).to(outputs.device, outputs.dtype)
 
-        lengths = torch.tensor([len(x) for x in inputs])
-        rollout(
-            self.model_.eval(), pad_sequence(inputs), horizon, feedback=append, lengths=lengths
-        )
+        device = self.model_.head.weight.device
+        x = pad_sequence(inputs).to(device)
+        lengths = torch.tensor([len(x) for x in inputs]).to(device)
+        rollout(self.model_.eval(), x, horizon, feedback=append, lengths=lengths)
         return [np.stack(values[-horizon:]) for values in history]
 
     def _errors(self, horizon: int) -> Array:  # (origins, S, K)
         """Return the absolute errors of forecasts from the held-out parts, in deviations.
 
-        Raises:
-            ValueError: If no held-out part has so many steps.
+        Steps after the end of a series are NaN.
         """
         prefixes: list[_Series] = []
         truths: list[Array] = []
         for each, cut in zip(self.series_, self.cuts_, strict=True):
-            for origin in range(cut, len(each.values) - horizon + 1):
+            for origin in range(cut, len(each.values)):
+                truth = np.full((horizon, each.values.shape[1]), np.nan)
+                left = each.values[origin : origin + horizon]
+                truth[: len(left)] = left
                 prefixes.append(each._replace(values=each.values[:origin]))
-                truths.append(each.values[origin : origin + horizon])
-        if not prefixes:
-            raise ValueError(
-                f"expected a horizon of at most the length of a held-out part, got {horizon}: "
-                "give longer series, or a larger validation"
-            )
+                truths.append(truth)
         chosen = np.unique(np.linspace(0, len(prefixes) - 1, _ORIGINS).round().astype(int))
         some = [prefixes[k] for k in chosen]
         errors: list[Array] = []
@@ -427,87 +600,59 @@ class SequenceForecaster(BaseEstimator):
             errors.append(np.abs(forecast - truths[k]) / prefixes[k].scale)
         return np.stack(errors)
 
-    def _like_given(self, arrays: list[Array], y: Any) -> Any:
-        """Return arrays as the series were given: without columns, or a single one."""
-        is_flat = self.is_flat_ if y is None else _is_flat(y)
-        is_several = self.is_several_ if y is None else _is_several(y)
-        if is_flat:
-            arrays = [each[:, 0] for each in arrays]
-        return arrays if is_several else arrays[0]
+    def _distances(self, horizon: int, coverage: float) -> tuple[Array, str | None]:  # (S, K)
+        """Return the distance of the ends of each step, and why some are missing."""
+        errors = np.sort(self._errors(horizon), axis=0)  # NaN last
+        distances = np.full(errors.shape[1:], np.nan)
+        count = np.isfinite(errors[:, :, 0]).sum(0)
+        for step, n in enumerate(count.tolist()):
+            rank = math.ceil((n + 1) * coverage - 1e-9)  # a rounding is no further rank
+            if rank <= n:
+                distances[step] = errors[rank - 1, step]
+        if not np.isnan(distances).any():
+            return distances, None
+        reach = int(np.isfinite(distances[:, 0]).sum())
+        largest = math.floor(1000 * count[-1] / (count[-1] + 1)) / 1000  # itself not too large
+        remedy = "give longer series, or a larger validation"
+        if largest:
+            remedy = f"take a coverage of at most {largest:.3g}, or {remedy}"
+        return distances, (
+            f"ends of coverage {coverage} reach {reach} of {horizon} steps ahead, as there are "
+            f"{count[-1]} origins in the held-out parts for the last one: {remedy}"
+        )
 
 
-def _is_several(series: Any) -> bool:
-    """Whether these are several series, in a list or a tuple, and not one of numbers."""
-    return isinstance(series, list | tuple) and (len(series) == 0 or np.ndim(series[0]) > 0)
-
-
-def _is_flat(series: Any) -> bool:
-    """Whether the series have no axis of columns."""
-    return np.ndim(series[0] if _is_several(series) else series) == 1
-
-
-def check_size(values: Array, name: str) -> None:
-    """Check that no value is too large for float32.
-
-    Raises:
-        ValueError: If one is.
-    """
-    largest = np.abs(values).max(initial=0.0)
-    if largest > LARGEST:
-        raise ValueError(f"expected values up to {LARGEST:.3g} in {name}, got {largest:.3g}")
-
-
-def with_columns(part: Any, names: Any, place: str) -> tuple[Any, Any]:
-    """Return the columns of these names, in their order, as an array, and the names.
-
-    Args:
-        part: A frame, or anything else, which is returned as it is.
-        names: The names of the columns; None for those of the frame.
-        place: Names the frame in errors.
-    Raises:
-        ValueError: If the frame has not each of these columns once and no others.
-    """
-    found = np.asarray(getattr(part, "columns", None), dtype=object)
-    if found.ndim != 1:  # no frame, or a table of Arrow, whose columns are arrays
-        return part, names
-    if names is None:
-        names = found
-    if set(found) != set(names) or len(found) != len(set(found)):
-        expected = ", ".join(map(str, dict.fromkeys(names)))
-        got = ", ".join(map(str, found))
-        raise ValueError(f"expected each of the columns {expected} once in {place}, got {got}")
-    # missing values of pandas become NaN
-    array = check_array(
-        part[list(names)], dtype="float64", ensure_all_finite=False, ensure_min_samples=0
-    )
-    return array, names
-
-
-def _read(
-    series: Any, name: str, columns: Any, count: int | None = None
-) -> tuple[list[Array], Any]:  # each (T, K)
-    """Return series in double precision, and the names of their columns.
+def _read_all(
+    y: Any, X: Any, targets: Any
+) -> tuple[list[Array], list[Array], tuple[Any, Any], Form]:  # each (T, K), each (T, E)
+    """Return the series, what is known ahead, the names of the columns of both, and the form.
 
     Raises:
-        ValueError: If a shape, a column or a value is wrong, or there are not so many of them.
+        ValueError: If the two do not fit.
     """
-    parts = series if _is_several(series) else [series]
-    if not parts or (count is not None and len(parts) != count):
-        raise ValueError(f"expected {count or 'some'} series in {name}, got {len(parts)}")
-    found: list[Array] = []
-    for number, part in enumerate(parts):
-        array, columns = with_columns(part, columns, f"{name}, series {number}")
-        values = np.asarray(array)
-        values = values[:, None] if values.ndim == 1 else values
-        found.append(check_array(values, dtype="float64", copy=True, input_name=name))
-        check_size(found[-1], name)
-    if len({values.shape[1] for values in found}) > 1:
-        raise ValueError(f"expected series of the same columns in {name}, got others")
-    return found, columns
+    parts, others, form = given(y, targets)
+    values, columns = read(parts, "y", None)
+    if X is not None and others is not None:
+        raise ValueError("expected X or further columns in y, got both: join them")
+    if X is not None:
+        others, _, _ = split(X)
+    if others is None:
+        return values, [v[:, :0] for v in values], (columns, None), form
+    known, known_columns = read(others, "X", None, len(values))
+    for v, x in zip(values, known, strict=True):
+        if len(v) != len(x):
+            raise ValueError(f"expected X of {len(v)} steps, as y, got {len(x)}")
+    for one, other in zip(others, parts, strict=True):
+        check_same_dates(one, getattr(other, "index", None), "the index of X")
+    return values, known, (columns, known_columns), form
 
 
-def _deviation(rows: Array) -> Array:
-    """Return the standard deviation of each column, or one where it is only rounding."""
-    deviation = rows.std(0)
-    rounding = np.finfo(rows.dtype).eps * np.abs(rows).max(0, initial=0.0)
-    return np.where(deviation > 8 * rounding, deviation, 1.0)
+def _scaled_error(
+    forecasts: Sequence[Array], truths: Sequence[Array], scales: Sequence[Array]
+) -> float:
+    """Return the mean over series of the absolute errors in units of their scales."""
+    of_each = [
+        (np.abs(forecast - truth) / scale).mean()
+        for forecast, truth, scale in zip(forecasts, truths, scales, strict=True)
+    ]
+    return float(np.mean(of_each))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from eigenrnn.closed_loop import Feedback, Rollout, checked_feedback, closed_loop
 from eigenrnn.errors import check_positive_integer
+from eigenrnn.fitted_network import fitted_network
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.stepping import Snapshot, addresses, can_read, take_snapshot
 from eigenrnn.layers.validation import check_h0, check_pair, check_step
@@ -43,6 +44,9 @@ class Stream:
     state. Steps record gradients only after an input that requires one, and stop at `reset` or
     when the state is set.
 
+    The stream of a fitted classifier or regressor takes unscaled inputs in double precision, NaN
+    where one is missing, and returns its probabilities or its numbers.
+
     A stream must not be called by two threads at once. Several streams may share one model.
     Another thread may call `freeze()` or `train()` of the model meanwhile; each step uses the
     weights from before or after that call.
@@ -50,7 +54,8 @@ class Stream:
     Args:
         model: A recurrent layer of eigenrnn with one direction, a `ResidualStack`, or a
             `SequenceModel` around one of them. A model applies its head at every step; its
-            `readout` is ignored. Layers of torch are accepted inside a `ResidualStack` only.
+            `readout` is ignored. Layers of torch are accepted inside a `ResidualStack` only. Or a
+            fitted `SequenceClassifier` or `SequenceRegressor`.
         batch_size: The number B of sequences that run side by side; by default a single one, whose
             tensors have no batch axis.
     Shape:
@@ -74,7 +79,13 @@ class Stream:
         >>> stream.reset()
     """
 
-    def __init__(self, model: Model, batch_size: int | None = None) -> None:
+    def __new__(cls, model: Any, batch_size: int | None = None) -> "Stream":  # noqa: ARG004
+        """Make a stream of an estimator, if the model is one."""
+        if cls is Stream and not isinstance(model, nn.Module):
+            return super().__new__(cast("Any", _EstimatorStream))
+        return super().__new__(cls)
+
+    def __init__(self, model: Any, batch_size: int | None = None) -> None:
         layer: object = model
         head: nn.Module | None = None
         if isinstance(model, SequenceModel):
@@ -314,6 +325,37 @@ class Stream:
         # without the packed weights and the addresses, which mean nothing elsewhere
         with torch.no_grad():  # a copy of a state that carries a graph is none
             return _restore, (self.model, self.batch_size, self.state)
+
+
+class _EstimatorStream(Stream):
+    """A stream of unscaled inputs and of answers."""
+
+    def __init__(self, model: Any, batch_size: int | None = None) -> None:
+        self._network = fitted_network(model)
+        self._last = self._network.mean  # of the right shape after `reset`
+        super().__init__(self._network.model, batch_size)
+
+    def __call__(self, x_t: Tensor, dt: Tensor | None = None) -> Tensor:
+        shape = (*self._batch, len(self._network.mean))
+        check_step(x_t)
+        if x_t.shape != shape:
+            raise ValueError(f"expected x_t of shape {shape}, got {tuple(x_t.shape)}")
+        x, self._last = self._network.step(x_t, self._last)
+        with torch.no_grad():
+            return self._network.answers(super().__call__(x, dt))
+
+    def rollout(self, *_: Any, **__: Any) -> Rollout:
+        raise TypeError("expected a stream of a layer or a model, got one of an estimator")
+
+    def reset(self, rows: Tensor | Sequence[int] | Sequence[bool] | None = None) -> None:
+        super().reset(rows)
+        if rows is None:
+            self._last = self._network.mean.new_zeros((*self._batch, len(self._network.mean)))
+        else:
+            self._last = torch.where(self._mask(rows).unsqueeze(1), 0.0, self._last)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("expected a stream of a layer or a model, got one of an estimator")
 
 
 _ROW_NUMBERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})

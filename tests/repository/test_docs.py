@@ -57,7 +57,7 @@ SLOW_PAGES = {
     "run_analysis.md",
     "use_with.md",
     "your_code_and_data.md",
-    "your_files.md",
+    "your_sequences.md",
 }
 PROMPT = re.compile(r"\w*\$ +")
 PACKAGES = {
@@ -209,7 +209,7 @@ SHORTENED = {
     },
     "docs/run_export.md": {"--epochs 5": "--steps 2"},
     "docs/extending.md": {"--steps 300": "--steps 5"},
-    "docs/experiments.md": {"--rows scoRNN": "--rows 'scoRNN 170'", "--epochs 15": "--steps 2"},
+    "docs/experiments.md": {"--rows scoRNN": "--rows 'scoRNN 170'"},
     "docs/run_analysis.md": {"--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1"},
     "docs/reproducing.md": {
         "reproduction write  ": "reproduction write --out page.md  ",
@@ -369,14 +369,13 @@ def test_options_of_a_command_that_is_not_run_exist(command):
         assert [option for option in options if option not in done.stdout] == []
 
 
-@pytest.mark.parametrize("name", ["your_code_and_data.md", "your_files.md"])
-def test_every_line_of_the_table_of_needs_is_in_a_block_that_runs(name):
-    page = ROOT / "docs" / name
+def test_every_line_of_the_table_of_needs_is_in_a_block_that_runs():
+    page = ROOT / "docs" / "your_code_and_data.md"
     run = "".join(block.text for block in blocks(page) if block.reason is None)
     texts = " ".join(run.replace("\\\n", " ").split())
     rows = re.findall(r"^\| .+ \| .+ \| (.+) \|$", page.read_text(), re.MULTILINE)
     shown = [line for cell in rows for line in re.findall("`([^`]+)`", cell)]
-    assert len(shown) > 8
+    assert len(shown) > 2
     assert [line for line in shown if line not in texts] == []
 
 
@@ -466,17 +465,10 @@ def test_exports_are_documented_and_name_their_source():
             assert source or mapping == "BACKENDS", f"expected a Source: in {name}"
 
 
-def test_the_page_of_options_has_every_option_of_train_and_of_series(monkeypatch):
+def test_the_page_of_options_has_every_option_of_train(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
     tables = importlib.import_module("option_tables")
     said = tables.help_text("train")
     known = PARSERS["train"]().get_defaults().as_dict()
     assert [name for name in known if f"--{name}" not in said] == []
-    said = tables.help_text("task", "Series")
-    fields = inspect.signature(registry.TASKS["Series"]).parameters
-    assert [name for name in fields if f"--task.{name}" not in said] == []
-    metrics = dict(tables.metric_rows())
-    assert metrics["``Series``, answer ``class``"] == (
-        "``loss``, ``accuracy``, ``f1``, ``auc``, ``log_loss``, ``calibration_error``"
-    )
-    assert len(metrics) == len(registry.TASKS) + 2
+    assert len(tables.metric_rows()) == len(registry.TASKS)

@@ -12,15 +12,13 @@ import torch
 from torch import nn
 
 from eigenrnn import __version__, init
-from eigenrnn_experiments.data.sequences import Sequences
-from eigenrnn_experiments.data.tables import Columns
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.recipes import Row
 from eigenrnn_experiments.recipes.runs import row_of
 from eigenrnn_experiments.registry import CONSTRAINTS, LAYERS, RECIPES, TASKS
 from eigenrnn_experiments.tasks import Batch, Task
 from eigenrnn_experiments.tasks.base import model_for
-from eigenrnn_experiments.tasks.preprocessing import Preprocessing
+from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.description import build, describe_call, differences
 from eigenrnn_experiments.training.dynamics import probe_batch
@@ -41,8 +39,8 @@ class TrainedModel:
     Args:
         model: The model in evaluation mode, on the CPU.
         task: The task.
-        preprocessing: What maps the user's own files to inputs of the model; None for a task that
-            reads no such files.
+        preprocessing: What maps the user's own texts to inputs of the model; None for a task that
+            reads no such texts.
         settings: The training settings.
         name: The name of the run.
         step: The number of training steps of the checkpoint.
@@ -51,7 +49,7 @@ class TrainedModel:
 
     model: nn.Module
     task: Task
-    preprocessing: Preprocessing | None
+    preprocessing: TextPreprocessing | None
     settings: Settings
     name: str
     step: int
@@ -77,7 +75,7 @@ def load(
     model: nn.Module | None = None,
     task: Task | None = None,
 ) -> TrainedModel:
-    """Load the trained model of a run, and what maps the user's own files to its inputs.
+    """Load the trained model of a run, and what maps the user's own texts to its inputs.
 
     The folder may be someone else's: nothing from it is run, and only classes of eigenrnn and
     torch's recurrent layers are built. The training data is not needed, unless the task has no
@@ -96,7 +94,7 @@ def load(
     Raises:
         ValueError: If the run does not exist, its network was made in Python and is not passed,
             or its model cannot be built by this version, for instance because a default has
-            changed. If the stored data of the run was changed.
+            changed.
         CheckpointError: If the checkpoint is damaged, has a newer format, or is another file.
         MissingDataError: If the size of the model depends on missing data.
     """
@@ -112,13 +110,12 @@ def load(
         file = _checkpoint_of(files)
     weights, step = files.read_weights(file)
     preprocessing = files.read_preprocessing()
-    data = files.read_data()
     try:
         row: Row | None = None
         if model is None or task is None:
             row = _row(config.key, data_root)
         if task is None:
-            task = row.task if row is not None else _task(config, data, data_root)
+            task = row.task if row is not None else _task(config, data_root)
         if model is None:
             model = _network(config, row, preprocessing or task)
         # weights of all other precisions fit into single precision
@@ -185,7 +182,7 @@ def _row(key: RunKey | None, data_root: str | None) -> Row | None:
     return row_of(key, RECIPES[key.recipe].with_data_root(data_root))
 
 
-def _task(config: RunConfig, data: Mapping[str, Sequences], data_root: str | None) -> Task:
+def _task(config: RunConfig, data_root: str | None) -> Task:
     """Build the task of a run.
 
     Raises:
@@ -194,13 +191,13 @@ def _task(config: RunConfig, data: Mapping[str, Sequences], data_root: str | Non
     content = config.task
     if content.kind not in TASKS:
         raise ValueError(f"{content.kind} is no task of eigenrnn")
-    options = build(content.options, {"Columns": Columns})
-    options |= {**config.files, **data}
+    options = build(content.options, {})
+    options |= config.files
     task = TASKS[content.kind](**options)
     return task.with_data_root(data_root)
 
 
-def _network(config: RunConfig, row: Row | None, sizes: Task | Preprocessing) -> nn.Module:
+def _network(config: RunConfig, row: Row | None, sizes: Task | TextPreprocessing) -> nn.Module:
     """Build the network of a run.
 
     Args:

@@ -1,111 +1,18 @@
-"""Predictions of a trained network for the user's series and texts."""
+"""Predictions of a trained network for the user's texts."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from eigenrnn_experiments.data.sequences import Sequences
-from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
-from eigenrnn_experiments.training.files import spreadsheet_text
+from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 
-__all__ = [
-    "SeriesPredictions",
-    "bits_per_symbol",
-    "continue_text",
-    "predict_series",
-    "series_outputs",
-]
+__all__ = ["bits_per_symbol", "continue_text"]
 
-_BATCH = 64
 _WINDOW = 1000  # steps of a text at once: the logits of all may not fit into memory
-
-
-@dataclass(frozen=True)
-class SeriesPredictions:
-    """The prediction for each sequence of a file.
-
-    Args:
-        names: The name of each sequence.
-        columns: The names of the predicted numbers: classes, `target`, or channels.
-        values: Probabilities of the classes, the number, or the next values of the channels, in
-            the units of the file.
-        labels: The most probable class of each sequence; None without classes.
-
-    Shape:
-        values: :math:`(count, K)`.
-    """
-
-    names: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: Tensor
-    labels: tuple[str, ...] | None = None
-
-    def to_csv(self) -> str:
-        """Return a table in CSV, with one row per sequence.
-
-        A text that a spreadsheet would run as a formula begins with an apostrophe.
-        """
-        table = pd.DataFrame(self.values.numpy(), columns=pd.Index(self.columns, dtype=object))
-        if self.labels is not None:
-            table.columns = [f"probability {name}" for name in self.columns]
-            table.insert(0, "label", [*map(spreadsheet_text, self.labels)], allow_duplicates=True)
-        names = [*map(spreadsheet_text, self.names)]
-        table.insert(0, "sequence", names, allow_duplicates=True)
-        table.columns = [*map(spreadsheet_text, table.columns)]
-        return table.to_csv(index=False, na_rep="nan")
-
-
-@torch.no_grad()
-def predict_series(
-    model: nn.Module, preprocessing: SeriesPreprocessing, sequences: Sequences
-) -> SeriesPredictions:
-    """Predict the class, the number or the next values of each sequence.
-
-    The next values are those after the last step of the sequence.
-
-    Args:
-        model: The trained network, in evaluation mode.
-        preprocessing: Its preprocessing, see `eigenrnn_experiments.load`.
-        sequences: The result of `preprocessing.read`.
-
-    Example:
-        >>> run = load("runs/vowels")  # doctest: +SKIP
-        >>> sequences = run.preprocessing.read("new.csv")  # doctest: +SKIP
-        >>> predict_series(run.model, run.preprocessing, sequences).labels  # doctest: +SKIP
-        ('1', '4', '1')
-    """
-    parts: list[Tensor] = []
-    for outputs, is_valid in series_outputs(model, preprocessing, sequences):
-        of_last = outputs
-        if preprocessing.readout == "all":
-            last = is_valid.sum(1) - 1
-            of_last = outputs[last, torch.arange(len(last))]
-        parts.append(preprocessing.answers(of_last))
-    values = torch.cat(parts)
-    if preprocessing.answer == "number":
-        return SeriesPredictions(sequences.names, ("target",), values)
-    if preprocessing.answer == "next":
-        return SeriesPredictions(sequences.names, preprocessing.channels, values)
-    classes = preprocessing.class_names
-    labels = tuple(classes[k] for k in values.argmax(-1).tolist())
-    return SeriesPredictions(sequences.names, classes, values, labels)
-
-
-def series_outputs(
-    model: nn.Module, preprocessing: SeriesPreprocessing, sequences: Sequences
-) -> Iterator[tuple[Tensor, Tensor]]:  # (B, K) or (T, B, K), (B, T)
-    """Yield the outputs of a network for batches of sequences, and which steps are valid."""
-    dtypes = (weight.real.dtype for weight in model.parameters())
-    dtype = next(dtypes, torch.get_default_dtype())  # a network may have no parameters
-    for inputs, lengths in preprocessing.batches(sequences, _BATCH):
-        is_valid = torch.arange(len(inputs)) < lengths.unsqueeze(1)
-        yield model(inputs.to(dtype), lengths), is_valid
 
 
 @torch.no_grad()

@@ -4,7 +4,6 @@ import io
 import json
 import re
 import tempfile
-import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,10 +19,8 @@ from eigenrnn_experiments.cli.sweep import ConfigSweep
 from eigenrnn_experiments.data.corpora import (
     read_text,
 )
-from eigenrnn_experiments.data.sequences import Sequences
-from eigenrnn_experiments.data.series import read_series
 from eigenrnn_experiments.sweep import Plan, Trial
-from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
+from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.files import read_lines, read_table
 from eigenrnn_experiments.training.metrics_writer import _kept_rows
@@ -135,54 +132,7 @@ def damaged(reader: Reader, rng: np.random.Generator) -> tuple[str, bytes]:
     return f"{way.__name__} in {name!r}", reader.pack({**parts, name: bytes(content)})
 
 
-TS = """@problemName mine
-@timeStamps false
-@univariate false
-@dimensions 2
-@equalLength true
-@seriesLength 3
-@classLabel true cat dog
-@data
-1,2,3:4,5,6:cat
--1.5,2,0:2e1,3,1:dog
-"""
-REGRESSION = """@univariate true
-@equalLength false
-@targetLabel true
-@data
-1,2,3:0.5
--1.5,2:-2
-7:1e3
-"""
-CSV = """sequence,time,left,right,label
-b,2024-01-03,3,6,cat
-b,2024-01-01,1,4,cat
-a,2024-01-01,-1.5,20,"a dog"
-b,2024-01-02,2,5,cat
-"""
 TEXT = "déjà vu\n日本 and other words of a text\n" * 6
-
-
-def npz(save: Callable[..., None] = np.savez_compressed, **arrays: Any) -> bytes:
-    sink = io.BytesIO()
-    save(sink, **arrays)
-    return sink.getvalue()
-
-
-def unzip(content: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def packed(parts: dict[str, bytes]) -> bytes:
-    sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-    return sink.getvalue()
-
-
-ZIP = {"unpack": unzip, "pack": packed}
 
 
 def trial() -> Trial:
@@ -205,21 +155,6 @@ METRICS = "step,seconds,train_loss,test_loss\n1,0.1,0.9,\n2,0.2,0.8,0.7\n4,0.4,0
 
 def json_bytes(content: Any) -> bytes:
     return (json.dumps(content, indent=2, default=str) + "\n").encode()
-
-
-def sequences_are_valid(read: Sequences) -> bool:
-    return (
-        read.values.dtype.kind == "f"
-        and read.values.shape == (read.lengths.sum(), len(read.channels))
-        and bool(np.isfinite(read.values).all())
-        and len(read.lengths) >= 1
-        and read.lengths.min() >= 1
-        and len(read.channels) >= 1
-        and (read.labels is None or len(read.labels) == len(read))
-        and (read.labels is None or all(isinstance(label, str) for label in read.labels))
-        and (read.targets is None or bool(np.isfinite(read.targets).all()))
-        and (read.targets is None or read.targets.shape == (len(read),))
-    )
 
 
 def metrics_are_valid(metrics: Any) -> bool:
@@ -249,22 +184,7 @@ def status_is_valid(status: Any) -> bool:
 
 
 def data_readers() -> dict[str, Reader]:
-    lengths, x = np.array([3, 1]), RNG.normal(size=(4, 2))
-    padded = npz(x=RNG.normal(size=(2, 3, 2)), lengths=lengths, label=np.array(["cat", "dog"]))
-    joined = npz(np.savez, x=x, lengths=lengths, target=np.array([0.5, 2.0]))
-    series = {"check": sequences_are_valid}
-
-    def series_of(name: str) -> Callable[[Path], Any]:
-        return lambda folder: read_series(folder / name)
-
-    return {
-        "ts": Reader("a.ts", TS.encode(), series_of("a.ts"), **series),
-        "ts of numbers": Reader("a.ts", REGRESSION.encode(), series_of("a.ts"), **series),
-        "csv": Reader("a.csv", CSV.encode(), series_of("a.csv"), **series),
-        "padded npz": Reader("a.npz", padded, series_of("a.npz"), **series, **ZIP),
-        "joined npz": Reader("a.npz", joined, series_of("a.npz"), **series, **ZIP),
-        "text": Reader("a.txt", TEXT.encode(), lambda f: read_text(f / "a.txt"), bool),
-    }
+    return {"text": Reader("a.txt", TEXT.encode(), lambda f: read_text(f / "a.txt"), bool)}
 
 
 def sweep_readers() -> dict[str, Reader]:
@@ -292,8 +212,6 @@ def sweep_readers() -> dict[str, Reader]:
 
 def prediction_readers() -> dict[str, Reader]:
     """Readers of the files that `predict` takes, and of what a run says about them."""
-    channels = ("right", "left")  # in another order than in the files
-    series = SeriesPreprocessing("class", channels, (0.0, 1.0), (2.0, 0.5), ("cat", "dog"))
     text = TextPreprocessing((*sorted({*TEXT} - {"\n"}), "\n"), "characters")
 
     def config(fitted: Any) -> bytes:
@@ -305,12 +223,9 @@ def prediction_readers() -> dict[str, Reader]:
         return RunFolder(folder).read_preprocessing()
 
     def fitted_or_none(read: Any) -> bool:
-        return read is None or isinstance(read, SeriesPreprocessing | TextPreprocessing)
+        return read is None or isinstance(read, TextPreprocessing)
 
     return {
-        "preprocessing of series": Reader(
-            "config.json", config(series), preprocessing, fitted_or_none
-        ),
         "preprocessing of text": Reader(
             "config.json", config(text), preprocessing, fitted_or_none
         ),

@@ -288,12 +288,12 @@ def test_the_default_layer_of_a_task_is_the_one_in_the_documentation(name):
 
 @pytest.mark.parametrize("from_file", [True, False])
 def test_train_takes_the_layer_of_the_task(eigenrnn, data_root, tmp_path, from_file):
-    line = "--task Series --task.dataset BasicMotions"
+    line = "--task PixelMNIST --task.eval_examples 2"
     if from_file:
-        text = "task: {class_path: Series, init_args: {dataset: BasicMotions}}\n"
+        text = "task: {class_path: PixelMNIST, init_args: {eval_examples: 2}}\n"
         line = f"--config {write(tmp_path / 'run.yaml', text)}"
     eigenrnn(f"train {line} --data_root {data_root} --hidden_size 4 --steps 1 --accelerator cpu")
-    assert config(tmp_path / "runs/series-gru-4")["layer"] == "GRU"
+    assert config(tmp_path / "runs/pixelmnist-lru-4")["layer"] == "LRU"
 
 
 def test_the_seed_determines_the_initialisation(eigenrnn, tmp_path):
@@ -413,7 +413,6 @@ REFUSED = {
     # values
     f"train {TINY} --lr fast": "fast",
     f"train {TINY} --optimiser adamm": "adamm",
-    "train --task Series --task.train a.csv --task.class_weights some": "some",
     f"train {TINY} --layer ScoRNN --layer.negative 300": "got 300",
     f"train {TINY} --task.delay 0": "expected delay >= 1, got 0",
     f"train {TINY} --epochs 3": "got 4 and 3",

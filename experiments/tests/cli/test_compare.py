@@ -9,7 +9,6 @@ from eigenrnn_experiments.cli import main
 from eigenrnn_experiments.report.table_formats import to_csv, to_latex, to_markdown
 from eigenrnn_experiments.report.tables import NumberCell, Table
 from reported_runs import train_all
-from training_run import one_thread
 
 HOSTILE = "=HYPERLINK(1)|a_b & 50% \\ *c* <i>~^$#{}"
 TABLE = Table.of(
@@ -108,28 +107,12 @@ def test_wrong_arguments_are_named(arguments, message, tmp_path, monkeypatch, ca
 
 def test_runs_on_different_files_are_different_tasks(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for seed, name in enumerate(("calm.csv", "wild.csv")):
-        rows = [f"{k},{0.1 * k + t},{'ab'[k % 2]}" for k in range(10) for t in range(3)]
-        (tmp_path / name).write_text("\n".join(["sequence,x,label", *rows]))
-        command = f"train --task Series --task.train {name} --layer GRU --hidden_size 4"
-        options = f"--steps 1 --seed {seed} --out runs/{seed}"
+    for seed, name in enumerate(("calm.txt", "wild.txt")):
+        (tmp_path / name).write_text("the same words in each line\n" * 40)
+        command = f"train --task Text --task.path {name} --task.window 5 --hidden_size 4"
+        options = f"--steps 1 --batch_size 2 --seed {seed} --out runs/{seed}"
         assert main([*command.split(), *options.split()]) == 0
     capsys.readouterr()
     assert main(["compare", "runs", "--format", "csv"]) == 0
-    rows = table_of(capsys.readouterr().out)
-    assert [row["task"] for row in rows] == ["Series (train calm.csv)", "Series (train wild.csv)"]
-
-
-def test_runs_on_different_columns_are_told_apart_by_their_names(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for label in ("y", "z"):
-        rows = "".join(f"{n},{n % 5},{'ab'[n % 2]}\n" for n in range(20))
-        (tmp_path / "a.csv").write_text(f"sequence,x,{label}\n{rows}")
-        line = f"train --task Series --task.train a.csv --task.columns.label {label} --layer GRU"
-        with one_thread():
-            assert main([*line.split(), "--hidden_size", "2", "--steps", "1", "--out", label]) == 0
-    capsys.readouterr()
-    assert main(["compare", "y", "z"]) == 0
-    printed = capsys.readouterr().out
-    assert "| Series (columns.label y) |" in printed
-    assert "| Series (columns.label z) |" in printed
+    tasks = [row["task"] for row in table_of(capsys.readouterr().out)]
+    assert ["calm.txt" in tasks[0], "wild.txt" in tasks[1]] == [True, True]

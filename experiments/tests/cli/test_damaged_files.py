@@ -87,7 +87,7 @@ def test_a_summary_of_an_analysis_with_other_types_is_rejected_by_name(tmp_path,
         delete_earlier_files(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["padded npz", "text"])
+@pytest.mark.parametrize("name", ["text"])
 def test_flipped_bytes_anywhere_are_handled(tmp_path, name):
     reader = READERS[name]
     for place in range(0, len(reader.content), 7):

@@ -14,7 +14,6 @@ from eigenrnn_experiments.tasks import (
     Copying,
     Enwik8,
     PixelMNIST,
-    Series,
     Speech,
     Text,
     WordPTB,
@@ -59,13 +58,6 @@ def test_a_task_names_its_missing_file(task, expected, tmp_path):
 
 def test_a_missing_commercial_corpus_is_named(tmp_path):
     assert "LDC93S1" in Speech("timit", data_root=tmp_path).missing_data()
-
-
-def test_a_series_looks_for_the_given_file(tmp_path):
-    path = tmp_path / "series.csv"
-    assert Series(train=path).missing_data() == str(path)
-    path.touch()
-    assert Series(train=path).missing_data() is None
 
 
 def test_an_evaluation_batch_takes_a_third_of_an_optimiser_step():

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from eigenrnn.analysis.state_map import recurrent_weights
-from eigenrnn_experiments.report import read_records, tables, write_report
+from eigenrnn_experiments.report import read_records, write_report
 from eigenrnn_experiments.report.chart_data import Styles, learning_curve_chart
 from eigenrnn_experiments.report.learning_curves import MAX_POINTS, averaged_over, curve, group
 from eigenrnn_experiments.report.network_analyses import gradient_charts, training_dynamics
@@ -215,28 +215,12 @@ def test_data_seeds_do_not_separate_runs(tmp_path):
     assert [each.label for each in group(records(*pair))] == ["run"]
 
 
-def folds_and_seeds(folder, pairs):
-    """Runs with a fold and a seed each; a fold of None belongs to a task without folds."""
-    runs = [record(folder / f"{fold}-{seed}", seed, loss=[1.0, 2.0]) for fold, seed in pairs]
-    for run, (fold, _) in zip(runs, pairs, strict=True):
-        options = {"folds": None if fold is None else 3, "fold": fold or 0}
-        run.config.task.options.update(options)
-    return group(records(*runs))
-
-
 @pytest.mark.parametrize(
-    ("pairs", "expected", "count"),
-    [
-        ([(None, 0), (None, 1)], "seeds", "2 seeds"),
-        ([(0, 5), (1, 5), (2, 5)], "folds", "3 folds"),
-        ([(0, 0), (0, 1), (1, 0), (1, 1)], "seeds and folds", "4 runs"),
-        ([(1, 0), (1, 1)], "seeds", "2 seeds"),
-        ([(1, 3)], "", ""),
-    ],
-    ids=["seeds", "folds", "both", "one fold", "one run"],
+    ("seeds", "expected", "count"), [([0, 1], "seeds", "2 seeds"), ([3], "", "")]
 )
-def test_what_is_averaged_is_named(tmp_path, pairs, expected, count):
-    (each,) = folds_and_seeds(tmp_path, pairs)
+def test_what_is_averaged_is_named(tmp_path, seeds, expected, count):
+    runs = [record(tmp_path / str(seed), seed, loss=[1.0, 2.0]) for seed in seeds]
+    (each,) = group(records(*runs))
     assert averaged_over([each]) == expected
     (series,) = learning_curve_chart([each], Styles([each]))["series"]
     assert series["label"] == (f"{each.label} ({count})" if count else each.label)
@@ -259,35 +243,6 @@ def test_runs_of_one_name_and_seed_are_told_apart_by_their_folders(tmp_path):
         "net (old/net)": [run.path for run in alike[:2]],
         "net (net)": [alike[2].path],
     }
-
-
-def test_folds_are_listed_and_tell_runs_apart(tmp_path):
-    (each,) = folds_and_seeds(tmp_path, [(0, 5), (2, 5)])
-    (row,) = tables.runs([each]).cells
-    assert (row["folds"], row["seeds"]) == ("0, 2", "5")
-    assert tables.run_label(each, each.runs[1]) == f"{each.label}, fold 2"
-    (several,) = folds_and_seeds(tmp_path, [(0, 0), (0, 1)])
-    assert tables.run_label(several, several.runs[1]) == f"{several.label}, seed 1"
-    (plain,) = folds_and_seeds(tmp_path, [(None, 5)])
-    assert "folds" not in tables.runs([plain]).headings
-
-
-def test_the_captions_of_the_page_say_what_is_averaged(runs, tmp_path):
-    over_seeds = write_report([runs], tmp_path / "a.html").read_text()
-    assert "mean ± standard error over seeds<" in over_seeds
-    assert "The mean over seeds, with a band" in over_seeds
-    copied = shutil.copytree(runs, tmp_path / "folds")
-    for number, folder in enumerate(sorted(copied.iterdir())):
-        config = json.loads((folder / "config.json").read_text())
-        config["settings"]["seed"] = 0
-        config["task"]["options"] |= {"folds": 2, "fold": number % 2}
-        (folder / "config.json").write_text(json.dumps(config))
-    over_folds = write_report([copied], tmp_path / "b.html").read_text()
-    assert "mean ± standard error over folds<" in over_folds
-    assert "The mean over folds, with a band" in over_folds
-    alone = write_report([runs / WITH_DYNAMICS], tmp_path / "c.html").read_text()
-    assert "mean ± standard error" not in alone
-    assert "with a band of one standard error" not in alone
 
 
 @pytest.mark.parametrize("names", [("net, seed 0", "net, seed 1"), ("net-seed-3", "net-seed-12")])
@@ -560,3 +515,12 @@ def test_the_gradients_of_a_small_network_are_of_its_first_steps_only():
     layer = torch.nn.RNN(1, 2)
     charts = gradient_charts(layer, torch.zeros(310, 1, 1))
     assert all("Only the first 300 of 310 steps" in chart["note"] for chart in charts.values())
+
+
+def test_the_captions_of_the_page_say_what_is_averaged(runs, tmp_path):
+    over_seeds = write_report([runs], tmp_path / "a.html").read_text()
+    assert "mean ± standard error over seeds<" in over_seeds
+    assert "The mean over seeds, with a band" in over_seeds
+    alone = write_report([runs / WITH_DYNAMICS], tmp_path / "c.html").read_text()
+    assert "mean ± standard error" not in alone
+    assert "with a band of one standard error" not in alone

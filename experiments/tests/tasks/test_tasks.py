@@ -17,7 +17,6 @@ from eigenrnn_experiments.tasks import (
     Enwik8,
     NextSymbol,
     PixelMNIST,
-    Series,
     Speech,
     Synthetic,
 )
@@ -37,7 +36,7 @@ def task(request, tmp_path_factory):
         folder = write_drives(tmp_path_factory.mktemp("drives"), encoded_drives())
         yield replace(request.param, data_root=folder)
         return
-    if isinstance(request.param, (NextSymbol, PixelMNIST, Series, Speech)):
+    if isinstance(request.param, (NextSymbol, PixelMNIST, Speech)):
         request.getfixturevalue("data_root")
     yield request.param
 
@@ -156,9 +155,6 @@ def test_metric_sums_of_parts_add_up_to_the_metrics_of_the_whole(task):
         for start, stop in ((0, 2), (2, 7))
     )
     figures = task.metrics_from_sums(tally)
-    rows = task.metric_rows(outputs, batch.targets)
-    if rows is not None:
-        figures |= task.metrics_from_rows(rows.double())
     assert tuple(figures) == task.metric_names
     loss, metric = task.loss(outputs, batch.targets), task.metric(outputs, batch.targets)
     assert figures["loss"] == pytest.approx(loss.item(), rel=1e-5)
@@ -175,9 +171,6 @@ def test_half_precision_rounds_no_count_and_no_class(task):
     sums = task.metric_sums(outputs, targets)
     expected = task.metric_sums(outputs.double(), targets)
     torch.testing.assert_close(sums.double(), expected.double(), rtol=1e-5, atol=1e-5)
-    rows = task.metric_rows(outputs, targets)
-    if rows is not None:
-        assert torch.equal(rows.double(), task.metric_rows(outputs.double(), targets))
 
 
 def test_loss_and_metric_are_means_over_the_batch(task):

@@ -5,7 +5,6 @@ import json
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -14,9 +13,8 @@ from torch import nn
 from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops import precision
-from eigenrnn_experiments.data.in_memory import from_arrays
 from eigenrnn_experiments.errors import NonFiniteLossError, RunExistsError
-from eigenrnn_experiments.tasks import Copying, Series
+from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.tasks.base import Batch
 from eigenrnn_experiments.training import Callback, Settings, checkpoint
 from eigenrnn_experiments.training.train_step import Objective, TrainStep, open_fabric
@@ -216,14 +214,11 @@ def test_a_torch_layer_can_be_trained(tmp_path):
     assert small_fit(tmp_path, small_settings(2), model=Plain()).steps == 2
 
 
-@pytest.mark.parametrize(("best_by", "sign"), [("f1", 1), ("loss", -1), ("log_loss", -1)])
+@pytest.mark.parametrize(("best_by", "sign"), [("accuracy", 1), ("loss", -1)])
 def test_any_metric_of_the_task_may_choose_the_best_model(tmp_path, best_by, sign):
-    generator = np.random.default_rng(0)
-    arrays = [generator.normal(size=(4, 1)) for _ in range(60)]
-    data = from_arrays(arrays, labels=["rare" if k % 10 == 0 else "often" for k in range(60)])
-    task = Series(train=data, validation=0.5)
+    task = Copying(delay=3, symbols=2, test_examples=10, validation_examples=10)
     settings = small_settings(12, eval_every=1, lr=0.05, best_by=best_by)
-    model = SequenceModel(nn.GRU(1, 4), 2, "last")
+    model = SequenceModel(nn.GRU(task.input_size, 4), task.output_size)
     result = small_fit(tmp_path / "run", settings, model=model, task=task)
     rows = read_metrics(tmp_path / "run")
     column = [row[f"validation_{best_by}"] for row in rows]
@@ -247,14 +242,9 @@ def test_lengths_reach_the_model():
         def metric_sums(self, outputs, targets):
             return nn.functional.mse_loss(outputs, targets)
 
-        def metric_rows(self, outputs, targets):
-            return torch.cat([outputs, targets], 1)
-
     inputs = torch.ones(4, 2, 1)
     batch = Batch(inputs, torch.tensor([[1.0], [3.0]]), torch.tensor([1, 3]), targets_batch_dim=0)
-    sums, rows = Objective(Model(), Task(), "32-true").evaluate(batch)
-    assert sums == 0
-    assert rows.tolist() == [[1.0, 1.0], [3.0, 3.0]]
+    assert Objective(Model(), Task(), "32-true").evaluate(batch) == 0
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed", "bf16-true"])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import GRU, LSTM, RNN, Layer
 
-__all__ = ["Scaling", "checked_scaling", "with_our_layers"]
+__all__ = ["Scaling", "check_no_scaling", "checked_scaling", "with_our_layers"]
 
 Scaling = tuple[Sequence[float], Sequence[float]]
 """The mean and the standard deviation of each input."""
@@ -29,6 +29,16 @@ def checked_scaling(scaling: Scaling, M: int) -> tuple[Tensor, Tensor]:
             f"expected scaling to be {M} finite means and {M} deviations > 0, got {scaling}"
         )
     return mean, deviation
+
+
+def check_no_scaling(scaling: Scaling | None) -> None:
+    """Check that an estimator, which has a scaling, is given none.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    if scaling is not None:
+        raise ValueError(f"expected no scaling, which the estimator has itself, got {scaling}")
 
 
 def with_our_layers(model: Any) -> Any:

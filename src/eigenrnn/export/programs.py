@@ -15,8 +15,14 @@ from torch.export import Dim
 
 from eigenrnn import __version__
 from eigenrnn.errors import check_installed
-from eigenrnn.export.preparation import Scaling, checked_scaling, with_our_layers
+from eigenrnn.export.preparation import (
+    Scaling,
+    check_no_scaling,
+    checked_scaling,
+    with_our_layers,
+)
 from eigenrnn.files import replacing
+from eigenrnn.fitted_network import FittedNetwork, fitted_network
 from eigenrnn.layers import Layer
 from eigenrnn.models import LanguageModel, ResidualStack, SequenceModel
 
@@ -50,7 +56,7 @@ def check_export(path: str | Path) -> None:
 
 
 def export_model(
-    model: nn.Module,
+    model: Any,
     path: str | Path,
     scaling: Scaling | None = None,
     notes: Mapping[str, Any] | None = None,
@@ -64,8 +70,13 @@ def export_model(
     can be continued. Torch's own recurrent layers are exported as ours, because torch fixes
     their T.
 
+    A fitted classifier or regressor takes unscaled ``inputs`` in double precision, NaN where one
+    is missing if it was fitted so. It returns ``probabilities`` (B, K), or ``numbers`` in the
+    units of its targets, and the names of its classes are in the description.
+
     Args:
-        model: The layer or model, in evaluation mode.
+        model: The layer or model, in evaluation mode; or a fitted `SequenceClassifier` or
+            `SequenceRegressor`.
         path: The file, which ends in ``.onnx``, or in ``.pt2`` for a program of `torch.export`.
         scaling: The mean and the standard deviation of each input, M numbers each. The file then
             takes unscaled ``inputs`` in double precision, and begins with (inputs - mean) /
@@ -84,15 +95,21 @@ def export_model(
     """
     path = Path(path)
     check_export(path)
+    if not isinstance(model, nn.Module):
+        check_no_scaling(scaling)
+        model = fitted_network(model)
+        notes = {"classes": model.classes, **(notes or {})}
     if model.training:
         raise ValueError("expected a model in evaluation mode, got one in training: model.eval()")
     module = _wrapped(model, scaling)
     example = module.example(_T, _B)
     other = module.example(_OTHER_T, _OTHER_B)
-    shapes = [_dynamic(axes) for _, axes in module.inputs]
+    shapes: list[Any] = [_dynamic(axes) for _, axes in module.inputs]
     export = _export_program
     if path.suffix == ".onnx":
         export = _export_onnx
+        # torch's exporter to ONNX gives the dimensions these names
+        shapes = [_named(axes) for _, axes in module.inputs]
     with replacing(path) as new_path:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's exporter warns about itself
@@ -195,6 +212,30 @@ class _Model(_Sequences):
         return (self.model(self.scaled(inputs), lengths),)
 
 
+class _Fitted(_Sequences):
+    """The network of an estimator, from unscaled inputs to answers."""
+
+    def __init__(self, network: FittedNetwork) -> None:
+        super().__init__(network, network.model.layer, None)
+        self.network = network
+        self.M = len(network.mean)
+        self.inputs = [("inputs", self.axes(self.M)), ("lengths", ("B",))]
+        name = "probabilities"
+        if network.targets is not None:
+            name = "numbers"
+        self.outputs = [(name, ("B", network.model.head.out_features))]
+
+    def example(self, T: int, B: int) -> tuple[Tensor, ...]:
+        inputs, lengths = super().example(T, B)
+        inputs = inputs.double() * self.network.scale + self.network.mean
+        if self.network.missing != "error":
+            inputs[::2, 0] = torch.nan
+        return inputs, lengths
+
+    def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        return (self.model(inputs, lengths),)
+
+
 class _Layer(_Sequences):
     def __init__(self, layer: Any, scaling: Scaling | None) -> None:
         super().__init__(layer, layer, scaling)
@@ -272,6 +313,16 @@ def _wrapped(model: nn.Module, scaling: Scaling | None) -> Any:
     Raises:
         ValueError: If it is no layer or model of this library, or the scaling does not fit.
     """
+    if isinstance(model, FittedNetwork):
+        network = FittedNetwork(
+            with_our_layers(model.model).cpu(),
+            model.mean,
+            model.scale,
+            missing=model.missing,
+            classes=model.classes,
+            targets=model.targets,
+        )
+        return _Fitted(network).eval()
     if isinstance(model, SequenceModel):
         return _Model(with_our_layers(model), scaling).eval()
     if isinstance(model, Layer | ResidualStack | nn.RNNBase):
@@ -295,6 +346,10 @@ def _leaves(states: Sequence[Any]) -> list[Tensor]:
         else:
             leaves.append(state)
     return leaves
+
+
+def _named(axes: tuple[str | int, ...]) -> dict[int, str]:
+    return {k: name for k, name in enumerate(axes) if isinstance(name, str)}
 
 
 def _dynamic(axes: tuple[str | int, ...]) -> dict[int, Any]:

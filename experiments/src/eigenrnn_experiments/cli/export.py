@@ -10,7 +10,7 @@ from rich.console import Console
 from eigenrnn import __version__
 from eigenrnn.export import check_export, export_model, to_c
 from eigenrnn_experiments.loading import load
-from eigenrnn_experiments.tasks.preprocessing import Preprocessing, SeriesPreprocessing
+from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training.files import write_json
 
 __all__ = ["export"]
@@ -24,12 +24,12 @@ def export(options: Namespace, console: Console) -> int:
     run = load(options.run, options.data_root)
     notes = {"name": run.name, "preprocessing": _described(run.preprocessing)}
     if path.suffix == ".c":
-        source, header = to_c(run.model, path, scaling=_scaling(run.preprocessing))
+        source, header = to_c(run.model, path)
         write_json(path.with_suffix(".json"), {"eigenrnn": __version__, **notes})
         line = f"in {source} and {header}; preprocessing in {path.with_suffix('.json')}"
         console.print(line, soft_wrap=True, highlight=False, markup=False)
         return 0
-    description = export_model(run.model, path, _scaling(run.preprocessing), notes)
+    description = export_model(run.model, path, notes=notes)
     difference = description["largest_difference"]
     console.print(f"differs from the network by at most {difference:.1g}", highlight=False)
     line = f"in {path}; inputs, outputs and preprocessing in {path.with_suffix('.json')}"
@@ -37,18 +37,7 @@ def export(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _scaling(preprocessing: Preprocessing | None) -> tuple[list[float], list[float]] | None:
-    """Return the mean and the deviation of each input; a mask of missing values is not scaled."""
-    if not isinstance(preprocessing, SeriesPreprocessing):
-        return None
-    masks = preprocessing.input_size - len(preprocessing.channels)
-    return [*preprocessing.mean, *[0.0] * masks], [*preprocessing.deviation, *[1.0] * masks]
-
-
-def _described(preprocessing: Preprocessing | None) -> dict[str, Any] | None:
+def _described(preprocessing: TextPreprocessing | None) -> dict[str, Any] | None:
     if preprocessing is None:
         return None
-    if isinstance(preprocessing, SeriesPreprocessing):
-        inputs = list(preprocessing.input_channels)
-        return {"kind": "series", **asdict(preprocessing), "input_channels": inputs}
     return {"kind": "text", **asdict(preprocessing)}

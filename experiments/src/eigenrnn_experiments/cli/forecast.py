@@ -1,20 +1,19 @@
-"""The command `forecast`, which continues the series of a file."""
+"""The command `forecast`, which continues the series of a table."""
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from jsonargparse import Namespace
 from rich.console import Console
 
-from eigenrnn.estimators import SequenceForecaster
+from eigenrnn.estimators import Forecast, SequenceForecaster
 from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, to_csv, with_times
 from eigenrnn_experiments.cli.predict import check_output
-from eigenrnn_experiments.data.sequences import Sequences
-from eigenrnn_experiments.data.series import read_series
-from eigenrnn_experiments.data.tables import Columns, ReadOptions
-from eigenrnn_experiments.training.files import spreadsheet_text
+from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["forecast"]
 
@@ -27,41 +26,47 @@ def forecast(options: Namespace, console: Console) -> int:
     """
     if options.out is not None:
         check_output(Path(options.out), options.input)
-    # a column of such a name is to be forecast
-    columns = Columns(**options.columns.as_dict(), label=None, target=None, group=None)
-    read_options = ReadOptions(
-        columns, options.separator, options.decimal, may_be_one_sequence=True, of_task=False
-    )
-    sequences = read_series(options.input, read_options)
+    table = read_table(options.input, options.time, options.sequence, *options.target)
+    roles = {"sequence": options.sequence, "time": options.time}
+    names: list[Any] = [None]
+    parts = [with_times(table, options.time)]
+    if options.sequence is not None:
+        names, _, parts = sequences_of(
+            table, {**roles, "target": None, "group": None, "ignore": ()}
+        )
+    left = [name for name in table if name not in roles.values()]
+    targets: list[str] = options.target or left
+    if options.time is not None:
+        parts = [part.set_index(options.time) for part in parts]
     forecaster = SequenceForecaster(season=options.season, random_state=options.seed)
-    series = np.split(sequences.values, np.cumsum(sequences.lengths)[:-1])
-    forecaster.fit(series)
-    values = forecaster.predict(options.horizon)
-    lower, upper = forecaster.predict_interval(options.horizon, options.coverage)
-    table = _to_csv(sequences, np.stack([values, lower, upper], axis=-1))
+    notes = plain_console(stderr=True)
+    with notes.status(f"training on {len(table)} rows"):
+        forecaster.fit([part[targets] for part in parts])
+    found = forecaster.forecast(options.horizon, options.coverage)
+    if found.note is not None:
+        notes.print(found.note, soft_wrap=True, highlight=False)
+    text = to_csv(_table(names, options.time or "step", found))
     if options.out is None:
-        sys.stdout.write(table)
+        sys.stdout.write(text)
         return 0
-    write_atomically(Path(options.out), table.encode())
+    write_atomically(Path(options.out), text.encode())
     console.print(f"wrote {options.out}", soft_wrap=True, highlight=False, markup=False)
     return 0
 
 
-def _to_csv(
-    sequences: Sequences,
-    forecasts: np.ndarray,  # (n, S, K, 3)
-) -> str:
-    """Return one row for each step of each series, counted from its end."""
-    series_count, horizon, _, _ = forecasts.shape
-    headings: list[str] = []
-    for name in sequences.channels:
-        headings += [name, f"{name} lower", f"{name} upper"]
-    rows = forecasts.reshape(series_count * horizon, len(headings))
-    table = pd.DataFrame(rows, columns=pd.Index(headings, dtype=object))
-    steps = np.tile(np.arange(1, horizon + 1), series_count)
-    # a column of the file may also be called sequence or step
-    table.insert(0, "step", steps, allow_duplicates=True)
-    names = np.repeat([*map(spreadsheet_text, sequences.names)], horizon)
-    table.insert(0, "sequence", names, allow_duplicates=True)
-    table.columns = [*map(spreadsheet_text, table.columns)]
-    return table.to_csv(index=False)
+def _table(names: list[Any], time: str, found: Forecast) -> pd.DataFrame:
+    """Return one row for each step of each series."""
+    tables: list[pd.DataFrame] = []
+    for number, (name, values) in enumerate(zip(names, found.values, strict=True)):
+        columns: dict[str, Any] = {}
+        if name is not None:
+            columns["sequence"] = name
+        columns[time] = values.index
+        if time == "step":
+            columns[time] = np.arange(1, len(values) + 1)
+        for target in values:
+            columns[target] = values[target].to_numpy()
+            columns[f"{target} lower"] = found.lower[number][target].to_numpy()
+            columns[f"{target} upper"] = found.upper[number][target].to_numpy()
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables)

@@ -7,16 +7,18 @@ from jsonargparse import ArgumentParser
 from jsonargparse.typing import PositiveInt
 
 from eigenrnn.layers import Layer
-from eigenrnn_experiments.data.tables import Columns
 from eigenrnn_experiments.registry import LAYERS, TASKS
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.settings import Accelerator
 
-__all__ = ["PARSERS", "trial_parser"]
+__all__ = ["FIT_OPTIONS", "PARSERS", "trial_parser"]
+
+Missing = Literal["error", "mask", "forward"]
 
 
 _RUN = "folder of a run, or one of its checkpoints"
+_TABLE = "table in CSV or Parquet"
 _OUT = "output file, replaced if it exists; without it they are printed"
 
 
@@ -62,7 +64,7 @@ def _add_training_arguments(parser: ArgumentParser, **options: Any) -> None:
         type=Callable[[int, int], Layer],
         help=f"{', '.join(LAYERS)}, or the import path of a class of your own; set its options "
         "with --layer.OPTION, list them with --layer.help LAYER; without it a layer that suits "
-        "the task, such as ScoRNN for Copying and GRU for series",
+        "the task, such as ScoRNN for Copying",
     )
     parser.add_argument("--hidden_size", type=int, default=128, help="number of hidden units N")
     parser.add_argument(
@@ -136,14 +138,49 @@ def _analyse() -> ArgumentParser:
     return parser
 
 
+def _fit() -> ArgumentParser:
+    parser = _parser(
+        "Train a classifier or a regressor on the sequences of a table: numbers with fractions as "
+        "targets make a regressor. Every other column is a channel. "
+        "Needs: pip install 'eigenrnn-experiments[series]'."
+    )
+    parser.add_argument("input", help=f"{_TABLE}, with a row for each time step")
+    parser.add_argument("--out", required=True, help="file of the model, replaced if it exists")
+    parser.add_argument("--target", required=True, help="column of the answer of a sequence")
+    parser.add_argument("--sequence", default="sequence", help="column that tells sequences apart")
+    parser.add_argument("--time", type=str, help="column that orders the rows of a sequence")
+    parser.add_argument("--group", type=str, help="column of what is not divided, as a person")
+    parser.add_argument("--ignore", nargs="*", default=[], help="columns that are no channels")
+    parser.add_argument("--layer", default="GRU", help=", ".join(LAYERS))
+    for name, (kind, default, text) in FIT_OPTIONS.items():
+        parser.add_argument(f"--{name}", type=kind, default=default, help=text)
+    return parser
+
+
+FIT_OPTIONS: dict[str, tuple[Any, Any, str]] = {
+    "hidden_size": (PositiveInt, 64, "number of units"),
+    "epochs": (PositiveInt, 50, "most epochs"),
+    "batch_size": (PositiveInt, 16, "sequences in a step"),
+    "lr": (float, None, "learning rate; without it that of the layer"),
+    "clip_norm": (float, 1.0, "largest norm of a gradient"),
+    "validation": (float, 0.2, "share of the sequences that chooses the epoch"),
+    "patience": (PositiveInt, 15, "epochs without progress"),
+    "missing": (Missing, "error", "empty cells: error, mask, or forward for the last value"),
+    "class_weight": (Literal["balanced"], None, "give classes equal weights"),
+    "random_state": (int, 0, "seed"),
+    "device": (str, None, "such as cuda; without it the CPU"),
+}
+"""The options of the estimator that `fit` trains: type, default and help."""
+
+
 def _predict() -> ArgumentParser:
     parser = _parser(
-        "Apply the trained network of a run on series or text to a file: classes with "
-        "probabilities, numbers or next values as CSV; the continuation of a text, and bits per "
-        "character."
+        "Apply a file of fit to a table: classes with probabilities, or numbers, as CSV, and "
+        "their scores if the table has the answers. Or apply a run on text: its continuation, "
+        "and bits per character."
     )
-    parser.add_argument("run", help=_RUN)
-    parser.add_argument("input", help="file of series or of text; - for standard input")
+    parser.add_argument("run", help=f"file of fit; or {_RUN}")
+    parser.add_argument("input", help=f"{_TABLE}; or a text; - for standard input")
     parser.add_argument("-o", "--out", type=str, help=_OUT)
     parser.add_argument("--length", type=int, default=200, help="text: symbols to continue by")
     parser.add_argument(
@@ -157,34 +194,21 @@ def _predict() -> ArgumentParser:
     return parser
 
 
-def _evaluate() -> ArgumentParser:
-    parser = _parser(
-        "Compare the predictions of a run on series with the answers of a file: accuracy, macro "
-        "F1, log loss, AUC, calibration, confusion matrix; errors of numbers. The report of the "
-        "run shows them. Needs: pip install 'eigenrnn-experiments[series]'."
-    )
-    parser.add_argument("run", help=_RUN)
-    parser.add_argument("input", help="file of series with answers; - for standard input")
-    parser.add_argument(
-        "-o",
-        "--out",
-        type=str,
-        help="output file, replaced if it exists; without it evaluation.json in the run, "
-        "evaluation-2.json for a second file",
-    )
-    parser.add_argument("--data_root", type=str, help="folder with the data files")
-    return parser
-
-
 def _forecast() -> ArgumentParser:
     parser = _parser(
-        "Continue the series of a file: trains a recurrent network on them, and writes forecasts "
-        "with lower and upper ends as CSV. Needs: pip install 'eigenrnn-experiments[series]'."
+        "Continue the series of a table: trains a recurrent network on them, and writes forecasts "
+        "as CSV, with lower and upper ends as far as the series is long enough for them. "
+        "Needs: pip install 'eigenrnn-experiments[series]'."
     )
-    parser.add_argument("input", help="file of series; - for standard input")
+    parser.add_argument("input", help=f"{_TABLE}, with a row for each step; - for standard input")
     parser.add_argument(
         "--horizon", type=PositiveInt, required=True, help="number of steps to continue by"
     )
+    parser.add_argument(
+        "--target", nargs="+", default=[], help="columns to forecast; without it all others"
+    )
+    parser.add_argument("--time", type=str, help="column of the times, whose steps must be equal")
+    parser.add_argument("--sequence", type=str, help="column that tells several series apart")
     parser.add_argument(
         "--season", type=PositiveInt, default=1, help="steps in a season, such as 12 for months"
     )
@@ -193,21 +217,13 @@ def _forecast() -> ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the training")
     parser.add_argument("-o", "--out", type=str, help=_OUT)
-    parser.add_argument(
-        "--separator",
-        type=str,
-        help="character between the values of a line of CSV, or tab; without it a comma, and a "
-        "tab in a file .tsv",
-    )
-    parser.add_argument("--decimal", default=".", help="character before the decimals in CSV")
-    parser.add_class_arguments(Columns, "columns", skip={"label", "target", "group"})
     return parser
 
 
 def _compare() -> ArgumentParser:
     parser = _parser(
         "Print the results of runs as one table: parameters, steps, time and the metrics of the "
-        "best models, as mean and standard error over seeds or folds."
+        "best models, as mean and standard error over seeds."
     )
     parser.add_argument("runs", nargs="+", type=str, help="folders of runs, or of several")
     parser.add_argument(
@@ -287,8 +303,8 @@ PARSERS: dict[str, Callable[[], ArgumentParser]] = {
     "train": _train,
     "reproduce": _reproduce,
     "sweep": _sweep,
+    "fit": _fit,
     "predict": _predict,
-    "evaluate": _evaluate,
     "forecast": _forecast,
     "export": _export,
     "analyse": _analyse,

@@ -1,15 +1,18 @@
-"""The command `predict`, which applies the trained network of a run to a file of the user."""
+"""The command `predict`, which applies a file of `fit` or a run on text to the user's file."""
 
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 from jsonargparse import Namespace
 from rich.console import Console
 
 from eigenrnn_experiments.atomic import write_atomically
-from eigenrnn_experiments.loading import TrainedModel, load
-from eigenrnn_experiments.prediction import bits_per_symbol, continue_text, predict_series
-from eigenrnn_experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
+from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, to_csv
+from eigenrnn_experiments.loading import load
+from eigenrnn_experiments.prediction import bits_per_symbol, continue_text
 from eigenrnn_experiments.training.progress import plain_console, printable
 
 __all__ = ["check_output", "predict"]
@@ -28,17 +31,10 @@ def predict(options: Namespace, console: Console) -> int:
         out = Path(options.out)
         check_output(out, options.input)
         notes = console
-    trained = load(options.run, options.data_root)
-    if isinstance(trained.preprocessing, SeriesPreprocessing):
-        sequences = trained.preprocessing.read(options.input)
-        predictions = predict_series(trained.model, trained.preprocessing, sequences).to_csv()
-    elif isinstance(trained.preprocessing, TextPreprocessing):
-        predictions = _text(trained, trained.preprocessing, options, notes)
+    if _is_run(Path(options.run)):
+        predictions = _text(options, notes)
     else:
-        raise ValueError(
-            "expected a run of the task Series or Text, which read files of your own, got "
-            f"{options.run}, a run of {type(trained.task).__name__}"
-        )
+        predictions = _table(options, notes)
     if out is None:
         if sys.stdout.isatty():
             predictions = printable(predictions)
@@ -47,6 +43,10 @@ def predict(options: Namespace, console: Console) -> int:
     write_atomically(out, predictions.encode())
     console.print(f"wrote {out}", soft_wrap=True, highlight=False, markup=False)
     return 0
+
+
+def _is_run(path: Path) -> bool:
+    return not path.is_file() or (path.parent / "config.json").exists()
 
 
 def check_output(out: Path, source: str) -> None:
@@ -61,9 +61,58 @@ def check_output(out: Path, source: str) -> None:
         raise ValueError(f"expected another file than the input as --out, got {out}")
 
 
-def _text(
-    trained: TrainedModel, preprocessing: TextPreprocessing, options: Namespace, notes: Console
-) -> str:
+def _table(options: Namespace, notes: Console) -> str:
+    """Return the predictions for the sequences of a table.
+
+    Raises:
+        ValueError: If the model is not one of `fit`, or the table does not fit it.
+    """
+    from eigenrnn.estimators import load as load_estimator  # needs scikit-learn
+
+    estimator = load_estimator(options.run)
+    if not hasattr(estimator, "table_"):
+        raise ValueError(f"expected a file of eigenrnn fit, got {options.run}, made in Python")
+    names = estimator.table_
+    table = read_table(options.input, *estimator.feature_names_in_, names["time"])
+    sequences, _, parts = sequences_of(table, names)
+    X = [part[list(estimator.feature_names_in_)] for part in parts]
+    found = pd.DataFrame({"sequence": sequences, "prediction": estimator.predict(X)})
+    if hasattr(estimator, "classes_"):
+        p = estimator.predict_proba(X)
+        for k, name in enumerate(estimator.classes_):
+            found[f"probability {name}"] = p[:, k]
+    if names["target"] in table:
+        truth = [part[names["target"]].iloc[0] for part in parts]
+        scores = _scores(truth, found["prediction"], hasattr(estimator, "classes_"))
+        line = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+        notes.print(f"{line} on {len(parts)} sequences", soft_wrap=True, highlight=False)
+    return to_csv(found)
+
+
+def _scores(truth: Any, predicted: Any, has_classes: bool) -> dict[str, float]:
+    from sklearn import metrics
+
+    if not has_classes:
+        error = metrics.mean_absolute_error(truth, predicted)
+        return {"R2": float(metrics.r2_score(truth, predicted)), "mean absolute error": error}
+    truth = np.asarray(truth, dtype=np.asarray(predicted).dtype)
+    macro = metrics.f1_score(truth, predicted, average="macro")
+    return {"accuracy": metrics.accuracy_score(truth, predicted), "macro F1": float(macro)}
+
+
+def _text(options: Namespace, notes: Console) -> str:
+    """Return the continuation of a text.
+
+    Raises:
+        ValueError: If the run reads no texts.
+    """
+    trained = load(options.run, options.data_root)
+    preprocessing = trained.preprocessing
+    if preprocessing is None:
+        raise ValueError(
+            "expected a file of eigenrnn fit or a run of the task Text, got "
+            f"{options.run}, a run of {type(trained.task).__name__}"
+        )
     text = preprocessing.read(options.input)
     continuation = continue_text(
         trained.model,

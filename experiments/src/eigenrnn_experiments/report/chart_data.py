@@ -1,20 +1,15 @@
 """The data of the charts, as values that JSON can hold."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from eigenrnn_experiments.report.learning_curves import Curve, Group, curve
 from eigenrnn_experiments.report.network_analyses import NetworkAnalysis, main_matrix
 from eigenrnn_experiments.report.rounding import rounded
-from eigenrnn_experiments.report.tables import chosen_by, run_label
-from eigenrnn_experiments.training.records import Calibration, Evaluation
+from eigenrnn_experiments.report.tables import chosen_by
 
 __all__ = [
     "Styles",
-    "evaluation_charts",
     "fisher_curves",
     "heat_map_charts",
     "learning_curve_chart",
@@ -112,56 +107,6 @@ def heat_map_charts(
     return found
 
 
-def evaluation_charts(groups: Sequence[Group], styles: Styles) -> list[dict[str, Any]]:
-    """Return the confusion matrix and the calibration curve of each run that has them."""
-    found: list[dict[str, Any]] = []
-    for each in groups:
-        for run in each.runs:
-            charts: dict[str, Any] = {}
-            for content in run.evaluations:
-                file = Path(content.file).name
-                if file in charts:  # of another folder
-                    file = content.file
-                if content.confusion:
-                    charts[file] = _evaluation(content)
-            if charts:
-                header = {"label": run_label(each, run), "colour": styles.of(each)["colour"]}
-                found.append({**header, "main": next(iter(charts)), "matrices": charts})
-    return found
-
-
-def _evaluation(content: Evaluation) -> dict[str, Any]:
-    """Return the charts of one evaluation."""
-    names = content.class_names
-    calibration = content.calibration or Calibration((), (), ())
-    # shares of each true class, because classes may differ in size
-    confusion = np.array(content.confusion, dtype=np.float64)
-    totals = confusion.sum(1, keepdims=True)
-    shares = np.divide(confusion, totals, out=np.zeros_like(confusion), where=totals > 0)
-    return {
-        "map": {
-            "z": [rounded(row, 3) for row in shares],
-            "counts": content.confusion,
-            "x": names,
-            "y": names,
-            "x_name": "predicted class",
-            "y_name": "true class",
-            "name": "share of the true class",
-            "log": False,
-            "category": True,
-        },
-        "profile": {
-            "x": rounded(calibration.probability, 4),
-            "y": rounded(calibration.correct, 4),
-            "x_name": "probability of the predicted class",
-            "y_name": "share that is right",
-            "log": False,
-            "diagonal": True,
-        },
-        "note": f"{content.count} sequences.",
-    }
-
-
 def fisher_curves(networks: Sequence[NetworkAnalysis], styles: Styles) -> list[dict[str, Any]]:
     """Return the Fisher memory curves; only the one of the main matrix is shown initially."""
     found: list[dict[str, Any]] = []
@@ -190,8 +135,7 @@ def fisher_curves(networks: Sequence[NetworkAnalysis], styles: Styles) -> list[d
 def _with_count(group: Group) -> str:
     if len(group.runs) == 1:
         return group.label
-    kinds = ("seeds", "folds")
-    noun = group.averaged_over if group.averaged_over in kinds else "runs"
+    noun = group.averaged_over
     return f"{group.label} ({len(group.runs)} {noun})"
 
 

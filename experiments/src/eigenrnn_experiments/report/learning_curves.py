@@ -1,4 +1,4 @@
-"""Learning curves: runs that differ only by their seed or their fold are one curve with a band."""
+"""Learning curves: runs that differ only by their seed are one curve with a band."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from os.path import commonpath, commonprefix
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Group:
-    """The runs that differ only by their seed or their fold.
+    """The runs that differ only by their seed.
 
     Args:
         label: The label of the group.
@@ -49,22 +49,9 @@ class Group:
         return sorted({run.seed for run in self.runs})
 
     @property
-    def folds(self) -> list[int]:
-        """The folds that are the test splits of the runs, each once; none without folds."""
-        found: set[int] = set()
-        for run in self.runs:
-            options = run.config.task.options
-            fold = options.get("fold")
-            if options.get("folds") is not None and isinstance(fold, int):
-                found.add(fold)
-        return sorted(found)
-
-    @property
     def averaged_over(self) -> str:
-        """What the mean of the runs is over: "seeds", "folds", both, or "runs" of one seed."""
-        if len(self.folds) < 2:
-            return "seeds" if len(self.seeds) > 1 else "runs"
-        return "seeds and folds" if len(self.seeds) > 1 else "folds"
+        """What the mean of the runs is over: "seeds", or "runs" of one seed."""
+        return "seeds" if len(self.seeds) > 1 else "runs"
 
     @property
     def quantities(self) -> list[str]:
@@ -105,7 +92,7 @@ class Curve:
 
 
 def group(records: Records) -> list[Group]:
-    """Group the runs that differ only by their seed or fold, in the order of the recipe's rows.
+    """Group the runs that differ only by their seed, in the order of the recipe's rows.
 
     Runs that are equal in these too are no sample: they are in different groups.
     """
@@ -191,7 +178,7 @@ def _in_blocks(
 
 
 def _group_key(records: Records, run: RunFolder) -> str:
-    """Return a key that is equal for runs that differ only by their seed or their fold."""
+    """Return a key that is equal for runs that differ only by their seed."""
     # None in place of what runs of a group may differ in
     settings = {**asdict(run.config.settings), **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
     # rows of a recipe are apart even if their networks and settings are equal
@@ -204,23 +191,12 @@ def _group_key(records: Records, run: RunFolder) -> str:
 def task_options(run: RunFolder) -> dict[str, Any]:
     """Return the options of the task of a run that were set, with the names of the user's files.
 
-    The seed of the task is left out, as it may be that of the run, and so is the number of a fold:
-    runs that differ only by these are averaged.
+    The seed of the task is left out, as it may be that of the run: runs that differ only by it are
+    averaged.
     """
-    files = {name: Path(file).name for name, file in run.config.files.items() if name in _FILES}
+    files = {name: Path(file).name for name, file in run.config.files.items()}
     options = files | run.config.task.options
-    left_out = {name for name in options if name.endswith("seed")} | {"fold"}
-    found: dict[str, Any] = {}
-    for name, value in options.items():
-        if isinstance(value, Mapping) and "options" in value:  # such as the names of columns
-            for part, number in cast("Mapping[str, Any]", value)["options"].items():
-                found[f"{name}.{part}"] = number
-        else:
-            found[name] = value
-    return {k: v for k, v in found.items() if v is not None and k not in left_out}
-
-
-_FILES = ("train", "path")  # name files; a run does not store their contents
+    return {k: v for k, v in options.items() if v is not None and not k.endswith("seed")}
 
 
 def _task(run: RunFolder) -> str:

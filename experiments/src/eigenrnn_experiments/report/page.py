@@ -12,7 +12,6 @@ from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.report import tables
 from eigenrnn_experiments.report.chart_data import (
     Styles,
-    evaluation_charts,
     fisher_curves,
     heat_map_charts,
     learning_curve_chart,
@@ -38,7 +37,6 @@ _HEAD = 4096  # bytes that contain the generator tag of a report
 _SCRIPTS = ("plotting.js", "charts.js")
 _CONTENTS = {
     "results": "Results",
-    "evaluation": "Evaluation",
     "curves": "Learning curves",
     "eigenvalues": "Eigenvalues",
     "schur": "Schur form",
@@ -47,13 +45,8 @@ _CONTENTS = {
     "configuration": "Configuration",
     "machine": "Versions and machine",
 }
-_CHARTS = ("evaluation", "spectrum", "schur", "gradient", "fisher")
+_CHARTS = ("spectrum", "schur", "gradient", "fisher")
 _CAPTIONS = {
-    "evaluation": (
-        "The confusion matrix shows the share of each true class that is predicted as each class. "
-        "The calibration curve shows how often predictions are right, by the probability of the "
-        "predicted class; on the dotted line, the probability is right too."
-    ),
     "schur": (
         "W = P Θ P* with Θ lower triangular except for 2 x 2 blocks. An entry (i, j) below the "
         "diagonal means that mode j feeds mode i; a normal matrix has none. Entries below 1e-8 of "
@@ -188,16 +181,9 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
     for task in tasks:
         # with the further metrics, which have a table of their own on the page
         table_texts[f"{task['id']}-results"] = _in_all_formats(task.pop("all_results"))
-    evaluations = tables.evaluations(groups)
-    contents = dict(_CONTENTS)
-    if evaluations.cells:
-        table_texts["evaluations"] = _in_all_formats(evaluations)
-    else:
-        del contents["evaluation"]
     data = {
         "tables": table_texts,
         "curves": curves,
-        "evaluation": evaluation_charts(groups, styles),
         "spectrum": spectrum_charts(networks, styles),
         "schur": heat_map_charts(networks, styles, "schur"),
         "gradient": heat_map_charts(networks, styles, "gradient"),
@@ -207,8 +193,7 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         "title": title or _title(records),
         "lead": _summary(records, groups),
         "generator": f"{_GENERATOR} {__version__}",
-        "contents": list(contents.items()),
-        "evaluations": evaluations,
+        "contents": list(_CONTENTS.items()),
         "unreadable": [(str(folder), reason) for folder, reason in records.unreadable.items()],
         "recipes": recipes,
         "tasks": tasks,

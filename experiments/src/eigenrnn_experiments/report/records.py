@@ -144,7 +144,7 @@ def _read_run(folder: Path) -> RunFolder:
     if not run.config_file.exists():
         raise ValueError(f"expected a config.json beside {run.metrics_file}, got none")
     # properties that read their file when they are first used: here, so a damaged one is reported
-    _ = run.metrics, run.config, run.result, run.dynamics, run.evaluations
+    _ = run.metrics, run.config, run.result, run.dynamics
     return run
 
 

@@ -5,7 +5,6 @@ import statistics
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from eigenrnn_experiments.report.learning_curves import Group, task_options
@@ -22,18 +21,16 @@ __all__ = [
     "chosen_by",
     "comparison",
     "configuration",
-    "evaluations",
     "format_reported",
     "further_metrics",
     "machines",
     "paper_and_ours",
-    "run_label",
     "runs",
     "runs_of_all_tasks",
     "standard_error",
 ]
 
-_TEXT_COLUMNS = {"network", "quantity", "where", "option", "folds", "seeds", "state", "task"}
+_TEXT_COLUMNS = {"network", "quantity", "where", "option", "seeds", "state", "task"}
 _SCIENTIFIC_BELOW = 1e-4  # smaller numbers are written with a power of ten
 _LAST_COLUMNS = ("diverged", "seconds per run", "state")
 
@@ -186,38 +183,6 @@ def configuration(groups: Sequence[Group]) -> tuple[Table, Table]:
         replace(Table.of(same), text=text),
         replace(Table.of(differing), text=text),
     )
-
-
-def evaluations(groups: Sequence[Group]) -> Table:
-    """Return a table of the metrics that `eigenrnn evaluate` wrote, one row per run and file."""
-    rows: list[Mapping[str, str | NumberCell]] = []
-    for each in groups:
-        for run in each.runs:
-            for content in run.evaluations:
-                row: dict[str, str | NumberCell] = {
-                    "network": run_label(each, run),
-                    "file": Path(content.file).name,
-                    "sequences": f"{content.count:,}",
-                }
-                for name, value in content.metrics.items():
-                    row[name] = NumberCell(value, f"{value:.4g}")
-                rows.append(row)
-    table = Table.of(rows)
-    return Table(table.headings, table.cells, {*_TEXT_COLUMNS, "file"})
-
-
-def run_label(group: Group, run: RunFolder) -> str:
-    """Return the label of a run, with its seed, fold or folder if its group has several runs."""
-    if len(group.runs) == 1:
-        return group.label
-    if len(group.seeds) == len(group.runs):
-        return f"{group.label}, seed {run.seed}"
-    if len(group.folds) == len(group.runs):
-        return f"{group.label}, fold {run.config.task.options['fold']}"
-    seeds = [each.seed for each in group.runs]
-    if seeds.count(run.seed) == 1:
-        return f"{group.label}, seed {run.seed}"
-    return f"{group.label}, {run.path}"
 
 
 def machines(records: Sequence[RunFolder], recipes: Sequence[RecipeRecord]) -> Table:
@@ -387,11 +352,7 @@ def _group_results(group: Group) -> dict[str, str | NumberCell]:
     for name, values in found.items():
         record[name] = _with_error(values)
     record["parameters"] = _count(group.runs[0].config.parameters)
-    if group.folds:
-        record["folds"] = _number_text(group.folds, "folds")
-        record["seeds"] = _number_text(group.seeds, "seeds")
-    else:
-        record["seeds"] = _number_text([run.seed for run in group.runs], "seeds")
+    record["seeds"] = _number_text([run.seed for run in group.runs], "seeds")
     record["steps"] = _range([result.steps for result in results])
     record["seconds per run"] = _mean_seconds([result.seconds for result in results])
     unfinished = len(group.runs) - len(results)

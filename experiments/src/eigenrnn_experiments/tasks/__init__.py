@@ -15,7 +15,6 @@ from eigenrnn_experiments.tasks.laboratory import (
 )
 from eigenrnn_experiments.tasks.parenthesis import Parenthesis
 from eigenrnn_experiments.tasks.pixel_mnist import PixelMNIST
-from eigenrnn_experiments.tasks.series import Series
 from eigenrnn_experiments.tasks.speech import Speech
 from eigenrnn_experiments.tasks.state_tracking import StateTracking
 from eigenrnn_experiments.tasks.synthetic import Synthetic
@@ -34,7 +33,6 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "PerceptualDecision",
     "PixelMNIST",
     "ReadySetGo",
-    "Series",
     "Speech",
     "StateTracking",
     "Text",

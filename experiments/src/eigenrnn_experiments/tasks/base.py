@@ -1,16 +1,15 @@
 """The interface of a task: its batches, its loss, its metric and its chance-level baseline."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
-from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from eigenrnn.models import LanguageModel, SequenceModel
-from eigenrnn_experiments.tasks.preprocessing import Preprocessing
+from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 
 __all__ = [
     "HIGHER_IS_BETTER",
@@ -126,8 +125,8 @@ class Task(ABC):
         return None
 
     @property
-    def preprocessing(self) -> Preprocessing | None:
-        """What maps the user's own files to inputs; None for a task that reads no such files."""
+    def preprocessing(self) -> TextPreprocessing | None:
+        """What maps the user's own texts to inputs; None for a task that reads no such texts."""
         return None
 
     @property
@@ -153,13 +152,6 @@ class Task(ABC):
         Nothing is read or downloaded.
         """
         return None
-
-    def data_in_memory(self) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return the arrays that the task was given in place of files, by the name of the file.
-
-        A run stores them in its folder.
-        """
-        return {}
 
     @property
     @abstractmethod
@@ -213,23 +205,6 @@ class Task(ABC):
         outputs = with_exact_counts(outputs)
         numbers = torch.stack([self.loss(outputs, targets), self.metric(outputs, targets)])
         return torch.cat([numbers, numbers.new_ones(1)]) * targets.numel()
-
-    def metric_rows(self, outputs: Tensor, targets: Tensor) -> Tensor | None:  # (B, R)
-        """Return what metrics need of each target that are no function of sums, such as the AUC.
-
-        A task that has such metrics overrides this and `metrics_from_rows`. By default there are
-        none, and nothing is kept.
-        """
-        del outputs, targets
-
-    def metrics_from_rows(self, rows: Tensor) -> dict[str, float]:
-        """Compute further metrics of an evaluation from the `metric_rows` of all its batches.
-
-        Args:
-            rows: The rows in any order, (count, R) in double precision.
-        """
-        del rows
-        return {}
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -307,7 +282,7 @@ def with_exact_counts(outputs: Tensor) -> Tensor:
 
 
 def model_for(
-    task: Task | Preprocessing,
+    task: Task | TextPreprocessing,
     make_layer: Callable[..., Any],
     hidden_size: int,
     *,

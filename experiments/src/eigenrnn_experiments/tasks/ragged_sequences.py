@@ -49,11 +49,6 @@ class RaggedSequences:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @property
-    def values(self) -> Tensor:  # (S, M)
-        """The steps of all sequences."""
-        return self.table[:-2]
-
     @cached_property
     def starts(self) -> Tensor:  # (count,)
         """The first row of each sequence in the table."""
@@ -86,12 +81,6 @@ class RaggedSequences:
             padding = torch.where(step < valid_steps, filler, no_target)
         at = torch.where(step + offset < lengths, self.starts[rows] + offset + step, padding)
         return self.table.index_select(0, at.flatten()).view(*at.shape, -1)
-
-    def select(self, rows: Tensor) -> Self:
-        """Return some of the sequences."""
-        pieces = self.table.split([*self.lengths.tolist(), 2])
-        chosen = [*(pieces[row] for row in rows.tolist()), pieces[-1]]
-        return type(self)(torch.cat(chosen), self.lengths[rows])
 
 
 def squared_errors(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -18,7 +18,6 @@ from eigenrnn import __version__
 from eigenrnn.layers import Layer
 from eigenrnn.models import count_parameters
 from eigenrnn.ops import products_now
-from eigenrnn_experiments.data.in_memory import content_hash
 from eigenrnn_experiments.tasks.base import Task
 from eigenrnn_experiments.training.description import (
     describe,
@@ -33,7 +32,6 @@ from eigenrnn_experiments.training.settings import Settings
 
 __all__ = [
     "check_fingerprint",
-    "data_hashes",
     "revision",
     "run_config",
     "run_fingerprint",
@@ -72,7 +70,6 @@ def run_config(
         name=name,
         task=Description(describe(task)["class"], describe_options(task)),
         files=_files(task),
-        data=data_hashes(task),
         network=network,
         layer=_layer_class(model),
         modules=str(model),
@@ -95,13 +92,11 @@ def _layer_class(model: nn.Module) -> str:
 
 
 def _files(task: Task) -> dict[str, str]:
-    """Return the user's own files that a task reads, by the name of its option."""
-    found: dict[str, str] = {}
-    for name in ("train", "test", "path"):
-        value = getattr(task, name, None)
-        if isinstance(value, str | Path):
-            found[name] = str(value)
-    return found
+    """Return the user's own text that a task reads, by the name of its option."""
+    path = getattr(task, "path", None)
+    if isinstance(path, str | Path):
+        return {"path": str(path)}
+    return {}
 
 
 @cache
@@ -188,20 +183,11 @@ def run_fingerprint(
     Raises:
         TypeError: If the task has an option that cannot be stored as data.
     """
-    fingerprint = {
+    return {
         "settings": describe(settings.fingerprint_options()),
         "task": describe(task),
         "network": network or str(model),
     }
-    data = data_hashes(task)
-    if data:  # not an empty entry, which the checkpoints of tasks without data lack
-        fingerprint["data"] = data
-    return fingerprint
-
-
-def data_hashes(task: Task) -> dict[str, str]:
-    """Return the SHA-256 of the data that a task was given in memory, by the name of the file."""
-    return {name: content_hash(arrays) for name, arrays in task.data_in_memory().items()}
 
 
 def check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:

@@ -107,7 +107,6 @@ def fit(
         is_over = saved is not None and _is_finished(saved, files.last, fingerprint, steps)
         if is_over and files.result is not None:  # else it was killed before it wrote its result
             return files.result
-        files.write_data(task.data_in_memory())
         records.write(files.config_file, config)
         files.clear_end()  # of a finished run that is now extended
         train_step = TrainStep(fabric, model, task, settings)

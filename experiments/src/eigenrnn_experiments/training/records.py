@@ -5,7 +5,6 @@ dependencies, and says the path of a wrong field. `result.json` is a `Result`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, TypeVar
 
@@ -17,10 +16,8 @@ from eigenrnn_experiments.training.settings import Settings
 
 __all__ = [
     "AnalysisSummary",
-    "Calibration",
     "ComputedNumber",
     "Description",
-    "Evaluation",
     "RecipeResults",
     "RunConfig",
     "Status",
@@ -30,8 +27,6 @@ __all__ = [
 ]
 
 _R = TypeVar("_R")
-
-_MATRIX = "confusion matrix, rows are true classes"
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -55,10 +50,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
         network: The call that makes the network; None for one that was made in Python.
         layer: The class of the recurrent layer.
         key: The name of a run of a recipe; None for another run.
-        files: The user's own files that the task reads, by the name of its option.
-        data: The SHA-256 of the data that the task was given in memory, by the name of the file.
+        files: The user's own text that the task reads, by the name of its option.
         revision: The commit of the source tree, and whether it was modified.
-        preprocessing: What maps the user's own files to inputs.
+        preprocessing: What maps the user's own texts to inputs.
     """
 
     task: Description
@@ -72,7 +66,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     layer: str = ""
     key: RunKey | None = None
     files: dict[str, str] = {}
-    data: dict[str, str] = {}
     revision: dict[str, Any] | None = None
     preprocessing: Description | None = None
 
@@ -138,59 +131,6 @@ class Status(msgspec.Struct, frozen=True):
     state: str = "waiting"
     message: str = ""
     scores: dict[str, float] | None = None
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How often predictions of about the same probability are right.
-
-    Args:
-        probability: The mean probability of the predicted class, for each tenth of probabilities
-            that occurs.
-        correct: The share of these predictions that are right.
-        count: The number of these predictions.
-    """
-
-    probability: tuple[float, ...]
-    correct: tuple[float, ...]
-    count: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The metrics of a network on a file.
-
-    Args:
-        file: The file.
-        count: The number of sequences.
-        metrics: The metrics by name.
-        class_names: The classes, in the order of the confusion matrix; empty without classes.
-        confusion: The number of sequences of each true class (row) with each predicted class.
-        calibration: The calibration of the predicted classes; None without classes.
-    """
-
-    file: str
-    count: int
-    metrics: Mapping[str, float]
-    class_names: tuple[str, ...] = ()
-    confusion: tuple[tuple[int, ...], ...] = ()
-    calibration: Calibration | None = None
-
-    def lines(self) -> list[str]:
-        """Return the metrics and the confusion matrix as lines of text."""
-        found = [f"{name}: {value:.4g}" for name, value in self.metrics.items()]
-        if self.confusion:
-            cells = [
-                [name, *map(str, row)]
-                for name, row in zip(self.class_names, self.confusion, strict=True)
-            ]
-            table = [["", *self.class_names], *cells]
-            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-            found.append(f"{_MATRIX}:")
-            for row in table:
-                padded = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-                found.append("  ".join(padded))
-        return found
 
 
 def read(path: Path, kind: type[_R], **added: Any) -> _R:

@@ -5,7 +5,6 @@ import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,8 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from eigenrnn_experiments.atomic import add_filename_to_errors, write_atomically
-from eigenrnn_experiments.data import tables
-from eigenrnn_experiments.data.in_memory import as_npz, content_hash, to_arrays
-from eigenrnn_experiments.data.sequences import Sequences
-from eigenrnn_experiments.data.series import read_npz
 from eigenrnn_experiments.errors import CheckpointError, FolderInUseError, RunExistsError
-from eigenrnn_experiments.tasks.preprocessing import (
-    Preprocessing,
-    SeriesPreprocessing,
-    TextPreprocessing,
-)
+from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import checkpoint, records
 from eigenrnn_experiments.training.files import (
     Columns,
@@ -32,7 +23,7 @@ from eigenrnn_experiments.training.files import (
     read_table,
     write_json,
 )
-from eigenrnn_experiments.training.records import Evaluation, RunConfig, Status
+from eigenrnn_experiments.training.records import RunConfig, Status
 from eigenrnn_experiments.training.result import RESULT_REMEDY, Result
 
 __all__ = ["RunFolder", "locked"]
@@ -42,7 +33,6 @@ class RunFolder:
     """The files of one run, with their readers and writers.
 
     =================  ================================================================
-    `data/`            the series that the task was given in memory, as `.npz`, if any
     `config.json`      task, network, settings, versions and preprocessing, written at the start
     `metrics.csv`      losses, metrics and measurements by step
     `tensorboard/`     the same numbers for TensorBoard
@@ -50,7 +40,6 @@ class RunFolder:
     `last.pt`          the latest checkpoint, from which the run can be resumed
     `best.pt`          the model at the best evaluation, also part of `last.pt`
     `result.json`      the result, written when the run is finished
-    `evaluation.json`  the metrics of `eigenrnn evaluate`, if it was run
     `status.json`      whether a run of a recipe or a sweep has ended, diverged or failed
     =================  ================================================================
 
@@ -66,12 +55,10 @@ class RunFolder:
         self.config_file = self.path / "config.json"
         self.metrics_file = self.path / "metrics.csv"
         self.tensorboard = self.path / "tensorboard"
-        self.data = self.path / "data"
         self.dynamics_file = self.path / "dynamics.jsonl"
         self.last = self.path / "last.pt"
         self.best = self.path / "best.pt"
         self.result_file = self.path / "result.json"
-        self.evaluation_file = self.path / "evaluation.json"
         self.status_file = self.path / "status.json"
 
     @cached_property
@@ -112,11 +99,6 @@ class RunFolder:
         except ValueError as error:
             raise ValueError(f"{error}; {RESULT_REMEDY}") from None
 
-    @cached_property
-    def evaluations(self) -> list[Evaluation]:
-        """The metrics of `eigenrnn evaluate` on each file."""
-        return [records.read(file, Evaluation) for file in self.evaluation_files()]
-
     @property
     def seed(self) -> int:
         """The seed of the run."""
@@ -147,58 +129,10 @@ class RunFolder:
         # The checkpoint is deleted first: after a crash no new run can resume from it.
         files = [self.last, self.best, self.result_file, self.metrics_file, self.dynamics_file]
         events = self.tensorboard.glob("events.out.tfevents.*")
-        files += [self.config_file, *self.evaluation_files()]
-        return [*files, *events, *self.data.glob("*.npz")]
+        return [*files, self.config_file, *events]
 
-    def write_data(self, data: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write the data that a task was given in memory; a file that exists is kept.
-
-        Args:
-            data: The arrays of each file, by its name.
-        Raises:
-            ValueError: If the folder for the data is a link, or a file that exists holds other
-                data.
-            WriteError: If a file cannot be written.
-        """
-        check_no_link(self.data)  # a file beyond it would be written
-        for name, arrays in data.items():
-            self.data.mkdir(exist_ok=True)
-            file = self._data_file(name)
-            if not file.exists():
-                write_atomically(file, as_npz(arrays))
-                continue
-            stored = read_npz(file, tables.ReadOptions(allow_missing=True))
-            check_hash(file, content_hash(to_arrays(stored)), content_hash(arrays))
-
-    def read_data(self) -> dict[str, Sequences]:
-        """Read the data that the task was given in memory, by the name of the file.
-
-        Raises:
-            ValueError: If a file is missing, damaged, or is not what the run was trained on.
-        """
-        found: dict[str, Sequences] = {}
-        for name, expected in self.config.data.items():
-            file = self._data_file(name)
-            if not file.exists():
-                raise ValueError(f"expected {file}, on which the run was trained, got no file")
-            data = read_npz(file, tables.ReadOptions(allow_missing=True))
-            check_hash(file, content_hash(to_arrays(data)), expected)
-            found[name] = data
-        return found
-
-    def _data_file(self, name: str) -> Path:
-        """Return the file of some data.
-
-        Raises:
-            ValueError: If there is none of that name.
-        """
-        file = self.data / f"{name}.npz"
-        if name not in ("train", "test"):
-            raise ValueError(f"expected {file} to be a file in the folder of the run, got another")
-        return file
-
-    def read_preprocessing(self) -> Preprocessing | None:
-        """Read what maps the user's own files to inputs; None for a task without such files.
+    def read_preprocessing(self) -> TextPreprocessing | None:
+        """Read what maps the user's own texts to inputs; None for a task without such texts.
 
         Raises:
             ValueError: If the file is damaged.
@@ -206,12 +140,9 @@ class RunFolder:
         stored = self.config.preprocessing
         if stored is None:
             return None
-        kinds: dict[str, type[Preprocessing]] = {
-            kind.__name__: kind for kind in (SeriesPreprocessing, TextPreprocessing)
-        }
-        if stored.kind not in kinds:
+        if stored.kind != TextPreprocessing.__name__:
             raise ValueError(f"{self.config_file} is damaged: there is no {stored.kind}")
-        return records.convert(self.config_file, stored.options, kinds[stored.kind])
+        return records.convert(self.config_file, stored.options, TextPreprocessing)
 
     def read_column(self, name: str) -> tuple[list[int], list[float]]:
         """Read a column of `metrics.csv`: the steps with a number, and the numbers.
@@ -256,23 +187,6 @@ class RunFolder:
             file.write(_json_line(record))
             file.flush()
             os.fsync(file.fileno())
-
-    def evaluation_files(self) -> list[Path]:
-        """Return the files of the evaluations of the run, the first one first."""
-        others = sorted(self.path.glob("evaluation-*.json"))
-        return [file for file in (self.evaluation_file, *others) if file.exists()]
-
-    def evaluation_file_of(self, source: str) -> Path:
-        """Return the file for the evaluation on some data; that on other data is kept.
-
-        Raises:
-            ValueError: If the file of another evaluation is damaged.
-        """
-        for file in self.evaluation_files():
-            if records.read(file, Evaluation).file == source:
-                return file
-        others = (self.path / f"evaluation-{number}.json" for number in count(2))
-        return next(file for file in chain([self.evaluation_file], others) if not file.exists())
 
     def read_status(self) -> Status:
         """Read the status; a run without the file is waiting.
@@ -348,20 +262,6 @@ class RunFolder:
             if isinstance(error, KeyError):  # whose text is the key alone
                 reason = f"it has no {error}"
             raise CheckpointError(f"{path} is not a checkpoint of a run: {reason}") from None
-
-
-def check_hash(file: Path, found: str, expected: str) -> None:
-    """Check that stored data is what a run was trained on.
-
-    Raises:
-        ValueError: If the hashes differ.
-    """
-    if found != expected:
-        raise ValueError(
-            f"expected {file} to hold the data that the run was trained on, with the SHA-256 "
-            f"{expected[:12]}..., got {found[:12]}...: the file was changed; restore it, or "
-            "train again with overwrite=True"
-        )
 
 
 def _json_line(record: Mapping[str, Any]) -> str:

@@ -134,20 +134,13 @@ class TrainStep:
         """Return the loss and the metrics of a whole split."""
         task = self._objective.task
         sums: list[Tensor] = []
-        rows: list[Tensor] = []
         self._seed(0)  # all evaluations have the same noise, whatever was measured before
         self._objective.eval()
         for batch in batches:
             with self.fabric.autocast():
-                found, kept = self._objective.evaluate(batch.to(self.fabric.device))
-            sums.append(found)
-            if kept is not None:
-                rows.append(kept.cpu().double())
+                sums.append(self._objective.evaluate(batch.to(self.fabric.device)))
         self._objective.train()
-        metrics = task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
-        if rows:
-            metrics |= task.metrics_from_rows(torch.cat(rows))
-        return metrics
+        return task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
 
     def _clip(self, norms: list[Tensor]) -> None:
         parameters = self.parameters.values()
@@ -288,10 +281,10 @@ class Objective(nn.Module):
             return total / states.numel()
         return total / (batch.lengths.sum() * states.shape[-1])
 
-    def evaluate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return the `metric_sums` and the `metric_rows` of a batch, see `Task`."""
+    def evaluate(self, batch: Batch) -> Tensor:  # (S,)
+        """Return the `metric_sums` of a batch, see `Task`."""
         outputs, targets = self._outputs_and_targets(batch)
-        return self.task.metric_sums(outputs, targets), self.task.metric_rows(outputs, targets)
+        return self.task.metric_sums(outputs, targets)
 
     def _outputs_and_targets(self, batch: Batch) -> tuple[Tensor, Tensor]:
         inputs = batch.inputs

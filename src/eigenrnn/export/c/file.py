@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -13,8 +14,14 @@ from eigenrnn import __version__
 from eigenrnn.export.c.source import HELPERS, Array, Layer, Matrix, Source, helper, loop
 from eigenrnn.export.c.stack import parts_of_stack
 from eigenrnn.export.c.templates import TEMPLATES, directions_of
-from eigenrnn.export.preparation import Scaling, checked_scaling, with_our_layers
+from eigenrnn.export.preparation import (
+    Scaling,
+    check_no_scaling,
+    checked_scaling,
+    with_our_layers,
+)
 from eigenrnn.files import replacing
+from eigenrnn.fitted_network import FittedNetwork, fitted_network
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import LanguageModel, ResidualStack, SequenceModel
 
@@ -22,7 +29,7 @@ __all__ = ["to_c"]
 
 
 def to_c(
-    model: nn.Module,
+    model: Any,
     path: str | Path,
     *,
     name: str | None = None,
@@ -30,6 +37,11 @@ def to_c(
     weights: Literal["float", "int8", "int16"] = "float",
 ) -> list[Path]:
     r"""Write a layer or a model as one self-contained C99 file and its header.
+
+    A fitted classifier or regressor takes its scaling, its treatment of missing values, the names
+    of its classes and the units of its targets with it: ``net_step`` then takes unscaled inputs in
+    double precision, NaN where one is missing, ``net_probabilities`` gives its `predict_proba`,
+    and ``net_class(k)`` is the name of a class.
 
     The file needs ``math.h`` alone, allocates nothing, has no global state, and compiles as C++
     too. Its functions begin with `name`: ``net_reset(&state)`` begins a sequence,
@@ -45,11 +57,12 @@ def to_c(
     Args:
         model: An `RNN`, `GRU`, `LSTM`, `LRU`, `MinGRU`, `DeltaNet` or a layer named after a paper
             that is one of them, torch's own layers, a `ResidualStack`, or a `SequenceModel` or
-            `LanguageModel` of such layers, in evaluation mode.
+            `LanguageModel` of such layers, in evaluation mode; or a fitted `SequenceClassifier` or
+            `SequenceRegressor`.
         path: The file, which ends in ``.c``; the header has the same name and ends in ``.h``.
         name: The beginning of all names in C; that of the file by default.
         scaling: The mean and the standard deviation of each input. ``net_step`` then begins with
-            (input - mean) / deviation.
+            (input - mean) / deviation. That of an estimator is its own.
         weights: The numbers of the matrices.
     Returns:
         Both files.
@@ -76,13 +89,18 @@ def to_c(
             f"expected a name that is an identifier of C and no layer's, got {name!r}: rename the "
             "file, or in Python set name="
         )
+    around: FittedNetwork | None = None
+    if not isinstance(model, nn.Module):
+        around = fitted_network(model)
+        model = around.model
+        check_no_scaling(scaling)
     if weights not in ("float", "int8", "int16"):
         raise ValueError(f"expected weights in float, int8 or int16, got {weights!r}")
     if model.training:
         raise ValueError("expected a model in evaluation mode, got one in training: model.eval()")
     _check_forward(model)
     with torch.no_grad():
-        network = _network(with_our_layers(model), name, scaling, Source(weights))
+        network = _network(with_our_layers(model), name, scaling, Source(weights), around)
     header = path.with_suffix(".h")
     with replacing(path) as new_path:
         new_path.write_text(_source_file(network, path), encoding="ascii")
@@ -123,6 +141,9 @@ class _Network:
         output_size: The number of outputs.
         has_classes: Whether the outputs may be those of classes.
         is_scaled: Whether a step scales its inputs.
+        missing: What the comment says of inputs that are NaN.
+        classes: The names of the classes, if they are known.
+        own_states: The members of the state that belong to no layer.
     """
 
     name: str
@@ -136,14 +157,26 @@ class _Network:
     output_size: int
     has_classes: bool
     is_scaled: bool
+    missing: str
+    classes: Sequence[str] = ()
+    own_states: Sequence[Array] = ()
 
     @property
     def states(self) -> list[Array]:
         """The members of the state."""
-        return [state for layer in self.layers for state in layer.states]
+        states = list(self.own_states)
+        for layer in self.layers:
+            states += layer.states
+        return states
 
 
-def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> _Network:
+def _network(
+    model: Any,
+    name: str,
+    scaling: Scaling | None,
+    source: Source,
+    around: FittedNetwork | None,
+) -> _Network:
     """Write the parts of a network.
 
     Raises:
@@ -172,6 +205,12 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
         local_arrays["x"] = embedding.columns
         input_size = embedding.rows
         x = "x"
+    elif around is not None:
+        argument = "const double *input"
+        local_arrays["x"] = input_size
+        x = "x"
+        input_size = len(around.mean)
+        step.append(_preparation(around, source))
     elif scaling is not None:
         mean, deviation = checked_scaling(scaling, input_size)
         source.vector("mean", mean, "the mean of each input, subtracted first")
@@ -188,6 +227,14 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
         step.append(f"{layer.name}({state}{x}, {y});")
         x = y
     reset: list[str] = []
+    own_states: list[Array] = []
+    missing = "makes the state NaN until the next reset"
+    if around is not None and around.missing != "error":
+        missing = "is missing, and the mean of its channel stands for it"
+    if around is not None and around.missing == "forward":
+        own_states.append(Array("last_input", input_size, "the last known inputs, scaled"))
+        reset.append(loop(input_size, "state->last_input[i] = 0.0F;"))
+        missing = "is missing, and the last known value of its channel stands for it"
     for layer in written:
         for state in layer.states:
             first = (f"{state.name}0", state.initial)
@@ -200,6 +247,13 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
             source.start("output", output_size, ("head_bias", bias), "the bias of the head")
         )
         step.append(head.add_to("output", x))
+    has_classes = head is not None and output_size > 1
+    classes: Sequence[str] = ()
+    if around is not None and around.classes is not None:
+        classes = around.classes
+    if around is not None and around.targets is not None:
+        has_classes = False
+        step.append(_in_units(*around.targets, source))
     return _Network(
         name=name,
         source=source,
@@ -210,9 +264,38 @@ def _network(model: Any, name: str, scaling: Scaling | None, source: Source) -> 
         step="\n".join(step),
         input_size=input_size,
         output_size=output_size,
-        has_classes=head is not None and output_size > 1,
-        is_scaled=scaling is not None,
+        has_classes=has_classes,
+        is_scaled=scaling is not None or around is not None,
+        missing=missing,
+        classes=classes,
+        own_states=own_states,
     )
+
+
+def _preparation(around: FittedNetwork, source: Source) -> str:
+    """Return the statements that scale the inputs, and fill in what is missing."""
+    M = len(around.mean)
+    source.doubles("mean", around.mean, "the mean of each input, subtracted first")
+    source.doubles("deviation", around.scale, "the standard deviation of each input")
+    scaled = "(float)((input[i] - mean[i]) / deviation[i])"
+    if around.missing == "error":
+        return loop(M, f"x[i] = {scaled};")
+    mask = f"x[{M} + i] = isnan(input[i]) ? 1.0F : 0.0F;"
+    if around.missing == "mask":
+        return loop(M, f"x[i] = isnan(input[i]) ? 0.0F : {scaled};", mask)
+    return loop(
+        M,
+        f"if (!isnan(input[i])) state->last_input[i] = {scaled};",
+        "x[i] = state->last_input[i];",
+        mask,
+    )
+
+
+def _in_units(mean: Tensor, deviation: Tensor, source: Source) -> str:
+    """Return the statement that gives a regressor's outputs their units."""
+    source.vector("target_mean", mean, "the mean of each target")
+    source.vector("target_deviation", deviation, "the standard deviation of each target")
+    return loop(len(mean), "output[i] = output[i] * target_deviation[i] + target_mean[i];")
 
 
 def _layers(layers: list[Any], source: Source) -> list[Layer]:
@@ -281,13 +364,18 @@ typedef struct {{
 void {name}_reset({name}_state *state);
 
 /* Process one time step: {takes}; output[{network.output_size}].
-   An input that is NaN makes the state NaN until the next reset. */
+   An input that is NaN {network.missing}. */
 void {name}_step({name}_state *state, {network.argument}, float *output);
 """
     if network.has_classes:
         text += f"""
 /* For classes: p = softmax(output), {network.output_size} numbers each; p may be output. */
 void {name}_probabilities(const float *output, float *p);
+"""
+    if network.classes:
+        text += f"""
+/* The name of a class, 0 <= number < {network.output_size}. */
+const char *{name}_class(int number);
 """
     return (
         text
@@ -369,9 +457,24 @@ def _source_file(network: _Network, path: Path) -> str:
         parts.append(
             _function(f"void {name}_probabilities(const float *output, float *p)", {}, body)
         )
+    if network.classes:
+        names = ", ".join(map(_c_text, network.classes))
+        body = f"static const char *const names[] = {{{names}}};\nreturn names[number];"
+        parts.append(_function(f"const char *{name}_class(int number)", {}, body))
     return "\n".join(parts)
 
 
 def _function(head: str, local_arrays: dict[str, int], body: str) -> str:
     declared = "".join(f"    float {name}[{size}];\n" for name, size in local_arrays.items())
     return f"{head}\n{{\n{declared}{textwrap.indent(body, '    ')}\n}}\n"
+
+
+def _c_text(text: str) -> str:
+    """Write a text as a constant of C; all but letters, digits and spaces by their octal codes."""
+    characters: list[str] = []
+    for byte in text.encode():
+        character = f"\\{byte:03o}"
+        if byte < 128 and (chr(byte).isalnum() or chr(byte) in " -_."):
+            character = chr(byte)
+        characters.append(character)
+    return f'"{"".join(characters)}"'

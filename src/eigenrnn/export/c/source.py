@@ -24,8 +24,8 @@ __all__ = [
 _FOLDER = Path(__file__).parent / "helpers"
 _GROUP = 8  # rows of a matrix that are multiplied together
 _LINE = 96  # characters
-_TYPES = {"float": "float", "int8": "signed char", "int16": "short"}
-_BYTES = {"float": 4, "int8": 1, "int16": 2}
+_TYPES = {"float": "float", "double": "double", "int8": "signed char", "int16": "short"}
+_BYTES = {"float": 4, "double": 8, "int8": 1, "int16": 2}
 _LARGEST = {"int8": 127, "int16": 32767}
 
 
@@ -164,6 +164,10 @@ class Source:
         """
         self._define("float", name, list(map(_literal, _checked(name, values).tolist())), comment)
         return name
+
+    def doubles(self, name: str, values: Tensor, comment: str) -> None:
+        """Write a vector in double precision."""
+        self._define("double", name, [repr(each) for each in values.tolist()], comment)
 
     def start(self, y: str, size: int, bias: tuple[str, Tensor | None], comment: str = "") -> str:
         """Return the statements that set y to a bias, or to zero without one."""

@@ -163,8 +163,7 @@ class HeatMaps extends NetworkChart {
     const colour = colourOf(this.network.colour);
     const log = profile.log ? LOG : {};
     this.part("diagonals").setAttribute("aria-label", `${profile.y_name} by ${profile.x_name} of ${label}`);
-    const line = {type: "scatter", mode: "lines", x: [0, 1], y: [0, 1], line: {color: style("--soft"), width: 1, dash: "dot"}, hoverinfo: "skip", name: "calibrated"};
-    draw(this.part("diagonals"), [...(profile.diagonal ? [line] : []), {type: "scatter", mode: "lines+markers", x: profile.x, y: profile.y, line: {color: colour, width: 2}, marker: {size: 4}, name: plain(label)}],
+    draw(this.part("diagonals"), [{type: "scatter", mode: "lines+markers", x: profile.x, y: profile.y, line: {color: colour, width: 2}, marker: {size: 4}, name: plain(label)}],
       layout(axis(profile.x_name), axis(profile.y_name, log), {uirevision: `${label} ${this.part("diagonals").revision}`}));
   }
   table() {
@@ -275,7 +274,7 @@ class Spectrum extends NetworkChart {
   }
 }
 
-const KINDS = {curves: LearningCurves, fisher: FisherMemory, evaluation: HeatMaps, schur: HeatMaps, gradient: HeatMaps, spectrum: Spectrum};
+const KINDS = {curves: LearningCurves, fisher: FisherMemory, schur: HeatMaps, gradient: HeatMaps, spectrum: Spectrum};
 const charts = [...document.querySelectorAll("[data-chart]")].map((figure) => new KINDS[figure.dataset.chart](figure));
 const drawAll = () => charts.forEach((chart) => chart.draw());
 

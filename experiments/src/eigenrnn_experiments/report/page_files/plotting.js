@@ -126,21 +126,18 @@ function heatMap(plot, map) {
   if (high - low < 0.02) [low, high] = [low - 0.5, high + 0.5];
   const {values, texts} = logTicks(low, high);
   const traces = [{
-    type: "heatmap", z: map.z, x: map.category ? map.x.map(plain) : map.x, y: map.category ? map.y.map(plain) : map.y, colorscale: "Cividis", hoverongaps: false, zmin: low, zmax: high,
+    type: "heatmap", z: map.z, x: map.x, y: map.y, colorscale: "Cividis", hoverongaps: false, zmin: low, zmax: high,
     customdata: map.log ? map.z.map((row) => row.map((value) => (value === null ? "" : (10 ** value).toPrecision(3)))) : map.z,
-    ...(map.counts && map.x.length <= 20 ? {text: map.counts, texttemplate: "%{text}"} : {}),
     hovertemplate: `${map.y_name} %{y}, ${map.x_name} %{x}<br>${map.name} %{customdata}<extra></extra>`,
     colorbar: {
       title: {text: map.name, side: "right"}, thickness: 14, outlinewidth: 0, len: 0.95,
       ...(map.log ? {tickvals: values.map(Math.log10), ticktext: texts} : {}),
     },
   }];
-  // names of classes may be numbers
-  const kind = map.category ? {type: "category"} : {};
   const square = map.square === false ? {} : {scaleanchor: "x", constrain: "domain"};
   return draw(plot, traces, layout(
-    axis(map.x_name, {...kind, constrain: "domain", showgrid: false, zeroline: false}),
-    axis(map.y_name, {...kind, autorange: "reversed", showgrid: false, zeroline: false, ...square}),
+    axis(map.x_name, {constrain: "domain", showgrid: false, zeroline: false}),
+    axis(map.y_name, {autorange: "reversed", showgrid: false, zeroline: false, ...square}),
     {margin: {l: 48, r: 8, t: 14, b: 44}},
   ));
 }

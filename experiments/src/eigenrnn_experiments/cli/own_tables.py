@@ -1,0 +1,123 @@
+"""Tables of the user, as sequences for the estimators."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from eigenrnn_experiments.errors import unknown_name
+from eigenrnn_experiments.training.files import spreadsheet_text
+
+__all__ = ["plain_digits", "read_table", "sequences_of", "to_csv", "with_times"]
+
+
+def read_table(path: str, *columns: str | None) -> pd.DataFrame:
+    """Read a CSV or Parquet file; - is CSV on standard input.
+
+    Args:
+        path: The file.
+        columns: The names of columns that it must have; None for none.
+    Raises:
+        ValueError: If it is empty or damaged, or lacks a column.
+    """
+    try:
+        if Path(path).suffix == ".parquet":
+            table = pd.read_parquet(path)
+        else:
+            table = pd.read_csv(sys.stdin if path == "-" else path)
+    except (ValueError, UnicodeError) as error:  # pandas' own are ValueErrors
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    table.columns = [str(name) for name in table.columns]
+    for name in columns:
+        if name is not None and name not in table:
+            raise ValueError(f"{path}: {unknown_name('column', name, list(table))}")
+    if table.empty:
+        raise ValueError(f"expected rows in {path}, got none")
+    return table
+
+
+def with_times(table: pd.DataFrame, time: str | None) -> pd.DataFrame:
+    """Return a table in the order of its times: numbers, durations or ISO dates.
+
+    Raises:
+        ValueError: If the times are none of these, or one is missing.
+    """
+    if time is None:
+        return table
+    column: Any = table[time]
+    if column.isna().any():
+        raise ValueError(f"expected a time in each row of column {time}, got none in one")
+    if column.dtype.kind == "O":  # a text
+        column = _parsed(column, time)
+    return table.assign(**{time: column}).sort_values(time, kind="stable")
+
+
+def _parsed(texts: Any, time: str) -> Any:
+    """Return texts as numbers, durations or dates.
+
+    Raises:
+        ValueError: If they are none of these.
+    """
+    dates = partial(pd.to_datetime, format="ISO8601")
+    # of several offsets, as in a country with summer time, only those of UTC are one column
+    for read in (pd.to_numeric, pd.to_timedelta, dates, partial(dates, utc=True)):
+        try:
+            return read(texts)
+        except (ValueError, TypeError):
+            continue
+    raise ValueError(
+        f"expected numbers, durations or ISO dates such as 2026-11-28 in column {time}, got "
+        f"{texts.iloc[0]!r}"
+    )
+
+
+def sequences_of(
+    table: pd.DataFrame, names: dict[str, Any]
+) -> tuple[list[str], list[Any], list[Any]]:
+    """Return the names of the sequences, their channels and all their columns.
+
+    Args:
+        table: The table.
+        names: The columns by role: `sequence`, `time`, `target`, `group`, `ignore`.
+    Raises:
+        ValueError: If there is no column of sequences.
+    """
+    sequence = names["sequence"]
+    if sequence not in table:
+        raise ValueError(
+            f"expected a column {sequence} that tells which sequence a row is of, got none: name "
+            "yours with --sequence"
+        )
+    ordered = with_times(table, names["time"])
+    groups: Any = ordered.groupby(sequence, sort=False, dropna=False)
+    others = {sequence, names["time"], names["target"], names["group"], *names["ignore"]}
+    channels = [name for name in table if name not in others]
+    labels: list[str] = []
+    parts: list[Any] = []
+    for label, part in groups:
+        labels.append(str(label))
+        parts.append(part)
+    return labels, [part[channels] for part in parts], parts
+
+
+def plain_digits(value: float) -> str:
+    """Return a number with twelve digits and no exponent; nothing for NaN."""
+    if np.isnan(value):
+        return ""
+    return np.format_float_positional(value, 12, unique=False, fractional=False, trim="-")
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """Return CSV; a text that a spreadsheet would run begins with an apostrophe."""
+    safe = pd.DataFrame(index=table.index)
+    for number, name in enumerate(table):
+        cells: Any = table.iloc[:, number]
+        if pd.api.types.is_float_dtype(cells):
+            cells = cells.map(plain_digits)
+        elif cells.dtype.kind == "O":
+            cells = cells.map(str).map(spreadsheet_text)
+        safe.insert(number, spreadsheet_text(str(name)), cells, allow_duplicates=True)
+    return safe.to_csv(index=False)

@@ -1,0 +1,175 @@
+"""The commands on tables of the user: `fit`, `predict` and `forecast`."""
+
+import io
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from eigenrnn.estimators import SequenceClassifier, SequenceForecaster, load
+from eigenrnn_experiments.cli import main
+from training_run import one_thread
+
+FIT = "--sequence unit --time ms --ignore note --epochs 4 --hidden_size 8 --out model.pt"
+
+
+def readings(count=24):
+    """Rows in random order; the mean of a channel tells the activity."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for unit in range(count):
+        kind = unit % 2
+        for step in range(6 + unit % 3):
+            ax, ay = rng.normal(2 * kind, 1, 2)
+            rows.append(
+                (f"u{unit}", 10 * step, ax, ay, "=x", "walk" if kind else "rest", kind + 0.5)
+            )
+    columns = ["unit", "ms", "ax", "ay", "note", "activity", "load"]
+    return pd.DataFrame(rows, columns=columns).sample(frac=1, random_state=0)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a command in an empty folder; return what it prints, or its error with `fails`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EIGENRNN_DEBUG", raising=False)
+
+    def call(line, *, fails=False):
+        capsys.readouterr()
+        with one_thread():
+            assert main(line.split()) == (2 if fails else 0)
+        printed = capsys.readouterr()
+        return printed.err if fails else printed.out
+
+    return call
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_table_is_fitted_and_predicted_as_in_python(run, tmp_path, suffix):
+    table = readings()
+    file = tmp_path / f"a.{suffix}"
+    table.to_csv(file, index=False) if suffix == "csv" else table.to_parquet(file)
+    table = pd.read_csv(file) if suffix == "csv" else table
+    line = f"fit {file} --target activity {FIT.replace('note', 'note load')}"
+    assert "fitted with GRU(2, 8) on 24" in run(line)
+    printed = run(f"predict model.pt {file} -o out.csv")
+    found = pd.read_csv("out.csv")
+    groups = table.sort_values("ms", kind="stable").groupby("unit", sort=False)
+    parts = [part for _, part in groups]
+    X = [part[["ax", "ay"]] for part in parts]
+    y = [part["activity"].iloc[0] for part in parts]
+    with one_thread():
+        expected = SequenceClassifier(hidden_size=8, epochs=4, random_state=0).fit(X, y)
+    np.testing.assert_allclose(
+        found[["probability rest", "probability walk"]], expected.predict_proba(X), atol=1e-6
+    )
+    assert found["prediction"].tolist() == expected.predict(X).tolist()
+    assert f"accuracy {expected.score(X, y):.4g}" in printed
+    table[["unit", "ms", "ay", "ax"]].to_csv("bare.csv", index=False)
+    assert "accuracy" not in run("predict model.pt bare.csv -o bare-out.csv")
+    pd.testing.assert_frame_equal(pd.read_csv("bare-out.csv"), found)
+
+
+def test_numbers_with_fractions_make_a_regressor(run):
+    readings().to_csv("a.csv", index=False)
+    run(f"fit a.csv --target load {FIT.replace('note', 'note activity')}")
+    assert load("model.pt").target_mean_.shape == ()
+    assert "R2" in run("predict model.pt a.csv -o out.csv")
+
+
+WRONG = {
+    "fit a.csv --target activty --out m.pt": "did you mean activity",
+    "fit a.csv --target activity --out m.pt": "--sequence",
+    "fit a.csv --target ax --sequence unit --out m.pt": "one value of ax in each sequence",
+    "fit a.csv --target activity --sequence unit --out m.pt": "note of sequence 0, got",
+    "fit a.csv --target activity --sequence unit --layer GRUU --out m.pt": "did you mean GRU",
+    "fit b.csv --target activity --sequence unit --time ms --out m.pt": "ISO dates such as",
+    "fit a.csv --target activity --sequence unit --out no/m.pt": "a folder that exists",
+    "predict a.csv a.csv": "expected a file of estimator.save",
+    "forecast a.csv --horizon 3 --target ax --time when": "'when'",
+    "forecast a.csv --horizon 3 --target ax --coverage 2": "got 2",
+    "forecast c.csv --horizon 3 --time month": "none for 2020-03-01",
+}
+
+
+@pytest.mark.parametrize(("line", "said"), WRONG.items(), ids=WRONG)
+def test_what_does_not_fit_is_named_in_one_line(run, tmp_path, line, said):
+    table = readings(6)
+    table.to_csv("a.csv", index=False)
+    table.assign(ms="5 o'clock").to_csv("b.csv", index=False)
+    months = pd.date_range("2020-01-01", periods=30, freq="MS").delete(2)
+    pd.DataFrame({"month": months, "sales": range(29)}).to_csv("c.csv", index=False)
+    assert said in run(line, fails=True)
+    assert not (tmp_path / "m.pt").exists()
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-25T04:00:00+01:00"],
+        ["00:00:09", "00:00:10", "1 days"],
+        ["9", "10", "1e3"],
+    ],
+    ids=["summer time", "durations", "numbers"],
+)
+def test_times_are_no_texts(run, times):
+    rows = [f"{k},{t},{9 * number},{k % 2}" for k in range(8) for number, t in enumerate(times)]
+    for name, order in (("ordered", 1), ("reversed", -1)):
+        with pathlib.Path(f"{name}.csv").open("w") as file:
+            file.write("\n".join(["unit,when,x,y", *rows[::order]]))
+        run(f"fit {name}.csv --target y --sequence unit --time when --epochs 1 --out {name}.pt")
+        run(f"predict {name}.pt ordered.csv -o {name}-out.csv")
+    steps = pd.read_csv("ordered-out.csv").sort_values("sequence")
+    run("predict ordered.pt reversed.csv -o same.csv")
+    same = pd.read_csv("same.csv").sort_values("sequence")
+    np.testing.assert_allclose(steps.to_numpy(), same.to_numpy(), atol=1e-7)
+
+
+def sales(count, **columns):
+    t = np.arange(count)
+    return pd.DataFrame({**columns, "sales": 100 + t + 10 * np.sin(t / 2) + t * 7 % 3})
+
+
+def test_a_forecast_has_the_dates_that_follow_and_the_numbers_of_python(run):
+    months = pd.date_range("2020-01-01", periods=60, freq="MS")
+    sales(60, month=months, note=1).to_csv("a.csv", index=False)
+    line = "forecast a.csv --target sales --time month --horizon 3 --season 12"
+    found = pd.read_csv(io.StringIO(run(line)))
+    assert found["month"].tolist() == ["2025-01-01", "2025-02-01", "2025-03-01"]
+    with one_thread():
+        expected = SequenceForecaster(season=12, random_state=0).fit(sales(60)["sales"].to_numpy())
+    np.testing.assert_allclose(found["sales"], expected.predict(3), rtol=1e-7)
+    lower, upper = expected.predict_interval(3, 0.9)
+    np.testing.assert_allclose(found[["sales lower", "sales upper"]].T, [lower, upper], rtol=1e-7)
+
+
+def test_several_series_of_a_table_are_counted_in_steps(run):
+    table = pd.concat([sales(40, shop="a"), sales(50, shop="=b")])
+    table.to_csv("a.csv", index=False)
+    found = pd.read_csv(io.StringIO(run("forecast a.csv --sequence shop --horizon 2")))
+    assert found["sequence"].tolist() == ["a", "a", "'=b", "'=b"]
+    assert found["step"].tolist() == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("case", ["144 24", "31 2", "60 12", "240 48"])
+def test_ordinary_requests_have_forecasts_with_ends_or_a_reason(
+    tmp_path, monkeypatch, capsys, case
+):
+    monkeypatch.chdir(tmp_path)
+    rows, horizon = map(int, case.split())
+    sales(rows).to_csv("a.csv", index=False)
+    with one_thread():
+        assert main(f"forecast a.csv --horizon {horizon} --season 12".split()) == 0
+    printed = capsys.readouterr()
+    found = pd.read_csv(io.StringIO(printed.out))
+    assert len(found) == horizon
+    assert found["sales"].notna().all()
+    assert found["sales lower"].isna().any() == ("reach" in printed.err)
+
+
+def test_numbers_are_printed_in_plain_digits(run):
+    sales(60).mul(1e-3).add(1.7e6).to_csv("a.csv", index=False)
+    cell = run("forecast a.csv --horizon 1 --target sales").splitlines()[1].split(",")[1]
+    assert len(cell.replace(".", "")) <= 12
+    assert "e" not in cell

@@ -1,0 +1,314 @@
+"""Series as people give them to the forecaster, and their dates."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenrnn.errors import check_installed
+from eigenrnn.values import Array, check_size, parts_of_panel, with_columns
+
+check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
+
+from sklearn.utils import check_array  # noqa: E402
+
+__all__ = ["Calendar", "Form", "check_same_dates", "deviation", "given", "read", "split"]
+
+
+class Calendar(NamedTuple):
+    """The index of a series of pandas: its last entry, and what follows it.
+
+    Args:
+        kind: The entries: times, periods or numbers.
+        last: The last one.
+        frequency: The alias of pandas for the distance of two entries; of numbers, the distance.
+        timezone: The time zone of times, if they have one.
+        name: The name of the index.
+    """
+
+    kind: str
+    last: str
+    frequency: str
+    timezone: str | None
+    name: Any
+
+    def after(self, steps: int) -> Any:
+        """Return the index of the steps after the last one."""
+        return self._range(1, steps)
+
+    def until(self, steps: int) -> Any:
+        """Return the index of as many steps up to the last one."""
+        return self._range(1 - steps, 0)
+
+    def _range(self, first: int, last: int) -> Any:
+        import pandas as pd
+
+        if self.kind == "numbers":
+            step = int(self.frequency)
+            end = int(self.last)
+            return pd.RangeIndex(end + first * step, end + (last + 1) * step, step, name=self.name)
+        count = last - first + 1
+        if self.kind == "periods":
+            period: Any = pd.Period(self.last, self.frequency)
+            return pd.period_range(
+                period + first, periods=count, freq=self.frequency, name=self.name
+            )
+        start = pd.Timestamp(self.last)
+        if self.timezone is not None:
+            start = start.tz_convert(self.timezone)
+        if first <= 0:
+            return pd.date_range(end=start, periods=count, freq=self.frequency, name=self.name)
+        dates = pd.date_range(start, periods=last + 1, freq=self.frequency, name=self.name)
+        return dates[first:]
+
+
+class Form(NamedTuple):
+    """The form of series, in which forecasts are returned.
+
+    Args:
+        is_flat: Whether they have no axis of columns.
+        is_several: Whether they are a list.
+        keys: The names of the series of a panel, and of the levels of its index.
+        columns: The names of the columns of frames, or the name of a series of pandas.
+        calendars: The index of each series of pandas; none for arrays.
+    """
+
+    is_flat: bool
+    is_several: bool
+    keys: tuple[list[Any], list[Any]] | None
+    columns: list[Any]
+    calendars: list[Calendar]
+
+    def filled(self, arrays: list[Array], *, ahead: bool) -> Any:
+        """Return values in this form, with the dates that follow it or its own.
+
+        Args:
+            arrays: The values of each series, (S, K).
+            ahead: Whether they are those after the end of the series.
+        """
+        found: list[Any] = []
+        for number, values in enumerate(arrays):
+            index: Any = None
+            if self.calendars and ahead:
+                index = self.calendars[number].after(len(values))
+            elif self.calendars:
+                index = self.calendars[number].until(len(values))
+            found.append(self._one(values, index))
+        if self.keys is not None:
+            import pandas as pd
+
+            names, levels = self.keys
+            return pd.concat(found, keys=names, names=levels)
+        if self.is_several:
+            return found
+        return found[0]
+
+    def _one(self, values: Array, index: Any) -> Any:
+        """Return a series as an array, or as one of pandas with an index."""
+        flat = values[:, 0]
+        if index is None:
+            return flat if self.is_flat else values
+        import pandas as pd
+
+        if self.is_flat:
+            return pd.Series(flat, index, name=self.columns[0])
+        columns: Any = self.columns
+        return pd.DataFrame(values, index, columns=columns)
+
+
+def split(series: Any) -> tuple[list[Any], bool, tuple[list[Any], list[Any]] | None]:
+    """Return the parts of series, whether they are several, and the names of a panel."""
+    panel = parts_of_panel(series)
+    if panel is not None:
+        keys, parts = panel
+        return parts, True, (keys, list(series.index.names))
+    # a list of numbers is one series
+    if isinstance(series, list | tuple) and (len(series) == 0 or np.ndim(series[0]) > 0):
+        return list(series), True, None
+    return [series], False, None
+
+
+def given(y: Any, targets: Any, place: str = "y") -> tuple[list[Any], list[Any] | None, Form]:
+    """Return the series, what else their frames hold, and their form.
+
+    Args:
+        y: The series.
+        targets: The columns of frames to forecast; None for all, and nothing else is held.
+        place: Names them in errors.
+    Raises:
+        ValueError: If a column is missing, or the dates of a series are not in order or not
+            equally far apart.
+    """
+    parts, is_several, keys = split(y)
+    if not parts:
+        raise ValueError(f"expected some series in {place}, got 0")
+    others: list[Any] | None = None
+    if targets is not None:
+        wanted = [targets] if isinstance(targets, str) else targets
+        left = [name for name in getattr(parts[0], "columns", []) if name not in wanted]
+        for part in parts:
+            names = list(getattr(part, "columns", []))
+            if not set(wanted) <= set(names):
+                raise ValueError(f"expected columns {wanted} in frames as {place}, got {names}")
+        if left:
+            others = [part[left] for part in parts]
+        parts = [part[targets] for part in parts]
+    columns: list[Any] = []
+    calendars: list[Calendar] = []
+    for number, part in enumerate(parts):
+        index = getattr(part, "index", None)
+        if hasattr(index, "is_monotonic_increasing"):  # of pandas; a list has a method
+            calendars.append(_calendar(index, f"{place}, series {number}"))
+            columns = list(getattr(part, "columns", [getattr(part, "name", None)]))
+    return parts, others, Form(np.ndim(parts[0]) == 1, is_several, keys, columns, calendars)
+
+
+def _calendar(index: Any, place: str) -> Calendar:
+    """Describe an index.
+
+    Raises:
+        ValueError: If it is one of texts, or of times that are not in order or not equally far
+            apart.
+    """
+    import pandas as pd
+
+    if isinstance(index, pd.PeriodIndex):
+        expected = pd.period_range(index[0], periods=len(index), freq=index.freq)
+        _check_dates(index, expected, place)
+        return Calendar("periods", str(index[-1]), index.freqstr, None, index.name)
+    if isinstance(index, pd.DatetimeIndex):
+        frequency = _frequency(index, place)
+        last = str(index[-1])
+        timezone: str | None = None
+        if index.tz is not None:
+            timezone = str(index.tz)
+        return Calendar("times", last, frequency, timezone, index.name)
+    if isinstance(index[0], str):
+        raise ValueError(
+            f"expected an index of times or numbers in {place}, got the text {index[0]!r}: "
+            "frame.index = pd.to_datetime(frame.index), or pass .to_numpy()"
+        )
+    step = 0
+    if pd.api.types.is_integer_dtype(index.dtype):
+        steps = np.unique(np.diff(np.asarray(index, dtype=np.int64)))
+        if len(steps) == 1:
+            step = int(steps[0])
+    if step > 0:
+        return Calendar("numbers", str(int(index[-1])), str(step), None, index.name)
+    return Calendar("numbers", str(len(index) - 1), "1", None, index.name)  # counted
+
+
+_REMEDY = (
+    "give each step a row, as frame.asfreq({!r}) does, and fill in what is missing; or pass "
+    ".to_numpy() for rows as they stand"
+)
+
+
+def _frequency(index: Any, place: str) -> str:
+    """Return the distance of two times, by pandas' alias.
+
+    Raises:
+        ValueError: If they are not in order, or not equally far apart.
+    """
+    import pandas as pd
+
+    _check_order(index, place)
+    found: Any = index.freqstr or pd.DatetimeIndex(index, freq="infer").freqstr
+    if found:
+        return found
+    # that of ten times without a gap tells where the first gap is
+    for first in range(max(len(index) - 9, 0)):
+        usual = pd.DatetimeIndex(index[first : first + 10], freq="infer").freqstr
+        if usual:
+            _check_dates(index, pd.date_range(index[0], index[-1], freq=usual), place)
+    distances = np.diff(np.asarray(index.as_unit("ns").asi8))
+    other = int((distances != distances[0]).argmax())
+    raise ValueError(
+        f"expected times that are equally far apart in {place}, got {index[other]} before "
+        f"{index[other + 1]}: {_REMEDY.format('MS')}"
+    )
+
+
+def _check_order(index: Any, place: str) -> None:
+    """Check that each entry is later than the one before.
+
+    Raises:
+        ValueError: If one is not, or is missing.
+    """
+    later = np.asarray(index[1:] > index[:-1])
+    if later.all() and not index.hasnans:
+        return
+    first = int((~later).argmax())
+    raise ValueError(
+        f"expected times in order, each once, in {place}, got {index[first]} before "
+        f"{index[first + 1]}: sort_index(), and join what is there twice"
+    )
+
+
+def _check_dates(index: Any, expected: Any, place: str) -> None:
+    """Check that no step is missing.
+
+    Raises:
+        ValueError: If entries are not in order, or one is missing.
+    """
+    _check_order(index, place)
+    missing = expected[~expected.isin(index)]
+    if len(index) != len(expected) or len(missing):
+        first = [*missing, expected[-1]][0]
+        raise ValueError(
+            f"expected each step of frequency {expected.freqstr} in {place}, got none for {first}"
+            f": {_REMEDY.format(expected.freqstr)}"
+        )
+
+
+def check_same_dates(known: Any, expected: Any, name: str) -> None:
+    """Check that what is known ahead has the dates of its steps, where both have dates.
+
+    Raises:
+        ValueError: If one is another.
+    """
+    index: Any = getattr(known, "index", None)
+    if type(index) is not type(expected) or not hasattr(index, "freqstr"):
+        return
+    if len(index) == len(expected) and not (index == expected).all():
+        first = int((index != expected).argmax())
+        raise ValueError(f"expected {expected[first]} in {name}, got {index[first]}")
+
+
+def read(
+    parts: list[Any], name: str, columns: Any, count: int | None = None
+) -> tuple[list[Array], Any]:  # each (T, K)
+    """Return series in double precision, and the names of their columns.
+
+    Raises:
+        ValueError: If a shape, a column or a value is wrong, or there are not so many of them.
+    """
+    if count is not None and len(parts) != count:
+        raise ValueError(f"expected {count} series in {name}, got {len(parts)}")
+    found: list[Array] = []
+    for number, part in enumerate(parts):
+        place = f"{name}, series {number}"
+        array, columns = with_columns(part, columns, place)
+        values = np.asarray(array)
+        if values.ndim == 1:
+            values = values[:, None]
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            step = int(np.isnan(values).any(1).argmax())
+            raise ValueError(
+                f"expected no missing value in {place}, got NaN in step {step}: fill it in, as "
+                "frame.interpolate() does"
+            )
+        found.append(check_array(values, dtype="float64", copy=True, input_name=name))
+        check_size(found[-1], name)
+    if len({values.shape[1] for values in found}) > 1:
+        raise ValueError(f"expected series of the same columns in {name}, got others")
+    return found, columns
+
+
+def deviation(rows: Sequence[Any] | NDArray[Any]) -> Array:
+    """Return the standard deviation of each column, or one where it is only rounding."""
+    array = np.asarray(rows)
+    found = array.std(0)
+    rounding = np.finfo(array.dtype).eps * np.abs(array).max(0, initial=0.0)
+    return np.where(found > 8 * rounding, found, 1.0)

@@ -1,0 +1,88 @@
+"""The values that people give to estimators, as arrays in double precision."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LARGEST", "Array", "check_size", "numbers", "parts_of_panel", "with_columns"]
+
+Array = NDArray[np.float64]
+
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest value of a series. The square of one, in its deviation, is finite in float64."""
+
+_LONG = "leave the column out, or divide a long table: [part for _, part in frame.groupby(column)]"
+
+
+def check_size(values: Array, name: str) -> None:
+    """Check that no value is too large for float32.
+
+    Raises:
+        ValueError: If one is.
+    """
+    largest = np.abs(values).max(initial=0.0)
+    if largest > LARGEST:
+        raise ValueError(f"expected values up to {LARGEST:.3g} in {name}, got {largest:.3g}")
+
+
+def numbers(values: Any, place: str) -> Any:
+    """Return an array in which NaN stands for what a mask hides and for pandas' missing values.
+
+    Args:
+        values: What numpy makes an array of.
+        place: Names the values in errors.
+    Raises:
+        ValueError: If they are times or texts.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind in "mM":
+        raise ValueError(
+            f"expected numbers in {place}, got times, whose missing ones are no NaN: pass "
+            "differences in a unit, such as times / np.timedelta64(1, 's')"
+        )
+    if np.ma.isMaskedArray(values):
+        return np.where(np.ma.getmaskarray(values), np.nan, array)
+    if array.dtype.kind in "OUS":
+        is_text = np.array([isinstance(each, str) for each in array.ravel()])
+        if is_text.any():
+            text = str(array.ravel()[is_text.argmax()])
+            raise ValueError(f"expected numbers in {place}, got the text {text!r}; {_LONG}")
+        if hasattr(values, "to_numpy") and values.isna().any():  # pd.NA is no float
+            return values.to_numpy(dtype="float64", na_value=np.nan)
+    return array
+
+
+def with_columns(part: Any, names: Any, place: str) -> tuple[Any, Any]:
+    """Return the columns of these names, in their order, as an array, and the names.
+
+    Args:
+        part: A frame, or anything else that numpy makes an array of.
+        names: The names of the columns; None for those of the frame.
+        place: Names the frame in errors.
+    Raises:
+        ValueError: If the frame has not each of these columns once and no others, or one has no
+            numbers.
+    """
+    found = np.asarray(getattr(part, "columns", None), dtype=object)
+    if found.ndim != 1:  # no frame, or a table of Arrow, whose columns are arrays
+        return numbers(part, place), names
+    if names is None:
+        names = found
+    if set(found) != set(names) or len(found) != len(set(found)):
+        expected = ", ".join(map(str, dict.fromkeys(names)))
+        got = ", ".join(map(str, found))
+        raise ValueError(f"expected each of the columns {expected} once in {place}, got {got}")
+    columns = [numbers(part[name], f"column {name} of {place}") for name in names]
+    return np.stack(columns, 1).astype(np.float64), names
+
+
+def parts_of_panel(table: Any) -> tuple[list[Any], list[Any]] | None:
+    """Return the names and the tables of a panel, a table of pandas with two levels of index.
+
+    The first level tells which sequence a row is of, as in sktime. Anything else gives None.
+    """
+    if getattr(getattr(table, "index", None), "nlevels", 1) != 2:
+        return None
+    groups = list(table.groupby(level=0, sort=False))
+    return [name for name, _ in groups], [part.droplevel(0) for _, part in groups]
