@@ -3,6 +3,7 @@
 import copy
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -24,6 +25,7 @@ from eigenrnn import (
     constrain,
 )
 from eigenrnn.constraints import ScaledCayley
+from eigenrnn.estimators import SequenceClassifier, SequenceForecaster, load
 from eigenrnn.linalg import tol
 from kernel_testing import assert_near
 
@@ -279,3 +281,22 @@ def test_distributed_data_parallel_of_one_process_trains_as_the_layer_alone(make
     finally:
         torch.distributed.destroy_process_group()
     assert_near(got, expected, tol(x.dtype, 10 * T * N))
+
+
+def test_an_estimator_trains_on_the_device_and_is_exported_from_the_cpu(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    X = [rng.normal(size=(5 + k % 3, 2)) + y[k] for k in range(40)]
+    layer = partial(GRU, num_layers=2, dropout=0.1)
+    fitted = SequenceClassifier(layer, 8, epochs=10, random_state=0, device="cuda").fit(X, y)
+    assert fitted.model_.head.weight.is_cuda
+    assert fitted.score(X, y) > 0.7
+    with pytest.raises(ValueError, match="estimator on the CPU"):
+        Stream(fitted)
+    fitted.save(tmp_path / "model.pt")
+    again = load(tmp_path / "model.pt")
+    np.testing.assert_allclose(again.predict_proba(X), fitted.predict_proba(X), atol=1e-4)
+    Stream(again)
+    series = np.sin(np.arange(60.0))
+    forecaster = SequenceForecaster(epochs=2, device="cuda", random_state=0).fit(series)
+    assert forecaster.predict(3).shape == (3,)

@@ -107,6 +107,7 @@ def fitted_network(estimator: Any) -> FittedNetwork:
 
     Raises:
         TypeError: If it is another estimator.
+        ValueError: If its network is on another device than the CPU.
     """
     make = getattr(estimator, "fitted_network", None)
     if make is None:
@@ -115,7 +116,14 @@ def fitted_network(estimator: Any) -> FittedNetwork:
             f"{type(estimator).__name__}: a forecaster feeds its network by itself, so pass its "
             "model_, a network of scaled inputs"
         )
-    return make()
+    network = make()
+    device = network.model.head.weight.device
+    if device.type != "cpu":
+        raise ValueError(
+            f"expected an estimator on the CPU, got one on {device}: estimator.save(path), then "
+            "eigenrnn.estimators.load(path)"
+        )
+    return network
 
 
 def _filled_forward(

@@ -207,7 +207,6 @@ SHORTENED = {
         "--out data/car_racing": "--out data/car_racing --rollouts 3 --steps 5 --epochs 1",
         "--batch_size 100 --steps 4000": "--batch_size 1 --steps 2",
     },
-    "docs/run_export.md": {"--epochs 5": "--steps 2"},
     "docs/extending.md": {"--steps 300": "--steps 5"},
     "docs/experiments.md": {"--rows scoRNN": "--rows 'scoRNN 170'"},
     "docs/run_analysis.md": {"--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1"},
