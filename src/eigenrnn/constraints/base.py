@@ -1,6 +1,7 @@
 """The base class of every set of recurrent matrices."""
 
 import copy
+import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -107,6 +108,12 @@ class _BuiltInFloat32(ABCMeta):
             raise TypeError(f"expected {cls.__name__} to define {missing}: see docs/extending.md")
         with wide_default_dtype():
             return super().__call__(*args, **kwargs)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The arguments of the constructor; without this those of `__call__` are shown."""
+        _, *parameters = inspect.signature(cls.__init__).parameters.values()
+        return inspect.Signature(parameters)
 
 
 class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):

@@ -36,6 +36,8 @@ def as_lengths(lengths: Lengths) -> Tensor | None:  # (B,)
     if lengths is None:
         return None
     lengths = torch.as_tensor(lengths)
+    if not lengths.numel():  # an empty list is one of floats to torch
+        return lengths.long()
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(f"expected lengths to be integers, got {lengths.dtype}")
     return lengths.long()

@@ -69,7 +69,8 @@ def products_of_float32(W: object) -> Products:
         return "float32"
     # small calls do not wait for the switches
     is_multiplied = W.dtype == torch.float32 and W.device.type == "cpu"
-    if not is_multiplied or W.shape[-1] < _LEAST_UNITS:
+    # a nested tensor has no shape, and is refused later
+    if not is_multiplied or W.is_nested or W.shape[-1] < _LEAST_UNITS:
         return "float32"
     return products_of_switches()
 
