@@ -36,11 +36,9 @@ void block(const Factor<T>* factors, int count, T* out, isize stride, bool add) 
 // The lanes of two vectors in turn: those of their first or of their second halves.
 template <class T, bool second>
 EIGENRNN_INLINE vec<T> interleave(vec<T> a, vec<T> b) {
-  constexpr isize from = second ? LANES<T> / 2 : 0;
-  integers<T> order;
-  for (isize lane = 0; lane < LANES<T>; ++lane)
-    order[lane] = static_cast<typename integer_of<T>::type>(from + lane / 2 + lane % 2 * LANES<T>);
-  return __builtin_shuffle(a, b, order);
+  return shuffle<T>(a, b, [](isize lane) {
+    return (second ? LANES<T> / 2 : 0) + lane / 2 + lane % 2 * LANES<T>;
+  });
 }
 
 // Each interleaving moves one bit of the number of a row to that of a column.
