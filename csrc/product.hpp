@@ -23,8 +23,7 @@ constexpr int columns(int rows, int together = 1) {
   if (together == 4) return 4 * rows > MOST_ROWS ? 4 : 8;
   const int least = together == 3 ? 3 : IS_NEON ? 4 : 2;
   if (2 * rows > most_rows(together)) return least;
-  if (4 * rows > most_rows(together)) return IS_NEON ? 6 : 2 * least;
-  return together == 3 ? 9 : 8;
+  return 4 * rows > most_rows(together) ? (IS_NEON ? 6 : 2 * least) : together == 3 ? 9 : 8;
 }
 
 // The vectors of one block, of those that stay together.

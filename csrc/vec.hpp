@@ -107,18 +107,23 @@ EIGENRNN_INLINE void store_some(T* p, vec<T> v, isize n) {
 }
 
 // Lane i of the result is lane order(i) of a, followed by b; `order` is a lambda that captures nothing.
-template <class T, class Order, isize... lanes>
-EIGENRNN_INLINE vec<T> shuffle_lanes(vec<T> a, vec<T> b, Order order, std::integer_sequence<isize, lanes...>) {
 #if defined(__clang__)
+template <class T, class Order, isize... lanes>
+EIGENRNN_INLINE vec<T> shuffle(vec<T> a, vec<T> b, Order order, std::integer_sequence<isize, lanes...>) {
   return __builtin_shufflevector(a, b, order(lanes)...);
-#else
-  return __builtin_shuffle(a, b, integers<T>{order(lanes)...});
-#endif
 }
 template <class T, class Order>
 EIGENRNN_INLINE vec<T> shuffle(vec<T> a, vec<T> b, Order order) {
-  return shuffle_lanes<T>(a, b, order, std::make_integer_sequence<isize, LANES<T>>{});
+  return shuffle<T>(a, b, order, std::make_integer_sequence<isize, LANES<T>>{});
 }
+#else
+template <class T, class Order>
+EIGENRNN_INLINE vec<T> shuffle(vec<T> a, vec<T> b, Order order) {
+  integers<T> lanes;
+  for (isize lane = 0; lane < LANES<T>; ++lane) lanes[lane] = static_cast<typename integer_of<T>::type>(order(lane));
+  return __builtin_shuffle(a, b, lanes);
+}
+#endif
 // Vectors of complex numbers hold real and imaginary parts in turn.
 template <class T>
 EIGENRNN_INLINE vec<T> swap_parts(vec<T> v) {
