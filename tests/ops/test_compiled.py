@@ -84,7 +84,9 @@ def test_the_list_of_backends_says_why_the_kernels_are_unavailable():
     assert done.returncode == 0, done.stderr
     absent = json.loads(done.stdout)
     assert set(absent) == {"delta", "elman", "gru", "linear", "lstm"}
-    assert all("there was no GCC or Clang when eigenrnn was installed" in why for why in absent.values())
+    assert all(
+        "there was no GCC or Clang when eigenrnn was installed" in why for why in absent.values()
+    )
 
 
 @pytest.mark.long
