@@ -3,6 +3,13 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
+// Clang keeps in registers what is loaded first. A block of few rows and many vectors has none left for all columns.
+#if defined(__clang__)
+constexpr bool COLUMN_BY_COLUMN = true;
+#else
+constexpr bool COLUMN_BY_COLUMN = false;
+#endif
+
 template <class T, int R, int C>
 void block(const Factor<T>* factors, int count, T* out, isize stride, bool add) {
   vec<T> sums[R][C];
@@ -16,6 +23,15 @@ void block(const Factor<T>* factors, int count, T* out, isize stride, bool add) 
     const T* a = factor.a;
     const T* b = factor.b;
     for (isize k = 0; k < factor.depth; ++k, a += factor.step, b += factor.deep) {
+      if constexpr (COLUMN_BY_COLUMN && R < C) {
+        vec<T> elements[R];
+        for (int r = 0; r < R; ++r) elements[r] = splat<T>(a[r * factor.row]);
+        for (int c = 0; c < C; ++c) {
+          const vec<T> column = load<T>(b + c * factor.wide);
+          for (int r = 0; r < R; ++r) sums[r][c] += elements[r] * column;
+        }
+        continue;
+      }
       vec<T> columns_[C];
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) columns_[c] = load<T>(b + c * factor.wide);
