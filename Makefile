@@ -78,10 +78,10 @@ clang: .venv/.installed-dev  ## Compile the kernels with Clang, and test them (6
 	$(call build_kernels,clang,-DCMAKE_CXX_COMPILER=clang++ -DEIGENRNN_ISAS=all)
 	$(call test_kernels,clang,)
 
-arm:  ## Test the package on an emulated ARM64; everything is unpacked into build/arm
+arm: .venv/.installed  ## Test the package on an emulated ARM64; everything is unpacked into build/arm
 	.ci/arm build/arm
 
-mac:  ## Compile the kernels for a Mac, where nothing can run here; the compiler is unpacked into build/mac
+mac: .venv/.installed  ## Compile the kernels for a Mac, where nothing can run here; the compiler is unpacked into build/mac
 	.ci/mac build/mac
 
 lint: .venv/.installed-dev  ## Check style, types and the order of imports
