@@ -24,7 +24,7 @@ export EIGENRNN_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test test-all newest console tutorials wheel wheels sanitize lint docs bench bench-constraints pins clean
+.PHONY: help demo test test-all newest console tutorials wheel wheels sanitize clang arm mac lint docs bench bench-constraints pins clean
 
 help:  ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,17 +71,18 @@ wheels: .venv/.installed-dev  ## Build a manylinux wheel, a pure one and that of
 	@ls -l dist
 
 sanitize: .venv/.installed-dev  ## Test the compiled kernels under AddressSanitizer and UBSan
-	PATH="$(abspath $(BIN)):$$PATH" cmake -S csrc -B build/sanitized -G Ninja -DCMAKE_BUILD_TYPE=Release \
-	    -DPython_EXECUTABLE="$(abspath $(BIN)/python)" -DEIGENRNN_SANITIZE=address,undefined $(CMAKE_ARGS)
-	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/sanitized
-	kernels=$$(echo build/sanitized/_cpu.*.so); selected="$(SELECTED)"; \
-	isas=$$($(BIN)/python -c 'from eigenrnn.ops import compiled; print(*compiled.kernels.isas)'); \
-	for isa in $$isas; do \
-	  echo "testing $$isa"; EIGENRNN_ISA=$$isa LD_PRELOAD="$(sanitizer_libraries)" ASAN_OPTIONS=$(ASAN_OPTIONS) \
-	  $(BIN)/python -m pytest --numprocesses=2 --capture=sys --kernels=$$kernels -k "$$selected" \
-	  $(filter-out %_processes.py,$(wildcard tests/ops/test_*cpu*.py)) tests/ops/test_kernels.py tests/ops/test_recurrences.py tests/ops/test_norm_zoneout_op.py $(PYTEST_FLAGS) || exit 1; \
-	  selected="odd_sizes and $(SELECTED)"; \
-	done
+	$(call build_kernels,sanitized,-DEIGENRNN_SANITIZE=address$(comma)undefined)
+	$(call test_kernels,sanitized,LD_PRELOAD="$(sanitizer_libraries)" ASAN_OPTIONS=$(ASAN_OPTIONS))
+
+clang: .venv/.installed-dev  ## Compile the kernels with Clang, and test them (6 minutes of one core, less on two)
+	$(call build_kernels,clang,-DCMAKE_CXX_COMPILER=clang++ -DEIGENRNN_ISAS=all)
+	$(call test_kernels,clang,)
+
+arm: .venv/.installed  ## Test the package on an emulated ARM64; everything is unpacked into build/arm
+	.ci/arm build/arm
+
+mac: .venv/.installed  ## Compile the kernels for a Mac, where nothing can run here; the compiler is unpacked into build/mac
+	.ci/mac build/mac
 
 lint: .venv/.installed-dev  ## Check style, types and the order of imports
 	$(BIN)/ruff check --no-cache  # whether an import is ours depends on other files, which the cache does not follow
@@ -111,7 +112,25 @@ clean:  ## Remove .venv, caches and build outputs
 	rm -rf .venv build dist docs/_build .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# --- Sanitizers: all short tests on the preferred instruction set, the odd sizes on the others ---
+# --- Other builds of the kernels: all short tests on the preferred instruction set, the odd sizes on the others ---
+
+comma := ,
+define build_kernels
+PATH="$(abspath $(BIN)):$$PATH" cmake -S csrc -B build/$(1) -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DPython_EXECUTABLE="$(abspath $(BIN)/python)" $(2) $(CMAKE_ARGS)
+PATH="$(abspath $(BIN)):$$PATH" cmake --build build/$(1)
+endef
+
+define test_kernels
+kernels=$$(echo build/$(1)/_cpu.*.so); selected="$(SELECTED)"; \
+isas=$$($(2) $(BIN)/python -c 'import sys; sys.path.insert(0, "build/$(1)"); import _cpu; print(*_cpu.isas)'); \
+for isa in $$isas; do \
+  echo "testing $$isa"; EIGENRNN_ISA=$$isa $(2) \
+  $(BIN)/python -m pytest --numprocesses=2 --capture=sys --kernels=$$kernels -k "$$selected" \
+  $(filter-out %_processes.py,$(wildcard tests/ops/test_*cpu*.py)) tests/ops/test_kernels.py tests/ops/test_recurrences.py tests/ops/test_norm_zoneout_op.py $(PYTEST_FLAGS) || exit 1; \
+  selected="odd_sizes and $(SELECTED)"; \
+done
+endef
 
 SELECTED := not instruction and not experiment and not 63x and not off_by
 # The libraries must be loaded before Python. Memory that nothing has written is NaN, so that tests notice it.

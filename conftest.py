@@ -19,6 +19,7 @@ if not torch.cuda.is_available():
 
 def pytest_addoption(parser):
     parser.addoption("--kernels", metavar="FILE", help="test this build of the compiled kernels")
+    parser.addoption("--every", type=int, default=1, metavar="N", help="run every N-th test alone")
 
 
 def pytest_configure(config):
@@ -31,9 +32,9 @@ def pytest_configure(config):
     spec.loader.exec_module(sys.modules[spec.name])
 
 
-# Before pytest itself deselects by markers.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+# Around what pytest itself deselects by markers.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config, items):
     """Of the product of options of a test marked `pairs`, all but a cover of pairs is long."""
     products = defaultdict(list)
     for item in items:
@@ -46,6 +47,8 @@ def pytest_collection_modifyitems(items):
         chosen = pair_cover(rows)
         for place in set(range(len(product))) - set(chosen):
             product[place].add_marker("long")
+    yield
+    items[:] = items[:: config.getoption("--every")]
 
 
 @pytest.fixture(scope="session")

@@ -109,13 +109,6 @@ struct ModRelu {
 // Complex numbers as neighbouring lanes: real part, imaginary part.
 struct ModReluPaired {
   template <class T>
-  static EIGENRNN_INLINE vec<T> swap(vec<T> v) {
-    integers<T> order;
-    for (isize lane = 0; lane < LANES<T>; ++lane)
-      order[lane] = static_cast<typename integer_of<T>::type>(lane ^ 1);
-    return __builtin_shuffle(v, order);
-  }
-  template <class T>
   static EIGENRNN_INLINE vec<T> root(vec<T> v) {
     for (isize lane = 0; lane < LANES<T>; ++lane)
       v[lane] = sizeof(T) == 4 ? static_cast<T>(__builtin_sqrtf(static_cast<float>(v[lane])))
@@ -125,7 +118,7 @@ struct ModReluPaired {
   // |z|, computed without overflow of squares.
   template <class T>
   static EIGENRNN_INLINE vec<T> modulus(vec<T> z) {
-    const vec<T> one = magnitude<T>(z), other = swap<T>(one);
+    const vec<T> one = magnitude<T>(z), other = swap_parts<T>(one);
     const vec<T> great = one > other ? one : other, small = one > other ? other : one;
     const vec<T> q = small / (great == T(0) ? splat<T>(1) : great);
     return great * root<T>(q * q + T(1));
@@ -140,7 +133,7 @@ struct ModReluPaired {
   static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T> m, T) {
     const vec<T> size = modulus<T>(h), u = phase<T>(h), product = d * u;
     const vec<T> ratio = size / (size == T(0) ? splat<T>(1) : m);
-    const vec<T> along = (product + swap<T>(product)) * u;
+    const vec<T> along = (product + swap_parts<T>(product)) * u;
     return size == T(0) ? vec<T>{} : ratio * (d - along) + along;
   }
   // Store and load one number per pair, for the first n lanes.

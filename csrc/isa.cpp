@@ -1,7 +1,9 @@
 #include "isa.hpp"
 
+#ifdef EIGENRNN_HAS_AMX
 #include <sys/syscall.h>
 #include <unistd.h>
+#endif
 
 #include <stdexcept>
 
@@ -24,6 +26,9 @@ EIGENRNN_DECLARE(avx2)
 #endif
 #ifdef EIGENRNN_HAS_PORTABLE
 EIGENRNN_DECLARE(portable)
+#endif
+#ifdef EIGENRNN_HAS_NEON
+EIGENRNN_DECLARE(neon)
 #endif
 
 namespace {
@@ -64,6 +69,9 @@ std::vector<const Kernels*> possible() {
 #endif
 #ifdef EIGENRNN_HAS_PORTABLE
   found.push_back(&portable::KERNELS);
+#endif
+#ifdef EIGENRNN_HAS_NEON
+  found.push_back(&neon::KERNELS);  // every ARM64 has it
 #endif
   if (found.empty())
     throw std::runtime_error(

@@ -27,20 +27,9 @@ EIGENRNN_INLINE isize steps_ahead(isize width) {
   return larger(1, PREFETCHED / larger(1, width * static_cast<isize>(sizeof(T))));
 }
 
-// A vector of complex numbers holds real and imaginary parts in turn.
-template <class T>
-EIGENRNN_INLINE vec<T> swap_parts(vec<T> v) {
-  integers<T> order;
-  for (isize lane = 0; lane < LANES<T>; ++lane)
-    order[lane] = static_cast<typename integer_of<T>::type>(lane ^ 1);
-  return __builtin_shuffle(v, order);
-}
 template <class T>
 EIGENRNN_INLINE vec<T> real_parts(vec<T> v) {
-  integers<T> order;
-  for (isize lane = 0; lane < LANES<T>; ++lane)
-    order[lane] = static_cast<typename integer_of<T>::type>(lane & ~isize{1});
-  return __builtin_shuffle(v, order);
+  return shuffle<T>(v, v, [](isize lane) { return lane & ~isize{1}; });
 }
 template <class T>
 EIGENRNN_INLINE vec<T> imaginary_parts(vec<T> v) {

@@ -348,6 +348,7 @@ NB_MODULE(_cpu, m) {
   nb::set_leak_warnings(false);  // plans live as long as torch's operators, which are never freed
   static const Kernels& kernels = eigenrnn::choose_kernels(std::getenv("EIGENRNN_ISA"));
   eigenrnn::watch_forks();
+  m.def("find_threads", eigenrnn::find_threads);
   m.attr("isa") = kernels.isa;
   m.attr("has_tiles") = kernels.use_tiles != nullptr;
   m.attr("least_units_of_tiles") = eigenrnn::LEAST_UNITS_OF_TILES;

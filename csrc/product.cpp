@@ -3,6 +3,13 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
+// Clang keeps in registers what is loaded first. A block of few rows and many vectors has none left for all columns.
+#if defined(__clang__)
+constexpr bool COLUMN_BY_COLUMN = true;
+#else
+constexpr bool COLUMN_BY_COLUMN = false;
+#endif
+
 template <class T, int R, int C>
 void block(const Factor<T>* factors, int count, T* out, isize stride, bool add) {
   vec<T> sums[R][C];
@@ -16,6 +23,15 @@ void block(const Factor<T>* factors, int count, T* out, isize stride, bool add) 
     const T* a = factor.a;
     const T* b = factor.b;
     for (isize k = 0; k < factor.depth; ++k, a += factor.step, b += factor.deep) {
+      if constexpr (COLUMN_BY_COLUMN && R < C) {
+        vec<T> elements[R];
+        for (int r = 0; r < R; ++r) elements[r] = splat<T>(a[r * factor.row]);
+        for (int c = 0; c < C; ++c) {
+          const vec<T> column = load<T>(b + c * factor.wide);
+          for (int r = 0; r < R; ++r) sums[r][c] += elements[r] * column;
+        }
+        continue;
+      }
       vec<T> columns_[C];
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) columns_[c] = load<T>(b + c * factor.wide);
@@ -36,11 +52,9 @@ void block(const Factor<T>* factors, int count, T* out, isize stride, bool add) 
 // The lanes of two vectors in turn: those of their first or of their second halves.
 template <class T, bool second>
 EIGENRNN_INLINE vec<T> interleave(vec<T> a, vec<T> b) {
-  constexpr isize from = second ? LANES<T> / 2 : 0;
-  integers<T> order;
-  for (isize lane = 0; lane < LANES<T>; ++lane)
-    order[lane] = static_cast<typename integer_of<T>::type>(from + lane / 2 + lane % 2 * LANES<T>);
-  return __builtin_shuffle(a, b, order);
+  return shuffle<T>(a, b, [](isize lane) {
+    return (second ? LANES<T> / 2 : 0) + lane / 2 + lane % 2 * LANES<T>;
+  });
 }
 
 // Each interleaving moves one bit of the number of a row to that of a column.

@@ -10,16 +10,20 @@ namespace eigenrnn::EIGENRNN_ISA {
 //
 // For three gates at once, three vectors stay together, so there are fewer rows. Four vectors that
 // stay together are two blocks, one after the other.
-constexpr int MOST_ROWS = EIGENRNN_REGISTERS >= 32 ? 12 : 6;
+//
+// NEON has no memory operands, and a step of a block more instructions: 6 x 4 needs fewer than 12 x 2
+// (benchmarks/blocks.py counts them).
+constexpr bool IS_NEON = EIGENRNN_REGISTERS >= 32 && EIGENRNN_VECTOR_BYTES == 16;
+constexpr int MOST_ROWS = EIGENRNN_REGISTERS >= 32 && !IS_NEON ? 12 : 6;
 constexpr int MOST_COLUMNS = 9;
-constexpr int most_rows(int together) { return together == 3 ? MOST_ROWS * 2 / 3 : MOST_ROWS; }
+constexpr int most_rows(int together) { return together == 3 && !IS_NEON ? MOST_ROWS * 2 / 3 : MOST_ROWS; }
 
 // Few rows take more columns, so that enough independent sums hide the latency of a product.
 constexpr int columns(int rows, int together = 1) {
   if (together == 4) return 4 * rows > MOST_ROWS ? 4 : 8;
-  const int least = together == 3 ? 3 : 2;
+  const int least = together == 3 ? 3 : IS_NEON ? 4 : 2;
   if (2 * rows > most_rows(together)) return least;
-  return 4 * rows > most_rows(together) ? 2 * least : together == 3 ? 9 : 8;
+  return 4 * rows > most_rows(together) ? (IS_NEON ? 6 : 2 * least) : together == 3 ? 9 : 8;
 }
 
 // The vectors of one block, of those that stay together.
@@ -57,6 +61,8 @@ struct __attribute__((visibility("hidden"))) Blocks {
   Block<T> table[MOST_ROWS + 1][MOST_COLUMNS + 1] = {};
   static const Blocks all;
 };
+extern template struct Blocks<float>;
+extern template struct Blocks<double>;
 
 // A matrix packed for `block`: one panel of `rows` vectors for each vector of columns. A panel is
 // an odd number of cache lines long: panels of 2^k lines would compete for the same lines.

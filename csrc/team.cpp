@@ -25,17 +25,13 @@ void play(void* data) {
   for (int i = work.next++; i < work.members; i = work.next++) work.body(work.context, i);
 }
 
+// The functions of torch's OpenMP: GNU's library and LLVM's both have them.
 using Count = int (*)();
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
+Parallel parallel = nullptr;
+Count number = nullptr, all = nullptr;
 
 std::atomic<bool> forked{false};
-
-Parallel pool() {
-  static const Parallel found =
-      reinterpret_cast<Parallel>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
-  return forked ? nullptr : found;
-}
-Count count(const char* name) { return reinterpret_cast<Count>(dlsym(RTLD_DEFAULT, name)); }
 
 constexpr int SPINS = 4000;
 constexpr std::chrono::microseconds LATE{300};  // less than a time slice of the operating system
@@ -61,6 +57,16 @@ bool Meeting::wait(int members) {
   return together_;
 }
 
+bool find_threads(const char* library) {
+  void* const torch = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  // a null handle would search all libraries whose names are global
+  const auto find = [torch](const char* name) { return torch == nullptr ? nullptr : dlsym(torch, name); };
+  number = reinterpret_cast<Count>(find("omp_get_thread_num"));
+  all = reinterpret_cast<Count>(find("omp_get_num_threads"));
+  parallel = number && all ? reinterpret_cast<Parallel>(find("GOMP_parallel")) : nullptr;
+  return parallel != nullptr;
+}
+
 void watch_forks() {
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
 }
@@ -70,9 +76,7 @@ void as_partners(int most, void (*body)(void*, int, int), void* context) {
     void (*body)(void*, int, int);
     void* context;
   } partners{body, context};
-  static const Count number = count("omp_get_thread_num"), all = count("omp_get_num_threads");
-  const Parallel parallel = pool();
-  if (most <= 1 || parallel == nullptr || number == nullptr || all == nullptr) {
+  if (most <= 1 || parallel == nullptr || forked) {
     body(context, 0, 1);
     return;
   }
@@ -90,10 +94,8 @@ void as_team(int members, void (*body)(void*, int), void* context) {
     return;
   }
   Work work{body, context, members};
-  if (const Parallel parallel = pool()) {
-    parallel(play, &work, static_cast<unsigned>(members), 0);
-    return;
-  }
+  if (parallel == nullptr) return play(&work);
+  if (!forked) return parallel(play, &work, static_cast<unsigned>(members), 0);
   std::vector<std::thread> others;
   others.reserve(static_cast<std::size_t>(members - 1));  // before any runs: it may throw
   try {

@@ -1,14 +1,15 @@
-// Threads: as many as torch uses, and torch's own if possible.
+// Threads: torch's own.
 #pragma once
 #include <atomic>
 
 namespace eigenrnn {
 
-// Call body(context, i) for i = 0 .. members - 1 in parallel, and wait for all.
-//
-// torch loads an OpenMP pool, whose threads spin for a while after each task. A second pool would
-// compete with them for the cores, so the loaded pool is looked up by name at run time. Without a
-// pool, or after a fork, which leaves the pool without threads, plain threads are started.
+// Look up the OpenMP pool that the loaded `library` of torch uses; false if there is none. Its threads spin
+// for a while after each task, so a second pool would compete with them for the cores.
+bool find_threads(const char* library);
+
+// Call body(context, i) for i = 0 .. members - 1 in parallel, and wait for all. Without a pool one thread
+// does it. After a fork, which leaves the pool without threads, plain threads are started.
 void as_team(int members, void (*body)(void* context, int member), void* context);
 
 // Call body(context, i, n) for i = 0 .. n - 1 on n threads that run at the same time, so that they

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -103,6 +104,30 @@ EIGENRNN_INLINE void store_some(T* p, vec<T> v, isize n) {
 #else
   for (isize lane = 0; lane < n; ++lane) p[lane] = v[lane];
 #endif
+}
+
+// Lane i of the result is lane order(i) of a, followed by b; `order` is a lambda that captures nothing.
+#if defined(__clang__)
+template <class T, class Order, isize... lanes>
+EIGENRNN_INLINE vec<T> shuffle(vec<T> a, vec<T> b, Order order, std::integer_sequence<isize, lanes...>) {
+  return __builtin_shufflevector(a, b, order(lanes)...);
+}
+template <class T, class Order>
+EIGENRNN_INLINE vec<T> shuffle(vec<T> a, vec<T> b, Order order) {
+  return shuffle<T>(a, b, order, std::make_integer_sequence<isize, LANES<T>>{});
+}
+#else
+template <class T, class Order>
+EIGENRNN_INLINE vec<T> shuffle(vec<T> a, vec<T> b, Order order) {
+  integers<T> lanes;
+  for (isize lane = 0; lane < LANES<T>; ++lane) lanes[lane] = static_cast<typename integer_of<T>::type>(order(lane));
+  return __builtin_shuffle(a, b, lanes);
+}
+#endif
+// Vectors of complex numbers hold real and imaginary parts in turn.
+template <class T>
+EIGENRNN_INLINE vec<T> swap_parts(vec<T> v) {
+  return shuffle<T>(v, v, [](isize lane) { return lane ^ 1; });
 }
 
 // The bits of a float as an integer, and back.

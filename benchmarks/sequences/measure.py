@@ -22,6 +22,7 @@ from benchmarks.sequences.layers import (
     product_gflops,
     step,
 )
+from eigenrnn.kernels import has_threads
 from eigenrnn.layers import RNN
 from eigenrnn.ops import compiled
 from eigenrnn.ops.arguments import Options
@@ -188,9 +189,21 @@ def _machine() -> dict[str, Any]:
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
+        "system": platform.system(),
         "architecture": platform.machine(),
+        "processor": _processor(),
         "kernels": compiled.unavailable() or compiled.kernels.isa,
+        "torch's threads found": has_threads,
     }
+
+
+def _processor() -> str:
+    """Return the name of the processor, which Python itself does not know."""
+    commands = {"Linux": "LC_ALL=C lscpu | sed -n 's/^ *Model name: *//p'"}
+    commands["Darwin"] = "sysctl -n machdep.cpu.brand_string"
+    command = commands.get(platform.system(), "")
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    return ", ".join(done.stdout.splitlines()) or platform.processor()
 
 
 def _once(T: int, B: int, N: int, rounds: int = 5) -> float:

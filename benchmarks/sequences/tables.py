@@ -29,6 +29,7 @@ def show(bench: Bench, size: Size | None, console: Console) -> None:
             _print(_pairs(f"forward + backward by {title}", lines), console)
     machine = ", ".join(f"{name} {value}" for name, value in bench.machine.items())
     console.print(machine, soft_wrap=True)
+    console.print("No such machine in docs/speed.md? CONTRIBUTING.md says where to send this.")
 
 
 def _print(table: Table, console: Console) -> None:

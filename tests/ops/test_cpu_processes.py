@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from crossing import few
+from eigenrnn.kernels import has_threads
 from eigenrnn.ops import compiled, elman
 from kernel_testing import needs_kernels
 
@@ -54,6 +55,17 @@ for _ in range(3):
 again = evaluate(*tensors)  # the parent must still compute the same
 assert all(map(torch.equal, again, expected))
 assert all(map(succeeds, children)), "expected the numbers of the parent in every child"
+"""
+
+ALONE = """
+from eigenrnn.kernels import kernels
+
+torch.set_num_threads(3)
+tensors = operands()
+expected = evaluate(*tensors)
+assert not kernels.find_threads("no such library")
+assert all(map(torch.equal, evaluate(*tensors)[:2], expected[:2]))
+torch.testing.assert_close(evaluate(*tensors)[2], expected[2])  # summed by other threads
 """
 
 WORKERS = """
@@ -124,6 +136,14 @@ def two_threads():
 def operands(T, B, N):
     generator = torch.Generator().manual_seed(0)
     return torch.randn(T, B, N, generator=generator), torch.eye(N)
+
+
+def test_the_kernels_find_the_threads_of_torch():
+    assert has_threads
+
+
+def test_without_the_threads_of_torch_the_kernels_compute_the_same(tmp_path):
+    run_script(tmp_path, OPERANDS, ALONE)
 
 
 @where_processes_fork

@@ -181,6 +181,12 @@ def test_explain_says_why_a_backend_cannot_compute_the_call():
     assert reasons["loop"].startswith("torch.func transforms and forward mode need")
 
 
+@pytest.mark.skipif(compiled.kernels is None, reason=f"needs kernels: {compiled.unavailable()}")
+def test_explain_says_that_the_kernels_run_on_one_thread(monkeypatch):
+    monkeypatch.setattr(compiled, "has_threads", False)
+    assert "on one thread" in explain(BACKENDS, CALL)["cpu"]
+
+
 def test_explain_respects_a_forced_backend():
     with use_backend("reference"):
         assert explain(BACKENDS, CALL)["reference"] == "chosen"

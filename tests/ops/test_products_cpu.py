@@ -306,7 +306,7 @@ def test_autocast_multiplies_bfloat16_and_stores_it(make):
     assert torch.equal(stored, rounded.bfloat16())
     for gradient, parameter in zip(found, layer.parameters(), strict=True):
         # the loss reads rounded states; the map of a ScoRNN makes 3.6 of it on a Xeon with AMX
-        assert error(gradient, parameter.grad) < 5 * 2**-8
+        assert error(gradient, parameter.grad) < 4 * 2**-8
 
 
 def test_autocast_in_float16_multiplies_float32():

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.kernels import kernels, unavailable_reason
+from eigenrnn.kernels import has_threads, kernels, unavailable_reason
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.arguments import is_mixed, needs_gradient, steps_in
 from eigenrnn.ops.dispatch import Backend, Call
@@ -91,12 +91,14 @@ class CompiledBackend(Backend):
         return None
 
     def when_chosen(self, call: Call) -> str:
-        if not self.multiplies_by_tiles or call.state_size < kernels.least_units_of_tiles:
-            return "chosen"
-        products = products_now(call.dtype)
-        if products == "float32":
-            return "chosen"
-        return f"chosen, with {products} products"
+        reason = "chosen"
+        if self.multiplies_by_tiles and call.state_size >= kernels.least_units_of_tiles:
+            products = products_now(call.dtype)
+            if products != "float32":
+                reason += f", with {products} products"
+        if not has_threads:
+            reason += ", on one thread: torch's OpenMP library was not found"
+        return reason
 
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         U = operands.U
