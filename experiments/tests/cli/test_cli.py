@@ -1,7 +1,7 @@
 """The command line, called as a user would."""
 
-import importlib
 import gc
+import importlib
 import json
 import os
 import re
