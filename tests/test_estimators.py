@@ -516,6 +516,10 @@ def test_what_a_mask_of_numpy_hides_is_missing(missing):
         classifier().fit(draw()[0], np.ma.masked_equal(np.arange(40) % 3, 2))
     with pytest.raises(ValueError, match="NaN"):
         SequenceRegressor(MinGRU, 4).fit(draw()[0], np.ma.masked_equal(np.arange(40.0), 3))
+    with pytest.raises(ValueError, match="sample_weight >= 0"):
+        classifier().fit(*draw(), sample_weight=np.ma.masked_equal(np.arange(40.0), 3))
+    with pytest.raises(ValueError, match="the group of each sequence"):
+        classifier().fit(*draw(), groups=np.ma.masked_equal(np.arange(40), 3))
 
 
 @pytest.mark.parametrize("unit", ["m8[s]", "M8[D]"])

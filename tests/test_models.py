@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -97,6 +98,12 @@ def test_lengths_may_have_any_integers(make, dtype):
     x = sequences()[:B]  # torch takes B flags for a mask of B steps
     lengths = LENGTHS.clamp(max=B)
     torch.testing.assert_close(model(x, lengths.to(dtype)), model(x, lengths), **near())
+
+
+def test_a_length_that_a_mask_hides_is_no_length():
+    hidden = np.ma.masked_equal(LENGTHS.numpy(), int(LENGTHS[0]))
+    with pytest.raises(TypeError, match="expected lengths to be integers"):
+        SequenceModel(ScoRNN(M, N), K, "last")(sequences(), hidden)
 
 
 @each_depth

@@ -199,9 +199,12 @@ class _SequenceEstimator(BaseEstimator):
             self.feature_names_in_: NDArray[Any] = names
         self.n_features_in_: int = sequences[0].shape[1]
         check_consistent_length(sequences, y, sample_weight, groups)
+        if np.ma.is_masked(groups):
+            raise ValueError("expected the group of each sequence, got masked ones")
         answers, strata, weights = self._answers(y)
         if sample_weight is not None:
-            weights = weights * column_or_1d(sample_weight, dtype="float64")
+            given_weights = column_or_1d(numbers(sample_weight, "sample_weight"), dtype="float64")
+            weights = weights * given_weights
         if not (weights >= 0).all() or not weights.any():
             raise ValueError("expected each sample_weight >= 0 and one above zero, got others")
         used = np.flatnonzero(weights)

@@ -161,9 +161,9 @@ def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
     array = np.ma.asarray(values) if has_mask else np.asarray(values)
     if array.dtype.kind in "mM":
         raise TypeError(f"expected numbers in {name}, got times of {array.dtype}")
-    if has_mask:  # an integer cannot be NaN
-        array = np.ma.asarray(array * 1.0).filled(np.nan)
-    return array
+    if np.ma.is_masked(array):
+        return np.ma.asarray(array * 1.0).filled(np.nan)  # an integer cannot be NaN
+    return np.asarray(array)
 
 
 def strictly_lower(

@@ -11,6 +11,7 @@ from eigenrnn.analysis import (
     gradient_map,
     gradient_norms,
     jacobian_bound,
+    linear_decodability,
     lyapunov,
     participation_ratio,
     plot,
@@ -87,6 +88,11 @@ def test_a_number_that_a_mask_hides_is_missing(function):
     with pytest.raises(ValueError, match="finite"):
         function(HIDDEN)
     function(HIDDEN.filled(7).astype(np.float64))
+
+
+def test_a_delay_that_a_mask_hides_is_no_delay():
+    with pytest.raises(ValueError, match="expected delays to be integers"):
+        linear_decodability(np.eye(2) / 2, np.ma.masked_equal([1, 2, 3], 2))
 
 
 @pytest.mark.parametrize("function", NUMBER_FUNCTIONS.values(), ids=NUMBER_FUNCTIONS)

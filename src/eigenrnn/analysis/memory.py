@@ -27,6 +27,7 @@ from eigenrnn.analysis.state_map import (
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.errors import check_not_negative, check_positive_integer
+from eigenrnn.linalg import as_numpy
 from eigenrnn.nonlinearities import nonlinearity as named_nonlinearity
 
 if TYPE_CHECKING:
@@ -321,7 +322,7 @@ def linear_decodability(
         generator = np.random.default_rng()
     if isinstance(delays, int | np.integer):
         delays = range(int(delays))
-    lags = np.asarray(delays)
+    lags = as_numpy(delays, "delays")
     if lags.ndim != 1 or not lags.size or lags.dtype.kind not in "iu" or lags.min() < 0:
         raise ValueError(f"expected delays to be integers >= 0, got {delays}")
     check_not_negative("noise", noise)

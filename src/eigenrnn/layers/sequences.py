@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.validation import check_h0
+from eigenrnn.linalg import as_numpy
 from eigenrnn.ops.time_steps import batch_sizes_of
 
 __all__ = [
@@ -31,10 +33,12 @@ def as_lengths(lengths: Lengths) -> Tensor | None:  # (B,)
     """Return lengths as a tensor of 64-bit integers; torch indexes with no others.
 
     Raises:
-        TypeError: If they are not integers.
+        TypeError: If they are not integers, or a mask hides one.
     """
     if lengths is None:
         return None
+    if isinstance(lengths, np.ndarray):
+        lengths = as_numpy(lengths, "lengths")
     lengths = torch.as_tensor(lengths)
     if not lengths.numel():  # an empty list is one of floats to torch
         return lengths.long()
