@@ -257,8 +257,23 @@ def months(*dropped):
         (pandas.Series(1.0, pandas.bdate_range("2026-01-01", periods=60).delete(9)), "none for"),
         (months().rename({months().index[5]: pandas.NaT}), "in order"),
         (months().rename(index=str), "to_datetime"),
+        (months().rename(index=lambda date: date.date()), "to_datetime"),
+        (pandas.Series(1.0, pandas.timedelta_range("0s", periods=60, freq="s")), "to_numpy"),
+        (pandas.concat({"shop": pandas.concat({"shelf": months()})}), "two levels.*got 3"),
     ],
-    ids=["two months", "second", "reversed", "twice", "periods", "business days", "NaT", "texts"],
+    ids=[
+        "two months",
+        "second",
+        "reversed",
+        "twice",
+        "periods",
+        "business days",
+        "NaT",
+        "texts",
+        "objects",
+        "differences",
+        "levels",
+    ],
 )
 def test_dates_that_are_missing_or_in_disorder_are_named(series, found):
     with pytest.raises(ValueError, match=found):

@@ -168,8 +168,8 @@ def _calendar(index: Any, place: str) -> Calendar:
     """Describe an index.
 
     Raises:
-        ValueError: If it is one of texts, or of times that are not in order or not equally far
-            apart.
+        ValueError: If it is neither one of dates or periods nor one of numbers, or its dates are
+            not in order or not equally far apart.
     """
     import pandas as pd
 
@@ -184,10 +184,10 @@ def _calendar(index: Any, place: str) -> Calendar:
         if index.tz is not None:
             timezone = str(index.tz)
         return Calendar("times", last, frequency, timezone, index.name)
-    if isinstance(index[0], str):
+    if not pd.api.types.is_numeric_dtype(index.dtype):
         raise ValueError(
-            f"expected an index of times or numbers in {place}, got the text {index[0]!r}: "
-            "frame.index = pd.to_datetime(frame.index), or pass .to_numpy()"
+            f"expected an index of dates, periods or numbers in {place}, got {index[0]!r}: "
+            "frame.index = pd.to_datetime(frame.index), or pass .to_numpy() for rows as they stand"
         )
     step = 0
     if pd.api.types.is_integer_dtype(index.dtype):
@@ -226,7 +226,8 @@ def _frequency(index: Any, place: str) -> str:
     other = int((distances != distances[0]).argmax())
     raise ValueError(
         f"expected times that are equally far apart in {place}, got {index[other]} before "
-        f"{index[other + 1]}: {_REMEDY.format('MS')}"
+        f"{index[other + 1]}: frame.resample('h').mean() has one row an hour; or pass .to_numpy() "
+        "for rows as they stand"
     )
 
 

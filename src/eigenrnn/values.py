@@ -80,9 +80,19 @@ def with_columns(part: Any, names: Any, place: str) -> tuple[Any, Any]:
 def parts_of_panel(table: Any) -> tuple[list[Any], list[Any]] | None:
     """Return the names and the tables of a panel, a table of pandas with two levels of index.
 
-    The first level tells which sequence a row is of, as in sktime. Anything else gives None.
+    The first level tells which sequence a row is of, as in sktime. An index of one level, or none,
+    gives None.
+
+    Raises:
+        ValueError: If the index has more levels.
     """
-    if getattr(getattr(table, "index", None), "nlevels", 1) != 2:
+    levels = getattr(getattr(table, "index", None), "nlevels", 1)
+    if levels > 2:
+        raise ValueError(
+            f"expected an index of one or two levels, the sequence and the time, got {levels}: "
+            "[part.droplevel([0, 1]) for _, part in frame.groupby(level=[0, 1])] is a list of them"
+        )
+    if levels == 1:
         return None
     groups = list(table.groupby(level=0, sort=False))
     return [name for name, _ in groups], [part.droplevel(0) for _, part in groups]

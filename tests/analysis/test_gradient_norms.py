@@ -62,6 +62,13 @@ def test_padding_after_the_end_of_sequences_does_not_matter(layer):
     np.testing.assert_allclose(result.curves["l0"][:4], short.curves["l0"], rtol=1e-12)
 
 
+@pytest.mark.parametrize("lengths", [[3, -1, 2], [T + 1, 4, 2]], ids=["below", "above"])
+def test_lengths_have_to_fit(lengths):
+    model = SequenceModel(ScoRNN(M, N), 3, "last")
+    with pytest.raises(ValueError, match="expected 1 <= lengths <= T"):
+        gradient_norms(model, normal(T, B, M), lambda y: y.sum(), lengths=lengths)
+
+
 def test_language_model_takes_symbols():
     model = LanguageModel(5, M, [ScoRNN(M, N), ScoRNN(N, N)])
     x = torch.randint(5, (T, B), generator=torch.Generator().manual_seed(0))

@@ -21,7 +21,7 @@ from eigenrnn.analysis.state_map import (
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.layers.cells import AbstractCell
-from eigenrnn.layers.sequences import Lengths, as_lengths
+from eigenrnn.layers.sequences import Lengths, as_lengths, sorted_lengths
 from eigenrnn.linalg import as_numpy
 from eigenrnn.ops.time_steps import running
 
@@ -249,8 +249,10 @@ class _StepLoop:
                 x = input.unsqueeze(1)
             elif self.layer.batch_first:
                 x = input.transpose(0, 1)
+        lengths = as_lengths(lengths)
+        sorted_lengths(lengths, *x.shape[:2])  # checks them
         y: Any
-        y, last = self._run(x, self._initial_states(hx, x.shape[1]), as_lengths(lengths))
+        y, last = self._run(x, self._initial_states(hx, x.shape[1]), lengths)
         if head is not None:
             y = head(y)
         if isinstance(input, PackedSequence):

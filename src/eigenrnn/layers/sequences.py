@@ -1,10 +1,11 @@
 """Batches of sequences: different lengths, packed sequences and initial states."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 
-Lengths: TypeAlias = Tensor | Sequence[int] | None
+Lengths: TypeAlias = Tensor | Sequence[int] | NDArray[np.integer[Any]] | None
 
 
 def as_lengths(lengths: Lengths) -> Tensor | None:  # (B,)
