@@ -24,6 +24,7 @@ from eigenrnn.constraints import (
     Masked,
     MovingCayley,
     NeumannCayley,
+    Rounded,
     ScaledCayley,
     Schur,
     SpectralRadius,
@@ -112,6 +113,8 @@ CONSTRAINTS = {
     "low-rank-plus": partial(LowRank, rank=2, plus=fixed_matrix),
     "masked": partial(Masked, density=0.4),
     "masked-dale": partial(Masked, density=0.6, inner=Dale),
+    "rounded": Rounded,
+    "rounded-complex": partial(Rounded, inner=partial(MovingCayley, dtype=torch.complex64)),
     "block-triangular": partial(BlockTriangular, short_size=1),
     "block-triangular-moving": partial(
         BlockTriangular, long=partial(Exponential, period=3), coupling=False
@@ -131,6 +134,8 @@ NO_INVERSE = [
     "bounded-svd-3",
     "householder",
     "householder-2",
+    "rounded",
+    "rounded-complex",
 ]
 
 # the sizes to test, for sets that do not allow every size
@@ -158,7 +163,12 @@ ANY_SIZE = (1, 2, 7, 8)
 TOLERANCES: dict[str, Callable[[torch.dtype, int], float]] = {
     "neumann-cayley": lambda dtype, n: 0.01 + tol(dtype, n),  # between two exact inversions
     "neumann-cayley-1": lambda dtype, n: 0.01 + tol(dtype, n),
+    "rounded": lambda dtype, n: n / 127 + tol(dtype, n),
+    "rounded-complex": lambda dtype, n: n / 127 + tol(dtype, n),
 }
+
+# the gradient passes these maps as if they were the identity
+STRAIGHT_THROUGH = ["rounded", "rounded-complex"]
 
 # maps a W of the set to a matrix outside it, where adding 3 I does not
 OUTSIDE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -170,6 +180,8 @@ OUTSIDE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 # constrained, but with a residual other than |W* W - I|
 NOT_UNITARY = [
     "householder-2",
+    "rounded",
+    "rounded-complex",
     "bounded-svd",
     "bounded-svd-3",
     "diagonal-disc",
@@ -237,6 +249,8 @@ ONE_OF_EACH = [
     "givens-fft",
     "moving-cayley-complex",
     "householder-2",
+    "rounded",
+    "rounded-complex",
     "bounded-svd-3",
     "neumann-cayley",
     "schur",

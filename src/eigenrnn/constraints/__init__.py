@@ -14,6 +14,7 @@ from eigenrnn.constraints.low_rank import LowRank
 from eigenrnn.constraints.masked import Masked
 from eigenrnn.constraints.moving_cayley import MovingCayley
 from eigenrnn.constraints.neumann_cayley import NeumannCayley
+from eigenrnn.constraints.rounded import Rounded
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
 from eigenrnn.constraints.schur import Schur
 from eigenrnn.constraints.spectral_radius import SpectralRadius
@@ -35,6 +36,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "Dale",
     "LowRank",
     "Masked",
+    "Rounded",
     "DiagonalDisc",
     "DiagonalRing",
     "DiagonalSegment",

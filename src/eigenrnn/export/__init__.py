@@ -2,5 +2,6 @@
 
 from eigenrnn.export.c import to_c
 from eigenrnn.export.programs import check_export, export_model
+from eigenrnn.export.rounding import RoundedMatrix, nearest, rounded
 
-__all__ = ["check_export", "export_model", "to_c"]
+__all__ = ["RoundedMatrix", "check_export", "export_model", "nearest", "rounded", "to_c"]

@@ -1,0 +1,133 @@
+"""Rounding of matrices to whole numbers, beside definitions by single entries."""
+
+import numpy as np
+import pytest
+
+from eigenrnn.export import nearest, rounded
+
+RNG = np.random.default_rng(0)
+
+
+def orthogonal(n):
+    return np.linalg.qr(RNG.normal(size=(n, n)))[0]
+
+
+def unitary(n):
+    return np.linalg.qr(RNG.normal(size=(n, n)) + 1j * RNG.normal(size=(n, n)))[0]
+
+
+def rotations(n):  # blocks of two, as a fresh ScaledCayley
+    W = np.zeros((n, n))
+    for i in range(0, n, 2):
+        cos, sin = np.cos(1.0 + i), np.sin(1.0 + i)
+        W[i : i + 2, i : i + 2] = [[cos, -sin], [sin, cos]]
+    return W
+
+
+def chain(n):
+    return 1.02 * np.eye(n, k=-1)
+
+
+KINDS = {
+    "orthogonal": orthogonal,
+    "unitary": unitary,
+    "rotations": rotations,
+    "contracting": lambda n: 0.9 * orthogonal(n) @ np.diag(RNG.uniform(0.5, 1, n)),
+    "free": lambda n: RNG.normal(size=(n, n)) / n**0.5,
+}
+each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+def side_by_side(W):
+    return np.concatenate([W.real, W.imag], 1) if np.iscomplexobj(W) else W
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8, 16])
+@each_kind
+def test_every_entry_is_rounded_to_the_nearest_point_of_its_row(kind, bits):
+    W = kind(12)
+    found = nearest(W, bits)
+    largest = 2 ** (bits - 1) - 1
+    rows = side_by_side(W)
+    for row, q, apart, scale in zip(rows, found.integers, found.apart, found.scales, strict=True):
+        others = np.delete(np.abs(row), apart)
+        assert abs(row[apart]) >= others.max()
+        assert scale == max(others.max() / largest, abs(row[apart]) / 32767)
+        for entry, number in zip(row, q, strict=True):
+            steps = [abs(entry - scale * (number + step)) for step in (-1, 0, 1)]
+            assert steps[1] == min(steps)
+        assert np.abs(np.delete(q, apart)).max() <= largest
+        assert abs(q[apart]) <= 32767
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@each_kind
+def test_a_searched_entry_is_one_of_two_neighbours(kind, bits):
+    W = kind(16)
+    found, grid = rounded(W, bits), nearest(W, bits)
+    exact = side_by_side(W) / grid.scales[:, None]
+    assert np.abs(found.integers - exact).max() < 1
+    largest = 2 ** (bits - 1) - 1
+    for q, apart in zip(found.integers, found.apart, strict=True):
+        assert np.abs(np.delete(q, apart)).max() <= largest
+    np.testing.assert_allclose(found.scales, grid.scales, rtol=0.1)
+
+
+def moduli(W):
+    return np.sort(np.abs(np.linalg.eigvals(W)))[::-1]
+
+
+@each_kind
+def test_the_moduli_of_the_eigenvalues_stay(kind):
+    W = kind(40)
+    before = np.abs(nearest(W).moduli() - moduli(W)).max()
+    after = np.abs(rounded(W).moduli() - moduli(W)).max()
+    assert after < 0.1 * before
+    assert after < 1e-4
+
+
+@pytest.mark.parametrize("kind", ["orthogonal", "unitary", "rotations"])
+def test_a_state_keeps_its_length_over_a_thousand_steps(kind):
+    W = KINDS[kind](64)
+    states = RNG.normal(size=(64, 64))
+    after = np.linalg.matrix_power(rounded(W).matrix(), 1000) @ states
+    lengths = np.linalg.norm(after, axis=0) / np.linalg.norm(states, axis=0)
+    assert abs(np.median(lengths) - 1) < 0.01
+    assert np.abs(lengths - 1).max() < 0.04
+
+
+def test_the_products_of_rows_come_nearer_to_those_of_w():
+    W = orthogonal(40)
+
+    def error(Q):
+        return np.linalg.norm(Q @ Q.T - np.eye(40))
+
+    assert error(rounded(W, 4).matrix()) < 0.9 * error(nearest(W, 4).matrix())
+
+
+def test_eigenvalues_that_say_nothing_leave_the_nearest_matrix():
+    found, expected = rounded(chain(20)), nearest(chain(20))
+    np.testing.assert_array_equal(found.integers, expected.integers)
+    np.testing.assert_array_equal(found.scales, expected.scales)
+
+
+def test_a_row_of_zeros_stays_zero():
+    W = orthogonal(6)
+    W[2] = 0
+    assert (rounded(W).integers[2] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("W", "bits", "message"),
+    [
+        (np.eye(3), 1, "2 <= bits <= 16"),
+        (np.eye(3), 17, "2 <= bits <= 16"),
+        (np.full((3, 3), np.nan), 8, "finite"),
+        (np.ones(3), 8, "matrix"),
+        (np.ones((3, 2)), 8, "square"),
+    ],
+    ids=["1 bit", "17 bits", "nan", "vector", "oblong"],
+)
+def test_what_cannot_be_rounded_is_refused(W, bits, message):
+    with pytest.raises(ValueError, match=message):
+        rounded(W, bits)
