@@ -52,7 +52,9 @@ def test_every_entry_is_rounded_to_the_nearest_point_of_its_row(kind, bits):
     for row, q, apart, scale in zip(rows, found.integers, found.apart, found.scales, strict=True):
         others = np.delete(np.abs(row), apart)
         assert abs(row[apart]) >= others.max()
-        assert scale == max(others.max() / largest, abs(row[apart]) / 32767)
+        least = max(others.max() / largest, abs(row[apart]) / 32767)
+        assert least <= scale <= least * (1 + 2**-12)
+        assert (np.frexp(scale)[0] * 2**13).is_integer()
         for entry, number in zip(row, q, strict=True):
             steps = [abs(entry - scale * (number + step)) for step in (-1, 0, 1)]
             assert steps[1] == min(steps)
@@ -71,6 +73,7 @@ def test_a_searched_entry_is_one_of_two_neighbours(kind, bits):
     for q, apart in zip(found.integers, found.apart, strict=True):
         assert np.abs(np.delete(q, apart)).max() <= largest
     np.testing.assert_allclose(found.scales, grid.scales, rtol=0.2)
+    assert all(digits.is_integer() for digits in np.frexp(found.scales)[0] * 2**13)
 
 
 def errors(W, Q):
@@ -89,8 +92,8 @@ def test_the_eigenvalues_stay(kind):
 
 def test_the_moduli_of_a_matrix_of_few_entries_stay():
     W = rotations(40)
-    assert abs(nearest(W).moduli() - 1).max() > 1e-4
-    assert abs(rounded(W).moduli() - 1).max() < 1e-6
+    assert abs(nearest(W).moduli() - 1).max() > 1e-3
+    assert abs(rounded(W).moduli() - 1).max() < 2e-4
 
 
 @pytest.mark.parametrize("kind", ["orthogonal", "unitary"])

@@ -13,6 +13,7 @@ from eigenrnn.errors import NoInverseError
 __all__ = ["Rounded"]
 
 _LARGEST_APART = 2**15 - 1
+_SCALE_BITS = 13
 
 
 class Rounded(Constraint):
@@ -22,8 +23,8 @@ class Rounded(Constraint):
         s_i = \max\left(\frac{\max_{j \neq k_i} |V_{ij}|}{2^{\text{bits} - 1} - 1},
         \frac{|V_{i k_i}|}{2^{15} - 1}\right)
 
-    The largest entry :math:`V_{i k_i}` of a row is kept apart, in 16 bits on the same grid. A
-    complex row has its real and imaginary parts side by side. The gradient passes the rounding as
+    The largest entry :math:`V_{i k_i}` of a row is kept apart, in 16 bits on the same grid. The
+    scale is rounded up to 13 significant bits. A complex row has its real and imaginary parts side by side. The gradient passes the rounding as
     if it were not there (straight through), so a network learns to do with rounded weights. An
     export to C chooses between the two neighbours of each entry once, by
     `eigenrnn.export.rounded` of V.
@@ -93,6 +94,8 @@ class Rounded(Constraint):
         others = magnitudes.scatter(1, apart, 0.0).amax(dim=1, keepdim=True)
         scales = torch.maximum(others / (2 ** (self.bits - 1) - 1), largest / _LARGEST_APART)
         scales = scales.clamp_min(torch.finfo(parts.dtype).tiny)  # of a row of zeros
+        mantissas, exponents = torch.frexp(scales)
+        scales = torch.ldexp((mantissas * 2**_SCALE_BITS).ceil() / 2**_SCALE_BITS, exponents)
         on_grid = scales * (parts / scales).round()
         if not self.is_complex:
             return on_grid

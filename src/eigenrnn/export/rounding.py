@@ -1,5 +1,6 @@
 """Matrices of whole numbers: rounding that keeps the spectrum of a recurrent matrix."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +18,9 @@ Numbers: TypeAlias = NDArray[np.complex128]
 
 _LARGEST_APART = 2**15 - 1
 """The largest entry of a row is kept in 16 bits, whatever the others have."""
+
+_SCALE_BITS = 13
+"""The significant bits of a scale, so that an export stores it exactly."""
 
 _PENALTIES = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 """What an squared distance from W counts beside squared errors of eigenvalues, by sweep."""
@@ -67,7 +71,7 @@ def nearest(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
     """Round each entry of a matrix to the nearest point of the grid of its row.
 
     The largest entry of each row is kept apart, in 16 bits on the same grid. The scale is thus
-    as fine as the other entries allow.
+    as fine as the other entries allow. It has 13 significant bits.
 
     Args:
         W: A real or complex matrix, (R, C).
@@ -123,8 +127,10 @@ def rounded(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
     if np.linalg.cond(vectors) > _MOST_SENSITIVE:
         return nearest(W, bits)
     grid = _Neighbours(parts, scales, is_complex)
-    _choose_neighbours(grid, eigenvalues)
+    _choose_neighbours(grid, eigenvalues, _PENALTIES)
     _tune_scales(grid, eigenvalues)
+    grid.scales = _stored(grid.scales, np.rint)
+    _choose_neighbours(grid, eigenvalues, _PENALTIES[-2:])
     return RoundedMatrix(grid.integers(), apart, grid.scales, is_complex)
 
 
@@ -162,7 +168,14 @@ def _grid(parts: Reals, bits: int) -> tuple[Reals, NDArray[np.int64]]:
     magnitudes[rows, apart] = 0.0
     scales = np.maximum(magnitudes.max(axis=1) / (2 ** (bits - 1) - 1), largest / _LARGEST_APART)
     scales[scales == 0] = 1.0  # of a row of zeros
-    return scales, apart
+    return _stored(scales, np.ceil), apart
+
+
+def _stored(scales: Reals, to_integer: Callable[[Reals], Reals]) -> Reals:
+    """Return scales of few significant bits."""
+    mantissas, exponents = np.frexp(scales)
+    digits = to_integer(mantissas * 2.0**_SCALE_BITS)
+    return np.ldexp(digits / 2.0**_SCALE_BITS, exponents)
 
 
 class _Neighbours:
@@ -210,13 +223,13 @@ class _Neighbours:
         return self.taken.astype(np.int32)
 
 
-def _choose_neighbours(grid: _Neighbours, exact: Numbers) -> None:
+def _choose_neighbours(grid: _Neighbours, exact: Numbers, penalties: Sequence[float]) -> None:
     """Take neighbours that bring the eigenvalues to those of the exact matrix."""
     size = len(grid.scales)
     # a second-order error adds up over a block, and an eigenvalue problem solved anew removes it
     block = max(_LEAST_BLOCK, -(-size // 4))
     blocks = [range(first, min(first + block, size)) for first in range(0, size, block)]
-    steps = [(penalty, rows) for penalty in _PENALTIES for rows in blocks]
+    steps = [(penalty, rows) for penalty in penalties for rows in blocks]
     steps.append((0.0, range(0)))  # the last swaps are judged too
     best = grid.taken.copy()
     least = np.inf
