@@ -24,10 +24,10 @@ class Rounded(Constraint):
         \frac{|V_{i k_i}|}{2^{15} - 1}\right)
 
     The largest entry :math:`V_{i k_i}` of a row is kept apart, in 16 bits on the same grid. The
-    scale is rounded up to 13 significant bits. A complex row has its real and imaginary parts side by side. The gradient passes the rounding as
-    if it were not there (straight through), so a network learns to do with rounded weights. An
-    export to C chooses between the two neighbours of each entry once, by
-    `eigenrnn.export.rounded` of V.
+    scale is rounded up to 13 significant bits. A complex row has its real and imaginary parts side
+    by side. The gradient passes the rounding as if it were not there (straight through), so a
+    network learns to do with rounded weights. An export to C chooses between the two neighbours of
+    each entry once, by `eigenrnn.export.rounded` of V.
 
     W is not in S: its residual is what the rounding makes of it. To set V, call
     ``constraint.inner.assign(V)``. A set S that moves after each optimiser step goes on doing so.
