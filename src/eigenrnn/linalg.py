@@ -198,7 +198,7 @@ def skew(
 
 def _places_below_diagonal(raw: Tensor, n: int) -> Tensor:  # (N (N - 1) / 2,)
     """Return the places of the strict lower triangle in a matrix that is stored row by row."""
-    if n <= _LARGEST_KEPT and is_eager() and not has_dispatch_mode() and raw.is_cpu:
+    if n <= _LARGEST_KEPT and is_eager() and raw.is_cpu:
         return _kept_places(n)
     return _make_places(n, raw.device)
 
@@ -430,7 +430,7 @@ def scaled_cayley(
     Raises:
         ValueError: As `cayley`.
     """
-    if is_traced() or is_dual(raw) or not raw.is_cpu:
+    if not is_eager() or not raw.is_cpu:
         return cayley(skew(raw, len(signs))) * signs
     if not (raw.requires_grad and torch.is_grad_enabled()):
         return _scaled_cayley(raw, signs)

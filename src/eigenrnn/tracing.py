@@ -10,7 +10,7 @@ from torch.nn import Module, Parameter
 from eigenrnn.torch_internals import (
     contents,
     forward_mode_is_active,
-    has_dispatch_mode,
+    is_eager,
     is_exporting,
     is_legacy_batched,
     original_of,
@@ -19,7 +19,6 @@ from eigenrnn.torch_internals import (
 )
 
 __all__ = [
-    "are_plain",
     "autocasts",
     "check_dense",
     "check_weights",
@@ -75,24 +74,7 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or transform_is_active()
 
 
-def is_eager() -> bool:
-    """Whether nothing traces, transforms, differentiates forward or autocasts CPU tensors."""
-    return not (
-        torch.compiler.is_compiling()
-        or transform_is_active()
-        or torch.is_autocast_enabled("cpu")
-        or jit_traces()
-        or forward_mode_is_active()
-    )
-
-
 _PLAIN = frozenset({Tensor, Parameter})  # other classes may have no address at all
-_PLAIN_OR_NONE = _PLAIN | {type(None)}
-
-
-def are_plain(values: Iterable[object]) -> bool:
-    """Whether all values are tensors of torch's own classes, or None."""
-    return _PLAIN_OR_NONE.issuperset(map(type, values))
 
 
 def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
@@ -100,7 +82,7 @@ def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
 
     Autograd is not asked here.
     """
-    if not is_eager() or has_dispatch_mode():
+    if not is_eager():
         return False
     for tensor in tensors:
         if tensor is None:

@@ -142,6 +142,7 @@ def compiled_operator(
     saved: Sequence[str],
     without: Collection[str] = (),
     prepare: Callable[..., Any] | None = None,
+    plan: str | None = None,
 ) -> Operator:
     """Return the operator that calls the kernels of a recurrence with matrices.
 
@@ -153,6 +154,7 @@ def compiled_operator(
         saved: As for `Operator`.
         without: As for `Operator`.
         prepare: As for `Operator`.
+        plan: The class of the kernels that reads the tensors of a call without optional features.
     """
 
     def forward(operands: Any, options: Any, save: bool) -> Named:
@@ -210,6 +212,19 @@ def compiled_operator(
         run(number_type(operands.h0), threads, call, passed)
         return gradients
 
+    def make_plan(operands: Any, options: Any) -> Any:
+        if operands.x.dtype not in NUMBERS:
+            return None
+        axes = dict(recurrence.axes or {})
+        if operands.U is None:  # already mapped inputs have one number for each row of W
+            axes["x"] = ("T", "B", axes["W"][0])
+        fields: list[tuple[int, str, tuple[str, ...], bool]] = []
+        for place, (operand, tensor) in enumerate(zip(operands._fields, operands, strict=True)):
+            if tensor is not None:
+                fields.append((place, operand, axes[operand], operand in STRIDED))
+        constants = kernel_options(options, getattr(operands, "bias", None))
+        return getattr(kernels, str(plan))(constants, fields, tuple(NUMBERS))
+
     return Operator(
         name,
         recurrence,
@@ -220,6 +235,7 @@ def compiled_operator(
         without=without,
         allocate_gradients=gradient_buffers,
         prepare=prepare,
+        make_plan=None if plan is None else make_plan,
     )
 
 

@@ -1,5 +1,6 @@
 """The record of a recurrence: its operands, options, results and saved parts, by name."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -142,9 +143,9 @@ class Recurrence:
 
     def state_size(self, operands: Any) -> int:
         """Return the number of real numbers in one state."""
-        state: Tensor = operands.h0
-        numbers = state.shape[1]
-        if state.is_complex():
+        first: Tensor = getattr(operands, self.states[0])
+        numbers = math.prod(first.shape[1:])
+        if first.is_complex():
             numbers = 2 * numbers
         return len(self.states) * numbers
 

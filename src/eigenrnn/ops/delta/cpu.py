@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import needs_gradient, to_float32
+from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.compiled import (
     CompiledBackend,
     empty_buffer,
@@ -133,7 +133,7 @@ class DeltaCPU(CompiledBackend):
         return o.to(operands.q.dtype), S_n
 
     def run_kernels(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
-        results = delta_cpu(operands, options, needs_gradient(operands))
+        results = delta_cpu(operands, options)
         return results["o"], results["S_n"]
 
 

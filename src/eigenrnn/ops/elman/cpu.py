@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.linalg import pairs_to_complex
-from eigenrnn.ops.arguments import EXTRAS, Options, features_of, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, Options, features_of
 from eigenrnn.ops.compiled import (
     CompiledBackend,
     activation,
@@ -64,6 +64,7 @@ elman_cpu = compiled_operator(
     saved=("moduli",),
     without=(*EXTRAS, "leak", "v0"),
     prepare=drop_unread_outputs,
+    plan="ElmanPlan",
 )
 elman_cpu_norm_zoneout = compiled_operator(
     "elman_cpu_norm_zoneout",
@@ -87,14 +88,13 @@ class ElmanCPU(CompiledBackend):
         return V.device.type == "cpu" and not V.is_complex() and V.shape[0] <= V.shape[1]
 
     def run_kernels(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
-        save = needs_gradient(operands)
         is_complex = operands.W.is_complex()
         if is_complex:
             operands, options = as_pairs(operands, options._replace(products="float32"))
         operator = elman_cpu
         if features_of(operands, options):
             operator = elman_cpu_norm_zoneout
-        results = operator(operands, options, save)
+        results = operator(operands, options)
         h = results["h"]
         if operands.V is not None:
             h = results["y"]

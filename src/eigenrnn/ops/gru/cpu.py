@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import EXTRAS, features_of, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, features_of
 from eigenrnn.ops.compiled import (
     CompiledBackend,
     activation,
@@ -34,7 +34,9 @@ def _allocate(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[st
 
 
 # the plain recurrence has an operator of its own, as in elman/cpu.py
-gru_cpu = compiled_operator("gru_cpu", GRU, _allocate, saved=("saved",), without=EXTRAS)
+gru_cpu = compiled_operator(
+    "gru_cpu", GRU, _allocate, saved=("saved",), without=EXTRAS, plan="GruPlan"
+)
 gru_cpu_norm_zoneout = compiled_operator("gru_cpu_norm_zoneout", GRU, _allocate, saved=("saved",))
 
 
@@ -49,7 +51,7 @@ class GRUCPU(CompiledBackend):
         operator = gru_cpu
         if features_of(operands, options):
             operator = gru_cpu_norm_zoneout
-        results = operator(operands, options, needs_gradient(operands))
+        results = operator(operands, options)
         return results["h"], results["last"]
 
 

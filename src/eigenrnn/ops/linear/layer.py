@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.ops.arguments import needs_gradient
 from eigenrnn.ops.compiled import (
     NUMBERS,
     compiled_operator,
@@ -21,7 +20,6 @@ from eigenrnn.ops.compiled import (
     rows,
     views,
 )
-from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.ops.dispatch import forced
 from eigenrnn.ops.linear.gaps import held_steps
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
@@ -82,9 +80,9 @@ def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Ten
     if kernels is None or torch.compiler.is_compiling() or _wants_threads(operands):
         return None
     options = LinearOptions(options.batch_sizes, options.reverse, last_only=True)
-    results = _DIRECT.run(operands, options)
-    if results is not None:
-        return results
+    planned = lru_cpu.plan(operands, options)
+    if planned is not None:
+        return lru_cpu(operands, options, planned)
     if (forced() or "cpu") != "cpu":
         return None
     if operands.x.dtype not in NUMBERS or not needs_no_dispatcher(operands):
@@ -92,10 +90,7 @@ def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Ten
     if not all(tensor is None or (tensor.is_cpu and is_plain(tensor)) for tensor in operands):
         return None
     LRU_LAYER.check_shapes(operands)
-    _DIRECT.add(operands, options)
-    if torch.is_grad_enabled():
-        options = options._replace(last_only=False)
-    return lru_cpu(operands, options, save=needs_gradient(operands))
+    return lru_cpu(operands, options)
 
 
 def _wants_threads(operands: LRUOperands) -> bool:
@@ -191,8 +186,8 @@ lru_cpu = compiled_operator(
     _allocate,
     saved=(),
     prepare=drop_unread_outputs,
+    plan="LruPlan",
 )
-_DIRECT = DirectCalls(lru_cpu, "LruPlan")
 
 
 def lru_stepper(

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import needs_gradient
 from eigenrnn.ops.compiled import (
     CompiledBackend,
     compiled_operator,
@@ -35,7 +34,7 @@ def _allocate(
     }
 
 
-lstm_cpu = compiled_operator("lstm_cpu", LSTM, _allocate, saved=("saved",))
+lstm_cpu = compiled_operator("lstm_cpu", LSTM, _allocate, saved=("saved",), plan="LstmPlan")
 
 
 class LSTMCPU(CompiledBackend):
@@ -48,7 +47,7 @@ class LSTMCPU(CompiledBackend):
     def run_kernels(
         self, operands: LSTMOperands, options: LSTMOptions
     ) -> tuple[Tensor, Tensor, Tensor]:
-        results = lstm_cpu(operands, options, needs_gradient(operands))
+        results = lstm_cpu(operands, options)
         return results["h"], results["last"], results["last_cell"]
 
 
