@@ -19,6 +19,7 @@ from eigenrnn.torch_internals import (
 )
 
 __all__ = [
+    "are_plain",
     "autocasts",
     "check_dense",
     "check_weights",
@@ -28,7 +29,6 @@ __all__ = [
     "is_eager",
     "is_exporting",
     "is_exporting_to_onnx",
-    "is_plain",
     "is_traced",
     "jit_traces",
     "needs_no_dispatcher",
@@ -107,19 +107,24 @@ def has_memory(tensor: Tensor) -> bool:
     return not tensor.numel() and not stands_for_another(tensor)
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor is of torch's own class, dense and in memory, as nearly all are.
+def are_plain(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether all tensors are of torch's own classes, dense and in memory, as nearly all are.
 
-    False says nothing: the tensor may be empty, for instance.
+    False says nothing: one may be empty, for instance.
     """
-    if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
-        return False
-    if tensor.is_nested or tensor.is_quantized:
-        return False
-    try:
-        return bool(tensor.data_ptr())
-    except RuntimeError:  # there is no storage
-        return False
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+            return False
+        if tensor.is_nested or tensor.is_quantized:
+            return False
+        try:
+            if not tensor.data_ptr():
+                return False
+        except RuntimeError:  # there is no storage
+            return False
+    return True
 
 
 def check_dense(tensors: Mapping[str, Tensor | None]) -> None:
@@ -131,7 +136,7 @@ def check_dense(tensors: Mapping[str, Tensor | None]) -> None:
     """
     traced = is_traced()
     for name, tensor in tensors.items():
-        if tensor is None or (not traced and is_plain(tensor)):
+        if tensor is None or (not traced and are_plain((tensor,))):
             continue
         if tensor.is_nested or tensor.layout != torch.strided or tensor.is_quantized:
             kind = "nested" if tensor.is_nested else f"{tensor.layout}, {tensor.dtype}"
@@ -151,11 +156,10 @@ def check_weights(module: Module, with_parts: bool = False) -> None:
     Raises the errors of `check_dense`.
     """
     parameters, buffers, parts = contents(module)
-    compiling = torch.compiler.is_compiling()  # then there are no addresses to ask for
-    for tensors in (parameters, buffers):
-        for name, tensor in tensors.items():
-            if tensor is not None and (compiling or not is_plain(tensor)):
-                check_dense({name: tensor})
+    tensors: dict[str, Tensor | None] = {**parameters, **buffers}
+    # while torch compiles, there are no addresses to ask for
+    if torch.compiler.is_compiling() or not are_plain(tensors.values()):
+        check_dense(tensors)
     if with_parts:
         for part in parts.values():
             if part is not None:

@@ -58,7 +58,7 @@ class AbstractDiagonalDirection(AbstractDirection):
     ) -> tuple[Tensor, Tensor]:  # (B, N), (B, S)
         """Compute the output and the new state of one time step."""
         y, last = self(x.unsqueeze(0), state)
-        return y.squeeze(0), self.as_state(last)
+        return y.squeeze(0), last
 
 
 class LRUDirection(AbstractDiagonalDirection):
@@ -160,7 +160,9 @@ class LRUDirection(AbstractDiagonalDirection):
         h, last = evaluate(operands, options, backend)
         if not last_only:
             h = self._output(x, h, batch_sizes)
-        return h, self.as_state(last)
+        if last.is_complex():
+            last = torch.cat([last.real, last.imag], dim=-1)
+        return h, last.to(self.weight_ih.dtype)
 
     def _run_fused(
         self,
@@ -217,11 +219,6 @@ class LRUDirection(AbstractDiagonalDirection):
             real, imaginary = state.chunk(2, dim=-1)
             state = torch.cat([real, -imaginary], dim=-1)
         return F.linear(state, self.weight_out, self.output_bias) + F.linear(x, self.weight_skip)
-
-    def as_state(self, h: Tensor) -> Tensor:
-        if h.is_complex():
-            h = torch.cat([h.real, h.imag], dim=-1)
-        return h.to(self.weight_ih.dtype)
 
     def _concatenated(self) -> Tensor:  # (N,)
         # the call of a constraint checks them, but its matrix is not needed here

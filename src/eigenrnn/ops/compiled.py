@@ -30,7 +30,6 @@ __all__ = [
     "drop_unread_outputs",
     "empty_buffer",
     "empty_like_steps",
-    "empty_states",
     "head_stepper",
     "kernel_options",
     "kernels",
@@ -386,9 +385,13 @@ def empty_buffer(like: Tensor, *shape: int) -> Tensor:
 def empty_like_steps(
     steps: Tensor,  # (T, B, any)
     K: int,
-) -> Tensor:  # (T, B, K)
+    *,
+    is_read: bool = True,
+) -> Tensor:  # (T, B, K), or (0, B, K) if nobody reads it
     """Return an uninitialised buffer with the layout and the dtype of `steps`."""
     T, B, _ = steps.shape
+    if not is_read:
+        return steps.new_empty(0, B, K)
     if steps.stride(0) < steps.stride(1):  # the steps of a sequence are side by side: batch first
         return empty_buffer(steps, B, T, K).transpose(0, 1)
     return empty_buffer(steps, T, B, K)
@@ -438,15 +441,6 @@ def pointer(tensor: Tensor) -> tuple[int, int, int, bool]:
     if len(strides) == 1:
         return tensor.data_ptr(), 0, 0, has_16_bits
     return tensor.data_ptr(), strides[0], strides[1], has_16_bits
-
-
-def empty_states(operands: Any, options: Any) -> Tensor:  # (T, B, N) or (0, B, N)
-    """Allocate all states with the layout and dtype of x; with `last_only` there are none."""
-    x = operands.x
-    B, N = operands.h0.shape
-    if options.last_only:
-        return x.new_empty(0, B, N)
-    return empty_like_steps(x, N)
 
 
 def saved_buffer(

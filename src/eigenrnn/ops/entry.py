@@ -14,6 +14,7 @@ from eigenrnn.ops.arguments import (
     lengths_of,
     steps_in,
 )
+from eigenrnn.ops.compiled import warn_if_unavailable
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.operators import Operator, PlannedCall
 from eigenrnn.ops.recurrence import Recurrence
@@ -92,6 +93,7 @@ class Entry:
             results = self.operator(planned.operands, options, planned)
             names = self._results if V is None else self._results_of_head
             return tuple(map(results.__getitem__, names))
+        warn_if_unavailable(operands[0])
         device = operands[0].device.type
         autocast = autocasts(device)
         # autocast may compute the head in 16 bits, and exporters know its operation

@@ -16,9 +16,9 @@ from eigenrnn.ops.arguments import map_tensors, needs_gradient, schema, to_float
 from eigenrnn.ops.dispatch import forced
 from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.tracing import (
+    are_plain,
     is_batched,
     is_eager,
-    is_plain,
     needs_no_dispatcher,
     under_transform,
 )
@@ -216,7 +216,7 @@ class Operator:
         has_states = all(getattr(operands, name) is not None for name in self.recurrence.states)
         if has_states or not self._plans:
             return None
-        if not is_plain(operands.x) or not is_plain(operands.W):
+        if not are_plain((operands.x, operands.W)):
             return None
         if operands.x.dim() != 3 or operands.W.dim() != 2:
             return None

@@ -13,7 +13,6 @@ from eigenrnn.ops.compiled import (
     compiled_operator,
     drop_unread_outputs,
     empty_like_steps,
-    empty_states,
     kernels,
     number_type,
     rows,
@@ -35,7 +34,7 @@ def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str
     Complex states are pairs of real numbers, and N counts the real numbers. For the backward pass
     modReLU of pairs saves the moduli of its arguments.
     """
-    h = empty_states(operands, options)
+    h = empty_like_steps(operands.x, operands.h0.shape[1], is_read=not options.last_only)
     results: dict[str, Tensor | None] = {
         "h": h,
         "last": operands.W.new_empty(operands.h0.shape),

@@ -10,7 +10,7 @@ from eigenrnn.ops.compiled import (
     CompiledBackend,
     activation,
     compiled_operator,
-    empty_states,
+    empty_like_steps,
     kernels,
     number_type,
     rows,
@@ -27,7 +27,7 @@ __all__ = ["GRUCPU", "gru_cpu", "gru_cpu_norm_zoneout", "gru_stepper"]
 
 def _allocate(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str, Tensor | None]:
     return {
-        "h": empty_states(operands, options),
+        "h": empty_like_steps(operands.x, operands.h0.shape[1], is_read=not options.last_only),
         "last": operands.W.new_empty(operands.h0.shape),
         "saved": saved_buffer(GRU, operands, options, save),
     }

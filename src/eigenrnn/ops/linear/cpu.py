@@ -29,13 +29,11 @@ def _allocate(
     save: bool,  # noqa: ARG001, what a backward pass needs are states and operands
 ) -> dict[str, Tensor]:
     """Allocate all states, with the layout of the inputs, and the last states."""
-    x = operands.x
-    B, N = operands.h0.shape
-    if options.last_only:
-        h = x.new_empty(0, B, N)
-    else:
-        h = empty_like_steps(x, N)
-    return {"h": h, "last": x.new_empty(B, N)}
+    last = operands.x.new_empty(operands.h0.shape)
+    return {
+        "h": empty_like_steps(operands.x, operands.h0.shape[1], is_read=not options.last_only),
+        "last": last,
+    }
 
 
 def _allocate_gradients(

@@ -27,7 +27,7 @@ from eigenrnn.ops.linear.reference import linear_reference
 from eigenrnn.ops.operators import Named
 from eigenrnn.ops.recurrence import Axes, Product, Recurrence, Shape
 from eigenrnn.ops.time_steps import without_padding
-from eigenrnn.tracing import is_plain, needs_no_dispatcher
+from eigenrnn.tracing import are_plain, needs_no_dispatcher
 
 __all__ = ["LRU_LAYER", "LRUOperands", "lru_cpu", "lru_layer", "lru_stepper"]
 
@@ -87,7 +87,7 @@ def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Ten
         return None
     if operands.x.dtype not in NUMBERS or not needs_no_dispatcher(operands):
         return None
-    if not all(tensor is None or (tensor.is_cpu and is_plain(tensor)) for tensor in operands):
+    if not are_plain(operands) or any(v is not None and not v.is_cpu for v in operands):
         return None
     LRU_LAYER.check_shapes(operands)
     return lru_cpu(operands, options)
@@ -171,10 +171,10 @@ LRU_LAYER = Recurrence(
 def _allocate(operands: LRUOperands, options: LinearOptions, save: bool) -> Named:  # noqa: ARG001
     """Allocate the results with the layout of the inputs, those that the call has."""
     x = operands.x
-    B, N = operands.h0.shape
-    results = {"h": x.new_empty(0, B, N), "last": x.new_empty(B, N)}
-    if not options.last_only:
-        results["h"] = empty_like_steps(x, N)
+    results = {
+        "h": empty_like_steps(operands.x, operands.h0.shape[1], is_read=not options.last_only),
+        "last": x.new_empty(operands.h0.shape),
+    }
     if operands.V is not None:
         results["y"] = empty_like_steps(x, len(operands.V))
     return results

@@ -8,7 +8,7 @@ from torch import Tensor
 from eigenrnn.ops.compiled import (
     CompiledBackend,
     compiled_operator,
-    empty_states,
+    empty_like_steps,
     kernels,
     number_type,
     rows,
@@ -27,7 +27,7 @@ def _allocate(
     operands: LSTMOperands, options: LSTMOptions, save: bool
 ) -> dict[str, Tensor | None]:
     return {
-        "h": empty_states(operands, options),
+        "h": empty_like_steps(operands.x, operands.h0.shape[1], is_read=not options.last_only),
         "last": operands.W.new_empty(operands.h0.shape),
         "last_cell": operands.W.new_empty(operands.h0.shape),
         "saved": saved_buffer(LSTM, operands, options, save),
