@@ -114,8 +114,8 @@ def test_python_sets_every_member_of_the_arguments(monkeypatch):
     spy = SpiedKernels("delta")
     monkeypatch.setattr(delta_module, "kernels", spy)
     evaluated(operands(4, R=2), "cpu", batch_sizes=[3, 2, 2, 1])
-    members = compiled.kernels.members()
-    assert set(spy.call) | {"o", "S_n"} == set(members["delta"])
+    members = compiled.kernels.members
+    assert set(spy.call) | {"o", "S_n"} == set(members["delta_forward"])
     assert set(spy.gradients) == set(members["delta_backward"])
 
 
@@ -126,7 +126,7 @@ def test_python_sets_every_member_of_a_layer(monkeypatch):
     )
     layer = DeltaProduct(3, 8, heads=2, bias=True)
     layer.all_directions()[0].stepper()
-    assert set(given) == set(compiled.kernels.members()["delta_net"])
+    assert set(given) == set(compiled.kernels.members["delta_stepper"])
 
 
 def test_operands_of_different_dtypes_are_rejected():

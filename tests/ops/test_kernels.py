@@ -276,7 +276,7 @@ def test_batch_first_tensors_are_read_and_written_without_copies(spy, kernel):
     assert h.transpose(0, 1).is_contiguous()
     g = batch_first(weight_of(h, 7))
     (dx,) = torch.autograd.grad(h, x, g)
-    assert spy.gradients["dh"] == (g.data_ptr(), *g.stride()[:2], False)
+    assert spy.gradients["h"] == (g.data_ptr(), *g.stride()[:2], False)
     assert dx.stride() == x.stride()
 
 

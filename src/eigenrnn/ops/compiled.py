@@ -141,7 +141,7 @@ def compiled_operator(
     saved: Sequence[str],
     without: Collection[str] = (),
     prepare: Callable[..., Any] | None = None,
-    plan: str | None = None,
+    has_plans: bool = False,
 ) -> Operator:
     """Return the operator that calls the kernels of a recurrence with matrices.
 
@@ -153,7 +153,7 @@ def compiled_operator(
         saved: As for `Operator`.
         without: As for `Operator`.
         prepare: As for `Operator`.
-        plan: The class of the kernels that reads the tensors of a call without optional features.
+        has_plans: Whether the kernels have plans of its calls, ``<recurrence>_plan``.
     """
 
     def forward(operands: Any, options: Any, save: bool) -> Named:
@@ -197,12 +197,12 @@ def compiled_operator(
         else:
             of_states += of_steps
         number_type(operands.h0, *of_states)
-        passed = views({f"d{result}": g for result, g in read.items()})
+        passed = views(read)
         if dy is not None:
-            passed["dy_stride"] = dy.stride(2)
+            passed["y_stride"] = dy.stride(2)
         for operand, gradient in gradients.items():
             if operand != "d":
-                passed[f"d{operand}"] = pointer(gradient)
+                passed[operand] = pointer(gradient)
         call = call_arguments(operands, options)
         # hooks of saved tensors may return any strides
         kept_rows = {name: rows(tensor) for name, tensor in kept.items()}
@@ -222,7 +222,8 @@ def compiled_operator(
             if tensor is not None:
                 fields.append((place, operand, axes[operand], operand in STRIDED))
         constants = kernel_options(options, getattr(operands, "bias", None))
-        return getattr(kernels, str(plan))(constants, fields, tuple(NUMBERS))
+        make = getattr(kernels, f"{recurrence.name}_plan")
+        return make(constants, fields, tuple(NUMBERS))
 
     return Operator(
         name,
@@ -234,7 +235,7 @@ def compiled_operator(
         without=without,
         allocate_gradients=gradient_buffers,
         prepare=prepare,
-        make_plan=None if plan is None else make_plan,
+        make_plan=make_plan if has_plans else None,
     )
 
 

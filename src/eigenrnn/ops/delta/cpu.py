@@ -70,7 +70,7 @@ def _backward(
     kept: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     read = _flat({**operands._asdict(), "saved": kept["saved"]})
-    of_results = _flat({f"d{name}": gradient for name, gradient in grads.items()})
+    of_results = _flat(grads)
     # only for its check: all gradients must have the dtype of the operands
     number_type(*read.values(), *of_results.values())
     gradients = {
@@ -78,8 +78,7 @@ def _backward(
         for name, tensor in operands._asdict().items()
         if name in needed
     }
-    of_operands = _flat({f"d{name}": gradient for name, gradient in gradients.items()})
-    passed = views(of_results) | views(of_operands)
+    passed = views(of_results) | views(_flat(gradients))
     kernels.delta_backward(*_kernel_arguments(operands, options, read), passed)
     return gradients
 
@@ -108,7 +107,7 @@ def _flat(tensors: Named) -> dict[str, Tensor]:  # each (T, B, numbers) or (B, n
     return flat
 
 
-_STATES = ("S0", "S_n", "dS_n", "dS0")
+_STATES = ("S0", "S_n")
 """The tensors without time."""
 
 

@@ -63,7 +63,7 @@ elman_cpu = compiled_operator(
     saved=("moduli",),
     without=(*EXTRAS, "leak", "v0"),
     prepare=drop_unread_outputs,
-    plan="ElmanPlan",
+    has_plans=True,
 )
 elman_cpu_norm_zoneout = compiled_operator(
     "elman_cpu_norm_zoneout",

@@ -35,7 +35,7 @@ def _allocate(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[st
 
 # the plain recurrence has an operator of its own, as in elman/cpu.py
 gru_cpu = compiled_operator(
-    "gru_cpu", GRU, _allocate, saved=("saved",), without=EXTRAS, plan="GruPlan"
+    "gru_cpu", GRU, _allocate, saved=("saved",), without=EXTRAS, has_plans=True
 )
 gru_cpu_norm_zoneout = compiled_operator("gru_cpu_norm_zoneout", GRU, _allocate, saved=("saved",))
 

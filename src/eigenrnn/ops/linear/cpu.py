@@ -95,9 +95,7 @@ def backward_into(
 ) -> None:
     """Compute the gradients of the operands into existing tensors, from those of the results."""
     read = _as_real({"decay": operands.decay, "h0": operands.h0, "h": h})
-    of_results = _as_real({f"d{name}": gradient for name, gradient in grads.items()})
-    of_operands = _as_real({f"d{name}": gradient for name, gradient in gradients.items()})
-    passed = views(of_results) | views(of_operands)
+    passed = views(_as_real(grads)) | views(_as_real(gradients))
     kernels.linear_backward(*_kernel_arguments(operands, options, read), passed)
 
 

@@ -186,7 +186,7 @@ lru_cpu = compiled_operator(
     _allocate,
     saved=(),
     prepare=drop_unread_outputs,
-    plan="LruPlan",
+    has_plans=True,
 )
 
 

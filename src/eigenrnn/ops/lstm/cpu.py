@@ -34,7 +34,7 @@ def _allocate(
     }
 
 
-lstm_cpu = compiled_operator("lstm_cpu", LSTM, _allocate, saved=("saved",), plan="LstmPlan")
+lstm_cpu = compiled_operator("lstm_cpu", LSTM, _allocate, saved=("saved",), has_plans=True)
 
 
 class LSTMCPU(CompiledBackend):
