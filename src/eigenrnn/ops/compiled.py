@@ -214,7 +214,7 @@ def compiled_operator(
     def make_plan(operands: Any, options: Any) -> Any:
         if operands.x.dtype not in NUMBERS:
             return None
-        axes = dict(recurrence.axes or {})
+        axes = dict(recurrence.axes)
         if operands.U is None:  # already mapped inputs have one number for each row of W
             axes["x"] = ("T", "B", axes["W"][0])
         fields: list[tuple[int, str, tuple[str, ...], bool]] = []

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from torch import Tensor
 
@@ -13,6 +13,7 @@ __all__ = [
     "Recurrence",
     "Shape",
     "Sizes",
+    "axes_of",
     "matrix_shapes",
     "products_of_matrices",
     "sizes_of",
@@ -91,7 +92,6 @@ class Recurrence:
         definition: The results in differentiable operations. One that a call does not have is
             None.
         gates: The number G of matrices that are stacked in W.
-        axes: The axes of each operand, if matrices map them.
         saved_parts: Returns what the kernels save of each unit and step for a backward pass, in
             their order.
         products: Returns the products that each step computes, beside which all else is small.
@@ -105,9 +105,13 @@ class Recurrence:
     shapes: Callable[[Any], Mapping[str, Shape]]
     definition: Callable[[Any, Any], tuple[Tensor | None, ...]]
     gates: int = 1
-    axes: Axes | None = None
     saved_parts: Callable[[Any, Any], Sequence[str]] = _no_parts
     products: Callable[[Any, Any], Sequence[Product]] = products_of_matrices
+
+    @property
+    def axes(self) -> Axes:
+        """The axes of each operand, if its record says them."""
+        return axes_of(self.operands)
 
     @property
     def all_states(self) -> str:
@@ -148,6 +152,12 @@ class Recurrence:
         if first.is_complex():
             numbers = 2 * numbers
         return len(self.states) * numbers
+
+
+def axes_of(operands: type[Any]) -> Axes:
+    """Return the axes that the record of operands says beside each type."""
+    hints = get_type_hints(operands, include_extras=True)
+    return {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
 
 
 def matrix_shapes(axes: Axes, gates: int, operands: Any) -> dict[str, Shape]:

@@ -4,7 +4,7 @@ The other backends compute the recurrence alone, between products of torch.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,7 @@ from eigenrnn.ops.linear.gaps import held_steps
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 from eigenrnn.ops.linear.reference import linear_reference
 from eigenrnn.ops.operators import Named
-from eigenrnn.ops.recurrence import Axes, Product, Recurrence, Shape
+from eigenrnn.ops.recurrence import Product, Recurrence, Shape, axes_of
 from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import are_plain, needs_no_dispatcher
 
@@ -41,30 +41,19 @@ class LRUOperands(NamedTuple):
     imaginary parts. Without V there are no outputs.
     """
 
-    x: Tensor  # (T, B, M)
-    decay: Tensor  # (N,); of complex numbers both parts side by side
-    h0: Tensor  # (B, N)
-    U: Tensor  # (N, M)
-    gamma_log: Tensor  # (K,)
-    V: Tensor | None = None  # (K, N)
-    D: Tensor | None = None  # (K, M)
-    d: Tensor | None = None  # (K,)
-    resets: Tensor | None = None  # (T, B), bool
-    dt: Tensor | None = None  # (T, B), gaps in time, of complex states
+    x: Annotated[Tensor, "T", "B", "M"]
+    decay: Annotated[Tensor, "N"]  # of complex numbers both parts side by side
+    h0: Annotated[Tensor, "B", "N"]
+    U: Annotated[Tensor, "N", "M"]
+    gamma_log: Annotated[Tensor, "K"]
+    V: Annotated[Tensor | None, "K", "N"] = None
+    D: Annotated[Tensor | None, "K", "M"] = None
+    d: Annotated[Tensor | None, "K"] = None
+    resets: Annotated[Tensor | None, "T", "B"] = None  # bool
+    dt: Annotated[Tensor | None, "T", "B"] = None  # gaps in time, of complex states
 
 
-_AXES: Axes = {
-    "x": ("T", "B", "M"),
-    "decay": ("N",),
-    "h0": ("B", "N"),
-    "U": ("N", "M"),
-    "gamma_log": ("K",),
-    "V": ("K", "N"),
-    "D": ("K", "M"),
-    "d": ("K",),
-    "resets": ("T", "B"),
-    "dt": ("T", "B"),
-}
+_AXES = axes_of(LRUOperands)
 
 
 def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Tensor] | None:
@@ -160,7 +149,6 @@ LRU_LAYER = Recurrence(
     options=LinearOptions,
     states=("h0",),
     results=("h", "last", "y"),
-    axes=_AXES,
     shapes=_shapes,
     definition=_definition,
     products=_products,
