@@ -122,7 +122,7 @@ def test_python_sets_every_member_of_the_arguments(monkeypatch):
 def test_python_sets_every_member_of_a_layer(monkeypatch):
     given = {}
     monkeypatch.setattr(
-        delta_module, "kernels", SimpleNamespace(delta_stepper=lambda _, call: given.update(call))
+        compiled, "kernels", SimpleNamespace(delta_stepper=lambda _, call: given.update(call))
     )
     layer = DeltaProduct(3, 8, heads=2, bias=True)
     layer.all_directions()[0].stepper()

@@ -18,10 +18,11 @@ from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
 from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.compiled import activation, make_stepper
 from eigenrnn.ops.dispatch import exports_scan
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
-from eigenrnn.ops.elman.cpu import elman_stepper
 from eigenrnn.ops.elman.export import export_complex_elman
+from eigenrnn.ops.precision import products_of_float32
 
 __all__ = ["RNN", "RNNDirection"]
 
@@ -172,15 +173,28 @@ class RNNDirection(AbstractDirection):
         leak = self.leak
         if leak is not None and leak.is_noisy:
             return None
-        return elman_stepper(
-            self.weight_hh,
-            self.bias,
-            self.weight_ih,
-            self.input_bias,
-            self.nonlinearity,
-            **({} if leak is None else leak.kwargs()),
-            **self.norm_zoneout_of_step(),
-        )
+        extras = self.norm_zoneout_of_step()
+        if leak is not None:
+            extras |= leak.kwargs()
+        W = self.weight_hh
+        gain, shift = extras.get("layer_norm", (None, None))
+        weights = {
+            "W": W,
+            "bias": self.bias,
+            "U": self.weight_ih,
+            "c": self.input_bias,
+            "leak": extras.get("leak"),
+            "gain": gain,
+            "shift": shift,
+        }
+        options = {
+            "N": self.hidden_size,
+            "M": self.weight_ih.shape[1],
+            "rate": extras.get("zoneout", 0.0),
+            "products": products_of_float32(W),
+        }
+        kind = "elman" if self.outputs_states else "current"
+        return make_stepper(kind, weights, options | activation(self.nonlinearity, self.bias))
 
     def _export_complex(
         self,

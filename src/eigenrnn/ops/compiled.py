@@ -1,7 +1,6 @@
 """What the backends that call the compiled CPU kernels share."""
 
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, overload
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from eigenrnn.kernels import has_threads, kernels, unavailable_reason
 from eigenrnn.nonlinearities import LEAKY_SLOPES
-from eigenrnn.ops.arguments import is_mixed, needs_gradient, steps_in
+from eigenrnn.ops.arguments import features_of, is_mixed, needs_gradient, steps_in
 from eigenrnn.ops.dispatch import Backend, Call
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.precision import products_now, products_of_autocast
@@ -30,9 +29,9 @@ __all__ = [
     "drop_unread_outputs",
     "empty_buffer",
     "empty_like_steps",
-    "head_stepper",
     "kernel_options",
     "kernels",
+    "make_stepper",
     "number_type",
     "pointer",
     "rows",
@@ -71,11 +70,17 @@ def _warn() -> None:
 
 
 class CompiledBackend(Backend):
-    """A backend that calls these kernels; a subclass implements `run_kernels`."""
+    """A backend that calls these kernels."""
 
     name = "cpu"
     description = "compiled C++ on the CPU" + (f", {kernels.isa}" if kernels else "")
     supports_last_only = True
+    operator: Operator
+    """The operator of calls without optional features."""
+
+    operator_of_features: Operator | None = None
+    """The operator of all others, if they have one of their own."""
+
     multiplies_by_tiles = False
     """Whether its products may be of bfloat16, see `eigenrnn.ops.precision`."""
 
@@ -118,9 +123,12 @@ class CompiledBackend(Backend):
             return self.run(operands, options)
         return super().run_mixed(operands, options)
 
-    @abstractmethod
     def run_kernels(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         """Run on float32, float64 or complex operands."""
+        operator = self.operator
+        if self.operator_of_features is not None and features_of(operands, options):
+            operator = self.operator_of_features
+        return operator.recurrence.returned(operands, operator(operands, options))
 
 
 def _shares_units(operands: Any) -> bool:
@@ -469,11 +477,18 @@ def saved_buffer(
     return empty_buffer(operands.x, T, B, vectors * lanes)
 
 
-def head_stepper(
-    V: Tensor,  # (K, N)
-    d: Tensor | None,  # (K,)
-) -> Any:
-    """Return the linear map of a head with packed weights, the last part of a `StepperStack`."""
-    weights = {"V": V, "d": rows(d)}
-    call = {"K": V.shape[0], "N": V.shape[1]} | views(weights)
-    return kernels.head_stepper(number_type(*weights.values()), call)
+def make_stepper(kind: str, weights: Named, options: Mapping[str, Any], *others: Any) -> Any:
+    """Return a recurrence, or a linear head, with packed weights, for a `StepperStack`.
+
+    Args:
+        kind: The kernels are ``<kind>_stepper``.
+        weights: The weights by the names of the kernels; None for each that is missing.
+        options: The sizes and the options by their names.
+        others: What else the kernels take.
+    """
+    read: dict[str, Tensor | None] = {}
+    for name, weight in weights.items():
+        # of vectors, no strides are passed
+        read[name] = rows(weight) if weight is not None and weight.dim() == 1 else weight
+    make = getattr(kernels, f"{kind}_stepper")
+    return make(number_type(*read.values()), {**options, **views(read)}, *others)

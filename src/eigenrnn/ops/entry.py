@@ -69,9 +69,6 @@ class Entry:
         self._features = features
         self._narrow = narrow
         self._fit = fit
-        states, *last = recurrence.results[: 1 + len(recurrence.states)]
-        self._results = states, *last
-        self._results_of_head = "y", *last
 
     def __call__(
         self,
@@ -88,14 +85,13 @@ class Entry:
             backend: The name of a forced backend.
             planned: The call as `Operator.plan` found it; then nothing else is asked.
         """
-        V: Tensor | None = getattr(operands, "V", None)
         if planned is not None and self.operator is not None:
             results = self.operator(planned.operands, options, planned)
-            names = self._results if V is None else self._results_of_head
-            return tuple(map(results.__getitem__, names))
+            return self.recurrence.returned(operands, results)
         warn_if_unavailable(operands[0])
         device = operands[0].device.type
         autocast = autocasts(device)
+        V: Tensor | None = getattr(operands, "V", None)
         # autocast may compute the head in 16 bits, and exporters know its operation
         if V is not None and (autocast or exports_scan(backend)):
             return self._with_separate_head(self, operands, options, backend)

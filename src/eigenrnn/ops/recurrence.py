@@ -122,6 +122,13 @@ class Recurrence:
         """Return the results of the definition by name."""
         return dict(zip(self.results, self.definition(operands, options), strict=True))
 
+    def returned(self, operands: Any, results: Mapping[str, Any]) -> tuple[Tensor, ...]:
+        """Return all states, or the outputs of a head, and the last of each state."""
+        first, *last = self.results[: 1 + len(self.states)]
+        if getattr(operands, "V", None) is not None:
+            first = "y"
+        return results[first], *map(results.__getitem__, last)
+
     def check_shapes(self, operands: Any) -> None:
         """Check the shapes of all operands.
 

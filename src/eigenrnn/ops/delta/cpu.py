@@ -21,7 +21,7 @@ from eigenrnn.ops.delta.reference import DELTA
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.operators import Named, Operator
 
-__all__ = ["DeltaCPU", "chunk_steps", "delta_cpu", "delta_stepper"]
+__all__ = ["DeltaCPU", "chunk_steps", "delta_cpu"]
 
 
 def chunk_steps(operands: DeltaOperands) -> int:
@@ -126,26 +126,8 @@ class DeltaCPU(CompiledBackend):
 
     dtypes = REAL
     features = frozenset({"resets"})  # a layer writes them as decays of zero
+    operator = delta_cpu
 
     def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
         o, S_n = self.run_kernels(to_float32(operands), options)
         return o.to(operands.q.dtype), S_n
-
-    def run_kernels(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
-        results = delta_cpu(operands, options)
-        return results["o"], results["S_n"]
-
-
-def delta_stepper(weights: Mapping[str, Tensor | None], options: Mapping[str, Any]) -> Any:
-    """Return a `DeltaNet` layer in one direction with packed weights, for a `StepperStack`.
-
-    Args:
-        weights: The weights by the names of `DeltaNetDirection`, None where it has none.
-        options: The sizes N, M, H and R and the options of the layer, by the names of the kernels.
-    """
-    flat = dict(weights)
-    for name, weight in weights.items():
-        # `views` passes the strides of matrices, but none of vectors
-        if name not in ("weight_ih", "weight_out", "convolution_weight"):
-            flat[name] = rows(weight)
-    return kernels.delta_stepper(number_type(*flat.values()), dict(options) | views(flat))

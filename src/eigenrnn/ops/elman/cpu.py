@@ -1,31 +1,23 @@
 """The Elman recurrence in the compiled kernels of csrc/, as torch operators."""
 
-from typing import Any, Literal
-
 import torch
 from torch import Tensor
 
 from eigenrnn.linalg import pairs_to_complex
-from eigenrnn.ops.arguments import EXTRAS, Options, features_of
+from eigenrnn.ops.arguments import EXTRAS, Options
 from eigenrnn.ops.compiled import (
     CompiledBackend,
-    activation,
     compiled_operator,
     drop_unread_outputs,
     empty_like_steps,
-    kernels,
-    number_type,
-    rows,
     saved_buffer,
-    views,
 )
 from eigenrnn.ops.dispatch import COMPLEX, REAL
 from eigenrnn.ops.elman.operands import ElmanOperands, as_pairs
 from eigenrnn.ops.elman.reference import ELMAN
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
-from eigenrnn.ops.precision import products_of_float32
 
-__all__ = ["ElmanCPU", "elman_cpu", "elman_cpu_norm_zoneout", "elman_stepper"]
+__all__ = ["ElmanCPU", "elman_cpu", "elman_cpu_norm_zoneout"]
 
 
 def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor | None]:
@@ -80,59 +72,16 @@ class ElmanCPU(CompiledBackend):
     dtypes = (REAL | COMPLEX) - {torch.float16}
     features = frozenset({"layer_norm", "zoneout", "leak", "resets"})
     multiplies_by_tiles = True
+    operator = elman_cpu
+    operator_of_features = elman_cpu_norm_zoneout
 
     def fuses_head(self, V: Tensor) -> bool:
         # with more outputs than units, the head costs more than the recurrence, and the memory
         # traffic that fusing saves no longer matters: measured in csrc/README.md
         return V.device.type == "cpu" and not V.is_complex() and V.shape[0] <= V.shape[1]
 
-    def run_kernels(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
-        is_complex = operands.W.is_complex()
-        if is_complex:
-            operands, options = as_pairs(operands, options._replace(products="float32"))
-        operator = elman_cpu
-        if features_of(operands, options):
-            operator = elman_cpu_norm_zoneout
-        results = operator(operands, options)
-        h = results["h"]
-        if operands.V is not None:
-            h = results["y"]
-        last = results["last"]
-        if is_complex:
-            return pairs_to_complex(h), pairs_to_complex(last)
-        return h, last
-
-
-def elman_stepper(
-    W: Tensor,  # (N, N)
-    bias: Tensor | None,  # (N,)
-    U: Tensor,  # (N, M)
-    c: Tensor | None,  # (N,)
-    nonlinearity: str,
-    leak: Tensor | None = None,  # (N,)
-    state: Literal["rate", "current"] = "rate",
-    layer_norm: tuple[Tensor, Tensor] | None = None,  # (N,), (N,)
-    zoneout: float = 0.0,
-) -> Any:
-    """Return the recurrence of real states with packed weights, for a `StepperStack`."""
-    gain, shift = layer_norm or (None, None)
-    weights = {
-        "W": W,
-        "bias": rows(bias),
-        "U": U,
-        "c": rows(c),
-        "leak": rows(leak),
-        "gain": rows(gain),
-        "shift": rows(shift),
-    }
-    options = {
-        "N": len(W),
-        "M": U.shape[1],
-        "rate": zoneout,
-        "products": products_of_float32(W),
-    }
-    call = options | activation(nonlinearity, bias) | views(weights)
-    number = number_type(*weights.values())
-    if state == "current":
-        return kernels.current_stepper(number, call)
-    return kernels.elman_stepper(number, call)
+    def run_kernels(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, ...]:
+        if not operands.W.is_complex():
+            return super().run_kernels(operands, options)
+        pairs = as_pairs(operands, options._replace(products="float32"))
+        return tuple(map(pairs_to_complex, super().run_kernels(*pairs)))

@@ -20,7 +20,7 @@ from eigenrnn.ops.linear.operands import DTYPES, LinearOperands, LinearOptions
 from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.operators import Named, Operator
 
-__all__ = ["LinearCPU", "linear_cpu", "min_gru_stepper"]
+__all__ = ["LinearCPU", "linear_cpu"]
 
 
 def _allocate(
@@ -147,27 +147,10 @@ class LinearCPU(CompiledBackend):
 
     dtypes = DTYPES - {torch.float16}
     features = frozenset({"resets"})
+    operator = linear_cpu
 
-    def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, Tensor]:
+    def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, ...]:
         if operands.x.dtype == torch.bfloat16:
             h, last = self.run_kernels(to_float32(operands), options)
             return h.bfloat16(), last.bfloat16()
         return self.run_kernels(operands, options)
-
-    def run_kernels(
-        self, operands: LinearOperands, options: LinearOptions
-    ) -> tuple[Tensor, Tensor]:
-        results = linear_cpu(operands, options)
-        return results["h"], results["last"]
-
-
-def min_gru_stepper(
-    weight_ih: Tensor,  # (2 N, M)
-    input_bias: Tensor | None,  # (2 N,)
-    decays: tuple[float, float],
-) -> Any:
-    """Return a `MinGRU` layer in one direction with packed weights, for a `StepperStack`."""
-    low, high = decays
-    weights = {"weight_ih": weight_ih, "input_bias": rows(input_bias)}
-    call = {"N": len(weight_ih) // 2, "M": weight_ih.shape[1], "low": low, "high": high}
-    return kernels.min_gru_stepper(number_type(*weights.values()), call | views(weights))

@@ -4,7 +4,7 @@ The other backends compute the recurrence alone, between products of torch.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +16,6 @@ from eigenrnn.ops.compiled import (
     drop_unread_outputs,
     empty_like_steps,
     kernels,
-    number_type,
-    rows,
-    views,
 )
 from eigenrnn.ops.dispatch import forced
 from eigenrnn.ops.linear.gaps import held_steps
@@ -29,7 +26,7 @@ from eigenrnn.ops.recurrence import Product, Recurrence, Shape, axes_of
 from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import are_plain, needs_no_dispatcher
 
-__all__ = ["LRU_LAYER", "LRUOperands", "lru_cpu", "lru_layer", "lru_stepper"]
+__all__ = ["LRU_LAYER", "LRUOperands", "lru_cpu", "lru_layer"]
 
 _SMALL = 1 << 23  # multiply-adds of a call that is not worth more threads
 
@@ -176,27 +173,3 @@ lru_cpu = compiled_operator(
     prepare=drop_unread_outputs,
     has_plans=True,
 )
-
-
-def lru_stepper(
-    decay: Tensor,  # (K,), complex if N is 2 K
-    U: Tensor,  # (N, M)
-    gamma_log: Tensor,  # (K,)
-    V: Tensor,  # (K, N)
-    D: Tensor,  # (K, M)
-    d: Tensor | None,  # (K,)
-) -> Any:
-    """Return a layer in one direction with packed weights, for a `StepperStack`."""
-    if decay.is_complex():
-        decay = torch.view_as_real(decay.resolve_conj()).flatten()
-    weights = {
-        "decay": rows(decay),
-        "U": U,
-        "gamma_log": rows(gamma_log),
-        "V": V,
-        "D": D,
-        "d": rows(d),
-    }
-    N, M = U.shape
-    sizes = {"N": N, "M": M, "K": len(gamma_log)}
-    return kernels.lru_stepper(number_type(*weights.values()), sizes | views(weights))

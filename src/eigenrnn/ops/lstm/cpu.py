@@ -1,7 +1,5 @@
 """The LSTM in the compiled kernels of csrc/, as torch operators."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -9,18 +7,13 @@ from eigenrnn.ops.compiled import (
     CompiledBackend,
     compiled_operator,
     empty_like_steps,
-    kernels,
-    number_type,
-    rows,
     saved_buffer,
-    views,
 )
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.reference import LSTM
-from eigenrnn.ops.precision import products_of_float32
 
-__all__ = ["LSTMCPU", "lstm_cpu", "lstm_stepper"]
+__all__ = ["LSTMCPU", "lstm_cpu"]
 
 
 def _allocate(
@@ -43,21 +36,4 @@ class LSTMCPU(CompiledBackend):
     dtypes = REAL - {torch.float16}
     features = frozenset({"resets"})
     multiplies_by_tiles = True
-
-    def run_kernels(
-        self, operands: LSTMOperands, options: LSTMOptions
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        results = lstm_cpu(operands, options)
-        return results["h"], results["last"], results["last_cell"]
-
-
-def lstm_stepper(
-    W: Tensor,  # (4 N, N)
-    U: Tensor,  # (4 N, M)
-    c: Tensor | None,  # (4 N,)
-) -> Any:
-    """Return the recurrence with packed weights, for a `StepperStack`."""
-    weights = {"W": W, "U": U, "c": rows(c)}
-    options = {"N": W.shape[1], "M": U.shape[1], "products": products_of_float32(W)}
-    call = options | views(weights)
-    return kernels.lstm_stepper(number_type(*weights.values()), call)
+    operator = lstm_cpu
