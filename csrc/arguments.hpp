@@ -1,6 +1,7 @@
 // The arguments of a recurrence: pointers and strides in elements. Python checks them. The names of
-// operands, options and results are those of eigenrnn/ops; a gradient is `d` and a name. `members.hpp`
-// lists what Python sets.
+// operands, options and results are those of eigenrnn/ops; a gradient has the name of its tensor.
+//
+// call.each(use) calls use(name, member) for every member that Python may set.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -72,6 +73,11 @@ struct Steps {
       if (begins_anew(s, b)) return true;
     return false;
   }
+
+  template <class Use>
+  void each(Use&& use) {
+    use("T", T), use("B", B), use("batch_sizes", sizes), use("reverse", reverse);
+  }
 };
 
 // LayerNorm of the arguments of f, for each gate over its N units, and zoneout: the states h of a step
@@ -88,6 +94,11 @@ struct NormZoneout {
   bool has_zoneout() const { return mask.data != nullptr || mixes(); }
   // Whether every unit mixes its old and its new state.
   bool mixes() const { return rate != 0 || has_leak(); }
+
+  template <class Use>
+  void each(Use&& use) {
+    use("gain", gain), use("shift", shift), use("mask", mask), use("rate", rate);
+  }
 };
 
 // The forward pass of an Elman recurrence: h_t = f(x_t [U^T] [+ c] + h_{t-1} W^T) and, optionally,
@@ -123,6 +134,23 @@ struct Elman {
   bool mixes_arguments() const { return v0.data != nullptr; }
   // The numbers saved per sequence and step: 1 / s of each LayerNorm.
   std::ptrdiff_t norms() const { return norm_zoneout.has_norm(); }
+
+  template <class Use>
+  void each(Use&& use) {
+    steps.each(use);
+    norm_zoneout.each(use);
+    use("resets", steps.resets), use("N", N), use("M", M), use("products", products), use("K", K),
+    use("nonlinearity", activation), use("slope", slope), use("x", x), use("W", W), use("h0", h0), use("v0", v0),
+    use("leak", norm_zoneout.leak), use("leak_changes", norm_zoneout.leak_changes), use("bias", bias), use("U", U),
+    use("c", c), use("V", V), use("d", d), use("h", h), use("last", last), use("y", y), use("moduli", moduli),
+    use("saved", saved);
+  }
+  // Calls use(name, part) for every part that a forward pass saves of a unit.
+  template <class Use>
+  void each_saved_part(Use&& use) const {
+    if (norm_zoneout.has_norm()) use("normed", NORMED);
+    if (norm_zoneout.mixes()) use(mixes_arguments() ? "change" : "value", value());
+  }
 };
 
 // Its backward pass: the gradients of the results, then those of the operands. A gradient of an operand
@@ -143,6 +171,13 @@ struct ElmanBack {
   View dgain;  // (N,)
   View dshift; // (N,)
   View dV;     // (K, N)
+
+  template <class Use>
+  void each(Use&& use) {
+    use("h", dh), use("last", dlast), use("y", dy), use("y_stride", dy_stride), use("x", dx), use("W", dW),
+    use("h0", dh0), use("bias", dbias), use("U", dU), use("c", dc), use("V", dV), use("gain", dgain),
+    use("shift", dshift), use("leak", dleak), use("v0", dv0);
+  }
 };
 
 enum Gate : int { RESET, UPDATE, CANDIDATE, GATES };
@@ -176,6 +211,29 @@ struct Gru {
   std::ptrdiff_t normed(int gate) const { return (reset_after ? PRODUCT + 1 : PRODUCT) + gate; }
   std::ptrdiff_t parts() const { return normed(0) + norms(); }
   std::ptrdiff_t norms() const { return norm_zoneout.has_norm() ? GATES : 0; }
+
+  template <class Use>
+  void each(Use&& use) {
+    steps.each(use);
+    norm_zoneout.each(use);
+    use("resets", steps.resets), use("N", N), use("M", M), use("products", products),
+    use("nonlinearity", activation), use("slope", slope), use("reset_after", reset_after),
+    use("update_keeps", update_keeps), use("x", x), use("W", W), use("h0", h0), use("bias", bias),
+    use("recurrent_bias", recurrent_bias), use("U", U), use("c", c), use("h", h), use("last", last),
+    use("saved", saved);
+  }
+  // Calls use(name, part) for every part that a forward pass saves of a unit.
+  template <class Use>
+  void each_saved_part(Use&& use) const {
+    use("reset", RESET);
+    use("update", UPDATE);
+    use("candidate", CANDIDATE);
+    if (reset_after) use("product", PRODUCT);
+    if (!norm_zoneout.has_norm()) return;
+    use("normed_reset", normed(RESET));
+    use("normed_update", normed(UPDATE));
+    use("normed_candidate", normed(CANDIDATE));
+  }
 };
 
 // Its backward pass, with the same conventions.
@@ -191,6 +249,12 @@ struct GruBack {
   View drecurrent_bias;  // (N,)
   View dgain;            // (3 N,)
   View dshift;           // (3 N,)
+
+  template <class Use>
+  void each(Use&& use) {
+    use("h", dh), use("last", dlast), use("x", dx), use("W", dW), use("h0", dh0), use("bias", dbias),
+    use("recurrent_bias", drecurrent_bias), use("U", dU), use("c", dc), use("gain", dgain), use("shift", dshift);
+  }
 };
 
 enum LstmGate : int { INPUT, FORGET, CELL, OUTPUT, LSTM_GATES };
@@ -216,6 +280,23 @@ struct Lstm {
   static constexpr std::ptrdiff_t OLD_CELL = LSTM_GATES;
   std::ptrdiff_t parts() const { return OLD_CELL + 1; }
   std::ptrdiff_t norms() const { return 0; }
+
+  template <class Use>
+  void each(Use&& use) {
+    steps.each(use);
+    use("resets", steps.resets), use("N", N), use("M", M), use("products", products), use("x", x), use("W", W),
+    use("h0", h0), use("c0", c0), use("U", U), use("c", c), use("h", h), use("last", last),
+    use("last_cell", last_cell), use("saved", saved);
+  }
+  // Calls use(name, part) for every part that a forward pass saves of a unit.
+  template <class Use>
+  void each_saved_part(Use&& use) const {
+    use("input", INPUT);
+    use("forget", FORGET);
+    use("cell", CELL);
+    use("output", OUTPUT);
+    use("old_cell", OLD_CELL);
+  }
 };
 
 // The backward pass of an LSTM, with the same conventions.
@@ -229,6 +310,12 @@ struct LstmBack {
   View dW;          // (4 N, N)
   View dh0;         // (B, N)
   View dc0;         // (B, N)
+
+  template <class Use>
+  void each(Use&& use) {
+    use("h", dh), use("last", dlast), use("last_cell", dlast_cell), use("x", dx), use("W", dW), use("h0", dh0),
+    use("c0", dc0), use("U", dU), use("c", dc);
+  }
 };
 
 // The forward pass of a linear recurrence, h_t = decay_t h_{t-1} + x_t, element by element. Complex
@@ -243,6 +330,13 @@ struct Linear {
   View h0;              // (B, N)
   View h;               // (T, B, N); null: only the last states
   View last;            // (B, N)
+
+  template <class Use>
+  void each(Use&& use) {
+    steps.each(use);
+    use("resets", steps.resets), use("N", N), use("paired", paired), use("gated", gated), use("x", x),
+    use("decay", decay), use("h0", h0), use("h", h), use("last", last);
+  }
 };
 
 // Its backward pass, with the same conventions.
@@ -252,6 +346,11 @@ struct LinearBack {
   View dx;      // (T, B, N)
   View ddecay;  // as decay
   View dh0;     // (B, N)
+
+  template <class Use>
+  void each(Use&& use) {
+    use("h", dh), use("last", dlast), use("x", dx), use("decay", ddecay), use("h0", dh0);
+  }
 };
 
 // The forward pass of the delta rule. With N = H R K numbers of k side by side in a step of a sequence, and so
@@ -269,6 +368,14 @@ struct Delta {
   View o;                    // (T, B, H V); null: only the last states
   View S_n;                  // (B, H K V)
   View saved;                // (chunks + 1, B, H K V), the state before each chunk; null: not saved
+
+  template <class Use>
+  void each(Use&& use) {
+    steps.each(use);
+    use("H", H), use("R", R), use("K", K), use("V", V), use("chunk", chunk), use("q", q), use("k", k), use("v", v),
+    use("beta", beta), use("log_decay", log_decay), use("S0", S0), use("o", o), use("S_n", S_n),
+    use("saved", saved);
+  }
 };
 
 // Its backward pass, with the same conventions.
@@ -281,6 +388,12 @@ struct DeltaBack {
   View dbeta;
   View dlog_decay;
   View dS0;
+
+  template <class Use>
+  void each(Use&& use) {
+    use("o", d_o), use("S_n", dS_n), use("q", dq), use("k", dk), use("v", dv), use("beta", dbeta),
+    use("log_decay", dlog_decay), use("S0", dS0);
+  }
 };
 
 // One step of the delta rule, with R reflections. All arrays are contiguous.
@@ -316,6 +429,14 @@ struct Lru {
   View y;          // (T, B, K); null: no outputs
 
   bool is_complex() const { return N > K; }
+
+  template <class Use>
+  void each(Use&& use) {
+    steps.each(use);
+    use("resets", steps.resets), use("N", N), use("M", M), use("K", K), use("x", x), use("decay", decay),
+    use("h0", h0), use("U", U), use("gamma_log", gamma_log), use("V", V), use("D", D), use("d", d), use("dt", dt),
+    use("h", h), use("last", last), use("y", y);
+  }
 };
 
 // Its backward pass, with the same conventions.
@@ -326,6 +447,12 @@ struct LruBack {
   std::ptrdiff_t dy_stride = 1;  // from the gradient of an output to the next
   View dx;     // (T, B, M)
   View ddecay, dh0, dU, dgamma_log, dV, dD, ddt;  // as the operands
+
+  template <class Use>
+  void each(Use&& use) {
+    use("h", dh), use("last", dlast), use("y", dy), use("y_stride", dy_stride), use("x", dx), use("decay", ddecay),
+    use("h0", dh0), use("U", dU), use("gamma_log", dgamma_log), use("V", dV), use("D", dD), use("dt", ddt);
+  }
 };
 
 // A norm of the features of a row: LayerNorm, RMSNorm without a shift, or none without a weight.
@@ -339,6 +466,12 @@ struct FeatureMap {
   std::ptrdiff_t N = 0, M = 0;
   View weight, bias;  // (N, M), (N,)
   FeatureNorm norm;
+
+  template <class Use>
+  void each(Use&& use) {
+    use("N", N), use("M", M), use("weight", weight), use("bias", bias), use("norm_weight", norm.weight),
+    use("norm_shift", norm.shift), use("norm_epsilon", norm.epsilon);
+  }
 };
 
 // The parts of a residual block of N features around a recurrence of P outputs. A part without a weight
@@ -352,6 +485,15 @@ struct ResidualBlock {
   FeatureNorm mlp_norm;
   View mlp_in, mlp_in_bias;    // (H, N)
   View mlp_out, mlp_out_bias;  // (N, H)
+
+  template <class Use>
+  void each(Use&& use) {
+    use("N", N), use("P", P), use("H", H), use("norm_weight", norm.weight), use("norm_shift", norm.shift),
+    use("norm_epsilon", norm.epsilon), use("projection", projection), use("projection_bias", projection_bias),
+    use("gate", gate), use("gate_bias", gate_bias), use("mlp_norm_weight", mlp_norm.weight),
+    use("mlp_norm_shift", mlp_norm.shift), use("mlp_norm_epsilon", mlp_norm.epsilon), use("mlp_in", mlp_in),
+    use("mlp_in_bias", mlp_in_bias), use("mlp_out", mlp_out), use("mlp_out_bias", mlp_out_bias);
+  }
 };
 
 // The weights of a minGRU layer, for single steps.
@@ -360,6 +502,12 @@ struct MinGruLayer {
   double low = 0, high = 1;  // the ends of the decays
   View weight_ih;            // (2 N, M), the gate, then the candidate
   View input_bias;           // (2 N,); may be null
+
+  template <class Use>
+  void each(Use&& use) {
+    use("N", N), use("M", M), use("low", low), use("high", high), use("weight_ih", weight_ih),
+    use("input_bias", input_bias);
+  }
 };
 
 // The weights and the options of a DeltaNet layer of N = H K units, for single steps. A state has the
@@ -387,6 +535,15 @@ struct DeltaNet {
   std::ptrdiff_t projections() const { return mixed() + strengths() + decays() + gates(); }
   std::ptrdiff_t matrices() const { return N * head_size(); }
   std::ptrdiff_t state_size() const { return matrices() + convolution * mixed(); }
+
+  template <class Use>
+  void each(Use&& use) {
+    use("N", N), use("M", M), use("H", H), use("R", R), use("convolution", convolution), use("silu", silu),
+    use("low", low), use("high", high), use("shortest", shortest), use("epsilon", epsilon),
+    use("weight_ih", weight_ih), use("convolution_weight", convolution_weight), use("A_log", A_log),
+    use("dt_bias", dt_bias), use("norm_weight", norm_weight), use("weight_out", weight_out),
+    use("output_bias", output_bias);
+  }
 };
 
 }  // namespace eigenrnn

@@ -1,11 +1,14 @@
 // The single steps of a DeltaNet layer: its projections, convolution, norms and gates around the delta rule.
 #include "delta.hpp"
 #include "math.hpp"
-#include "recurrences.hpp"
+#include "kernels.hpp"
 #include "rows.hpp"
 #include "steppers.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
+
+template <class T>
+void delta_step(const DeltaStep& step, int threads);  // in delta.cpp
 
 template <class T>
 EIGENRNN_INLINE vec<T> silu(vec<T> x) {
@@ -136,11 +139,9 @@ class DeltaStepper final : public Stepper {
 };
 
 template <class T>
-Stepper* delta_stepper(const DeltaNet& layer) {
-  return new DeltaStepper<T>(layer);
+static void add(KernelsOf<T>& all) {
+  all.delta_stepper = make<DeltaStepper<T>, DeltaNet>;
 }
-
-template Stepper* delta_stepper<float>(const DeltaNet&);
-template Stepper* delta_stepper<double>(const DeltaNet&);
+void add_delta_net(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

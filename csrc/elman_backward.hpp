@@ -96,33 +96,42 @@ struct ElmanBackward {
     flush(pasts, steps);
   }
 
+  // Some rows of step s. Row 0 is row `from` of the thread.
+  struct Rows {
+    isize s, from;
+    Row<T> h;        // the states after the step
+    Row<T> g;        // their gradients; may be missing
+    Row<T> end;      // the gradients of the last states; missing if the sequences go on after the step
+    Row<T> moduli;   // of modReLU of pairs
+    Row<T> saved;    // a value for each unit, if units mix
+    Row<T> bypass;   // the gradients of the states before, as far as they bypass W; with zoneout
+    bool goes_on;    // whether the step after has sent some there
+    Row<T> delta;    // the gradients of the arguments of f
+    Row<T> dx;       // those of mapped inputs; missing if they are not wanted
+    Zoneout<T> zoneout;
+  };
+
   // Rows [from, to) of step s; rows whose sequence ends here start from the last states' gradient.
   template <class F, bool plain>
   void pull(isize s, isize from, isize to, const T* later, T* delta) {
-    const isize N = call.N, t = call.steps.time(s), width = scratch.width();
-    const T* h = at<T>(call.h, t, share.first + from);
-    const T* g = back.dh.data == nullptr ? nullptr : at<T>(back.dh, t, share.first + from);
-    const T* end = later != nullptr || back.dlast.data == nullptr
-                       ? nullptr
-                       : at<T>(back.dlast, share.first + from, 0);
-    T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first + from);
-    delta += from * width;
-    const T* moduli =
-        call.moduli.data == nullptr ? nullptr : at<T>(call.moduli, t, share.first + from);
-    const T slope = static_cast<T>(call.slope);
+    const isize N = call.N, t = call.steps.time(s), width = scratch.width(), first = share.first + from;
     const Kept<T> layout(call);
-    const T* kept = layout.at(t, share.first + from);
-    const T* mixed = plain || !call.norm_zoneout.mixes() ? nullptr : kept + layout.of(call.value());
+    const Row<T> kept = Row<T>::of(call.saved, t, first);
     const bool of_arguments = !plain && call.mixes_arguments();
-    const T* values = of_arguments ? nullptr : mixed;
-    const bool pull_leak = !plain && back.dleak.data != nullptr;
-    const bool leak_changes = call.norm_zoneout.leak_changes;
+    const bool of_states = !plain && call.norm_zoneout.has_zoneout() && !of_arguments;
+    const bool of_leak = !plain && back.dleak.data != nullptr;
     const bool normed = !plain && call.norm_zoneout.has_norm();
-    const Zoneout<T> zoneout(call.norm_zoneout, t, share.first + from);
-    T* carried = carry == nullptr ? nullptr : carry + from * width;
+    Rows rows{s, from, Row<T>::of(call.h, t, first), Row<T>::of(back.dh, t, first), {},
+              Row<T>::of(call.moduli, t, first), {}, {}, later != nullptr, {delta + from * width, width}, {},
+              {call.norm_zoneout, t, first}};
+    if (later == nullptr && back.dlast.data != nullptr) rows.end = {at<T>(back.dlast, first, 0), back.dlast.first};
+    if (!plain && call.norm_zoneout.mixes()) rows.saved = {kept.data + layout.of(call.value()), kept.stride};
+    if (carry != nullptr) rows.bypass = {carry + from * width, width};
+    if (call.M == 0) rows.dx = Row<T>::of(back.dx, t, first);
+    const bool saved_value = rows.saved && !of_arguments;
     // prefetch the rows of the next step while this step computes
     const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
-    const isize next_h = next * (values == nullptr ? call.h.first : layout.step());
+    const isize next_h = next * (saved_value ? layout.step() : call.h.first);
     const isize next_g = next * back.dh.first;
     const Operand<T> operands[2] = {{later == nullptr ? nullptr : later + from * width, width,
                                      panels.W, later == nullptr ? 0 : N},
@@ -132,67 +141,74 @@ struct ElmanBackward {
                  for (isize v = 0; v < C; ++v) {
                    const isize j = (first_v + v) * LANES<T>, n = smaller(LANES<T>, N - j);
                    vec<T> moved = load<T>(bias_sums + j), all = load<T>(shift_sums + j);
-                   vec<T> leaked = pull_leak ? load<T>(leak_sums + j) : vec<T>{};
-                   for (isize r = 0; r < R; ++r) {
-                     vec<T> d = load<T>(z + r * row + v * LANES<T>);
-                     if (g != nullptr) d += load_some<T>(g + (r0 + r) * back.dh.second + j, n);
-                     const vec<T> of_last =
-                         end == nullptr ? vec<T>{} : load_some<T>(end + (r0 + r) * back.dlast.first + j, n);
+                   vec<T> leaked = of_leak ? load<T>(leak_sums + j) : vec<T>{};
+                   for (isize i = 0; i < R; ++i) {
+                     const isize r = r0 + i;
+                     vec<T> d = load<T>(z + i * row + v * LANES<T>);
+                     if (rows.g) d += load_some<T>(rows.g.at(r, j), n);
+                     const vec<T> of_last = rows.end ? load_some<T>(rows.end.at(r, j), n) : vec<T>{};
                      if (!of_arguments) d += of_last;
-                     const T* value = values == nullptr
-                                          ? h + (r0 + r) * call.h.second + j
-                                          : values + (r0 + r) * layout.row() + (first_v + v) * layout.apart();
+                     const T* value = saved_value ? rows.saved.at(r, j * layout.parts) : rows.h.at(r, j);
                      __builtin_prefetch(value + next_h, 0, 2);
-                     if (g != nullptr)
-                       __builtin_prefetch(g + (r0 + r) * back.dh.second + j + next_g, 0, 2);
-                     vec<T> state = values == nullptr ? load_some<T>(value, n) : load<T>(value);
-                     const auto through_mix = [&]() EIGENRNN_INLINE_LAMBDA {
-                       T* bypass = carried + (r0 + r) * width + j;
-                       if (later != nullptr) d += load<T>(bypass);
-                       const vec<T> m = zoneout.kept(r0 + r, j, n);
-                       const vec<T> renewed = zoneout.renewed(m, r0 + r, j, n);
-                       if (pull_leak) {
-                         vec<T> change = load<T>(mixed + (r0 + r) * layout.row() + (first_v + v) * layout.apart());
-                         if (!of_arguments && !call.steps.begins_anew(s, share.first + from + r0 + r))
-                           change -= load_some<T>(state_before(s, from + r0 + r) + j, n);
-                         if (leak_changes)
-                           store_some<T>(at<T>(back.dleak, t, share.first + from + r0 + r) + j, d * change, n);
-                         else leaked += d * change;
-                       }
-                       store<T>(bypass, Zoneout<T>::mix(m, renewed, d, vec<T>{}));
-                       d = Zoneout<T>::mix(m, renewed, vec<T>{}, d);
-                       // it is not a value of f
-                       if (!of_arguments) state = m == T(1) ? vec<T>{} : state;
-                     };
-                     if (!plain && zoneout.active && !of_arguments) through_mix();
-                     // before pull, which may make d so large across the phase that d along it rounds
+                     if (rows.g) __builtin_prefetch(rows.g.at(r, j) + next_g, 0, 2);
+                     vec<T> state = saved_value ? load<T>(value) : load_some<T>(value, n);
+                     if (of_states) {
+                       const vec<T> m = through_mix(rows, d, leaked, of_leak, r, j, n);
+                       state = m == T(1) ? vec<T>{} : state;  // it is not a value of f
+                     }
+                     // before f, which may make d so large across the phase that d along it rounds
                      if constexpr (HAS_PHASE<F>) moved += d * F::template phase<T>(state);
                      vec<T> m{};
-                     if constexpr (NEEDS_MODULI<F>)
-                       m = F::template load_moduli<T>(
-                           moduli + (r0 + r) * call.moduli.second + j / 2, n);
-                     d = F::template pull<T>(d, state, m, slope);
+                     if constexpr (NEEDS_MODULI<F>) m = F::template load_moduli<T>(rows.moduli.at(r, j / 2), n);
+                     d = F::template pull<T>(d, state, m, static_cast<T>(call.slope));
                      if (of_arguments) {
                        d += of_last;
-                       through_mix();
+                       through_mix(rows, d, leaked, of_leak, r, j, n);
                      }
-                     store<T>(delta + (r0 + r) * width + j, d);
+                     store<T>(rows.delta.at(r, j), d);
                      if (normed) continue;
-                     if (dx != nullptr) store_some<T>(dx + (r0 + r) * back.dx.second + j, d, n);
+                     if (rows.dx) store_some<T>(rows.dx.at(r, j), d, n);
                      all += d;
                    }
                    store<T>(bias_sums + j, moved);
-                   if (pull_leak) store<T>(leak_sums + j, leaked);
+                   if (of_leak) store<T>(leak_sums + j, leaked);
                    store<T>(shift_sums + j, all);
                  }
                });
-    if (!normed) return;
-    const LayerNorm<T> norm(call.norm_zoneout, N);
-    for (isize r = 0; r < to - from; ++r) {
-      const T* row = kept + r * layout.row();
-      norm.pull(delta + r * width, row + layout.of(Elman::NORMED), layout.apart(),
-                row[layout.scales()], norm_sums, norm_sums + width);
-      add_and_store(delta + r * width, N, shift_sums, dx == nullptr ? nullptr : dx + r * back.dx.second);
+    if (normed) through_norm(rows, to - from, layout, kept);
+  }
+
+  // Turn d, the gradient of a mix of old and new states or arguments, into that of the new ones. What the old ones
+  // get bypasses W. Returns their part m of the mix.
+  EIGENRNN_INLINE vec<T> through_mix(const Rows& rows, vec<T>& d, vec<T>& leaked, bool of_leak, isize r, isize j,
+                                     isize n) const {
+    T* bypass = rows.bypass.at(r, j);
+    if (rows.goes_on) d += load<T>(bypass);
+    const vec<T> m = rows.zoneout.kept(r, j, n), renewed = rows.zoneout.renewed(m, r, j, n);
+    if (of_leak) leaked += through_leak(rows, d, r, j, n);
+    store<T>(bypass, Zoneout<T>::mix(m, renewed, d, vec<T>{}));
+    d = Zoneout<T>::mix(m, renewed, vec<T>{}, d);
+    return m;
+  }
+
+  // The gradient of the leak, d times the change that it scales. Stored and zero if the leak changes.
+  EIGENRNN_INLINE vec<T> through_leak(const Rows& rows, vec<T> d, isize r, isize j, isize n) const {
+    const isize b = share.first + rows.from + r;
+    vec<T> change = load<T>(rows.saved.at(r, j * call.parts()));
+    if (!call.mixes_arguments() && !call.steps.begins_anew(rows.s, b))
+      change -= load_some<T>(state_before(rows.s, rows.from + r) + j, n);
+    if (!call.norm_zoneout.leak_changes) return d * change;
+    store_some<T>(at<T>(back.dleak, call.steps.time(rows.s), b) + j, d * change, n);
+    return vec<T>{};
+  }
+
+  // Turn the deltas, gradients of normalised arguments, into those of the arguments.
+  void through_norm(const Rows& rows, isize count, const Kept<T>& layout, const Row<T>& kept) {
+    const LayerNorm<T> norm(call.norm_zoneout, call.N);
+    for (isize r = 0; r < count; ++r) {
+      norm.pull(rows.delta.at(r, 0), kept.at(r, layout.of(Elman::NORMED)), layout.apart(),
+                *kept.at(r, layout.scales()), norm_sums, norm_sums + scratch.width());
+      add_and_store(rows.delta.at(r, 0), call.N, shift_sums, rows.dx ? rows.dx.at(r, 0) : nullptr);
     }
   }
 

@@ -1,6 +1,6 @@
 // The forward pass and the single steps of the Elman recurrence.
 #include "elman.hpp"
-#include "recurrences.hpp"
+#include "kernels.hpp"
 #include "steppers.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -89,19 +89,11 @@ class CurrentStepper final : public Stepper {
 };
 
 template <class T>
-Stepper* elman_stepper(const Elman& call) {
-  return new ElmanStepper<T>(call);
+static void add(KernelsOf<T>& all) {
+  all.elman.forward = elman_forward<T>;
+  all.elman_stepper = make<ElmanStepper<T>, Elman>;
+  all.current_stepper = make<CurrentStepper<T>, Elman>;
 }
-template <class T>
-Stepper* current_stepper(const Elman& call) {
-  return new CurrentStepper<T>(call);
-}
-
-template void elman_forward<float>(const Elman&, int);
-template void elman_forward<double>(const Elman&, int);
-template Stepper* elman_stepper<float>(const Elman&);
-template Stepper* elman_stepper<double>(const Elman&);
-template Stepper* current_stepper<float>(const Elman&);
-template Stepper* current_stepper<double>(const Elman&);
+void add_elman_forward(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,10 +1,13 @@
 // Single functions over an array.
 #include "evaluate.hpp"
-#include "recurrences.hpp"
+#include "kernels.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-template void evaluate<float>(Function, const float*, float*, std::ptrdiff_t);
-template void evaluate<double>(Function, const double*, double*, std::ptrdiff_t);
+template <class T>
+static void add(KernelsOf<T>& all) {
+  all.evaluate = evaluate<T>;
+}
+void add_evaluate(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,6 +1,6 @@
 // The forward pass and the single steps of the gated recurrence.
 #include "gru.hpp"
-#include "recurrences.hpp"
+#include "kernels.hpp"
 #include "steppers.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -28,13 +28,10 @@ class GruStepper final : public Stepper {
 };
 
 template <class T>
-Stepper* gru_stepper(const Gru& call) {
-  return new GruStepper<T>(call);
+static void add(KernelsOf<T>& all) {
+  all.gru.forward = gru_forward<T>;
+  all.gru_stepper = make<GruStepper<T>, Gru>;
 }
-
-template void gru_forward<float>(const Gru&, int);
-template void gru_forward<double>(const Gru&, int);
-template Stepper* gru_stepper<float>(const Gru&);
-template Stepper* gru_stepper<double>(const Gru&);
+void add_gru_forward(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

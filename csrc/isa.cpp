@@ -11,14 +11,14 @@ namespace eigenrnn {
 
 #define EIGENRNN_DECLARE(isa) \
   namespace isa {             \
-  extern const Kernels KERNELS; \
+  extern const Isa ISA;       \
   }
 #ifdef EIGENRNN_HAS_AVX512
 EIGENRNN_DECLARE(avx512)
 #endif
 #ifdef EIGENRNN_HAS_AMX
 namespace avx512 {
-extern const Kernels KERNELS_WITH_TILES;
+extern const Isa ISA_WITH_TILES;
 }
 #endif
 #ifdef EIGENRNN_HAS_AVX2
@@ -56,22 +56,22 @@ bool has_amx() {
 }
 #endif
 
-std::vector<const Kernels*> possible() {
-  std::vector<const Kernels*> found;
+std::vector<Isa> possible() {
+  std::vector<Isa> found;
 #ifdef EIGENRNN_HAS_AMX
-  if (has_amx()) found.push_back(&avx512::KERNELS_WITH_TILES);
+  if (has_amx()) found.push_back(avx512::ISA_WITH_TILES);
 #endif
 #ifdef EIGENRNN_HAS_AVX512
-  if (has_avx512()) found.push_back(&avx512::KERNELS);
+  if (has_avx512()) found.push_back(avx512::ISA);
 #endif
 #ifdef EIGENRNN_HAS_AVX2
-  if (has_avx2()) found.push_back(&avx2::KERNELS);
+  if (has_avx2()) found.push_back(avx2::ISA);
 #endif
 #ifdef EIGENRNN_HAS_PORTABLE
-  found.push_back(&portable::KERNELS);
+  found.push_back(portable::ISA);
 #endif
 #ifdef EIGENRNN_HAS_NEON
-  found.push_back(&neon::KERNELS);  // every ARM64 has it
+  found.push_back(neon::ISA);  // every ARM64 has it
 #endif
   if (found.empty())
     throw std::runtime_error(
@@ -84,28 +84,18 @@ std::vector<const Kernels*> possible() {
 
 std::vector<std::string> possible_isas() {
   std::vector<std::string> names;
-  for (const Kernels* kernels : possible()) names.emplace_back(kernels->isa);
+  for (const Isa& isa : possible()) names.emplace_back(isa.name);
   return names;
 }
 
-namespace {
-
-const Kernels& find_kernels(const char* name) {
-  if (name == nullptr || *name == '\0') return *possible().front();
+Isa choose_isa(const char* name) {
+  if (name == nullptr || *name == '\0') return possible().front();
   std::string known;
-  for (const Kernels* kernels : possible()) {
-    if (name == std::string(kernels->isa)) return *kernels;
-    known += known.empty() ? kernels->isa : std::string(", ") + kernels->isa;
+  for (const Isa& isa : possible()) {
+    if (name == std::string(isa.name)) return isa;
+    known += known.empty() ? isa.name : std::string(", ") + isa.name;
   }
   throw std::runtime_error("expected EIGENRNN_ISA among " + known + ", got " + name);
-}
-
-}  // namespace
-
-const Kernels& choose_kernels(const char* name) {
-  const Kernels& kernels = find_kernels(name);
-  if (kernels.use_tiles != nullptr) kernels.use_tiles();
-  return kernels;
 }
 
 }  // namespace eigenrnn

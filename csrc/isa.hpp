@@ -10,7 +10,7 @@ namespace eigenrnn {
 // The names of the instruction sets that this machine can run, the best first.
 std::vector<std::string> possible_isas();
 
-// The kernels of the named instruction set, by default the best one.
-const Kernels& choose_kernels(const char* name);
+// The named instruction set, by default the best one.
+Isa choose_isa(const char* name);
 
 }  // namespace eigenrnn

@@ -1,12 +1,13 @@
 // The linear recurrence, in both directions.
 #include "linear.hpp"
-#include "recurrences.hpp"
+#include "kernels.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-template void linear_forward<float>(const Linear&, int);
-template void linear_forward<double>(const Linear&, int);
-template void linear_backward<float>(const Linear&, const LinearBack&, int);
-template void linear_backward<double>(const Linear&, const LinearBack&, int);
+template <class T>
+static void add(KernelsOf<T>& all) {
+  all.linear = {linear_forward<T>, linear_backward<T>};
+}
+void add_linear(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

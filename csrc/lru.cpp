@@ -1,7 +1,7 @@
 // A layer of an LRU: whole sequences in both directions, and single steps.
 #include "lru.hpp"
 
-#include "recurrences.hpp"
+#include "kernels.hpp"
 #include "steppers.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -33,15 +33,10 @@ class LruStepper final : public Stepper {
 };
 
 template <class T>
-Stepper* lru_stepper(const Lru& layer) {
-  return new LruStepper<T>(layer);
+static void add(KernelsOf<T>& all) {
+  all.lru = {lru_forward<T>, lru_backward<T>};
+  all.lru_stepper = make<LruStepper<T>, Lru>;
 }
-
-template void lru_forward<float>(const Lru&, int);
-template void lru_forward<double>(const Lru&, int);
-template void lru_backward<float>(const Lru&, const LruBack&, int);
-template void lru_backward<double>(const Lru&, const LruBack&, int);
-template Stepper* lru_stepper<float>(const Lru&);
-template Stepper* lru_stepper<double>(const Lru&);
+void add_lru(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,10 +1,13 @@
 // The backward pass of the LSTM.
 #include "lstm.hpp"
-#include "recurrences.hpp"
+#include "kernels.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-template void lstm_backward<float>(const Lstm&, const LstmBack&, int);
-template void lstm_backward<double>(const Lstm&, const LstmBack&, int);
+template <class T>
+static void add(KernelsOf<T>& all) {
+  all.lstm.backward = lstm_backward<T>;
+}
+void add_lstm_backward(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,6 +1,6 @@
 // The forward pass and the single steps of the LSTM.
 #include "lstm.hpp"
-#include "recurrences.hpp"
+#include "kernels.hpp"
 #include "steppers.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -27,12 +27,10 @@ class LstmStepper final : public Stepper {
 };
 
 template <class T>
-Stepper* lstm_stepper(const Lstm& call) {
-  return new LstmStepper<T>(call);
+static void add(KernelsOf<T>& all) {
+  all.lstm.forward = lstm_forward<T>;
+  all.lstm_stepper = make<LstmStepper<T>, Lstm>;
 }
-template void lstm_forward<float>(const Lstm&, int);
-template void lstm_forward<double>(const Lstm&, int);
-template Stepper* lstm_stepper<float>(const Lstm&);
-template Stepper* lstm_stepper<double>(const Lstm&);
+void add_lstm_forward(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

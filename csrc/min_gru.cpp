@@ -1,6 +1,6 @@
 // The single steps of the minGRU.
 #include "math.hpp"
-#include "recurrences.hpp"
+#include "kernels.hpp"
 #include "rows.hpp"
 #include "steppers.hpp"
 
@@ -52,11 +52,9 @@ class MinGruStepper final : public Stepper {
 };
 
 template <class T>
-Stepper* min_gru_stepper(const MinGruLayer& layer) {
-  return new MinGruStepper<T>(layer);
+static void add(KernelsOf<T>& all) {
+  all.min_gru_stepper = make<MinGruStepper<T>, MinGruLayer>;
 }
-
-template Stepper* min_gru_stepper<float>(const MinGruLayer&);
-template Stepper* min_gru_stepper<double>(const MinGruLayer&);
+void add_min_gru(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -22,7 +22,6 @@
 #include "cayley.hpp"
 #include "disc.hpp"
 #include "isa.hpp"
-#include "members.hpp"
 #include "pages.hpp"
 #include "plan.hpp"
 #include "stepper.hpp"
@@ -32,34 +31,7 @@ namespace nb = nanobind;
 
 namespace {
 
-using eigenrnn::Activation;
-using eigenrnn::Delta;
-using eigenrnn::DeltaBack;
-using eigenrnn::DeltaNet;
-using eigenrnn::FeatureMap;
-using eigenrnn::Lru;
-using eigenrnn::LruBack;
-using eigenrnn::ResidualBlock;
-using eigenrnn::MinGruLayer;
-using eigenrnn::each_member;
-using eigenrnn::each_saved_part;
-using eigenrnn::Elman;
-using eigenrnn::ElmanBack;
-using eigenrnn::Function;
-using eigenrnn::Gru;
-using eigenrnn::GruBack;
-using eigenrnn::Kernels;
-using eigenrnn::Linear;
-using eigenrnn::LinearBack;
-using eigenrnn::Lstm;
-using eigenrnn::LstmBack;
-using eigenrnn::Passes;
-using eigenrnn::Plan;
-using eigenrnn::PlannedCall;
-using eigenrnn::Step;
-using eigenrnn::Stepper;
-using eigenrnn::Products;
-using eigenrnn::View;
+using namespace eigenrnn;
 
 // A nonlinearity by the name that Python uses.
 constexpr std::pair<const char*, Activation> ACTIVATIONS[] = {
@@ -79,15 +51,15 @@ bool is_double(const std::string& number) {
   throw nb::type_error(("expected float32 or float64, got " + number).c_str());
 }
 
-// Arguments of a kernel, read from a dictionary with the names of `members.hpp`. A member that the
+// Arguments of a kernel, read from a dictionary with the names of their members. A member that the
 // dictionary lacks keeps its default.
 template <class Arguments>
 class Read {
  public:
   explicit Read(const nb::dict& given) {
-    const std::vector<PyObject*>& keys = interned_names();
+    const std::vector<PyObject*>& keys = names_of<Arguments>();
     std::size_t found = 0, next = 0;
-    each_member(arguments_, [&](const char*, auto& member) {
+    arguments_.each([&](const char*, auto& member) {
       PyObject* value = PyDict_GetItemWithError(given.ptr(), keys[next++]);
       if (value == nullptr) return;
       set(nb::handle(value), member);
@@ -121,30 +93,17 @@ class Read {
     batch_sizes_ = nb::cast<std::vector<std::int64_t>>(value);
     member = batch_sizes_.data();
   }
-  // The names as Python strings, in the order of `each_member`. They are made once, and never freed.
-  static const std::vector<PyObject*>& interned_names() {
-    static const std::vector<PyObject*> keys = [] {
-      std::vector<PyObject*> made;
-      for (const std::string& name : names()) made.push_back(PyUnicode_InternFromString(name.c_str()));
-      return made;
-    }();
-    return keys;
-  }
   static void refuse_unknown(const nb::dict& given) {
-    const std::vector<std::string> known = names();
-    for (const auto& [key, value] : given) {
-      const auto name = nb::cast<std::string>(key);
-      if (std::find(known.begin(), known.end(), name) == known.end())
-        throw std::invalid_argument("expected arguments that the kernel has, got " + name);
-    }
+    const nb::list known = names();
+    for (const auto& [key, value] : given)
+      if (PySequence_Contains(known.ptr(), key.ptr()) == 0)
+        throw std::invalid_argument("expected arguments that the kernel has, got " + nb::cast<std::string>(key));
   }
 
  public:
-  // The names of all members.
-  static std::vector<std::string> names() {
-    Arguments arguments;
-    std::vector<std::string> found;
-    each_member(arguments, [&](const char* name, auto&) { found.emplace_back(name); });
+  static nb::list names() {
+    nb::list found;
+    for (PyObject* name : names_of<Arguments>()) found.append(nb::handle(name));
     return found;
   }
 
@@ -158,32 +117,41 @@ template <class Call>
 std::vector<std::string> saved_parts(const nb::dict& given) {
   const Read<Call> call(given);
   std::vector<std::string> names(static_cast<std::size_t>((*call).parts()));
-  each_saved_part(*call, [&](const char* name, std::ptrdiff_t part) {
+  (*call).each_saved_part([&](const char* name, std::ptrdiff_t part) {
     names.at(static_cast<std::size_t>(part)) = name;
   });
   return names;
 }
 
-// A kernel of both types of numbers as a function of the module.
-template <class Call>
-void define_forward(nb::module_& m, const char* name, void (*of_floats)(const Call&, int),
-                    void (*of_doubles)(const Call&, int)) {
-  m.def(name, [=](const std::string& number, int threads, const nb::dict& given) {
-    const auto kernel = is_double(number) ? of_doubles : of_floats;
+// The kernels of a recurrence as functions of the module, and the names of their arguments.
+template <class Call, class Back>
+void define_recurrence(nb::module_& m, const std::string& name, Passes<Call, Back> of_floats,
+                       Passes<Call, Back> of_doubles) {
+  m.def((name + "_forward").c_str(), [=](const std::string& number, int threads, const nb::dict& given) {
+    const auto kernels = is_double(number) ? of_doubles : of_floats;
     const Read<Call> call(given);
     const nb::gil_scoped_release free;
-    kernel(*call, threads);
+    kernels.forward(*call, threads);
   });
+  m.def((name + "_backward").c_str(), [=](const std::string& number, int threads, const nb::dict& given,
+                                          const nb::dict& gradients) {
+    const auto kernels = is_double(number) ? of_doubles : of_floats;
+    const Read<Call> call(given);
+    const Read<Back> back(gradients);
+    const nb::gil_scoped_release free;
+    kernels.backward(*call, *back, threads);
+  });
+  m.attr("members")[(name + "_forward").c_str()] = Read<Call>::names();
+  m.attr("members")[(name + "_backward").c_str()] = Read<Back>::names();
 }
 template <class Call, class Back>
-void define_plan(nb::module_& m, const char* name, const char* name_of_call, Passes<Call, Back> of_floats,
-                 Passes<Call, Back> of_doubles) {
+void define_plan(nb::module_& m, const std::string& name, Passes<Call, Back> of_floats, Passes<Call, Back> of_doubles) {
   using Planned = PlannedCall<Call, Back>;
-  nb::class_<Planned>(m, name_of_call)
+  nb::class_<Planned>(m, (name + "_call").c_str())
       .def_ro("requires_grad", &Planned::requires_grad)
       .def("run", &Planned::run)
       .def("run_backward", &Planned::run_backward);
-  nb::class_<Plan<Call, Back>>(m, name)
+  nb::class_<Plan<Call, Back>>(m, (name + "_plan").c_str())
       .def("__init__",
            [=](Plan<Call, Back>* plan, const nb::dict& options,
                const std::vector<typename Plan<Call, Back>::Field>& fields, const nb::tuple& dtypes) {
@@ -191,26 +159,14 @@ void define_plan(nb::module_& m, const char* name, const char* name_of_call, Pas
            })
       .def("read", &Plan<Call, Back>::read);
 }
-template <class Call, class Back>
-void define_backward(nb::module_& m, const char* name,
-                     void (*of_floats)(const Call&, const Back&, int),
-                     void (*of_doubles)(const Call&, const Back&, int)) {
-  m.def(name, [=](const std::string& number, int threads, const nb::dict& given,
-                  const nb::dict& gradients) {
-    const auto kernel = is_double(number) ? of_doubles : of_floats;
-    const Read<Call> call(given);
-    const Read<Back> back(gradients);
-    const nb::gil_scoped_release free;
-    kernel(*call, *back, threads);
-  });
-}
 template <class Call>
-void define_stepper(nb::module_& m, const char* name, Stepper* (*of_floats)(const Call&),
+void define_stepper(nb::module_& m, const std::string& name, Stepper* (*of_floats)(const Call&),
                     Stepper* (*of_doubles)(const Call&)) {
-  m.def(name, [=](const std::string& number, const nb::dict& given) {
+  m.def((name + "_stepper").c_str(), [=](const std::string& number, const nb::dict& given) {
     const Read<Call> call(given);
     return std::shared_ptr<Stepper>((is_double(number) ? of_doubles : of_floats)(*call));
   });
+  m.attr("members")[(name + "_stepper").c_str()] = Read<Call>::names();
 }
 
 // Stacked recurrences with packed weights and, optionally, a linear map of the last states. It also
@@ -346,28 +302,28 @@ Function named(const std::string& name) {
 NB_MODULE(_cpu, m) {
   m.doc() = "Compiled recurrences; eigenrnn.ops checks what they are given.";
   nb::set_leak_warnings(false);  // plans live as long as torch's operators, which are never freed
-  static const Kernels& kernels = eigenrnn::choose_kernels(std::getenv("EIGENRNN_ISA"));
+  const Isa isa = choose_isa(std::getenv("EIGENRNN_ISA"));
+  if (isa.use_tiles != nullptr) isa.use_tiles();
+  const Kernels kernels = isa.kernels();
+  const auto& floats = kernels.of_floats;
+  const auto& doubles = kernels.of_doubles;
   eigenrnn::watch_forks();
   m.def("find_threads", eigenrnn::find_threads);
-  m.attr("isa") = kernels.isa;
-  m.attr("has_tiles") = kernels.use_tiles != nullptr;
+  m.attr("isa") = isa.name;
+  m.attr("has_tiles") = isa.use_tiles != nullptr;
   m.attr("least_units_of_tiles") = eigenrnn::LEAST_UNITS_OF_TILES;
   m.attr("vector_bytes") = kernels.vector_bytes;
   m.attr("isas") = nb::cast(eigenrnn::possible_isas());
   m.def("prefer_large_pages", [](std::uintptr_t data, std::size_t bytes) {
     eigenrnn::prefer_large_pages(reinterpret_cast<void*>(data), bytes);
   });
-  m.def("evaluate", [](const std::string& name, const std::string& number, std::uintptr_t from, std::uintptr_t to,
-                       std::ptrdiff_t count) {
+  m.def("evaluate", [floats, doubles](const std::string& name, const std::string& number, std::uintptr_t from,
+                                      std::uintptr_t to, std::ptrdiff_t count) {
     const Function function = named(name);
     const bool wide = is_double(number);
     const nb::gil_scoped_release free;
-    if (wide)
-      kernels.evaluate_double(function, reinterpret_cast<const double*>(from),
-                              reinterpret_cast<double*>(to), count);
-    else
-      kernels.evaluate_float(function, reinterpret_cast<const float*>(from),
-                             reinterpret_cast<float*>(to), count);
+    if (wide) doubles.evaluate(function, reinterpret_cast<const double*>(from), reinterpret_cast<double*>(to), count);
+    else floats.evaluate(function, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to), count);
   });
   m.attr("most_cayley_rows") = eigenrnn::MOST_CAYLEY_ROWS;
   m.def("scaled_cayley", [](bool wide, std::ptrdiff_t n, double most, std::uintptr_t raw, std::uintptr_t signs,
@@ -412,47 +368,35 @@ NB_MODULE(_cpu, m) {
     if (wide) run(double{});
     else run(float{});
   });
-  define_forward(m, "elman_forward", kernels.elman_forward_float, kernels.elman_forward_double);
-  define_forward(m, "gru_forward", kernels.gru_forward_float, kernels.gru_forward_double);
-  define_forward(m, "lstm_forward", kernels.lstm_forward_float, kernels.lstm_forward_double);
-  define_forward(m, "linear_forward", kernels.linear_forward_float, kernels.linear_forward_double);
-  define_forward(m, "lru_forward", kernels.lru_forward_float, kernels.lru_forward_double);
-  define_forward(m, "delta_forward", kernels.delta_forward_float, kernels.delta_forward_double);
-  define_backward(m, "elman_backward", kernels.elman_backward_float, kernels.elman_backward_double);
-  define_backward(m, "gru_backward", kernels.gru_backward_float, kernels.gru_backward_double);
-  define_backward(m, "lstm_backward", kernels.lstm_backward_float, kernels.lstm_backward_double);
-  define_backward(m, "linear_backward", kernels.linear_backward_float, kernels.linear_backward_double);
-  define_backward(m, "lru_backward", kernels.lru_backward_float, kernels.lru_backward_double);
-  define_backward(m, "delta_backward", kernels.delta_backward_float, kernels.delta_backward_double);
-  define_plan<Elman, ElmanBack>(m, "ElmanPlan", "PlannedElman",
-                          {kernels.elman_forward_float, kernels.elman_backward_float},
-                          {kernels.elman_forward_double, kernels.elman_backward_double});
-  define_plan<Gru, GruBack>(m, "GruPlan", "PlannedGru",
-                          {kernels.gru_forward_float, kernels.gru_backward_float},
-                          {kernels.gru_forward_double, kernels.gru_backward_double});
-  define_plan<Lstm, LstmBack>(m, "LstmPlan", "PlannedLstm",
-                          {kernels.lstm_forward_float, kernels.lstm_backward_float},
-                          {kernels.lstm_forward_double, kernels.lstm_backward_double});
-  define_plan<Lru, LruBack>(m, "LruPlan", "PlannedLru",
-                          {kernels.lru_forward_float, kernels.lru_backward_float},
-                          {kernels.lru_forward_double, kernels.lru_backward_double});
+  m.attr("members") = nb::dict();
+  define_recurrence(m, "elman", floats.elman, doubles.elman);
+  define_recurrence(m, "gru", floats.gru, doubles.gru);
+  define_recurrence(m, "lstm", floats.lstm, doubles.lstm);
+  define_recurrence(m, "linear", floats.linear, doubles.linear);
+  define_recurrence(m, "lru", floats.lru, doubles.lru);
+  define_recurrence(m, "delta", floats.delta, doubles.delta);
+  define_plan(m, "elman", floats.elman, doubles.elman);
+  define_plan(m, "gru", floats.gru, doubles.gru);
+  define_plan(m, "lstm", floats.lstm, doubles.lstm);
+  define_plan(m, "lru", floats.lru, doubles.lru);
   nb::class_<Stepper>(m, "Stepper").def_ro("state_size", &Stepper::state_size);
-  define_stepper(m, "elman_stepper", kernels.elman_stepper_float, kernels.elman_stepper_double);
-  define_stepper(m, "current_stepper", kernels.current_stepper_float,
-                 kernels.current_stepper_double);
-  define_stepper(m, "gru_stepper", kernels.gru_stepper_float, kernels.gru_stepper_double);
-  define_stepper(m, "lstm_stepper", kernels.lstm_stepper_float, kernels.lstm_stepper_double);
-  define_stepper(m, "lru_stepper", kernels.lru_stepper_float, kernels.lru_stepper_double);
-  define_stepper(m, "min_gru_stepper", kernels.min_gru_stepper_float, kernels.min_gru_stepper_double);
-  define_stepper(m, "feature_stepper", kernels.feature_stepper_float, kernels.feature_stepper_double);
-  m.def("block_stepper", [](const std::string& number, const nb::dict& given, const std::shared_ptr<Stepper>& inner) {
+  define_stepper(m, "elman", floats.elman_stepper, doubles.elman_stepper);
+  define_stepper(m, "current", floats.current_stepper, doubles.current_stepper);
+  define_stepper(m, "gru", floats.gru_stepper, doubles.gru_stepper);
+  define_stepper(m, "lstm", floats.lstm_stepper, doubles.lstm_stepper);
+  define_stepper(m, "lru", floats.lru_stepper, doubles.lru_stepper);
+  define_stepper(m, "min_gru", floats.min_gru_stepper, doubles.min_gru_stepper);
+  define_stepper(m, "feature", floats.feature_stepper, doubles.feature_stepper);
+  define_stepper(m, "delta", floats.delta_stepper, doubles.delta_stepper);
+  define_stepper(m, "head", floats.head_stepper, doubles.head_stepper);
+  m.def("block_stepper", [floats, doubles](const std::string& number, const nb::dict& given,
+                                           const std::shared_ptr<Stepper>& inner) {
     const Read<ResidualBlock> block(given);
-    const auto make = is_double(number) ? kernels.block_stepper_double : kernels.block_stepper_float;
+    const auto make = is_double(number) ? doubles.block_stepper : floats.block_stepper;
     // the block reads the recurrence, which must live as long
     return std::shared_ptr<Stepper>(make(*block, *inner), [inner](Stepper* made) { delete made; });
   });
-  define_stepper(m, "delta_stepper", kernels.delta_stepper_float, kernels.delta_stepper_double);
-  define_stepper(m, "head_stepper", kernels.head_stepper_float, kernels.head_stepper_double);
+  m.attr("members")["block_stepper"] = Read<ResidualBlock>::names();
   nb::class_<StepperStack>(m, "StepperStack")
       .def(nb::init<std::vector<std::shared_ptr<Stepper>>, std::shared_ptr<Stepper>, bool,
                     std::vector<StepperStack::Note>, std::vector<nb::dict>>(),
@@ -465,24 +409,4 @@ NB_MODULE(_cpu, m) {
   m.def("elman_saved_parts", saved_parts<Elman>);
   m.def("gru_saved_parts", saved_parts<Gru>);
   m.def("lstm_saved_parts", saved_parts<Lstm>);
-  m.def("members", [] {
-    nb::dict members;
-    members["elman"] = Read<Elman>::names();
-    members["elman_backward"] = Read<ElmanBack>::names();
-    members["gru"] = Read<Gru>::names();
-    members["gru_backward"] = Read<GruBack>::names();
-    members["lstm"] = Read<Lstm>::names();
-    members["lstm_backward"] = Read<LstmBack>::names();
-    members["linear"] = Read<Linear>::names();
-    members["linear_backward"] = Read<LinearBack>::names();
-    members["delta"] = Read<Delta>::names();
-    members["delta_backward"] = Read<DeltaBack>::names();
-    members["delta_net"] = Read<DeltaNet>::names();
-    members["feature_map"] = Read<FeatureMap>::names();
-    members["residual_block"] = Read<ResidualBlock>::names();
-    members["lru"] = Read<Lru>::names();
-    members["lru_backward"] = Read<LruBack>::names();
-    members["min_gru"] = Read<MinGruLayer>::names();
-    return members;
-  });
 }

@@ -13,45 +13,33 @@
 #include <utility>
 #include <vector>
 
-#include "members.hpp"
+#include "kernels.hpp"
 
 namespace eigenrnn {
 
-// The views of a struct by their names as Python strings, those of gradients without their `d`. The strings
-// are made once, and never freed.
-template <class Call>
-class Views {
- public:
-  static View* find(Call& call, PyObject* name) {
-    for (const auto& [known, offset] : offsets())
-      if (name == known || PyUnicode_Compare(name, known) == 0) return &at(call, offset);
-    return nullptr;
-  }
+// The names of the members of a record as Python strings, in the order of `each`. They are made once, and never freed.
+template <class Record>
+const std::vector<PyObject*>& names_of() {
+  static const std::vector<PyObject*> names = [] {
+    std::vector<PyObject*> made;
+    Record().each([&](const char* name, auto&) { made.push_back(PyUnicode_InternFromString(name)); });
+    return made;
+  }();
+  return names;
+}
 
- private:
-  using Offsets = std::vector<std::pair<PyObject*, std::ptrdiff_t>>;
-  static bool is_gradients(Call& call) {
-    bool all = true;
-    each_member(call, [&](const char* name, auto&) { all = all && name[0] == 'd'; });
-    return all;
-  }
-  static View& at(Call& call, std::ptrdiff_t offset) {
-    return *reinterpret_cast<View*>(reinterpret_cast<char*>(&call) + offset);
-  }
-  static const Offsets& offsets() {
-    static const Offsets all = [] {
-      Offsets found;
-      Call call;
-      each_member(call, [&](const char* name, auto& member) {
-        if constexpr (std::is_same_v<decltype(member), View&>)
-          found.emplace_back(PyUnicode_InternFromString(is_gradients(call) ? name + 1 : name),
-                             reinterpret_cast<char*>(&member) - reinterpret_cast<char*>(&call));
-      });
-      return found;
-    }();
-    return all;
-  }
-};
+// The view of a record by its interned name; null if there is none.
+template <class Record>
+View* find_view(Record& record, PyObject* name) {
+  PyObject* const* known = names_of<Record>().data();
+  View* found = nullptr;
+  record.each([&](const char*, auto& member) {
+    if constexpr (std::is_same_v<decltype(member), View&>)
+      if (*known == name) found = &member;
+    ++known;
+  });
+  return found;
+}
 
 // What is asked of a tensor. A failure leaves a Python error, and an invalid object.
 class Tensor {
@@ -103,19 +91,6 @@ class Tensor {
   PyObject* tensor_;
 };
 
-// Whether the gradients of outputs may have any strides.
-template <class Back, class = void>
-struct has_dy_stride : std::false_type {};
-template <class Back>
-struct has_dy_stride<Back, std::void_t<decltype(Back::dy_stride)>> : std::true_type {};
-
-// The kernels of both passes.
-template <class Call, class Back>
-struct Passes {
-  void (*forward)(const Call&, int) = nullptr;
-  void (*backward)(const Call&, const Back&, int) = nullptr;
-};
-
 // A call of a plan, with its operands.
 template <class Call, class Back>
 struct PlannedCall {
@@ -129,7 +104,7 @@ struct PlannedCall {
     Call complete = call;
     std::ptrdiff_t last_stride;
     for (const auto& [name, tensor] : results)
-      if (!tensor.is_none()) Tensor(tensor.ptr()).read(*Views<Call>::find(complete, name.ptr()), last_stride);
+      if (!tensor.is_none()) Tensor(tensor.ptr()).read(*find_view(complete, name.ptr()), last_stride);
     if (PyErr_Occurred() != nullptr) throw nanobind::python_error();
     const nanobind::gil_scoped_release free;
     passes.forward(complete, threads);
@@ -141,23 +116,24 @@ struct PlannedCall {
                     int threads) const {
     Call complete = call;
     Back back;
-    std::ptrdiff_t last_stride = 1;
+    std::ptrdiff_t last_stride = 1, y_stride = 1;
     for (const auto& [name, tensor] : kept) {
       const Tensor each(tensor.ptr());
-      if (!each.is_usual(dtype) || !each.read(*Views<Call>::find(complete, name.ptr()), last_stride) ||
-          last_stride != 1)
+      if (!each.is_usual(dtype) || !each.read(*find_view(complete, name.ptr()), last_stride) || last_stride != 1)
         return nothing();
     }
     for (const auto& [name, tensor] : grads) {
       if (tensor.is_none()) continue;
       const Tensor each(tensor.ptr());
-      View& view = *Views<Back>::find(back, name.ptr());
-      if (!each.is_usual(dtype) || !each.read(view, last_stride)) return nothing();
-      if constexpr (has_dy_stride<Back>::value)
-        if (&view == &back.dy) back.dy_stride = last_stride;  // all others have contiguous rows
+      if (!each.is_usual(dtype) || !each.read(*find_view(back, name.ptr()), last_stride)) return nothing();
+      // all others have contiguous rows
+      if (PyUnicode_CompareWithASCIIString(name.ptr(), "y") == 0) y_stride = last_stride;
     }
+    back.each([&](const char*, auto& member) {
+      if constexpr (!std::is_same_v<decltype(member), View&>) member = y_stride;  // the only other member
+    });
     for (const auto& [name, tensor] : gradients) {
-      View* view = Views<Back>::find(back, name.ptr());
+      View* view = find_view(back, name.ptr());
       if (view == nullptr) continue;  // torch computes that of d
       Tensor(tensor.ptr()).read(*view, last_stride);
     }
@@ -187,7 +163,7 @@ class Plan {
        Kernels of_floats, Kernels of_doubles)
       : options_(options), dtypes_(std::move(dtypes)), kernels_{of_floats, of_doubles} {
     for (const auto& [place, name, axes, any_strides] : fields) {
-      Operand operand{static_cast<Py_ssize_t>(place), nanobind::str(name.c_str()), {}, any_strides};
+      Operand operand{static_cast<Py_ssize_t>(place), PyUnicode_InternFromString(name.c_str()), {}, any_strides};
       for (const std::string& axis : axes) {
         const char* size = std::strchr(SIZES, axis.back());
         if (size == nullptr) throw std::invalid_argument("expected a size of TBMNK, got " + axis);
@@ -210,14 +186,14 @@ class Plan {
       std::ptrdiff_t last_stride = 0;
       if (planned.passes.forward == nullptr || !tensor.is_usual(planned.dtype) ||
           !has_shape(tensor, operand, sizes) ||
-          !tensor.read(*Views<Call>::find(planned.call, operand.name.ptr()), last_stride) ||
+          !tensor.read(*find_view(planned.call, operand.name), last_stride) ||
           (last_stride != 1 && !operand.any_strides)) {
         PyErr_Clear();  // of a tensor without an address, for instance
         return std::nullopt;
       }
       if (tensor.requires_grad()) planned.requires_grad = true;
     }
-    each_member(planned.call, [&](const char* name, auto& member) {
+    planned.call.each([&](const char* name, auto& member) {
       if constexpr (std::is_same_v<decltype(member), std::ptrdiff_t&>)
         if (const char* size = std::strchr(SIZES, name[0]); name[1] == '\0' && size != nullptr)
           member = sizes[static_cast<std::size_t>(size - SIZES)];
@@ -234,7 +210,7 @@ class Plan {
   };
   struct Operand {
     Py_ssize_t place;
-    nanobind::str name;
+    PyObject* name;  // interned, and never freed
     std::vector<Axis> axes;
     bool any_strides;
   };

@@ -1,6 +1,6 @@
 // The single steps of a linear head.
 #include "readout.hpp"
-#include "recurrences.hpp"
+#include "kernels.hpp"
 #include "steppers.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -33,11 +33,9 @@ class HeadStepper final : public Stepper {
 };
 
 template <class T>
-Stepper* head_stepper(const Elman& call) {
-  return new HeadStepper<T>(call);
+static void add(KernelsOf<T>& all) {
+  all.head_stepper = make<HeadStepper<T>, Elman>;
 }
-
-template Stepper* head_stepper<float>(const Elman&);
-template Stepper* head_stepper<double>(const Elman&);
+void add_head(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

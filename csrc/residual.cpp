@@ -3,7 +3,7 @@
 
 #include "math.hpp"
 #include "norm_zoneout.hpp"
-#include "recurrences.hpp"
+#include "kernels.hpp"
 #include "steppers.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -157,17 +157,10 @@ class BlockStepper final : public Stepper {
 };
 
 template <class T>
-Stepper* feature_stepper(const FeatureMap& layer) {
-  return new FeatureStepper<T>(layer);
+static void add(KernelsOf<T>& all) {
+  all.feature_stepper = make<FeatureStepper<T>, FeatureMap>;
+  all.block_stepper = make<BlockStepper<T>, ResidualBlock, Stepper>;
 }
-template <class T>
-Stepper* block_stepper(const ResidualBlock& block, const Stepper& inner) {
-  return new BlockStepper<T>(block, inner);
-}
-
-template Stepper* feature_stepper<float>(const FeatureMap&);
-template Stepper* feature_stepper<double>(const FeatureMap&);
-template Stepper* block_stepper<float>(const ResidualBlock&, const Stepper&);
-template Stepper* block_stepper<double>(const ResidualBlock&, const Stepper&);
+void add_residual(Kernels& all) { add(all.of_floats), add(all.of_doubles); }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

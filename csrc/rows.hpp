@@ -15,6 +15,20 @@ EIGENRNN_INLINE T* at(const View& view, isize i, isize j) {
   return static_cast<T*>(view.data) + i * view.first + j * view.second;
 }
 
+// Rows of numbers, the first at `data`; null: there are none.
+template <class T>
+struct Row {
+  T* data = nullptr;
+  isize stride = 0;
+
+  // Those of the sequences from b on, at step t.
+  static Row of(const View& view, isize t, isize b) {
+    return view.data == nullptr ? Row{} : Row{EIGENRNN_ISA::at<T>(view, t, b), view.second};
+  }
+  EIGENRNN_INLINE T* at(isize r, isize j) const { return data + r * stride + j; }
+  EIGENRNN_INLINE explicit operator bool() const { return data != nullptr; }
+};
+
 // The vectors [from, to) of the units.
 struct Vectors {
   isize from, to;

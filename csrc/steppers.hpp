@@ -10,6 +10,11 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
+template <class Made, class... Given>
+Stepper* make(const Given&... given) {
+  return new Made(given...);
+}
+
 // A copy of a vector, to which the view then points.
 template <class T>
 class Copied {

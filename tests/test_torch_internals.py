@@ -111,6 +111,40 @@ def test_dispatch_modes_are_counted():
     assert not torch_internals.has_dispatch_mode()
 
 
+WATCHERS = {
+    "torch.func": lambda f: torch.func.vmap(f)(torch.ones(2)),
+    "torch.jit": lambda f: torch.jit.trace(f, torch.ones(2), check_trace=False),
+    "torch.compile": lambda f: torch.compile(f, backend="eager")(torch.ones(2)),
+}
+BLOCKS = {
+    "forward mode": forward_ad.dual_level,
+    "autocast": lambda: torch.autocast("cpu"),
+    "a dispatch mode": lambda: FlopCounterMode(display=False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit")
+@pytest.mark.parametrize("watch", WATCHERS.values(), ids=WATCHERS)
+def test_a_function_that_torch_traces_or_transforms_is_not_eager(watch):
+    seen = []
+
+    def f(x):
+        seen.append(torch_internals.is_eager())
+        return x * 2
+
+    watch(f)
+    assert seen
+    assert not any(seen)
+    assert torch_internals.is_eager()
+
+
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+def test_a_block_that_changes_operations_is_not_eager(block):
+    with block():
+        assert not torch_internals.is_eager()
+    assert torch_internals.is_eager()
+
+
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_backward_pass_knows_whether_its_graph_is_kept(keeps):
     seen = []

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from eigenrnn.kernels import kernels
 from eigenrnn.torch_internals import has_dispatch_mode
-from eigenrnn.tracing import is_dual, is_eager, is_plain, is_traced, under_transform
+from eigenrnn.tracing import are_plain, is_dual, is_eager, is_traced, under_transform
 
 __all__ = [
     "ROUNDING_SWITCHES",
@@ -198,7 +198,7 @@ def skew(
 
 def _places_below_diagonal(raw: Tensor, n: int) -> Tensor:  # (N (N - 1) / 2,)
     """Return the places of the strict lower triangle in a matrix that is stored row by row."""
-    if n <= _LARGEST_KEPT and is_eager() and not has_dispatch_mode() and raw.is_cpu:
+    if n <= _LARGEST_KEPT and is_eager() and raw.is_cpu:
         return _kept_places(n)
     return _make_places(n, raw.device)
 
@@ -430,7 +430,7 @@ def scaled_cayley(
     Raises:
         ValueError: As `cayley`.
     """
-    if is_traced() or is_dual(raw) or not raw.is_cpu:
+    if not is_eager() or not raw.is_cpu:
         return cayley(skew(raw, len(signs))) * signs
     if not (raw.requires_grad and torch.is_grad_enabled()):
         return _scaled_cayley(raw, signs)
@@ -441,8 +441,10 @@ def _is_small(n: int, *tensors: Tensor) -> bool:
     """Whether the compiled kernels map a matrix: torch's calls would take longer than they do."""
     if kernels is None or not 1 < n <= kernels.most_cayley_rows or has_dispatch_mode():
         return False
-    dtypes = {each.dtype for each in tensors}
-    return len(dtypes) == 1 and dtypes <= _COMPILED and all(map(is_plain, tensors))
+    for each in tensors:
+        if each.dtype is not tensors[0].dtype:
+            return False
+    return tensors[0].dtype in _COMPILED and are_plain(tensors)
 
 
 def _scaled_cayley(raw: Tensor, signs: Tensor) -> Tensor:

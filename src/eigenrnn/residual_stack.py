@@ -17,7 +17,7 @@ from eigenrnn.layers.sequences import Lengths, as_lengths, sorted_lengths, with_
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.step_values import check_dt, given, step_values
 from eigenrnn.layers.validation import check_input, check_step
-from eigenrnn.ops.compiled import kernels, number_type, rows, views
+from eigenrnn.ops.compiled import kernels, make_stepper, number_type, rows, views
 from eigenrnn.ops.dispatch import exports_scan
 from eigenrnn.ops.time_steps import last_steps, without_padding
 from eigenrnn.torch_internals import hooks_of_call
@@ -160,13 +160,13 @@ def _feature_stepper(N: int, linear: nn.Linear | None, norm: nn.Module | None) -
     weights: dict[str, Tensor | None] = {}
     call: dict[str, Any] = {"N": N}
     if linear is not None:
-        weights |= {"weight": linear.weight, "bias": rows(linear.bias)}
+        weights |= {"weight": linear.weight, "bias": linear.bias}
         call["M"] = linear.in_features
     if norm is not None:
         of_norm, options = _of_norm(norm)
         weights |= of_norm
         call |= options
-    return kernels.feature_stepper(number_type(*weights.values()), call | views(weights))
+    return make_stepper("feature", weights, call)
 
 
 class ResidualStack(nn.Module):

@@ -25,6 +25,7 @@ __all__ = [
     "graph_is_kept",
     "has_dispatch_mode",
     "hooks_of_call",
+    "is_eager",
     "is_exporting",
     "is_legacy_batched",
     "listed_parts",
@@ -94,6 +95,22 @@ def forward_mode_is_active() -> bool:
     The public `unpack_dual` asks this of one tensor at a time.
     """
     return forward_ad._current_level >= 0
+
+
+def is_eager() -> bool:
+    """Whether no part of torch but autograd watches or changes the operations of this thread.
+
+    Those parts are `torch.compile`, exports, `torch.func`, forward mode, autocast on the CPU, and
+    dispatch modes, such as torch's counter of operations. It is asked once in each small call.
+    """
+    return not (
+        torch.compiler.is_compiling()
+        or transform_is_active()
+        or torch.is_autocast_enabled("cpu")
+        or torch._C._is_tracing()
+        or forward_ad._current_level >= 0
+        or has_dispatch_mode()
+    )
 
 
 def write_count(tensor: Tensor) -> int:

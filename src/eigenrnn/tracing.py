@@ -10,7 +10,7 @@ from torch.nn import Module, Parameter
 from eigenrnn.torch_internals import (
     contents,
     forward_mode_is_active,
-    has_dispatch_mode,
+    is_eager,
     is_exporting,
     is_legacy_batched,
     original_of,
@@ -29,7 +29,6 @@ __all__ = [
     "is_eager",
     "is_exporting",
     "is_exporting_to_onnx",
-    "is_plain",
     "is_traced",
     "jit_traces",
     "needs_no_dispatcher",
@@ -75,24 +74,7 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or transform_is_active()
 
 
-def is_eager() -> bool:
-    """Whether nothing traces, transforms, differentiates forward or autocasts CPU tensors."""
-    return not (
-        torch.compiler.is_compiling()
-        or transform_is_active()
-        or torch.is_autocast_enabled("cpu")
-        or jit_traces()
-        or forward_mode_is_active()
-    )
-
-
 _PLAIN = frozenset({Tensor, Parameter})  # other classes may have no address at all
-_PLAIN_OR_NONE = _PLAIN | {type(None)}
-
-
-def are_plain(values: Iterable[object]) -> bool:
-    """Whether all values are tensors of torch's own classes, or None."""
-    return _PLAIN_OR_NONE.issuperset(map(type, values))
 
 
 def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
@@ -100,7 +82,7 @@ def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
 
     Autograd is not asked here.
     """
-    if not is_eager() or has_dispatch_mode():
+    if not is_eager():
         return False
     for tensor in tensors:
         if tensor is None:
@@ -125,19 +107,24 @@ def has_memory(tensor: Tensor) -> bool:
     return not tensor.numel() and not stands_for_another(tensor)
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor is of torch's own class, dense and in memory, as nearly all are.
+def are_plain(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether all tensors are of torch's own classes, dense and in memory, as nearly all are.
 
-    False says nothing: the tensor may be empty, for instance.
+    False says nothing: one may be empty, for instance.
     """
-    if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
-        return False
-    if tensor.is_nested or tensor.is_quantized:
-        return False
-    try:
-        return bool(tensor.data_ptr())
-    except RuntimeError:  # there is no storage
-        return False
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+            return False
+        if tensor.is_nested or tensor.is_quantized:
+            return False
+        try:
+            if not tensor.data_ptr():
+                return False
+        except RuntimeError:  # there is no storage
+            return False
+    return True
 
 
 def check_dense(tensors: Mapping[str, Tensor | None]) -> None:
@@ -149,7 +136,7 @@ def check_dense(tensors: Mapping[str, Tensor | None]) -> None:
     """
     traced = is_traced()
     for name, tensor in tensors.items():
-        if tensor is None or (not traced and is_plain(tensor)):
+        if tensor is None or (not traced and are_plain((tensor,))):
             continue
         if tensor.is_nested or tensor.layout != torch.strided or tensor.is_quantized:
             kind = "nested" if tensor.is_nested else f"{tensor.layout}, {tensor.dtype}"
@@ -169,11 +156,10 @@ def check_weights(module: Module, with_parts: bool = False) -> None:
     Raises the errors of `check_dense`.
     """
     parameters, buffers, parts = contents(module)
-    compiling = torch.compiler.is_compiling()  # then there are no addresses to ask for
-    for tensors in (parameters, buffers):
-        for name, tensor in tensors.items():
-            if tensor is not None and (compiling or not is_plain(tensor)):
-                check_dense({name: tensor})
+    tensors: dict[str, Tensor | None] = {**parameters, **buffers}
+    # while torch compiles, there are no addresses to ask for
+    if torch.compiler.is_compiling() or not are_plain(tensors.values()):
+        check_dense(tensors)
     if with_parts:
         for part in parts.values():
             if part is not None:

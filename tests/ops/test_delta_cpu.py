@@ -114,19 +114,19 @@ def test_python_sets_every_member_of_the_arguments(monkeypatch):
     spy = SpiedKernels("delta")
     monkeypatch.setattr(delta_module, "kernels", spy)
     evaluated(operands(4, R=2), "cpu", batch_sizes=[3, 2, 2, 1])
-    members = compiled.kernels.members()
-    assert set(spy.call) | {"o", "S_n"} == set(members["delta"])
+    members = compiled.kernels.members
+    assert set(spy.call) | {"o", "S_n"} == set(members["delta_forward"])
     assert set(spy.gradients) == set(members["delta_backward"])
 
 
 def test_python_sets_every_member_of_a_layer(monkeypatch):
     given = {}
     monkeypatch.setattr(
-        delta_module, "kernels", SimpleNamespace(delta_stepper=lambda _, call: given.update(call))
+        compiled, "kernels", SimpleNamespace(delta_stepper=lambda _, call: given.update(call))
     )
     layer = DeltaProduct(3, 8, heads=2, bias=True)
     layer.all_directions()[0].stepper()
-    assert set(given) == set(compiled.kernels.members()["delta_net"])
+    assert set(given) == set(compiled.kernels.members["delta_stepper"])
 
 
 def test_operands_of_different_dtypes_are_rejected():

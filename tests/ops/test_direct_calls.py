@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from eigenrnn import GRU, LRU, LSTM, RNN
 from eigenrnn.ops import elman, gru, lstm, use_backend
-from eigenrnn.ops.direct import DirectCalls
+from eigenrnn.ops.operators import Operator
 from eigenrnn.tracing import needs_no_dispatcher
 from kernel_testing import needs_kernels
 
@@ -78,14 +78,14 @@ def of_results(change):
 def went_directly(monkeypatch):
     """Return a list that tells of each call whether it needed no checks."""
     found = []
-    run = DirectCalls.run
+    plan = Operator.plan
 
-    def recorded(calls, *arguments):
-        results = run(calls, *arguments)
-        found.append(results is not None)
-        return results
+    def recorded(operator, *arguments):
+        planned = plan(operator, *arguments)
+        found.append(planned is not None)
+        return planned
 
-    monkeypatch.setattr(DirectCalls, "run", recorded)
+    monkeypatch.setattr(Operator, "plan", recorded)
     return found
 
 

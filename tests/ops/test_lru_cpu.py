@@ -109,7 +109,7 @@ def check(size, parts, given):
     operands, batch_sizes = draw(size, parts, **given)
     options = LinearOptions(batch_sizes, given.get("reverse", False))
     used = given.get("used", ("last", "y"))
-    got = lru_cpu(operands, options, save=True)
+    got = lru_cpu(operands, options)
     expected = LRU_LAYER.define(operands, options)
     bound = {"rtol": 1e-9, "atol": 1e-9}
     for each, result in expected.items():
@@ -132,7 +132,7 @@ def test_what_is_in_the_padding_has_no_effect(reverse, gaps):
         for t, n in enumerate(sizes):
             values[t, n:] = torch.nan
         padded = padded._replace(**{name: values.requires_grad_()})
-    got = lru_cpu(padded, options, save=True)
+    got = lru_cpu(padded, options)
     expected = LRU_LAYER.define(operands, options)
     for name in ("last", "y"):
         torch.testing.assert_close(got[name], expected[name])
@@ -147,11 +147,11 @@ def test_what_is_in_the_padding_has_no_effect(reverse, gaps):
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_results_only_by_rounding(threads, gaps):
     operands, _ = draw(SIZES["odd_sizes"], 2, gaps=gaps)
-    one = lru_cpu(operands, LinearOptions(), save=True)
+    one = lru_cpu(operands, LinearOptions())
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        several = lru_cpu(operands, LinearOptions(), save=True)
+        several = lru_cpu(operands, LinearOptions())
         found = gradients(several, operands, ("last", "y"))
     finally:
         torch.set_num_threads(before)
@@ -168,7 +168,7 @@ def test_gradients_have_gradients(gaps):
 
     def outputs(*given):
         operands = LRUOperands(**dict(zip(present, given, strict=True)))
-        return lru_cpu(operands, LinearOptions(), save=True)["y"]
+        return lru_cpu(operands, LinearOptions())["y"]
 
     assert torch.autograd.gradgradcheck(outputs, tensors, fast_mode=True)
 
@@ -278,21 +278,21 @@ def test_each_weight_alone_has_the_gradient_that_all_have_together(make):
 def test_each_operand_alone_has_the_gradient_that_all_have_together():
     operands, _ = draw(SIZES["odd_sizes"], 2, gaps=True)
     used = ("last", "y")
-    together = gradients(lru_cpu(operands, LinearOptions(), save=True), operands, used)
+    together = gradients(lru_cpu(operands, LinearOptions()), operands, used)
     present = {name: v.detach() for name, v in operands._asdict().items() if v is not None}
     for (name, v), expected in zip(present.items(), together, strict=True):
         alone = LRUOperands(**{**present, name: v.clone().requires_grad_()})
-        (got,) = gradients(lru_cpu(alone, LinearOptions(), save=True), alone, used)
+        (got,) = gradients(lru_cpu(alone, LinearOptions()), alone, used)
         torch.testing.assert_close(got, expected, msg=name)
 
 
 def test_the_gradient_of_a_decay_keeps_its_digits():
     operands, _ = draw((3000, 8, 2, 4), 2)
-    exact = gradients(lru_cpu(operands, LinearOptions(), save=True), operands, ("y",))[1]
+    exact = gradients(lru_cpu(operands, LinearOptions()), operands, ("y",))[1]
     single = operands._make(
         None if v is None else v.detach().float().requires_grad_() for v in operands
     )
-    results = lru_cpu(single, LinearOptions(), save=True)
+    results = lru_cpu(single, LinearOptions())
     weights = torch.randn(results["y"].shape, generator=stream(5), dtype=torch.float64).float()
     (got,) = torch.autograd.grad((weights * results["y"]).sum(), [single.decay])
     assert float((got - exact).norm() / exact.norm()) < 2e-6
@@ -335,7 +335,7 @@ def test_powers_of_any_eigenvalue_keep_the_digits(eigenvalue, dtype):
     exact = after_one_gap(eigenvalue, torch.float64)
     operands = after_one_gap(eigenvalue, dtype)
     expected = LRU_LAYER.define(exact, LinearOptions())
-    got = lru_cpu(operands, LinearOptions(), save=True)
+    got = lru_cpu(operands, LinearOptions())
     bound = {"rtol": 1e-9, "atol": 1e-9}
     if dtype == torch.float32:  # which rounds an angle of 300 pi
         bound = {"rtol": 2e-4, "atol": 2e-4}
@@ -349,10 +349,10 @@ def test_powers_of_any_eigenvalue_keep_the_digits(eigenvalue, dtype):
 def test_an_eigenvalue_of_zero_forgets_all_but_a_gap_of_zero():
     operands = after_one_gap((0.0, 0.0), torch.float64)
     torch.testing.assert_close(
-        lru_cpu(operands, LinearOptions(), save=True)["last"],
+        lru_cpu(operands, LinearOptions())["last"],
         LRU_LAYER.define(operands, LinearOptions())["last"],
     )
-    last = lru_cpu(operands, LinearOptions(), save=True)["last"]
+    last = lru_cpu(operands, LinearOptions())["last"]
     torch.testing.assert_close(last[0], operands.h0[0])
     scaled = operands.U * operands.gamma_log.exp()
     torch.testing.assert_close(last[1:], operands.x[0, 1:] @ scaled.T)
@@ -360,7 +360,7 @@ def test_an_eigenvalue_of_zero_forgets_all_but_a_gap_of_zero():
 
 def test_a_power_beyond_the_largest_number_is_not_finite():
     operands = after_one_gap((1.5, 0.0), torch.float32)
-    last = lru_cpu(operands, LinearOptions(), save=True)["last"]
+    last = lru_cpu(operands, LinearOptions())["last"]
     assert last[:-1].isfinite().all()
     assert not last[-1].isfinite().any()
 
@@ -370,6 +370,6 @@ def test_a_power_beyond_the_largest_number_is_not_finite():
 def test_eigenvalues_near_zero_have_finite_gradients(eigenvalue, dtype):
     operands = after_one_gap(eigenvalue, dtype)
     operands = operands._replace(h0=1e9 * operands.h0)
-    last = lru_cpu(operands, LinearOptions(), save=True)["last"]
+    last = lru_cpu(operands, LinearOptions())["last"]
     found = torch.autograd.grad(last.sum(), [operands.decay, operands.x, operands.dt])
     assert all(g.isfinite().all() for g in found)

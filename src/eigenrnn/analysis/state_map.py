@@ -591,7 +591,7 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
     def step(x: Tensor, state: Tensor) -> Tensor:
         # the reference, because torch.func transforms need plain operations
         _, last = direction(x.unsqueeze(0), state, backend="reference")
-        return direction.as_state(last)
+        return last
 
     matrices = [W.detach() for W in direction.matrices()]
     bounds = direction.state_bounds()

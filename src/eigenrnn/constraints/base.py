@@ -14,7 +14,6 @@ from torch.nn import Parameter
 from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
 from eigenrnn.linalg import (
-    ROUNDING_SWITCHES,
     at_least_float32,
     in_full_precision,
     rounds_products,
@@ -193,13 +192,11 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
             if constant is not None:
                 return constant
         check_weights(self, with_parts=True)
-        is_cast = autocast_is_active() and autocasts(self.device.type)
-        # asking for the device costs half a microsecond; many installations have no such switch
-        is_rounded = bool(ROUNDING_SWITCHES) and rounds_products(self.device)
+        device = first_parameter(self).device
+        is_cast = autocast_is_active() and autocasts(device.type)
         # entering a block would cost as much as a small product
-        if not is_cast and not is_rounded:
+        if not is_cast and not rounds_products(device):
             return self._matrix()
-        device = self.device
         with torch.autocast(device.type, enabled=False), in_full_precision(device):
             return self._matrix()
 

@@ -16,8 +16,8 @@ from eigenrnn.init import Initializer, constant_, zeros_
 from eigenrnn.layers.direction import DirectionConfig, without_autocast
 from eigenrnn.layers.linear import AbstractDiagonalDirection, LinearLayer
 from eigenrnn.layers.validation import check_input
+from eigenrnn.ops.compiled import make_stepper
 from eigenrnn.ops.delta import BACKENDS, delta
-from eigenrnn.ops.delta.cpu import delta_stepper
 from eigenrnn.ops.delta.operands import state_dtype
 from eigenrnn.ops.delta.reference import output, reflect
 from eigenrnn.ops.time_steps import first_steps, last_steps, running, without_padding
@@ -204,7 +204,8 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             "output_bias",
         )
         weights = {name: getattr(self, name) for name in names}
-        return delta_stepper(
+        return make_stepper(
+            "delta",
             weights,
             {
                 "N": self.hidden_size,

@@ -233,8 +233,10 @@ class AbstractDirection(nn.Module, ABC):
         backend: str | None = None,
         last_only: bool = False,
         resets: Tensor | None = None,  # (T, B)
-    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-        """Run over the whole sequence; return the states of all time steps and the last states.
+    ) -> tuple[Tensor, Tensor]:  # (T, B, output size), (B, S)
+        """Run over the whole sequence; return the outputs of all time steps and the last states.
+
+        Both are real numbers, the parts of complex ones; the last states are as h0.
 
         With `last_only` and no gradient, the states of all time steps are not stored. Resets set
         the state to zero, and come only where `takes_resets` allows it.
@@ -259,13 +261,6 @@ class AbstractDirection(nn.Module, ABC):
         """
         return None
 
-    def as_output(
-        self,
-        h: Tensor,  # (T, B, N)
-    ) -> Tensor:  # (T, B, output size)
-        """Convert states to the output of the layer."""
-        return h
-
     def output_at(
         self,
         x: Tensor,  # (..., M)  # noqa: ARG002, the output of an LRU depends on it
@@ -273,13 +268,6 @@ class AbstractDirection(nn.Module, ABC):
     ) -> Tensor:  # (..., output size)
         """Return the output of a time step from its input and the state after it."""
         return state[..., : self.output_size]
-
-    def as_state(
-        self,
-        h: Tensor,  # (B, N)
-    ) -> Tensor:  # (B, S)
-        """Convert a state to the real numbers that `forward` takes as h0."""
-        return h
 
     def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
         """Copy the two biases of a torch layer."""

@@ -15,9 +15,10 @@ from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraint
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
+from eigenrnn.ops.compiled import activation, make_stepper
 from eigenrnn.ops.gru import BACKENDS
-from eigenrnn.ops.gru.cpu import gru_stepper
 from eigenrnn.ops.gru.operands import form_features
+from eigenrnn.ops.precision import products_of_float32
 
 __all__ = ["GATES", "GRU", "GatedDirection"]
 
@@ -104,17 +105,27 @@ class GatedDirection(AbstractGatedDirection):
         )
 
     def stepper(self) -> Any:
-        return gru_stepper(
-            self.weight_hh,
-            self.bias,
-            self.recurrent_bias,
-            self.weight_ih,
-            self._input_biases(),
-            self.nonlinearity,
-            self.reset_after,
-            self.update_keeps,
-            **self.norm_zoneout_of_step(),
-        )
+        W = self.weight_hh
+        extras = self.norm_zoneout_of_step()
+        gain, shift = extras.get("layer_norm", (None, None))
+        weights = {
+            "W": W,
+            "bias": self.bias,
+            "recurrent_bias": self.recurrent_bias,
+            "U": self.weight_ih,
+            "c": self._input_biases(),
+            "gain": gain,
+            "shift": shift,
+        }
+        options = {
+            "N": self.hidden_size,
+            "M": self.weight_ih.shape[1],
+            "reset_after": self.reset_after,
+            "update_keeps": self.update_keeps,
+            "rate": extras.get("zoneout", 0.0),
+            "products": products_of_float32(W),
+        }
+        return make_stepper("gru", weights, options | activation(self.nonlinearity, self.bias))
 
     def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
         if self.gate_bias is None or self.input_bias is None or self.recurrent_bias is None:

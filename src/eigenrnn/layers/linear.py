@@ -20,11 +20,11 @@ from eigenrnn.layers.direction import (
 )
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
+from eigenrnn.ops.compiled import make_stepper
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
-from eigenrnn.ops.linear.cpu import min_gru_stepper
 from eigenrnn.ops.linear.gaps import held_steps
-from eigenrnn.ops.linear.layer import LRUOperands, lru_layer, lru_stepper
+from eigenrnn.ops.linear.layer import LRUOperands, lru_layer
 from eigenrnn.ops.time_steps import running, without_padding
 from eigenrnn.torch_internals import hooks_of_call
 from eigenrnn.tracing import autocasts, check_weights, is_eager
@@ -58,7 +58,7 @@ class AbstractDiagonalDirection(AbstractDirection):
     ) -> tuple[Tensor, Tensor]:  # (B, N), (B, S)
         """Compute the output and the new state of one time step."""
         y, last = self(x.unsqueeze(0), state)
-        return y.squeeze(0), self.as_state(last)
+        return y.squeeze(0), last
 
 
 class LRUDirection(AbstractDiagonalDirection):
@@ -160,7 +160,9 @@ class LRUDirection(AbstractDiagonalDirection):
         h, last = evaluate(operands, options, backend)
         if not last_only:
             h = self._output(x, h, batch_sizes)
-        return h, self.as_state(last)
+        if last.is_complex():
+            last = torch.cat([last.real, last.imag], dim=-1)
+        return h, last.to(self.weight_ih.dtype)
 
     def _run_fused(
         self,
@@ -202,14 +204,19 @@ class LRUDirection(AbstractDiagonalDirection):
         return [torch.complex(*parts) if len(parts) == 2 else parts[0]]
 
     def stepper(self) -> Any:
-        return lru_stepper(
-            self.weight_hh,
-            self.weight_ih,
-            self.gamma_log,
-            self.weight_out,
-            self.weight_skip,
-            self.output_bias,
-        )
+        decay = self.weight_hh
+        if decay.is_complex():
+            decay = torch.view_as_real(decay.resolve_conj()).flatten()
+        weights = {
+            "decay": decay,
+            "U": self.weight_ih,
+            "gamma_log": self.gamma_log,
+            "V": self.weight_out,
+            "D": self.weight_skip,
+            "d": self.output_bias,
+        }
+        N, M = self.weight_ih.shape
+        return make_stepper("lru", weights, {"N": N, "M": M, "K": self.hidden_size})
 
     @without_autocast
     def output_at(self, x: Tensor, state: Tensor) -> Tensor:
@@ -217,11 +224,6 @@ class LRUDirection(AbstractDiagonalDirection):
             real, imaginary = state.chunk(2, dim=-1)
             state = torch.cat([real, -imaginary], dim=-1)
         return F.linear(state, self.weight_out, self.output_bias) + F.linear(x, self.weight_skip)
-
-    def as_state(self, h: Tensor) -> Tensor:
-        if h.is_complex():
-            h = torch.cat([h.real, h.imag], dim=-1)
-        return h.to(self.weight_ih.dtype)
 
     def _concatenated(self) -> Tensor:  # (N,)
         # the call of a constraint checks them, but its matrix is not needed here
@@ -436,7 +438,10 @@ class MinGRUDirection(AbstractDiagonalDirection):
         return h, h
 
     def stepper(self) -> Any:
-        return min_gru_stepper(self.weight_ih, self.input_bias, self.decays)
+        low, high = self.decays
+        weights = {"weight_ih": self.weight_ih, "input_bias": self.input_bias}
+        options = {"N": self.hidden_size, "M": self.weight_ih.shape[1], "low": low, "high": high}
+        return make_stepper("min_gru", weights, options)
 
     def input_weights(self) -> list[Tensor]:
         return [self.weight_ih[: self.hidden_size]]

@@ -16,8 +16,9 @@ from eigenrnn.layers.sequences import Lengths
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.layers.validation import check_pair
 from eigenrnn.ops import lstm
+from eigenrnn.ops.compiled import make_stepper
 from eigenrnn.ops.lstm import BACKENDS
-from eigenrnn.ops.lstm.cpu import lstm_stepper
+from eigenrnn.ops.precision import products_of_float32
 
 __all__ = ["LSTM", "LSTMDirection"]
 
@@ -81,7 +82,10 @@ class LSTMDirection(AbstractGatedDirection):
         return h, torch.cat([last, last_cell], dim=1)
 
     def stepper(self) -> Any:
-        return lstm_stepper(self.weight_hh, self.weight_ih, self.input_bias)
+        W = self.weight_hh
+        weights = {"W": W, "U": self.weight_ih, "c": self.input_bias}
+        sizes = {"N": self.hidden_size, "M": self.weight_ih.shape[1]}
+        return make_stepper("lstm", weights, sizes | {"products": products_of_float32(W)})
 
     def state_blocks(self) -> Mapping[str, slice]:
         N = self.hidden_size

@@ -18,10 +18,11 @@ from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
 from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.compiled import activation, make_stepper
 from eigenrnn.ops.dispatch import exports_scan
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
-from eigenrnn.ops.elman.cpu import elman_stepper
 from eigenrnn.ops.elman.export import export_complex_elman
+from eigenrnn.ops.precision import products_of_float32
 
 __all__ = ["RNN", "RNNDirection"]
 
@@ -110,7 +111,8 @@ class RNNDirection(AbstractDirection):
         if W.is_complex():
             if exports_scan(backend):
                 lengths = cast("Tensor | None", batch_sizes)
-                return self._export_complex(x, W, h0, lengths, reverse)
+                h, last = self._export_complex(x, W, h0, lengths, reverse)
+                return h[..., : self.output_size], last
             # the states are in complex64 or better, see `_cast`
             x = x.to(at_least_float32(x.dtype))
             h0 = _as_complex(h0)
@@ -120,7 +122,9 @@ class RNNDirection(AbstractDirection):
                 bias = bias.to(at_least_float32(bias.dtype))
             if c is not None:
                 c = _as_complex(c)
-        extras = self.norm_zoneout_kwargs(x)
+        extras: dict[str, Any] = {}
+        if self.norm_zoneout is not None:
+            extras = self.norm_zoneout(x)
         leak = self.leak
         if leak is not None:
             extras |= leak.kwargs(dt)
@@ -129,7 +133,7 @@ class RNNDirection(AbstractDirection):
                 x = leak.noisy_inputs(x, self.weight_ih, c, extras.get("leak"))
                 weight = None
                 c = None
-        return elman(
+        h, last = elman(
             x,
             W,
             h0,
@@ -146,6 +150,11 @@ class RNNDirection(AbstractDirection):
             resets=resets,
             **extras,
         )
+        if not W.is_complex():
+            return h, last
+        if self.output_size == self.hidden_size:
+            return h.real.to(self.weight_ih.dtype), self._as_real(last)
+        return self._as_real(h), self._as_real(last)
 
     def knows_gaps(self) -> bool:
         return self.leak is not None and self.leak.options.has_leak
@@ -164,15 +173,28 @@ class RNNDirection(AbstractDirection):
         leak = self.leak
         if leak is not None and leak.is_noisy:
             return None
-        return elman_stepper(
-            self.weight_hh,
-            self.bias,
-            self.weight_ih,
-            self.input_bias,
-            self.nonlinearity,
-            **({} if leak is None else leak.kwargs()),
-            **self.norm_zoneout_of_step(),
-        )
+        extras = self.norm_zoneout_of_step()
+        if leak is not None:
+            extras |= leak.kwargs()
+        W = self.weight_hh
+        gain, shift = extras.get("layer_norm", (None, None))
+        weights = {
+            "W": W,
+            "bias": self.bias,
+            "U": self.weight_ih,
+            "c": self.input_bias,
+            "leak": extras.get("leak"),
+            "gain": gain,
+            "shift": shift,
+        }
+        options = {
+            "N": self.hidden_size,
+            "M": self.weight_ih.shape[1],
+            "rate": extras.get("zoneout", 0.0),
+            "products": products_of_float32(W),
+        }
+        kind = "elman" if self.outputs_states else "current"
+        return make_stepper(kind, weights, options | activation(self.nonlinearity, self.bias))
 
     def _export_complex(
         self,
@@ -204,23 +226,15 @@ class RNNDirection(AbstractDirection):
             return None
         return torch.ones(self.hidden_size)
 
-    def as_output(self, h: Tensor) -> Tensor:
-        if self.constraint.is_complex and not h.is_complex():  # an export computes in real parts
-            return h[..., : self.output_size]
-        if not h.is_complex():
-            return h
-        if self.output_size == self.hidden_size:
-            return h.real.to(self.weight_ih.dtype)
-        return self.as_state(h)
-
     def output_at(self, x: Tensor, state: Tensor) -> Tensor:
         if self.outputs_states:
             return super().output_at(x, state)
         return look_up(self.nonlinearity).forward(state, self.bias)
 
-    def as_state(self, h: Tensor) -> Tensor:
-        if not h.is_complex():
-            return h
+    def _as_real(
+        self,
+        h: Tensor,  # (..., N), complex
+    ) -> Tensor:  # (..., 2 N)
         return torch.cat([h.real, h.imag], dim=-1).to(self.weight_ih.dtype)
 
 

@@ -38,7 +38,6 @@ from eigenrnn.layers.validation import (
 )
 from eigenrnn.linalg import check_finite, orthogonality_error, wide_default_dtype
 from eigenrnn.ops import explain
-from eigenrnn.ops.compiled import warn_if_unavailable
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan, forced
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
 from eigenrnn.torch_internals import listed_parts
@@ -225,7 +224,8 @@ class Stacked(Layer, Generic[_D]):
             ValueError: If both `last_only` and `head` are set, or the layer reads backwards and
                 there are resets, or the layer does not know what a gap does.
         """
-        lengths = as_lengths(lengths)
+        if lengths is not None:
+            lengths = as_lengths(lengths)
         if dt is not None:
             self._check_knows_gaps()
         if resets is not None and self.bidirectional:
@@ -235,7 +235,8 @@ class Stacked(Layer, Generic[_D]):
         if isinstance(input, PackedSequence):
             run = partial(self._run, last_only=last_only, head=head)
             return self._forward_packed(input, hx, lengths, run, resets, dt)
-        check_input(input, self.input_size, self.all_directions()[0].weight_ih)
+        directions = self.all_directions()
+        check_input(input, self.input_size, directions[0].weight_ih)
         values: dict[str, Tensor] = {}
         if resets is not None or dt is not None:
             values = step_values(input, resets, dt, self.batch_first)
@@ -249,7 +250,7 @@ class Stacked(Layer, Generic[_D]):
         if hx is not None:
             h0 = self._initial_states(hx, x.shape[1], unbatched)
         if lengths is None and x.shape[0] >= 1:
-            output, h_n = self._run(x, h0, None, values, last_only, head)
+            output, h_n = self._run(x, h0, None, values, last_only, head, directions)
         elif lengths is not None and exports_scan(self.backend):
             # An export takes lengths in any order, because it masks steps instead of sorting.
             sizes = cast("Any", lengths)
@@ -527,15 +528,16 @@ class Stacked(Layer, Generic[_D]):
         values: Mapping[str, Tensor] = MappingProxyType({}),  # each (T, B)
         last_only: bool = False,
         head: nn.Linear | None = None,
+        directions: list[_D] | None = None,  # all of them, if the caller has asked for them
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
-        warn_if_unavailable(x)
         if "resets" in values and not self._takes_resets(x):
             if x.shape[1] > 0:
                 return self._run_pieces(x, h0, batch_sizes, values, last_only, head)
             values = {}  # an empty batch has no pieces
         if "dt" in values:
             values = {**values, "dt": checked_gaps(values["dt"], batch_sizes)}
-        directions = self.all_directions()
+        if directions is None:
+            directions = self.all_directions()
         # a head on both directions reads their joined states, which no single one has
         fused_head: dict[str, Tensor | None] = {}
         if head is not None and not self.bidirectional:
@@ -556,9 +558,9 @@ class Stacked(Layer, Generic[_D]):
                 h, h_last = direction(
                     x, state, batch_sizes, reverse, self.backend, skip_outputs, **extra
                 )
-                last.append(direction.as_state(h_last))
+                last.append(h_last)
                 if not skip_outputs:
-                    outputs.append(direction.as_output(h))
+                    outputs.append(h)
             if self.bidirectional and outputs:
                 x = torch.cat(outputs, dim=2)
             elif outputs:  # `cat` would copy it

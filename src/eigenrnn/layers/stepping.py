@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from eigenrnn.ops.compiled import head_stepper, kernels
+from eigenrnn.ops.compiled import kernels, make_stepper
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.torch_internals import contents, hooks_of_call, write_count
 from eigenrnn.tracing import has_memory, is_eager
@@ -111,7 +111,8 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     last = None
     output_size = layer.output_size
     if head is not None:
-        last = head_stepper(head.weight, head.bias)
+        K, N = head.weight.shape
+        last = make_stepper("head", {"V": head.weight, "d": head.bias}, {"K": K, "N": N})
         output_size = head.out_features
     stack = kernels.StepperStack(steppers, last, dtype == torch.float64, notes, empty)
     if not stack.unchanged():

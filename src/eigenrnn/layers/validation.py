@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.tracing import autocasts, check_dense, is_plain, jit_traces
+from eigenrnn.tracing import are_plain, autocasts, check_dense, jit_traces
 
 __all__ = [
     "check_dtype",
@@ -77,7 +77,7 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
         )
     if not isinstance(x, Tensor):
         raise TypeError(f"expected input to be a tensor, got {type(x).__name__}")
-    if compiling or not is_plain(x):  # a tensor of a transform has no address
+    if compiling or not are_plain((x,)):  # a tensor of a transform has no address
         check_dense({"input": x})
     if x.dim() not in (2, 3):
         raise ValueError(f"expected input of 2 or 3 dimensions, got shape {tuple(x.shape)}")

@@ -129,7 +129,7 @@ def dtype_of(operands: Any) -> torch.dtype:
     """Return the dtype of the arithmetic, that of x but for mixed operands."""
     if is_mixed(operands):
         return torch.float32
-    return operands.x.dtype
+    return operands[0].dtype
 
 
 def needs_gradient(operands: Iterable[Tensor | None]) -> bool:

@@ -1,7 +1,6 @@
 """What the backends that call the compiled CPU kernels share."""
 
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, overload
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from eigenrnn.kernels import has_threads, kernels, unavailable_reason
 from eigenrnn.nonlinearities import LEAKY_SLOPES
-from eigenrnn.ops.arguments import is_mixed, needs_gradient, steps_in
+from eigenrnn.ops.arguments import features_of, is_mixed, needs_gradient, steps_in
 from eigenrnn.ops.dispatch import Backend, Call
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.precision import products_now, products_of_autocast
@@ -30,10 +29,9 @@ __all__ = [
     "drop_unread_outputs",
     "empty_buffer",
     "empty_like_steps",
-    "empty_states",
-    "head_stepper",
     "kernel_options",
     "kernels",
+    "make_stepper",
     "number_type",
     "pointer",
     "rows",
@@ -72,11 +70,17 @@ def _warn() -> None:
 
 
 class CompiledBackend(Backend):
-    """A backend that calls these kernels; a subclass implements `run_kernels`."""
+    """A backend that calls these kernels."""
 
     name = "cpu"
     description = "compiled C++ on the CPU" + (f", {kernels.isa}" if kernels else "")
     supports_last_only = True
+    operator: Operator
+    """The operator of calls without optional features."""
+
+    operator_of_features: Operator | None = None
+    """The operator of all others, if they have one of their own."""
+
     multiplies_by_tiles = False
     """Whether its products may be of bfloat16, see `eigenrnn.ops.precision`."""
 
@@ -119,9 +123,12 @@ class CompiledBackend(Backend):
             return self.run(operands, options)
         return super().run_mixed(operands, options)
 
-    @abstractmethod
     def run_kernels(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         """Run on float32, float64 or complex operands."""
+        operator = self.operator
+        if self.operator_of_features is not None and features_of(operands, options):
+            operator = self.operator_of_features
+        return operator.recurrence.returned(operands, operator(operands, options))
 
 
 def _shares_units(operands: Any) -> bool:
@@ -142,6 +149,7 @@ def compiled_operator(
     saved: Sequence[str],
     without: Collection[str] = (),
     prepare: Callable[..., Any] | None = None,
+    has_plans: bool = False,
 ) -> Operator:
     """Return the operator that calls the kernels of a recurrence with matrices.
 
@@ -153,6 +161,7 @@ def compiled_operator(
         saved: As for `Operator`.
         without: As for `Operator`.
         prepare: As for `Operator`.
+        has_plans: Whether the kernels have plans of its calls, ``<recurrence>_plan``.
     """
 
     def forward(operands: Any, options: Any, save: bool) -> Named:
@@ -196,12 +205,12 @@ def compiled_operator(
         else:
             of_states += of_steps
         number_type(operands.h0, *of_states)
-        passed = views({f"d{result}": g for result, g in read.items()})
+        passed = views(read)
         if dy is not None:
-            passed["dy_stride"] = dy.stride(2)
+            passed["y_stride"] = dy.stride(2)
         for operand, gradient in gradients.items():
             if operand != "d":
-                passed[f"d{operand}"] = pointer(gradient)
+                passed[operand] = pointer(gradient)
         call = call_arguments(operands, options)
         # hooks of saved tensors may return any strides
         kept_rows = {name: rows(tensor) for name, tensor in kept.items()}
@@ -209,6 +218,20 @@ def compiled_operator(
         run = getattr(kernels, f"{recurrence.name}_backward")
         run(number_type(operands.h0), threads, call, passed)
         return gradients
+
+    def make_plan(operands: Any, options: Any) -> Any:
+        if operands.x.dtype not in NUMBERS:
+            return None
+        axes = dict(recurrence.axes)
+        if operands.U is None:  # already mapped inputs have one number for each row of W
+            axes["x"] = ("T", "B", axes["W"][0])
+        fields: list[tuple[int, str, tuple[str, ...], bool]] = []
+        for place, (operand, tensor) in enumerate(zip(operands._fields, operands, strict=True)):
+            if tensor is not None:
+                fields.append((place, operand, axes[operand], operand in STRIDED))
+        constants = kernel_options(options, getattr(operands, "bias", None))
+        make = getattr(kernels, f"{recurrence.name}_plan")
+        return make(constants, fields, tuple(NUMBERS))
 
     return Operator(
         name,
@@ -220,6 +243,7 @@ def compiled_operator(
         without=without,
         allocate_gradients=gradient_buffers,
         prepare=prepare,
+        make_plan=make_plan if has_plans else None,
     )
 
 
@@ -370,9 +394,13 @@ def empty_buffer(like: Tensor, *shape: int) -> Tensor:
 def empty_like_steps(
     steps: Tensor,  # (T, B, any)
     K: int,
-) -> Tensor:  # (T, B, K)
+    *,
+    is_read: bool = True,
+) -> Tensor:  # (T, B, K), or (0, B, K) if nobody reads it
     """Return an uninitialised buffer with the layout and the dtype of `steps`."""
     T, B, _ = steps.shape
+    if not is_read:
+        return steps.new_empty(0, B, K)
     if steps.stride(0) < steps.stride(1):  # the steps of a sequence are side by side: batch first
         return empty_buffer(steps, B, T, K).transpose(0, 1)
     return empty_buffer(steps, T, B, K)
@@ -424,15 +452,6 @@ def pointer(tensor: Tensor) -> tuple[int, int, int, bool]:
     return tensor.data_ptr(), strides[0], strides[1], has_16_bits
 
 
-def empty_states(operands: Any, options: Any) -> Tensor:  # (T, B, N) or (0, B, N)
-    """Allocate all states with the layout and dtype of x; with `last_only` there are none."""
-    x = operands.x
-    B, N = operands.h0.shape
-    if options.last_only:
-        return x.new_empty(0, B, N)
-    return empty_like_steps(x, N)
-
-
 def saved_buffer(
     recurrence: Recurrence, operands: Any, options: Any, save: bool
 ) -> Tensor | None:  # (T, B, numbers)
@@ -458,11 +477,18 @@ def saved_buffer(
     return empty_buffer(operands.x, T, B, vectors * lanes)
 
 
-def head_stepper(
-    V: Tensor,  # (K, N)
-    d: Tensor | None,  # (K,)
-) -> Any:
-    """Return the linear map of a head with packed weights, the last part of a `StepperStack`."""
-    weights = {"V": V, "d": rows(d)}
-    call = {"K": V.shape[0], "N": V.shape[1]} | views(weights)
-    return kernels.head_stepper(number_type(*weights.values()), call)
+def make_stepper(kind: str, weights: Named, options: Mapping[str, Any], *others: Any) -> Any:
+    """Return a recurrence, or a linear head, with packed weights, for a `StepperStack`.
+
+    Args:
+        kind: The kernels are ``<kind>_stepper``.
+        weights: The weights by the names of the kernels; None for each that is missing.
+        options: The sizes and the options by their names.
+        others: What else the kernels take.
+    """
+    read: dict[str, Tensor | None] = {}
+    for name, weight in weights.items():
+        # of vectors, no strides are passed
+        read[name] = rows(weight) if weight is not None and weight.dim() == 1 else weight
+    make = getattr(kernels, f"{kind}_stepper")
+    return make(number_type(*read.values()), {**options, **views(read)}, *others)

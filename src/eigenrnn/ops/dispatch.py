@@ -24,6 +24,7 @@ __all__ = [
     "exports_scan",
     "forced",
     "in_forced_block",
+    "supported_dtypes",
     "use_backend",
 ]
 
@@ -154,6 +155,11 @@ class Backend(ABC):
 
     def __repr__(self) -> str:
         return f"<backend {self.name!r}>"
+
+
+def supported_dtypes(backends: Mapping[str, Backend]) -> frozenset[torch.dtype]:
+    """Return the dtypes that any of the backends supports."""
+    return frozenset[torch.dtype]().union(*(backend.dtypes for backend in backends.values()))
 
 
 class _Forced(threading.local):

@@ -4,19 +4,26 @@ A loss needs the backward pass of the operator. Second derivatives and `vmap` ov
 one in differentiable operations: autograd's backward pass through the definition.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 from eigenrnn.ops.arguments import map_tensors, needs_gradient, schema, to_float32
+from eigenrnn.ops.dispatch import forced
 from eigenrnn.ops.recurrence import Recurrence
-from eigenrnn.tracing import is_batched, needs_no_dispatcher, under_transform
+from eigenrnn.tracing import (
+    are_plain,
+    is_batched,
+    is_eager,
+    needs_no_dispatcher,
+    under_transform,
+)
 
-__all__ = ["Named", "Operator", "differentiable_gradients", "empty_gradients"]
+__all__ = ["Named", "Operator", "PlannedCall", "differentiable_gradients", "empty_gradients"]
 
 Named: TypeAlias = Mapping[str, Tensor | None]
 """Tensors by name: those of operands, results or what is saved, or their gradients."""
@@ -25,6 +32,7 @@ _Kept: TypeAlias = Mapping[str, Tensor]  # what a call lacks is missing
 _Forward: TypeAlias = Callable[..., Named]
 _Backward: TypeAlias = Callable[[Any, Any, Collection[str], Named, _Kept], Named]
 _Allocate: TypeAlias = Callable[[Any, Collection[str], Tensor], Named]
+_MakePlan: TypeAlias = Callable[[Any, Any], Any]
 _Prepare: TypeAlias = Callable[[Any, Collection[str], Named], tuple[Any, Collection[str], Named]]
 
 
@@ -50,6 +58,20 @@ def empty_gradients(
     }
 
 
+class PlannedCall(NamedTuple):
+    """A call of plain tensors that needs no checks, because one of the same options passed them.
+
+    Args:
+        plan: The plan of the kernels for these options.
+        operands: The operands, with initial states.
+        call: Their addresses, strides and sizes, as the plan has read them.
+    """
+
+    plan: Any
+    operands: Any
+    call: Any
+
+
 class Operator:
     """A torch operator that computes a recurrence, and its gradients.
 
@@ -72,6 +94,8 @@ class Operator:
             Returns the needed gradients, uninitialised.
         prepare: Changes the operands, what is needed and the gradients of the results before a
             backward pass; optional.
+        make_plan: Takes the operands and the options of a call. Returns the plan of the compiled
+            kernels for these options, or None if they take no such call without checks.
     """
 
     def __init__(
@@ -87,6 +111,7 @@ class Operator:
         without: Collection[str] = (),
         allocate_gradients: _Allocate = empty_gradients,
         prepare: _Prepare | None = None,
+        make_plan: _MakePlan | None = None,
     ) -> None:
         self.name = name
         self.recurrence = recurrence
@@ -99,16 +124,18 @@ class Operator:
         self._backward = backward
         self._allocate_gradients = allocate_gradients
         self._prepare = prepare
+        self._make_plan = make_plan
+        self._plans: dict[Hashable, Any] = {}  # by options, and by which operands are present
 
         self.operands = _first_fields(recurrence.operands, without)
         self.options = _first_fields(recurrence.options, without)
-        self._returns = (*self.results, *self.saved)
+        self.returns = (*self.results, *self.saved)
         self._kept = (recurrence.all_states, *self.saved)
 
         taken = schema(recurrence.operands, recurrence.options, without=without)
         # an operator that saves nothing is the same with and without a backward pass
         flag = ", bool save" if self.saved else ""
-        returned = ", ".join(["Tensor"] * len(self._returns))
+        returned = ", ".join(["Tensor"] * len(self.returns))
         self._operator: Any = torch.library.custom_op(
             f"eigenrnn::{name}",
             self.call_forward,
@@ -136,43 +163,83 @@ class Operator:
         self._overload: Any = getattr(torch.ops.eigenrnn, name).default
         self._backward_overload: Any = getattr(torch.ops.eigenrnn, f"{name}_backward").default
 
-    def __call__(self, operands: Any, options: Any, save: bool = False) -> Mapping[str, Any]:
-        """Return the results by name, and maybe what was saved."""
-        is_recorded = needs_gradient(operands)
-        if not needs_no_dispatcher(operands) or (is_recorded and not save):
-            return self._by_name(self._overload(*self.arguments(operands, options, save)))
-        # torch's dispatcher takes a third of a small call
-        if save and not is_recorded:
-            return self._forward(operands, options, True)
-        return self.call_directly(operands, options)
-
-    def call_directly(
-        self, operands: Any, options: Any, plan: Any = None, planned: Any = None
+    def __call__(
+        self, operands: Any, options: Any, planned: PlannedCall | None = None
     ) -> Mapping[str, Any]:
-        """Return the results by name for plain tensors, without the dispatcher.
+        """Return the results by name; a recorded call returns all states, also if asked for none.
 
         Args:
             operands: The operands.
             options: The options.
-            plan: The plan of the compiled kernels for the call, if there is one.
-            planned: The call as that plan has read it.
+            planned: The call as `plan` found it, which needs no question to torch.
         """
-        if planned is None:
-            is_recorded = needs_gradient(operands)
+        if planned is not None:
+            is_recorded = planned.call.requires_grad and torch.is_grad_enabled()
+            is_plain_call = True
         else:
-            is_recorded = planned.requires_grad and torch.is_grad_enabled()
+            is_recorded = needs_gradient(operands)
+            is_plain_call = needs_no_dispatcher(operands)
+            if is_plain_call:
+                self._add_plan(operands, options)
+        if is_recorded and options.last_only:
+            options = options._replace(last_only=False)
+        if not is_plain_call:
+            arguments = self.arguments(operands, options, is_recorded)
+            return self._by_name(self._overload(*arguments))
+        # torch's dispatcher would take a third of a small call
         if not is_recorded:
-            return self.forward(operands, options, False, planned)
+            return self.compute(operands, options, False, planned)
         taken = operands[: len(self.operands)]
-        returned = _Recorded.apply(*taken, operands, options, self, plan, planned)
+        returned = _Recorded.apply(*taken, operands, options, self, planned)
         return dict(zip(self.results, returned, strict=True))
 
-    def forward(self, operands: Any, options: Any, save: bool, planned: Any = None) -> Named:
+    def plan(self, operands: Any, options: Any) -> PlannedCall | None:
+        """Return a call as the kernels read it; None if it needs all checks, which raise errors.
+
+        A call that passed them leaves a plan for those with the same options, which then need one
+        look at each tensor, where its address is taken.
+        """
+        try:
+            plan = self._plans.get((options, *map(type, operands)))
+        except TypeError:  # an option of another type has no hash
+            return None
+        if plan is None:
+            complete = self._with_initial_states(operands)
+            return None if complete is None else self.plan(complete, options)
+        if not is_eager() or forced() is not None:
+            return None
+        call = plan.read(operands)
+        return None if call is None else PlannedCall(plan, operands, call)
+
+    def _with_initial_states(self, operands: Any) -> Any:
+        """Return the operands of a plain call with initial states; None if none is to be added."""
+        has_states = all(getattr(operands, name) is not None for name in self.recurrence.states)
+        if has_states or not self._plans:
+            return None
+        if not are_plain((operands.x, operands.W)):
+            return None
+        if operands.x.dim() != 3 or operands.W.dim() != 2:
+            return None
+        return self.recurrence.with_initial_states(operands)
+
+    def _add_plan(self, operands: Any, options: Any) -> None:
+        """Make a plan of a call that passed all checks, if there is none yet."""
+        if self._make_plan is None or options.batch_sizes is not None:
+            return
+        key = options, *map(type, operands)
+        if key not in self._plans:
+            plan = self._make_plan(operands, options)
+            if plan is not None:
+                self._plans[key] = plan
+
+    def compute(
+        self, operands: Any, options: Any, save: bool, planned: PlannedCall | None = None
+    ) -> Named:
         """Return the results, and what a backward pass needs, by name."""
         if planned is None:
             return self._forward(operands, options, save)
         tensors = self._allocate(operands, options, save)
-        planned.run(tensors, torch.get_num_threads())
+        planned.call.run(tensors, torch.get_num_threads())
         return tensors
 
     def arguments(self, operands: Any, options: Any, save: bool = False) -> list[Any]:
@@ -196,7 +263,7 @@ class Operator:
     def _by_name(self, returned: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
         if isinstance(returned, Tensor):  # torch returns a single result alone
             returned = (returned,)
-        return dict(zip(self._returns, returned, strict=True))
+        return dict(zip(self.returns, returned, strict=True))
 
     # The order of the arguments of the torch operators. Names would cost a small call several
     # microseconds here.
@@ -224,12 +291,12 @@ class Operator:
 
     def _returned(self, found: Named) -> Any:
         """Return what the torch operator returns: an empty tensor for each that a call lacks."""
-        if len(self._returns) == 1:
-            return found[self._returns[0]]
-        like = found[self._returns[0]]
+        if len(self.returns) == 1:
+            return found[self.returns[0]]
+        like = found[self.returns[0]]
         assert like is not None  # noqa: S101, every call has states
         returned: list[Tensor] = []
-        for name in self._returns:
+        for name in self.returns:
             tensor = found.get(name)
             returned.append(like.new_empty(0) if tensor is None else tensor)
         return tuple(returned)
@@ -329,10 +396,11 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor | None, ...]:
-        *_, operands, options, operator, plan, planned = inputs
+        *_, operands, options, operator, planned = inputs
         ctx.operator = operator
-        ctx.plan = plan
-        returned = operator.forward(operands, options, True, planned)
+        if planned is not None:
+            ctx.plan = planned.plan
+        returned = operator.compute(operands, options, True, planned)
         operator.save_for_backward(ctx, operands, options, returned)
         return tuple(map(returned.get, operator.results))
 

@@ -1,8 +1,9 @@
 """The record of a recurrence: its operands, options, results and saved parts, by name."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from torch import Tensor
 
@@ -12,6 +13,7 @@ __all__ = [
     "Recurrence",
     "Shape",
     "Sizes",
+    "axes_of",
     "matrix_shapes",
     "products_of_matrices",
     "sizes_of",
@@ -90,7 +92,6 @@ class Recurrence:
         definition: The results in differentiable operations. One that a call does not have is
             None.
         gates: The number G of matrices that are stacked in W.
-        axes: The axes of each operand, if matrices map them.
         saved_parts: Returns what the kernels save of each unit and step for a backward pass, in
             their order.
         products: Returns the products that each step computes, beside which all else is small.
@@ -104,9 +105,13 @@ class Recurrence:
     shapes: Callable[[Any], Mapping[str, Shape]]
     definition: Callable[[Any, Any], tuple[Tensor | None, ...]]
     gates: int = 1
-    axes: Axes | None = None
     saved_parts: Callable[[Any, Any], Sequence[str]] = _no_parts
     products: Callable[[Any, Any], Sequence[Product]] = products_of_matrices
+
+    @property
+    def axes(self) -> Axes:
+        """The axes of each operand, if its record says them."""
+        return axes_of(self.operands)
 
     @property
     def all_states(self) -> str:
@@ -116,6 +121,13 @@ class Recurrence:
     def define(self, operands: Any, options: Any) -> dict[str, Tensor | None]:
         """Return the results of the definition by name."""
         return dict(zip(self.results, self.definition(operands, options), strict=True))
+
+    def returned(self, operands: Any, results: Mapping[str, Any]) -> tuple[Tensor, ...]:
+        """Return all states, or the outputs of a head, and the last of each state."""
+        first, *last = self.results[: 1 + len(self.states)]
+        if getattr(operands, "V", None) is not None:
+            first = "y"
+        return results[first], *map(results.__getitem__, last)
 
     def check_shapes(self, operands: Any) -> None:
         """Check the shapes of all operands.
@@ -142,11 +154,17 @@ class Recurrence:
 
     def state_size(self, operands: Any) -> int:
         """Return the number of real numbers in one state."""
-        state: Tensor = operands.h0
-        numbers = state.shape[1]
-        if state.is_complex():
+        first: Tensor = getattr(operands, self.states[0])
+        numbers = math.prod(first.shape[1:])
+        if first.is_complex():
             numbers = 2 * numbers
         return len(self.states) * numbers
+
+
+def axes_of(operands: type[Any]) -> Axes:
+    """Return the axes that the record of operands says beside each type."""
+    hints = get_type_hints(operands, include_extras=True)
+    return {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
 
 
 def matrix_shapes(axes: Axes, gates: int, operands: Any) -> dict[str, Shape]:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import needs_gradient, to_float32
+from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.compiled import (
     CompiledBackend,
     empty_buffer,
@@ -21,7 +21,7 @@ from eigenrnn.ops.delta.reference import DELTA
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.operators import Named, Operator
 
-__all__ = ["DeltaCPU", "chunk_steps", "delta_cpu", "delta_stepper"]
+__all__ = ["DeltaCPU", "chunk_steps", "delta_cpu"]
 
 
 def chunk_steps(operands: DeltaOperands) -> int:
@@ -70,7 +70,7 @@ def _backward(
     kept: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     read = _flat({**operands._asdict(), "saved": kept["saved"]})
-    of_results = _flat({f"d{name}": gradient for name, gradient in grads.items()})
+    of_results = _flat(grads)
     # only for its check: all gradients must have the dtype of the operands
     number_type(*read.values(), *of_results.values())
     gradients = {
@@ -78,8 +78,7 @@ def _backward(
         for name, tensor in operands._asdict().items()
         if name in needed
     }
-    of_operands = _flat({f"d{name}": gradient for name, gradient in gradients.items()})
-    passed = views(of_results) | views(of_operands)
+    passed = views(of_results) | views(_flat(gradients))
     kernels.delta_backward(*_kernel_arguments(operands, options, read), passed)
     return gradients
 
@@ -108,7 +107,7 @@ def _flat(tensors: Named) -> dict[str, Tensor]:  # each (T, B, numbers) or (B, n
     return flat
 
 
-_STATES = ("S0", "S_n", "dS_n", "dS0")
+_STATES = ("S0", "S_n")
 """The tensors without time."""
 
 
@@ -127,26 +126,8 @@ class DeltaCPU(CompiledBackend):
 
     dtypes = REAL
     features = frozenset({"resets"})  # a layer writes them as decays of zero
+    operator = delta_cpu
 
     def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
         o, S_n = self.run_kernels(to_float32(operands), options)
         return o.to(operands.q.dtype), S_n
-
-    def run_kernels(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
-        results = delta_cpu(operands, options, needs_gradient(operands))
-        return results["o"], results["S_n"]
-
-
-def delta_stepper(weights: Mapping[str, Tensor | None], options: Mapping[str, Any]) -> Any:
-    """Return a `DeltaNet` layer in one direction with packed weights, for a `StepperStack`.
-
-    Args:
-        weights: The weights by the names of `DeltaNetDirection`, None where it has none.
-        options: The sizes N, M, H and R and the options of the layer, by the names of the kernels.
-    """
-    flat = dict(weights)
-    for name, weight in weights.items():
-        # `views` passes the strides of matrices, but none of vectors
-        if name not in ("weight_ih", "weight_out", "convolution_weight"):
-            flat[name] = rows(weight)
-    return kernels.delta_stepper(number_type(*flat.values()), dict(options) | views(flat))

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import check_batch_sizes, check_flags, lengths_of
+from eigenrnn.ops.arguments import check_flags
 from eigenrnn.ops.delta.chunk import DeltaChunk
 from eigenrnn.ops.delta.cpu import DeltaCPU
 from eigenrnn.ops.delta.export import export_delta
@@ -18,8 +17,9 @@ from eigenrnn.ops.delta.operands import (
     state_dtype,
 )
 from eigenrnn.ops.delta.reference import DELTA, DeltaReference
-from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
-from eigenrnn.tracing import autocasts, needs_no_dispatcher
+from eigenrnn.ops.dispatch import Backend
+from eigenrnn.ops.entry import Entry
+from eigenrnn.tracing import needs_no_dispatcher
 
 __all__ = ["BACKENDS", "delta"]
 
@@ -103,32 +103,25 @@ def delta(
     check_flags(reverse=reverse, last_only=last_only)
     operands = DeltaOperands(q, k, v, beta, log_decay, cast("Tensor", S0))
     check_operands(operands)
-    if not autocasts(q.device.type):
-        return _run(operands, DeltaOptions(batch_sizes, reverse, last_only), backend)
-    with torch.autocast(q.device.type, enabled=False):
-        return _run(operands, DeltaOptions(batch_sizes, reverse, last_only), backend)
-
-
-def _run(
-    operands: DeltaOperands, options: DeltaOptions, backend: str | None
-) -> tuple[Tensor, Tensor]:  # (T, B, H, V), (B, H, K, V)
-    """Check shapes and values, and run a backend."""
     DELTA.check_shapes(operands)
-    q = operands.q
-    T, B, H, K = q.shape
-    V = operands.v.shape[4]
-    if cast("object", operands.S0) is None:
-        operands = operands._replace(S0=q.new_zeros(B, H, K, V, dtype=state_dtype(q)))
-    if exports_scan(backend):
-        lengths, options = lengths_of(options)
-        return export_delta(operands, options, lengths)
-    if options.batch_sizes is not None:
-        check_batch_sizes(options.batch_sizes, T, B)
+    if S0 is None:
+        shape = DELTA.shapes(operands)["S0"]
+        operands = operands._replace(S0=q.new_zeros(shape, dtype=state_dtype(q)))
+    return _ENTRY(operands, DeltaOptions(batch_sizes, reverse, last_only), backend)
+
+
+def _check(operands: DeltaOperands, options: DeltaOptions, _autocast: bool) -> DeltaOperands:
     # reading values would wait for a GPU, and the tensors of tracers have none
-    if q.device.type == "cpu" and needs_no_dispatcher(operands):
+    if operands.q.device.type == "cpu" and needs_no_dispatcher(operands):
         check_values(operands, options.batch_sizes)
-    call = Call.of(q, "identity", *operands, state_size=H * K * V)
-    chosen = choose(BACKENDS, call, backend)
-    last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
-    o, S_n = chosen.run(operands, options._replace(last_only=last_only))
-    return o, S_n
+    return operands
+
+
+_ENTRY = Entry(
+    DELTA,
+    BACKENDS,
+    check=_check,
+    export=export_delta,
+    features=lambda _operands, _options: [],
+    narrow=lambda _dtype, operands: operands,
+)

@@ -1,32 +1,23 @@
 """The Elman recurrence in the compiled kernels of csrc/, as torch operators."""
 
-from typing import Any, Literal
-
 import torch
 from torch import Tensor
 
 from eigenrnn.linalg import pairs_to_complex
-from eigenrnn.ops.arguments import EXTRAS, Options, features_of, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, Options
 from eigenrnn.ops.compiled import (
     CompiledBackend,
-    activation,
     compiled_operator,
     drop_unread_outputs,
     empty_like_steps,
-    empty_states,
-    kernels,
-    number_type,
-    rows,
     saved_buffer,
-    views,
 )
 from eigenrnn.ops.dispatch import COMPLEX, REAL
 from eigenrnn.ops.elman.operands import ElmanOperands, as_pairs
 from eigenrnn.ops.elman.reference import ELMAN
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
-from eigenrnn.ops.precision import products_of_float32
 
-__all__ = ["ElmanCPU", "elman_cpu", "elman_cpu_norm_zoneout", "elman_stepper"]
+__all__ = ["ElmanCPU", "elman_cpu", "elman_cpu_norm_zoneout"]
 
 
 def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor | None]:
@@ -35,7 +26,7 @@ def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str
     Complex states are pairs of real numbers, and N counts the real numbers. For the backward pass
     modReLU of pairs saves the moduli of its arguments.
     """
-    h = empty_states(operands, options)
+    h = empty_like_steps(operands.x, operands.h0.shape[1], is_read=not options.last_only)
     results: dict[str, Tensor | None] = {
         "h": h,
         "last": operands.W.new_empty(operands.h0.shape),
@@ -64,6 +55,7 @@ elman_cpu = compiled_operator(
     saved=("moduli",),
     without=(*EXTRAS, "leak", "v0"),
     prepare=drop_unread_outputs,
+    has_plans=True,
 )
 elman_cpu_norm_zoneout = compiled_operator(
     "elman_cpu_norm_zoneout",
@@ -80,60 +72,16 @@ class ElmanCPU(CompiledBackend):
     dtypes = (REAL | COMPLEX) - {torch.float16}
     features = frozenset({"layer_norm", "zoneout", "leak", "resets"})
     multiplies_by_tiles = True
+    operator = elman_cpu
+    operator_of_features = elman_cpu_norm_zoneout
 
     def fuses_head(self, V: Tensor) -> bool:
         # with more outputs than units, the head costs more than the recurrence, and the memory
         # traffic that fusing saves no longer matters: measured in csrc/README.md
         return V.device.type == "cpu" and not V.is_complex() and V.shape[0] <= V.shape[1]
 
-    def run_kernels(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
-        save = needs_gradient(operands)
-        is_complex = operands.W.is_complex()
-        if is_complex:
-            operands, options = as_pairs(operands, options._replace(products="float32"))
-        operator = elman_cpu
-        if features_of(operands, options):
-            operator = elman_cpu_norm_zoneout
-        results = operator(operands, options, save)
-        h = results["h"]
-        if operands.V is not None:
-            h = results["y"]
-        last = results["last"]
-        if is_complex:
-            return pairs_to_complex(h), pairs_to_complex(last)
-        return h, last
-
-
-def elman_stepper(
-    W: Tensor,  # (N, N)
-    bias: Tensor | None,  # (N,)
-    U: Tensor,  # (N, M)
-    c: Tensor | None,  # (N,)
-    nonlinearity: str,
-    leak: Tensor | None = None,  # (N,)
-    state: Literal["rate", "current"] = "rate",
-    layer_norm: tuple[Tensor, Tensor] | None = None,  # (N,), (N,)
-    zoneout: float = 0.0,
-) -> Any:
-    """Return the recurrence of real states with packed weights, for a `StepperStack`."""
-    gain, shift = layer_norm or (None, None)
-    weights = {
-        "W": W,
-        "bias": rows(bias),
-        "U": U,
-        "c": rows(c),
-        "leak": rows(leak),
-        "gain": rows(gain),
-        "shift": rows(shift),
-    }
-    options = {
-        "N": len(W),
-        "M": U.shape[1],
-        "rate": zoneout,
-        "products": products_of_float32(W),
-    }
-    call = options | activation(nonlinearity, bias) | views(weights)
-    number = number_type(*weights.values())
-    if state == "current":
-        return kernels.current_stepper(number, call)
-    return kernels.elman_stepper(number, call)
+    def run_kernels(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, ...]:
+        if not operands.W.is_complex():
+            return super().run_kernels(operands, options)
+        pairs = as_pairs(operands, options._replace(products="float32"))
+        return tuple(map(pairs_to_complex, super().run_kernels(*pairs)))

@@ -3,25 +3,17 @@
 from collections.abc import Sequence
 from typing import Literal, cast
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.arguments import (
     Options,
-    check_batch_sizes,
     check_dtypes,
     check_flags,
     check_tensors,
-    dtype_of,
-    features_of,
-    lengths_of,
-    steps_in,
     with_resets,
 )
-from eigenrnn.ops.direct import DirectCalls
-from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
+from eigenrnn.ops.dispatch import Backend, supported_dtypes
 from eigenrnn.ops.elman.cpu import ElmanCPU, elman_cpu
 from eigenrnn.ops.elman.export import export_elman
 from eigenrnn.ops.elman.loop import ElmanLoop
@@ -29,6 +21,7 @@ from eigenrnn.ops.elman.operands import ElmanOperands
 from eigenrnn.ops.elman.reference import ELMAN, ElmanReference
 from eigenrnn.ops.elman.torch import ElmanTorch
 from eigenrnn.ops.elman.triton import ElmanTriton
+from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
@@ -36,8 +29,8 @@ from eigenrnn.ops.norm_zoneout import (
     check_norm_dtype,
     check_norm_zoneout,
 )
+from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
-from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "elman"]
 
@@ -47,9 +40,7 @@ BACKENDS: dict[str, Backend] = {
 }
 """The backends by name, in order of preference."""
 
-_DIRECT = DirectCalls(elman_cpu, "ElmanPlan")
-
-_DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
+_DTYPES = supported_dtypes(BACKENDS)
 
 
 def elman(
@@ -158,8 +149,13 @@ def elman(
     """
     operands = ElmanOperands(x=x, W=W, h0=cast("Tensor", h0), bias=bias, U=U, c=c, V=V, d=d)
     options = Options(
-        nonlinearity, batch_sizes, reverse, last_only, products=products_of_float32(W)
+        nonlinearity,
+        batch_sizes,
+        reverse,
+        last_only or V is not None,  # nobody reads the states of all steps beside outputs
+        products=products_of_float32(W),
     )
+    planned: PlannedCall | None = None
     if (
         layer_norm is None
         and zoneout is None
@@ -167,116 +163,58 @@ def elman(
         and state == "rate"
         and resets is None
         and backend is None
+        and (V is None or (not last_only and _fuses_head(V)))
     ):
-        found = _run_directly(operands, options)
-        if found is not None:
-            return found
-    check_flags(reverse=reverse, last_only=last_only)
-    check_tensors(operands)
-    ELMAN.check_shapes(operands)
-    gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
-    if gain is not None or mask is not None:
-        operands = operands._replace(gain=gain, shift=shift, mask=mask)
-    alpha = check_leak(leak, state, x, W)
-    if alpha is not None:
-        if zoneout is not None:
+        planned = elman_cpu.plan(operands, options)
+    if planned is None:
+        check_flags(reverse=reverse, last_only=last_only)
+        check_tensors(operands)
+        ELMAN.check_shapes(operands)
+        gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
+        alpha = check_leak(leak, state, x, W)
+        if alpha is not None and zoneout is not None:
             raise ValueError(
                 "expected either a leak or zoneout, got both: the leak of a unit is the expected "
                 "share of the new state, 1 - zoneout"
             )
-        operands = operands._replace(leak=alpha)
-    if resets is not None and state == "current":
-        raise ValueError("expected no resets with state='current', got some: cut the sequences")
-    if V is not None and last_only:
-        raise ValueError("expected either last_only or V, which returns all outputs, got both")
-    options = options._replace(rate=rate)
-    operands = with_resets(operands, resets)
-    if not autocasts(x.device.type):
-        return _run(operands, options, state, backend)
-    # the head stays outside, where autocast may compute it in 16 bits
-    operands = steps_in(torch.get_autocast_dtype(x.device.type), operands._replace(V=None, d=None))
-    with torch.autocast(x.device.type, enabled=False):
-        h, last = _run(operands, options, state, backend, autocast=True)
-    if V is not None:
-        h = F.linear(h, V, d)
-    return h, last
+        if resets is not None and state == "current":
+            raise ValueError(
+                "expected no resets with state='current', got some: cut the sequences"
+            )
+        if V is not None and last_only:
+            raise ValueError("expected either last_only or V, which returns all outputs, got both")
+        operands = operands._replace(gain=gain, shift=shift, mask=mask, leak=alpha)
+        operands = with_resets(operands, resets)
+        if state == "current":
+            operands = ELMAN.with_initial_states(operands)
+            operands = operands._replace(v0=operands.h0)
+        options = options._replace(rate=rate)
+    return _ENTRY(operands, options, backend, planned)
 
 
-def _run_directly(
-    operands: ElmanOperands, options: Options
-) -> tuple[Tensor, Tensor] | None:  # (T, B, N) or (T, B, K), (B, N)
-    """Return what `_run` does for options that it has had before; None for other calls."""
-    V = operands.V
-    if V is not None:
-        is_matrix = isinstance(cast("object", V), Tensor) and V.dim() == 2
-        if options.last_only or not (is_matrix and BACKENDS["cpu"].fuses_head(V)):
-            return None
-        options = options._replace(last_only=True)  # nobody reads the states
-    results = _DIRECT.run(operands, options)
-    if results is None:
-        return None
-    return results["h" if V is None else "y"], results["last"]
+def _fuses_head(V: object) -> bool:
+    return isinstance(V, Tensor) and V.dim() == 2 and BACKENDS["cpu"].fuses_head(V)
 
 
-def _run(
-    operands: ElmanOperands,
-    options: Options,
-    state: str,
-    backend: str | None,
-    *,
-    autocast: bool = False,
-) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
-    """Check what depends on dtypes, which autocast may change, and run a backend."""
-    x = operands.x
+def _check(operands: ElmanOperands, options: Options, autocast: bool) -> ElmanOperands:
+    """Check dtypes and the nonlinearity; return the operands with h0 = f(v0) of currents v0.
+
+    Raises:
+        ValueError: If f has no bias, or is not defined on complex states.
+    """
     W = operands.W
-    V = operands.V
-    d = operands.d
-    operands = ELMAN.with_initial_states(operands)
+    bias = operands.bias
     check_dtypes(_DTYPES, operands, allows_mixed=autocast)
     check_norm_dtype(operands)
-    _check_nonlinearity(options.nonlinearity, W, operands.bias)
-    if state == "current":
-        # here, so that autograd adds the path of h0 = f(v0) to the gradient of v0
-        f = look_up(options.nonlinearity).forward
-        v0 = operands.h0
-        operands = operands._replace(h0=f(v0, operands.bias), v0=v0)
-    if exports_scan(backend):
-        lengths, options = lengths_of(options)
-        h, last = export_elman(operands, options, lengths)
-        if V is not None:
-            h = F.linear(h, V, d)
-        return h, last
-    if options.batch_sizes is not None:
-        check_batch_sizes(options.batch_sizes, *x.shape[:2])
-    call = Call.of(
-        x,
-        options.nonlinearity,
-        *operands,
-        state_size=ELMAN.state_size(operands),
-        features=features_of(operands, options),
-        dtype=dtype_of(operands),
-    )
-    chosen = choose(BACKENDS, call, backend)
-    fused = V is not None and chosen.fuses_head(V)
-    if V is not None and not fused:
-        operands = operands._replace(V=None, d=None)
-    # A fused head returns outputs, so no one reads the states. A backward pass needs them.
-    last_only = (
-        (options.last_only or fused) and chosen.supports_last_only and not torch.is_grad_enabled()
-    )
-    if chosen.name == "cpu" and not call.features:
-        _DIRECT.add(operands, options._replace(last_only=options.last_only or fused))
-    if last_only != options.last_only:
-        options = options._replace(last_only=last_only)
-    h, last = chosen.run_mixed(operands, options)
-    if V is not None and not fused:
-        h = F.linear(h, V, d)
-    return h, last
-
-
-def _check_nonlinearity(nonlinearity: str, W: Tensor, bias: Tensor | None) -> None:
-    f = look_up(nonlinearity)
+    f = look_up(options.nonlinearity)
     if bias is not None and not f.has_bias:
-        raise ValueError(f"expected no bias, as {nonlinearity} has none: add it to x")
+        raise ValueError(f"expected no bias, as {f.name} has none: add it to x")
     if W.is_complex() and not f.supports_complex:
-        raise ValueError(f"expected modrelu or identity for complex states, got {nonlinearity!r}")
+        raise ValueError(f"expected modrelu or identity for complex states, got {f.name!r}")
+    if operands.v0 is None:
+        return operands
+    # here, so that autograd adds the path of h0 to the gradient of v0
+    return operands._replace(h0=f.forward(operands.v0, bias))
+
+
+_ENTRY = Entry(ELMAN, BACKENDS, check=_check, export=export_elman, operator=elman_cpu)

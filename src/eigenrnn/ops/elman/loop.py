@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import EXTRAS, Options, mapped_copy, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, Options, mapped_copy
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend, Call
 from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients
 from eigenrnn.ops.elman.operands import ElmanOperands
@@ -154,5 +154,5 @@ class ElmanLoop(Backend):
         return None
 
     def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
-        results = elman_loop(operands, options, needs_gradient(operands))
+        results = elman_loop(operands, options)
         return states_and_last(results["h"], options.batch_sizes, options.reverse)

@@ -1,51 +1,32 @@
 """The operands of the Elman recurrence."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
 from eigenrnn.linalg import complex_to_pairs, real_matrix_of_complex
 from eigenrnn.ops.arguments import Options
-from eigenrnn.ops.recurrence import Axes
 
-__all__ = ["ELMAN_AXES", "ElmanOperands", "as_pairs", "elman_saved_parts"]
+__all__ = ["ElmanOperands", "as_pairs", "elman_saved_parts"]
 
 
 class ElmanOperands(NamedTuple):
     """The tensors of one call, as `elman` describes them."""
 
-    x: Tensor  # (T, B, N) or (T, B, M)
-    W: Tensor  # (N, N)
-    h0: Tensor  # (B, N)
-    bias: Tensor | None = None  # (N,), real
-    U: Tensor | None = None  # (N, M)
-    c: Tensor | None = None  # (N,)
-    V: Tensor | None = None  # (K, N)
-    d: Tensor | None = None  # (K,)
-    gain: Tensor | None = None  # (N,)
-    shift: Tensor | None = None  # (N,)
-    mask: Tensor | None = None  # (T, B, N), bool
-    leak: Tensor | None = None  # (N,) or (T, B, N)
-    v0: Tensor | None = None  # (B, N), the initial state if the arguments of f mix; h0 is f(v0)
-    resets: Tensor | None = None  # (T, B), bool
-
-
-ELMAN_AXES: Axes = {
-    "x": ("T", "B", "M"),
-    "W": ("N", "N"),
-    "h0": ("B", "N"),
-    "bias": ("N",),
-    "U": ("N", "M"),
-    "c": ("N",),
-    "V": ("K", "N"),
-    "d": ("K",),
-    "gain": ("N",),
-    "shift": ("N",),
-    "mask": ("T", "B", "N"),
-    "leak": ("N",),
-    "v0": ("B", "N"),
-    "resets": ("T", "B"),
-}
+    x: Annotated[Tensor, "T", "B", "M"]  # without U they are mapped: (T, B, N)
+    W: Annotated[Tensor, "N", "N"]
+    h0: Annotated[Tensor, "B", "N"]
+    bias: Annotated[Tensor | None, "N"] = None  # real
+    U: Annotated[Tensor | None, "N", "M"] = None
+    c: Annotated[Tensor | None, "N"] = None
+    V: Annotated[Tensor | None, "K", "N"] = None
+    d: Annotated[Tensor | None, "K"] = None
+    gain: Annotated[Tensor | None, "N"] = None
+    shift: Annotated[Tensor | None, "N"] = None
+    mask: Annotated[Tensor | None, "T", "B", "N"] = None  # bool
+    leak: Annotated[Tensor | None, "N"] = None  # or (T, B, N)
+    v0: Annotated[Tensor | None, "B", "N"] = None  # of mixing arguments of f; h0 is f(v0)
+    resets: Annotated[Tensor | None, "T", "B"] = None  # bool
 
 
 def elman_saved_parts(operands: ElmanOperands, options: Options) -> list[str]:

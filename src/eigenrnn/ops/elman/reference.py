@@ -12,12 +12,11 @@ from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops.arguments import Options, mapped_inputs
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend
 from eigenrnn.ops.elman.operands import (
-    ELMAN_AXES,
     ElmanOperands,
     elman_saved_parts,
 )
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
-from eigenrnn.ops.recurrence import Recurrence, matrix_shapes
+from eigenrnn.ops.recurrence import Recurrence, axes_of, matrix_shapes
 from eigenrnn.ops.time_steps import run_steps, without_padding
 
 __all__ = ["ELMAN", "ElmanReference", "elman_reference", "elman_step", "initial_states"]
@@ -126,8 +125,7 @@ ELMAN = Recurrence(
     options=Options,
     states=("h0",),
     results=("h", "last", "y"),
-    axes=ELMAN_AXES,
-    shapes=partial(matrix_shapes, ELMAN_AXES, 1),
+    shapes=partial(matrix_shapes, axes_of(ElmanOperands), 1),
     definition=_elman_results,
     saved_parts=elman_saved_parts,
 )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.linalg import pairs_to_complex
-from eigenrnn.ops.arguments import EXTRAS, Options, map_inputs, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, Options, map_inputs
 from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients
 from eigenrnn.ops.elman.operands import ElmanOperands, as_pairs
 from eigenrnn.ops.elman.reference import ELMAN
@@ -101,7 +101,7 @@ class ElmanTriton(TritonBackend):
         is_complex = operands.W.is_complex()
         if is_complex:
             operands, options = as_pairs(operands, options)
-        h = elman_triton(operands, options, needs_gradient(operands))["h"]
+        h = elman_triton(operands, options)["h"]
         if is_complex:
             h = pairs_to_complex(h)
         return states_and_last(h, options.batch_sizes, options.reverse)

@@ -8,19 +8,15 @@ from torch import Tensor
 
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.arguments import (
-    check_batch_sizes,
     check_dtypes,
     check_flags,
     check_tensors,
-    dtype_of,
     features_of,
-    lengths_of,
     map_inputs,
-    steps_in,
     with_resets,
 )
-from eigenrnn.ops.direct import DirectCalls
-from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
+from eigenrnn.ops.dispatch import Backend, supported_dtypes
+from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.gru.cpu import GRUCPU, gru_cpu
 from eigenrnn.ops.gru.export import export_gru
 from eigenrnn.ops.gru.loop import GRULoop
@@ -29,9 +25,9 @@ from eigenrnn.ops.gru.reference import GRU, GRUReference
 from eigenrnn.ops.gru.torch import GRUTorch
 from eigenrnn.ops.gru.triton import GRUTriton
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
+from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
 from eigenrnn.ops.time_steps import without_padding
-from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "gru"]
 
@@ -41,9 +37,7 @@ BACKENDS: dict[str, Backend] = {
 }
 """The backends by name, in order of preference."""
 
-_DIRECT = DirectCalls(gru_cpu, "GruPlan")
-
-_DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
+_DTYPES = supported_dtypes(BACKENDS)
 
 
 def gru(
@@ -149,81 +143,46 @@ def gru(
         last_only=last_only,
         products=products_of_float32(W),
     )
+    planned: PlannedCall | None = None
     if layer_norm is None and zoneout is None and resets is None and backend is None:
-        found = _DIRECT.run(operands, options)
-        if found is not None:
-            return found["h"], found["last"]
-    check_flags(reverse=reverse, last_only=last_only)
-    check_flags(reset_after=reset_after, update_keeps=update_keeps)
-    check_tensors(operands)
-    GRU.check_shapes(operands)
-    gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
-    if gain is not None or mask is not None or rate:
+        planned = gru_cpu.plan(operands, options)
+    if planned is None:
+        check_flags(reverse=reverse, last_only=last_only)
+        check_flags(reset_after=reset_after, update_keeps=update_keeps)
+        check_tensors(operands)
+        GRU.check_shapes(operands)
+        gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
         operands = operands._replace(gain=gain, shift=shift, mask=mask)
+        operands = with_resets(operands, resets)
         options = options._replace(rate=rate)
-    operands = with_resets(operands, resets)
-    if not autocasts(x.device.type):
-        return _run(operands, options, backend)
-    operands = steps_in(torch.get_autocast_dtype(x.device.type), operands)
-    with torch.autocast(x.device.type, enabled=False):
-        return _run(operands, options, backend, autocast=True)
+    return _ENTRY(operands, options, backend, planned)
 
 
-def _run(
-    operands: GRUOperands, options: GRUOptions, backend: str | None, *, autocast: bool = False
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    """Check what depends on dtypes, which autocast may change, and run a backend.
-
-    Raises:
-        TypeError: If a dtype is wrong.
-    """
-    x = operands.x
-    operands = GRU.with_initial_states(operands)
-    if not x.is_floating_point():
-        raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
+def _check(operands: GRUOperands, options: GRUOptions, autocast: bool) -> GRUOperands:
     check_dtypes(_DTYPES, operands, allows_mixed=autocast)
     check_norm_dtype(operands)
-    _check_biases(operands, options)
-    if exports_scan(backend):
-        lengths, options = lengths_of(options)
-        return export_gru(operands, options, lengths)
-    if options.batch_sizes is not None:
-        check_batch_sizes(options.batch_sizes, *x.shape[:2])
+    f = look_up(options.nonlinearity)
+    if operands.bias is not None and not f.has_bias:
+        raise ValueError(f"expected no bias, as {f.name} has none: add it to x")
+    if operands.recurrent_bias is not None and not options.reset_after:
+        raise ValueError("expected no recurrent_bias with the reset before W: add it to x")
+    return operands
+
+
+def _features(operands: GRUOperands, options: GRUOptions) -> list[str]:
+    if operands.gain is None:  # then a mask rules out no backend, see `_keep_by_gate`
+        operands = operands._replace(mask=None)
     form = form_features(options.reset_after, options.update_keeps)
-    # Without LayerNorm the inputs of the update gate can stand for a mask, see `_keep_by_gate`. So
-    # a mask alone rules out no backend.
-    mask: Tensor | None = None
-    needed = operands
-    if operands.gain is None and operands.mask is not None:
-        mask = operands.mask
-        needed = operands._replace(mask=None)
-    features = [*features_of(needed, options), *form]
-    call = Call.of(
-        x,
-        options.nonlinearity,
-        *operands,
-        state_size=GRU.state_size(operands),
-        features=features,
-        dtype=dtype_of(operands),
-    )
-    chosen = choose(BACKENDS, call, backend)
-    if mask is not None and "zoneout" not in chosen.features:
-        operands = _keep_by_gate(operands, options, mask)
-    if chosen.name == "cpu" and not features_of(operands, options):
-        _DIRECT.add(operands, options)
-    last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
-    if last_only != options.last_only:
-        options = options._replace(last_only=last_only)
-    h, last = chosen.run_mixed(operands, options)
-    return h, last
+    return [*features_of(operands, options), *form]
 
 
-def _keep_by_gate(
-    operands: GRUOperands,
-    options: GRUOptions,
-    mask: Tensor,  # (T, B, N), bool
-) -> GRUOperands:
-    """Write the mask of zoneout as inputs: with huge ones, the update gate keeps the state."""
+def _keep_by_gate(backend: Backend, operands: GRUOperands, options: GRUOptions) -> GRUOperands:
+    """Write a mask as inputs for a backend without zoneout.
+
+    Without LayerNorm, huge inputs of the update gate keep the state.
+    """
+    if operands.mask is None or "zoneout" in backend.features:
+        return operands
     x = without_padding(operands.x, options.batch_sizes)
     x_r, x_u, x_c = map_inputs(x, operands.U, operands.c).chunk(3, dim=2)
     # not infinity: backend `torch` multiplies mapped inputs by an identity, whose zeros times
@@ -231,13 +190,16 @@ def _keep_by_gate(
     keeping = torch.finfo(x_u.dtype).max
     if not options.update_keeps:  # there 1 - u multiplies the state
         keeping = -keeping
-    x_u = x_u.masked_fill(mask, keeping)
+    x_u = x_u.masked_fill(operands.mask, keeping)
     return operands._replace(x=torch.cat([x_r, x_u, x_c], dim=2), U=None, c=None, mask=None)
 
 
-def _check_biases(operands: GRUOperands, options: GRUOptions) -> None:
-    f = look_up(options.nonlinearity)
-    if operands.bias is not None and not f.has_bias:
-        raise ValueError(f"expected no bias, as {f.name} has none: add it to x")
-    if operands.recurrent_bias is not None and not options.reset_after:
-        raise ValueError("expected no recurrent_bias with the reset before W: add it to x")
+_ENTRY = Entry(
+    GRU,
+    BACKENDS,
+    check=_check,
+    export=export_gru,
+    operator=gru_cpu,
+    features=_features,
+    fit=_keep_by_gate,
+)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import EXTRAS, map_inputs, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, map_inputs
 from eigenrnn.ops.dispatch import REAL, Backend, Call
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
@@ -279,5 +279,5 @@ class GRULoop(Backend):
         return None
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h = gru_loop(operands, options, needs_gradient(operands))["h"]
+        h = gru_loop(operands, options)["h"]
         return states_and_last(h, options.batch_sizes, options.reverse)

@@ -1,15 +1,12 @@
 """The operands and the options of the gated recurrence."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
-from eigenrnn.ops.recurrence import Axes
-
 __all__ = [
     "FORMS",
-    "GRU_AXES",
     "GRUOperands",
     "GRUOptions",
     "form_features",
@@ -20,17 +17,17 @@ __all__ = [
 class GRUOperands(NamedTuple):
     """The tensors of one call, as `gru` describes them."""
 
-    x: Tensor  # (T, B, 3 N) or (T, B, M)
-    W: Tensor  # (3 N, N)
-    h0: Tensor  # (B, N)
-    bias: Tensor | None = None  # (N,)
-    recurrent_bias: Tensor | None = None  # (N,)
-    U: Tensor | None = None  # (3 N, M)
-    c: Tensor | None = None  # (3 N,)
-    gain: Tensor | None = None  # (3 N,)
-    shift: Tensor | None = None  # (3 N,)
-    mask: Tensor | None = None  # (T, B, N), bool
-    resets: Tensor | None = None  # (T, B), bool
+    x: Annotated[Tensor, "T", "B", "M"]  # without U they are mapped: (T, B, 3 N)
+    W: Annotated[Tensor, "3N", "N"]
+    h0: Annotated[Tensor, "B", "N"]
+    bias: Annotated[Tensor | None, "N"] = None
+    recurrent_bias: Annotated[Tensor | None, "N"] = None
+    U: Annotated[Tensor | None, "3N", "M"] = None
+    c: Annotated[Tensor | None, "3N"] = None
+    gain: Annotated[Tensor | None, "3N"] = None
+    shift: Annotated[Tensor | None, "3N"] = None
+    mask: Annotated[Tensor | None, "T", "B", "N"] = None  # bool
+    resets: Annotated[Tensor | None, "T", "B"] = None  # bool
 
 
 class GRUOptions(NamedTuple):
@@ -54,21 +51,6 @@ def form_features(reset_after: bool, update_keeps: bool) -> list[str]:
     """Return the features among `FORMS` that a call uses."""
     form = {"reset_after": reset_after, "update_keeps": update_keeps}
     return [f"{name}=False" for name, flag in form.items() if not flag]
-
-
-GRU_AXES: Axes = {
-    "x": ("T", "B", "M"),
-    "W": ("3N", "N"),
-    "h0": ("B", "N"),
-    "bias": ("N",),
-    "recurrent_bias": ("N",),
-    "U": ("3N", "M"),
-    "c": ("3N",),
-    "gain": ("3N",),
-    "shift": ("3N",),
-    "mask": ("T", "B", "N"),
-    "resets": ("T", "B"),
-}
 
 
 def gru_saved_parts(operands: GRUOperands, options: GRUOptions) -> list[str]:

@@ -11,13 +11,18 @@ from eigenrnn.ops.arguments import mapped_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.gru.operands import (
     FORMS,
-    GRU_AXES,
     GRUOperands,
     GRUOptions,
     gru_saved_parts,
 )
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
-from eigenrnn.ops.recurrence import Product, Recurrence, matrix_shapes, products_of_matrices
+from eigenrnn.ops.recurrence import (
+    Product,
+    Recurrence,
+    axes_of,
+    matrix_shapes,
+    products_of_matrices,
+)
 from eigenrnn.ops.time_steps import run_steps, without_padding
 
 __all__ = ["GRU", "GRUReference", "gru_reference", "gru_step"]
@@ -97,8 +102,7 @@ GRU = Recurrence(
     options=GRUOptions,
     states=("h0",),
     results=("h", "last"),
-    axes=GRU_AXES,
-    shapes=partial(matrix_shapes, GRU_AXES, 3),
+    shapes=partial(matrix_shapes, axes_of(GRUOperands), 3),
     definition=gru_reference,
     gates=3,
     saved_parts=gru_saved_parts,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
-from eigenrnn.ops.arguments import EXTRAS, map_inputs, needs_gradient
+from eigenrnn.ops.arguments import EXTRAS, map_inputs
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
 from eigenrnn.ops.gru.reference import GRU
@@ -112,5 +112,5 @@ class GRUTriton(TritonBackend):
     largest_state = 128
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h = gru_triton(operands, options, needs_gradient(operands))["h"]
+        h = gru_triton(operands, options)["h"]
         return states_and_last(h, options.batch_sizes, options.reverse)

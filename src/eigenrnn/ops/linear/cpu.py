@@ -20,7 +20,7 @@ from eigenrnn.ops.linear.operands import DTYPES, LinearOperands, LinearOptions
 from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.operators import Named, Operator
 
-__all__ = ["LinearCPU", "linear_cpu", "min_gru_stepper"]
+__all__ = ["LinearCPU", "linear_cpu"]
 
 
 def _allocate(
@@ -29,13 +29,11 @@ def _allocate(
     save: bool,  # noqa: ARG001, what a backward pass needs are states and operands
 ) -> dict[str, Tensor]:
     """Allocate all states, with the layout of the inputs, and the last states."""
-    x = operands.x
-    B, N = operands.h0.shape
-    if options.last_only:
-        h = x.new_empty(0, B, N)
-    else:
-        h = empty_like_steps(x, N)
-    return {"h": h, "last": x.new_empty(B, N)}
+    last = operands.x.new_empty(operands.h0.shape)
+    return {
+        "h": empty_like_steps(operands.x, operands.h0.shape[1], is_read=not options.last_only),
+        "last": last,
+    }
 
 
 def _allocate_gradients(
@@ -97,9 +95,7 @@ def backward_into(
 ) -> None:
     """Compute the gradients of the operands into existing tensors, from those of the results."""
     read = _as_real({"decay": operands.decay, "h0": operands.h0, "h": h})
-    of_results = _as_real({f"d{name}": gradient for name, gradient in grads.items()})
-    of_operands = _as_real({f"d{name}": gradient for name, gradient in gradients.items()})
-    passed = views(of_results) | views(of_operands)
+    passed = views(_as_real(grads)) | views(_as_real(gradients))
     kernels.linear_backward(*_kernel_arguments(operands, options, read), passed)
 
 
@@ -151,27 +147,10 @@ class LinearCPU(CompiledBackend):
 
     dtypes = DTYPES - {torch.float16}
     features = frozenset({"resets"})
+    operator = linear_cpu
 
-    def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, Tensor]:
+    def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, ...]:
         if operands.x.dtype == torch.bfloat16:
             h, last = self.run_kernels(to_float32(operands), options)
             return h.bfloat16(), last.bfloat16()
         return self.run_kernels(operands, options)
-
-    def run_kernels(
-        self, operands: LinearOperands, options: LinearOptions
-    ) -> tuple[Tensor, Tensor]:
-        results = linear_cpu(operands, options)
-        return results["h"], results["last"]
-
-
-def min_gru_stepper(
-    weight_ih: Tensor,  # (2 N, M)
-    input_bias: Tensor | None,  # (2 N,)
-    decays: tuple[float, float],
-) -> Any:
-    """Return a `MinGRU` layer in one direction with packed weights, for a `StepperStack`."""
-    low, high = decays
-    weights = {"weight_ih": weight_ih, "input_bias": rows(input_bias)}
-    call = {"N": len(weight_ih) // 2, "M": weight_ih.shape[1], "low": low, "high": high}
-    return kernels.min_gru_stepper(number_type(*weights.values()), call | views(weights))

@@ -4,34 +4,29 @@ The other backends compute the recurrence alone, between products of torch.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.ops.arguments import needs_gradient
 from eigenrnn.ops.compiled import (
     NUMBERS,
     compiled_operator,
     drop_unread_outputs,
     empty_like_steps,
     kernels,
-    number_type,
-    rows,
-    views,
 )
-from eigenrnn.ops.direct import DirectCalls
 from eigenrnn.ops.dispatch import forced
 from eigenrnn.ops.linear.gaps import held_steps
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 from eigenrnn.ops.linear.reference import linear_reference
 from eigenrnn.ops.operators import Named
-from eigenrnn.ops.recurrence import Axes, Product, Recurrence, Shape
+from eigenrnn.ops.recurrence import Product, Recurrence, Shape, axes_of
 from eigenrnn.ops.time_steps import without_padding
-from eigenrnn.tracing import is_plain, needs_no_dispatcher
+from eigenrnn.tracing import are_plain, needs_no_dispatcher
 
-__all__ = ["LRU_LAYER", "LRUOperands", "lru_cpu", "lru_layer", "lru_stepper"]
+__all__ = ["LRU_LAYER", "LRUOperands", "lru_cpu", "lru_layer"]
 
 _SMALL = 1 << 23  # multiply-adds of a call that is not worth more threads
 
@@ -43,30 +38,19 @@ class LRUOperands(NamedTuple):
     imaginary parts. Without V there are no outputs.
     """
 
-    x: Tensor  # (T, B, M)
-    decay: Tensor  # (N,); of complex numbers both parts side by side
-    h0: Tensor  # (B, N)
-    U: Tensor  # (N, M)
-    gamma_log: Tensor  # (K,)
-    V: Tensor | None = None  # (K, N)
-    D: Tensor | None = None  # (K, M)
-    d: Tensor | None = None  # (K,)
-    resets: Tensor | None = None  # (T, B), bool
-    dt: Tensor | None = None  # (T, B), gaps in time, of complex states
+    x: Annotated[Tensor, "T", "B", "M"]
+    decay: Annotated[Tensor, "N"]  # of complex numbers both parts side by side
+    h0: Annotated[Tensor, "B", "N"]
+    U: Annotated[Tensor, "N", "M"]
+    gamma_log: Annotated[Tensor, "K"]
+    V: Annotated[Tensor | None, "K", "N"] = None
+    D: Annotated[Tensor | None, "K", "M"] = None
+    d: Annotated[Tensor | None, "K"] = None
+    resets: Annotated[Tensor | None, "T", "B"] = None  # bool
+    dt: Annotated[Tensor | None, "T", "B"] = None  # gaps in time, of complex states
 
 
-_AXES: Axes = {
-    "x": ("T", "B", "M"),
-    "decay": ("N",),
-    "h0": ("B", "N"),
-    "U": ("N", "M"),
-    "gamma_log": ("K",),
-    "V": ("K", "N"),
-    "D": ("K", "M"),
-    "d": ("K",),
-    "resets": ("T", "B"),
-    "dt": ("T", "B"),
-}
+_AXES = axes_of(LRUOperands)
 
 
 def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Tensor] | None:
@@ -82,20 +66,17 @@ def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Ten
     if kernels is None or torch.compiler.is_compiling() or _wants_threads(operands):
         return None
     options = LinearOptions(options.batch_sizes, options.reverse, last_only=True)
-    results = _DIRECT.run(operands, options)
-    if results is not None:
-        return results
+    planned = lru_cpu.plan(operands, options)
+    if planned is not None:
+        return lru_cpu(operands, options, planned)
     if (forced() or "cpu") != "cpu":
         return None
     if operands.x.dtype not in NUMBERS or not needs_no_dispatcher(operands):
         return None
-    if not all(tensor is None or (tensor.is_cpu and is_plain(tensor)) for tensor in operands):
+    if not are_plain(operands) or any(v is not None and not v.is_cpu for v in operands):
         return None
     LRU_LAYER.check_shapes(operands)
-    _DIRECT.add(operands, options)
-    if torch.is_grad_enabled():
-        options = options._replace(last_only=False)
-    return lru_cpu(operands, options, save=needs_gradient(operands))
+    return lru_cpu(operands, options)
 
 
 def _wants_threads(operands: LRUOperands) -> bool:
@@ -165,7 +146,6 @@ LRU_LAYER = Recurrence(
     options=LinearOptions,
     states=("h0",),
     results=("h", "last", "y"),
-    axes=_AXES,
     shapes=_shapes,
     definition=_definition,
     products=_products,
@@ -176,10 +156,10 @@ LRU_LAYER = Recurrence(
 def _allocate(operands: LRUOperands, options: LinearOptions, save: bool) -> Named:  # noqa: ARG001
     """Allocate the results with the layout of the inputs, those that the call has."""
     x = operands.x
-    B, N = operands.h0.shape
-    results = {"h": x.new_empty(0, B, N), "last": x.new_empty(B, N)}
-    if not options.last_only:
-        results["h"] = empty_like_steps(x, N)
+    results = {
+        "h": empty_like_steps(operands.x, operands.h0.shape[1], is_read=not options.last_only),
+        "last": x.new_empty(operands.h0.shape),
+    }
     if operands.V is not None:
         results["y"] = empty_like_steps(x, len(operands.V))
     return results
@@ -191,29 +171,5 @@ lru_cpu = compiled_operator(
     _allocate,
     saved=(),
     prepare=drop_unread_outputs,
+    has_plans=True,
 )
-_DIRECT = DirectCalls(lru_cpu, "LruPlan")
-
-
-def lru_stepper(
-    decay: Tensor,  # (K,), complex if N is 2 K
-    U: Tensor,  # (N, M)
-    gamma_log: Tensor,  # (K,)
-    V: Tensor,  # (K, N)
-    D: Tensor,  # (K, M)
-    d: Tensor | None,  # (K,)
-) -> Any:
-    """Return a layer in one direction with packed weights, for a `StepperStack`."""
-    if decay.is_complex():
-        decay = torch.view_as_real(decay.resolve_conj()).flatten()
-    weights = {
-        "decay": rows(decay),
-        "U": U,
-        "gamma_log": rows(gamma_log),
-        "V": V,
-        "D": D,
-        "d": rows(d),
-    }
-    N, M = U.shape
-    sizes = {"N": N, "M": M, "K": len(gamma_log)}
-    return kernels.lru_stepper(number_type(*weights.values()), sizes | views(weights))

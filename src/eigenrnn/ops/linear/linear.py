@@ -4,20 +4,17 @@ import warnings
 from collections.abc import Sequence
 from typing import cast
 
-import torch
 from torch import Tensor
 
 from eigenrnn.linalg import tol
 from eigenrnn.ops.arguments import (
-    check_batch_sizes,
     check_flags,
     check_tensors,
-    features_of,
-    lengths_of,
     to_float32,
     with_resets,
 )
-from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
+from eigenrnn.ops.dispatch import Backend
+from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.linear.cpu import LinearCPU
 from eigenrnn.ops.linear.export import export_linear
 from eigenrnn.ops.linear.operands import (
@@ -28,7 +25,7 @@ from eigenrnn.ops.linear.operands import (
 )
 from eigenrnn.ops.linear.reference import LINEAR, LinearReference
 from eigenrnn.ops.linear.scan import LinearScan
-from eigenrnn.tracing import autocasts, is_traced
+from eigenrnn.tracing import is_traced
 
 __all__ = ["BACKENDS", "evaluate", "linear"]
 
@@ -112,37 +109,21 @@ def evaluate(
     """
     check_decay(operands)
     LINEAR.check_shapes(operands._replace(resets=None))
-    x = operands.x
-    operands = with_resets(operands, operands.resets)
-    if not autocasts(x.device.type):
-        return _run(operands, options, backend)
-    with torch.autocast(x.device.type, enabled=False):
-        return _run(to_float32(operands), options, backend)
+    return _ENTRY(with_resets(operands, operands.resets), options, backend)
 
 
-def _run(
-    operands: LinearOperands, options: LinearOptions, backend: str | None
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    """Check what depends on dtypes, which autocast may change, and run a backend."""
-    x = operands.x
-    operands = LINEAR.with_initial_states(operands)
+def _check(operands: LinearOperands, _options: LinearOptions, _autocast: bool) -> LinearOperands:
     check_operand_dtypes(operands)
-    if exports_scan(backend):
-        lengths, options = lengths_of(options)
-        return export_linear(operands, options, lengths)
-    if options.batch_sizes is not None:
-        check_batch_sizes(options.batch_sizes, *x.shape[:2])
-    call = Call.of(
-        x,
-        "identity",
-        *operands,
-        state_size=LINEAR.state_size(operands),
-        features=features_of(operands, options),
-    )
-    chosen = choose(BACKENDS, call, backend)
-    last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
-    h, last = chosen.run(operands, options._replace(last_only=last_only))
-    return h, last
+    return operands
+
+
+_ENTRY = Entry(
+    LINEAR,
+    BACKENDS,
+    check=_check,
+    export=export_linear,
+    narrow=lambda _dtype, operands: to_float32(operands),
+)
 
 
 def _warn_of_growth(decay: Tensor) -> None:

@@ -3,29 +3,23 @@
 from collections.abc import Sequence
 from typing import cast
 
-import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import (
-    check_batch_sizes,
     check_dtypes,
     check_flags,
     check_tensors,
-    dtype_of,
-    features_of,
-    lengths_of,
-    steps_in,
     with_resets,
 )
-from eigenrnn.ops.direct import DirectCalls
-from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
+from eigenrnn.ops.dispatch import Backend, supported_dtypes
+from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.lstm.cpu import LSTMCPU, lstm_cpu
 from eigenrnn.ops.lstm.export import export_lstm
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.reference import LSTM, LSTMReference
 from eigenrnn.ops.lstm.torch import LSTMTorch
+from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
-from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "lstm"]
 
@@ -34,9 +28,7 @@ BACKENDS: dict[str, Backend] = {
 }
 """The backends by name, in order of preference."""
 
-_DIRECT = DirectCalls(lstm_cpu, "LstmPlan")
-
-_DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
+_DTYPES = supported_dtypes(BACKENDS)
 
 
 def lstm(
@@ -116,50 +108,27 @@ def lstm(
         last_only=last_only,
         products=products_of_float32(W),
     )
+    planned: PlannedCall | None = None
     if resets is None and backend is None:
-        found = _DIRECT.run(operands, options)
-        if found is not None:
-            return found["h"], found["last"], found["last_cell"]
-    check_flags(reverse=reverse, last_only=last_only)
-    check_tensors(operands)
-    LSTM.check_shapes(operands)
-    operands = with_resets(operands, resets)
-    if not autocasts(x.device.type):
-        return _run(operands, options, backend)
-    operands = steps_in(torch.get_autocast_dtype(x.device.type), operands)
-    with torch.autocast(x.device.type, enabled=False):
-        return _run(operands, options, backend, autocast=True)
+        planned = lstm_cpu.plan(operands, options)
+    if planned is None:
+        check_flags(reverse=reverse, last_only=last_only)
+        check_tensors(operands)
+        LSTM.check_shapes(operands)
+        operands = with_resets(operands, resets)
+    return _ENTRY(operands, options, backend, planned)
 
 
-def _run(
-    operands: LSTMOperands, options: LSTMOptions, backend: str | None, *, autocast: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (B, N)
-    """Check what depends on dtypes, which autocast may change, and run a backend.
-
-    Raises:
-        TypeError: If a dtype is wrong.
-    """
-    x = operands.x
-    operands = LSTM.with_initial_states(operands)
-    if not x.is_floating_point():
-        raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
+def _check(operands: LSTMOperands, _options: LSTMOptions, autocast: bool) -> LSTMOperands:
     check_dtypes(_DTYPES, operands, allows_mixed=autocast)
-    if exports_scan(backend):
-        lengths, options = lengths_of(options)
-        return export_lstm(operands, options, lengths)
-    if options.batch_sizes is not None:
-        check_batch_sizes(options.batch_sizes, *x.shape[:2])
-    call = Call.of(
-        x,
-        "tanh",
-        *operands,
-        state_size=LSTM.state_size(operands),
-        features=features_of(operands, options),
-        dtype=dtype_of(operands),
-    )
-    chosen = choose(BACKENDS, call, backend)
-    if chosen.name == "cpu" and not call.features:
-        _DIRECT.add(operands, options)
-    last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
-    h, last, cell = chosen.run_mixed(operands, options._replace(last_only=last_only))
-    return h, last, cell
+    return operands
+
+
+_ENTRY = Entry(
+    LSTM,
+    BACKENDS,
+    check=_check,
+    export=export_lstm,
+    operator=lstm_cpu,
+    nonlinearity="tanh",
+)

@@ -9,12 +9,11 @@ from torch import Tensor
 from eigenrnn.ops.arguments import mapped_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.lstm.operands import (
-    LSTM_AXES,
     LSTMOperands,
     LSTMOptions,
     lstm_saved_parts,
 )
-from eigenrnn.ops.recurrence import Recurrence, matrix_shapes
+from eigenrnn.ops.recurrence import Recurrence, axes_of, matrix_shapes
 from eigenrnn.ops.time_steps import run_steps, without_padding
 
 __all__ = ["LSTM", "LSTMReference", "lstm_reference", "lstm_step"]
@@ -58,8 +57,7 @@ LSTM = Recurrence(
     options=LSTMOptions,
     states=("h0", "c0"),
     results=("h", "last", "last_cell"),
-    axes=LSTM_AXES,
-    shapes=partial(matrix_shapes, LSTM_AXES, 4),
+    shapes=partial(matrix_shapes, axes_of(LSTMOperands), 4),
     definition=lstm_reference,
     gates=4,
     saved_parts=lstm_saved_parts,

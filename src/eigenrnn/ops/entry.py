@@ -1,0 +1,136 @@
+"""The way of the calls of a recurrence to its backends, the same behind each public function."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from eigenrnn.ops.arguments import (
+    check_batch_sizes,
+    dtype_of,
+    features_of,
+    lengths_of,
+    steps_in,
+)
+from eigenrnn.ops.compiled import warn_if_unavailable
+from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
+from eigenrnn.ops.operators import Operator, PlannedCall
+from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.tracing import autocasts
+
+__all__ = ["Entry"]
+
+_Results: TypeAlias = tuple[Tensor, ...]
+
+
+def _same(_backend: Backend, operands: Any, _options: Any) -> Any:
+    return operands
+
+
+class Entry:
+    """The one way of a recurrence's calls to its backends, past the checks of their arguments.
+
+    Args:
+        recurrence: The recurrence.
+        backends: Its backends by name, in order of preference.
+        check: Takes the operands with initial states, the options, and whether autocast changed
+            them. Checks what autocast may change, and returns the operands.
+        export: Takes the operands, the options and the lengths. Returns what a backend does, as
+            exporters record it.
+        operator: The operator that has plans of calls, if there is one.
+        nonlinearity: The function f of a recurrence that has no choice.
+        features: Returns the optional features that operands and options need.
+        narrow: Takes the dtype of autocast and the operands. Returns the operands under autocast.
+        fit: Takes the chosen backend, the operands and the options. Returns the operands as this
+            backend computes them.
+    """
+
+    def __init__(
+        self,
+        recurrence: Recurrence,
+        backends: Mapping[str, Backend],
+        *,
+        check: Callable[[Any, Any, bool], Any],
+        export: Callable[[Any, Any, Tensor | None], _Results],
+        operator: Operator | None = None,
+        nonlinearity: str = "identity",
+        features: Callable[[Any, Any], list[str]] = features_of,
+        narrow: Callable[[torch.dtype, Any], Any] = steps_in,
+        fit: Callable[[Backend, Any, Any], Any] = _same,
+    ) -> None:
+        self.recurrence = recurrence
+        self.backends = backends
+        self.operator = operator
+        self._check = check
+        self._export = export
+        self._nonlinearity = nonlinearity
+        self._features = features
+        self._narrow = narrow
+        self._fit = fit
+
+    def __call__(
+        self,
+        operands: Any,
+        options: Any,
+        backend: str | None = None,
+        planned: PlannedCall | None = None,
+    ) -> Any:
+        """Return all states, or the outputs of the head, and the last of each state.
+
+        Args:
+            operands: The operands, whose shapes are checked.
+            options: The options.
+            backend: The name of a forced backend.
+            planned: The call as `Operator.plan` found it; then nothing else is asked.
+        """
+        if planned is not None and self.operator is not None:
+            results = self.operator(planned.operands, options, planned)
+            return self.recurrence.returned(operands, results)
+        warn_if_unavailable(operands[0])
+        device = operands[0].device.type
+        autocast = autocasts(device)
+        V: Tensor | None = getattr(operands, "V", None)
+        # autocast may compute the head in 16 bits, and exporters know its operation
+        if V is not None and (autocast or exports_scan(backend)):
+            return self._with_separate_head(self, operands, options, backend)
+        if not autocast:
+            return self._run(operands, options, backend, False)
+        operands = self._narrow(torch.get_autocast_dtype(device), operands)
+        with torch.autocast(device, enabled=False):
+            return self._run(operands, options, backend, True)
+
+    def _run(self, operands: Any, options: Any, backend: str | None, autocast: bool) -> _Results:
+        operands = self.recurrence.with_initial_states(operands)
+        exports = exports_scan(backend)
+        if options.batch_sizes is not None and not exports:
+            check_batch_sizes(options.batch_sizes, *operands[0].shape[:2])
+        operands = self._check(operands, options, autocast)
+        if exports:
+            lengths, options = lengths_of(options)
+            return self._export(operands, options, lengths)
+        call = Call.of(
+            operands[0],
+            getattr(options, "nonlinearity", self._nonlinearity),
+            *operands,
+            state_size=self.recurrence.state_size(operands),
+            features=self._features(operands, options),
+            dtype=dtype_of(operands),
+        )
+        chosen = choose(self.backends, call, backend)
+        operands = self._fit(chosen, operands, options)
+        if options.last_only and not chosen.supports_last_only:
+            options = options._replace(last_only=False)
+        V: Tensor | None = getattr(operands, "V", None)
+        if V is not None and not chosen.fuses_head(V):
+            return self._with_separate_head(chosen.run_mixed, operands, options)
+        return chosen.run_mixed(operands, options)
+
+    def _with_separate_head(
+        self, run: Callable[..., _Results], operands: Any, options: Any, *arguments: Any
+    ) -> _Results:
+        """Return the outputs of a linear head after the states of all steps."""
+        without = operands._replace(V=None, d=None)
+        h, *last = run(without, options._replace(last_only=False), *arguments)
+        return F.linear(h, operands.V, operands.d), *last
