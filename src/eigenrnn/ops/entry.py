@@ -20,9 +20,13 @@ from eigenrnn.ops.operators import Operator, PlannedCall
 from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.tracing import autocasts
 
-__all__ = ["Entry"]
+__all__ = ["BACKENDS", "Entry"]
 
 _Results: TypeAlias = tuple[Tensor, ...]
+
+
+BACKENDS: dict[str, Mapping[str, Backend]] = {}
+"""The backends of each recurrence, by their names."""
 
 
 def _same(_backend: Backend, operands: Any, _options: Any) -> Any:
@@ -60,6 +64,7 @@ class Entry:
         narrow: Callable[[torch.dtype, Any], Any] = steps_in,
         fit: Callable[[Backend, Any, Any], Any] = _same,
     ) -> None:
+        BACKENDS[recurrence.name] = backends
         self.recurrence = recurrence
         self.backends = backends
         self.operator = operator
