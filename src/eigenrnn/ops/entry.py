@@ -125,8 +125,6 @@ class Entry:
         )
         chosen = choose(self.backends, call, backend)
         operands = self._fit(chosen, operands, options)
-        if options.last_only and not chosen.supports_last_only:
-            options = options._replace(last_only=False)
         V: Tensor | None = getattr(operands, "V", None)
         if V is not None and not chosen.fuses_head(V):
             return self._with_separate_head(chosen.run_mixed, operands, options)
