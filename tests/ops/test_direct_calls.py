@@ -234,8 +234,21 @@ def test_other_options_and_forced_backends_are_checked(name, went_directly):
     with use_backend("reference"):
         function(**given)
     assert not went_directly[-1]
+    went_directly.clear()
+    function(**given, backend="reference")
+    assert not any(went_directly)
     strided = given | {"x": given["x"].repeat(1, 1, 2)[..., ::2], "W": given["W"].T.contiguous().T}
     torch.testing.assert_close(function(**strided), function(**strided, backend="reference"))
+
+
+@needs_kernels
+def test_a_state_before_f_is_not_taken_for_one_after_it(went_directly):
+    given = tensors("elman")
+    for _ in range(2):
+        elman(**given)
+    assert went_directly[-1]
+    expected = elman(**given, state="current", backend="reference")
+    torch.testing.assert_close(elman(**given, state="current"), expected)
 
 
 @needs_kernels
