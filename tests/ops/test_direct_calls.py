@@ -242,6 +242,18 @@ def test_other_options_and_forced_backends_are_checked(name, went_directly):
 
 
 @needs_kernels
+@each_function
+def test_mapped_inputs_have_one_number_for_each_row_of_w(name, went_directly):
+    function, gates = FUNCTIONS[name]
+    W = tensors(name)["W"]
+    for _ in range(2):
+        function(torch.randn(T, B, gates * N), W)
+    assert went_directly[-1]
+    with pytest.raises(ValueError, match="expected"):
+        function(torch.randn(T, B, gates * (N - 1)), W)
+
+
+@needs_kernels
 def test_a_state_before_f_is_not_taken_for_one_after_it(went_directly):
     given = tensors("elman")
     for _ in range(2):
