@@ -105,9 +105,11 @@ def test_the_second_call_skips_the_checks_and_gives_the_same_bits(name, options,
     called(name, given, **options)
     assert all(map(torch.equal, checked, called(name, given, **options)))
     assert went_directly[-1]
+    leaves = {key: v.requires_grad_() for key, v in given.items()}
     with torch.no_grad():
-        FUNCTIONS[name][0](**given, **options)
+        h = FUNCTIONS[name][0](**leaves, **options)[0]
     assert went_directly[-1]
+    assert len(h) == (0 if "last_only" in options else T)
 
 
 @needs_kernels
@@ -232,8 +234,33 @@ def test_other_options_and_forced_backends_are_checked(name, went_directly):
     with use_backend("reference"):
         function(**given)
     assert not went_directly[-1]
+    went_directly.clear()
+    function(**given, backend="reference")
+    assert not any(went_directly)
     strided = given | {"x": given["x"].repeat(1, 1, 2)[..., ::2], "W": given["W"].T.contiguous().T}
     torch.testing.assert_close(function(**strided), function(**strided, backend="reference"))
+
+
+@needs_kernels
+@each_function
+def test_mapped_inputs_have_one_number_for_each_row_of_w(name, went_directly):
+    function, gates = FUNCTIONS[name]
+    W = tensors(name)["W"]
+    for _ in range(2):
+        function(torch.randn(T, B, gates * N), W)
+    assert went_directly[-1]
+    with pytest.raises(ValueError, match="expected"):
+        function(torch.randn(T, B, gates * (N - 1)), W)
+
+
+@needs_kernels
+def test_a_state_before_f_is_not_taken_for_one_after_it(went_directly):
+    given = tensors("elman")
+    for _ in range(2):
+        elman(**given)
+    assert went_directly[-1]
+    expected = elman(**given, state="current", backend="reference")
+    torch.testing.assert_close(elman(**given, state="current"), expected)
 
 
 @needs_kernels

@@ -158,3 +158,13 @@ def test_states_of_a_long_sequence_stay_bounded_on_the_unit_circle():
 def test_records_go_through_an_operator_in_order():
     assert LinearOperands._fields == ("x", "decay", "h0", "resets")
     assert LinearOptions() == (None, False, False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_states_are_in_float32_under_autocast(backend):
+    x, decay, h0 = operands((5, 3, 4), torch.float32)
+    expected, _ = linear(x.bfloat16().float(), decay, h0, backend=backend)
+    with torch.autocast("cpu"):
+        h, _ = linear(x.bfloat16(), decay.bfloat16(), h0.bfloat16(), backend=backend)
+    assert h.dtype == torch.float32
+    torch.testing.assert_close(h, expected, rtol=0.1, atol=0.1)

@@ -11,7 +11,7 @@ from torch.nn.utils import parametrize
 from eigenrnn.ops.compiled import kernels, make_stepper
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.torch_internals import contents, hooks_of_call, write_count
-from eigenrnn.tracing import has_memory, is_eager
+from eigenrnn.tracing import are_plain, is_eager
 
 __all__ = ["LatestSnapshot", "Snapshot", "addresses", "can_read", "take_snapshot"]
 
@@ -52,10 +52,9 @@ class Snapshot:
 
     def readable_gaps(self, dt: Tensor, batch: tuple[int, ...]) -> Tensor | None:  # (B,) or ()
         """Return gaps in time as the kernels read them; None if they or autograd cannot."""
-        if not self.knows_gaps or type(dt) is not Tensor or not dt.is_floating_point():
+        if not self.knows_gaps or not are_plain((dt,)) or not dt.is_floating_point():
             return None
-        if dt.layout == torch.strided and not dt.is_nested:
-            dt = dt.to(self.dtype).contiguous()
+        dt = dt.to(self.dtype).contiguous()
         return dt if can_read(dt, batch, self.dtype, torch.is_grad_enabled()) else None
 
 
@@ -103,7 +102,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     # frozen eigenvalues may be complex
     if any(w.dtype.to_real() != dtype if w.is_complex() else w.dtype != dtype for w in weights):
         return None
-    if not all(map(has_memory, weights)):  # the ordinary path has the error message
+    if not are_plain(weights):  # the ordinary path has the error message
         return None
     steppers = layer.steppers()
     if None in steppers:
@@ -143,19 +142,15 @@ def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Ten
 
 def can_read(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, needs_grad: bool) -> bool:
     """Whether the kernels can read a tensor, and autograd does not need it."""
-    try:
-        return (
-            type(tensor) is Tensor
-            and tensor.shape == shape
-            and tensor.dtype is dtype
-            and tensor.is_contiguous()
-            and tensor.is_cpu
-            and not tensor.is_neg()
-            and has_memory(tensor)
-            and not (needs_grad and tensor.requires_grad)
-        )
-    except RuntimeError:  # nested tensors have no shape, and compressed sparse ones no strides
-        return False
+    return (
+        are_plain((tensor,))
+        and tensor.shape == shape
+        and tensor.dtype is dtype
+        and tensor.is_contiguous()
+        and tensor.is_cpu
+        and not tensor.is_neg()
+        and not (needs_grad and tensor.requires_grad)
+    )
 
 
 def addresses(states: Sequence[Tensor], new: Sequence[Tensor]) -> tuple[int, int, int, int]:
@@ -191,10 +186,8 @@ class LatestSnapshot:
         dt: Tensor | None,  # (B,) or ()
     ) -> tuple[Tensor, list[Tensor]] | None:  # (B, N) or (N,), and the new states
         """Return the output and the new states, or None if this needs the ordinary path."""
-        if not is_eager() or in_forced_block() or type(x_t) is not Tensor:
-            return None
         # the ordinary path has the error messages
-        if x_t.is_nested or x_t.dim() > 2 or not x_t.numel():
+        if not is_eager() or in_forced_block() or not are_plain((x_t,)) or x_t.dim() > 2:
             return None
         snapshot = self._snapshot  # read once: other threads may step the same layer
         if snapshot is None and layer.is_frozen:  # asked again while it is taken

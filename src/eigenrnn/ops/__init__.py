@@ -1,9 +1,9 @@
 """Recurrences as functions of an input and a matrix."""
 
-from eigenrnn.ops.backends import BACKENDS
 from eigenrnn.ops.delta import delta
 from eigenrnn.ops.dispatch import Backend, explain, use_backend
 from eigenrnn.ops.elman import elman
+from eigenrnn.ops.entry import BACKENDS
 from eigenrnn.ops.gru import gru
 from eigenrnn.ops.linear import linear
 from eigenrnn.ops.lstm import lstm

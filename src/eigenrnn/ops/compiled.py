@@ -74,7 +74,6 @@ class CompiledBackend(Backend):
 
     name = "cpu"
     description = "compiled C++ on the CPU" + (f", {kernels.isa}" if kernels else "")
-    supports_last_only = True
     operator: Operator
     """The operator of calls without optional features."""
 

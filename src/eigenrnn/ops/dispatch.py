@@ -98,9 +98,6 @@ class Backend(ABC):
     features: frozenset[str] = frozenset()
     """The optional features that it computes: ``"layer_norm"``, ``"zoneout"``, ``"leak"``."""
 
-    supports_last_only = False
-    """Whether it stores only the last states if ``options.last_only`` is set."""
-
     @abstractmethod
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         """Return all states, or the outputs of the head, the last states, and the last cells.

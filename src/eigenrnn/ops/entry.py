@@ -20,9 +20,13 @@ from eigenrnn.ops.operators import Operator, PlannedCall
 from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.tracing import autocasts
 
-__all__ = ["Entry"]
+__all__ = ["BACKENDS", "Entry"]
 
 _Results: TypeAlias = tuple[Tensor, ...]
+
+
+BACKENDS: dict[str, Mapping[str, Backend]] = {}
+"""The backends of each recurrence, by their names."""
 
 
 def _same(_backend: Backend, operands: Any, _options: Any) -> Any:
@@ -60,6 +64,7 @@ class Entry:
         narrow: Callable[[torch.dtype, Any], Any] = steps_in,
         fit: Callable[[Backend, Any, Any], Any] = _same,
     ) -> None:
+        BACKENDS[recurrence.name] = backends
         self.recurrence = recurrence
         self.backends = backends
         self.operator = operator
@@ -120,8 +125,6 @@ class Entry:
         )
         chosen = choose(self.backends, call, backend)
         operands = self._fit(chosen, operands, options)
-        if options.last_only and not chosen.supports_last_only:
-            options = options._replace(last_only=False)
         V: Tensor | None = getattr(operands, "V", None)
         if V is not None and not chosen.fuses_head(V):
             return self._with_separate_head(chosen.run_mixed, operands, options)
