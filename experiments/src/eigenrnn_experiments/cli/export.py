@@ -26,7 +26,9 @@ def export(options: Namespace, console: Console) -> int:
     if path.suffix == ".c":
         to_c(run.model, path)
         write_json(path.with_suffix(".json"), {"eigenrnn": __version__, **notes})
-        line = f"in {path} and {path.with_suffix('.h')}; preprocessing in {path.with_suffix('.json')}"
+        line = (
+            f"in {path} and {path.with_suffix('.h')}; preprocessing in {path.with_suffix('.json')}"
+        )
         console.print(line, soft_wrap=True, highlight=False, markup=False)
         return 0
     description = export_model(run.model, path, notes=notes)
