@@ -174,7 +174,7 @@ class Source:
             self.vector(f"{name}_scale", scale, f"the scale of each row of {name}")
         found = Matrix(name, rows, columns, self.kind)
         if is_multiplied:
-            self.helpers.add(found.product_helper)
+            self.helpers |= {"multiply_add", found.product_helper}
         return found
 
     def vector(self, name: str, values: Tensor, comment: str) -> str:
@@ -292,6 +292,7 @@ def one_of(source: Source, name: str, z: str, bias: str | None) -> str:
 
 
 HELPERS = (
+    "multiply_add",
     "scaled_sum",
     "accumulate_int8",
     "accumulate_int16",
