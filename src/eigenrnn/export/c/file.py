@@ -389,7 +389,7 @@ def _integers(
         ValueError: If the calibration does not fit.
         UnsupportedError: If a part has no form in whole numbers.
     """
-    exact = copy.deepcopy(model).double()
+    exact = copy.deepcopy(model).double().cpu()
     if isinstance(model, LanguageModel):
         symbols, is_valid = padded_sequences(calibration, None)
         layers = list(exact.layers)

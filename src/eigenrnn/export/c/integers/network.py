@@ -92,8 +92,11 @@ def integer_network(
     """Write layers and a head, in double precision, for inputs such as x.
 
     Raises:
+        ValueError: If an input is not finite.
         UnsupportedError: If a part has no form in whole numbers.
     """
+    if not x[is_valid].isfinite().all():
+        raise ValueError("expected a finite calibration, got NaN or infinity")
     local_arrays: list[Array] = []
     step: list[str] = []
     vector = Vector("input", x.shape[-1], places_for(float(x[is_valid].abs().max())))
@@ -178,7 +181,7 @@ def padded_sequences(
     Returns:
         The sequences (T, B, M), or (T, B), and the truth values (T, B).
     Raises:
-        ValueError: If their shape does not fit, there are none, or a number is not finite.
+        ValueError: If their shape does not fit, or there are none.
     """
     axes = "(T, B)" if M is None else f"(T, B, {M})"
     sequences: Any = calibration
@@ -201,8 +204,6 @@ def padded_sequences(
     is_valid = torch.arange(len(x))[:, None] < lengths
     if M is None:
         return x.long(), is_valid
-    if not x.isfinite().all():
-        raise ValueError("expected a finite calibration, got NaN or infinity")
     return x.double(), is_valid
 
 
