@@ -28,7 +28,7 @@ def add_product(z, stored, x):
     for first in range(0, len(x), 256):
         part = slice(first, first + 256)
         sums = (stored.integers[:, part] @ x[part]) // 2**stored.dropped
-        z = z + (sums * stored.scales * 2**stored.shift + 2**31) // 2**32
+        z = z + (sums * stored.scales + 2**31) // 2**32
     return z
 
 

@@ -166,11 +166,11 @@ def test_a_state_that_grows_saturates_and_never_wraps(kind, tmp_path, capfd):
 
 
 def test_the_share_of_the_saturated_steps_is_that_of_the_rounded_matrices(tmp_path):
-    """The rounding takes a modulus from 0.999 to 1.002, and a sum of inputs grows further."""
+    """A chain is rounded to nearest points: from 0.999 to 1.002, so a sum of inputs grows on."""
     layer = RNN(1, 2, nonlinearity="identity", bias=False, constraint=Unconstrained).eval()
     with torch.no_grad():
         layer.directions[0].weight_ih.copy_(torch.tensor([[1.0], [0.0]]))
-        layer.directions[0].constraint.raw.copy_(torch.tensor([[0.999, 0.9024], [0.0, 0.0]]))
+        layer.directions[0].constraint.raw.copy_(torch.tensor([[0.999, 0.9024], [0.0, 0.999]]))
     x = torch.ones(4000, 1)
     description = to_c(layer, tmp_path / "net.c", weights="int8", calibration=x)
     assert 0 < description["saturated"]["layer0"] < 1

@@ -1,7 +1,7 @@
 /* z += A x. Two rows of A lie side by side, two columns at a time; then the last column, if their
-   number is odd; then the code of the scale of each row */
-static void accumulate_int16(int32_t *z, const int16_t *A, int exponent, const int16_t *x,
-                             int rows, int columns)
+   number is odd; then the digits of the scales and the shifts */
+static void accumulate_int16(int32_t *z, const int16_t *A, const int16_t *x, int rows,
+                             int columns)
 {
     for (; rows > 0; rows -= 2) {
         int64_t s0 = 0, s1 = 0;
@@ -26,9 +26,9 @@ static void accumulate_int16(int32_t *z, const int16_t *A, int exponent, const i
             s1 += A[1] * *v;
             A += 2;
         }
-        z[0] = scaled_sum(z[0], (int32_t)(s0 >> 8), (uint16_t)A[0], exponent);
-        z[1] = scaled_sum(z[1], (int32_t)(s1 >> 8), (uint16_t)A[1], exponent);
+        z[0] = scaled_sum(z[0], (int32_t)(s0 >> 8), (uint16_t)A[0], A[2]);
+        z[1] = scaled_sum(z[1], (int32_t)(s1 >> 8), (uint16_t)A[1], A[3]);
         z += 2;
-        A += 2;
+        A += 4;
     }
 }

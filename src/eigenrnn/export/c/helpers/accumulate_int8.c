@@ -11,18 +11,17 @@ static inline int32_t four_products(int32_t sum, const int8_t *A, int16x2_t v01,
 #endif
 
 /* the end of a row: the upper byte of its one entry of 16 bits, which is 256 upper + 128 + lower,
-   the column of that entry, and the code of the scale */
-static inline int32_t end_of_row(int32_t z, int32_t sum, const int8_t *A, int exponent,
+   the column of that entry, and the digits of the scale */
+static inline int32_t end_of_row(int32_t z, int32_t sum, const int8_t *end, int shift,
                                  const int16_t *x)
 {
-    sum += (256 * A[0] + 128) * x[(uint8_t)A[1]];
-    return scaled_sum(z, sum, (uint8_t)A[2] | (uint8_t)A[3] << 8, exponent);
+    sum += (256 * end[0] + 128) * x[(uint8_t)end[1]];
+    return scaled_sum(z, sum, (uint8_t)end[2] | (uint8_t)end[3] << 8, shift);
 }
 
 /* z += A x. Four rows of A lie side by side, four columns at a time, each four in the order 0, 2,
-   1, 3; then the other columns, one at a time; then the ends of the rows */
-static void accumulate_int8(int32_t *z, const int8_t *A, int exponent, const int16_t *x, int rows,
-                            int columns)
+   1, 3; then the other columns, one at a time; then the ends of the rows and the shifts */
+static void accumulate_int8(int32_t *z, const int8_t *A, const int16_t *x, int rows, int columns)
 {
     for (; rows > 0; rows -= 4) {
         int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
@@ -52,11 +51,11 @@ static void accumulate_int8(int32_t *z, const int8_t *A, int exponent, const int
             s3 += A[3] * *v++;
             A += 4;
         }
-        z[0] = end_of_row(z[0], s0, A, exponent, x);
-        z[1] = end_of_row(z[1], s1, A + 4, exponent, x);
-        z[2] = end_of_row(z[2], s2, A + 8, exponent, x);
-        z[3] = end_of_row(z[3], s3, A + 12, exponent, x);
+        z[0] = end_of_row(z[0], s0, A, A[16], x);
+        z[1] = end_of_row(z[1], s1, A + 4, A[17], x);
+        z[2] = end_of_row(z[2], s2, A + 8, A[18], x);
+        z[3] = end_of_row(z[3], s3, A + 12, A[19], x);
         z += 4;
-        A += 16;
+        A += 20;
     }
 }

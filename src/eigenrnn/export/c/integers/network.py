@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from eigenrnn.constraints import Rounded
 from eigenrnn.export.c.integers.direction import IntegerLayer, RoundedDirection, places_for
 from eigenrnn.export.c.integers.elman import elman
 from eigenrnn.export.c.integers.gru import gru
@@ -19,13 +20,12 @@ from eigenrnn.export.c.integers.source import (
     IntegerSource,
     UnsupportedError,
     Vector,
-    as_array,
     padded,
     places_of_sum,
 )
 from eigenrnn.export.c.source import Array, Layer, loop
 from eigenrnn.export.c.templates import directions_of
-from eigenrnn.export.rounding import RoundedMatrix, nearest
+from eigenrnn.export.rounding import RoundedMatrix, nearest, rounded
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.gru import GatedDirection
 from eigenrnn.layers.linear import LRUDirection
@@ -110,11 +110,7 @@ def integer_network(
     y = x  # of the network with rounded recurrent matrices
     for direction in _directions(layers):
         name = f"layer{len(written)}"
-        matrices: list[RoundedMatrix] = []
-        if direction.has_matrix:
-            if any(constraint.is_complex for constraint in direction.constraints()):
-                raise UnsupportedError("complex states")
-            matrices = [nearest(as_array(W), source.bits) for W in direction.matrices()]
+        matrices = _rounded_matrices(direction, source.bits)
         run = _run(direction, x)
         largest = {part: float(size[is_valid].max()) for part, size in run.sizes.items()}
         found = TEMPLATES[type(direction)](
@@ -159,7 +155,7 @@ def integer_network(
         else:
             term = source.term(source.rounded(embedding), 0)
             comment = f"the embedding, {tuple(embedding.shape)}"
-            stored = source.store("embedding", term, term.exponent, 0, comment)
+            stored = source.store("embedding", term, term.exponent, comment)
         step.insert(0, source.symbol(stored, first))
     return IntegerNetwork(
         layers=written,
@@ -224,6 +220,28 @@ def _directions(layers: Sequence[Any]) -> list[Any]:
     return directions
 
 
+def _rounded_matrices(direction: AbstractDirection, bits: int) -> list[RoundedMatrix]:
+    """Round the recurrent matrices; the search for neighbours runs here and nowhere else.
+
+    Raises:
+        UnsupportedError: If they are complex.
+    """
+    if not direction.has_matrix:
+        return []
+    found: list[RoundedMatrix] = []
+    for constraint, matrix in zip(direction.constraints(), direction.matrices(), strict=True):
+        exact = matrix
+        fewest = bits
+        if constraint.is_complex:
+            raise UnsupportedError("complex states")
+        if isinstance(constraint, Rounded):
+            exact = constraint.inner()
+            fewest = min(bits, constraint.bits)
+        # 16 bits move an eigenvalue by less than 0.0001, and need no search
+        found.append(rounded(exact, fewest) if fewest <= 8 else nearest(exact, fewest))
+    return found
+
+
 @dataclass(frozen=True)
 class _Run:
     """The outputs of a layer, and the largest number of each part at each step.
@@ -265,7 +283,7 @@ def _with_matrices(
     if not matrices:
         return direction
     direction = copy.deepcopy(direction)
-    values = [torch.tensor(each.scales[:, None] * each.integers) for each in matrices]
+    values = [torch.tensor(each.matrix()) for each in matrices]
     direction.frozen = torch.cat(values)
     return direction
 

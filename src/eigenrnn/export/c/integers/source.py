@@ -75,15 +75,16 @@ class Term:
     @property
     def scales(self) -> NDArray[np.float64]:  # (R,)
         """The scales of the sums."""
-        return self.matrix.scales * 2.0**self.dropped
+        is_zero = (self.matrix.integers == 0).all(1)
+        return np.where(is_zero, 0.0, self.matrix.scales) * 2.0**self.dropped
 
     @property
     def exponent(self) -> int:
-        """The exponent with which the largest scale nearly fills its 23 bits."""
+        """The largest one with which scales times 2^exponent have 31 bits."""
         largest = float(self.scales.max())
         if largest <= 0:
-            return 23
-        return math.floor(math.log2((2**23 - 2**10) / largest))
+            return 31
+        return math.floor(math.log2((2**31 - 2**15) / largest))
 
     @property
     def most(self) -> float:
@@ -109,7 +110,6 @@ class StoredMatrix:
         integers: Its whole numbers.
         scales: The scale of a row's sum, in units of 2^-exponent.
         exponent: That of the scales.
-        shift: The places by which a product has more of them than the scales.
         dropped: The binary places that a sum loses before it is scaled.
         blocks: Its constants.
     """
@@ -117,7 +117,6 @@ class StoredMatrix:
     integers: NDArray[np.int64]
     scales: NDArray[np.int64]
     exponent: int
-    shift: int
     dropped: int
     blocks: Sequence[Block]
 
@@ -152,8 +151,7 @@ def places_of_sum(terms: Sequence[Term], biases: Sequence[Tensor | None] = ()) -
         # each product is rounded
         places = min(places, math.floor(math.log2(_MOST / most * 0.999)))
     for term in terms:
-        # the multiplier of a row is below 2^31
-        places = min(places, term.places + term.exponent - 24)
+        places = min(places, term.places + term.exponent - 32)
     return places
 
 
@@ -171,7 +169,7 @@ class IntegerSource(Source):
 
     def rounded(self, weight: Tensor) -> RoundedMatrix:
         """Round a matrix that is no recurrent one."""
-        return nearest(as_array(weight), self.bits)
+        return nearest(weight, self.bits)
 
     def term(self, matrix: RoundedMatrix, places: int) -> Term:
         """Return a product with a vector of the places given."""
@@ -243,16 +241,14 @@ class IntegerSource(Source):
 
     def product(self, name: str, term: Term, x: str, z: str, places: int, comment: str) -> str:
         """Write a matrix, and return the statements z += A x."""
-        exponent = min(term.exponent, 32 + places - term.places)
-        shift = 32 + places - term.places - exponent
-        stored = self.store(name, term, exponent, shift, comment)
+        stored = self.store(name, term, 32 + places - term.places, comment)
         rows, columns = stored.integers.shape
         self.products += rows * columns
         helper = f"accumulate_int{self.bits}"
         self.helpers |= {"scaled_sum", helper}
         statements: list[str] = []
         for block in stored.blocks:
-            start = f"{helper}({z}, {block.name}, {shift}, {_from(x, block.first)}"
+            start = f"{helper}({z}, {block.name}, {_from(x, block.first)}"
             statements.append(f"{start}, {rows}, {block.columns});")
         return "\n".join(statements)
 
@@ -268,13 +264,11 @@ class IntegerSource(Source):
             statements.append(f"{start}, {block.columns}, {shift});")
         return "\n".join(statements)
 
-    def store(
-        self, name: str, term: Term, exponent: int, shift: int, comment: str
-    ) -> StoredMatrix:
-        """Write a matrix."""
+    def store(self, name: str, term: Term, exponent: int, comment: str) -> StoredMatrix:
+        """Write a matrix, with scales in units of 2^-exponent."""
         matrix = term.matrix
         columns = matrix.integers.shape[1]
-        codes = _codes(term.scales, exponent)
+        scales = _Scales(term.scales * 2.0**exponent)
         blocks: list[Block] = []
         for first in range(0, columns, _WIDEST):
             integers = matrix.integers[:, first : first + _WIDEST]
@@ -283,15 +277,14 @@ class IntegerSource(Source):
                 block = replace(block, name=f"{name}_{first}")
             blocks.append(block)
             if self.bits == 8:
-                numbers = _in_eight_bits(integers, matrix.apart - first, codes)
+                numbers = _in_eight_bits(integers, matrix.apart - first, scales)
             else:
-                numbers = _in_sixteen_bits(integers, codes)
+                numbers = _in_sixteen_bits(integers, scales)
             self._define(f"int{self.bits}", block.name, [str(each) for each in numbers], comment)
         stored = StoredMatrix(
             integers=matrix.integers.astype(np.int64),
-            scales=_decoded(codes),
+            scales=scales.digits << scales.shifts,
             exponent=exponent,
-            shift=shift,
             dropped=term.dropped,
             blocks=blocks,
         )
@@ -304,25 +297,23 @@ def _from(x: str, first: int) -> str:
     return f"{x} + {first}" if first else x
 
 
-def _codes(
-    scales: NDArray[np.float64],  # (R,)
-    exponent: int,
-) -> NDArray[np.int64]:  # (R,)
-    """Return scales times 2^exponent in 16 bits: 13 digits, and an exponent of 3."""
-    values = scales * 2.0**exponent / 8
-    steps = np.ceil(np.log2(np.maximum(values, 1) / 8191.5)).clip(0, 7).astype(np.int64)
-    return np.rint(values / 2.0**steps).astype(np.int64) * 8 + steps
+class _Scales:
+    """Scales as they are stored: 16 binary digits, and a shift to the left of up to 15.
 
+    Shape:
+        values: :math:`(R,)`, below 2^31.
+    """
 
-def _decoded(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers that codes stand for."""
-    return (codes - codes % 8) << (codes % 8)
+    def __init__(self, values: NDArray[np.float64]) -> None:
+        shifts = np.ceil(np.log2(np.maximum(values, 1) / (2**16 - 0.6)))
+        self.shifts = shifts.clip(0, 15).astype(np.int64)
+        self.digits = np.rint(values / 2.0**self.shifts).astype(np.int64)
 
 
 def _in_eight_bits(
     integers: NDArray[np.int32],  # (R, C)
     apart: NDArray[np.int64],  # (R,)
-    codes: NDArray[np.int64],  # (R,)
+    scales: _Scales,
 ) -> list[int]:
     """Return the bytes of a matrix in the order of ``accumulate_int8``."""
     rows, columns = integers.shape
@@ -331,6 +322,7 @@ def _in_eight_bits(
     for first in range(0, rows, 4):
         group = np.zeros((4, columns), np.int64)
         ends = np.zeros((4, 4), np.int64)
+        shifts = np.zeros(4, np.int64)
         for k, row in enumerate(range(first, min(first + 4, rows))):
             group[k] = integers[row]
             # any other column will do where the entry is in another block
@@ -339,16 +331,22 @@ def _in_eight_bits(
             high, low = divmod(int(integers[row, column]), 256)
             group[k, column] = low - 128
             ends[k, :2] = high, column
-            ends[k, 2:] = codes[row] % 256, codes[row] // 256
+            ends[k, 2:] = scales.digits[row] % 256, scales.digits[row] // 256
+            shifts[k] = scales.shifts[row]
         fours = group[:, :full].reshape(4, -1, 4).transpose(1, 0, 2)[:, :, [0, 2, 1, 3]]
-        parts = [fours.ravel(), group[:, full:].T.ravel(), ((ends + 128) % 256 - 128).ravel()]
+        parts = [
+            fours.ravel(),
+            group[:, full:].T.ravel(),
+            ((ends + 128) % 256 - 128).ravel(),
+            shifts,
+        ]
         numbers += np.concatenate(parts).tolist()
     return numbers
 
 
 def _in_sixteen_bits(
     integers: NDArray[np.int32],  # (R, C)
-    codes: NDArray[np.int64],  # (R,)
+    scales: _Scales,
 ) -> list[int]:
     """Return the numbers of a matrix in the order of ``accumulate_int16``."""
     rows, columns = integers.shape
@@ -356,9 +354,10 @@ def _in_sixteen_bits(
     numbers: list[int] = []
     for first in range(0, rows, 2):
         group = np.zeros((2, columns), np.int64)
-        ends = np.zeros(2, np.int64)
+        ends = np.zeros(4, np.int64)
         group[: rows - first] = integers[first : first + 2]
-        ends[: rows - first] = codes[first : first + 2]
+        ends[:2][: rows - first] = scales.digits[first : first + 2]
+        ends[2:][: rows - first] = scales.shifts[first : first + 2]
         pairs = group[:, :full].reshape(2, -1, 2).transpose(1, 0, 2)
         parts = [pairs.ravel(), group[:, full:].T.ravel(), (ends + 32768) % 65536 - 32768]
         numbers += np.concatenate(parts).tolist()
