@@ -12,8 +12,8 @@ from test_c import K, M, Network, inputs, language_model, make, outputs_of
 from torch import nn
 
 from eigenrnn import GRU, LRU, LSTM, RNN, LanguageModel, ScoRNN, SequenceModel
-from eigenrnn.constraints import DiagonalSegment, Unconstrained
-from eigenrnn.export import to_c
+from eigenrnn.constraints import DiagonalSegment, Rounded, Unconstrained
+from eigenrnn.export import rounded, to_c
 from eigenrnn.nonlinearities import NONLINEARITIES
 
 NAMES = [
@@ -263,3 +263,12 @@ def test_random_networks_compute_the_bits_of_the_reference(seed, tmp_path):
     model = SequenceModel(layer, draw.randint(1, 9)).eval()
     x = draw.choice([0.1, 1, 30]) * torch.randn(50, inputs_)
     assert_same_bits(model, x, tmp_path, draw.choice(["int8", "int16"]))
+
+
+def test_a_set_that_rounds_is_searched_once_with_its_own_bits(tmp_path):
+    layer = RNN(M, 16, nonlinearity="tanh", constraint=partial(Rounded, bits=4)).double().eval()
+    assert_same_bits(layer, inputs().double(), tmp_path)
+    W = Reference(layer, "int8", inputs()).values["layer0_W"]
+    expected = rounded(layer.directions[0].constraint.inner(), bits=4)
+    np.testing.assert_array_equal(W.integers, expected.integers)
+    np.testing.assert_array_equal(W.scales, expected.scales * 2.0**W.exponent)

@@ -579,9 +579,7 @@ def _source_file(network: _Network, path: Path) -> str:
     )
     includes = "#include <math.h>\n"
     if network.integers is not None:
-        includes += (
-            "#include <string.h>\n\n#ifdef __ARM_FEATURE_DSP\n#include <arm_acle.h>\n#endif\n"
-        )
+        includes = "#include <limits.h>\n#include <math.h>\n#include <string.h>\n"
     passed = network.argument.split()[-1].lstrip("*")
     parts = [
         f"""\

@@ -293,6 +293,7 @@ def one_of(source: Source, name: str, z: str, bias: str | None) -> str:
 
 HELPERS = (
     "multiply_add",
+    "whole_numbers",
     "scaled_sum",
     "accumulate_int8",
     "accumulate_int16",

@@ -7,7 +7,7 @@ static void accumulate_int16(int32_t *z, const int16_t *A, const int16_t *x, int
         int64_t s0 = 0, s1 = 0;
         const int16_t *v = x;
         for (int n = columns / 2; n > 0; n--) {
-#if defined(__ARM_FEATURE_DSP) && !defined(__ARM_BIG_ENDIAN)
+#ifdef HAS_DUAL_PRODUCTS
             int16x2_t v01, a0, a1;
             memcpy(&v01, v, 4);
             memcpy(&a0, A, 4);

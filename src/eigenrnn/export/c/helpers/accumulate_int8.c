@@ -1,4 +1,4 @@
-#if defined(__ARM_FEATURE_DSP) && !defined(__ARM_BIG_ENDIAN)
+#ifdef HAS_DUAL_PRODUCTS
 /* sum + a row's next four products, two at a time */
 static inline int32_t four_products(int32_t sum, const int8_t *A, int16x2_t v01, int16x2_t v23)
 {
@@ -27,7 +27,7 @@ static void accumulate_int8(int32_t *z, const int8_t *A, const int16_t *x, int r
         int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
         const int16_t *v = x;
         for (int n = columns / 4; n > 0; n--) {
-#if defined(__ARM_FEATURE_DSP) && !defined(__ARM_BIG_ENDIAN)
+#ifdef HAS_DUAL_PRODUCTS
             int16x2_t v01, v23;
             memcpy(&v01, v, 4);
             memcpy(&v23, v + 2, 4);

@@ -245,7 +245,7 @@ class IntegerSource(Source):
         rows, columns = stored.integers.shape
         self.products += rows * columns
         helper = f"accumulate_int{self.bits}"
-        self.helpers |= {"scaled_sum", helper}
+        self.helpers |= {"whole_numbers", "scaled_sum", helper}
         statements: list[str] = []
         for block in stored.blocks:
             start = f"{helper}({z}, {block.name}, {_from(x, block.first)}"
