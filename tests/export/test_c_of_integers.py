@@ -16,20 +16,17 @@ from eigenrnn.constraints import DiagonalSegment, Rounded, Unconstrained
 from eigenrnn.export import rounded, to_c
 from eigenrnn.nonlinearities import NONLINEARITIES
 
-NAMES = [
-    *(f"RNN-{f}" for f in NONLINEARITIES),
-    "RNN-two-layers",
-    "ScoRNN",
-    "GRU",
-    "GRU-before-replaces",
-    "GRU-no-bias",
-    "NCGRU",
-    "LSTM",
-    "LSTM-trained-h0",
-    "LRU",
-    "LRU-real",
-    "torch's RNN",
-    "torch's LSTM",
+IN_16_BITS = ["RNN-two-layers", "GRU", "LSTM-trained-h0", "LRU"]
+CASES = [
+    *((f"RNN-{f}", "int8") for f in NONLINEARITIES),
+    ("ScoRNN", "int8"),
+    ("GRU-before-replaces", "int8"),
+    ("GRU-no-bias", "int8"),
+    ("NCGRU", "int8"),
+    ("LSTM", "int8"),
+    ("LRU-real", "int8"),
+    ("torch's RNN", "int8"),
+    *((name, "int16") for name in IN_16_BITS),
 ]
 
 
@@ -64,8 +61,7 @@ def assert_same_bits(model, x, folder, weights="int8", **options):
     return found * units
 
 
-@pytest.mark.parametrize("weights", ["int8", "int16"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "weights"), CASES)
 def test_a_network_computes_the_bits_of_the_reference_and_is_near_the_floats(
     name, weights, tmp_path
 ):
@@ -89,7 +85,7 @@ def test_a_language_model_computes_the_bits_of_the_reference(tied, weights, tmp_
 
 @pytest.mark.parametrize("weights", ["int8", "int16"])
 def test_a_row_too_long_for_a_sum_of_32_bits_is_split(weights, tmp_path):
-    model = LanguageModel(5, 258, [RNN(258, 300, nonlinearity="relu", constraint=Unconstrained)])
+    model = LanguageModel(5, 258, [RNN(258, 20, nonlinearity="relu")])
     assert_same_bits(model.eval(), torch.arange(5).repeat(3), tmp_path, weights)
 
 
@@ -123,7 +119,7 @@ def test_the_largest_sums_fit_into_32_bits(sign, tmp_path, capfd):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["RNN-modrelu", "GRU-before-replaces", "LSTM", "LRU"])
+@pytest.mark.parametrize("name", ["GRU-before-replaces", "LRU"])
 def test_every_compiler_gives_the_same_bits(compiler, flags, name, tmp_path, capfd):
     assert_same_bits(make(name), inputs(), tmp_path, compiler=compiler, flags=flags)
     assert "runtime error" not in capfd.readouterr().err
@@ -242,7 +238,7 @@ def test_sequences_of_different_lengths_calibrate_together(tmp_path):
     assert "net_output_places = 13" in (tmp_path / "net.h").read_text()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_networks_compute_the_bits_of_the_reference(seed, tmp_path):
     """A small version of the walk over all kinds, sizes and options."""
     draw = random.Random(seed)
