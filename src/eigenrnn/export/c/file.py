@@ -52,8 +52,8 @@ def to_c(
     double precision, NaN where one is missing, ``net_probabilities`` gives its `predict_proba`,
     and ``net_class(k)`` is the name of a class.
 
-    The file needs ``math.h`` alone, allocates nothing, has no global state, and compiles as C++
-    too. Its functions begin with `name`: ``net_reset(&state)`` begins a sequence,
+    The file needs no library but ``math.h``, allocates nothing, has no global state, and compiles
+    as C++ too. Its functions begin with `name`: ``net_reset(&state)`` begins a sequence,
     ``net_step(&state, input, output)`` processes one time step, and ``net_probabilities(output,
     p)`` is the softmax of the outputs of a head, if there are several. A network that reads
     symbols takes the number of a symbol as its input. The comment at the top has the sizes, and
