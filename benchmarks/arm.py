@@ -1,7 +1,7 @@
 """Compiles a network in C for an emulated ARM board, and runs it there.
 
-The boards are mps2-an386 (Cortex-M4F) and mps2-an500 (Cortex-M7) of QEMU. Needs the Debian
-packages gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm.
+The boards are mps2-an386 (Cortex-M4F), mps2-an500 (Cortex-M7) and mps2-an385 (Cortex-M3) of QEMU.
+Needs the Debian packages gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm.
 """
 
 import shutil
@@ -16,7 +16,7 @@ __all__ = ["BOARDS", "Board", "Costs", "is_installed"]
 
 FOLDER = Path(__file__).parents[1] / "examples" / "arm"
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
-FLAGS += ["-O2", "-mthumb", "-mfloat-abi=hard"]
+FLAGS += ["-O2", "-mthumb"]
 LINK = ["--specs=rdimon.specs", "-nostartfiles", "-T", str(FOLDER / "board.ld")]
 TICK = 40  # nanoseconds of the board's timer; an instruction takes one with `-icount shift=0`
 
@@ -76,12 +76,12 @@ class Board:
     Args:
         machine: Its name in QEMU.
         processor: The compiler's name of its processor.
-        unit: The compiler's name of its floating-point unit.
+        unit: The compiler's options of its floating-point unit.
     """
 
     machine: str
     processor: str
-    unit: str
+    unit: Sequence[str]
 
     def run(self, folder: Path, inputs: np.ndarray, repeats: int = 0) -> tuple[np.ndarray, Costs]:
         """Run ``net.c`` of a folder on inputs, (T, M) numbers or (T,) symbols.
@@ -95,7 +95,7 @@ class Board:
         """
         (folder / "inputs.h").write_text(_as_header(inputs))
         (folder / "main.c").write_text(MAIN.format(repeats=repeats))
-        flags = [*FLAGS, f"-mcpu={self.processor}", f"-mfpu={self.unit}"]
+        flags = [*FLAGS, f"-mcpu={self.processor}", *self.unit]
         compiler = "arm-none-eabi-gcc"
         _run([compiler, *flags, "-fstack-usage", "-c", "net.c"], folder)
         sources = ["main.c", "net.o", FOLDER / "board.c"]
@@ -120,7 +120,7 @@ class Board:
         for line in (folder / "net.su").read_text().splitlines():
             place, size, _ = line.split("\t")
             used[place.split(":")[-1]] = int(size)
-        step = used.pop("net_step")
+        step = used.pop("net_step") + used.pop("net_step_int16", 0)
         layers = [size for name, size in used.items() if name.startswith("layer")]
         others = [size for name, size in used.items() if not name.startswith(("layer", "net_"))]
         stack = step + max(layers, default=0) + max(others, default=0)
@@ -128,8 +128,9 @@ class Board:
 
 
 BOARDS = {
-    "Cortex-M4F": Board("mps2-an386", "cortex-m4", "fpv4-sp-d16"),
-    "Cortex-M7": Board("mps2-an500", "cortex-m7", "fpv5-sp-d16"),
+    "Cortex-M4F": Board("mps2-an386", "cortex-m4", ["-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]),
+    "Cortex-M7": Board("mps2-an500", "cortex-m7", ["-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"]),
+    "Cortex-M3": Board("mps2-an385", "cortex-m3", ["-mfloat-abi=soft"]),
 }
 
 

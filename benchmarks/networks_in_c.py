@@ -71,14 +71,20 @@ def model_of(name: str) -> SequenceModel:
     return SequenceModel(MODELS[name](), K).eval()
 
 
+def write(name: str, weights: str, inputs: torch.Tensor, folder: Path) -> None:
+    """Write a network, in whole numbers unless its weights are floats."""
+    calibration = None if weights == "float" else inputs
+    to_c(model_of(name), folder / "net.c", weights=weights, calibration=calibration)
+
+
 def on_boards(name: str, weights: str) -> dict[str, dict[str, Any]]:
     """Return what a network needs on each board."""
     found: dict[str, dict[str, Any]] = {}
-    inputs = torch.randn(STEPS, M, generator=torch.Generator().manual_seed(0)).numpy()
+    inputs = torch.randn(STEPS, M, generator=torch.Generator().manual_seed(0))
     for board, machine in BOARDS.items():
         with tempfile.TemporaryDirectory() as folder:
-            to_c(model_of(name), Path(folder, "net.c"), weights=weights)
-            _, costs = machine.run(Path(folder), inputs, repeats=1000)
+            write(name, weights, inputs, Path(folder))
+            _, costs = machine.run(Path(folder), inputs.numpy(), repeats=1000)
         found[board] = vars(costs)
     return found
 
@@ -98,7 +104,7 @@ def errors(name: str) -> dict[str, dict[str, float]]:
         outputs = {"the layer, float32": single} if weights == "float" else {}
         with tempfile.TemporaryDirectory() as path:
             folder = Path(path)
-            to_c(model_of(name), folder / "net.c", weights=weights)
+            write(name, weights, inputs, folder)
             outputs["this machine"] = in_a_library(folder, inputs.numpy())
             for board, machine in BOARDS.items():
                 outputs[board], _ = machine.run(folder, inputs.numpy())

@@ -103,6 +103,15 @@ def test_all_ways_out_give_the_probabilities(tmp_path, missing, dtype):
     assert [network.net_class(k).decode() for k in range(3)] == sorted(NAMES)
 
 
+@pytest.mark.parametrize("missing", ["mask", "forward"])
+def test_a_network_of_whole_numbers_gives_the_probabilities(tmp_path, missing):
+    estimator, X = fitted(missing)
+    calibration = [torch.tensor(x) for x in X]
+    to_c(estimator, tmp_path / "net.c", weights="int16", calibration=calibration)
+    found = of_c(compiled(tmp_path / "net.c"), X, 3)
+    np.testing.assert_allclose(found, estimator.predict_proba(X), atol=1e-3)
+
+
 @pytest.mark.parametrize("targets", [0, slice(1), slice(2)], ids=str)
 def test_all_ways_out_give_a_regressor_its_units(tmp_path, targets):
     X, _ = data()

@@ -38,7 +38,11 @@ from eigenrnn.nonlinearities import NONLINEARITIES
 
 M, N, K, T = 3, 12, 4, 40
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", "-O2"]
-COMPILERS = {"C99": ["gcc", "-std=c99"], "C++17": ["g++", "-std=c++17", "-x", "c++"]}
+COMPILERS = {
+    "C99": ["gcc", "-std=c99"],
+    "C++17": ["g++", "-std=c++17", "-x", "c++"],
+    "clang": ["clang", "-std=c99"],
+}
 
 LAYERS = {
     **{f"RNN-{f}": partial(RNN, nonlinearity=f) for f in NONLINEARITIES},
@@ -99,7 +103,8 @@ class Network:
     """A compiled network; `step` goes on, `reset` begins anew."""
 
     def __init__(self, model, folder, compiler="C99", flags=(), **options):
-        source, _ = to_c(model, folder / "net.c", **options)
+        source = folder / "net.c"
+        self.description = to_c(model, source, **options)
         library = folder / "net.so"
         command = [*COMPILERS[compiler], *STRICT, *flags, "-shared", "-fPIC"]
         done = subprocess.run(
@@ -235,8 +240,7 @@ def test_each_row_of_a_matrix_is_rounded_and_nothing_else(kind, weights, largest
                 parameter.copy_(rounded(parameter, largest))
     found = network.run(inputs().numpy())
     np.testing.assert_allclose(found, outputs_of(model, inputs()), atol=2e-6)
-    number = {"int8": "signed char", "int16": "short"}[weights]
-    assert f"static const {number} head[" in network.text
+    assert f"static const {weights}_t head[" in network.text
     assert "static const float head_bias[" in network.text
 
 
@@ -280,8 +284,8 @@ def test_the_error_over_ten_thousand_steps_is_at_most_twice_that_of_the_layer(na
 
 
 def test_the_head_comment_has_the_sizes(tmp_path):
-    source, _ = to_c(SequenceModel(RNN(M, N), K).eval(), tmp_path / "net.c")
-    text = source.read_text()
+    to_c(SequenceModel(RNN(M, N), K).eval(), tmp_path / "net.c")
+    text = (tmp_path / "net.c").read_text()
     assert f"{M} inputs, {K} outputs, {N * M + N * N + K * N} multiply-adds a step" in text
     numbers = N * M + N * N + N + K * N + K
     assert f"{4 * numbers} bytes of constants, {4 * N} bytes of state" in text
@@ -349,8 +353,9 @@ def test_a_file_name_that_an_include_cannot_have_is_refused(path, tmp_path):
 
 def test_the_guard_of_a_header_is_its_own(tmp_path):
     for name in ("_math", "net", "Net"):
-        source, header = to_c(RNN(M, N).eval(), tmp_path / f"{name}.c")
-        assert f"#ifndef EIGENRNN_{name}_H\n" in header.read_text()
+        source = tmp_path / f"{name}.c"
+        to_c(RNN(M, N).eval(), source)
+        assert f"#ifndef EIGENRNN_{name}_H\n" in source.with_suffix(".h").read_text()
         command = ["gcc", "-std=c99", *STRICT, "-c", "-o", tmp_path / "net.o", source]
         subprocess.run(command, check=True)
 

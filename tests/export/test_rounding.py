@@ -54,7 +54,7 @@ def test_every_entry_is_rounded_to_the_nearest_point_of_its_row(kind, bits):
         assert abs(row[apart]) >= others.max()
         least = max(others.max() / largest, abs(row[apart]) / 32767)
         assert least <= scale <= least * (1 + 2**-12)
-        assert (np.frexp(scale)[0] * 2**13).is_integer()
+        assert (np.frexp(scale)[0] * 2**16).is_integer()
         for entry, number in zip(row, q, strict=True):
             steps = [abs(entry - scale * (number + step)) for step in (-1, 0, 1)]
             assert steps[1] == min(steps)
@@ -73,7 +73,7 @@ def test_a_searched_entry_is_one_of_two_neighbours(kind, bits):
     for q, apart in zip(found.integers, found.apart, strict=True):
         assert np.abs(np.delete(q, apart)).max() <= largest
     np.testing.assert_allclose(found.scales, grid.scales, rtol=0.2)
-    assert all(digits.is_integer() for digits in np.frexp(found.scales)[0] * 2**13)
+    assert all(digits.is_integer() for digits in np.frexp(found.scales)[0] * 2**16)
 
 
 def errors(W, Q):

@@ -13,7 +13,7 @@ from eigenrnn.errors import NoInverseError
 __all__ = ["Rounded"]
 
 _LARGEST_APART = 2**15 - 1
-_SCALE_BITS = 13
+_SCALE_BITS = 16
 
 
 class Rounded(Constraint):
@@ -24,7 +24,7 @@ class Rounded(Constraint):
         \frac{|V_{i k_i}|}{2^{15} - 1}\right)
 
     The largest entry :math:`V_{i k_i}` of a row is kept apart, in 16 bits on the same grid. The
-    scale is rounded up to 13 significant bits. A complex row has its real and imaginary parts side
+    scale is rounded up to 16 significant bits. A complex row has its real and imaginary parts side
     by side. The gradient passes the rounding as if it were not there (straight through), so a
     network learns to do with rounded weights. An export to C chooses between the two neighbours of
     each entry once, by `eigenrnn.export.rounded` of V.

@@ -19,7 +19,7 @@ Numbers: TypeAlias = NDArray[np.complex128]
 _LARGEST_APART = 2**15 - 1
 """The largest entry of a row is kept in 16 bits, whatever the others have."""
 
-_SCALE_BITS = 13
+_SCALE_BITS = 16
 """The significant bits of a scale, so that an export stores it exactly."""
 
 _PENALTIES = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
@@ -71,7 +71,7 @@ def nearest(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
     """Round each entry of a matrix to the nearest point of the grid of its row.
 
     The largest entry of each row is kept apart, in 16 bits on the same grid. The scale is thus
-    as fine as the other entries allow. It has 13 significant bits.
+    as fine as the other entries allow. It has 16 significant bits.
 
     Args:
         W: A real or complex matrix, (R, C).

@@ -24,9 +24,11 @@ def export(options: Namespace, console: Console) -> int:
     run = load(options.run, options.data_root)
     notes = {"name": run.name, "preprocessing": _described(run.preprocessing)}
     if path.suffix == ".c":
-        source, header = to_c(run.model, path)
+        to_c(run.model, path)
         write_json(path.with_suffix(".json"), {"eigenrnn": __version__, **notes})
-        line = f"in {source} and {header}; preprocessing in {path.with_suffix('.json')}"
+        line = (
+            f"in {path} and {path.with_suffix('.h')}; preprocessing in {path.with_suffix('.json')}"
+        )
         console.print(line, soft_wrap=True, highlight=False, markup=False)
         return 0
     description = export_model(run.model, path, notes=notes)

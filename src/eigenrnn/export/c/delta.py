@@ -99,7 +99,7 @@ def delta(direction: DeltaNetDirection, name: str, source: Source) -> Layer:
     return Layer(
         formula="the delta rule, S += beta k (v - S'k)', y = W S'q",
         states=states,
-        locals=local_arrays,
+        locals=[Array(name, size) for name, size in local_arrays.items()],
         body="\n".join(body),
         output_size=N,
     )

@@ -6,7 +6,7 @@ from torch import Tensor
 from eigenrnn.export.c.source import Array, Layer, Source, layer_norm, loop, one_of
 from eigenrnn.layers.rnn import RNNDirection
 
-__all__ = ["elman"]
+__all__ = ["elman", "formula"]
 
 
 def elman(direction: RNNDirection, name: str, source: Source) -> Layer:
@@ -55,15 +55,15 @@ def elman(direction: RNNDirection, name: str, source: Source) -> Layer:
     body += [loop(S, update), outputs]
     comment = "h: real parts, then imaginary ones" if S > N else "h"
     return Layer(
-        formula=f"an Elman recurrence, {_formula(direction)}",
+        formula=f"an Elman recurrence, {formula(direction)}",
         states=[Array(f"{name}_h", S, comment, direction.h0)],
-        locals={"z": S},
+        locals=[Array("z", S)],
         body="\n".join(body),
         output_size=direction.output_size,
     )
 
 
-def _formula(direction: RNNDirection) -> str:
+def formula(direction: RNNDirection) -> str:
     """Return what a step computes, in words of the constants."""
     inside = "" if direction.bias is None else ", b"
     c = "" if direction.input_bias is None else " + c"

@@ -1,5 +1,6 @@
 """A network as one C file and a header."""
 
+import copy
 import re
 import textwrap
 from collections.abc import Sequence
@@ -11,6 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn import __version__
+from eigenrnn.export.c.integers.network import (
+    Head,
+    IntegerNetwork,
+    integer_network,
+    padded_sequences,
+)
+from eigenrnn.export.c.integers.source import IntegerSource, UnsupportedError
 from eigenrnn.export.c.source import HELPERS, Array, Layer, Matrix, Source, helper, loop
 from eigenrnn.export.c.stack import parts_of_stack
 from eigenrnn.export.c.templates import TEMPLATES, directions_of
@@ -35,7 +43,8 @@ def to_c(
     name: str | None = None,
     scaling: Scaling | None = None,
     weights: Literal["float", "int8", "int16"] = "float",
-) -> list[Path]:
+    calibration: Tensor | Sequence[Tensor] | None = None,
+) -> dict[str, Any]:
     r"""Write a layer or a model as one self-contained C99 file and its header.
 
     A fitted classifier or regressor takes its scaling, its treatment of missing values, the names
@@ -43,8 +52,8 @@ def to_c(
     double precision, NaN where one is missing, ``net_probabilities`` gives its `predict_proba`,
     and ``net_class(k)`` is the name of a class.
 
-    The file needs ``math.h`` alone, allocates nothing, has no global state, and compiles as C++
-    too. Its functions begin with `name`: ``net_reset(&state)`` begins a sequence,
+    The file needs no library but ``math.h``, allocates nothing, has no global state, and compiles
+    as C++ too. Its functions begin with `name`: ``net_reset(&state)`` begins a sequence,
     ``net_step(&state, input, output)`` processes one time step, and ``net_probabilities(output,
     p)`` is the softmax of the outputs of a head, if there are several. A network that reads
     symbols takes the number of a symbol as its input. The comment at the top has the sizes, and
@@ -53,6 +62,14 @@ def to_c(
     With ``weights="int8"`` or ``"int16"`` each row of a matrix is rounded to multiples of its own
     scale :math:`s_i = \max_j |A_{ij}| / 127`, or 32,767 in place of 127. States, biases and sums
     stay single-precision floats.
+
+    With `calibration` too, all arithmetic is that of whole numbers: states, inputs and outputs of
+    16 bits, sums of 32, and ``net_step_int16(&state, input, output)`` beside the interface of
+    floats. A network computes the same bits on every machine. States that are not bounded get the
+    range that they have in the calibration, and a quarter more; what exceeds it saturates. The
+    cell of an LSTM and the state of an LRU have 32 bits. What has no such form (complex states,
+    LayerNorm, zoneout, a leak, residual stacks, `MinGRU` and the delta layers) is written as
+    without `calibration`, and the file says why.
 
     Args:
         model: An `RNN`, `GRU`, `LSTM`, `LRU`, `MinGRU`, `DeltaNet` or a layer named after a paper
@@ -64,16 +81,23 @@ def to_c(
         scaling: The mean and the standard deviation of each input. ``net_step`` then begins with
             (input - mean) / deviation. That of an estimator is its own.
         weights: The numbers of the matrices.
+        calibration: Sequences as long as those that the network will process, as it gets them:
+            a tensor, or several tensors of different lengths.
+    Shape:
+        calibration: :math:`(T, B, M)` or :math:`(T, M)`; of symbols :math:`(T, B)` or
+            :math:`(T,)`. Each of several is without B.
     Returns:
-        Both files.
+        What was written: the ``arithmetic``, the ``multiply_adds`` of a step, the bytes of
+        ``constants``, ``state`` and ``local_arrays``, and the share of the ``saturated`` steps of
+        the calibration, by layer, for a network whose recurrent matrices are rounded.
     Raises:
         ValueError: If the model cannot be written in C, is in training mode or has weights that
-            are not finite, the scaling does not fit, the name is no identifier of C, or the
-            folder does not exist. No file is written then.
+            are not finite, the scaling or the calibration does not fit, the name is no identifier
+            of C, or the folder does not exist. No file is written then.
     Example:
         >>> model = SequenceModel(ScoRNN(2, 8), 3, "last").eval()
-        >>> [file.name for file in to_c(model, "net.c")]
-        ['net.c', 'net.h']
+        >>> to_c(model, "net.c", weights="int8", calibration=torch.randn(50, 2))["arithmetic"]
+        'int8'
     """
     path = Path(path)
     if path.suffix != ".c" or not path.absolute().parent.is_dir():
@@ -96,17 +120,29 @@ def to_c(
         check_no_scaling(scaling)
     if weights not in ("float", "int8", "int16"):
         raise ValueError(f"expected weights in float, int8 or int16, got {weights!r}")
+    if calibration is not None and weights == "float":
+        raise ValueError("expected weights='int8' or 'int16' with calibration, got 'float'")
     if model.training:
         raise ValueError("expected a model in evaluation mode, got one in training: model.eval()")
     _check_forward(model)
     with torch.no_grad():
-        network = _network(with_our_layers(model), name, scaling, Source(weights), around)
+        network = _network(with_our_layers(model), name, scaling, weights, around, calibration)
     header = path.with_suffix(".h")
     with replacing(path) as new_path:
         new_path.write_text(_source_file(network, path), encoding="ascii")
         with replacing(header) as new_header:
             new_header.write_text(_header(network), encoding="ascii")
-    return [path, header]
+    integers = network.integers
+    return {
+        "eigenrnn": __version__,
+        "files": [path.name, header.name],
+        "arithmetic": "float" if integers is None else weights,
+        "multiply_adds": network.source.products,
+        "constants": network.source.bytes,
+        "state": network.state_bytes,
+        "local_arrays": network.local_bytes,
+        "saturated": {} if integers is None else integers.saturated,
+    }
 
 
 def _check_forward(model: nn.Module) -> None:
@@ -134,7 +170,7 @@ class _Network:
         source: Its constants and helpers.
         layers: Its layers.
         argument: The second argument of a step.
-        locals: The sizes of the local arrays of a step, by name.
+        locals: The local arrays of a step.
         reset: The statements that begin a sequence.
         step: The statements of a step.
         input_size: The number of inputs, or of symbols.
@@ -144,13 +180,15 @@ class _Network:
         missing: What the comment says of inputs that are NaN.
         classes: The names of the classes, if they are known.
         own_states: The members of the state that belong to no layer.
+        integers: The network in whole numbers, if it is one.
+        note: Why it is none, although there is a calibration.
     """
 
     name: str
     source: Source
     layers: list[Layer]
     argument: str
-    locals: dict[str, int]
+    locals: Sequence[Array]
     reset: str
     step: str
     input_size: int
@@ -160,6 +198,34 @@ class _Network:
     missing: str
     classes: Sequence[str] = ()
     own_states: Sequence[Array] = ()
+    integers: IntegerNetwork | None = None
+    note: str = ""
+
+    @property
+    def uses_integers(self) -> bool:
+        """Whether the file has constants or states that are whole numbers."""
+        return self.integers is not None or self.source.kind != "float"
+
+    @property
+    def integer_head(self) -> str:
+        """The declaration of the step in whole numbers."""
+        taken = "const int16_t *input"
+        if self.argument == "int symbol":
+            taken = self.argument
+        return f"void {self.name}_step_int16({self.name}_state *state, {taken}, int16_t *output)"
+
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of the state."""
+        return sum(state.bytes for state in self.states)
+
+    @property
+    def local_bytes(self) -> int:
+        """The bytes of the local arrays of a step, and of the layer with the largest ones."""
+        bytes_ = sum(array.bytes for array in self.locals)
+        if self.integers is not None:
+            bytes_ += sum(array.bytes for array in self.integers.locals)
+        return bytes_ + max(layer.stack for layer in self.layers)
 
     @property
     def states(self) -> list[Array]:
@@ -174,40 +240,45 @@ def _network(
     model: Any,
     name: str,
     scaling: Scaling | None,
-    source: Source,
+    weights: str,
     around: FittedNetwork | None,
+    calibration: Tensor | Sequence[Tensor] | None,
 ) -> _Network:
     """Write the parts of a network.
 
     Raises:
         ValueError: If a part cannot be written in C.
     """
-    local_arrays: dict[str, int] = {}
-    step: list[str] = []
+    if isinstance(model, LanguageModel) and scaling is not None:
+        raise ValueError(f"expected no scaling for a model of symbols, got {scaling}")
     layers: list[Any] = [model.layer if isinstance(model, SequenceModel) else model]
+    if isinstance(model, LanguageModel):
+        layers = list(model.layers)
+    for layer in layers:
+        if not isinstance(layer, ResidualStack):
+            directions_of(layer)  # refuses what has no template
+    integers: IntegerNetwork | None = None
+    note = ""
+    source = Source(weights)
+    if calibration is not None:
+        integer_source = IntegerSource(bits=int(weights.removeprefix("int")))
+        try:
+            integers = _integers(model, scaling, integer_source, around, calibration)
+            source = integer_source
+        except UnsupportedError as reason:
+            note = str(reason)
+    local_arrays: list[Array] = []
+    step: list[str] = []
     argument = "const float *input"
     x = "input"
     if isinstance(model, LanguageModel):
-        if scaling is not None:
-            raise ValueError(f"expected no scaling for a model of symbols, got {scaling}")
-        layers = list(model.layers)
         argument = "int symbol"
-    head, bias = _head(model, source)
-    written = _layers(layers, source)
     input_size = layers[0].input_size
     if isinstance(model, LanguageModel):
-        embedding = head
-        if embedding is None or model.head is not model.embedding:
-            comment = f"the embedding, {tuple(model.embedding.shape)}"
-            embedding = source.matrix("embedding", model.embedding, comment, is_multiplied=False)
-        source.helpers.add(embedding.row_helper)
-        step.append(embedding.copy_row("x", "symbol"))
-        local_arrays["x"] = embedding.columns
-        input_size = embedding.rows
-        x = "x"
+        input_size = len(model.embedding)
     elif around is not None:
         argument = "const double *input"
-        local_arrays["x"] = input_size
+        local_arrays.append(Array("x", input_size))
         x = "x"
         input_size = len(around.mean)
         step.append(_preparation(around, source))
@@ -216,19 +287,18 @@ def _network(
         source.vector("mean", mean, "the mean of each input, subtracted first")
         source.vector("deviation", deviation, "the standard deviation of each input")
         step.append(loop(input_size, "x[i] = (input[i] - mean[i]) / deviation[i];"))
-        local_arrays["x"] = input_size
+        local_arrays.append(Array("x", input_size))
         x = "x"
-    for k, layer in enumerate(written):
-        y = "output"
-        if head is not None or layer is not written[-1]:
-            y = f"y{k}"
-            local_arrays[y] = layer.output_size
-        state = "state, " if layer.states else ""
-        step.append(f"{layer.name}({state}{x}, {y});")
-        x = y
+    if integers is None:
+        written = _floats(model, layers, x, local_arrays, step, source)
+    else:
+        written = integers.layers
+        step += _around_integers(integers, name, x, layers[0].input_size, local_arrays, source)
     reset: list[str] = []
     own_states: list[Array] = []
     missing = "makes the state NaN until the next reset"
+    if integers is not None:
+        missing = "counts as 0"
     if around is not None and around.missing != "error":
         missing = "is missing, and the mean of its channel stands for it"
     if around is not None and around.missing == "forward":
@@ -236,17 +306,11 @@ def _network(
         reset.append(loop(input_size, "state->last_input[i] = 0.0F;"))
         missing = "is missing, and the last known value of its channel stands for it"
     for layer in written:
-        for state in layer.states:
-            first = (f"{state.name}0", state.initial)
-            comment = f"the first state, ({state.size})"
-            reset.append(source.start(f"state->{state.name}", state.size, first, comment))
+        reset += [source.first(state) for state in layer.states]
+    head = _head(model)
     output_size = written[-1].output_size
     if head is not None:
-        output_size = head.rows
-        step.append(
-            source.start("output", output_size, ("head_bias", bias), "the bias of the head")
-        )
-        step.append(head.add_to("output", x))
+        output_size = len(head.weight)
     has_classes = head is not None and output_size > 1
     classes: Sequence[str] = ()
     if around is not None and around.classes is not None:
@@ -269,7 +333,103 @@ def _network(
         missing=missing,
         classes=classes,
         own_states=own_states,
+        integers=integers,
+        note=note,
     )
+
+
+def _floats(
+    model: Any,
+    layers: list[Any],
+    x: str,
+    local_arrays: list[Array],
+    step: list[str],
+    source: Source,
+) -> list[Layer]:
+    """Write the layers and the head in floats, and add the statements that call them."""
+    linear = _head(model)
+    head: Matrix | None = None
+    if linear is not None:
+        head = source.matrix("head", linear.weight, f"the head, {tuple(linear.weight.shape)}")
+    written = _layers(layers, source)
+    if isinstance(model, LanguageModel):
+        embedding = head
+        if embedding is None or model.head is not model.embedding:
+            comment = f"the embedding, {tuple(model.embedding.shape)}"
+            embedding = source.matrix("embedding", model.embedding, comment, is_multiplied=False)
+        source.helpers.add(embedding.row_helper)
+        step.append(embedding.copy_row("x", "symbol"))
+        local_arrays.append(Array("x", embedding.columns))
+        x = "x"
+    for k, layer in enumerate(written):
+        y = "output"
+        if head is not None or layer is not written[-1]:
+            y = f"y{k}"
+            local_arrays.append(Array(y, layer.output_size))
+        state = "state, " if layer.states else ""
+        step.append(f"{layer.name}({state}{x}, {y});")
+        x = y
+    if linear is not None and head is not None:
+        bias = ("head_bias", linear.bias)
+        step.append(source.start("output", head.rows, bias, "the bias of the head"))
+        step.append(head.add_to("output", x))
+    return written
+
+
+def _integers(
+    model: Any,
+    scaling: Scaling | None,
+    source: IntegerSource,
+    around: FittedNetwork | None,
+    calibration: Tensor | Sequence[Tensor],
+) -> IntegerNetwork:
+    """Write the layers and the head in whole numbers.
+
+    Raises:
+        ValueError: If the calibration does not fit.
+        UnsupportedError: If a part has no form in whole numbers.
+    """
+    exact = copy.deepcopy(model).double().cpu()
+    if isinstance(model, LanguageModel):
+        symbols, is_valid = padded_sequences(calibration, None)
+        layers = list(exact.layers)
+        return integer_network(layers, _head(exact), exact.embedding, symbols, is_valid, source)
+    layers = [exact.layer if isinstance(model, SequenceModel) else exact]
+    width = layers[0].input_size
+    if around is not None:
+        width = len(around.mean)
+    x, is_valid = padded_sequences(calibration, width)
+    if around is not None:
+        x = around.prepared(x)
+    elif scaling is not None:
+        mean, deviation = checked_scaling(scaling, width)
+        x = (x - mean) / deviation
+    return integer_network(layers, _head(exact), None, x.double(), is_valid, source)
+
+
+def _around_integers(
+    integers: IntegerNetwork,
+    name: str,
+    x: str,
+    input_size: int,
+    local_arrays: list[Array],
+    source: Source,
+) -> list[str]:
+    """Return the statements that call the step in whole numbers."""
+    K = integers.output_size
+    local_arrays.append(Array("integer_output", K, kind="int16"))
+    step: list[str] = []
+    argument = "symbol"
+    if integers.input_places is not None:
+        argument = "integer_input"
+        local_arrays.append(Array(argument, input_size, kind="int16"))
+        source.helpers.add("quantised")
+        unit = source.number(2.0**integers.input_places)
+        step.append(loop(input_size, f"integer_input[i] = quantised({x}[i] * {unit});"))
+    step.append(f"{name}_step_int16(state, {argument}, integer_output);")
+    unit = source.number(2.0**-integers.output_places)
+    step.append(loop(K, f"output[i] = (float)integer_output[i] * {unit};"))
+    return step
 
 
 def _preparation(around: FittedNetwork, source: Source) -> str:
@@ -311,8 +471,8 @@ def _layers(layers: list[Any], source: Source) -> list[Layer]:
     return written
 
 
-def _head(model: nn.Module, source: Source) -> tuple[Matrix | None, Tensor | None]:
-    """Write the matrix of a head; return it with the bias.
+def _head(model: nn.Module) -> Head | None:
+    """Return the head of a model, if it has one.
 
     Raises:
         ValueError: If the head is no linear map.
@@ -320,21 +480,17 @@ def _head(model: nn.Module, source: Source) -> tuple[Matrix | None, Tensor | Non
     if isinstance(model, SequenceModel):
         if not isinstance(cast("object", model.head), nn.Linear):
             raise ValueError(f"expected a head that is a Linear, got {type(model.head).__name__}")
-        weight = model.head.weight
-        bias: Tensor | None = model.head.bias
-    elif isinstance(model, LanguageModel):
-        weight = model.head
-        bias = model.head_bias
-    else:
-        return None, None
-    return source.matrix("head", weight, f"the head, {tuple(weight.shape)}"), bias
+        return Head(model.head.weight, model.head.bias)
+    if isinstance(model, LanguageModel):
+        return Head(model.head, model.head_bias)
+    return None
 
 
 def _header(network: _Network) -> str:
     name = network.name
     guard = f"EIGENRNN_{name}_H"  # _MATH_H is that of math.h, and Net is not net
     members = "\n".join(
-        f"    float {state.name}[{state.size}]; /* {state.comment} */" for state in network.states
+        f"    {state.declaration} /* {state.comment} */" for state in network.states
     )
     takes = f"input[{network.input_size}], which does not overlap output"
     inputs = f"{name}_inputs = {network.input_size}"
@@ -344,11 +500,14 @@ def _header(network: _Network) -> str:
         takes = f"0 <= symbol < {network.input_size}; any other reads past the constants"
         inputs = f"{name}_symbols = {network.input_size}"
     outputs = f"{name}_outputs = {network.output_size}"
+    includes = ""
+    if network.uses_integers:
+        includes = "\n#include <stdint.h>\n"
     text = f"""\
 /* Written by eigenrnn {__version__}, not to be edited; see {name}.c. */
 #ifndef {guard}
 #define {guard}
-
+{includes}
 #ifdef __cplusplus
 extern "C" {{
 #endif
@@ -366,6 +525,19 @@ void {name}_reset({name}_state *state);
 /* Process one time step: {takes}; output[{network.output_size}].
    An input that is NaN {network.missing}. */
 void {name}_step({name}_state *state, {network.argument}, float *output);
+"""
+    integers = network.integers
+    if integers is not None:
+        places = f"{name}_output_places = {integers.output_places}"
+        units = f"the outputs are in units of 2^-{name}_output_places"
+        if integers.input_places is not None:
+            places = f"{name}_input_places = {integers.input_places}, {places}"
+            units = f"the inputs are in units of 2^-{name}_input_places, {units}"
+        text += f"""
+enum {{ {places} }};
+
+/* The same step without floats, scaling and missing values: {units}. */
+{network.integer_head};
 """
     if network.has_classes:
         text += f"""
@@ -392,9 +564,6 @@ const char *{name}_class(int number);
 def _source_file(network: _Network, path: Path) -> str:
     name = network.name
     source = network.source
-    state_size = sum(state.size for state in network.states)
-    stack = sum(network.locals.values())
-    stack += max(layer.stack for layer in network.layers)
     formulas = "\n".join(
         f" *   {layer.name}: {layer.formula}; {layer.output_size} outputs"
         for layer in network.layers
@@ -405,9 +574,12 @@ def _source_file(network: _Network, path: Path) -> str:
         "multiply-adds a step"
     )
     bytes_of = (
-        f"{source.bytes} bytes of constants, {4 * state_size} bytes of state, {4 * stack} bytes "
-        "of local arrays"
+        f"{source.bytes} bytes of constants, {network.state_bytes} bytes of state, "
+        f"{network.local_bytes} bytes of local arrays"
     )
+    includes = "#include <math.h>\n"
+    if network.integers is not None:
+        includes = "#include <limits.h>\n#include <math.h>\n#include <string.h>\n"
     passed = network.argument.split()[-1].lstrip("*")
     parts = [
         f"""\
@@ -423,11 +595,10 @@ def _source_file(network: _Network, path: Path) -> str:
  *   for each time step:
  *       {name}_step(&state, {passed}, output);
  *
- * A matrix lies as eight rows at a time side by side, column by column, and then the other rows.
+ * {_arithmetic(network)}
  * Nothing is allocated and nothing is global: several sequences need several states.
  */
-#include <math.h>
-
+{includes}
 #include "{path.with_suffix(".h").name}"
 """,
         *(f"{constant}\n" for constant in source.constants),
@@ -437,10 +608,13 @@ def _source_file(network: _Network, path: Path) -> str:
     for layer in functions:
         # the maps and norms of a stack have no state
         state = f"{name}_state *state, " if layer.states else ""
-        head = f"static void {layer.name}({state}const float *x, float *y)"
+        head = f"static void {layer.name}({state}{layer.arguments})"
         parts.append(f"/* {layer.formula} */\n" + _function(head, layer.locals, layer.body))
     head = f"void {name}_reset({name}_state *state)"
-    parts.append(_function(head, {}, network.reset))
+    parts.append(_function(head, [], network.reset))
+    integers = network.integers
+    if integers is not None:
+        parts.append(_function(network.integer_head, integers.locals, integers.step))
     head = f"void {name}_step({name}_state *state, {network.argument}, float *output)"
     parts.append(_function(head, network.locals, network.step))
     if network.has_classes:
@@ -455,17 +629,34 @@ def _source_file(network: _Network, path: Path) -> str:
             ]
         )
         parts.append(
-            _function(f"void {name}_probabilities(const float *output, float *p)", {}, body)
+            _function(f"void {name}_probabilities(const float *output, float *p)", [], body)
         )
     if network.classes:
         names = ", ".join(map(_c_text, network.classes))
         body = f"static const char *const names[] = {{{names}}};\nreturn names[number];"
-        parts.append(_function(f"const char *{name}_class(int number)", {}, body))
+        parts.append(_function(f"const char *{name}_class(int number)", [], body))
     return "\n".join(parts)
 
 
-def _function(head: str, local_arrays: dict[str, int], body: str) -> str:
-    declared = "".join(f"    float {name}[{size}];\n" for name, size in local_arrays.items())
+def _arithmetic(network: _Network) -> str:
+    """Return the sentences of the comment on the numbers."""
+    integers = network.integers
+    if integers is not None:
+        shares = ", ".join(f"{name} {share:.2%}" for name, share in integers.saturated.items())
+        return (
+            f"All is computed in whole numbers: {network.name}_step_int16 has no floats. States\n"
+            " * and outputs saturate; of the steps of the calibration they do so in:\n"
+            f" * {shares}."
+        )
+    lines = "A matrix lies as eight rows at a time side by side, column by column, and then the"
+    lines += " other rows."
+    if network.note:
+        lines += f"\n * Computed in floats: whole numbers have no form of {network.note}."
+    return lines
+
+
+def _function(head: str, local_arrays: Sequence[Array], body: str) -> str:
+    declared = "".join(f"    {array.declaration}\n" for array in local_arrays)
     return f"{head}\n{{\n{declared}{textwrap.indent(body, '    ')}\n}}\n"
 
 

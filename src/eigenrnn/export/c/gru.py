@@ -69,7 +69,7 @@ def gru(direction: GatedDirection, name: str, source: Source) -> Layer:
     return Layer(
         formula="a gated recurrence with reset r, update u and candidate c",
         states=[Array(f"{name}_h", N, "h", direction.h0)],
-        locals=dict.fromkeys(("r", "u", "c", "q"), N),
+        locals=[Array(z, N) for z in ("r", "u", "c", "q")],
         body="\n".join(body),
         output_size=N,
     )

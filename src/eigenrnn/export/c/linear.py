@@ -47,7 +47,7 @@ def lru(direction: LRUDirection, name: str, source: Source) -> Layer:
     return Layer(
         formula="a linear recurrence, h = lambda h + gamma B x, y = Re(C h) + D x + b",
         states=[Array(f"{name}_h", S, "h", direction.h0)],
-        locals={"u": S},
+        locals=[Array("u", S)],
         body="\n".join(body),
         output_size=N,
     )
@@ -84,7 +84,7 @@ def min_gru(direction: MinGRUDirection, name: str, source: Source) -> Layer:
     return Layer(
         formula="a gated linear recurrence, h = (1 - u) h + u c, whose gate reads the input alone",
         states=[Array(f"{name}_h", N, "h", direction.h0)],
-        locals={"u": N, "c": N},
+        locals=[Array("u", N), Array("c", N)],
         body="\n".join(body),
         output_size=N,
     )

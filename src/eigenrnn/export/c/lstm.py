@@ -43,7 +43,7 @@ def lstm(direction: LSTMDirection, name: str, source: Source) -> Layer:
             Array(f"{name}_h", N, "h", None if h0 is None else h0[:N]),
             Array(f"{name}_cell", N, "c, the cell", None if h0 is None else h0[N:]),
         ],
-        locals=dict.fromkeys(("in", "f", "g", "o"), N),
+        locals=[Array(z, N) for z in _GATES],
         body="\n".join(body),
         output_size=N,
     )

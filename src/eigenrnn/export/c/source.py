@@ -24,26 +24,44 @@ __all__ = [
 _FOLDER = Path(__file__).parent / "helpers"
 _GROUP = 8  # rows of a matrix that are multiplied together
 _LINE = 96  # characters
-_TYPES = {"float": "float", "double": "double", "int8": "signed char", "int16": "short"}
-_BYTES = {"float": 4, "double": 8, "int8": 1, "int16": 2}
+_TYPES = {
+    "float": "float",
+    "double": "double",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+}
+_BYTES = {"float": 4, "double": 8, "int8": 1, "int16": 2, "int32": 4}
 _LARGEST = {"int8": 127, "int16": 32767}
 
 
 @dataclass(frozen=True)
 class Array:
-    """A member of the state.
+    """A member of the state, or a local array.
 
     Args:
         name: Its name.
         size: How many numbers it has.
         comment: What it holds.
         initial: The numbers at the beginning; zero if None.
+        kind: What numbers they are.
     """
 
     name: str
     size: int
-    comment: str
+    comment: str = ""
     initial: Tensor | None = None
+    kind: str = "float"
+
+    @property
+    def bytes(self) -> int:
+        """Its size in bytes."""
+        return self.size * _BYTES[self.kind]
+
+    @property
+    def declaration(self) -> str:
+        """The declaration in C."""
+        return f"{_TYPES[self.kind]} {self.name}[{self.size}];"
 
 
 @dataclass(frozen=True)
@@ -53,20 +71,22 @@ class Layer:
     Args:
         formula: What it computes, for the comment above the function.
         states: The members of the state that it reads and writes.
-        locals: The sizes of its local arrays, by name.
+        locals: Its local arrays.
         body: The statements of the function.
         output_size: How many outputs it writes.
         name: The name of the function.
         inner: The functions that it calls.
+        arguments: What it takes after the state.
     """
 
     formula: str
     states: Sequence[Array]
-    locals: dict[str, int]
+    locals: Sequence[Array]
     body: str
     output_size: int
     name: str = ""
     inner: Sequence["Layer"] = ()
+    arguments: str = "const float *x, float *y"
 
     def named(self, name: str) -> "Layer":
         """Return it with a name."""
@@ -74,8 +94,9 @@ class Layer:
 
     @property
     def stack(self) -> int:
-        """The numbers in its local arrays, and in those of the functions that it calls."""
-        return sum(self.locals.values()) + max((each.stack for each in self.inner), default=0)
+        """The bytes of its local arrays, and of those of the functions that it calls."""
+        own = sum(array.bytes for array in self.locals)
+        return own + max((each.stack for each in self.inner), default=0)
 
 
 @dataclass(frozen=True)
@@ -153,7 +174,7 @@ class Source:
             self.vector(f"{name}_scale", scale, f"the scale of each row of {name}")
         found = Matrix(name, rows, columns, self.kind)
         if is_multiplied:
-            self.helpers.add(found.product_helper)
+            self.helpers |= {"multiply_add", found.product_helper}
         return found
 
     def vector(self, name: str, values: Tensor, comment: str) -> str:
@@ -175,6 +196,13 @@ class Source:
         if values is None:
             return loop(size, f"{y}[i] = 0.0F;")
         return loop(size, f"{y}[i] = {self.vector(name, values, comment)}[i];")
+
+    def first(self, state: Array) -> str:
+        """Return the statements that set a member of the state to its initial numbers."""
+        bias = (f"{state.name}0", state.initial)
+        return self.start(
+            f"state->{state.name}", state.size, bias, f"the first state, ({state.size})"
+        )
 
     @staticmethod
     def number(value: float) -> str:
@@ -264,6 +292,23 @@ def one_of(source: Source, name: str, z: str, bias: str | None) -> str:
 
 
 HELPERS = (
+    "multiply_add",
+    "whole_numbers",
+    "scaled_sum",
+    "accumulate_int8",
+    "accumulate_int16",
+    "rounded_shift",
+    "saturated",
+    "saturated_wide",
+    "symbol_row_int8",
+    "symbol_row_int16",
+    "quantised",
+    "tanh_of_integer",
+    "sigmoid_of_integer",
+    "modrelu_of_integer",
+    "leaky_relu_of_integer",
+    "elu_of_integer",
+    "softplus_of_integer",
     "add_product",
     "add_product_int8",
     "copy_row_int8",
@@ -292,8 +337,9 @@ HELPERS = (
 
 def helper(name: str) -> str:
     """Return the definition of a helper function, which is a file of the folder `helpers`."""
+    file = _FOLDER / f"{name}.c"
+    if file.exists():
+        return file.read_text(encoding="ascii")
     stem, _, kind = name.rpartition("_")
-    if kind not in _LARGEST:
-        return (_FOLDER / f"{name}.c").read_text(encoding="ascii")
     text = (_FOLDER / f"{stem}_of_integers.c").read_text(encoding="ascii")
     return text.replace("KIND", kind).replace("NUMBER", _TYPES[kind])

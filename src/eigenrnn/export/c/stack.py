@@ -5,7 +5,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from eigenrnn.export.c.source import Layer, Source, layer_norm, loop
+from eigenrnn.export.c.source import Array, Layer, Source, layer_norm, loop
 from eigenrnn.export.c.templates import TEMPLATES, directions_of
 from eigenrnn.residual_stack import ResidualStack
 
@@ -18,13 +18,13 @@ def parts_of_stack(stack: ResidualStack, source: Source) -> list[Layer]:
     if isinstance(stack.encoder, nn.Linear):
         step = _linear(stack.encoder, "encoder_map", "y", "x", source)
         width = stack.encoder.out_features
-        written.append(Layer("a linear map", [], {}, "\n".join(step), width, name="encoder"))
+        written.append(Layer("a linear map", [], [], "\n".join(step), width, name="encoder"))
     for k, block in enumerate(stack.blocks):
         written.append(_block(block, f"block{k}", source))
     if not isinstance(stack.norm, nn.Identity):
         width = stack.width
         step = [loop(width, "y[i] = x[i];"), *_norm(stack.norm, "last", "y", width, source)]
-        written.append(Layer("a norm", [], {}, "\n".join(step), width, name="norm"))
+        written.append(Layer("a norm", [], [], "\n".join(step), width, name="norm"))
     return written
 
 
@@ -71,7 +71,7 @@ def _block(block: Any, name: str, source: Source) -> Layer:
     return Layer(
         formula="a residual block, y = x + mixer(layer(norm(x)))",
         states=[state for layer in inner for state in layer.states],
-        locals=local_arrays,
+        locals=[Array(name, size) for name, size in local_arrays.items()],
         body="\n".join(body),
         output_size=width,
         name=name,

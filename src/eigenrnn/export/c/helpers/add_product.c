@@ -5,14 +5,14 @@ static void add_product(float *y, const float *A, const float *x, int rows, int 
         float y0 = 0.0F, y1 = 0.0F, y2 = 0.0F, y3 = 0.0F;
         float y4 = 0.0F, y5 = 0.0F, y6 = 0.0F, y7 = 0.0F;
         for (int j = 0; j < columns; j++) {
-            y0 += A[0] * x[j];
-            y1 += A[1] * x[j];
-            y2 += A[2] * x[j];
-            y3 += A[3] * x[j];
-            y4 += A[4] * x[j];
-            y5 += A[5] * x[j];
-            y6 += A[6] * x[j];
-            y7 += A[7] * x[j];
+            y0 = multiply_add(A[0], x[j], y0);
+            y1 = multiply_add(A[1], x[j], y1);
+            y2 = multiply_add(A[2], x[j], y2);
+            y3 = multiply_add(A[3], x[j], y3);
+            y4 = multiply_add(A[4], x[j], y4);
+            y5 = multiply_add(A[5], x[j], y5);
+            y6 = multiply_add(A[6], x[j], y6);
+            y7 = multiply_add(A[7], x[j], y7);
             A += 8;
         }
         y[0] += y0;
@@ -28,7 +28,7 @@ static void add_product(float *y, const float *A, const float *x, int rows, int 
     for (; rows > 0; rows--) {
         float sum = 0.0F;
         for (int j = 0; j < columns; j++)
-            sum += A[j] * x[j];
+            sum = multiply_add(A[j], x[j], sum);
         A += columns;
         *y++ += sum;
     }

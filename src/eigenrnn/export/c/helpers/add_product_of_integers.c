@@ -7,14 +7,14 @@ static void add_product_KIND(float *y, const NUMBER *A, const float *scale, cons
         float y0 = 0.0F, y1 = 0.0F, y2 = 0.0F, y3 = 0.0F;
         float y4 = 0.0F, y5 = 0.0F, y6 = 0.0F, y7 = 0.0F;
         for (int j = 0; j < columns; j++) {
-            y0 += (float)A[0] * x[j];
-            y1 += (float)A[1] * x[j];
-            y2 += (float)A[2] * x[j];
-            y3 += (float)A[3] * x[j];
-            y4 += (float)A[4] * x[j];
-            y5 += (float)A[5] * x[j];
-            y6 += (float)A[6] * x[j];
-            y7 += (float)A[7] * x[j];
+            y0 = multiply_add((float)A[0], x[j], y0);
+            y1 = multiply_add((float)A[1], x[j], y1);
+            y2 = multiply_add((float)A[2], x[j], y2);
+            y3 = multiply_add((float)A[3], x[j], y3);
+            y4 = multiply_add((float)A[4], x[j], y4);
+            y5 = multiply_add((float)A[5], x[j], y5);
+            y6 = multiply_add((float)A[6], x[j], y6);
+            y7 = multiply_add((float)A[7], x[j], y7);
             A += 8;
         }
         y[0] += scale[0] * y0;
@@ -31,7 +31,7 @@ static void add_product_KIND(float *y, const NUMBER *A, const float *scale, cons
     for (; rows > 0; rows--) {
         float sum = 0.0F;
         for (int j = 0; j < columns; j++)
-            sum += (float)A[j] * x[j];
+            sum = multiply_add((float)A[j], x[j], sum);
         A += columns;
         *y++ += *scale++ * sum;
     }

@@ -1,0 +1,1 @@
+"""Networks in C whose arithmetic is that of whole numbers."""

@@ -1,0 +1,300 @@
+"""A network in whole numbers: its calibration, its layers and its head."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from eigenrnn.constraints import Rounded
+from eigenrnn.export.c.integers.direction import IntegerLayer, RoundedDirection, places_for
+from eigenrnn.export.c.integers.elman import elman
+from eigenrnn.export.c.integers.gru import gru
+from eigenrnn.export.c.integers.linear import lru
+from eigenrnn.export.c.integers.lstm import lstm
+from eigenrnn.export.c.integers.source import (
+    IntegerSource,
+    UnsupportedError,
+    Vector,
+    padded,
+    places_of_sum,
+)
+from eigenrnn.export.c.source import Array, Layer, loop
+from eigenrnn.export.c.templates import directions_of
+from eigenrnn.export.rounding import RoundedMatrix, nearest, rounded
+from eigenrnn.layers.direction import AbstractDirection
+from eigenrnn.layers.gru import GatedDirection
+from eigenrnn.layers.linear import LRUDirection
+from eigenrnn.layers.lstm import LSTMDirection
+from eigenrnn.layers.rnn import RNNDirection
+from eigenrnn.residual_stack import ResidualStack
+
+__all__ = ["Head", "IntegerNetwork", "integer_network", "padded_sequences"]
+
+TEMPLATES: Mapping[type, Callable[[Any, str, IntegerSource, Vector], IntegerLayer]] = {
+    RNNDirection: elman,
+    GatedDirection: gru,
+    LSTMDirection: lstm,
+    LRUDirection: lru,
+}
+"""By the class of a direction."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A linear map to the outputs.
+
+    Shape:
+        weight: :math:`(K, N)`.
+        bias: :math:`(K,)`, or None.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+@dataclass(frozen=True)
+class IntegerNetwork:
+    """The layers and the head of a network in whole numbers.
+
+    Args:
+        layers: The layers.
+        locals: The local arrays of a step.
+        step: The statements of a step, from ``input`` to ``output``.
+        input_places: The inputs are in units of 2^-input_places; None for symbols.
+        output_places: So are the outputs.
+        output_size: The number of outputs.
+        saturated: The share of the steps of the calibration in which a state or an output is
+            saturated, by layer.
+    """
+
+    layers: list[Layer]
+    locals: list[Array]
+    step: str
+    input_places: int | None
+    output_places: int
+    output_size: int
+    saturated: dict[str, float]
+
+
+def integer_network(
+    layers: Sequence[Any],
+    head: Head | None,
+    embedding: Tensor | None,  # (K, M)
+    x: Tensor,  # (T, B, M), or (T, B) symbols
+    is_valid: Tensor,  # (T, B)
+    source: IntegerSource,
+) -> IntegerNetwork:
+    """Write layers and a head, in double precision, for inputs such as x.
+
+    Raises:
+        ValueError: If an input is not finite.
+        UnsupportedError: If a part has no form in whole numbers.
+    """
+    if not x[is_valid].isfinite().all():
+        raise ValueError("expected a finite calibration, got NaN or infinity")
+    local_arrays: list[Array] = []
+    step: list[str] = []
+    vector = Vector("input", x.shape[-1], places_for(float(x[is_valid].abs().max())))
+    if embedding is not None:
+        x = embedding[x]
+        vector = Vector("x", x.shape[-1], places_for(float(embedding.abs().max())))
+        local_arrays.append(Array(vector.name, vector.size, kind="int16"))
+    first = vector
+    written: list[Layer] = []
+    saturated: dict[str, float] = {}
+    y = x  # of the network with rounded recurrent matrices
+    for direction in _directions(layers):
+        name = f"layer{len(written)}"
+        matrices = _rounded_matrices(direction, source.bits)
+        run = _run(direction, x)
+        largest = {part: float(size[is_valid].max()) for part, size in run.sizes.items()}
+        found = TEMPLATES[type(direction)](
+            RoundedDirection(direction, matrices, largest), name, source, vector
+        )
+        arguments = f"state, {vector.name}"
+        vector = found.output
+        if not vector.name.startswith("state"):
+            local_arrays.append(Array(vector.name, vector.size, kind="int16"))
+            arguments += f", {vector.name}"
+        step.append(f"{name}({arguments});")
+        written.append(found.layer.named(name))
+        x = run.outputs
+        run = _run(_with_matrices(direction, matrices), y)
+        y = run.outputs
+        saturated[name] = _share(run.sizes, found.limits, is_valid)
+    output = vector
+    if head is None:
+        step.append(loop(vector.size, f"output[i] = {vector.name}[i];"))
+    else:
+        K = len(head.weight)
+        term = source.term(source.rounded(head.weight), vector.places)
+        places = places_of_sum([term], [head.bias])
+        largest = float(F.linear(x, head.weight, head.bias)[is_valid].abs().max())
+        output = Vector("output", K, min(places, places_for(largest)))
+        source.values["head_places"] = {"z": places, "output": output.places}
+        source.helpers |= {"saturated", "rounded_shift"}
+        local_arrays.append(Array("z", padded(K), kind="int32"))
+        shift = places - output.places
+        step += [
+            source.at_start("z", K, head.bias, places, "head_bias", "the bias of the head"),
+            source.product(
+                "head", term, vector.name, "z", places, f"the head, {tuple(head.weight.shape)}"
+            ),
+            loop(K, f"output[i] = saturated(rounded_shift(z[i], {shift}));"),
+        ]
+        sizes = {"output": F.linear(y, head.weight, head.bias).abs().amax(-1)}
+        saturated["head"] = _share(sizes, {"output": output.largest}, is_valid)
+    if embedding is not None:
+        if head is not None and head.weight is embedding:
+            stored = source.values["head"]
+        else:
+            term = source.term(source.rounded(embedding), 0)
+            comment = f"the embedding, {tuple(embedding.shape)}"
+            stored = source.store("embedding", term, term.exponent, comment)
+        step.insert(0, source.symbol(stored, first))
+    return IntegerNetwork(
+        layers=written,
+        locals=local_arrays,
+        step="\n".join(step),
+        input_places=first.places if embedding is None else None,
+        output_places=output.places,
+        output_size=output.size,
+        saturated=saturated,
+    )
+
+
+def padded_sequences(
+    calibration: Any,
+    M: int | None,
+) -> tuple[Tensor, Tensor]:
+    """Return sequences of M inputs, or of symbols, of one length, and which steps are theirs.
+
+    Returns:
+        The sequences (T, B, M), or (T, B), and the truth values (T, B).
+    Raises:
+        ValueError: If their shape does not fit, or there are none.
+    """
+    axes = "(T, B)" if M is None else f"(T, B, {M})"
+    sequences: Any = calibration
+    if not isinstance(calibration, list | tuple):
+        values = torch.as_tensor(calibration)
+        dimensions = 1 if M is None else 2
+        if values.dim() == dimensions:
+            values = values.unsqueeze(1)
+        if values.dim() != dimensions + 1 or 0 in values.shape:
+            raise ValueError(f"expected a calibration of shape {axes}, got {tuple(values.shape)}")
+        sequences = list(values.unbind(1))
+    if not sequences:
+        raise ValueError("expected sequences for the calibration, got none")
+    tensors = [torch.as_tensor(each).cpu() for each in sequences]
+    shapes = {tuple(each.shape[1:]) for each in tensors}
+    if shapes != {() if M is None else (M,)}:
+        raise ValueError(f"expected a calibration of shape {axes}, got entries {shapes}")
+    x = pad_sequence(tensors)
+    lengths = torch.tensor([len(each) for each in tensors])
+    is_valid = torch.arange(len(x))[:, None] < lengths
+    if M is None:
+        return x.long(), is_valid
+    return x.double(), is_valid
+
+
+def _directions(layers: Sequence[Any]) -> list[Any]:
+    """Return the directions of all layers.
+
+    Raises:
+        UnsupportedError: If one has no template.
+    """
+    directions: list[Any] = []
+    for layer in layers:
+        if isinstance(layer, ResidualStack):
+            raise UnsupportedError("a ResidualStack")
+        for direction in directions_of(layer):
+            if type(direction) not in TEMPLATES:
+                raise UnsupportedError(f"a {type(layer).__name__}")
+            directions.append(direction)
+    return directions
+
+
+def _rounded_matrices(direction: AbstractDirection, bits: int) -> list[RoundedMatrix]:
+    """Round the recurrent matrices; the search for neighbours runs here and nowhere else.
+
+    Raises:
+        UnsupportedError: If they are complex.
+    """
+    if not direction.has_matrix:
+        return []
+    found: list[RoundedMatrix] = []
+    for constraint, matrix in zip(direction.constraints(), direction.matrices(), strict=True):
+        exact = matrix
+        fewest = bits
+        if constraint.is_complex:
+            raise UnsupportedError("complex states")
+        if isinstance(constraint, Rounded):
+            exact = constraint.inner()
+            fewest = min(bits, constraint.bits)
+        # 16 bits move an eigenvalue by less than 0.0001, and need no search
+        found.append(rounded(exact, fewest) if fewest <= 8 else nearest(exact, fewest))
+    return found
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The outputs of a layer, and the largest number of each part at each step.
+
+    Shape:
+        outputs: :math:`(T, B, K)`.
+        sizes: :math:`(T, B)` each.
+    """
+
+    outputs: Tensor
+    sizes: dict[str, Tensor]
+
+
+def _run(
+    direction: Any,
+    x: Tensor,  # (T, B, M)
+) -> _Run:
+    """Run a layer step by step, so that its states are seen."""
+    state = direction.initial_state(x.shape[1])
+    N = direction.hidden_size
+    outputs: list[Tensor] = []
+    sizes: dict[str, list[Tensor]] = {"state": [], "cell": [], "output": []}
+    for x_t in x:
+        y, state = direction(x_t[None], state)
+        parts = {"state": state, "output": y[0]}
+        if "cell" in direction.state_blocks():
+            parts |= {"state": state[:, :N], "cell": state[:, N:]}
+        for part, values in parts.items():
+            sizes[part].append(values.abs().amax(-1))
+        outputs.append(y[0])
+    stacked = {part: torch.stack(size) for part, size in sizes.items() if size}
+    return _Run(torch.stack(outputs), stacked)
+
+
+def _with_matrices(
+    direction: AbstractDirection, matrices: Sequence[RoundedMatrix]
+) -> AbstractDirection:
+    """Return a copy whose recurrent matrices are the rounded ones."""
+    if not matrices:
+        return direction
+    direction = copy.deepcopy(direction)
+    values = [torch.tensor(each.matrix()) for each in matrices]
+    direction.frozen = torch.cat(values)
+    return direction
+
+
+def _share(
+    sizes: Mapping[str, Tensor],  # (T, B) each
+    limits: Mapping[str, float],
+    is_valid: Tensor,  # (T, B)
+) -> float:
+    """Return the share of the steps in which a part exceeds its limit."""
+    exceeds = torch.zeros_like(is_valid)
+    for part, limit in limits.items():
+        exceeds |= ~(sizes[part] <= limit)  # a state that is NaN exceeds too
+    return float(exceeds[is_valid].double().mean())
