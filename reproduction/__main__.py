@@ -13,10 +13,11 @@ from rich.table import Table
 from eigenrnn import __version__
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.cli import commands
-from eigenrnn_experiments.errors import MissingDataError
+from eigenrnn_experiments.errors import MissingDataError, StoppedError
 from eigenrnn_experiments.recipes import Recipe, reproduce
 from eigenrnn_experiments.recipes.runs import folder_name
-from reproduction.archive import ARCHIVE, Archive, RunName, current_runs
+from eigenrnn_experiments.training import RunKey
+from reproduction.archive import ARCHIVE, Archive, current_runs
 from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Runs
 from reproduction.claims import CLAIMS
@@ -178,21 +179,21 @@ def _run(
             console.print(f"{job.recipe.name}, {job.run.row}: needs {job.missing_data}, skipped")
             continue
         point, seed = job.run.points[0], job.run.seeds[0]
-        name = RunName(job.recipe.name, job.run.row, point, seed, job.run.least)
+        name = RunKey(job.recipe.name, job.run.row, point, seed, reduced=job.run.least)
         console.print(f"{job.claim}: {name}")
         folder = options.out / folder_name(job.recipe, quick=False)
-        outcomes = reproduce(
-            job.recipe,
-            folder,
-            rows=[job.run.row],
-            points=job.run.points,
-            seeds=job.run.seeds,
-            resume=True,
-        )
+        try:
+            reproduce(
+                job.recipe,
+                folder,
+                rows=[job.run.row],
+                points=job.run.points,
+                seeds=job.run.seeds,
+                resume=True,
+            )
+        except StoppedError as stopped:
+            return 128 + stopped.signal  # the exit status of a program ended by a signal
         archive_runs([folder], options.archive, recipes)
-        for outcome in outcomes:
-            if outcome.signal is not None:
-                return 128 + outcome.signal  # the exit status of a program ended by a signal
 
 
 def _missing(

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
 from eigenrnn_experiments.recipes import Recipe, Row
+from eigenrnn_experiments.training import Run
 from reproduction.archive import (
     Archive,
-    ArchivedRun,
     CurveColumns,
+    comparison_of,
     current_runs,
-    outcome_of,
     runs_by_row,
 )
 from reproduction.claims.nnrnn import GAPS
@@ -179,12 +179,12 @@ def curve_figures(archive: Archive, recipes: Mapping[str, Recipe]) -> list[Curve
         recipes: All recipes, by name.
     """
     runs, _ = current_runs(recipes, archive.runs())
-    of_rows: dict[tuple[str, str], list[ArchivedRun]] = {}
+    of_rows: dict[tuple[str, str], list[Run]] = {}
     for run in longest_runs(runs):
-        of_rows.setdefault((run.recipe, run.row), []).append(run)
+        of_rows.setdefault((run.key.recipe, run.key.row), []).append(run)
     found: list[CurveFigure] = []
     for recipe in recipes.values():
-        groups: dict[tuple[str, str], dict[str, list[ArchivedRun]]] = {}
+        groups: dict[tuple[str, str], dict[str, list[Run]]] = {}
         for row in recipe.rows:
             if not isinstance(row, Row):
                 continue
@@ -207,11 +207,11 @@ def curve_figures(archive: Archive, recipes: Mapping[str, Recipe]) -> list[Curve
     return found
 
 
-def longest_runs(runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
+def longest_runs(runs: Sequence[Run]) -> list[Run]:
     """Return the longest run of each row, point and seed."""
-    found: dict[tuple[str, str, str, int | None], ArchivedRun] = {}
+    found: dict[tuple[str, str, str, int | None], Run] = {}
     for run in runs:
-        key = (run.recipe, run.row, run.point, run.seed)
+        key = (run.key.recipe, run.key.row, run.key.point, run.key.seed)
         if key not in found or run.steps > found[key].steps:
             found[key] = run
     return list(found.values())
@@ -247,11 +247,15 @@ def paper_figures(
     return [BarFigure(f"results-{paper}", caption, panels, "memory", log=False)]
 
 
-def _gap_figure(runs: Sequence[ArchivedRun]) -> BarFigure:
+def _gap_figure(runs: Sequence[Run]) -> BarFigure:
     """Return how far expRNN is ahead of nnRNN on permuted MNIST, ours beside the authors'."""
     curves: list[dict[float, float]] = []
     for label in ("expRNN 512 psMNIST", "nnRNN 512 psMNIST"):
-        its = [run for run in longest_runs(runs) if (run.recipe, run.row) == ("nnrnn/fig2", label)]
+        its = [
+            run
+            for run in longest_runs(runs)
+            if (run.key.recipe, run.key.row) == ("nnrnn/fig2", label)
+        ]
         points = [zip(*_column(run, "validation_accuracy"), strict=True) for run in its[:1]]
         curves.append(dict(*points))
     bars: dict[str, tuple[float, float]] = {}
@@ -267,47 +271,49 @@ def _gap_figure(runs: Sequence[ArchivedRun]) -> BarFigure:
     return BarFigure("results-nnrnn-gap", caption, panels, "difference of accuracies", log=False)
 
 
-def _bars(recipe: Recipe, runs: Sequence[ArchivedRun]) -> dict[str, tuple[float, float]]:
+def _bars(recipe: Recipe, runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
     """Return our mean and the paper's number of each row; NaN if none is printed."""
     found: dict[str, tuple[float, float]] = {}
-    by_row = runs_by_row({recipe.name: recipe}, [run for run in runs if run.recipe == recipe.name])
+    by_row = runs_by_row(
+        {recipe.name: recipe}, [run for run in runs if run.key.recipe == recipe.name]
+    )
     for row in recipe.rows:
         reported = row.reported[0]
-        mean = outcome_of(row, reported, by_row.get((recipe.name, row.label), ())).mean
+        ours = comparison_of(row, reported, by_row.get((recipe.name, row.label), ())).ours
         printed = reported.value
-        if mean is None or (printed is None and isinstance(row, Row)):
+        if not ours.count or (printed is None and isinstance(row, Row)):
             continue
         if printed is None:  # no bar for the paper
             printed = math.nan
-        found[row.label] = (mean, printed)
+        found[row.label] = (ours.value, printed)
     return found
 
 
-def _shown(row: Row, runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
+def _shown(row: Row, runs: Sequence[Run]) -> list[Run]:
     """Choose the runs of a row to show."""
-    best = outcome_of(row, row.reported[0], runs).best_point
-    shown: list[ArchivedRun] = []
+    best = comparison_of(row, row.reported[0], runs).best_point
+    shown: list[Run] = []
     for run in runs:
-        has_curve = run.state != "diverged" and run.training
-        if has_curve and best in (None, run.point):
+        has_curve = run.state != "diverged" and run.curves.get("training")
+        if has_curve and best in (None, run.key.point):
             shown.append(run)
     return shown
 
 
-def _quantity(row: Row, runs: Sequence[ArchivedRun]) -> str:
+def _quantity(row: Row, runs: Sequence[Run]) -> str:
     """Choose the column of the quantity that the paper reports, or else of a loss."""
     reported = row.reported[0]
     if reported.split == "train":
         return "train_loss"
     wanted = (f"{reported.split}_{reported.quantity}", f"{reported.split}_loss", "test_loss")
     for name in wanted:
-        if all(name in run.evaluated for run in runs):
+        if all(name in run.curves["evaluated"] for run in runs):
             return name
     return "train_loss"
 
 
 def _curves(
-    quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]
+    quantity: str, rows: Mapping[str, Sequence[Run]]
 ) -> tuple[Numbers, dict[str, Numbers], dict[str, Numbers]]:
     """Return steps, medians and quartiles of the runs of each row."""
     points: dict[str, list[tuple[Numbers, Numbers]]] = {}
@@ -339,11 +345,11 @@ def _curves(
     return steps, series, bands
 
 
-def _column(run: ArchivedRun, quantity: str) -> tuple[Numbers, Numbers]:
+def _column(run: Run, quantity: str) -> tuple[Numbers, Numbers]:
     """Return the points of a curve that have a value."""
-    curve: CurveColumns = run.evaluated
+    curve: CurveColumns = run.curves["evaluated"]
     if quantity == "train_loss":
-        curve = run.training
+        curve = run.curves["training"]
     name = quantity
     if quantity not in curve:  # the mean of the training loss since the last row
         name = next(each for each in curve if each != "step")
@@ -353,7 +359,7 @@ def _column(run: ArchivedRun, quantity: str) -> tuple[Numbers, Numbers]:
     return steps[known], values[known]
 
 
-def _caption(recipe: Recipe, quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]) -> str:
+def _caption(recipe: Recipe, quantity: str, rows: Mapping[str, Sequence[Run]]) -> str:
     count = max(len(runs) for runs in rows.values())
     seeds = "one seed"
     if count > 1:

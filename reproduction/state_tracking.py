@@ -14,10 +14,9 @@ from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
 from eigenrnn_experiments.recipes import Recipe, Row
 from eigenrnn_experiments.tasks import StateTracking
-from eigenrnn_experiments.training.result import Metrics
+from eigenrnn_experiments.training.run import Metrics, Run
 from reproduction.archive import (
     Archive,
-    ArchivedRun,
     current_runs,
     runs_by_row,
 )
@@ -91,7 +90,7 @@ class TrackedRow:
     recipe: Recipe
     row: Row
     point: str
-    runs_of_points: Mapping[str, Sequence[ArchivedRun]]
+    runs_of_points: Mapping[str, Sequence[Run]]
     exponents: Sequence[float]
     eigenvalues: Complexes | None
     reflections: Reflections | None
@@ -114,7 +113,7 @@ class TrackedRow:
         return cast("StateTracking", self.row.task).group
 
     @property
-    def runs(self) -> Sequence[ArchivedRun]:
+    def runs(self) -> Sequence[Run]:
         """The runs at the best point."""
         return self.runs_of_points[self.point]
 
@@ -159,7 +158,7 @@ def tracked_rows(
     return found
 
 
-def _rate(runs: Sequence[ArchivedRun]) -> str:
+def _rate(runs: Sequence[Run]) -> str:
     """Write the learning rate that the runs of a point share."""
     return f"{runs[0].settings['lr']:g}"
 
@@ -176,7 +175,7 @@ def _measurements(file: Path) -> dict[tuple[str, str, str, int], dict[str, Any]]
     return {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
 
 
-def _quality(runs: Sequence[ArchivedRun]) -> tuple[float, float]:
+def _quality(runs: Sequence[Run]) -> tuple[float, float]:
     """Return the mean validation accuracy of some runs, and minus their mean validation loss."""
     selected = [run.best["validation"] for run in runs]
     accuracy = statistics.fmean(each["accuracy"] for each in selected)
@@ -187,12 +186,12 @@ def _quality(runs: Sequence[ArchivedRun]) -> tuple[float, float]:
 def _tracked(
     recipe: Recipe,
     row: Row,
-    runs: Sequence[ArchivedRun],
+    runs: Sequence[Run],
     measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]],
 ) -> TrackedRow:
-    runs_of: dict[str, list[ArchivedRun]] = {}
+    runs_of: dict[str, list[Run]] = {}
     for point in row.points():
-        its = [run for run in runs if run.point == point]
+        its = [run for run in runs if run.key.point == point]
         if its:
             runs_of[point] = its
     point = max(runs_of, key=lambda name: _quality(runs_of[name]))
@@ -200,7 +199,7 @@ def _tracked(
     exponents: list[float] = []
     eigenvalues: Complexes | None = None  # of the first seed that has some
     for run in best:
-        entry = measured.get((recipe.name, row.label, point, run.seed or 0))
+        entry = measured.get((recipe.name, row.label, point, run.key.seed or 0))
         if entry is None:
             continue
         exponents.append(entry["lyapunov"])
@@ -218,11 +217,11 @@ def _tracked(
 
 
 def _reflections(
-    runs: Sequence[ArchivedRun], measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]]
+    runs: Sequence[Run], measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]]
 ) -> Reflections | None:
     """Return what was measured of the first run that solved its problem."""
     for run in runs:
-        entry = measured.get((run.recipe, run.row, run.point, run.seed or 0), {})
+        entry = measured.get((run.key.recipe, run.key.row, run.key.point, run.key.seed or 0), {})
         if "reflections" in entry and run.best["test"]["longest"] >= SOLVED:
             return Reflections.of(entry["reflections"])
     return None
@@ -281,7 +280,7 @@ def radius_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
                 "last": ", ".join(str(_longest(run.last)) for run in runs),
             }
             for heading, name in _SIZES.items():
-                sizes = [run.evaluated[name][-1] for run in runs]
+                sizes = [run.curves["evaluated"][name][-1] for run in runs]
                 cells[heading] = f"{statistics.median(cast('list[float]', sizes)):.2f}"
             for heading, cell in cells.items():
                 columns.setdefault(heading, []).append(cell)

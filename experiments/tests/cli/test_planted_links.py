@@ -17,13 +17,11 @@ FEW, MANY = 5, 400
 HANGS_AFTER_S = 120
 
 FILES = [
-    "config.json",
+    "run.json",
     "metrics.csv",
     "dynamics.jsonl",
     "last.pt",
     "best.pt",
-    "result.json",
-    "status.json",
     ".lock",
     "report.html",
     "results.csv",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from reproduction.archive import Archive, RunName
+from reproduction.archive import Archive
 from reproduction.cost import estimated_seconds
 from shrunken import TRAINED
 
@@ -18,6 +18,7 @@ from eigenrnn_experiments.tasks import (
     Text,
     WordPTB,
 )
+from eigenrnn_experiments.training import RunKey
 
 COPYING = TRAINED["scornn/fig1: scoRNN 190 T=1000"]
 
@@ -81,8 +82,8 @@ def test_the_last_step_is_evaluated_too():
 
 def test_an_estimate_is_close_to_the_recorded_processor_time():
     row = TRAINED["scornn/fig1: expRNN 190 T=2000"]
-    name = RunName("scornn/fig1", "expRNN 190 T=2000", "", 0, None)
-    (run,) = [run for run in Archive().runs() if run.name == name]
+    key = RunKey("scornn/fig1", "expRNN 190 T=2000", seed=0)
+    (run,) = [run for run in Archive().runs() if run.key == key]
     assert estimated_seconds(row) == pytest.approx(run.processor_seconds, rel=0.25)
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -11,22 +12,18 @@ import pytest
 import torch
 
 from eigenrnn.analysis.state_map import recurrent_weights
+from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.report import read_records, write_report
 from eigenrnn_experiments.report.chart_data import Styles, learning_curve_chart
 from eigenrnn_experiments.report.learning_curves import MAX_POINTS, averaged_over, curve, group
 from eigenrnn_experiments.report.network_analyses import gradient_charts, training_dynamics
 from eigenrnn_experiments.report.records import Records, task_name
-from eigenrnn_experiments.report.rounding import (
-    block_maxima,
-    log10_or_none,
-    rounded,
-    rounded_positive,
-    spaced_indices,
-)
-from eigenrnn_experiments.report.tables import machines, paper_and_ours
+from eigenrnn_experiments.report.rounding import block_maxima, log10_or_none, rounded_positive
+from eigenrnn_experiments.report.tables import machines
+from eigenrnn_experiments.statistics import rounded, spaced_indices
 from eigenrnn_experiments.training import Settings, fit
 from eigenrnn_experiments.training.dynamics import Dynamics
-from eigenrnn_experiments.training.records import Description, RunConfig
+from eigenrnn_experiments.training.run import Description, Run, RunKey, RunNumber
 from eigenrnn_experiments.training.run_folder import RunFolder
 from reported_runs import (
     STEPS,
@@ -34,7 +31,6 @@ from reported_runs import (
     WITH_DYNAMICS,
     build,
     rebuild,
-    recipe_row,
     train_all,
     write_recipe,
 )
@@ -85,24 +81,23 @@ class Page(HTMLParser):
 
 def record(folder, seed=0, *, name=None, step=(1, 2), settings=None, **columns):
     """Return the record of a run without training it."""
-    config = RunConfig(
-        name=name,
+    known = Run(
+        key=RunKey(seed=seed),
+        name=name or "",
         task=Description("Copying", {"delay": 10, "data_seed": 0}),
-        modules="",
         layer="ScoRNN",
         parameters=7,
-        settings=Settings(**{"steps": 1, "lr": 0.1, "seed": seed, **(settings or {})}),
-        versions={"eigenrnn": "0.1.0"},
+        settings={"steps": 1, "lr": 0.1, "seed": seed, **(settings or {})},
     )
     metrics = {name: np.array(values, dtype=float) for name, values in columns.items()}
     run = RunFolder(folder)
-    run.config, run.result, run.dynamics = config, None, []
+    run.run, run.dynamics = known, []
     run.metrics = {"step": np.array(step, dtype=float), **metrics}
     return run
 
 
 def records(*runs):
-    return Records(tuple(runs), ())
+    return Records(tuple(runs))
 
 
 def data_of(text):
@@ -135,7 +130,7 @@ def test_metrics_are_read_as_they_were_written(runs):
 
 def test_folder_without_runs_is_rejected_by_name(tmp_path):
     with pytest.raises(
-        ValueError, match=re.escape(f"in {tmp_path} or its subfolders, got neither")
+        ValueError, match=re.escape(f"in {tmp_path} or its subfolders, got no run.json")
     ):
         read_records([tmp_path])
 
@@ -143,14 +138,6 @@ def test_folder_without_runs_is_rejected_by_name(tmp_path):
 def test_an_empty_list_of_folders_is_rejected():
     with pytest.raises(ValueError, match="got none"):
         read_records([])
-
-
-def test_recipe_results_of_another_type_are_rejected_by_name(runs):
-    write_recipe(runs / "r", [recipe_row(values=["a"])])
-    ((folder, why),) = read_records([runs]).unreadable.items()
-    assert folder == runs / "r"
-    assert "r/results.json is damaged" in why
-    assert "$.rows[0].values" in why
 
 
 def test_incomplete_last_row_is_ignored(runs):
@@ -200,7 +187,9 @@ def test_dynamics_recorded_by_training_are_read(tmp_path):
 
 
 def test_runs_that_differ_only_by_their_seed_are_one_curve(runs):
-    found = {each.label: [run.seed for run in each.runs] for each in group(read_records([runs]))}
+    found = {
+        each.label: [run.run.key.seed for run in each.runs] for each in group(read_records([runs]))
+    }
     assert found == {"lstm": [0, 1], "scornn": [0, 1]}
 
 
@@ -211,7 +200,7 @@ def test_runs_that_differ_by_a_setting_have_it_in_their_label(tmp_path):
 
 def test_data_seeds_do_not_separate_runs(tmp_path):
     pair = [record(tmp_path / f"run-{n}", n) for n in (10, 11)]
-    pair[1].config.task.options["data_seed"] = 1
+    pair[1].run.task.options["data_seed"] = 1
     assert [each.label for each in group(records(*pair))] == ["run"]
 
 
@@ -228,7 +217,7 @@ def test_what_is_averaged_is_named(tmp_path, seeds, expected, count):
 
 def test_runs_on_other_data_of_one_seed_are_averaged_as_runs(tmp_path):
     pair = [record(tmp_path / f"run-{n}", loss=[1.0, 2.0]) for n in (1, 2)]
-    pair[1].config.task.options["data_seed"] = 1
+    pair[1].run.task.options["data_seed"] = 1
     (each,) = group(records(*pair))
     assert averaged_over([each]) == "runs"
     (series,) = learning_curve_chart([each], Styles([each]))["series"]
@@ -312,63 +301,38 @@ def test_logarithms_are_blank_below_the_floor():
     assert rounded_positive([2.0, 1e-9, np.inf], 1e-8) == [2.0, None, None]
 
 
-def test_table_compares_our_mean_and_standard_error_with_the_paper(tmp_path):
-    write_recipe(tmp_path, [recipe_row()])
-    table = paper_and_ours(read_records([tmp_path]).recipes[0])
-    row = dict(zip(table.headings, table.rows[0], strict=True))
-    # mean of .4 and .6, whose standard error is .1
-    wanted = {"paper": "0.5", "ours": "0.5000 ± 0.100", "difference": "0", "runs": "2"}
-    assert row == row | wanted | {"parameters": "1,234", "seconds per run": "2.0"}
-
-
-def test_only_the_best_point_of_a_search_counts(tmp_path):
-    points = {"points": ["lr=1", "lr=2"], "best_point": "lr=2"}
-    write_recipe(tmp_path, [recipe_row(**points)])
-    table = paper_and_ours(read_records([tmp_path]).recipes[0])
-    assert "0.6000" in table.rows[0]
-
-
-def test_a_bound_replaces_the_papers_number(tmp_path):
-    write_recipe(tmp_path, [recipe_row(reported=None, at_most=0.02)])
-    table = paper_and_ours(read_records([tmp_path]).recipes[0])
-    assert dict(zip(table.headings, table.rows[0], strict=True))["paper"] == "at most 0.02"
-
-
-def test_row_that_was_not_run_says_so(tmp_path):
-    write_recipe(tmp_path, [recipe_row(parameters=None, values=[], seconds=[], reported=None)])
-    table = paper_and_ours(read_records([tmp_path]).recipes[0])
-    assert {"not run", "not printed"} <= set(table.rows[0])
-
-
-def copy_for_recipe(run, folder, row, point="", **settings):
-    """Copy a run as one of a recipe's row."""
-    config = json.loads((shutil.copytree(run, folder) / "config.json").read_text())
-    seed = config["settings"]["seed"]
-    config["key"] = {"recipe": "scornn/copying", "row": row, "point": point, "seed": seed}
-    config["settings"] |= settings
-    (folder / "config.json").write_text(json.dumps(config))
+def copy_for_recipe(run, folder, row, point="", loss=1.0, **settings):
+    """Copy a run as one of a row of `nonnormal/fig4`."""
+    shutil.copytree(run, folder)
+    known = RunFolder(run).run
+    key = RunKey("nonnormal/fig4", row, point, known.key.seed)
+    measure = RECIPES[key.recipe].row(row).reported[0].measure
+    numbers = {measure: RunNumber(loss)}
+    best = {"validation": {**known.best["test"], "loss": loss}}
+    settings = {**known.settings, **settings}
+    RunFolder(folder).write(replace(known, key=key, settings=settings, numbers=numbers, best=best))
 
 
 def test_runs_of_a_recipe_have_the_labels_and_order_of_its_rows(runs, tmp_path):
-    for name, row in (("lstm", "B LSTM"), ("scornn", "A scoRNN")):
+    rows = {row.label: next(iter(row.points())) for row in RECIPES["nonnormal/fig4"].trained[:2]}
+    for name, (row, point) in zip(("lstm", "scornn"), reversed(rows.items()), strict=True):
         for seed in (0, 1):
-            copy_for_recipe(runs / f"{name}-{seed}", tmp_path / "r" / row / str(seed), row)
-    write_recipe(tmp_path / "r", [recipe_row("B LSTM"), recipe_row("A scoRNN")])
-    assert [each.label for each in group(read_records([tmp_path / "r"]))] == ["B LSTM", "A scoRNN"]
+            copy_for_recipe(runs / f"{name}-{seed}", tmp_path / "r" / row / str(seed), row, point)
+    assert [each.network for each in group(read_records([tmp_path / "r"]))] == list(rows)
 
 
 def test_only_the_best_point_of_a_search_is_shown_initially(runs, tmp_path):
-    for point, lr in (("lr=1", 1), ("lr=2", 2)):
-        copy_for_recipe(runs / "lstm-0", tmp_path / "r" / point, "LSTM", point, lr=lr)
-    points = {"points": ["lr=1", "lr=2"], "best_point": "lr=2"}
-    write_recipe(tmp_path / "r", [recipe_row("LSTM", **points)])
+    row = RECIPES["nonnormal/fig4"].trained[0]
+    first, second = list(row.points())[:2]
+    for point, loss in ((first, 2.0), (second, 1.0)):
+        copy_for_recipe(runs / "lstm-0", tmp_path / "r" / point, row.label, point, loss, lr=loss)
     found = {each.label: each.shown for each in group(read_records([tmp_path / "r"]))}
-    assert found == {"LSTM, lr=1": False, "LSTM, lr=2": True}
+    assert found == {f"{row.label}, {first}": False, f"{row.label}, {second}": True}
 
 
 def test_machines_are_counted_by_run(runs):
     found = read_records([runs])
-    table = machines(found.runs, found.recipes)
+    table = machines(found.runs)
     assert [row[table.headings.index("runs")] for row in table.rows] == ["4"]
 
 
@@ -438,12 +402,12 @@ def test_colour_of_a_network_is_the_same_in_all_charts(page):
         assert {one["label"].split(",")[0]: one["colour"] for one in data[name]} == curves
 
 
-def test_labels_from_files_stay_text(runs, tmp_path):
+def test_labels_from_files_stay_text(runs, tmp_path, monkeypatch):
     for folder in runs.iterdir():
-        config = json.loads((folder / "config.json").read_text())
-        config["name"], config["modules"], config["layer"] = HOSTILE, HOSTILE, HOSTILE
-        (folder / "config.json").write_text(json.dumps(config))
-    write_recipe(runs / "r", [recipe_row(HOSTILE, note=HOSTILE)], {HOSTILE: [HOSTILE]})
+        known = RunFolder(folder).run
+        hostile = replace(known, name=HOSTILE, modules=HOSTILE, layer=HOSTILE)
+        RunFolder(folder).write(hostile)
+    write_recipe(runs / "r", monkeypatch, HOSTILE, note=HOSTILE)
     text = write_report([runs], tmp_path / "p.html", rebuild=rebuild, title=HOSTILE).read_text()
     found = Page(text)
     assert not any(tag == "img" for tag, _ in found.tags)
@@ -462,9 +426,9 @@ def test_network_that_cannot_be_rebuilt_has_a_reason(runs, tmp_path):
 
 
 def test_unreadable_run_is_named_and_the_rest_is_shown(runs, tmp_path):
-    (runs / "lstm-1" / "result.json").write_text("{")
+    (runs / "lstm-1" / "run.json").write_text("{")
     text = write_report([runs], tmp_path / "p.html").read_text()
-    assert "lstm-1/result.json is truncated or damaged" in text
+    assert "lstm-1/run.json is truncated or damaged" in text
     assert {one["label"] for one in data_of(text)["curves"]["task-1"]["series"]} == {
         *("lstm-0", "scornn (2 seeds)")
     }
@@ -490,8 +454,8 @@ def test_damaged_spectra_are_named_and_the_rest_is_shown(runs, tmp_path):
     assert [one["label"] for one in data_of(text)["spectrum"]] == ["lstm, seed 0"]
 
 
-def test_recipe_without_runs_has_a_page(tmp_path):
-    write_recipe(tmp_path / "r", [recipe_row()])
+def test_recipe_without_runs_has_a_page(tmp_path, monkeypatch):
+    write_recipe(tmp_path / "r", monkeypatch, "chain")
     text = write_report([tmp_path / "r"], tmp_path / "p.html").read_text()
     assert "Reproduction of scornn/copying" in text
     assert "Batches are drawn anew." in text

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from eigenrnn_experiments.report import write_report
-from reported_runs import STEPS, WITH_DYNAMICS, rebuild, recipe_row, train_all, write_recipe
+from reported_runs import STEPS, WITH_DYNAMICS, rebuild, train_all, write_recipe
 
 pytest.importorskip("selenium", reason="needs selenium: pip install 'eigenrnn[dev]'")
 
@@ -75,8 +75,9 @@ def browser():
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     folder = train_all(tmp_path_factory.mktemp("browser") / "runs")
-    write_recipe(folder, [recipe_row(), recipe_row("<b>LSTM</b> & more", reported=None)])
-    return write_report([folder], folder.parent / "page.html", rebuild=rebuild)
+    with pytest.MonkeyPatch.context() as patch:
+        write_recipe(folder, patch, "chain", "<b>LSTM</b> & more")
+        return write_report([folder], folder.parent / "page.html", rebuild=rebuild)
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Runs, at_least, at_most, less
 from reproduction.evidence import ArchivedEvidence, missing_jobs
 
+from eigenrnn_experiments.errors import StoppedError
 from eigenrnn_experiments.recipes import Recipe, Row
-from eigenrnn_experiments.recipes.outcome import not_run
 from eigenrnn_experiments.recipes.runs import row_of
 from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training.run import Length
 from eigenrnn_experiments.training.run_folder import RunFolder
-from eigenrnn_experiments.training.run_key import Length
 from recipes_for_results import ABSENT, TABLE, changed, recipes, row, run
 from training_run import one_thread
 
@@ -57,7 +57,8 @@ def raise_chance(folder):
     for known in archive.runs():
         for seed in range(3):
             settings = {**known.settings, "seed": seed}
-            run = replace(known, baseline=100.0, seed=seed, settings=settings)
+            key = replace(known.key, seed=seed)
+            run = replace(known, baseline=100.0, key=key, settings=settings)
             archive.add(run, overwrite=True)
     archive.save()
 
@@ -103,7 +104,7 @@ def reduced_folder(tmp_path_factory):
 def test_a_reduced_run_is_archived_as_what_it_is(reduced_folder, tmp_path):
     archive_runs([reduced_folder], tmp_path, KNOWN)
     found = Archive(tmp_path).runs()
-    assert [(run.row, run.reduced, run.state) for run in found] == [
+    assert [(run.key.row, run.key.reduced, run.state) for run in found] == [
         (SMALL, ONE_EPOCH, "ended"),
         (LARGE, ONE_EPOCH, "ended"),
     ]
@@ -122,7 +123,7 @@ def test_the_page_of_a_reduced_run_says_so(reduced_folder):
 
 
 def test_a_reduced_run_is_rebuilt_with_its_epochs(reduced_folder):
-    key = RunFolder(reduced_folder / "scornn-4" / "seed-0").config.key
+    key = RunFolder(reduced_folder / "scornn-4" / "seed-0").run.key
     assert row_of(key, recipe()).settings.epochs == 1
 
 
@@ -239,9 +240,10 @@ def test_a_row_without_data_is_named_and_skipped(capsys, tmp_path):
 
 
 def test_an_interruption_has_the_exit_status_of_the_signal(capsys, tmp_path, monkeypatch):
-    stopped = replace(not_run(recipe().rows[0])[0], signal=15)
-    monkeypatch.setattr("reproduction.__main__.reproduce", lambda *_, **__: [stopped])
-    monkeypatch.setattr("reproduction.__main__.archive_runs", lambda *_, **__: None)
+    def stop(*_, **__):
+        raise StoppedError(15)
+
+    monkeypatch.setattr("reproduction.__main__.reproduce", stop)
     claims = claim(at_most(Runs(NAME, SMALL), 1.0))
     arguments = ("--archive", tmp_path, "run", "--out", tmp_path / "runs")
     assert output(capsys, *arguments, recipes=KNOWN, claims=claims)[0] == 128 + 15

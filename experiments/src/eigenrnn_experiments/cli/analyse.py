@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from jsonargparse import Namespace
 from rich.console import Console
@@ -16,15 +16,19 @@ from eigenrnn_experiments.cli.tables import show_markdown
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
-from eigenrnn_experiments.training import records
-from eigenrnn_experiments.training.files import check_no_link, write_json
+from eigenrnn_experiments.training.files import check_no_link, read_record, write_json
 from eigenrnn_experiments.training.progress import plain_console
-from eigenrnn_experiments.training.records import AnalysisSummary
 
 __all__ = ["analyse", "delete_earlier_files"]
 
 _SEQUENCES = 4
 _HEADER = (("analysis", "quantity", "number"), ("---", "---", "---:"))
+
+
+class _Summary(TypedDict):
+    """The entry of `summary.json` that names the analyses of an earlier call."""
+
+    found: dict[str, Any]
 
 
 def analyse(options: Namespace, console: Console) -> int:
@@ -94,7 +98,7 @@ def delete_earlier_files(folder: Path) -> None:
     summary = folder / "summary.json"
     if not summary.exists():
         return
-    for name in records.read(summary, AnalysisSummary)["found"]:
+    for name in read_record(summary, _Summary)["found"]:
         for ending in ("png", "csv"):
             # the name alone: an edited summary must not lead out of the folder
             (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)

@@ -5,8 +5,8 @@ from typing import Any
 
 from eigenrnn_experiments.report.learning_curves import Curve, Group, curve
 from eigenrnn_experiments.report.network_analyses import NetworkAnalysis, main_matrix
-from eigenrnn_experiments.report.rounding import rounded
 from eigenrnn_experiments.report.tables import chosen_by
+from eigenrnn_experiments.statistics import rounded
 
 __all__ = [
     "Styles",

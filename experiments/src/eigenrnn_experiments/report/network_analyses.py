@@ -23,13 +23,8 @@ from eigenrnn.analysis import (
 from eigenrnn.linalg import check_finite
 from eigenrnn_experiments.report.learning_curves import Group
 from eigenrnn_experiments.report.records import task_name
-from eigenrnn_experiments.report.rounding import (
-    block_maxima,
-    log10_or_none,
-    rounded,
-    rounded_positive,
-    spaced_indices,
-)
+from eigenrnn_experiments.report.rounding import block_maxima, log10_or_none, rounded_positive
+from eigenrnn_experiments.statistics import rounded, spaced_indices
 from eigenrnn_experiments.training.run_folder import RunFolder
 
 __all__ = [
@@ -88,7 +83,7 @@ class NetworkAnalysis:
         if self.task_label:
             parts.append(self.task_label)
         if len(self.group.runs) > 1:
-            parts.append(f"seed {self.run.seed}")
+            parts.append(f"seed {self.run.run.key.seed}")
         return ", ".join(parts)
 
     def explain(self, reason: str, *names: str) -> None:
@@ -110,7 +105,7 @@ def analyse_networks(
     for each in shown[:MAX_NETWORKS]:
         network = NetworkAnalysis(each, _chosen(each))
         if labels.count(each.label) > 1:  # a network may have been trained on several tasks
-            network.task_label = task_name(each.runs[0].config.task)
+            network.task_label = task_name(each.runs[0].run.task)
         _analyse_network(network, rebuild)
         networks.append(network)
     return networks

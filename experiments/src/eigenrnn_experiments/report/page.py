@@ -9,6 +9,11 @@ from typing import Any
 from eigenrnn import __version__
 from eigenrnn.errors import check_installed
 from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.recipes.comparison import (
+    note_text,
+    notes,
+    table_of,
+)
 from eigenrnn_experiments.report import tables
 from eigenrnn_experiments.report.chart_data import (
     Styles,
@@ -24,11 +29,12 @@ from eigenrnn_experiments.report.network_analyses import (
     analyse_networks,
 )
 from eigenrnn_experiments.report.records import (
+    ComparedRecipe,
     Records,
     read_records,
     task_name,
 )
-from eigenrnn_experiments.report.table_formats import FORMATS
+from eigenrnn_experiments.tables import FORMATS, Table
 
 __all__ = ["write_report"]
 
@@ -201,13 +207,13 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         "reasons": _reasons(networks, groups),
         "captions": _CAPTIONS,
         "max_points": MAX_POINTS,
-        "machines": tables.machines(records.runs, records.recipes),
+        "machines": tables.machines(records.runs),
         "sources": _sources(records),
         "data": data,
     }
 
 
-def _in_all_formats(table: tables.Table) -> dict[str, str]:
+def _in_all_formats(table: Table) -> dict[str, str]:
     return {name: write(table) for name, write in FORMATS.items()}
 
 
@@ -216,7 +222,7 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
     groups_of: dict[str, list[Group]] = {}
     for each in groups:
         groups_of.setdefault(each.task, []).append(each)
-    names = [task_name(own[0].runs[0].config.task) for own in groups_of.values()]
+    names = [task_name(own[0].runs[0].run.task) for own in groups_of.values()]
     tasks: list[dict[str, Any]] = []
     for number, own in enumerate(groups_of.values(), start=1):
         name = names[number - 1]
@@ -250,35 +256,36 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
 def _model(group: Group) -> dict[str, str]:
     return {
         "label": group.label,
-        "text": group.runs[0].config.modules,
+        "text": group.runs[0].run.modules,
         "folders": ", ".join(str(run.path) for run in group.runs),
     }
 
 
-def _recipe(recipe: Any) -> dict[str, Any]:
-    content = recipe.content
+def _recipe(compared: ComparedRecipe) -> dict[str, Any]:
+    recipe = compared.recipe
+    listed = notes(recipe, compared.comparisons)
     return {
-        "name": content["recipe"],
-        "source": content["source"],
-        "quick": bool(content.get("quick")),
-        "table": tables.paper_and_ours(recipe),
-        "notes": list(content.get("notes", {}).items()),
+        "name": recipe.name,
+        "source": recipe.source,
+        "quick": compared.quick,
+        "table": table_of(compared.comparisons),
+        "notes": [(title, list(map(note_text, items))) for title, items in listed.items()],
     }
 
 
 def _title(records: Records) -> str:
-    names = [str(recipe.content["recipe"]) for recipe in records.recipes]
-    if len(names) == 1 and all(records.recipe_row(run) for run in records.runs):
+    names = [each.recipe.name for each in records.recipes]
+    if len(names) == 1 and all(run.run.key.recipe == names[0] for run in records.runs):
         return f"Reproduction of {names[0]}"
-    tasks = {run.config.task.kind for run in records.runs}
+    tasks = {run.run.task.kind for run in records.runs}
     if not tasks:
         return ", ".join(names)
     return f"Runs on {', '.join(sorted(tasks))}"
 
 
 def _summary(records: Records, groups: Sequence[Group]) -> str:
-    seconds = sum(run.result.seconds for run in records.runs if run.result)
-    ended = sum(run.result is not None for run in records.runs)
+    seconds = sum(run.run.seconds for run in records.runs if run.run.state == "ended")
+    ended = sum(run.run.state == "ended" for run in records.runs)
     networks = len({each.network for each in groups})
     runs = _count(len(records.runs), "run")
     if ended < len(records.runs):

@@ -1,29 +1,13 @@
-"""Rounds, thins and rescales numbers for a chart."""
+"""Shrinks and rescales numbers for a chart."""
 
 import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["block_maxima", "log10_or_none", "rounded", "rounded_positive", "spaced_indices"]
+from eigenrnn_experiments.statistics import rounded
 
-
-def rounded(values: ArrayLike, digits: int) -> list[float | None]:
-    """Round to significant digits; values that are not finite become None, for JSON."""
-    found: list[float | None] = []
-    for value in np.asarray(values, dtype=np.float64).ravel():
-        if np.isfinite(value):
-            found.append(float(f"{value:.{digits}g}"))
-        else:
-            found.append(None)
-    return found
-
-
-def spaced_indices(count: int, maximum: int) -> list[int]:
-    """Return at most `maximum` evenly spaced indices, including the first and the last."""
-    if count <= maximum:
-        return list(range(count))
-    return sorted({round(i) for i in np.linspace(0, count - 1, maximum)})
+__all__ = ["block_maxima", "log10_or_none", "rounded_positive"]
 
 
 def block_maxima(
