@@ -70,15 +70,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Curve:
-    """The mean and range of a quantity over the runs of a group, by step.
+    """The mean of a quantity over the runs of a group, by step.
 
     Args:
         step: The steps.
         mean: The mean over the runs that have the step.
         error: Its standard error; NaN for fewer than two runs.
-        low: The smallest value.
-        high: The largest value.
-        count: The number of runs.
     Shape:
         (n,) each.
     """
@@ -86,9 +83,6 @@ class Curve:
     step: Numbers
     mean: Numbers
     error: Numbers
-    low: Numbers
-    high: Numbers
-    count: Numbers
 
 
 def group(records: Records) -> list[Group]:
@@ -124,10 +118,9 @@ def averaged_over(groups: Sequence[Group]) -> str:
 
 
 def curve(runs: Sequence[RunFolder], quantity: str) -> Curve:
-    """Return mean, standard error and range of a quantity at every step.
+    """Return mean and standard error of a quantity at every step.
 
-    Curves of more than `MAX_POINTS` steps are averaged over blocks of equal size; the range is
-    that of the block.
+    Curves of more than `MAX_POINTS` steps are averaged over blocks of equal size.
     """
     pairs = [_finite(run, quantity) for run in runs]
     steps = np.unique(np.concatenate([step for step, _ in pairs]))
@@ -150,7 +143,7 @@ def _in_blocks(
 ) -> Curve:
     if not len(steps):
         none = np.zeros(0)
-        return Curve(step=none, mean=none, error=none, low=none, high=none, count=none)
+        return Curve(step=none, mean=none, error=none)
     blocks = np.array_split(np.arange(len(steps)), min(len(steps), MAX_POINTS))
     starts = np.array([block[0] for block in blocks])
     present = np.isfinite(table)  # runs may have evaluated at different steps
@@ -171,9 +164,6 @@ def _in_blocks(
         step=total(steps) / total(np.ones_like(steps)),
         mean=mean,
         error=np.sqrt(variance / count),
-        low=np.minimum.reduceat(np.where(present, table, np.inf), starts, axis=1).min(axis=0),
-        high=np.maximum.reduceat(np.where(present, table, -np.inf), starts, axis=1).max(axis=0),
-        count=count,
     )
 
 
