@@ -16,7 +16,7 @@ from eigenrnn_experiments.cli.tables import show_markdown
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
-from eigenrnn_experiments.training.files import check_no_link, read_record, write_json
+from eigenrnn_experiments.training.files import read_record, write_json
 from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["analyse", "delete_earlier_files"]
@@ -35,12 +35,10 @@ def analyse(options: Namespace, console: Console) -> int:
     """Analyse the model of a run, print the numbers, and write figures and tables.
 
     Raises:
-        ValueError: If the run cannot be loaded, or its folder `analysis` is a link.
+        ValueError: If the run cannot be loaded.
     """
     trained = load(options.run, options.data_root)
     folder = Path(options.out or trained.checkpoint.parent / "analysis")
-    if options.out is None:
-        check_no_link(folder)
     batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 
@@ -96,7 +94,7 @@ def _everything(
 def delete_earlier_files(folder: Path) -> None:
     """Delete the files of an earlier call; this one may not write all of them again."""
     summary = folder / "summary.json"
-    if not summary.exists():
+    if folder.is_symlink() or not summary.exists():  # nothing behind a link is deleted
         return
     for name in read_record(summary, _Summary)["found"]:
         for ending in ("png", "csv"):

@@ -16,7 +16,6 @@ from eigenrnn_experiments.atomic import write_atomically
 
 __all__ = [
     "Columns",
-    "check_no_link",
     "convert",
     "read_json",
     "read_lines",
@@ -154,16 +153,3 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is damaged: it is not text") from None
-
-
-def check_no_link(folder: Path) -> None:
-    """Check that a folder of a run, which may be someone else's, leads to no other place.
-
-    Raises:
-        ValueError: If it is a link.
-    """
-    if folder.is_symlink():
-        raise ValueError(
-            f"expected {folder} to be a folder of the run, got a link to {folder.readlink()}: "
-            "delete the link"
-        )

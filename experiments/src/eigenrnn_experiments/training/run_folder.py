@@ -19,7 +19,6 @@ from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.files import (
     Columns,
-    check_no_link,
     convert,
     read_lines,
     read_record,
@@ -128,9 +127,7 @@ class RunFolder:
         Raises:
             RunExistsError: If it holds a run that should be neither resumed nor overwritten.
             CheckpointError: If the checkpoint to resume from is damaged.
-            ValueError: If the folder for TensorBoard is a link.
         """
-        check_no_link(self.tensorboard)  # files beyond it would be deleted and written
         if not resume and not overwrite and any(file.exists() for file in self._files()):
             raise RunExistsError(
                 f"{self.path} already holds a run: resume it with resume=True "
@@ -146,8 +143,9 @@ class RunFolder:
     def _files(self) -> list[Path]:
         # The checkpoint is deleted first: after a crash no new run can resume from it.
         files = [self.last, self.best, self.metrics_file, self.dynamics_file]
-        events = self.tensorboard.glob("events.out.tfevents.*")
-        return [*files, self.run_file, *events]
+        if not self.tensorboard.is_symlink():  # nothing behind a link is deleted
+            files += self.tensorboard.glob("events.out.tfevents.*")
+        return [*files, self.run_file]
 
     def read_preprocessing(self) -> TextPreprocessing | None:
         """Read what maps the user's own texts to inputs; None for a task without such texts.
@@ -259,10 +257,6 @@ def locked(folder: Path, patience: float = 0.0) -> Generator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / ".lock"
-    if file.is_symlink():
-        raise OSError(
-            f"expected {file} to be a file, got a symbolic link: remove it and try again"
-        )
     lock = FileLock(file)
     try:
         lock.acquire(timeout=patience)
