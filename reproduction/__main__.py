@@ -3,31 +3,23 @@
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from eigenrnn import __version__
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.cli import commands
 from eigenrnn_experiments.errors import MissingDataError, StoppedError
-from eigenrnn_experiments.recipes import Recipe, reproduce
+from eigenrnn_experiments.recipes import Recipe, Row, reproduce
 from eigenrnn_experiments.recipes.runs import folder_name
 from eigenrnn_experiments.training import RunKey
-from reproduction.archive import ARCHIVE, Archive, current_runs
+from reproduction.archive import ARCHIVE, Archive, current_runs, rows_by_name
 from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Runs
 from reproduction.claims import CLAIMS
-from reproduction.evidence import ArchivedEvidence, Job, Judgement, missing_jobs
-from reproduction.page import (
-    duration,
-    headline,
-    held_out,
-    to_markdown,
-)
+from reproduction.evidence import ArchivedEvidence, Judgement, missing_runs
+from reproduction.page import headline, held_out, to_markdown
 from reproduction.recipes import RECIPES
 
 __all__ = ["main"]
@@ -72,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--archive", type=Path, default=ARCHIVE, help="folder of archived runs")
     listed = parser.add_subparsers(dest="command", required=True)
     listed.add_parser("check", help="print each comparison of the claims with margin and noise")
-    plan = listed.add_parser("plan", help="list the missing runs with their estimated time")
+    plan = listed.add_parser("plan", help="list the missing runs")
     run = listed.add_parser("run", help="train and archive the missing runs")
     for command in (plan, run):
         command.add_argument("ids", nargs="*", help="names of claims (default: all claims)")
@@ -125,36 +117,11 @@ def _plan(
     recipes: Mapping[str, Recipe],
     claims: Mapping[str, Claim],
 ) -> int:
-    jobs = _missing(options, recipes, claims)
-    if not jobs:
-        console.print("no runs are missing")
-        return 0
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("claim", "recipe", "network", "length", "seeds", "runs", "time", "in total"):
-        table.add_column(name, no_wrap=name == "claim")
-    total = 0.0
-    for (claim, _, _), group in groupby(jobs, lambda job: (job.claim, job.recipe, job.run.row)):
-        its = list(group)
-        job = its[0]
-        time = f"needs {job.missing_data}"
-        if job.missing_data is None:
-            seconds = sum(each.seconds for each in its)
-            total += seconds
-            time = duration(seconds)
-        length = "the paper's"
-        if job.recipe.reduced_to is not None:
-            length = str(job.recipe.reduced_to)
-        table.add_row(
-            claim,
-            job.recipe.name,
-            job.run.row,
-            length,
-            ", ".join(dict.fromkeys(str(each.run.seeds[0]) for each in its)),
-            str(len(its)),
-            time,
-            duration(total),
-        )
-    console.print(table)
+    missing = _missing(options, recipes, claims)
+    for run, claim in missing.items():
+        needs = _missing_data(run, recipes)
+        console.print(f"{claim}: {_key(run)}{needs and f', needs {needs}'}", markup=False)
+    console.print(f"{len(missing)} runs are missing")
     return 0
 
 
@@ -168,27 +135,28 @@ def _run(
     tried: set[Runs] = set()
     while True:
         # a run that has just been archived may serve other rows too, so the plan is made anew
-        jobs = [job for job in _missing(options, recipes, claims) if job.run not in tried]
-        if not jobs:
+        missing = _missing(options, recipes, claims)
+        run = next((run for run in missing if run not in tried), None)
+        if run is None:
             judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
             _print_judgements(console, judgements)
             return 0
-        job = jobs[0]
-        tried.add(job.run)
-        if job.missing_data is not None:
-            console.print(f"{job.recipe.name}, {job.run.row}: needs {job.missing_data}, skipped")
+        tried.add(run)
+        console.print(f"{missing[run]}: {_key(run)}", markup=False)
+        if needs := _missing_data(run, recipes):
+            console.print(f"needs {needs}, skipped")
             continue
-        point, seed = job.run.points[0], job.run.seeds[0]
-        name = RunKey(job.recipe.name, job.run.row, point, seed, reduced=job.run.least)
-        console.print(f"{job.claim}: {name}")
-        folder = options.out / folder_name(job.recipe, quick=False)
+        recipe = recipes[run.recipe]
+        if run.least is not None:
+            recipe = recipe.reduced(run.least)
+        folder = options.out / folder_name(recipe, quick=False)
         try:
             reproduce(
-                job.recipe,
+                recipe,
                 folder,
-                rows=[job.run.row],
-                points=job.run.points,
-                seeds=job.run.seeds,
+                rows=[run.row],
+                points=run.points,
+                seeds=run.seeds,
                 resume=True,
             )
         except StoppedError as stopped:
@@ -196,9 +164,21 @@ def _run(
         archive_runs([folder], options.archive, recipes)
 
 
+def _key(run: Runs) -> RunKey:
+    return RunKey(run.recipe, run.row, run.points[0], run.seeds[0], reduced=run.least)
+
+
+def _missing_data(run: Runs, recipes: Mapping[str, Recipe]) -> str:
+    """Return the data of a row that is not on this machine; empty if none is missing."""
+    row = rows_by_name(recipes)[run.recipe, run.row]
+    if not isinstance(row, Row):
+        return ""
+    return row.task.missing_data() or ""
+
+
 def _missing(
     options: argparse.Namespace, recipes: Mapping[str, Recipe], claims: Mapping[str, Claim]
-) -> list[Job]:
+) -> dict[Runs, str]:
     """Return the missing runs of the named claims.
 
     Raises:
@@ -208,8 +188,7 @@ def _missing(
         if name not in claims:
             raise ValueError(f"expected a claim ({', '.join(claims)}), got {name!r}")
     chosen = {name: claims[name] for name in options.ids or claims}
-    evidence_ = ArchivedEvidence(recipes, Archive(options.archive))
-    return missing_jobs(chosen, evidence_)
+    return missing_runs(chosen, ArchivedEvidence(recipes, Archive(options.archive)))
 
 
 def _archive(

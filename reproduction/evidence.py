@@ -21,17 +21,15 @@ from eigenrnn_experiments.training.run import Length, Run, RunNumber
 from reproduction.agreement import AT_CHANCE
 from reproduction.archive import Archive, current_runs, paper_of, rows_by_name
 from reproduction.claim import LEAST_SEEDS, Check, Claim, Runs, Verdict, success
-from reproduction.cost import estimated_seconds
 
 __all__ = [
     "HELD_OUT",
     "ArchivedEvidence",
     "CheckResult",
-    "Job",
     "Judgement",
     "is_at_chance",
     "is_own_network",
-    "missing_jobs",
+    "missing_runs",
     "share_of_full",
 ]
 
@@ -413,60 +411,19 @@ def _fisher(pairs: int, more: int, rarer: int) -> float:
     return result.pvalue
 
 
-@dataclass(frozen=True)
-class Job:
-    """A run that is missing.
-
-    Args:
-        claim: The claim that needs it.
-        recipe: The recipe, with the length of the run.
-        run: The network, with one point and one seed.
-        seconds: A rough estimate of its time; infinite if data is missing.
-        missing_data: The data that is not on this machine; None if none is missing.
-    Units:
-        `seconds` on one core.
-    """
-
-    claim: str
-    recipe: Recipe
-    run: Runs
-    seconds: float
-    missing_data: str | None = None
-
-
-def missing_jobs(claims: Mapping[str, Claim], evidence: ArchivedEvidence) -> list[Job]:
-    """Return the runs that claims need and the archive lacks, those of the quickest claim first.
-
-    Claims whose time is not known come last.
+def missing_runs(claims: Mapping[str, Claim], evidence: ArchivedEvidence) -> dict[Runs, str]:
+    """Return the runs that claims need and the archive lacks, each with a claim that needs it.
 
     Args:
         claims: The claims, by name.
         evidence: What the archive holds.
     """
-    groups = [_missing(evidence, claim.networks, claim.id) for claim in claims.values()]
-    groups.sort(key=lambda jobs: sum(job.seconds for job in jobs))
-    planned: dict[Runs, Job] = {}
-    for job in chain(*groups):
-        planned.setdefault(job.run, job)
-    return list(planned.values())
-
-
-def _missing(evidence: ArchivedEvidence, networks: Sequence[Runs], claim: str) -> list[Job]:
-    """Return the missing runs of each network."""
-    jobs: list[Job] = []
-    for network in networks:
-        recipe = evidence.recipes[network.recipe]
-        if network.least is not None:
-            recipe = recipe.reduced(network.least)
-        row = rows_by_name({recipe.name: recipe})[network.recipe, network.row]
-        seconds = 0.0
-        missing_data: str | None = None
-        if isinstance(row, Row):
-            seconds = estimated_seconds(row) or math.inf
-            missing_data = row.task.missing_data()
-        for seed, point in product(network.seeds, network.points):
-            run = replace(network, seeds=(seed,), points=(point,))
-            known = [its.key.seed for its in chain(*evidence.runs(run).values())]
-            if seed not in known and None not in known:
-                jobs.append(Job(claim, recipe, run, seconds, missing_data))
-    return jobs
+    missing: dict[Runs, str] = {}
+    for claim in claims.values():
+        for network in claim.networks:
+            for seed, point in product(network.seeds, network.points):
+                run = replace(network, seeds=(seed,), points=(point,))
+                known = [its.key.seed for its in chain(*evidence.runs(run).values())]
+                if seed not in known and None not in known:
+                    missing.setdefault(run, claim.id)
+    return missing

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigenrnn.analysis import Analysis, plot
-from eigenrnn.analysis.base import Table
+from eigenrnn.analysis import plot
 from eigenrnn_experiments.recipes import Recipe, Row
 from eigenrnn_experiments.training import Run
 from reproduction.archive import (
@@ -49,7 +48,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class BarFigure(Analysis):
+class BarFigure:
     """One number of ours per network, beside the paper's.
 
     Args:
@@ -67,6 +66,7 @@ class BarFigure(Analysis):
     log: bool
 
     def plot(self) -> "Figure":
+        """Draw the bars."""
         rows = -(-len(self.panels) // 2)
         figure, all_axes = plot.canvas(min(2, len(self.panels)), rows)
         for unused in all_axes[len(self.panels) :]:
@@ -78,22 +78,6 @@ class BarFigure(Analysis):
             )
             plot.label(axes, "", self.quantity, title)
         return figure
-
-    def table(self) -> Table:
-        titles: list[str] = []
-        networks: list[str] = []
-        numbers: list[tuple[float, float]] = []
-        for title, bars in self.panels.items():
-            titles += [title] * len(bars)
-            networks += bars
-            numbers += bars.values()
-        ours, papers = np.array(numbers).T
-        return {
-            "task": np.array(titles),
-            "network": np.array(networks),
-            "ours": ours,
-            "paper": papers,
-        }
 
 
 def _draw_bars(
@@ -121,7 +105,7 @@ def _draw_bars(
 
 
 @dataclass(frozen=True)
-class CurveFigure(Analysis):
+class CurveFigure:
     """The learning curves of the rows of a recipe that share a task.
 
     Args:
@@ -141,23 +125,11 @@ class CurveFigure(Analysis):
     quantity: str
 
     def plot(self) -> "Figure":
+        """Draw the curves."""
         figure, (axes,) = plot.canvas()
         plot.lines(axes, self.steps, self.series, bands=self.bands, log=self.has_log_scale())
         plot.label(axes, "update", self.quantity)
         return figure
-
-    def table(self) -> Table:
-        count = len(self.series)
-        points = len(self.steps)
-        unknown = np.full((2, points), np.nan)
-        low, high = np.hstack([self.bands.get(name, unknown) for name in self.series])
-        return {
-            "curve": np.repeat(list(self.series), points),
-            "update": np.tile(self.steps, count),
-            self.quantity: np.concatenate(list(self.series.values())),
-            "lower_quartile": low,
-            "upper_quartile": high,
-        }
 
     def has_log_scale(self) -> bool:
         """Whether the curves are losses over several orders of magnitude."""

@@ -18,6 +18,7 @@ from eigenrnn_experiments.recipes.comparison import compared_numbers, table_of
 from eigenrnn_experiments.statistics import mean_of
 from eigenrnn_experiments.tasks import StateTracking
 from eigenrnn_experiments.training import Run
+from eigenrnn_experiments.training.table import table_of as runs_table
 from reproduction.agreement import DIFFERENT, Agreement, agreement
 from reproduction.archive import (
     Archive,
@@ -158,6 +159,7 @@ def to_markdown(
         if its:
             rows += [PageRow(recipes[name], entry, each, its) for each in compared_numbers(entry)]
     trained = [run for run in runs if run.state != "computed"]
+    table = runs_table(trained)
     texts_of_papers, remarks = read_texts(texts, recipes)
     papers: list[dict[str, Any]] = []
     for folder, name in PAPERS.items():
@@ -183,14 +185,14 @@ def to_markdown(
         verdicts=get_args(Verdict),
         held_out=held_out(recipes, archive, judgements),
         hours=sum(claim.hours or 0 for claim in claims.values()),
-        work=_work(trained),
+        work=_work(table),
         agreements=agreements,
         printed=printed,
         papers=papers,
         numbers=_numbers_by_paper(rows),
         shorter=_shorter(trained, recipes),
         differences=_differences(rows, remarks),
-        machines=_machines(trained),
+        machines=_machines(table),
         changed=changed,
     )
 
@@ -296,30 +298,21 @@ def held_out(
 # Headline
 
 
-def _work(trained: Sequence[Run]) -> dict[str, Any]:
+def _work(trained: Any) -> dict[str, Any]:
     """Count the runs of the papers' rows and our own, and their time."""
-    frame = pd.DataFrame(
-        {
-            "network": f"{run.key.recipe}: {run.key.row}",
-            "is_papers": paper_of(run.key.recipe) in PAPERS,
-            "hours": run.seconds / 3600,
-            "processor_hours": (run.processor_seconds or float("nan")) / 3600,
-        }
-        for run in trained
-    )
-    if frame.empty:
+    if trained.empty:
         return {}
-    groups = frame.groupby("is_papers").agg(
-        runs=("hours", "size"), networks=("network", "nunique")
-    )
+    frame: Any = trained.assign(is_papers=[paper_of(name) in PAPERS for name in trained["recipe"]])
+    frame["network"] = frame["recipe"] + ": " + frame["row"]
     work: dict[str, Any] = {"papers": None, "own": None}
-    for is_papers, group in groups.iterrows():
-        work["papers" if is_papers else "own"] = group
+    for is_papers, group in frame.groupby("is_papers"):
+        counts = {"runs": len(group), "networks": group["network"].nunique()}
+        work["papers" if is_papers else "own"] = counts
     return work | {
-        "time": duration(3600 * frame.hours.sum()),
-        "processor_time": duration(3600 * frame.processor_hours.sum()),
-        "timed": int(frame.processor_hours.count()),
-        "without_revision": sum(run.revision is None for run in trained),
+        "time": duration(frame["seconds"].sum()),
+        "processor_time": duration(frame["processor_seconds"].sum()),
+        "timed": int(frame["processor_seconds"].count()),
+        "without_revision": int(frame["revision_commit"].isna().sum()),
     }
 
 
@@ -550,28 +543,17 @@ def _difference(row: PageRow) -> str:
 # How it was run
 
 
-def _machines(trained: Sequence[Run]) -> pd.DataFrame:
+def _machines(trained: Any) -> pd.DataFrame:
     """Return the table of machines."""
-    frame = pd.DataFrame(
-        {
-            "processor": run.versions.get("processor", "unknown"),
-            "torch": run.versions.get("torch", "unknown"),
-            "seconds": run.seconds,
-        }
-        for run in trained
-    )
-    if frame.empty:
-        return frame
-    groups = frame.groupby(["processor", "torch"], sort=False)["seconds"].agg(["size", "sum"])
-    groups = groups.reset_index()
-    return pd.DataFrame(
-        {
-            "processor": groups.processor,
-            "torch": groups.torch,
-            "runs": groups["size"].map("{:,}".format),
-            "time": groups["sum"].map(duration),
-        }
-    )
+    if trained.empty:
+        return trained
+    names = {"processor": "versions_processor", "torch": "versions_torch"}
+    known = trained[list(names.values())].astype(object).fillna("unknown")
+    frame: Any = known.set_axis(list(names), axis=1).assign(seconds=trained["seconds"])
+    groups = frame.groupby(list(names), sort=False)["seconds"].agg(["size", "sum"]).reset_index()
+    groups["runs"] = groups["size"].map("{:,}".format)
+    groups["time"] = groups["sum"].map(duration)
+    return groups.drop(columns=["size", "sum"])
 
 
 # Formatting

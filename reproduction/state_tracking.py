@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigenrnn.analysis import Analysis, plot
-from eigenrnn.analysis.base import Table
+from eigenrnn.analysis import plot
 from eigenrnn_experiments.recipes import Recipe, Row
 from eigenrnn_experiments.tasks import StateTracking
 from eigenrnn_experiments.training.run import Metrics, Run
@@ -312,7 +311,7 @@ def _draw_shares(
 
 
 @dataclass(frozen=True)
-class AccuracyByLength(Analysis):
+class AccuracyByLength:
     """The accuracy at each length of a word, one panel for each recipe.
 
     Args:
@@ -322,6 +321,7 @@ class AccuracyByLength(Analysis):
     panels: Mapping[str, Mapping[str, Mapping[int, float]]]
 
     def plot(self) -> "Figure":
+        """Draw a coloured table for each recipe."""
         columns = min(2, len(self.panels))
         sizes = [len(networks) for networks in self.panels.values()]
         heights = [1.0 + 0.2 * max(sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
@@ -337,19 +337,9 @@ class AccuracyByLength(Analysis):
             unused.set_visible(False)
         return figure
 
-    def table(self) -> Table:
-        columns: dict[str, list[Any]] = {"panel": [], "network": [], "length": [], "accuracy": []}
-        for panel, networks in self.panels.items():
-            for name, accuracies in networks.items():
-                columns["panel"] += [panel] * len(accuracies)
-                columns["network"] += [name] * len(accuracies)
-                columns["length"] += accuracies
-                columns["accuracy"] += accuracies.values()
-        return {name: np.array(column) for name, column in columns.items()}
-
 
 @dataclass(frozen=True)
-class Eigenvalues(Analysis):
+class Eigenvalues:
     """The eigenvalues of trained recurrent matrices, one row of panels for each recipe.
 
     Args:
@@ -359,6 +349,7 @@ class Eigenvalues(Analysis):
     panels: Mapping[str, Mapping[str, Complexes]]
 
     def plot(self) -> "Figure":
+        """Draw each spectrum in the unit circle."""
         columns = max(len(networks) for networks in self.panels.values())
         figure, axes = plot.canvas(columns, len(self.panels), panel=(2.4, 2.4))
         for number, (title, networks) in enumerate(self.panels.items()):
@@ -372,24 +363,6 @@ class Eigenvalues(Analysis):
             for unused in row[len(networks) :]:
                 unused.set_visible(False)
         return figure
-
-    def table(self) -> Table:
-        panels: list[str] = []
-        names: list[str] = []
-        spectra: list[Complexes] = []
-        for panel, networks in self.panels.items():
-            for name, eigenvalues in networks.items():
-                panels += [panel] * len(eigenvalues)
-                names += [name] * len(eigenvalues)
-                spectra.append(eigenvalues)
-        z = np.concatenate(spectra)
-        return {
-            "panel": np.array(panels),
-            "network": np.array(names),
-            "real": z.real,
-            "imaginary": z.imag,
-            "modulus": np.abs(z),
-        }
 
 
 def length_figure(rows: Sequence[TrackedRow]) -> AccuracyByLength:

@@ -258,15 +258,6 @@ def test_a_figure_shows_the_median_over_the_seeds(archive):
     assert list(picture.steps) == [10, 20, 30]
 
 
-def test_the_table_of_a_figure_has_a_row_for_each_point(archive):
-    known = recipes()
-    archive.add(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]))
-    (picture,) = curve_figures(archive, known)
-    table = picture.table()
-    assert list(table["test accuracy"]) == [4.0, 2.0, 1.0]
-    assert {len(column) for column in table.values()} == {3}
-
-
 def test_a_figure_of_a_loss_shows_the_baseline(archive):
     known = recipes()
     figure = replace(known[FIGURE], rows=known[FIGURE].trained)

@@ -1,6 +1,5 @@
 """Reduced runs, the evidence in an archive, the missing runs, and the commands."""
 
-import math
 import re
 from dataclasses import replace
 
@@ -9,7 +8,7 @@ from reproduction.__main__ import PAGE, main
 from reproduction.archive import Archive, runs_by_row
 from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Runs, at_least, at_most, less
-from reproduction.evidence import ArchivedEvidence, missing_jobs
+from reproduction.evidence import ArchivedEvidence, missing_runs
 
 from eigenrnn_experiments.errors import StoppedError
 from eigenrnn_experiments.recipes import Recipe, Row
@@ -65,8 +64,8 @@ def raise_chance(folder):
 
 def missing(claims, folder, **options):
     """Return the missing runs as row, seed and length."""
-    jobs = missing_jobs(claims, evidence(folder), **options)
-    return [(job.run.row, *job.run.seeds, job.recipe.reduced_to) for job in jobs]
+    found = missing_runs(claims, evidence(folder), **options)
+    return [(run.row, *run.seeds, run.least) for run in found]
 
 
 def test_a_reduced_recipe_has_fewer_epochs():
@@ -162,18 +161,6 @@ def test_a_run_that_two_claims_need_is_planned_once(tmp_path):
     assert missing(claims, tmp_path) == [(SMALL, 0, None)]
 
 
-def test_runs_without_data_come_last_and_have_no_time(tmp_path):
-    known = KNOWN | {TABLE: changed(recipes()[TABLE], "scoRNN 6", task=ABSENT)}
-    claims = claim(at_most(Runs(TABLE, "scoRNN 6"), 1.0), name="absent")
-    claims |= claim(at_most(Runs(NAME, SMALL), 1.0))
-    jobs = missing_jobs(claims, evidence(tmp_path, known))
-    assert [(job.claim, job.missing_data) for job in jobs] == [
-        ("works", None),
-        ("absent", "absent.bin"),
-    ]
-    assert jobs[1].seconds == math.inf
-
-
 def output(capsys, *arguments, **options):
     status = main([*map(str, arguments)], **options)
     found = capsys.readouterr()
@@ -199,7 +186,7 @@ def test_check_prints_margin_and_noise_and_refuses_another_verdict(
 def test_missing_runs_are_listed(capsys, tmp_path):
     status, out, _ = output(capsys, "--archive", tmp_path, "plan", "scornn-copy-1000")
     assert status == 0
-    assert out.count("scornn-copy-1000") == 3
+    assert out.count("scornn-copy-1000: scornn/fig1, ") == 9
 
 
 def test_an_unknown_claim_is_refused(capsys, tmp_path):
@@ -226,7 +213,7 @@ def test_a_number_without_training_is_computed_and_judged(capsys, tmp_path):
     known = evidence(tmp_path / "archive", recipes())
     (judgement,) = known.judge(claims)
     assert judgement.verdict == "holds"
-    assert missing_jobs(claims, known) == []
+    assert missing_runs(claims, known) == {}
 
 
 def test_a_row_without_data_is_named_and_skipped(capsys, tmp_path):

@@ -16,7 +16,7 @@ _LEFT_OUT = ("network", "modules", "preprocessing", "first_below", "curves", "si
 _ALWAYS = (
     *("recipe", "row", "point", "seed", "quick", "name", "layer", "parameters", "best_by"),
     *("state", "message", "steps", "seconds", "processor_seconds", "best_step", "baseline"),
-    "deciding",
+    *("deciding", "versions_processor", "versions_torch", "revision_commit"),
 )
 """The columns that a table has, whatever its runs."""
 
