@@ -14,6 +14,7 @@ from rich.text import Text
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn_experiments.cli import tables
+from eigenrnn_experiments.cli.main import COMMANDS
 from eigenrnn_experiments.cli.parser import PARSERS
 from eigenrnn_experiments.cli.train_options import row_to_train
 from eigenrnn_experiments.errors import (
@@ -62,10 +63,10 @@ def run(arguments: list[str], recipes: Mapping[str, Recipe] = RECIPES) -> int:
     if arguments:
         command = arguments[0]
     if not command or command.startswith("-"):
-        _print_error(f"expected a command among {', '.join(PARSERS)}; see eigenrnn --help")
+        _print_error(f"expected a command among {', '.join(COMMANDS)}; see eigenrnn --help")
         return 2
-    if command not in PARSERS:
-        _print_error(unknown_name("command", command, PARSERS))
+    if command not in COMMANDS:
+        _print_error(unknown_name("command", command, COMMANDS))
         return 2
     try:
         return _run(command, arguments[1:], recipes)
