@@ -4,10 +4,10 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
-from eigenrnn import __version__
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.cli import commands
 from eigenrnn_experiments.errors import MissingDataError, StoppedError
@@ -25,6 +25,14 @@ from reproduction.recipes import RECIPES
 __all__ = ["main"]
 
 PAGE = Path(__file__).parents[1] / "RESULTS.md"
+
+
+class Known(NamedTuple):
+    """What the commands know: all recipes and claims, by name, and the console."""
+
+    recipes: Mapping[str, Recipe]
+    claims: Mapping[str, Claim]
+    console: Console
 
 
 def main(
@@ -50,7 +58,7 @@ def main(
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     console = Console(width=max(Console().width, 140), soft_wrap=True)
     try:
-        return COMMANDS[options.command](options, console, recipes, claims)
+        return COMMANDS[options.command](options, Known(recipes, claims, console))
     except (ValueError, MissingDataError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -79,19 +87,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check(
-    options: argparse.Namespace,
-    console: Console,
-    recipes: Mapping[str, Recipe],
-    claims: Mapping[str, Claim],
-) -> int:
+def _check(options: argparse.Namespace, known: Known) -> int:
     """Print each comparison with its margin and its noise; fail if a claim states another."""
     archive = Archive(options.archive)
-    judgements = ArchivedEvidence(recipes, archive).judge(claims)
+    judgements = ArchivedEvidence(known.recipes, archive).judge(known.claims)
     mismatches = [each for judgement in judgements for each in judgement.mismatches()]
-    _print_judgements(console, judgements)
-    for claim, agreeing in held_out(recipes, archive, judgements).items():
-        console.print(f"seeds 11 and 12, {claim}: {sum(agreeing)} of {len(agreeing)} agree")
+    _print_judgements(known.console, judgements)
+    for claim, agreeing in held_out(known.recipes, archive, judgements).items():
+        known.console.print(f"seeds 11 and 12, {claim}: {sum(agreeing)} of {len(agreeing)} agree")
     for mismatch in mismatches:
         print(f"error: {mismatch}", file=sys.stderr)
     return int(bool(mismatches))
@@ -111,42 +114,34 @@ def _print_judgements(console: Console, judgements: Sequence[Judgement]) -> None
     console.print(headline(judgements))
 
 
-def _plan(
-    options: argparse.Namespace,
-    console: Console,
-    recipes: Mapping[str, Recipe],
-    claims: Mapping[str, Claim],
-) -> int:
-    missing = _missing(options, recipes, claims)
+def _plan(options: argparse.Namespace, known: Known) -> int:
+    missing = _missing(options, known)
     for run, claim in missing.items():
-        needs = _missing_data(run, recipes)
-        console.print(f"{claim}: {_key(run)}{needs and f', needs {needs}'}", markup=False)
-    console.print(f"{len(missing)} runs are missing")
+        needs = _missing_data(run, known.recipes)
+        known.console.print(f"{claim}: {_key(run)}{needs and f', needs {needs}'}", markup=False)
+    known.console.print(f"{len(missing)} runs are missing")
     return 0
 
 
-def _run(
-    options: argparse.Namespace,
-    console: Console,
-    recipes: Mapping[str, Recipe],
-    claims: Mapping[str, Claim],
-) -> int:
+def _run(options: argparse.Namespace, known: Known) -> int:
     """Train and archive the missing runs, one after another."""
     tried: set[Runs] = set()
     while True:
         # a run that has just been archived may serve other rows too, so the plan is made anew
-        missing = _missing(options, recipes, claims)
+        missing = _missing(options, known)
         run = next((run for run in missing if run not in tried), None)
         if run is None:
-            judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
-            _print_judgements(console, judgements)
+            judgements = ArchivedEvidence(known.recipes, Archive(options.archive)).judge(
+                known.claims
+            )
+            _print_judgements(known.console, judgements)
             return 0
         tried.add(run)
-        console.print(f"{missing[run]}: {_key(run)}", markup=False)
-        if needs := _missing_data(run, recipes):
-            console.print(f"needs {needs}, skipped")
+        known.console.print(f"{missing[run]}: {_key(run)}", markup=False)
+        if needs := _missing_data(run, known.recipes):
+            known.console.print(f"needs {needs}, skipped")
             continue
-        recipe = recipes[run.recipe]
+        recipe = known.recipes[run.recipe]
         if run.least is not None:
             recipe = recipe.reduced(run.least)
         folder = options.out / folder_name(recipe, quick=False)
@@ -161,7 +156,7 @@ def _run(
             )
         except StoppedError as stopped:
             return 128 + stopped.signal  # the exit status of a program ended by a signal
-        archive_runs([folder], options.archive, recipes)
+        archive_runs([folder], options.archive, known.recipes)
 
 
 def _key(run: Runs) -> RunKey:
@@ -176,58 +171,42 @@ def _missing_data(run: Runs, recipes: Mapping[str, Recipe]) -> str:
     return row.task.missing_data() or ""
 
 
-def _missing(
-    options: argparse.Namespace, recipes: Mapping[str, Recipe], claims: Mapping[str, Claim]
-) -> dict[Runs, str]:
+def _missing(options: argparse.Namespace, known: Known) -> dict[Runs, str]:
     """Return the missing runs of the named claims.
 
     Raises:
         ValueError: If a claim is unknown.
     """
     for name in options.ids:
-        if name not in claims:
-            raise ValueError(f"expected a claim ({', '.join(claims)}), got {name!r}")
-    chosen = {name: claims[name] for name in options.ids or claims}
-    return missing_runs(chosen, ArchivedEvidence(recipes, Archive(options.archive)))
+        if name not in known.claims:
+            raise ValueError(f"expected a claim ({', '.join(known.claims)}), got {name!r}")
+    chosen = {name: known.claims[name] for name in options.ids or known.claims}
+    return missing_runs(chosen, ArchivedEvidence(known.recipes, Archive(options.archive)))
 
 
-def _archive(
-    options: argparse.Namespace,
-    console: Console,
-    recipes: Mapping[str, Recipe],
-    claims: Mapping[str, Claim],  # noqa: ARG001
-) -> int:
+def _archive(options: argparse.Namespace, known: Known) -> int:
     changes = archive_runs(
         options.folders,
         options.archive,
-        recipes,
+        known.recipes,
         overwrite=options.overwrite,
     )
     for path, reason in changes.skipped.items():
-        console.print(f"{path}: {reason}", markup=False, highlight=False)
-    for name, version in changes.other_versions.items():
-        console.print(
-            f"{name} was trained by eigenrnn {version}, this is {__version__}: archived anyway"
-        )
-    console.print(
+        known.console.print(f"{path}: {reason}", markup=False, highlight=False)
+    known.console.print(
         f"{len(changes.archived)} runs archived, {len(changes.unchanged)} already archived, "
         f"{len(changes.skipped)} skipped"
     )
     return 0
 
 
-def _write(
-    options: argparse.Namespace,
-    console: Console,
-    recipes: Mapping[str, Recipe],
-    claims: Mapping[str, Claim],
-) -> int:
+def _write(options: argparse.Namespace, known: Known) -> int:
     archive = Archive(options.archive)
-    write_atomically(options.out, to_markdown(archive, recipes, claims).encode())
-    _, changed = current_runs(recipes, archive.runs())
+    write_atomically(options.out, to_markdown(archive, known.recipes, known.claims).encode())
+    _, changed = current_runs(known.recipes, archive.runs())
     for name, why in changed.items():
-        console.print(f"{name} does not count, its row has changed: {why}")
-    console.print(f"wrote {options.out}")
+        known.console.print(f"{name} does not count, its row has changed: {why}")
+    known.console.print(f"wrote {options.out}")
     return 0
 
 

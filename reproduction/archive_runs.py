@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from eigenrnn import __version__
 from eigenrnn_experiments.recipes import Recipe
 from eigenrnn_experiments.recipes.runs import numbers_of, row_of
 from eigenrnn_experiments.statistics import rounded, spaced_indices
@@ -28,13 +27,11 @@ class ArchiveChanges:
         archived: The runs that were added.
         unchanged: The runs that the archive already had.
         skipped: The reason for each run that was skipped, by its folder or name.
-        other_versions: The version that trained each archived run, if it is not this one.
     """
 
     archived: list[RunKey] = field(default_factory=list[RunKey])
     unchanged: list[RunKey] = field(default_factory=list[RunKey])
     skipped: dict[str, str] = field(default_factory=dict[str, str])
-    other_versions: dict[RunKey, str] = field(default_factory=dict[RunKey, str])
 
 
 def archive_runs(
@@ -69,9 +66,6 @@ def archive_runs(
 
 def _add(run: Run, archive: Archive, changes: ArchiveChanges, *, overwrite: bool) -> None:
     action = archive.add(run, overwrite=overwrite)
-    version = run.versions.get("eigenrnn", "of unknown version")
-    if action != "kept" and version != __version__:
-        changes.other_versions[run.key] = version
     if action == "archived":
         changes.archived.append(run.key)
     elif action == "unchanged":

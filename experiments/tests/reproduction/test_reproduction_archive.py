@@ -262,15 +262,6 @@ def test_an_unchanged_run_is_not_written_again(archive, reproduced):
     assert (again.archived, again.unchanged, again.skipped) == ([], first.archived, {})
 
 
-def test_a_run_of_another_version_is_named_and_archived(archive, reproduced):
-    versions = RunFolder(reproduced / RUN).run.versions
-    update(reproduced, versions={**versions, "eigenrnn": "0.0.7"})
-    collected = archive_runs([reproduced], archive.folder, recipes())
-    name = RunKey(TABLE, "scoRNN 6", seed=0)
-    assert collected.other_versions == {name: "0.0.7"}
-    assert name in collected.archived
-
-
 DAMAGES = {
     "newer": ({"format": FORMAT + 1}, rf"expected format {FORMAT}, got {FORMAT + 1}"),
     "field": ({"colour": "red"}, rf"expected the keys of format {FORMAT}, got colour"),
