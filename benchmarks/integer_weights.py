@@ -46,7 +46,7 @@ def pixels(seed: int, folder: Path) -> Trained:
     settings = Settings(epochs=3, batch_size=64, lr=1e-3, lr_recurrent=1e-4, optimiser="rmsprop")
     out = folder / f"scornn-{seed}"
     model: Any = model_for(task, ScoRNN, 170, generator=torch.Generator().manual_seed(seed))
-    if not (out / "result.json").exists():
+    if not (out / "run.json").exists():
         network = describe_call(layer=ScoRNN, hidden_size=170)
         fit(model, task, replace(settings, seed=seed), out, network=network)
     trained: Any = load(out, model=model).model

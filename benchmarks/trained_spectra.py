@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from reproduction.archive import Archive, ArchivedRun
+from reproduction.archive import Archive
 from reproduction.recipes import RECIPES
 from reproduction.reflections import measure_reflections
 from reproduction.state_tracking import REFLECTIONS, SPECTRA, tracked_rows
@@ -23,35 +23,32 @@ from eigenrnn.analysis import lyapunov, spectrum
 from eigenrnn.layers import LRU, RNN
 from eigenrnn_experiments.errors import CheckpointError
 from eigenrnn_experiments.recipes import Row
-from eigenrnn_experiments.recipes.results_files import recipe_of_folder
-from eigenrnn_experiments.recipes.runs import run_path
-from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.recipes.runs import TrainedRow
+from eigenrnn_experiments.training import Run, RunFolder, runs
 
 __all__ = ["main"]
 
 WORDS, STEPS, DISCARD = 2, 120, 40
 
 
-def measure(row: Row, run: ArchivedRun, folder: Path, has_eigenvalues: bool) -> dict[str, Any]:
+def measure(row: Row, run: Run, folder: Path, has_eigenvalues: bool) -> dict[str, Any]:
     """Return the numbers of one run, with the eigenvalues of its W unless another run has them."""
-    seed = run.seed or 0
-    model = row.build(seed)
-    model.load_state_dict(RunFolder(folder / run_path(run.row, run.point, seed)).read_weights()[0])
-    layer = model.eval().layer
+    key = run.key
+    layer: Any = TrainedRow(row, RunFolder(folder)).model().layer
     words = next(row.task.batches("test", WORDS)).inputs[:STEPS]
     with torch.no_grad():
         exponent = lyapunov(layer, words, discard=DISCARD, exponents=1).exponents[0]
         has_single_matrix = isinstance(layer, RNN | LRU | nn.RNN) and not has_eigenvalues
         eigenvalues = spectrum(layer).eigenvalues if has_single_matrix else []
     entry: dict[str, Any] = {
-        "recipe": run.recipe,
-        "row": run.row,
-        "point": run.point,
-        "seed": seed,
+        "recipe": key.recipe,
+        "row": key.row,
+        "point": key.point,
+        "seed": key.seed,
         "lyapunov": round(float(exponent), 5),
         "eigenvalues": [[round(z.real, 4), round(z.imag, 4)] for z in eigenvalues],
     }
-    if run.recipe == REFLECTIONS:
+    if key.recipe == REFLECTIONS:
         entry["reflections"] = measure_reflections(layer, row.task)
     return entry
 
@@ -61,17 +58,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+", help="folders of recipes")
     options = parser.parse_args()
-    folders = {recipe_of_folder(folder)[0]: folder for folder in options.folders}
+    folders = {RunFolder(path).run.key: path for path in runs(options.folders)["folder"]}
     entries = json.loads(SPECTRA.read_text()) if SPECTRA.exists() else []
     known = {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
     for tracked in tracked_rows(Archive(), RECIPES):
-        for run in tracked.runs if tracked.recipe.name in folders else ():
-            key = (run.recipe, run.row, run.point, run.seed)
-            if key in known:
+        for run in tracked.runs:
+            key = (run.key.recipe, run.key.row, run.key.point, run.key.seed)
+            if key in known or run.key not in folders:
                 continue
             has_eigenvalues = any(e["eigenvalues"] for k, e in known.items() if k[:3] == key[:3])
             try:
-                known[key] = measure(tracked.row, run, folders[run.recipe], has_eigenvalues)
+                known[key] = measure(tracked.row, run, folders[run.key], has_eigenvalues)
             except CheckpointError as error:  # the weights of archived runs may be lost
                 print(*key, f"not measured: {error}", flush=True)
             else:

@@ -20,7 +20,7 @@ from eigenrnn import ScoRNN, SequenceModel
 from eigenrnn.models import count_parameters
 from eigenrnn_experiments.baselines import TanhRNN, TorchLSTM
 from eigenrnn_experiments.tasks import Copying
-from eigenrnn_experiments.training import Result, Settings, fit
+from eigenrnn_experiments.training import Run, Settings, fit
 
 NETWORKS = {"scoRNN": (ScoRNN, 128), "LSTM": (TorchLSTM, 45), "tanh RNN": (TanhRNN, 93)}
 COLOURS = {"scoRNN": "#2a83c4", "LSTM": "#d55e00", "tanh RNN": "#009e73"}
@@ -50,13 +50,13 @@ def main() -> None:
         f"Copying [bold]{task.symbols}[/] symbols over [bold]{task.delay}[/] steps; "
         f"{torch.get_num_threads()} threads; runs in {options.out}"
     )
-    results: dict[str, Result] = {}
+    results: dict[str, Run] = {}
     parameters: dict[str, int] = {}
     for name, (layer, size) in NETWORKS.items():
         generator = torch.Generator().manual_seed(options.seed)
         recurrent = layer(task.input_size, size, generator=generator)
         model = SequenceModel(recurrent, task.output_size, generator=generator)
-        folder = options.out / name.replace(" ", "-").lower()
+        folder = options.out / folder_name(name)
         results[name] = fit(
             model, task, settings, folder, overwrite=True, console=console, name=name
         )
@@ -67,11 +67,18 @@ def main() -> None:
     picture = options.picture or options.out / "learning_curves.svg"
     # text stays text, and equal runs give equal files
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "eigenrnn"}):
-        learning_curves(task, results).savefig(picture, transparent=True, metadata={"Date": None})
+        learning_curves(task, options.out).savefig(
+            picture, transparent=True, metadata={"Date": None}
+        )
     console.print(f"learning curves: {picture.resolve()}", soft_wrap=True)
 
 
-def results_table(task: Copying, results: dict[str, Result], parameters: dict[str, int]) -> Table:
+def folder_name(network: str) -> str:
+    """Return the name of the folder of a network."""
+    return network.replace(" ", "-").lower()
+
+
+def results_table(task: Copying, results: dict[str, Run], parameters: dict[str, int]) -> Table:
     """Return a table of the results of each network."""
     table = Table(title="Loss on 200 test sequences (nats per step)", title_justify="left")
     table.add_column("model")
@@ -97,15 +104,15 @@ def results_table(task: Copying, results: dict[str, Result], parameters: dict[st
     return table
 
 
-def learning_curves(task: Copying, results: dict[str, Result]) -> Figure:
+def learning_curves(task: Copying, out: Path) -> Figure:
     """Draw the training losses over the optimiser steps, and the baseline.
 
     The colours are legible on light and on dark pages, and the background is transparent.
     """
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     axes: Axes = figure.subplots()
-    for name, result in results.items():
-        with (result.directory / "metrics.csv").open(newline="") as file:
+    for name in NETWORKS:
+        with (out / folder_name(name) / "metrics.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         steps = [int(row["step"]) for row in rows]
         losses = [float(row["train_loss"]) for row in rows]
@@ -125,7 +132,7 @@ def learning_curves(task: Copying, results: dict[str, Result]) -> Figure:
     axes.set_xlabel("optimiser step", color=GREY)
     axes.set_ylabel("training loss (nats per step)", color=GREY)
     axes.tick_params(which="both", color=GREY, labelcolor=GREY)
-    axes.legend(loc="upper right", ncols=len(results), frameon=False, labelcolor="linecolor")
+    axes.legend(loc="upper right", ncols=len(NETWORKS), frameon=False, labelcolor="linecolor")
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[:].set_color(GREY)
     return figure

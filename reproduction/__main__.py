@@ -3,35 +3,36 @@
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
-from eigenrnn import __version__
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.cli import commands
-from eigenrnn_experiments.errors import MissingDataError
-from eigenrnn_experiments.recipes import Recipe, reproduce
+from eigenrnn_experiments.errors import MissingDataError, StoppedError
+from eigenrnn_experiments.recipes import Recipe, Row, reproduce
 from eigenrnn_experiments.recipes.runs import folder_name
-from reproduction.archive import ARCHIVE, Archive, RunName, current_runs
+from eigenrnn_experiments.training import RunKey
+from reproduction.archive import ARCHIVE, Archive, current_runs, rows_by_name
 from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Runs
 from reproduction.claims import CLAIMS
-from reproduction.evidence import ArchivedEvidence, Job, Judgement, missing_jobs
-from reproduction.page import (
-    duration,
-    headline,
-    held_out,
-    to_markdown,
-)
+from reproduction.evidence import ArchivedEvidence, Judgement, missing_runs
+from reproduction.page import headline, held_out, to_markdown
 from reproduction.recipes import RECIPES
 
 __all__ = ["main"]
 
 PAGE = Path(__file__).parents[1] / "RESULTS.md"
+
+
+class Known(NamedTuple):
+    """What the commands know: all recipes and claims, by name, and the console."""
+
+    recipes: Mapping[str, Recipe]
+    claims: Mapping[str, Claim]
+    console: Console
 
 
 def main(
@@ -57,7 +58,7 @@ def main(
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     console = Console(width=max(Console().width, 140), soft_wrap=True)
     try:
-        return COMMANDS[options.command](options, console, recipes, claims)
+        return COMMANDS[options.command](options, Known(recipes, claims, console))
     except (ValueError, MissingDataError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -71,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--archive", type=Path, default=ARCHIVE, help="folder of archived runs")
     listed = parser.add_subparsers(dest="command", required=True)
     listed.add_parser("check", help="print each comparison of the claims with margin and noise")
-    plan = listed.add_parser("plan", help="list the missing runs with their estimated time")
+    plan = listed.add_parser("plan", help="list the missing runs")
     run = listed.add_parser("run", help="train and archive the missing runs")
     for command in (plan, run):
         command.add_argument("ids", nargs="*", help="names of claims (default: all claims)")
@@ -86,19 +87,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check(
-    options: argparse.Namespace,
-    console: Console,
-    recipes: Mapping[str, Recipe],
-    claims: Mapping[str, Claim],
-) -> int:
+def _check(options: argparse.Namespace, known: Known) -> int:
     """Print each comparison with its margin and its noise; fail if a claim states another."""
     archive = Archive(options.archive)
-    judgements = ArchivedEvidence(recipes, archive).judge(claims)
+    judgements = ArchivedEvidence(known.recipes, archive).judge(known.claims)
     mismatches = [each for judgement in judgements for each in judgement.mismatches()]
-    _print_judgements(console, judgements)
-    for claim, agreeing in held_out(recipes, archive, judgements).items():
-        console.print(f"seeds 11 and 12, {claim}: {sum(agreeing)} of {len(agreeing)} agree")
+    _print_judgements(known.console, judgements)
+    for claim, agreeing in held_out(known.recipes, archive, judgements).items():
+        known.console.print(f"seeds 11 and 12, {claim}: {sum(agreeing)} of {len(agreeing)} agree")
     for mismatch in mismatches:
         print(f"error: {mismatch}", file=sys.stderr)
     return int(bool(mismatches))
@@ -118,136 +114,99 @@ def _print_judgements(console: Console, judgements: Sequence[Judgement]) -> None
     console.print(headline(judgements))
 
 
-def _plan(
-    options: argparse.Namespace,
-    console: Console,
-    recipes: Mapping[str, Recipe],
-    claims: Mapping[str, Claim],
-) -> int:
-    jobs = _missing(options, recipes, claims)
-    if not jobs:
-        console.print("no runs are missing")
-        return 0
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("claim", "recipe", "network", "length", "seeds", "runs", "time", "in total"):
-        table.add_column(name, no_wrap=name == "claim")
-    total = 0.0
-    for (claim, _, _), group in groupby(jobs, lambda job: (job.claim, job.recipe, job.run.row)):
-        its = list(group)
-        job = its[0]
-        time = f"needs {job.missing_data}"
-        if job.missing_data is None:
-            seconds = sum(each.seconds for each in its)
-            total += seconds
-            time = duration(seconds)
-        length = "the paper's"
-        if job.recipe.reduced_to is not None:
-            length = str(job.recipe.reduced_to)
-        table.add_row(
-            claim,
-            job.recipe.name,
-            job.run.row,
-            length,
-            ", ".join(dict.fromkeys(str(each.run.seeds[0]) for each in its)),
-            str(len(its)),
-            time,
-            duration(total),
-        )
-    console.print(table)
+def _plan(options: argparse.Namespace, known: Known) -> int:
+    missing = _missing(options, known)
+    for run, claim in missing.items():
+        needs = _missing_data(run, known.recipes)
+        known.console.print(f"{claim}: {_key(run)}{needs and f', needs {needs}'}", markup=False)
+    known.console.print(f"{len(missing)} runs are missing")
     return 0
 
 
-def _run(
-    options: argparse.Namespace,
-    console: Console,
-    recipes: Mapping[str, Recipe],
-    claims: Mapping[str, Claim],
-) -> int:
+def _run(options: argparse.Namespace, known: Known) -> int:
     """Train and archive the missing runs, one after another."""
     tried: set[Runs] = set()
     while True:
         # a run that has just been archived may serve other rows too, so the plan is made anew
-        jobs = [job for job in _missing(options, recipes, claims) if job.run not in tried]
-        if not jobs:
-            judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
-            _print_judgements(console, judgements)
+        missing = _missing(options, known)
+        run = next((run for run in missing if run not in tried), None)
+        if run is None:
+            judgements = ArchivedEvidence(known.recipes, Archive(options.archive)).judge(
+                known.claims
+            )
+            _print_judgements(known.console, judgements)
             return 0
-        job = jobs[0]
-        tried.add(job.run)
-        if job.missing_data is not None:
-            console.print(f"{job.recipe.name}, {job.run.row}: needs {job.missing_data}, skipped")
+        tried.add(run)
+        known.console.print(f"{missing[run]}: {_key(run)}", markup=False)
+        if needs := _missing_data(run, known.recipes):
+            known.console.print(f"needs {needs}, skipped")
             continue
-        point, seed = job.run.points[0], job.run.seeds[0]
-        name = RunName(job.recipe.name, job.run.row, point, seed, job.run.least)
-        console.print(f"{job.claim}: {name}")
-        folder = options.out / folder_name(job.recipe, quick=False)
-        outcomes = reproduce(
-            job.recipe,
-            folder,
-            rows=[job.run.row],
-            points=job.run.points,
-            seeds=job.run.seeds,
-            resume=True,
-        )
-        archive_runs([folder], options.archive, recipes)
-        for outcome in outcomes:
-            if outcome.signal is not None:
-                return 128 + outcome.signal  # the exit status of a program ended by a signal
+        recipe = known.recipes[run.recipe]
+        if run.least is not None:
+            recipe = recipe.reduced(run.least)
+        folder = options.out / folder_name(recipe, quick=False)
+        try:
+            reproduce(
+                recipe,
+                folder,
+                rows=[run.row],
+                points=run.points,
+                seeds=run.seeds,
+                resume=True,
+            )
+        except StoppedError as stopped:
+            return 128 + stopped.signal  # the exit status of a program ended by a signal
+        archive_runs([folder], options.archive, known.recipes)
 
 
-def _missing(
-    options: argparse.Namespace, recipes: Mapping[str, Recipe], claims: Mapping[str, Claim]
-) -> list[Job]:
+def _key(run: Runs) -> RunKey:
+    return RunKey(run.recipe, run.row, run.points[0], run.seeds[0], reduced=run.least)
+
+
+def _missing_data(run: Runs, recipes: Mapping[str, Recipe]) -> str:
+    """Return the data of a row that is not on this machine; empty if none is missing."""
+    row = rows_by_name(recipes)[run.recipe, run.row]
+    if not isinstance(row, Row):
+        return ""
+    return row.task.missing_data() or ""
+
+
+def _missing(options: argparse.Namespace, known: Known) -> dict[Runs, str]:
     """Return the missing runs of the named claims.
 
     Raises:
         ValueError: If a claim is unknown.
     """
     for name in options.ids:
-        if name not in claims:
-            raise ValueError(f"expected a claim ({', '.join(claims)}), got {name!r}")
-    chosen = {name: claims[name] for name in options.ids or claims}
-    evidence_ = ArchivedEvidence(recipes, Archive(options.archive))
-    return missing_jobs(chosen, evidence_)
+        if name not in known.claims:
+            raise ValueError(f"expected a claim ({', '.join(known.claims)}), got {name!r}")
+    chosen = {name: known.claims[name] for name in options.ids or known.claims}
+    return missing_runs(chosen, ArchivedEvidence(known.recipes, Archive(options.archive)))
 
 
-def _archive(
-    options: argparse.Namespace,
-    console: Console,
-    recipes: Mapping[str, Recipe],
-    claims: Mapping[str, Claim],  # noqa: ARG001
-) -> int:
+def _archive(options: argparse.Namespace, known: Known) -> int:
     changes = archive_runs(
         options.folders,
         options.archive,
-        recipes,
+        known.recipes,
         overwrite=options.overwrite,
     )
     for path, reason in changes.skipped.items():
-        console.print(f"{path}: {reason}", markup=False, highlight=False)
-    for name, version in changes.other_versions.items():
-        console.print(
-            f"{name} was trained by eigenrnn {version}, this is {__version__}: archived anyway"
-        )
-    console.print(
+        known.console.print(f"{path}: {reason}", markup=False, highlight=False)
+    known.console.print(
         f"{len(changes.archived)} runs archived, {len(changes.unchanged)} already archived, "
         f"{len(changes.skipped)} skipped"
     )
     return 0
 
 
-def _write(
-    options: argparse.Namespace,
-    console: Console,
-    recipes: Mapping[str, Recipe],
-    claims: Mapping[str, Claim],
-) -> int:
+def _write(options: argparse.Namespace, known: Known) -> int:
     archive = Archive(options.archive)
-    write_atomically(options.out, to_markdown(archive, recipes, claims).encode())
-    _, changed = current_runs(recipes, archive.runs())
+    write_atomically(options.out, to_markdown(archive, known.recipes, known.claims).encode())
+    _, changed = current_runs(known.recipes, archive.runs())
     for name, why in changed.items():
-        console.print(f"{name} does not count, its row has changed: {why}")
-    console.print(f"wrote {options.out}")
+        known.console.print(f"{name} does not count, its row has changed: {why}")
+    known.console.print(f"wrote {options.out}")
     return 0
 
 

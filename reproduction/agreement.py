@@ -4,7 +4,7 @@ import math
 from decimal import Decimal
 from typing import Literal
 
-from eigenrnn_experiments.recipes import Outcome
+from eigenrnn_experiments.recipes import Comparison
 
 __all__ = ["AT_CHANCE", "DIFFERENT", "Agreement", "agreement", "margin"]
 
@@ -29,7 +29,7 @@ _PAPERS_AT_CHANCE = 0.1  # the largest distance from the chance-level loss, as a
 _ROUNDING = 1 + 1e-9
 
 
-def agreement(outcome: Outcome) -> Agreement | None:
+def agreement(compared: Comparison) -> Agreement | None:
     """Compare our mean with the paper's number or bound; None if one of the two is missing.
 
     It is better or worse here if it is farther from the paper's number than the margin. A bound is
@@ -37,48 +37,53 @@ def agreement(outcome: Outcome) -> Agreement | None:
     by more than half a unit of its last digit or the accuracy of reading. The second rule does not
     loosen when the runs vary widely.
     """
-    ours = outcome.mean
-    theirs = outcome.reported if outcome.at_most is None else outcome.at_most
-    if ours is None or theirs is None:
+    ours = compared.ours.value
+    at_most = compared.reported.at_most
+    theirs = compared.reported.value if at_most is None else at_most
+    if not compared.values or theirs is None:
         return None
-    if outcome.unjudged:
+    if compared.reason:
         return "cannot be judged"
-    chance = outcome.baseline
-    if chance is not None and outcome.at_most is None:
+    chance = compared.baseline
+    if chance is not None and at_most is None:
         papers_is = abs(theirs - chance) <= _PAPERS_AT_CHANCE * chance
         if papers_is and AT_CHANCE * chance <= ours < math.inf:
             return "at chance in both"
-    differs = not abs(ours - theirs) <= margin(outcome) * _ROUNDING  # a NaN differs
-    if outcome.at_most is not None:
-        limit = _precision(outcome) * _ROUNDING
-        above = sum(not each - theirs <= limit for each in outcome.counted_values)
-        is_above = not ours - theirs <= margin(outcome) * _ROUNDING
-        differs = is_above or 2 * above > len(outcome.counted_values)
+    differs = not abs(ours - theirs) <= margin(compared) * _ROUNDING  # a NaN differs
+    if at_most is not None:
+        limit = _precision(compared) * _ROUNDING
+        above = sum(not each - theirs <= limit for each in compared.values)
+        is_above = not ours - theirs <= margin(compared) * _ROUNDING
+        differs = is_above or 2 * above > len(compared.values)
     if not differs:
         return "agrees"
-    if outcome.better is None:
+    better = compared.reported.better
+    if better is None:
         return "differs"
-    if math.isfinite(ours) and (ours > theirs) == (outcome.better == "higher"):
+    if math.isfinite(ours) and (ours > theirs) == (better == "higher"):
         return "better here"
     return "worse here"
 
 
-def margin(outcome: Outcome) -> float:
+def margin(compared: Comparison) -> float:
     """Return how far our number may be from the paper's, or above its bound.
 
     This is the largest of the error that the paper prints, half a unit of the last printed digit,
     the accuracy of reading a figure, and twice our standard error.
     """
-    return max(_precision(outcome), outcome.error or 0.0, 2 * (outcome.standard_error or 0.0))
+    return max(
+        _precision(compared), compared.reported.error or 0.0, 2 * (compared.ours.error or 0.0)
+    )
 
 
-def _precision(outcome: Outcome) -> float:
+def _precision(compared: Comparison) -> float:
     """Return half a unit of the last printed digit, or the accuracy of reading if it is larger."""
-    number = outcome.reported if outcome.at_most is None else outcome.at_most
+    reported = compared.reported
+    number = reported.value if reported.at_most is None else reported.at_most
     if not number:
         half_a_digit = _ZERO
-    elif outcome.decimals is not None:
-        half_a_digit = 0.5 * 10.0**-outcome.decimals
+    elif reported.decimals is not None:
+        half_a_digit = 0.5 * 10.0**-reported.decimals
     else:
         half_a_digit = 0.5 * 10.0 ** int(Decimal(repr(number)).as_tuple().exponent)
-    return max(half_a_digit, outcome.reading or 0.0)
+    return max(half_a_digit, reported.reading or 0.0)

@@ -2,188 +2,79 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Any, Literal, cast
+
+import msgspec
 
 from eigenrnn_experiments.atomic import write_atomically
-from eigenrnn_experiments.recipes import Entry, Outcome, Recipe, Reference, Reported, Row
-from eigenrnn_experiments.training import Settings
+from eigenrnn_experiments.recipes import Comparison, Entry, Recipe, Reference, Reported, Row
+from eigenrnn_experiments.training import Run, RunKey, Settings
 from eigenrnn_experiments.training.description import describe_defaults, differences
 from eigenrnn_experiments.training.files import read_text
-from eigenrnn_experiments.training.result import Metrics
-from eigenrnn_experiments.training.run_key import Length, slug
+from eigenrnn_experiments.training.run import slug
 from eigenrnn_experiments.training.settings import IGNORED_SETTINGS
+from eigenrnn_experiments.training.table import table_of
 
 __all__ = [
     "ARCHIVE",
     "FORMAT",
     "Archive",
-    "ArchivedRun",
     "CurveColumns",
-    "RunName",
     "changes_since_run",
+    "comparison_of",
     "current_runs",
-    "outcome_of",
+    "from_line",
     "paper_of",
     "rows_by_name",
     "runs_by_row",
+    "to_line",
 ]
 
 ARCHIVE = Path(__file__).parent / "runs"
 """The archive of this repository."""
 
-FORMAT = 8
+FORMAT = 9
 
 CurveColumns = dict[str, list[float | None]]
 """Columns of numbers by name, `step` first; None for a missing value."""
 
-State = Literal["ended", "diverged", "computed"]
+_NOTHING: Mapping[str, Any] = msgspec.to_builtins(Run())
 
 
-class RunName(NamedTuple):
-    """What names a run in the archive.
+def to_line(run: Run) -> str:
+    """Return a run as one line of strict JSON, without the line break; defaults are left out."""
+    content = {k: v for k, v in msgspec.to_builtins(run).items() if v != _NOTHING[k]}
+    line = _finite({"format": FORMAT, **content})
+    return json.dumps(line, allow_nan=False, separators=(",", ":"))
 
-    Args:
-        recipe: The name of the recipe.
-        row: The label of the row.
-        point: The point of the row's grid; empty without a grid.
-        seed: The seed of the run; None for a number without training.
-        reduced: The length of a reduced run; None for a full run.
+
+def from_line(line: str) -> Run:
+    """Read the run that `to_line` has written.
+
+    Raises:
+        ValueError: If it is another kind of line, or has another format.
     """
-
-    recipe: str
-    row: str
-    point: str
-    seed: int | None
-    reduced: Length | None
-
-    def __str__(self) -> str:
-        """Return it in words, such as `scornn/table1, scoRNN 170, seed 0`."""
-        parts = [self.recipe, self.row]
-        if self.point:
-            parts.append(self.point)
-        if self.seed is not None:
-            parts.append(f"seed {self.seed}")
-        if self.reduced is not None:
-            parts.append(str(self.reduced))
-        return ", ".join(parts)
-
-
-@dataclass(frozen=True)
-class ArchivedRun:
-    """The archived record of one run, or of one number without training.
-
-    Args:
-        recipe: The name of the recipe.
-        row: The label of the row.
-        point: The point of the row's grid; empty without a grid.
-        seed: The seed of the run; None for a number without training.
-        state: `ended`, `diverged`, or `computed` for a number without training.
-        reduced: The length of a reduced run; None for a full run.
-        parameters: The number of trained parameters.
-        task: The description of the task.
-        network: The description of the network: its layer, size and options.
-        settings: The training settings.
-        baseline: The chance-level loss; None if unknown.
-        revision: The commit of the source tree, and whether it was modified; None if unknown.
-        versions: The versions of the software, and the machine.
-        ended: When the run ended, or was first archived if that is not known; ISO 8601.
-        steps: The number of optimiser steps taken.
-        all_steps: The number of optimiser steps of the full run; None if unknown.
-        seconds: The wall-clock time.
-        processor_seconds: The processor time of all threads; None if unknown.
-        last: Loss and metric of each split at the last evaluation.
-        best: The same at the best evaluation.
-        best_step: The step of the best evaluation.
-        best_by: The quantity that selects the best evaluation.
-        value: Our number by the paper's rule; None if the run does not count.
-        selected: The test number of the model selected on the validation set.
-        others: Both for the row's other reported numbers, by their `measure`.
-        deciding: The loss that selects the best point of a search.
-        scores: Further scores of the best model.
-        training: The curve of the training loss.
-        evaluated: The curves of the evaluations.
-    Units:
-        Times in seconds; losses and metrics in the units of the task.
-    """
-
-    recipe: str
-    row: str
-    point: str
-    seed: int | None
-    state: State
-    reduced: Length | None = None
-    parameters: int | None = None
-    task: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    network: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    baseline: float | None = None
-    revision: Mapping[str, Any] | None = None
-    versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    ended: str | None = None
-    steps: int = 0
-    all_steps: int | None = None
-    seconds: float = 0.0
-    processor_seconds: float | None = None
-    last: Metrics = field(default_factory=dict[str, dict[str, float]])
-    best: Metrics = field(default_factory=dict[str, dict[str, float]])
-    best_step: int | None = None
-    best_by: str | None = None
-    value: float | None = None
-    selected: float | None = None
-    others: Mapping[str, Mapping[str, float | None]] = field(
-        default_factory=dict[str, dict[str, float | None]]
-    )
-    deciding: float | None = None
-    scores: Mapping[str, float] = field(default_factory=dict[str, float])
-    training: CurveColumns = field(default_factory=dict[str, list[float | None]])
-    evaluated: CurveColumns = field(default_factory=dict[str, list[float | None]])
-
-    @property
-    def name(self) -> RunName:
-        """What names the run in the archive."""
-        return RunName(self.recipe, self.row, self.point, self.seed, self.reduced)
-
-    def beside(self, reported: Reported, row: Entry) -> Mapping[str, float | None]:
-        """Return `value` and `selected` beside one of the reported numbers of the row."""
-        if reported.measure == row.reported[0].measure:
-            return {"value": self.value, "selected": self.selected}
-        return self.others.get(reported.measure, {"value": None, "selected": None})
-
-    def to_line(self) -> str:
-        """Return the record as one line of strict JSON, without the line break."""
-        content = _finite({"format": FORMAT, **vars(self)})
-        return json.dumps(content, allow_nan=False, separators=(",", ":"))
-
-    @classmethod
-    def from_line(cls, line: str) -> Self:
-        """Read the record that `to_line` has written.
-
-        Raises:
-            ValueError: If it is another kind of line, or has another format.
-        """
-        try:
-            content = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"it is damaged: {error}") from None
-        found_format = None
-        if isinstance(content, dict):
-            found_format = content.pop("format", None)
-        if not isinstance(found_format, int):
-            raise ValueError("expected an archived run, got something else")
-        names = {f.name for f in fields(cls)}
-        if found_format != FORMAT:
-            raise ValueError(
-                f"expected format {FORMAT}, got {found_format}: archive its run again"
-            )
-        if set(content) != names:
-            keys = ", ".join(sorted(set(content) ^ names))
-            raise ValueError(f"expected the keys of format {FORMAT}, got others: {keys}")
-        if content["reduced"] is not None:
-            content["reduced"] = Length(*content["reduced"])
-        return cls(**content)
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is damaged: {error}") from None
+    found_format = None
+    if isinstance(content, dict):
+        found_format = content.pop("format", None)
+    if not isinstance(found_format, int):
+        raise ValueError("expected an archived run, got something else")
+    if found_format != FORMAT:
+        raise ValueError(f"expected format {FORMAT}, got {found_format}: archive its run again")
+    others = set(content) - {each.name for each in fields(Run)}
+    if others:
+        raise ValueError(f"expected the keys of format {FORMAT}, got {', '.join(sorted(others))}")
+    try:
+        return msgspec.convert(_with_nan(content), Run)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"it is damaged: {error}") from None
 
 
 def _finite(value: Any) -> Any:
@@ -197,6 +88,18 @@ def _finite(value: Any) -> Any:
     return value
 
 
+def _with_nan(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a line with NaN for the numbers that JSON cannot hold."""
+    tables = [content.get("scores", {})]
+    for name in ("last", "best", "numbers"):
+        tables += [each for each in (content.get(name) or {}).values() if each is not None]
+    for table in tables:
+        for name, number in table.items():
+            if number is None and name != "selected":
+                table[name] = math.nan
+    return content
+
+
 class Archive:
     """A folder with one JSON lines file of archived runs per paper, read at once.
 
@@ -208,26 +111,26 @@ class Archive:
 
     def __init__(self, folder: str | Path = ARCHIVE) -> None:
         self.folder = Path(folder)
-        self._runs: dict[RunName, ArchivedRun] = {}
+        self._runs: dict[RunKey, Run] = {}
         self._changed: set[str] = set()
         for path in sorted(self.folder.glob("*.jsonl")):
             for number, line in enumerate(read_text(path).splitlines(), start=1):
                 try:
-                    run = ArchivedRun.from_line(line)
+                    run = from_line(line)
                 except ValueError as error:
                     raise ValueError(f"{path}, line {number}: {error}") from None
-                if self._file(run.recipe) != path:
+                if self._file(run.key.recipe) != path:
                     raise ValueError(
-                        f"{path}, line {number}: a run of {run.recipe} is in its file"
+                        f"{path}, line {number}: a run of {run.key.recipe} is in its file"
                     )
-                self._runs[run.name] = run
+                self._runs[run.key] = run
 
-    def runs(self) -> list[ArchivedRun]:
+    def runs(self) -> list[Run]:
         """Return all runs, sorted by name."""
         return sorted(self._runs.values(), key=_order)
 
     def add(
-        self, run: ArchivedRun, *, overwrite: bool = False
+        self, run: Run, *, overwrite: bool = False
     ) -> Literal["archived", "unchanged", "kept"]:
         """Add a run, unless the archive holds a different one under its name.
 
@@ -237,23 +140,24 @@ class Archive:
             `archived` if it was added, `unchanged` if the archive has it already, `kept` if the
             archive keeps a different run.
         """
-        existing = self._runs.get(run.name)
+        run = from_line(to_line(run))  # as it will be read again
+        existing = self._runs.get(run.key)
         if existing is not None:
-            if existing.to_line() == run.to_line():
+            if to_line(existing) == to_line(run):
                 return "unchanged"
             if not overwrite:
                 return "kept"
-        self._runs[run.name] = run
-        self._changed.add(run.recipe)
+        self._runs[run.key] = run
+        self._changed.add(run.key.recipe)
         return "archived"
 
     def save(self) -> None:
         """Write the files of the papers whose runs have changed."""
         lines: dict[Path, list[str]] = {self._file(recipe): [] for recipe in self._changed}
         for run in self.runs():
-            path = self._file(run.recipe)
+            path = self._file(run.key.recipe)
             if path in lines:
-                lines[path].append(f"{run.to_line()}\n")
+                lines[path].append(f"{to_line(run)}\n")
         for path, its in sorted(lines.items()):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, "".join(its).encode())
@@ -269,52 +173,52 @@ def paper_of(recipe: str) -> str:
     return recipe.partition("/")[0]
 
 
-def _order(run: ArchivedRun) -> tuple[Any, ...]:
-    seed = run.seed
-    if seed is None:  # a number that was computed
-        seed = -1
-    is_full = run.reduced is None
-    return run.recipe, slug(run.row), slug(run.point), seed, is_full, run.reduced or ()
+def _order(run: Run) -> tuple[Any, ...]:
+    key = run.key
+    seed = -1 if key.seed is None else key.seed  # of a number that was computed
+    place = (key.recipe, slug(key.row), slug(key.point))
+    return *place, seed, key.reduced is None, key.reduced or ()
 
 
 def current_runs(
-    recipes: Mapping[str, Recipe], runs: Iterable[ArchivedRun]
-) -> tuple[list[ArchivedRun], dict[RunName, str]]:
+    recipes: Mapping[str, Recipe], runs: Iterable[Run]
+) -> tuple[list[Run], dict[RunKey, str]]:
     """Separate the runs of the current rows from those whose row has changed since.
 
     Returns:
         The runs that count, and the reason for each other run, by its name.
     """
     rows = rows_by_name(recipes)
-    found: list[ArchivedRun] = []
-    changed: dict[RunName, str] = {}
+    found: list[Run] = []
+    changed: dict[RunKey, str] = {}
     for run in runs:
-        row = rows.get((run.recipe, run.row))
+        row = rows.get((run.key.recipe, run.key.row))
         reason = "there is no such row"
         if row is not None:
             reason = _mismatch(row, run)
         if reason:
-            changed[run.name] = reason
+            changed[run.key] = reason
         else:
             found.append(run)
     return found, changed
 
 
-def _mismatch(row: Entry, run: ArchivedRun) -> str:
+def _mismatch(row: Entry, run: Run) -> str:
     """Say how a run differs from its row; empty if it matches."""
-    if run.reduced is not None and isinstance(row, Row):
-        row = row.shortened(run.reduced)
-    if not isinstance(row, Row) or run.seed is None:
+    key = run.key
+    if key.reduced is not None and isinstance(row, Row):
+        row = row.shortened(key.reduced)
+    if not isinstance(row, Row) or key.seed is None:
         if run.state == "computed":
             return ""
         return "the row is not trained"
     points = row.points()
-    if run.point not in points:
-        return f"there is no point {run.point!r}"
-    return "; ".join(changes_since_run(points[run.point].with_seed(run.seed), vars(run)))
+    if key.point not in points:
+        return f"there is no point {key.point!r}"
+    return "; ".join(changes_since_run(points[key.point].with_seed(key.seed), run))
 
 
-def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
+def changes_since_run(row: Row, run: Run) -> list[str]:
     """List the options in which a run differs from its current row, each by its path.
 
     Options that did not exist when the run was recorded must have their default in the row. The
@@ -322,13 +226,14 @@ def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
 
     Args:
         row: The row at one point of its grid, with a seed.
-        recorded: The descriptions of task, network and settings that the run has recorded.
+        run: The run.
     """
-    task = dict(recorded["task"])
-    if task.get("class") == type(row.task).__name__:
-        task["options"] = describe_defaults(type(row.task)) | task["options"]
-    settings = describe_defaults(Settings) | dict(recorded["settings"])
-    then = {"task": task, "network": dict(recorded["network"]), "settings": settings}
+    options = run.task.options
+    if run.task.kind == type(row.task).__name__:
+        options = describe_defaults(type(row.task)) | options
+    task = {"class": run.task.kind, "options": options}
+    settings = describe_defaults(Settings) | dict(run.settings)
+    then: dict[str, Any] = {"task": task, "network": dict(run.network or {}), "settings": settings}
     now = row.describe()
     recorded_defaults = then["network"].get("defaults", {})
     current_defaults = now["network"]["defaults"]
@@ -362,48 +267,23 @@ def rows_by_name(recipes: Mapping[str, Recipe]) -> dict[tuple[str, str], Entry]:
 
 
 def runs_by_row(
-    recipes: Mapping[str, Recipe], runs: Iterable[ArchivedRun]
-) -> dict[tuple[str, str], list[ArchivedRun]]:
+    recipes: Mapping[str, Recipe], runs: Iterable[Run]
+) -> dict[tuple[str, str], list[Run]]:
     """Group current full runs by recipe and row, sorted by the recipe's points and seeds."""
     rows = rows_by_name(recipes)
-    found: dict[tuple[str, str], list[ArchivedRun]] = {}
+    found: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        if run.reduced is None:
-            found.setdefault((run.recipe, run.row), []).append(run)
+        if run.key.reduced is None:
+            found.setdefault((run.key.recipe, run.key.row), []).append(run)
     for name, row_runs in found.items():
         row = rows[name]
         points = [""]
         if isinstance(row, Row):
             points = list(row.points())
-        row_runs.sort(key=lambda run: (points.index(run.point), run.seed or 0))
+        row_runs.sort(key=lambda run: (points.index(run.key.point), run.key.seed or 0))
     return found
 
 
-def outcome_of(row: Entry, reported: Reported, runs: Sequence[ArchivedRun]) -> Outcome:
-    """Return the outcome of the archived runs of a row."""
-    outcome = Outcome.not_run(row, reported)
-    for run in runs:
-        if run.state == "computed":
-            value = run.value
-            if value is None:  # JSON has no NaN
-                value = math.nan
-            outcome = outcome.with_value(value, run.seconds)
-        else:
-            outcome = _with_run(outcome, row, reported, run)
-    return outcome
-
-
-_LOSSES = ("loss", "loss_mean")  # the quantities that the chance-level loss is of
-
-
-def _with_run(outcome: Outcome, row: Entry, reported: Reported, run: ArchivedRun) -> Outcome:
-    baseline: float | None = None
-    if reported.quantity in _LOSSES:
-        baseline = run.baseline
-    outcome = replace(outcome, baseline=baseline)
-    point = run.point
-    seed = run.seed or 0
-    if run.state == "diverged":
-        return outcome.with_failure(reported, point, seed, run.parameters)
-    numbers: dict[str, Any] = {**run.beside(reported, row), "deciding": run.deciding}
-    return outcome.with_run(point, seed, run.parameters, run.seconds, run.scores, **numbers)
+def comparison_of(row: Entry, reported: Reported, runs: Iterable[Run]) -> Comparison:
+    """Return one number of a paper beside the archived runs of its row."""
+    return Comparison(row, reported, table_of(runs))

@@ -1,37 +1,22 @@
 """Archives the runs in the folders written by `reproduce`."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
-from itertools import product
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 
-from eigenrnn import __version__
-from eigenrnn_experiments.errors import MissingDataError
-from eigenrnn_experiments.recipes import Computed, Recipe, Reference, Row
-from eigenrnn_experiments.recipes.outcome import numbers_by_rule
-from eigenrnn_experiments.recipes.results_files import read_computed, recipe_of_folder
-from eigenrnn_experiments.recipes.runs import Run, runs_in
-from eigenrnn_experiments.report.rounding import rounded, spaced_indices
-from eigenrnn_experiments.tasks import Task
-from eigenrnn_experiments.training import Result
-from eigenrnn_experiments.training.description import describe_options
-from eigenrnn_experiments.training.files import Columns
-from eigenrnn_experiments.training.run_folder import RunFolder, locked
-from reproduction.archive import Archive, ArchivedRun, CurveColumns, RunName, changes_since_run
+from eigenrnn_experiments.recipes import Recipe
+from eigenrnn_experiments.recipes.runs import numbers_of, row_of
+from eigenrnn_experiments.statistics import rounded, spaced_indices
+from eigenrnn_experiments.training import Run, RunFolder, RunKey
+from eigenrnn_experiments.training.files import Columns, convert, read_json
+from eigenrnn_experiments.training.loop import first_below
+from eigenrnn_experiments.training.run_folder import locked
+from reproduction.archive import Archive, CurveColumns, changes_since_run
 
-__all__ = [
-    "FRACTIONS",
-    "MAX_POINTS",
-    "ArchiveChanges",
-    "archive_runs",
-    "evaluated_curve",
-    "training_curve",
-]
+__all__ = ["MAX_POINTS", "ArchiveChanges", "archive_runs", "evaluated_curve", "training_curve"]
 
 
 @dataclass
@@ -41,14 +26,12 @@ class ArchiveChanges:
     Args:
         archived: The runs that were added.
         unchanged: The runs that the archive already had.
-        skipped: The reason for each run or folder that was skipped.
-        other_versions: The version that trained each archived run, if it is not this one.
+        skipped: The reason for each run that was skipped, by its folder or name.
     """
 
-    archived: list[RunName] = field(default_factory=list[RunName])
-    unchanged: list[RunName] = field(default_factory=list[RunName])
+    archived: list[RunKey] = field(default_factory=list[RunKey])
+    unchanged: list[RunKey] = field(default_factory=list[RunKey])
     skipped: dict[str, str] = field(default_factory=dict[str, str])
-    other_versions: dict[RunName, str] = field(default_factory=dict[RunName, str])
 
 
 def archive_runs(
@@ -58,7 +41,7 @@ def archive_runs(
     *,
     overwrite: bool = False,
 ) -> ArchiveChanges:
-    """Archive the runs of recipes.
+    """Archive the runs of recipes: the record of each, with thinned curves.
 
     Args:
         folders: Folders of recipes, or folders that contain them.
@@ -66,246 +49,131 @@ def archive_runs(
         recipes: All recipes, by name.
         overwrite: Whether a run replaces a different one in the archive.
     Raises:
-        ValueError: If a folder holds no recipe or quick runs, or a file is damaged or of another
-            version; files archived before the error stay.
+        ValueError: If a folder holds no run, or the archive is damaged or of another version.
         FolderInUseError: If another process is writing to the archive.
     """
     changes = ArchiveChanges()
-    recipe_folders = _recipe_folders(folders, recipes, changes)
     with locked(Path(archive), patience=60.0):  # another process archives in seconds
         target = Archive(archive)
         try:
-            for folder, recipe in recipe_folders.items():
-                for run in _runs(folder, recipe, changes):
+            for folder in map(Path, folders):
+                for run in _runs(folder, recipes, changes):
                     _add(run, target, changes, overwrite=overwrite)
         finally:
             target.save()
     return changes
 
 
-def _add(run: ArchivedRun, archive: Archive, changes: ArchiveChanges, *, overwrite: bool) -> None:
+def _add(run: Run, archive: Archive, changes: ArchiveChanges, *, overwrite: bool) -> None:
     action = archive.add(run, overwrite=overwrite)
-    version = run.versions.get("eigenrnn", "of unknown version")
-    if action != "kept" and version != __version__:
-        changes.other_versions[run.name] = version
     if action == "archived":
-        changes.archived.append(run.name)
+        changes.archived.append(run.key)
     elif action == "unchanged":
-        changes.unchanged.append(run.name)
+        changes.unchanged.append(run.key)
     else:
-        changes.skipped[str(run.name)] = (
+        changes.skipped[str(run.key)] = (
             "the archive keeps a different run of the same name (--overwrite replaces it)"
         )
 
 
-def _recipe_folders(
-    folders: Sequence[str | Path], recipes: Mapping[str, Recipe], changes: ArchiveChanges
-) -> dict[Path, Recipe]:
-    """Find the folders of recipes; an unsuitable one is an error only if it is named directly.
+def _runs(folder: Path, recipes: Mapping[str, Recipe], changes: ArchiveChanges) -> Iterator[Run]:
+    """Yield the runs below a folder that belong in the archive.
 
     Raises:
-        ValueError: If a folder holds no runs, or holds quick runs or runs of an unknown recipe.
+        ValueError: If it holds no run.
     """
-    found: dict[Path, Recipe] = {}
-    for path in map(Path, folders):
-        inside = [path]
-        if not recipe_of_folder(path):
-            folders_in = sorted(filter(Path.is_dir, path.glob("*")))
-            inside = [each for each in folders_in if recipe_of_folder(each)]
-        if not inside:
-            raise ValueError(
-                "expected the folder of a recipe that was run, or a folder of such folders, got "
-                f"{path}, which holds no run of a recipe"
-            )
-        for folder in inside:
-            try:
-                found[folder] = _suitable_recipe(folder, recipes)
-            except ValueError as error:
-                if folder == path:
-                    raise
-                changes.skipped[str(folder)] = str(error)
-    return found
+    found = {*folder.rglob("run.json"), *folder.rglob("seed-*/config.json")}
+    if not found:
+        raise ValueError(f"expected runs in {folder} or its subfolders, got none")
+    for path in sorted({file.parent for file in found}):
+        try:
+            yield _to_archive(RunFolder(path), recipes)
+        except ValueError as error:
+            changes.skipped[str(path)] = str(error)
 
 
-def _suitable_recipe(folder: Path, recipes: Mapping[str, Recipe]) -> Recipe:
-    """Return the recipe whose full or reduced runs a folder holds.
+def _to_archive(files: RunFolder, recipes: Mapping[str, Recipe]) -> Run:
+    """Return the record of a run with its curves, without what is there for other commands.
 
     Raises:
-        ValueError: If it holds quick runs, or runs of an unknown recipe.
+        ValueError: If it is damaged, has not ended, or is not a run of a current row.
     """
-    name, quick, reduced_to = recipe_of_folder(folder) or ("", False, None)
-    if quick:
-        raise ValueError(
-            f"expected full runs in {folder}, got quick ones, whose numbers are not comparable: "
-            "run eigenrnn reproduce without --quick"
-        )
-    if name not in recipes:
-        raise ValueError(f"expected a recipe of this version in {folder}, got {name!r}")
-    if reduced_to is None:
-        return recipes[name]
-    return recipes[name].reduced(reduced_to)
-
-
-def _runs(
-    folder: Path,
-    recipe: Recipe,
-    changes: ArchiveChanges,
-) -> Iterator[ArchivedRun]:
-    """Yield the runs of a folder that belong in the archive."""
-    for entry in recipe.rows:
-        row = entry
-        if isinstance(row, Computed):
-            yield from _computed(folder, recipe, row)
-        if isinstance(row, Reference):  # with all its numbers, not only those of this recipe
-            row = replace(row, row=row.recipe.row(row.label))
-        for run in runs_in(folder, recipe, row):  # none of a row that is not trained
-            if folder not in run.files.path.parents:  # a run of another recipe
-                continue
-            archived, reason = _archived(run)
-            if archived is None:
-                changes.skipped[str(run.files.path)] = reason
-            else:
-                yield archived
-
-
-def _computed(folder: Path, recipe: Recipe, row: Computed) -> Iterator[ArchivedRun]:
-    number = read_computed(folder, row.label)
-    if number is not None:
-        yield ArchivedRun(
-            recipe.name,
-            row.label,
-            "",
-            None,
-            "computed",
-            value=number.value,
-            seconds=number.seconds,
-            revision=number.revision,
-            versions=number.versions,
-        )
-
-
-def _archived(run: Run) -> tuple[ArchivedRun | None, str]:
-    """Return the archived record of a run, or the reason why it is not archived."""
-    files = run.files
-    try:
-        config = files.config
-    except ValueError as error:
-        return None, str(error)
-    state = files.state
-    recorded: dict[str, Any] = {
-        "task": {"class": config.task.kind, "options": config.task.options},
-        "settings": describe_options(config.settings),
-        "network": config.network,
-    }
-    changed = changes_since_run(run.row, recorded)
-    if changed:
-        return None, f"differs from its recipe: {'; '.join(changed)}"
-    if state == "unfinished":
-        return None, "has not ended"
-    columns = files.metrics
-    baseline = _baseline(run.row.task)
-    training = training_curve(columns, baseline)
-    steps = int((training["step"] or [0])[-1] or 0)
-    all_steps = _all_steps(run.row)
-    if not all_steps:  # of a task whose data is not here
-        all_steps = None
-        if state == "ended":
-            all_steps = steps
+    if files.run_file.exists():
+        run = files.run
+    else:
+        run = _read_older_layout(files, recipes)
     key = run.key
-    archived = ArchivedRun(
-        recipe=key.recipe,
-        row=key.row,
-        point=key.point,
-        seed=key.seed,
-        reduced=key.reduced,
-        state=cast("Any", state),
-        **recorded,
-        parameters=config.parameters,
-        baseline=baseline,
-        revision=config.revision,
-        ended=_ended(files),
-        versions=config.versions,
-        steps=steps,
-        all_steps=all_steps,
-        scores=files.read_status().scores or {},
-        seconds=files.trained_seconds(),
-        training=training,
-        evaluated=evaluated_curve(columns, baseline),
-    )
-    result = files.result
-    if result is None:  # it diverged
-        return archived, ""
-    of_result = {each.name for each in fields(Result)}
-    measured: dict[str, Any] = {}
-    for each in fields(ArchivedRun):
-        if each.name in of_result:
-            measured[each.name] = getattr(result, each.name)
-    first, *others = run.row.reported
-    measured |= numbers_by_rule(run.row, first, result)
-    found: dict[str, dict[str, float | None]] = {}
-    for reported in others:
-        if reported.measure != first.measure:
-            found[reported.measure] = numbers_by_rule(run.row, reported, result)
-            del found[reported.measure]["deciding"]  # the same for all
-    measured["others"] = found
-    return replace(archived, **measured), ""
+    if key.recipe not in recipes:
+        raise ValueError(f"expected a recipe of this version, got {key.recipe!r}")
+    if key.quick or key.varied:
+        raise ValueError("a quick run, or one of a sweep: its numbers are not the paper's")
+    if run.state == "computed":
+        return run
+    changed = changes_since_run(row_of(key, recipes[key.recipe]), run)
+    if changed:
+        raise ValueError(f"differs from its recipe: {'; '.join(changed)}")
+    if run.state not in ("ended", "diverged") or (run.state == "ended" and run.numbers is None):
+        raise ValueError("has not ended")
+    columns = files.metrics
+    curves = {"training": training_curve(columns), "evaluated": evaluated_curve(columns)}
+    return replace(run, curves=curves, name="", modules="", layer="", message="", files={})
 
 
-def _ended(files: RunFolder) -> str:
-    """Return when the last numbers of a run were written, in UTC."""
-    seconds = files.metrics_file.stat().st_mtime
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+def _read_older_layout(files: RunFolder, recipes: Mapping[str, Recipe]) -> Run:
+    """Read a run that was trained before 29 November: its record was three files.
 
-
-@cache
-def _baseline(task: Task) -> float | None:
-    if task.missing_data() is not None:
-        return None
-    return task.baseline()
-
-
-def _all_steps(row: Row) -> int | None:
-    if row.task.missing_data() is not None:
-        return None
-    try:
-        return row.settings.total_steps(row.task)
-    except MissingDataError:
-        return None
+    Raises:
+        ValueError: If a file is damaged, or its recipe has changed.
+    """
+    config = files.path / "config.json"
+    content = read_json(config)
+    state = "unfinished"
+    if (files.path / "status.json").exists():
+        status = read_json(files.path / "status.json")
+        state = status.get("state", state)
+        content["scores"] = status.get("scores") or {}
+    if (files.path / "result.json").exists():
+        content |= read_json(files.path / "result.json")
+        state = "ended"
+    run = convert(config, {**content, "key": content.get("key") or {}, "state": state}, Run)
+    if run.key.recipe not in recipes or run.key.quick or state not in ("ended", "diverged"):
+        return run  # which is not archived
+    row = row_of(run.key, recipes[run.key.recipe])
+    written = datetime.fromtimestamp(files.metrics_file.stat().st_mtime, UTC)
+    run = replace(run, ended=written.isoformat(timespec="seconds"))
+    if row.task.missing_data() is None:
+        baseline = row.task.baseline()
+        run = replace(run, baseline=baseline, first_below=first_below(files.metrics, baseline))
+    if state == "ended":
+        return replace(run, numbers=numbers_of(row, run, files))
+    progress = files.read_checkpoint()["state"]
+    return replace(run, steps=progress["step"], seconds=progress["seconds"])
 
 
 MAX_POINTS = 120
-FRACTIONS = (0.9, 0.5, 0.2, 0.1)
-"""Of the chance-level loss, below which the first update is kept in a curve."""
 _DIGITS = 5
 
 
-def training_curve(columns: Columns, baseline: float | None = None) -> CurveColumns:
+def training_curve(columns: Columns) -> CurveColumns:
     """Return the training loss; its mean over the logged steps is preferred."""
     means = columns.get("train_loss_mean")
     if means is None or np.isnan(means).all():
-        return _thin(columns, ["train_loss"], baseline)
-    return _thin(columns, ["train_loss_mean"], baseline)
+        return _thin(columns, ["train_loss"])
+    return _thin(columns, ["train_loss_mean"])
 
 
-def evaluated_curve(columns: Columns, baseline: float | None = None) -> CurveColumns:
+def evaluated_curve(columns: Columns) -> CurveColumns:
     """Return the evaluations on the validation and test sets, and what callbacks measured then."""
     others = ("step", "seconds", "train_")
-    return _thin(columns, [name for name in columns if not name.startswith(others)], baseline)
+    return _thin(columns, [name for name in columns if not name.startswith(others)])
 
 
-def _thin(columns: Columns, names: list[str], baseline: float | None) -> CurveColumns:
-    """Return evenly spaced rows that have one of these numbers, with the first and the last.
-
-    So do the rows at which a loss first falls below a fraction of the chance-level loss.
-    """
+def _thin(columns: Columns, names: list[str]) -> CurveColumns:
+    """Return evenly spaced rows that have one of these numbers, with the first and the last."""
     if not names:
         return {}
     present = np.flatnonzero(np.any([~np.isnan(columns[name]) for name in names], axis=0))
-    kept = {*present[spaced_indices(len(present), MAX_POINTS)].tolist()}
-    for name, fraction in product(names, FRACTIONS):
-        if "loss" in name and baseline is not None:
-            kept.update(np.flatnonzero(columns[name] < fraction * baseline)[:1].tolist())
-    rows = np.array(sorted(kept), int)
+    rows = present[spaced_indices(len(present), MAX_POINTS)]
     thinned: CurveColumns = {"step": [int(step) for step in columns["step"][rows]]}
     for name in names:
         thinned[name] = rounded(columns[name][rows], _DIGITS)

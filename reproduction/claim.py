@@ -7,9 +7,8 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Literal
 
-from eigenrnn_experiments.training.run_key import Length
+from eigenrnn_experiments.training.run import Length, Run
 from reproduction.agreement import AT_CHANCE
-from reproduction.archive import ArchivedRun
 
 Verdict = Literal["holds", "partly", "refuted at our settings", "not decided", "other data"]
 
@@ -60,16 +59,16 @@ class Number:
     """
 
     name: str
-    of: Callable[[ArchivedRun], float | None] = field(repr=False, compare=False)
+    of: Callable[[Run], float | None] = field(repr=False, compare=False)
     diverged: float = math.inf
     grows: bool = True
     is_in_updates: bool = False
     is_ratio: bool = True
     examples: int | None = None
     is_reported: bool = False
-    counts: Callable[[ArchivedRun], bool] | None = field(default=None, repr=False, compare=False)
+    counts: Callable[[Run], bool] | None = field(default=None, repr=False, compare=False)
 
-    def read(self, run: ArchivedRun) -> float | None:
+    def read(self, run: Run) -> float | None:
         """Return the number of a run; None if the run does not have it."""
         if run.state == "diverged":
             return self.diverged
@@ -101,7 +100,7 @@ success = replace(value, name="success", diverged=0.0, is_ratio=False)
 def of_chance(number: Number) -> Number:
     """Return a loss in percent of the chance-level loss of its task."""
 
-    def of(run: ArchivedRun) -> float | None:
+    def of(run: Run) -> float | None:
         loss = number.of(run)
         if loss is None or not run.baseline:
             return None
@@ -113,7 +112,7 @@ def of_chance(number: Number) -> Number:
 def last(column: str) -> Number:
     """Return the last number of a curve, such as ``"test_loss"``."""
 
-    def of(run: ArchivedRun) -> float | None:
+    def of(run: Run) -> float | None:
         known = [number for _, number in _curve(run, column) if number is not None]
         return known[-1] if known else None
 
@@ -126,7 +125,11 @@ def steps_below(fraction: float, column: str = "test_loss") -> Number:
     It is infinite if the curve never falls below.
     """
 
-    def of(run: ArchivedRun) -> float | None:
+    def of(run: Run) -> float | None:
+        for first in run.first_below or ():
+            if (first.column, first.fraction) == (column, fraction):
+                return math.inf if first.step is None else first.step
+        # of a run that did not keep it: read off the thinned curve
         curve = _curve(run, column)
         if run.baseline is None or not curve:
             return None
@@ -145,7 +148,7 @@ def steps_between(high: float, low: float) -> Number:
     It is infinite if the loss never falls so far.
     """
 
-    def of(run: ArchivedRun) -> float | None:
+    def of(run: Run) -> float | None:
         start = steps_below(high).of(run)
         end = steps_below(low).of(run)
         if start is None or end is None or math.isinf(end):  # inf - inf is no number
@@ -164,16 +167,16 @@ def score(name: str) -> Number:
 def of_success(number: Number, fraction: float = 0.5) -> Number:
     """Return a number of the runs alone that ended and fell below a fraction of chance."""
 
-    def succeeded(run: ArchivedRun) -> bool:
+    def succeeded(run: Run) -> bool:
         return run.state == "ended" and steps_below(fraction).of(run) not in (None, math.inf)
 
     name = f"{number.name} of runs that fall below {fraction:g} of the chance level"
     return replace(number, name=name, counts=succeeded)
 
 
-def _curve(run: ArchivedRun, column: str) -> list[tuple[float | None, float | None]]:
+def _curve(run: Run, column: str) -> list[tuple[float | None, float | None]]:
     """Return the steps of a curve with its numbers; empty if the run does not have it."""
-    for curve in (run.evaluated, run.training):
+    for curve in run.curves.values():
         if column in curve:
             return list(zip(curve["step"], curve[column], strict=True))
     return []

@@ -17,21 +17,19 @@ from scipy.stats import fisher_exact
 from eigenrnn import ENRNN, NCGRU, NnRNN, ScoRNN
 from eigenrnn_experiments.recipes import Entry, Recipe, Row
 from eigenrnn_experiments.recipes.nc_gru.released import ReleasedNCGRU
-from eigenrnn_experiments.training.run_key import Length
+from eigenrnn_experiments.training.run import Length, Run, RunNumber
 from reproduction.agreement import AT_CHANCE
-from reproduction.archive import Archive, ArchivedRun, current_runs, paper_of, rows_by_name
+from reproduction.archive import Archive, current_runs, paper_of, rows_by_name
 from reproduction.claim import LEAST_SEEDS, Check, Claim, Runs, Verdict, success
-from reproduction.cost import estimated_seconds
 
 __all__ = [
     "HELD_OUT",
     "ArchivedEvidence",
     "CheckResult",
-    "Job",
     "Judgement",
     "is_at_chance",
     "is_own_network",
-    "missing_jobs",
+    "missing_runs",
     "share_of_full",
 ]
 
@@ -62,7 +60,7 @@ def is_own_network(row: Row, paper: str) -> bool:
     return row.layer in OWN_LAYERS.get(paper, ())
 
 
-def share_of_chance(run: ArchivedRun) -> float:
+def share_of_chance(run: Run) -> float:
     """Return the loss of the best evaluation, on the test set if there is one, as a share.
 
     It is infinite for a run that diverged, and NaN without a loss or a chance-level loss.
@@ -75,7 +73,7 @@ def share_of_chance(run: ArchivedRun) -> float:
     return measured["loss"] / run.baseline
 
 
-def is_at_chance(run: ArchivedRun) -> bool:
+def is_at_chance(run: Run) -> bool:
     """Whether a network never got more than 5 % below the chance-level loss of its task."""
     return share_of_chance(run) >= AT_CHANCE
 
@@ -100,7 +98,7 @@ class CheckResult:
     """
 
     numbers: Mapping[Runs, float]
-    runs: Mapping[Runs, Sequence[ArchivedRun]]
+    runs: Mapping[Runs, Sequence[Run]]
     margin: float = math.nan
     noise: float = math.nan
     undecided: str = ""
@@ -126,13 +124,13 @@ class Judgement:
     results: Mapping[Check, CheckResult]
 
     @property
-    def runs(self) -> list[ArchivedRun]:
+    def runs(self) -> list[Run]:
         """The runs that were compared, each once."""
         compared = chain(*(chain(*result.runs.values()) for result in self.results.values()))
-        return list({run.name: run for run in compared}.values())
+        return list({run.key: run for run in compared}.values())
 
     @property
-    def trained(self) -> list[ArchivedRun]:
+    def trained(self) -> list[Run]:
         """The runs that were compared, without numbers that are computed."""
         return [run for run in self.runs if run.state != "computed"]
 
@@ -181,10 +179,10 @@ class ArchivedEvidence:
     ) -> None:
         self.recipes = recipes
         self.rows: Mapping[tuple[str, str], Entry] = rows_by_name(recipes)
-        self._runs: dict[tuple[str, str], list[ArchivedRun]] = {}
+        self._runs: dict[tuple[str, str], list[Run]] = {}
         for run in current_runs(recipes, archive.runs())[0]:
-            if (run.seed in HELD_OUT) == held_out:
-                self._runs.setdefault((run.recipe, run.row), []).append(run)
+            if (run.key.seed in HELD_OUT) == held_out:
+                self._runs.setdefault((run.key.recipe, run.key.row), []).append(run)
 
     def judge(self, claims: Mapping[str, Claim]) -> list[Judgement]:
         """Return what the runs say of each claim, in order."""
@@ -244,7 +242,10 @@ class ArchivedEvidence:
         if len(result.runs) > 1 and all(map(is_at_chance, every)):
             return "both networks are at the chance level"
         if not abs(result.margin) > result.noise:
-            if min(len({run.seed for run in its}) for its in result.runs.values()) < LEAST_SEEDS:
+            if (
+                min(len({run.key.seed for run in its}) for its in result.runs.values())
+                < LEAST_SEEDS
+            ):
                 return "fewer than three seeds"
             return "the margin is within the noise"
         if result.margin < 0:
@@ -264,13 +265,14 @@ class ArchivedEvidence:
             first = self.rows[network.recipe, network.row].reported[0]
             if first.value is None:
                 return None
-            number = check.number.of(replace(result.runs[network][0], value=first.value))
+            papers = {first.measure: RunNumber(first.value)}
+            number = check.number.of(replace(result.runs[network][0], numbers=papers))
             if number is None:
                 return None
             found.append(check.number.scaled(number))
         return found
 
-    def _is_untrained_baseline(self, network: Runs, runs: Sequence[ArchivedRun]) -> bool:
+    def _is_untrained_baseline(self, network: Runs, runs: Sequence[Run]) -> bool:
         """Whether a baseline has not trained, and has not failed at enough rates either."""
         row = self.rows[network.recipe, network.row]
         if not isinstance(row, Row) or is_own_network(row, paper_of(network.recipe)):
@@ -293,7 +295,7 @@ class ArchivedEvidence:
     def _noise(
         self,
         check: Check,
-        runs: Mapping[Runs, Sequence[ArchivedRun]],
+        runs: Mapping[Runs, Sequence[Run]],
         scaled: Sequence[Sequence[float]],
     ) -> float:
         """Return the spread of the seeds or the standard error, of the difference.
@@ -308,25 +310,25 @@ class ArchivedEvidence:
         if check.number.examples is not None:
             shares = [median(numbers) for numbers in scaled]
             error = math.sqrt(sum(p * (1 - p) for p in shares) / check.number.examples)
-        if min(len({run.seed for run in of}) for of in runs.values()) < LEAST_SEEDS:
+        if min(len({run.key.seed for run in of}) for of in runs.values()) < LEAST_SEEDS:
             spread = self._largest_spread(check, its[0])
             return max(ONE_SEED_ERRORS * error, ONE_SEED_SPREADS * spread)
         spread = math.hypot(*map(_spread, scaled))
         return max(spread, 0.0 if math.isinf(error) else error)
 
-    def _largest_spread(self, check: Check, like: ArchivedRun) -> float:
+    def _largest_spread(self, check: Check, like: Run) -> float:
         """Return the largest spread of seeds on a task; infinite if it has no three seeds."""
         groups: dict[Any, list[float]] = {}
         for run in chain(*self._runs.values()):
             number = check.number.read(run)
             if run.task == like.task and number is not None and run.state == "ended":
-                name = (run.recipe, run.row, run.point, run.reduced)
+                name = (run.key.recipe, run.key.row, run.key.point, run.key.reduced)
                 groups.setdefault(name, []).append(check.number.scaled(number))
         spreads = [_spread(its) for its in groups.values() if len(its) >= LEAST_SEEDS]
         return max(spreads, default=math.inf)
 
     def _successes(
-        self, runs: Mapping[Runs, Sequence[ArchivedRun]], numbers: Mapping[Runs, Sequence[float]]
+        self, runs: Mapping[Runs, Sequence[Run]], numbers: Mapping[Runs, Sequence[float]]
     ) -> CheckResult:
         """Compare two success rates by Fisher's exact test after each pair, in order."""
         shares = {network: fmean(its) for network, its in numbers.items()}
@@ -341,18 +343,18 @@ class ArchivedEvidence:
         why = f"{pairs} pairs do not tell the rates of success apart"
         return CheckResult(shares, runs, margin, undecided=why)
 
-    def _comparable(self, check: Check) -> dict[Runs, list[ArchivedRun]]:
+    def _comparable(self, check: Check) -> dict[Runs, list[Run]]:
         """Return the runs of each network; of one length, if the number depends on it."""
         by_length = {network: self.runs(self.best_arm(network)) for network in check.networks}
         if not check.number.grows or len(by_length) < 2:
-            found: dict[Runs, list[ArchivedRun]] = {}
+            found: dict[Runs, list[Run]] = {}
             for network, its in by_length.items():
-                longest: dict[tuple[str, int | None], ArchivedRun] = {}
+                longest: dict[tuple[str, int | None], Run] = {}
                 for run in chain(*its.values()):  # the longest come first
-                    longest.setdefault((run.point, run.seed), run)
+                    longest.setdefault((run.key.point, run.key.seed), run)
                 found[network] = list(longest.values())
             return found
-        chosen: dict[Runs, list[ArchivedRun]] = {network: [] for network in by_length}
+        chosen: dict[Runs, list[Run]] = {network: [] for network in by_length}
         # the length with the most seeds, of these the longest, which comes first
         for length in by_length[check.networks[0]]:
             runs = {network: its.get(length, []) for network, its in by_length.items()}
@@ -365,32 +367,35 @@ class ArchivedEvidence:
         losses: dict[float, Runs] = {}
         for arm in (network, *network.arms):
             its = [run.deciding for run in chain(*self.runs(arm).values())]
-            known = [loss for loss in its if loss is not None]
-            losses.setdefault(median(known) if known else math.inf, arm)
+            losses.setdefault(median(its) if its else math.inf, arm)
         return losses[min(losses)]
 
-    def runs(self, network: Runs) -> dict[Length | None, list[ArchivedRun]]:
+    def runs(self, network: Runs) -> dict[Length | None, list[Run]]:
         """Return the runs that have at least the least length, by their length, longest first.
 
         A seed counts if it has a run of every point.
         """
-        found: dict[Length | None, list[ArchivedRun]] = {}
+        found: dict[Length | None, list[Run]] = {}
         row = self.rows[network.recipe, network.row]
         finished = self._all(network)
         if isinstance(row, Row):
-            finished.sort(key=lambda run: (-share_of_full(row, run.reduced), run.seed or 0))
+            finished.sort(
+                key=lambda run: (-share_of_full(row, run.key.reduced), run.key.seed or 0)
+            )
             least = share_of_full(row, network.least)
-            finished = [run for run in finished if share_of_full(row, run.reduced) >= least]
+            finished = [run for run in finished if share_of_full(row, run.key.reduced) >= least]
         for run in finished:
-            found.setdefault(run.reduced, []).append(run)
+            found.setdefault(run.key.reduced, []).append(run)
         for length, its in found.items():
-            seeds = [run.seed for run in its]
-            found[length] = [run for run in its if seeds.count(run.seed) == len(network.points)]
+            seeds = [run.key.seed for run in its]
+            found[length] = [
+                run for run in its if seeds.count(run.key.seed) == len(network.points)
+            ]
         return {length: its for length, its in found.items() if its}
 
-    def _all(self, network: Runs) -> list[ArchivedRun]:
+    def _all(self, network: Runs) -> list[Run]:
         its = self._runs.get((network.recipe, network.row), [])
-        return [run for run in its if run.point in network.points]
+        return [run for run in its if run.key.point in network.points]
 
 
 def _spread(scaled: Sequence[float]) -> float:
@@ -406,60 +411,19 @@ def _fisher(pairs: int, more: int, rarer: int) -> float:
     return result.pvalue
 
 
-@dataclass(frozen=True)
-class Job:
-    """A run that is missing.
-
-    Args:
-        claim: The claim that needs it.
-        recipe: The recipe, with the length of the run.
-        run: The network, with one point and one seed.
-        seconds: A rough estimate of its time; infinite if data is missing.
-        missing_data: The data that is not on this machine; None if none is missing.
-    Units:
-        `seconds` on one core.
-    """
-
-    claim: str
-    recipe: Recipe
-    run: Runs
-    seconds: float
-    missing_data: str | None = None
-
-
-def missing_jobs(claims: Mapping[str, Claim], evidence: ArchivedEvidence) -> list[Job]:
-    """Return the runs that claims need and the archive lacks, those of the quickest claim first.
-
-    Claims whose time is not known come last.
+def missing_runs(claims: Mapping[str, Claim], evidence: ArchivedEvidence) -> dict[Runs, str]:
+    """Return the runs that claims need and the archive lacks, each with a claim that needs it.
 
     Args:
         claims: The claims, by name.
         evidence: What the archive holds.
     """
-    groups = [_missing(evidence, claim.networks, claim.id) for claim in claims.values()]
-    groups.sort(key=lambda jobs: sum(job.seconds for job in jobs))
-    planned: dict[Runs, Job] = {}
-    for job in chain(*groups):
-        planned.setdefault(job.run, job)
-    return list(planned.values())
-
-
-def _missing(evidence: ArchivedEvidence, networks: Sequence[Runs], claim: str) -> list[Job]:
-    """Return the missing runs of each network."""
-    jobs: list[Job] = []
-    for network in networks:
-        recipe = evidence.recipes[network.recipe]
-        if network.least is not None:
-            recipe = recipe.reduced(network.least)
-        row = rows_by_name({recipe.name: recipe})[network.recipe, network.row]
-        seconds = 0.0
-        missing_data: str | None = None
-        if isinstance(row, Row):
-            seconds = estimated_seconds(row) or math.inf
-            missing_data = row.task.missing_data()
-        for seed, point in product(network.seeds, network.points):
-            run = replace(network, seeds=(seed,), points=(point,))
-            known = [its.seed for its in chain(*evidence.runs(run).values())]
-            if seed not in known and None not in known:
-                jobs.append(Job(claim, recipe, run, seconds, missing_data))
-    return jobs
+    missing: dict[Runs, str] = {}
+    for claim in claims.values():
+        for network in claim.networks:
+            for seed, point in product(network.seeds, network.points):
+                run = replace(network, seeds=(seed,), points=(point,))
+                known = [its.key.seed for its in chain(*evidence.runs(run).values())]
+                if seed not in known and None not in known:
+                    missing.setdefault(run, claim.id)
+    return missing

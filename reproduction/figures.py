@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigenrnn.analysis import Analysis, plot
-from eigenrnn.analysis.base import Table
+from eigenrnn.analysis import plot
 from eigenrnn_experiments.recipes import Recipe, Row
+from eigenrnn_experiments.training import Run
 from reproduction.archive import (
     Archive,
-    ArchivedRun,
     CurveColumns,
+    comparison_of,
     current_runs,
-    outcome_of,
     runs_by_row,
 )
 from reproduction.claims.nnrnn import GAPS
@@ -49,7 +48,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class BarFigure(Analysis):
+class BarFigure:
     """One number of ours per network, beside the paper's.
 
     Args:
@@ -67,6 +66,7 @@ class BarFigure(Analysis):
     log: bool
 
     def plot(self) -> "Figure":
+        """Draw the bars."""
         rows = -(-len(self.panels) // 2)
         figure, all_axes = plot.canvas(min(2, len(self.panels)), rows)
         for unused in all_axes[len(self.panels) :]:
@@ -78,22 +78,6 @@ class BarFigure(Analysis):
             )
             plot.label(axes, "", self.quantity, title)
         return figure
-
-    def table(self) -> Table:
-        titles: list[str] = []
-        networks: list[str] = []
-        numbers: list[tuple[float, float]] = []
-        for title, bars in self.panels.items():
-            titles += [title] * len(bars)
-            networks += bars
-            numbers += bars.values()
-        ours, papers = np.array(numbers).T
-        return {
-            "task": np.array(titles),
-            "network": np.array(networks),
-            "ours": ours,
-            "paper": papers,
-        }
 
 
 def _draw_bars(
@@ -121,7 +105,7 @@ def _draw_bars(
 
 
 @dataclass(frozen=True)
-class CurveFigure(Analysis):
+class CurveFigure:
     """The learning curves of the rows of a recipe that share a task.
 
     Args:
@@ -141,23 +125,11 @@ class CurveFigure(Analysis):
     quantity: str
 
     def plot(self) -> "Figure":
+        """Draw the curves."""
         figure, (axes,) = plot.canvas()
         plot.lines(axes, self.steps, self.series, bands=self.bands, log=self.has_log_scale())
         plot.label(axes, "update", self.quantity)
         return figure
-
-    def table(self) -> Table:
-        count = len(self.series)
-        points = len(self.steps)
-        unknown = np.full((2, points), np.nan)
-        low, high = np.hstack([self.bands.get(name, unknown) for name in self.series])
-        return {
-            "curve": np.repeat(list(self.series), points),
-            "update": np.tile(self.steps, count),
-            self.quantity: np.concatenate(list(self.series.values())),
-            "lower_quartile": low,
-            "upper_quartile": high,
-        }
 
     def has_log_scale(self) -> bool:
         """Whether the curves are losses over several orders of magnitude."""
@@ -179,12 +151,12 @@ def curve_figures(archive: Archive, recipes: Mapping[str, Recipe]) -> list[Curve
         recipes: All recipes, by name.
     """
     runs, _ = current_runs(recipes, archive.runs())
-    of_rows: dict[tuple[str, str], list[ArchivedRun]] = {}
+    of_rows: dict[tuple[str, str], list[Run]] = {}
     for run in longest_runs(runs):
-        of_rows.setdefault((run.recipe, run.row), []).append(run)
+        of_rows.setdefault((run.key.recipe, run.key.row), []).append(run)
     found: list[CurveFigure] = []
     for recipe in recipes.values():
-        groups: dict[tuple[str, str], dict[str, list[ArchivedRun]]] = {}
+        groups: dict[tuple[str, str], dict[str, list[Run]]] = {}
         for row in recipe.rows:
             if not isinstance(row, Row):
                 continue
@@ -207,11 +179,11 @@ def curve_figures(archive: Archive, recipes: Mapping[str, Recipe]) -> list[Curve
     return found
 
 
-def longest_runs(runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
+def longest_runs(runs: Sequence[Run]) -> list[Run]:
     """Return the longest run of each row, point and seed."""
-    found: dict[tuple[str, str, str, int | None], ArchivedRun] = {}
+    found: dict[tuple[str, str, str, int | None], Run] = {}
     for run in runs:
-        key = (run.recipe, run.row, run.point, run.seed)
+        key = (run.key.recipe, run.key.row, run.key.point, run.key.seed)
         if key not in found or run.steps > found[key].steps:
             found[key] = run
     return list(found.values())
@@ -247,11 +219,15 @@ def paper_figures(
     return [BarFigure(f"results-{paper}", caption, panels, "memory", log=False)]
 
 
-def _gap_figure(runs: Sequence[ArchivedRun]) -> BarFigure:
+def _gap_figure(runs: Sequence[Run]) -> BarFigure:
     """Return how far expRNN is ahead of nnRNN on permuted MNIST, ours beside the authors'."""
     curves: list[dict[float, float]] = []
     for label in ("expRNN 512 psMNIST", "nnRNN 512 psMNIST"):
-        its = [run for run in longest_runs(runs) if (run.recipe, run.row) == ("nnrnn/fig2", label)]
+        its = [
+            run
+            for run in longest_runs(runs)
+            if (run.key.recipe, run.key.row) == ("nnrnn/fig2", label)
+        ]
         points = [zip(*_column(run, "validation_accuracy"), strict=True) for run in its[:1]]
         curves.append(dict(*points))
     bars: dict[str, tuple[float, float]] = {}
@@ -267,47 +243,49 @@ def _gap_figure(runs: Sequence[ArchivedRun]) -> BarFigure:
     return BarFigure("results-nnrnn-gap", caption, panels, "difference of accuracies", log=False)
 
 
-def _bars(recipe: Recipe, runs: Sequence[ArchivedRun]) -> dict[str, tuple[float, float]]:
+def _bars(recipe: Recipe, runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
     """Return our mean and the paper's number of each row; NaN if none is printed."""
     found: dict[str, tuple[float, float]] = {}
-    by_row = runs_by_row({recipe.name: recipe}, [run for run in runs if run.recipe == recipe.name])
+    by_row = runs_by_row(
+        {recipe.name: recipe}, [run for run in runs if run.key.recipe == recipe.name]
+    )
     for row in recipe.rows:
         reported = row.reported[0]
-        mean = outcome_of(row, reported, by_row.get((recipe.name, row.label), ())).mean
+        ours = comparison_of(row, reported, by_row.get((recipe.name, row.label), ())).ours
         printed = reported.value
-        if mean is None or (printed is None and isinstance(row, Row)):
+        if not ours.count or (printed is None and isinstance(row, Row)):
             continue
         if printed is None:  # no bar for the paper
             printed = math.nan
-        found[row.label] = (mean, printed)
+        found[row.label] = (ours.value, printed)
     return found
 
 
-def _shown(row: Row, runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
+def _shown(row: Row, runs: Sequence[Run]) -> list[Run]:
     """Choose the runs of a row to show."""
-    best = outcome_of(row, row.reported[0], runs).best_point
-    shown: list[ArchivedRun] = []
+    best = comparison_of(row, row.reported[0], runs).best_point
+    shown: list[Run] = []
     for run in runs:
-        has_curve = run.state != "diverged" and run.training
-        if has_curve and best in (None, run.point):
+        has_curve = run.state != "diverged" and run.curves.get("training")
+        if has_curve and best in (None, run.key.point):
             shown.append(run)
     return shown
 
 
-def _quantity(row: Row, runs: Sequence[ArchivedRun]) -> str:
+def _quantity(row: Row, runs: Sequence[Run]) -> str:
     """Choose the column of the quantity that the paper reports, or else of a loss."""
     reported = row.reported[0]
     if reported.split == "train":
         return "train_loss"
     wanted = (f"{reported.split}_{reported.quantity}", f"{reported.split}_loss", "test_loss")
     for name in wanted:
-        if all(name in run.evaluated for run in runs):
+        if all(name in run.curves["evaluated"] for run in runs):
             return name
     return "train_loss"
 
 
 def _curves(
-    quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]
+    quantity: str, rows: Mapping[str, Sequence[Run]]
 ) -> tuple[Numbers, dict[str, Numbers], dict[str, Numbers]]:
     """Return steps, medians and quartiles of the runs of each row."""
     points: dict[str, list[tuple[Numbers, Numbers]]] = {}
@@ -339,11 +317,11 @@ def _curves(
     return steps, series, bands
 
 
-def _column(run: ArchivedRun, quantity: str) -> tuple[Numbers, Numbers]:
+def _column(run: Run, quantity: str) -> tuple[Numbers, Numbers]:
     """Return the points of a curve that have a value."""
-    curve: CurveColumns = run.evaluated
+    curve: CurveColumns = run.curves["evaluated"]
     if quantity == "train_loss":
-        curve = run.training
+        curve = run.curves["training"]
     name = quantity
     if quantity not in curve:  # the mean of the training loss since the last row
         name = next(each for each in curve if each != "step")
@@ -353,7 +331,7 @@ def _column(run: ArchivedRun, quantity: str) -> tuple[Numbers, Numbers]:
     return steps[known], values[known]
 
 
-def _caption(recipe: Recipe, quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]) -> str:
+def _caption(recipe: Recipe, quantity: str, rows: Mapping[str, Sequence[Run]]) -> str:
     count = max(len(runs) for runs in rows.values())
     seeds = "one seed"
     if count > 1:

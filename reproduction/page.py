@@ -1,6 +1,5 @@
 """RESULTS.md: what our runs say about the papers' claims, and the numbers."""
 
-import statistics
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,16 +13,17 @@ from typing import Any, Literal, get_args
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from eigenrnn_experiments.recipes import Computed, Entry, Outcome, Recipe, Reported, Row
-from eigenrnn_experiments.recipes.outcome import compared_numbers
-from eigenrnn_experiments.recipes.results_files import columns
+from eigenrnn_experiments.recipes import Comparison, Computed, Entry, Recipe, Reported, Row
+from eigenrnn_experiments.recipes.comparison import compared_numbers, table_of
+from eigenrnn_experiments.statistics import mean_of
 from eigenrnn_experiments.tasks import StateTracking
+from eigenrnn_experiments.training import Run
+from eigenrnn_experiments.training.table import table_of as runs_table
 from reproduction.agreement import DIFFERENT, Agreement, agreement
 from reproduction.archive import (
     Archive,
-    ArchivedRun,
+    comparison_of,
     current_runs,
-    outcome_of,
     paper_of,
     rows_by_name,
     runs_by_row,
@@ -80,17 +80,17 @@ class PageRow:
     recipe: Recipe
     row: Entry
     reported: Reported
-    runs: Sequence[ArchivedRun]
+    runs: Sequence[Run]
 
     @cached_property
-    def outcome(self) -> Outcome:
-        """The outcome of the runs, with the paper's number."""
-        return outcome_of(self.row, self.reported, self.runs)
+    def compared(self) -> Comparison:
+        """The paper's number beside the runs."""
+        return comparison_of(self.row, self.reported, self.runs)
 
     @cached_property
     def agreement(self) -> Agreement | None:
         """Whether our number agrees with the paper's; None if one of the two is missing."""
-        return agreement(self.outcome)
+        return agreement(self.compared)
 
     @property
     def role(self) -> Literal["proposed", "baseline", ""]:
@@ -159,6 +159,7 @@ def to_markdown(
         if its:
             rows += [PageRow(recipes[name], entry, each, its) for each in compared_numbers(entry)]
     trained = [run for run in runs if run.state != "computed"]
+    table = runs_table(trained)
     texts_of_papers, remarks = read_texts(texts, recipes)
     papers: list[dict[str, Any]] = []
     for folder, name in PAPERS.items():
@@ -184,14 +185,14 @@ def to_markdown(
         verdicts=get_args(Verdict),
         held_out=held_out(recipes, archive, judgements),
         hours=sum(claim.hours or 0 for claim in claims.values()),
-        work=_work(trained),
+        work=_work(table),
         agreements=agreements,
         printed=printed,
         papers=papers,
         numbers=_numbers_by_paper(rows),
         shorter=_shorter(trained, recipes),
         differences=_differences(rows, remarks),
-        machines=_machines(trained),
+        machines=_machines(table),
         changed=changed,
     )
 
@@ -228,7 +229,7 @@ def _seeds(judgement: Judgement) -> str:
     seeds: set[int] = set()
     for result in judgement.results.values():
         for runs in result.runs.values():
-            seeds.add(len({run.seed for run in runs if run.state != "computed"}))
+            seeds.add(len({run.key.seed for run in runs if run.state != "computed"}))
     return _range(sorted(seeds - {0}))
 
 
@@ -243,9 +244,9 @@ def _length(judgement: Judgement, evidence: ArchivedEvidence) -> str:
     """Write the lengths of the runs as a percentage of the paper's."""
     shares: set[int] = set()
     for run in judgement.trained:
-        row = evidence.rows[run.recipe, run.row]
+        row = evidence.rows[run.key.recipe, run.key.row]
         if isinstance(row, Row):
-            shares.add(round(100 * share_of_full(row, run.reduced)))
+            shares.add(round(100 * share_of_full(row, run.key.reduced)))
     if not shares:
         return "computed" if judgement.runs else ""
     return f"{_range(sorted(shares))} %"
@@ -297,30 +298,21 @@ def held_out(
 # Headline
 
 
-def _work(trained: Sequence[ArchivedRun]) -> dict[str, Any]:
+def _work(trained: Any) -> dict[str, Any]:
     """Count the runs of the papers' rows and our own, and their time."""
-    frame = pd.DataFrame(
-        {
-            "network": f"{run.recipe}: {run.row}",
-            "is_papers": paper_of(run.recipe) in PAPERS,
-            "hours": run.seconds / 3600,
-            "processor_hours": (run.processor_seconds or float("nan")) / 3600,
-        }
-        for run in trained
-    )
-    if frame.empty:
+    if trained.empty:
         return {}
-    groups = frame.groupby("is_papers").agg(
-        runs=("hours", "size"), networks=("network", "nunique")
-    )
+    frame: Any = trained.assign(is_papers=[paper_of(name) in PAPERS for name in trained["recipe"]])
+    frame["network"] = frame["recipe"] + ": " + frame["row"]
     work: dict[str, Any] = {"papers": None, "own": None}
-    for is_papers, group in groups.iterrows():
-        work["papers" if is_papers else "own"] = group
+    for is_papers, group in frame.groupby("is_papers"):
+        counts = {"runs": len(group), "networks": group["network"].nunique()}
+        work["papers" if is_papers else "own"] = counts
     return work | {
-        "time": duration(3600 * frame.hours.sum()),
-        "processor_time": duration(3600 * frame.processor_hours.sum()),
-        "timed": int(frame.processor_hours.count()),
-        "without_revision": sum(run.revision is None for run in trained),
+        "time": duration(frame["seconds"].sum()),
+        "processor_time": duration(frame["processor_seconds"].sum()),
+        "timed": int(frame["processor_seconds"].count()),
+        "without_revision": int(frame["revision_commit"].isna().sum()),
     }
 
 
@@ -356,27 +348,25 @@ def _numbers_by_paper(rows: Sequence[PageRow]) -> dict[str, pd.DataFrame]:
 
 def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
     """Return the columns that compare our numbers with the paper's."""
-    known = columns([row.outcome for row in rows])  # without those that are empty
-    empty = [""] * len(rows)
-    printed = known.get("paper", empty)
-    ours = known.get("ours", empty)
-    selected = known.get("ours, selected on validation", empty)
+    table = table_of([row.compared for row in rows])
     records: list[dict[str, str]] = []
-    for k, row in enumerate(rows):
+    for row, texts in zip(rows, table.rows, strict=True):
+        known = dict(zip(table.headings, texts, strict=True))  # without columns that are empty
+        compared = row.compared
         parameters = ""
-        if row.outcome.parameters is not None:
-            parameters = f"{row.outcome.parameters:,}"
+        if compared.parameters is not None:
+            parameters = f"{compared.parameters:,}"
         records.append(
             {
                 "recipe": row.place,
-                "network": known["network"][k],
+                "network": known["network"],
                 "role": row.role,
                 "compared": describe_quantity(row.row, row.reported),
                 "parameters": parameters,
-                "paper": printed[k],
-                "ours": ours[k] + _run_count(row) if row.outcome.values else "no valid run",
+                "paper": known.get("paper", ""),
+                "ours": known["ours"] + _run_count(row) if compared.values else "no valid run",
                 "beside the paper": MARKS.get(row.agreement or "", row.agreement or ""),
-                "selected on validation": selected[k],
+                "selected on validation": known.get("ours, selected on validation", ""),
                 "updates": _updates(row.runs),
                 "processor time": _processor_time(row.runs),
             }
@@ -388,53 +378,55 @@ def _run_count(row: PageRow) -> str:
     """Count the runs in the mean, and those above the paper's bound."""
     if isinstance(row.row, Computed):
         return ""
-    outcome = row.outcome
-    values = outcome.counted_values
-    parts = [str(len(values))]
-    if outcome.at_most is not None:
+    compared = row.compared
+    at_most = row.reported.at_most
+    parts = [str(len(compared.values))]
+    if at_most is not None:
         # a NaN is above any bound
-        above = sum(not each <= outcome.at_most for each in values)
+        above = sum(not each <= at_most for each in compared.values)
         if above:
             parts.append(f"{above} above")
-    if outcome.failed:
-        parts.append(f"{len(outcome.failed)} diverged")
-    if outcome.best_point:
-        parts.append(f"best of {len(set(outcome.points))}: {outcome.best_point}")
+    if compared.diverged:
+        parts.append(f"{len(compared.diverged)} diverged")
+    if compared.best_point:
+        parts.append(f"best of {compared.counted['point'].nunique()}: {compared.best_point}")
     return f" ({', '.join(parts)})"
 
 
-def _updates(runs: Sequence[ArchivedRun]) -> str:
+def _updates(runs: Sequence[Run]) -> str:
     """Write the fewest and the most updates of a run."""
     return _range(sorted({run.steps for run in runs} - {0}))
 
 
-def _processor_time(runs: Sequence[ArchivedRun]) -> str:
+def _processor_time(runs: Sequence[Run]) -> str:
     """Write the mean processor time of a run, over all its threads, if it was recorded."""
     seconds = [run.processor_seconds for run in runs if run.processor_seconds is not None]
     if not seconds:
         return ""
-    return duration(statistics.fmean(seconds))
+    return duration(mean_of(seconds).value)
 
 
-def _shorter(trained: Sequence[ArchivedRun], recipes: Mapping[str, Recipe]) -> pd.DataFrame:
+def _shorter(trained: Sequence[Run], recipes: Mapping[str, Recipe]) -> pd.DataFrame:
     """Return the runs shorter than the paper's, one line per network, point and length."""
     rows = rows_by_name(recipes)
     lines: list[dict[str, str]] = []
-    groups: dict[tuple[str, str, str, Any], list[ArchivedRun]] = {}
+    groups: dict[tuple[str, str, str, Any], list[Run]] = {}
     for run in trained:
-        if run.reduced is not None:
-            groups.setdefault((run.recipe, run.row, run.point, run.reduced), []).append(run)
+        if run.key.reduced is not None:
+            groups.setdefault(
+                (run.key.recipe, run.key.row, run.key.point, run.key.reduced), []
+            ).append(run)
     for (recipe, label, point, length), its in groups.items():
         row = rows[recipe, label]
         share = ""
         if isinstance(row, Row):
             share = f"{share_of_full(row, length):.2g}"
         for reported in compared_numbers(row):
-            found = [run.beside(reported, row)["value"] for run in its]
-            values = [value for value in found if value is not None]
+            found = [(run.numbers or {}).get(reported.measure) for run in its]
+            mean = mean_of(number.value for number in found if number is not None)
             ours = "no successful run"
-            if values:
-                ours = f"{statistics.fmean(values):#.4g} ({len(values)})"
+            if mean.count:
+                ours = f"{mean.value:#.4g} ({mean.count})"
             diverged = sum(run.state == "diverged" for run in its)
             if diverged:
                 ours += f"; {diverged} diverged"
@@ -531,18 +523,18 @@ def _differences(rows: Sequence[PageRow], remarks: Sequence[Remark]) -> dict[str
 
 def _difference(row: PageRow) -> str:
     """Describe how a number differs from the paper's; empty if it agrees."""
-    outcome = row.outcome
+    compared = row.compared
     if row.agreement not in DIFFERENT:
         return ""
     side = ""
     if row.agreement != "differs":
         side = f"{row.agreement}, "
     seed = ""
-    if outcome.seeds and len(outcome.counted_values) == 1:
+    if not isinstance(row.row, Computed) and len(compared.values) == 1:
         seed = ", from one seed"
-    if outcome.at_most is not None:
+    if row.reported.at_most is not None:
         return f" ({side}above the bound of the paper's curve{seed})"
-    distance = (outcome.mean or 0.0) - (outcome.reported or 0.0)
+    distance = compared.ours.value - (row.reported.value or 0.0)
     direction = "above" if distance > 0 else "below"
     amount = format(Decimal(f"{abs(distance):.3g}"), "f")
     return f" ({side}{amount} {direction} the paper's number{seed})"
@@ -551,28 +543,17 @@ def _difference(row: PageRow) -> str:
 # How it was run
 
 
-def _machines(trained: Sequence[ArchivedRun]) -> pd.DataFrame:
+def _machines(trained: Any) -> pd.DataFrame:
     """Return the table of machines."""
-    frame = pd.DataFrame(
-        {
-            "processor": run.versions.get("processor", "unknown"),
-            "torch": run.versions.get("torch", "unknown"),
-            "seconds": run.seconds,
-        }
-        for run in trained
-    )
-    if frame.empty:
-        return frame
-    groups = frame.groupby(["processor", "torch"], sort=False)["seconds"].agg(["size", "sum"])
-    groups = groups.reset_index()
-    return pd.DataFrame(
-        {
-            "processor": groups.processor,
-            "torch": groups.torch,
-            "runs": groups["size"].map("{:,}".format),
-            "time": groups["sum"].map(duration),
-        }
-    )
+    if trained.empty:
+        return trained
+    names = {"processor": "versions_processor", "torch": "versions_torch"}
+    known = trained[list(names.values())].astype(object).fillna("unknown")
+    frame: Any = known.set_axis(list(names), axis=1).assign(seconds=trained["seconds"])
+    groups = frame.groupby(list(names), sort=False)["seconds"].agg(["size", "sum"]).reset_index()
+    groups["runs"] = groups["size"].map("{:,}".format)
+    groups["time"] = groups["sum"].map(duration)
+    return groups.drop(columns=["size", "sum"])
 
 
 # Formatting

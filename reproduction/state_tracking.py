@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigenrnn.analysis import Analysis, plot
-from eigenrnn.analysis.base import Table
+from eigenrnn.analysis import plot
 from eigenrnn_experiments.recipes import Recipe, Row
 from eigenrnn_experiments.tasks import StateTracking
-from eigenrnn_experiments.training.result import Metrics
+from eigenrnn_experiments.training.run import Metrics, Run
 from reproduction.archive import (
     Archive,
-    ArchivedRun,
     current_runs,
     runs_by_row,
 )
@@ -91,7 +89,7 @@ class TrackedRow:
     recipe: Recipe
     row: Row
     point: str
-    runs_of_points: Mapping[str, Sequence[ArchivedRun]]
+    runs_of_points: Mapping[str, Sequence[Run]]
     exponents: Sequence[float]
     eigenvalues: Complexes | None
     reflections: Reflections | None
@@ -114,7 +112,7 @@ class TrackedRow:
         return cast("StateTracking", self.row.task).group
 
     @property
-    def runs(self) -> Sequence[ArchivedRun]:
+    def runs(self) -> Sequence[Run]:
         """The runs at the best point."""
         return self.runs_of_points[self.point]
 
@@ -159,7 +157,7 @@ def tracked_rows(
     return found
 
 
-def _rate(runs: Sequence[ArchivedRun]) -> str:
+def _rate(runs: Sequence[Run]) -> str:
     """Write the learning rate that the runs of a point share."""
     return f"{runs[0].settings['lr']:g}"
 
@@ -176,7 +174,7 @@ def _measurements(file: Path) -> dict[tuple[str, str, str, int], dict[str, Any]]
     return {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
 
 
-def _quality(runs: Sequence[ArchivedRun]) -> tuple[float, float]:
+def _quality(runs: Sequence[Run]) -> tuple[float, float]:
     """Return the mean validation accuracy of some runs, and minus their mean validation loss."""
     selected = [run.best["validation"] for run in runs]
     accuracy = statistics.fmean(each["accuracy"] for each in selected)
@@ -187,12 +185,12 @@ def _quality(runs: Sequence[ArchivedRun]) -> tuple[float, float]:
 def _tracked(
     recipe: Recipe,
     row: Row,
-    runs: Sequence[ArchivedRun],
+    runs: Sequence[Run],
     measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]],
 ) -> TrackedRow:
-    runs_of: dict[str, list[ArchivedRun]] = {}
+    runs_of: dict[str, list[Run]] = {}
     for point in row.points():
-        its = [run for run in runs if run.point == point]
+        its = [run for run in runs if run.key.point == point]
         if its:
             runs_of[point] = its
     point = max(runs_of, key=lambda name: _quality(runs_of[name]))
@@ -200,7 +198,7 @@ def _tracked(
     exponents: list[float] = []
     eigenvalues: Complexes | None = None  # of the first seed that has some
     for run in best:
-        entry = measured.get((recipe.name, row.label, point, run.seed or 0))
+        entry = measured.get((recipe.name, row.label, point, run.key.seed or 0))
         if entry is None:
             continue
         exponents.append(entry["lyapunov"])
@@ -218,11 +216,11 @@ def _tracked(
 
 
 def _reflections(
-    runs: Sequence[ArchivedRun], measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]]
+    runs: Sequence[Run], measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]]
 ) -> Reflections | None:
     """Return what was measured of the first run that solved its problem."""
     for run in runs:
-        entry = measured.get((run.recipe, run.row, run.point, run.seed or 0), {})
+        entry = measured.get((run.key.recipe, run.key.row, run.key.point, run.key.seed or 0), {})
         if "reflections" in entry and run.best["test"]["longest"] >= SOLVED:
             return Reflections.of(entry["reflections"])
     return None
@@ -281,7 +279,7 @@ def radius_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
                 "last": ", ".join(str(_longest(run.last)) for run in runs),
             }
             for heading, name in _SIZES.items():
-                sizes = [run.evaluated[name][-1] for run in runs]
+                sizes = [run.curves["evaluated"][name][-1] for run in runs]
                 cells[heading] = f"{statistics.median(cast('list[float]', sizes)):.2f}"
             for heading, cell in cells.items():
                 columns.setdefault(heading, []).append(cell)
@@ -313,7 +311,7 @@ def _draw_shares(
 
 
 @dataclass(frozen=True)
-class AccuracyByLength(Analysis):
+class AccuracyByLength:
     """The accuracy at each length of a word, one panel for each recipe.
 
     Args:
@@ -323,6 +321,7 @@ class AccuracyByLength(Analysis):
     panels: Mapping[str, Mapping[str, Mapping[int, float]]]
 
     def plot(self) -> "Figure":
+        """Draw a coloured table for each recipe."""
         columns = min(2, len(self.panels))
         sizes = [len(networks) for networks in self.panels.values()]
         heights = [1.0 + 0.2 * max(sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
@@ -338,19 +337,9 @@ class AccuracyByLength(Analysis):
             unused.set_visible(False)
         return figure
 
-    def table(self) -> Table:
-        columns: dict[str, list[Any]] = {"panel": [], "network": [], "length": [], "accuracy": []}
-        for panel, networks in self.panels.items():
-            for name, accuracies in networks.items():
-                columns["panel"] += [panel] * len(accuracies)
-                columns["network"] += [name] * len(accuracies)
-                columns["length"] += accuracies
-                columns["accuracy"] += accuracies.values()
-        return {name: np.array(column) for name, column in columns.items()}
-
 
 @dataclass(frozen=True)
-class Eigenvalues(Analysis):
+class Eigenvalues:
     """The eigenvalues of trained recurrent matrices, one row of panels for each recipe.
 
     Args:
@@ -360,6 +349,7 @@ class Eigenvalues(Analysis):
     panels: Mapping[str, Mapping[str, Complexes]]
 
     def plot(self) -> "Figure":
+        """Draw each spectrum in the unit circle."""
         columns = max(len(networks) for networks in self.panels.values())
         figure, axes = plot.canvas(columns, len(self.panels), panel=(2.4, 2.4))
         for number, (title, networks) in enumerate(self.panels.items()):
@@ -373,24 +363,6 @@ class Eigenvalues(Analysis):
             for unused in row[len(networks) :]:
                 unused.set_visible(False)
         return figure
-
-    def table(self) -> Table:
-        panels: list[str] = []
-        names: list[str] = []
-        spectra: list[Complexes] = []
-        for panel, networks in self.panels.items():
-            for name, eigenvalues in networks.items():
-                panels += [panel] * len(eigenvalues)
-                names += [name] * len(eigenvalues)
-                spectra.append(eigenvalues)
-        z = np.concatenate(spectra)
-        return {
-            "panel": np.array(panels),
-            "network": np.array(names),
-            "real": z.real,
-            "imaginary": z.imag,
-            "modulus": np.abs(z),
-        }
 
 
 def length_figure(rows: Sequence[TrackedRow]) -> AccuracyByLength:

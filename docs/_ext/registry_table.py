@@ -13,7 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from eigenrnn_experiments import registry
 from eigenrnn_experiments.recipes import Recipe, Reported
-from eigenrnn_experiments.recipes.outcome import compared_numbers
+from eigenrnn_experiments.recipes.comparison import compared_numbers
 
 
 class RegistryTable(SphinxDirective):

@@ -1,17 +1,17 @@
 """Two tiny recipes and their runs. The second recipe shows a row of the first."""
 
 import csv
-import json
 from dataclasses import dataclass, replace
 
-from reproduction.archive import Archive, ArchivedRun
+from reproduction.archive import Archive
 from reproduction.archive_runs import archive_runs
 
 from eigenrnn import ScoRNN
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
 from eigenrnn_experiments.tasks import Copying
-from eigenrnn_experiments.training import Settings
+from eigenrnn_experiments.training import Run, RunKey, Settings
+from eigenrnn_experiments.training.run import Description, RunNumber
 from training_run import QUIET, one_thread
 
 TABLE, FIGURE = "tiny/table1", "tiny/fig1"
@@ -75,7 +75,8 @@ def run(recipe, folder, **options):
 def archived(archive, folder, **options):
     """Collect a folder and give the runs by recipe, row and seed."""
     archive_runs([folder], archive.folder, recipes(), **options)
-    return {(run.recipe, run.row, run.seed): run for run in Archive(archive.folder).runs()}
+    keys = {run.key: run for run in Archive(archive.folder).runs()}
+    return {(key.recipe, key.row, key.seed): run for key, run in keys.items()}
 
 
 def journal(folder, column, seed=0):
@@ -83,23 +84,26 @@ def journal(folder, column, seed=0):
         return [float(line[column]) for line in csv.DictReader(file) if line[column]]
 
 
-def rewrite(path, **changes):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-def of_figure(recipe: Recipe, seed, values, quantity="test_accuracy"):
+def of_figure(recipe: Recipe, seed, values, quantity="test_accuracy", ours=1.0):
     """Make a run of the first row with this curve."""
     first = recipe.rows[0]
     assert isinstance(first, Row)
-    return ArchivedRun(
-        recipe.name,
-        first.label,
-        "",
-        seed,
-        "ended",
-        **first.with_seed(seed).describe(),
-        value=1.0,
-        deciding=1.0,
-        training={"step": [10, 20, 30], "train_loss": values},
-        evaluated={"step": [10, 20, 30], quantity: values},
+    steps = [10, 20, 30]
+    training = {"step": steps, "train_loss": values}
+    return archived_run(
+        first.with_seed(seed),
+        RunKey(recipe.name, first.label, seed=seed, reduced=recipe.reduced_to),
+        value=ours,
+        curves={"training": training, "evaluated": {"step": steps, quantity: values}},
     )
+
+
+def archived_run(row, key, *, value=None, state="ended", **known):
+    """Make a run of a row with a number by the paper's rule."""
+    described = row.describe()
+    task = Description(described["task"]["class"], described["task"]["options"])
+    numbers = {row.reported[0].measure: None if value is None else RunNumber(value)}
+    if state == "diverged":
+        numbers = None
+    of_row = {"network": described["network"], "settings": described["settings"]}
+    return Run(key=key, task=task, **of_row, state=state, numbers=numbers, **known)

@@ -8,9 +8,12 @@ import torch
 from eigenrnn import ScoRNN
 from eigenrnn.analysis import recurrent_matrices
 from eigenrnn_experiments.baselines import TorchLSTM
+from eigenrnn_experiments.recipes import Computed, Recipe, Reported
+from eigenrnn_experiments.recipes.runs import compute
+from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.tasks.base import model_for
-from eigenrnn_experiments.training import Settings, checkpoint, fit
+from eigenrnn_experiments.training import RunKey, Settings, checkpoint, fit
 from training_run import QUIET, one_thread
 
 TASK = Copying(delay=10, test_examples=20)
@@ -64,36 +67,14 @@ def rebuild(folder):
     return model, next(TASK.batches("test", 4)).inputs
 
 
-def write_recipe(folder, rows, notes=None):
-    """Write the results of a recipe as `eigenrnn reproduce` does."""
-    folder.mkdir(exist_ok=True, parents=True)
-    content = {
-        "recipe": "scornn/copying",
-        "source": "Helfrich, Willmott and Ye, ICML 2018, figure 2",
-        "quick": False,
-        "versions": {"eigenrnn": "0.1.0", "torch": "2.6"},
-        "rows": rows,
-        "notes": notes or {"Departures": ["Batches are drawn anew."]},
-    }
-    (folder / "results.json").write_text(json.dumps(content))
-
-
-def recipe_row(label="scoRNN 8", **known):
-    """Return a row of a recipe's results."""
-    return {
-        "label": label,
-        "place": "table 1",
-        "quantity": "best test accuracy",
-        "reported": 0.5,
-        "note": "",
-        "parameters": 1234,
-        "seeds": [0, 1],
-        "values": [0.4, 0.6],
-        "selected": [],
-        "points": ["", ""],
-        "seconds": [1.0, 3.0],
-        "failed": [],
-        "error": None,
-        "best_point": None,
-        **known,
-    }
+def write_recipe(folder, patch, *labels, note=""):
+    """Write the runs of a recipe of computed numbers, and register it."""
+    reported = (Reported(0.5, "table 1", quantity="total", note=note),)
+    rows = tuple(Computed(label, lambda: 0.4, reported) for label in labels)
+    departures = ("Batches are drawn anew",)
+    source = "Helfrich, Willmott and Ye, ICML 2018, figure 2"
+    recipe = Recipe("scornn/copying", "A comparison.", rows, source, departures=departures)
+    patch.setitem(RECIPES, recipe.name, recipe)
+    for row in rows:
+        key = RunKey(recipe.name, row.label)
+        compute(row, key, folder / key.path)

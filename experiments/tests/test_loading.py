@@ -43,7 +43,7 @@ from eigenrnn_experiments.tasks import Adding, Copying
 from eigenrnn_experiments.tasks.base import model_for
 from eigenrnn_experiments.training import RunFolder, Settings, checkpoint, fit
 from eigenrnn_experiments.training.description import describe_call
-from eigenrnn_experiments.training.run_key import RunKey
+from eigenrnn_experiments.training.run import RunKey
 from training_run import QUIET, one_thread
 
 TINY = (
@@ -67,7 +67,7 @@ def run(tmp_path, monkeypatch):
 
 def edited(folder, change):
     """Change the config.json of a run."""
-    file = folder / "config.json"
+    file = folder / "run.json"
     config = json.loads(file.read_text())
     change(config)
     file.write_text(json.dumps(config))
@@ -102,7 +102,7 @@ def test_the_model_has_the_weights_of_the_run(run, options):
     folder = run(f"{TINY} {options}")
     found = load(folder)
     assert same(found.model, weights(folder / "best.pt"))
-    assert str(found.model) == json.loads((folder / "config.json").read_text())["modules"]
+    assert str(found.model) == json.loads((folder / "run.json").read_text())["modules"]
     assert found.task == Copying(delay=3, symbols=2, test_examples=10)
 
 
@@ -111,7 +111,7 @@ def test_the_rebuilt_model_has_the_recorded_loss(run):
     found = load(folder)
     (batch,) = found.task.batches("test", 10)
     loss = found.task.loss(found.model(batch.inputs), batch.targets).detach().item()
-    reported = json.loads((folder / "result.json").read_text())["best"]["test"]["loss"]
+    reported = json.loads((folder / "run.json").read_text())["best"]["test"]["loss"]
     assert loss == pytest.approx(reported, rel=1e-6)
 
 
@@ -183,10 +183,10 @@ def test_a_run_of_a_recipe_can_be_rebuilt(of_a_recipe):
     assert (found.task, found.step) == (row.quick_task, row.quick_steps)
 
 
-def test_the_config_of_a_recipe_run_identifies_it(of_a_recipe):
+def test_the_record_of_a_recipe_run_identifies_it(of_a_recipe):
     (folder,) = of_a_recipe.glob("**/seed-0")
     (row,) = RECIPES["scornn/fig1"].select(["scoRNN 190 T=1000"])
-    stored = RunFolder(folder).config
+    stored = RunFolder(folder).run
     assert stored.key == RunKey("scornn/fig1", "scoRNN 190 T=1000", "", 0, quick=True)
     assert stored.network == json.loads(json.dumps(row.quick().describe()["network"]))
 
@@ -419,7 +419,7 @@ def test_a_network_of_your_own_is_passed(tmp_path, make):
 
 def test_a_run_of_an_unknown_recipe_is_loaded_into_what_is_passed(of_a_recipe, tmp_path):
     (folder,) = of_a_recipe.glob("**/seed-0")
-    for name in ("config.json", "best.pt"):
+    for name in ("run.json", "best.pt"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     edited(tmp_path, lambda config: config["key"].update(recipe="mine/fig1"))
     (row,) = RECIPES["scornn/fig1"].select(["scoRNN 190 T=1000"])
@@ -437,7 +437,7 @@ CHANGES = {
 @pytest.mark.parametrize(("change", "said"), CHANGES.values(), ids=CHANGES)
 def test_a_removed_row_is_named_with_the_version(tmp_path, of_a_recipe, change, said):
     (folder,) = of_a_recipe.glob("**/seed-0")
-    for name in ("config.json", "best.pt"):
+    for name in ("run.json", "best.pt"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
 
     def other(config):

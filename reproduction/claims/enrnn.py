@@ -1,6 +1,6 @@
 """The claims of ENRNN's paper."""
 
-from eigenrnn_experiments.training.run_key import Length
+from eigenrnn_experiments.training.run import Length
 from reproduction.claim import (
     Check,
     Claim,

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from eigenrnn_experiments.training.run_key import Length
-from reproduction.archive import ArchivedRun
+from eigenrnn_experiments.training.run import Length, Run
 from reproduction.claim import Check, Claim, Median, Number, Runs, at_least, less, of_chance, value
 
 __all__ = ["CLAIMS"]
@@ -47,7 +46,7 @@ def lowest(rival: str) -> Check:
     return less(adding("NC-GRU(U_c) 80"), adding(rival), LOSS)
 
 
-def _faster_pairs(run: ArchivedRun) -> float | None:
+def _faster_pairs(run: Run) -> float | None:
     if run.value is None:
         return None
     return 200 * run.value

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from eigenrnn_experiments.training.run_key import Length
+from eigenrnn_experiments.training.run import Length
 from reproduction.claim import (
     Claim,
     Median,

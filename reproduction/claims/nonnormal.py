@@ -1,6 +1,6 @@
 """The claims of the paper on non-normal initialisers."""
 
-from eigenrnn_experiments.training.run_key import Length
+from eigenrnn_experiments.training.run import Length
 from reproduction.claim import (
     Claim,
     Median,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from eigenrnn_experiments.training.run_key import Length
+from eigenrnn_experiments.training.run import Length
 from reproduction.claim import (
     Claim,
     Median,

@@ -13,7 +13,7 @@ from eigenrnn_experiments.recipes.experiment import Network
 from eigenrnn_experiments.recipes.recipe import Axis, Recipe
 from eigenrnn_experiments.training import Callback
 from eigenrnn_experiments.training.callbacks import Measurements
-from eigenrnn_experiments.training.result import Metrics
+from eigenrnn_experiments.training.run import Metrics
 from reproduction.studies.state_tracking import SOURCE, relu_network, word_problem
 
 __all__ = ["RECIPES", "RadiusCallback"]

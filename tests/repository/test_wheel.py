@@ -162,7 +162,7 @@ def test_the_wheel_of_the_experiments_brings_the_command(with_experiments, tmp_p
     line = ["train", "--task", "Copying", "--task.delay", "3", "--hidden_size", "8"]
     done = run(command, *line, "--steps", "2", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "result.json").exists()
+    assert (tmp_path / "run" / "run.json").exists()
 
 
 def test_a_command_names_the_missing_extra(with_experiments, tmp_path):

@@ -12,6 +12,7 @@ __all__ = [
     "MissingDataError",
     "NonFiniteLossError",
     "RunExistsError",
+    "StoppedError",
     "WriteError",
     "did_you_mean",
     "is_out_of_memory",
@@ -41,6 +42,18 @@ class FolderInUseError(BlockingIOError):
 
 class NonFiniteLossError(ArithmeticError):
     """The training loss is infinite or NaN."""
+
+
+class StoppedError(KeyboardInterrupt):
+    """A signal has ended a training, which can be resumed.
+
+    Args:
+        signal: The number of the signal.
+    """
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(f"stopped by signal {signal}")
+        self.signal = signal
 
 
 class WriteError(OSError):

@@ -4,7 +4,7 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.description import build, describe_call, differences
 from eigenrnn_experiments.training.dynamics import probe_batch
-from eigenrnn_experiments.training.records import RunConfig
-from eigenrnn_experiments.training.result import selection_split
+from eigenrnn_experiments.training.files import convert
+from eigenrnn_experiments.training.run import Run, RunKey
 from eigenrnn_experiments.training.run_folder import RunFolder
-from eigenrnn_experiments.training.run_key import RunKey
+from eigenrnn_experiments.training.selection import selection_split
 
 __all__ = ["TrainedModel", "load"]
 
@@ -103,8 +103,8 @@ def load(
     if path.suffix == ".pt":
         folder = path.parent
     files = RunFolder(folder)
-    _check_is_run(files)
-    config = files.config
+    run = files.run
+    settings = convert(files.run_file, run.settings, Settings)
     file = path
     if path.suffix != ".pt":
         file = _checkpoint_of(files)
@@ -113,25 +113,24 @@ def load(
     try:
         row: Row | None = None
         if model is None or task is None:
-            row = _row(config.key, data_root)
+            row = _row(run.key, data_root)
         if task is None:
-            task = row.task if row is not None else _task(config, data_root)
+            task = row.task if row is not None else _task(run, data_root)
         if model is None:
-            model = _network(config, row, preprocessing or task)
+            model = _network(run, row, preprocessing or task)
         # weights of all other precisions fit into single precision
-        if config.settings.precision == "64-true":
+        if settings.precision == "64-true":
             model.to(torch.float64)
         model.load_state_dict(weights)
     except MissingDataError:
         raise
     except Exception as error:  # edited options can make a constructor raise anything
-        raise ValueError(_build_error(config, folder, error)) from error
-    name = config.name or folder.name
-    return TrainedModel(model.eval(), task, preprocessing, config.settings, name, step, file)
+        raise ValueError(_build_error(run, folder, error)) from error
+    return TrainedModel(model.eval(), task, preprocessing, settings, run.name, step, file)
 
 
-def _build_error(config: RunConfig, folder: Path, error: Exception) -> str:
-    version = config.versions.get("eigenrnn")
+def _build_error(run: Run, folder: Path, error: Exception) -> str:
+    version = run.versions.get("eigenrnn")
     reason = " ".join(str(error).split()) or type(error).__name__
     reason = reason[:_MAX_MISMATCHES]
     if version != __version__:
@@ -140,20 +139,6 @@ def _build_error(config: RunConfig, folder: Path, error: Exception) -> str:
         f"the model of {folder} cannot be built: {reason}; make the same network in Python and "
         "pass it, as in eigenrnn_experiments.load(run, model=model), and task= with a task of "
         "your own"
-    )
-
-
-def _check_is_run(files: RunFolder) -> None:
-    """Check that a folder holds a run.
-
-    Raises:
-        ValueError: If it does not.
-    """
-    if files.config_file.is_file():
-        return
-    raise ValueError(
-        f"expected the folder of a run, or a checkpoint in it, got {files.path}, which has no "
-        "config.json"
     )
 
 
@@ -169,59 +154,58 @@ def _checkpoint_of(files: RunFolder) -> Path:
     raise ValueError(f"{files.path} has no checkpoint yet: continue the run with --resume")
 
 
-def _row(key: RunKey | None, data_root: str | None) -> Row | None:
+def _row(key: RunKey, data_root: str | None) -> Row | None:
     """Return the row of a run of a recipe; None for another run.
 
     Raises:
         ValueError: If there is no such recipe or row.
     """
-    if key is None:
+    if not key.recipe:
         return None
     if key.recipe not in RECIPES:
         raise ValueError(f"there is no recipe {key.recipe}")
     return row_of(key, RECIPES[key.recipe].with_data_root(data_root))
 
 
-def _task(config: RunConfig, data_root: str | None) -> Task:
+def _task(run: Run, data_root: str | None) -> Task:
     """Build the task of a run.
 
     Raises:
         ValueError: If it is not a task of eigenrnn.
     """
-    content = config.task
+    content = run.task
     if content.kind not in TASKS:
         raise ValueError(f"{content.kind} is no task of eigenrnn")
     options = build(content.options, {})
-    options |= config.files
+    options |= run.files
     task = TASKS[content.kind](**options)
     return task.with_data_root(data_root)
 
 
-def _network(config: RunConfig, row: Row | None, sizes: Task | TextPreprocessing) -> nn.Module:
+def _network(run: Run, row: Row | None, sizes: Task | TextPreprocessing) -> nn.Module:
     """Build the network of a run.
 
     Args:
-        config: The record of the run.
+        run: The record of the run.
         row: The row, for a run of a recipe.
         sizes: What states the numbers of inputs and outputs.
     Raises:
         ValueError: If it was made in Python, or its call or a default has changed.
     """
-    if config.network is None:
+    if run.network is None:
         raise ValueError("the network was made in Python")
     # the stored weights replace those drawn here, which must not use up the user's random numbers
     with torch.random.fork_rng(devices=()):
         if row is not None:
             now = row.describe()["network"]
-            model = row.build(config.settings.seed)
+            model = row.build(row.settings.seed)
         else:
-            parts = {n: build(v, _names()) for n, v in config.network.items() if n != "defaults"}
+            parts = {n: build(v, _names()) for n, v in run.network.items() if n != "defaults"}
             now = describe_call(**parts)
-            embedding_size = parts.get("embedding_size")
-            model = model_for(
-                sizes, parts["layer"], parts["hidden_size"], embedding_size=embedding_size
-            )
-    changed = differences(config.network, now)
+            make_layer = partial(parts["layer"], **parts.get("options", {}))
+            size = parts.get("embedding_size")
+            model = model_for(sizes, make_layer, parts["hidden_size"], embedding_size=size)
+    changed = differences(run.network, now)
     if changed:
         raise ValueError("; ".join(changed))
     return model

@@ -5,27 +5,26 @@ import json
 import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import torch
-from reproduction.archive import Archive, ArchivedRun
+from reproduction.archive import Archive, to_line
 
 from eigenrnn_experiments.cli.analyse import delete_earlier_files
-from eigenrnn_experiments.cli.sweep import ConfigSweep
 from eigenrnn_experiments.data.corpora import (
     read_text,
 )
-from eigenrnn_experiments.sweep import Plan, Trial
+from eigenrnn_experiments.recipes import Plan
+from eigenrnn_experiments.sweep import Sweep, SweepFile
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.files import read_lines, read_table
 from eigenrnn_experiments.training.metrics_writer import _kept_rows
-from eigenrnn_experiments.training.records import RunConfig
-from eigenrnn_experiments.training.result import Result
+from eigenrnn_experiments.training.run import Description, Run, RunKey, RunNumber
 from eigenrnn_experiments.training.run_folder import RunFolder
 
 RNG = np.random.default_rng(0)
@@ -135,11 +134,11 @@ def damaged(reader: Reader, rng: np.random.Generator) -> tuple[str, bytes]:
 TEXT = "déjà vu\n日本 and other words of a text\n" * 6
 
 
-def trial() -> Trial:
-    return Trial({"lr": 0.01}, 0, "000/seed-0")
-
-
-RESULT = Result(
+RUN = Run(
+    task=Description("Copying", {"delay": 3}),
+    network={"layer": "ScoRNN", "hidden_size": 4},
+    settings={"steps": 8},
+    state="ended",
     steps=8,
     seconds=1.5,
     train_loss=0.25,
@@ -147,9 +146,9 @@ RESULT = Result(
     best={"test": {"loss": 0.5}},
     best_step=4,
     best_by="test loss",
-    directory=Path(),
+    numbers={"best test loss": RunNumber(0.5)},
+    scores={"stoi": 0.5},
 )
-NOT_WRITTEN = ("directory", "interrupted", "out_of_time")
 METRICS = "step,seconds,train_loss,test_loss\n1,0.1,0.9,\n2,0.2,0.8,0.7\n4,0.4,0.6,0.5\n"
 
 
@@ -164,22 +163,16 @@ def metrics_are_valid(metrics: Any) -> bool:
     )
 
 
-def result_is_valid(result: Result) -> bool:
+def run_is_valid(run: Run) -> bool:
     return (
-        isinstance(result.steps, int)
-        and isinstance(result.seconds, int | float)
-        and metrics_are_valid(result.last)
-        and metrics_are_valid(result.best)
-        and isinstance(result.best_step, int | None)
-        and isinstance(result.best_by, str | None)
-    )
-
-
-def status_is_valid(status: Any) -> bool:
-    return (
-        isinstance(status.state, str)
-        and isinstance(status.message, str)
-        and metrics_are_valid({"scores": status.scores or {}})
+        isinstance(run.steps, int)
+        and isinstance(run.seconds, int | float)
+        and metrics_are_valid(run.last)
+        and metrics_are_valid(run.best)
+        and metrics_are_valid({"scores": run.scores})
+        and isinstance(run.best_step, int | None)
+        and isinstance(run.best_by, str | None)
+        and isinstance(run.state, str)
     )
 
 
@@ -188,24 +181,16 @@ def data_readers() -> dict[str, Reader]:
 
 
 def sweep_readers() -> dict[str, Reader]:
-    place = trial().path
-    status = {"state": "ended", "message": "", "scores": {"stoi": 0.5}}
     points = {"points": [{"lr": 0.01}]}
-    plan = Plan(search={"lr": {"low": 0.001, "high": 0.1}})
-    sweep = ConfigSweep(plan=plan, points=[{}], description={})
+    file = SweepFile(search={"lr": {"low": 0.001, "high": 0.1}})
+    sweep = Sweep(file=file, plans=[Plan()], row_of=lambda _: None, description={})
 
     return {
-        "status.json": Reader(
-            f"{place}/status.json",
-            json_bytes(status),
-            lambda folder: trial().status(folder),
-            status_is_valid,
-        ),
         "points.json": Reader(
             "points.json",
             json_bytes(points),
-            sweep.read_points,
-            lambda found: all(set(point) == {"lr"} for point in found),
+            sweep.points,
+            lambda found: all(set(point) == {"lr"} for point, _ in found),
         ),
     }
 
@@ -214,10 +199,9 @@ def prediction_readers() -> dict[str, Reader]:
     """Readers of the files that `predict` takes, and of what a run says about them."""
     text = TextPreprocessing((*sorted({*TEXT} - {"\n"}), "\n"), "characters")
 
-    def config(fitted: Any) -> bytes:
-        kind = type(fitted).__name__
-        fitted = {"class": kind, "options": msgspec.to_builtins(fitted)}
-        return json_bytes({**CONFIG, "preprocessing": fitted})
+    def record(fitted: Any) -> bytes:
+        described = Description(type(fitted).__name__, msgspec.to_builtins(fitted))
+        return json_bytes(msgspec.to_builtins(replace(RUN, preprocessing=described)))
 
     def preprocessing(folder: Path) -> Any:
         return RunFolder(folder).read_preprocessing()
@@ -226,9 +210,7 @@ def prediction_readers() -> dict[str, Reader]:
         return read is None or isinstance(read, TextPreprocessing)
 
     return {
-        "preprocessing of text": Reader(
-            "config.json", config(text), preprocessing, fitted_or_none
-        ),
+        "preprocessing of text": Reader("run.json", record(text), preprocessing, fitted_or_none),
         "summary of an analysis": Reader(
             "summary.json",
             json_bytes({"name": "mine", "found": {"spectrum": {"radius": 0.5}}}),
@@ -238,37 +220,23 @@ def prediction_readers() -> dict[str, Reader]:
     }
 
 
-CONFIG = {
-    "settings": {"steps": 8},
-    "task": {"class": "Copying", "options": {"delay": 3}},
-    "modules": "SequenceModel()",
-    "network": {"layer": "ScoRNN", "hidden_size": 4},
-    "parameters": 12,
-    "versions": {"torch": "2.6"},
-}
-
-
 def run_readers() -> dict[str, Reader]:
-    written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
     look = {"step": 4, "spectrum": {"W": [[0.5, 0.5]]}, "henrici": {"W": 0.1}}
-    archived = ArchivedRun("mine/table1", "row", "", 0, "ended", steps=8, parameters=12)
-    archived_line = f"{archived.to_line()}\n".encode()
+    archived = replace(RUN, key=RunKey("mine/table1", "row", seed=0))
+    archived_line = f"{to_line(archived)}\n".encode()
     state = io.BytesIO()
     weights = {"W": torch.arange(6.0)}
     torch.save({"state": {"step": 4}, "train_step": {"model": weights}, "format": 1}, state)
 
     def archive(folder: Path) -> list[str]:
-        return [run.to_line() for run in Archive(folder).runs()]
-
-    def result(folder: Path) -> Result | None:
-        return RunFolder(folder).result
+        return [to_line(run) for run in Archive(folder).runs()]
 
     return {
-        "config.json": Reader(
-            "config.json",
-            json_bytes(CONFIG),
-            lambda f: RunFolder(f).config,
-            lambda known: isinstance(known, RunConfig),
+        "run.json": Reader(
+            "run.json",
+            json_bytes(msgspec.to_builtins(RUN)),
+            lambda folder: RunFolder(folder).run,
+            run_is_valid,
         ),
         "metrics.csv": Reader(
             "metrics.csv",
@@ -288,7 +256,6 @@ def run_readers() -> dict[str, Reader]:
             lambda f: read_lines(f / "dynamics.jsonl"),
             lambda looks: all(isinstance(look["step"], int) for look in looks),
         ),
-        "result.json": Reader("result.json", json_bytes(written), result, result_is_valid),
         "last.pt": Reader(
             "last.pt",
             state.getvalue(),

@@ -6,8 +6,7 @@ import io
 import pytest
 
 from eigenrnn_experiments.cli import main
-from eigenrnn_experiments.report.table_formats import to_csv, to_latex, to_markdown
-from eigenrnn_experiments.report.tables import NumberCell, Table
+from eigenrnn_experiments.tables import NumberCell, Table, to_csv, to_latex, to_markdown
 from reported_runs import train_all
 
 HOSTILE = "=HYPERLINK(1)|a_b & 50% \\ *c* <i>~^$#{}"
@@ -65,7 +64,7 @@ def test_the_command_prints_one_row_for_runs_that_differ_only_by_their_seed(runs
     assert main(["compare", str(runs), "--format", "csv"]) == 0
     captured = capsys.readouterr()
     rows = table_of(captured.out)
-    assert len(rows) < sum(1 for _ in runs.rglob("result.json"))
+    assert len(rows) < sum(1 for _ in runs.rglob("run.json"))
     assert all(float(row["test loss"]) > 0 and int(row["parameters"]) > 0 for row in rows)
     assert any(row["test loss standard error"] for row in rows)
     assert "The best model of each run by validation accuracy" in captured.err

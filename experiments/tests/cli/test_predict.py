@@ -27,7 +27,7 @@ def train(folder, line):
 
 
 def recorded(folder):
-    return json.loads((folder / "result.json").read_text())["best"]["test"]
+    return json.loads((folder / "run.json").read_text())["best"]["test"]
 
 
 @pytest.fixture
@@ -180,13 +180,13 @@ def test_a_run_of_another_task_is_refused(predict, tmp_path):
 )
 def test_a_damaged_preprocessing_is_refused(characters, predict, tmp_path, change, said):
     shutil.copytree(characters, tmp_path / "copy")
-    file = tmp_path / "copy" / "config.json"
+    file = tmp_path / "copy" / "run.json"
     config = json.loads(file.read_text())
     stored = config["preprocessing"]
     (stored if "class" in change or "options" in change else stored["options"]).update(change)
     file.write_text(json.dumps(config))
     error = predict("copy -", stdin="", fails=True)
-    assert "config.json is damaged" in error
+    assert "run.json is damaged" in error
     assert said in error
 
 

@@ -57,7 +57,7 @@ def test_no_training_is_a_row_of_two_recipes():
     for recipe in RECIPES.values():
         for row in recipe.trained:
             searched = [(axis.name, axis.values) for axis in row.grid]
-            key = json.dumps([row.describe(), searched, recipe.seeds_of(row)])
+            key = json.dumps([row.describe(), searched, recipe.plan(row).seeds])
             names.setdefault(key, []).append(f"{recipe.name}: {row.label}")
     assert [same for same in names.values() if len(same) > 1] == []
 

@@ -2,13 +2,13 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from itertools import product
 from string import Formatter
 
 import pytest
-from reproduction.archive import Archive, ArchivedRun
+from reproduction.archive import Archive
 from reproduction.claim import (
     Claim,
     Median,
@@ -35,8 +35,8 @@ from scipy.stats import fisher_exact
 from eigenrnn import ScoRNN
 from eigenrnn_experiments.baselines import TorchLSTM
 from eigenrnn_experiments.recipes import Computed, Recipe, Reported, Row
-from eigenrnn_experiments.training.run_key import Length
-from recipes_for_results import row
+from eigenrnn_experiments.training.run import Length, Run, RunKey, RunNumber
+from recipes_for_results import archived_run, row
 
 # when the test of each claim was last changed, and its fingerprint
 PINNED = {
@@ -81,9 +81,24 @@ SHORT = Length("epochs", 3)
 
 def run(number=None, seed=0, *, loss=0.1, **changes):
     """Return a run with a number and a best test loss, of a chance level of 1."""
-    known = {"state": "ended", "value": number, "baseline": 1.0, "best": {"test": {"loss": loss}}}
-    known |= {"settings": {"lr": 1e-3}, "deciding": loss}
-    return replace(ArchivedRun(NAME, "ours", "", seed, **known), **changes)
+    known = Run(
+        key=RunKey(NAME, "ours", seed=seed),
+        state="ended",
+        numbers={"best test accuracy": None if number is None else RunNumber(number)},
+        baseline=1.0,
+        best={"test": {"loss": loss}},
+        settings={"lr": 1e-3},
+    )
+    return changed(known, **changes)
+
+
+def changed(run, **changes):
+    """Return a run with other fields, those of its key and its curves among them."""
+    names = {each.name for each in fields(RunKey)}
+    of_key = {name: changes.pop(name) for name in names & changes.keys()}
+    curves = {name: changes.pop(name) for name in ("evaluated", "training") if name in changes}
+    known = {"key": replace(run.key, **of_key), "curves": {**run.curves, **curves}}
+    return replace(run, **known, **changes)
 
 
 def three(number, *, spread=1.01, **changes):
@@ -100,7 +115,7 @@ class Known(ArchivedEvidence):
     def __init__(self, found):
         super().__init__(KNOWN, KnownRuns())
         for network, runs in found.items():
-            its = [replace(run, row=network.row) for run in runs]
+            its = [changed(run, row=network.row) for run in runs]
             self._runs[network.recipe, network.row] = its
 
 
@@ -175,19 +190,20 @@ def test_a_claim_says_what_is_needed_what_was_seen_and_why(name):
         assert known.tried.endswith(".")
 
 
-def archive_with(tmp_path, recipe, label, **changes):
+def archive_with(tmp_path, recipe, label, change):
     """Return a copy of the archive of NC-GRU's paper in which runs of a row are changed."""
     source = Archive().folder / "nc_gru.jsonl"
     lines = [json.loads(line) for line in source.read_text().splitlines()]
     for line in lines:
-        if (line["recipe"], line["row"]) == (recipe, label):
-            line.update({key: change(line[key]) for key, change in changes.items()})
+        if (line["key"]["recipe"], line["key"]["row"]) == (recipe, label):
+            main = next(iter(line["numbers"].values()))
+            main["value"] = change(main["value"])
     (tmp_path / source.name).write_text("\n".join(map(json.dumps, lines)))
     return Archive(tmp_path)
 
 
 def test_a_number_that_no_longer_holds_is_named(tmp_path):
-    archive = archive_with(tmp_path, "nc_gru/table4", "GRU 78 T=1000", value=lambda v: 1.01 * v)
+    archive = archive_with(tmp_path, "nc_gru/table4", "GRU 78 T=1000", lambda v: 1.01 * v)
     known = CLAIMS["ncgru-copy"]
     judgement = judge(known, ArchivedEvidence(RECIPES, archive))
     (said,) = judgement.mismatches()
@@ -195,7 +211,7 @@ def test_a_number_that_no_longer_holds_is_named(tmp_path):
 
 
 def test_a_verdict_that_the_runs_no_longer_carry_is_named(tmp_path):
-    archive = archive_with(tmp_path, "nc_gru/table4", "GRU 78 T=1000", value=lambda v: v / 3)
+    archive = archive_with(tmp_path, "nc_gru/table4", "GRU 78 T=1000", lambda v: v / 3)
     judgement = judge(CLAIMS["ncgru-copy"], ArchivedEvidence(RECIPES, archive))
     said = judgement.mismatches()[0]
     assert said.startswith("ncgru-copy: its verdict is 'holds', got 'not decided': GRU 78 T=1000 ")
@@ -294,7 +310,7 @@ def test_a_baseline_that_does_not_train_refutes_nothing(loss, tried, verdict):
     arms = tuple(replace(THEIRS, points=(name,)) for name in names)
     baseline = replace(THEIRS, points=(names[0],), arms=arms[1:])
     runs = [
-        replace(each, point=name, settings={"lr": rate, "clip_norm": clip})
+        changed(each, point=name, settings={"lr": rate, "clip_norm": clip})
         for name, (rate, clip) in zip(names, tried, strict=True)
         for each in three(5.0, loss=loss)
     ]
@@ -310,8 +326,8 @@ def test_a_proposed_network_that_does_not_train_refutes_its_claim():
 
 def test_a_network_stands_at_the_best_of_its_rates():
     slow, fast = replace(THEIRS, points=("slow",)), replace(THEIRS, points=("fast",))
-    runs = [replace(each, point="slow") for each in three(9.0, loss=0.45)]
-    runs += [replace(each, point="fast") for each in three(2.0, loss=0.2)]
+    runs = [changed(each, point="slow") for each in three(9.0, loss=0.45)]
+    runs += [changed(each, point="fast") for each in three(2.0, loss=0.2)]
     evidence = Known({OURS: three(4.0), THEIRS: runs})
     network = replace(slow, arms=(fast,))
     assert evidence.compare(less(network, OURS)).outcome is True
@@ -405,9 +421,16 @@ def test_fishers_test_after_each_of_eight_pairs_is_wrong_in_at_most_four_percent
 
 
 def test_held_out_seeds_decide_nothing():
-    runs = [*three(1.0), replace(run(50.0), seed=11), replace(run(60.0), seed=12)]
+    runs = [*three(1.0), changed(run(50.0), seed=11), changed(run(60.0), seed=12)]
     archived = KnownRuns(
-        [replace(each, row="ours", **ROWS[0].with_seed(each.seed).describe()) for each in runs]
+        [
+            replace(
+                archived_run(ROWS[0].with_seed(each.key.seed), each.key, value=each.value),
+                baseline=each.baseline,
+                best=each.best,
+            )
+            for each in runs
+        ]
     )
     for held_out, expected in ((False, 1.0), (True, 55.0)):
         evidence = ArchivedEvidence(KNOWN, archived, held_out=held_out)
@@ -418,7 +441,7 @@ def test_a_number_of_successes_leaves_other_runs_out():
     curves = {"step": [1, 2], "test_loss": [0.4, 0.6]}
     success = run(3.0, 0, evaluated=curves)
     failure = run(1.0, 1, evaluated={**curves, "test_loss": [1, 1]})
-    diverged = replace(success, seed=2, state="diverged")
+    diverged = changed(success, seed=2, state="diverged")
     check = at_least(OURS, 2.0, of_success(value))
     assert medians(Known({OURS: [success, failure, diverged]}).compare(check)) == [3.0]
     assert Known({OURS: [failure, diverged]}).compare(check).outcome is None
@@ -459,7 +482,7 @@ def test_a_seed_of_a_search_counts_once_it_has_all_points():
     network = replace(OURS, points=("a", "b"))
     runs = [run(1.0, point="a"), run(2.0, 1, point="a"), run(4.0, 1, point="b")]
     result = Known({OURS: runs}).runs(network)
-    assert [(each.seed, each.point) for each in result[None]] == [(1, "a"), (1, "b")]
+    assert [(each.key.seed, each.key.point) for each in result[None]] == [(1, "a"), (1, "b")]
 
 
 def until(steps, *losses, **changes):
@@ -546,7 +569,7 @@ def test_a_diverged_run_counts_as_the_worst():
     diverged = run(None, state="diverged")
     assert (value.read(diverged), accuracy.read(diverged)) == (math.inf, 0.0)
     assert (
-        beside([*three(0.1), replace(diverged, seed=3)], check=at_most(OURS, 1.0)).outcome is None
+        beside([*three(0.1), changed(diverged, seed=3)], check=at_most(OURS, 1.0)).outcome is None
     )
 
 

@@ -8,9 +8,8 @@ import pytest
 from reproduction.agreement import DIFFERENT, agreement, margin
 from reproduction.archive import (
     Archive,
-    ArchivedRun,
+    comparison_of,
     current_runs,
-    outcome_of,
     paper_of,
     rows_by_name,
     runs_by_row,
@@ -20,10 +19,10 @@ from reproduction.page import PAPERS, TEXTS, duration, is_own_network, read_text
 from reproduction.recipes import RECIPES
 
 from eigenrnn_experiments.recipes import Reported
-from eigenrnn_experiments.recipes.outcome import compared_numbers
-from eigenrnn_experiments.recipes.results_files import columns
-from eigenrnn_experiments.training.run_key import Length
-from recipes_for_results import FIGURE, TABLE, of_figure, recipes, row
+from eigenrnn_experiments.recipes.comparison import compared_numbers, table_of
+from eigenrnn_experiments.training import RunKey
+from eigenrnn_experiments.training.run import Length
+from recipes_for_results import FIGURE, TABLE, archived_run, of_figure, recipes, row
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_a_duration_has_two_digits_and_a_unit(seconds, written):
     ],
 )
 def test_a_difference_has_the_digits_of_its_error(ours, paper, difference):
-    assert columns([reported(paper, runs=ours)])["difference"] == [difference]
+    assert cell(reported(paper, runs=ours), "difference") == difference
 
 
 def test_every_number_of_ours_that_differs_has_a_remark_and_a_worse_one_what_was_tried():
@@ -61,7 +60,7 @@ def test_every_number_of_ours_that_differs_has_a_remark_and_a_worse_one_what_was
     rows = rows_by_name(RECIPES)
     for name, its in runs_by_row(RECIPES, runs).items():
         for reported in compared_numbers(rows[name]):
-            found = agreement(outcome_of(rows[name], reported, its))
+            found = agreement(comparison_of(rows[name], reported, its))
             if found in DIFFERENT:
                 assert name in remarked
                 assert remarked[name].tried or found != "worse here", name
@@ -95,15 +94,20 @@ def test_every_paper_has_a_text_and_a_picture():
 
 
 def reported(value, error=None, runs=(1.0, 1.0), baseline=None, **fields):
-    """Return the outcome of a row whose paper prints a number."""
+    """Compare a row whose paper prints a number with its runs."""
     stated = Reported(value, "table 1", error=error, **fields)
+    known = row(reported=(stated,))
     ended = [
-        ArchivedRun(
-            TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0, baseline=baseline
-        )
+        archived_run(known, RunKey(TABLE, known.label, seed=seed), value=value, baseline=baseline)
         for seed, value in enumerate(runs)
     ]
-    return outcome_of(row(reported=(stated,)), stated, ended)
+    return comparison_of(known, stated, ended)
+
+
+def cell(compared, heading):
+    """Return a cell of the table of one number."""
+    table = table_of([compared])
+    return dict(zip(table.headings, table.rows[0], strict=True))[heading]
 
 
 @pytest.mark.parametrize(
@@ -123,8 +127,8 @@ def test_the_margin_follows_from_error_digits_and_runs(value, error, runs, expec
 def test_printed_zeros_count_as_digits():
     known = reported(0.92, decimals=3)
     assert margin(known) == pytest.approx(0.0005, rel=1e-12)
-    assert columns([known])["paper"] == ["0.920"]
-    assert columns([reported(5e-5, decimals=6)])["paper"] == ["5.0e-05"]
+    assert cell(known, "paper") == "0.920"
+    assert cell(reported(5e-5, decimals=6), "paper") == "5.0e-05"
     assert margin(reported(0.92)) == pytest.approx(0.005, rel=1e-12)
 
 
@@ -207,13 +211,8 @@ def test_a_loss_without_a_known_chance_level_is_compared():
 
 
 def bounded(at_most, runs):
-    """Return the outcome of a row whose paper gives only a bound."""
-    stated = Reported(None, "figure 2", quantity="loss", at_most=at_most)
-    ended = [
-        ArchivedRun(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
-        for seed, value in enumerate(runs)
-    ]
-    return outcome_of(row(reported=(stated,)), stated, ended)
+    """Compare a row whose paper gives only a bound with its runs."""
+    return reported(None, None, runs, quantity="loss", at_most=at_most)
 
 
 @pytest.mark.parametrize(
@@ -259,15 +258,6 @@ def test_a_figure_shows_the_median_over_the_seeds(archive):
     assert list(picture.steps) == [10, 20, 30]
 
 
-def test_the_table_of_a_figure_has_a_row_for_each_point(archive):
-    known = recipes()
-    archive.add(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]))
-    (picture,) = curve_figures(archive, known)
-    table = picture.table()
-    assert list(table["test accuracy"]) == [4.0, 2.0, 1.0]
-    assert {len(column) for column in table.values()} == {3}
-
-
 def test_a_figure_of_a_loss_shows_the_baseline(archive):
     known = recipes()
     figure = replace(known[FIGURE], rows=known[FIGURE].trained)
@@ -279,7 +269,9 @@ def test_a_figure_of_a_loss_shows_the_baseline(archive):
 
 def test_a_figure_omits_diverged_runs(archive):
     known = recipes()
-    archive.add(replace(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]), state="diverged", value=None))
+    archive.add(
+        replace(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]), state="diverged", numbers=None)
+    )
     assert curve_figures(archive, known) == []
 
 
@@ -289,5 +281,6 @@ def test_a_figure_shows_the_longest_run_of_a_seed(archive):
     archive.add(replace(full, steps=30))
     (picture,) = curve_figures(archive, known)
     assert list(picture.series["scoRNN 6"]) == [4.0, 2.0, 1.0]
-    runs = [replace(full, steps=30), replace(full, steps=10, reduced=Length("steps", 10))]
+    key = replace(full.key, reduced=Length("steps", 10))
+    runs = [replace(full, steps=30), replace(full, steps=10, key=key)]
     assert longest_runs(runs) == runs[:1]

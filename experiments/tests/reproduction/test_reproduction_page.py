@@ -9,7 +9,7 @@ from reproduction.page import describe_quantity, to_markdown
 from reproduction.recipes import RECIPES
 
 from eigenrnn_experiments.recipes import Reported
-from eigenrnn_experiments.training.run_key import Length
+from eigenrnn_experiments.training.run import Length
 from recipes_for_results import SEEDS, TABLE, archived, changed, journal, of_figure, recipes, row
 
 
@@ -33,9 +33,10 @@ def above_chance(archive, runs):
     """Raise the chance level, which the tiny networks do not leave, and add a third seed."""
     for run in runs:
         archive.add(replace(run, baseline=100.0), overwrite=True)
-        if run.seed == 1:
+        if run.key.seed == 1:
             settings = {**run.settings, "seed": 2}
-            archive.add(replace(run, baseline=100.0, seed=2, settings=settings), overwrite=True)
+            key = replace(run.key, seed=2)
+            archive.add(replace(run, baseline=100.0, key=key, settings=settings), overwrite=True)
 
 
 def section(page, heading):
@@ -190,8 +191,8 @@ def test_shorter_runs_stand_apart_with_their_share(archive):
     known[TABLE] = changed(
         known[TABLE], "scoRNN 6", settings=replace(row().settings, steps=None, epochs=9)
     )
-    run = of_figure(known[TABLE].reduced(Length("epochs", 3)), 0, [4.0, 2.0, 1.0])
-    archive.add(replace(run, value=0.25, reduced=Length("epochs", 3)))
+    shorter = known[TABLE].reduced(Length("epochs", 3))
+    archive.add(of_figure(shorter, 0, [4.0, 2.0, 1.0], ours=0.25))
     page = page_of(archive, known)
     (cells,) = lines(page, "Shorter runs")
     assert (cells["network"], cells["length"], cells["share"], cells["ours"]) == (
@@ -231,8 +232,8 @@ def test_a_remark_on_several_rows_appears_once(archive):
     known = recipes()
     known[TABLE] = replace(known[TABLE], rows=(row(), row("LSTM 6"), row("GRU 6")))
     for each in known[TABLE].rows:
-        of_row = of_figure(replace(known[TABLE], rows=(each,)), 0, [4.0, 2.0, 1.0])
-        archive.add(replace(of_row, value=0.9))
+        of_row = replace(known[TABLE], rows=(each,))
+        archive.add(of_figure(of_row, 0, [4.0, 2.0, 1.0], ours=0.9))
     remark(archive, "open", ["scoRNN 6", "GRU 6"], "Too high.")
     by = "(better here, 0.4 above the paper's number, from one seed)"
     assert (
@@ -245,8 +246,8 @@ def test_a_remark_names_only_rows_that_differ(archive):
     known = recipes()
     known[TABLE] = replace(known[TABLE], rows=(row(), row("LSTM 6")))
     for each, number in zip(known[TABLE].rows, (0.5, 0.9), strict=True):
-        of_row = of_figure(replace(known[TABLE], rows=(each,)), 0, [4.0, 2.0, 1.0])
-        archive.add(replace(of_row, value=number))
+        of_row = replace(known[TABLE], rows=(each,))
+        archive.add(of_figure(of_row, 0, [4.0, 2.0, 1.0], ours=number))
     remark(archive, "open", ["scoRNN 6", "LSTM 6"], "Too high.")
     page = page_of(archive, known)
     by = "(better here, 0.4 above the paper's number, from one seed)"
@@ -261,7 +262,7 @@ def beside(archive, ours, **reported):
         known[TABLE] = changed(
             known[TABLE], "scoRNN 6", reported=(Reported(0.5, "table 1", **reported),)
         )
-    archive.add(replace(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]), value=ours))
+    archive.add(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0], ours=ours))
     page = page_of(archive, known)
     return page, line(page, "scoRNN 6")
 
@@ -310,7 +311,7 @@ def test_the_page_shows_a_bound_and_the_runs_above_it(archive):
         known[TABLE], "scoRNN 6", reported=(Reported(None, "figure 2", at_most=0.02),)
     )
     for seed, number in zip(SEEDS, (0.01, 0.05), strict=True):
-        archive.add(replace(of_figure(known[TABLE], seed, [4.0, 2.0, 1.0]), value=number))
+        archive.add(of_figure(known[TABLE], seed, [4.0, 2.0, 1.0], ours=number))
     cells = line(page_of(archive, known), "scoRNN 6")
     assert cells["paper"] == "at most 0.02"
     assert cells["ours"] == "0.03000 ± 0.0200 (2, 1 above)"

@@ -1,6 +1,5 @@
 """Reduced runs, the evidence in an archive, the missing runs, and the commands."""
 
-import math
 import re
 from dataclasses import replace
 
@@ -9,14 +8,14 @@ from reproduction.__main__ import PAGE, main
 from reproduction.archive import Archive, runs_by_row
 from reproduction.archive_runs import archive_runs
 from reproduction.claim import Claim, Runs, at_least, at_most, less
-from reproduction.evidence import ArchivedEvidence, missing_jobs
+from reproduction.evidence import ArchivedEvidence, missing_runs
 
+from eigenrnn_experiments.errors import StoppedError
 from eigenrnn_experiments.recipes import Recipe, Row
-from eigenrnn_experiments.recipes.outcome import not_run
 from eigenrnn_experiments.recipes.runs import row_of
 from eigenrnn_experiments.tasks import Copying
+from eigenrnn_experiments.training.run import Length
 from eigenrnn_experiments.training.run_folder import RunFolder
-from eigenrnn_experiments.training.run_key import Length
 from recipes_for_results import ABSENT, TABLE, changed, recipes, row, run
 from training_run import one_thread
 
@@ -57,15 +56,16 @@ def raise_chance(folder):
     for known in archive.runs():
         for seed in range(3):
             settings = {**known.settings, "seed": seed}
-            run = replace(known, baseline=100.0, seed=seed, settings=settings)
+            key = replace(known.key, seed=seed)
+            run = replace(known, baseline=100.0, key=key, settings=settings)
             archive.add(run, overwrite=True)
     archive.save()
 
 
 def missing(claims, folder, **options):
     """Return the missing runs as row, seed and length."""
-    jobs = missing_jobs(claims, evidence(folder), **options)
-    return [(job.run.row, *job.run.seeds, job.recipe.reduced_to) for job in jobs]
+    found = missing_runs(claims, evidence(folder), **options)
+    return [(run.row, *run.seeds, run.least) for run in found]
 
 
 def test_a_reduced_recipe_has_fewer_epochs():
@@ -103,7 +103,7 @@ def reduced_folder(tmp_path_factory):
 def test_a_reduced_run_is_archived_as_what_it_is(reduced_folder, tmp_path):
     archive_runs([reduced_folder], tmp_path, KNOWN)
     found = Archive(tmp_path).runs()
-    assert [(run.row, run.reduced, run.state) for run in found] == [
+    assert [(run.key.row, run.key.reduced, run.state) for run in found] == [
         (SMALL, ONE_EPOCH, "ended"),
         (LARGE, ONE_EPOCH, "ended"),
     ]
@@ -122,7 +122,7 @@ def test_the_page_of_a_reduced_run_says_so(reduced_folder):
 
 
 def test_a_reduced_run_is_rebuilt_with_its_epochs(reduced_folder):
-    key = RunFolder(reduced_folder / "scornn-4" / "seed-0").config.key
+    key = RunFolder(reduced_folder / "scornn-4" / "seed-0").run.key
     assert row_of(key, recipe()).settings.epochs == 1
 
 
@@ -161,18 +161,6 @@ def test_a_run_that_two_claims_need_is_planned_once(tmp_path):
     assert missing(claims, tmp_path) == [(SMALL, 0, None)]
 
 
-def test_runs_without_data_come_last_and_have_no_time(tmp_path):
-    known = KNOWN | {TABLE: changed(recipes()[TABLE], "scoRNN 6", task=ABSENT)}
-    claims = claim(at_most(Runs(TABLE, "scoRNN 6"), 1.0), name="absent")
-    claims |= claim(at_most(Runs(NAME, SMALL), 1.0))
-    jobs = missing_jobs(claims, evidence(tmp_path, known))
-    assert [(job.claim, job.missing_data) for job in jobs] == [
-        ("works", None),
-        ("absent", "absent.bin"),
-    ]
-    assert jobs[1].seconds == math.inf
-
-
 def output(capsys, *arguments, **options):
     status = main([*map(str, arguments)], **options)
     found = capsys.readouterr()
@@ -198,7 +186,7 @@ def test_check_prints_margin_and_noise_and_refuses_another_verdict(
 def test_missing_runs_are_listed(capsys, tmp_path):
     status, out, _ = output(capsys, "--archive", tmp_path, "plan", "scornn-copy-1000")
     assert status == 0
-    assert out.count("scornn-copy-1000") == 3
+    assert out.count("scornn-copy-1000: scornn/fig1, ") == 9
 
 
 def test_an_unknown_claim_is_refused(capsys, tmp_path):
@@ -225,7 +213,7 @@ def test_a_number_without_training_is_computed_and_judged(capsys, tmp_path):
     known = evidence(tmp_path / "archive", recipes())
     (judgement,) = known.judge(claims)
     assert judgement.verdict == "holds"
-    assert missing_jobs(claims, known) == []
+    assert missing_runs(claims, known) == {}
 
 
 def test_a_row_without_data_is_named_and_skipped(capsys, tmp_path):
@@ -239,9 +227,10 @@ def test_a_row_without_data_is_named_and_skipped(capsys, tmp_path):
 
 
 def test_an_interruption_has_the_exit_status_of_the_signal(capsys, tmp_path, monkeypatch):
-    stopped = replace(not_run(recipe().rows[0])[0], signal=15)
-    monkeypatch.setattr("reproduction.__main__.reproduce", lambda *_, **__: [stopped])
-    monkeypatch.setattr("reproduction.__main__.archive_runs", lambda *_, **__: None)
+    def stop(*_, **__):
+        raise StoppedError(15)
+
+    monkeypatch.setattr("reproduction.__main__.reproduce", stop)
     claims = claim(at_most(Runs(NAME, SMALL), 1.0))
     arguments = ("--archive", tmp_path, "run", "--out", tmp_path / "runs")
     assert output(capsys, *arguments, recipes=KNOWN, claims=claims)[0] == 128 + 15

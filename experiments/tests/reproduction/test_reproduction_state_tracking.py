@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from reproduction.archive import Archive, ArchivedRun
+from reproduction.archive import Archive
 from reproduction.recipes import RECIPES
 from reproduction.reflections import EVEN, LETTERS, ODD, Reflections, measure_reflections
 from reproduction.state_tracking import (
@@ -23,6 +23,8 @@ from reproduction.state_tracking import (
 
 from eigenrnn.layers import DeltaNet
 from eigenrnn_experiments.tasks import StateTracking
+from eigenrnn_experiments.training import RunKey
+from recipes_for_results import archived_run
 
 NAME, LABEL = "state_tracking/z2", "scoRNN 94 Z2"
 
@@ -32,14 +34,13 @@ def archived(point, seed, longest, accuracy, loss):
     row = next(row for row in RECIPES[NAME].rows if row.label == LABEL)
     row = row.points()[point].with_seed(seed)
     metrics = {"longest": longest, **{f"accuracy_{n}": accuracy for n in row.task.test_lengths}}
-    return ArchivedRun(
-        *(NAME, LABEL, point, seed, "ended"),
-        **row.describe(),
+    return archived_run(
+        row,
+        RunKey(NAME, LABEL, point, seed),
         parameters=row.parameters,
         best={"test": metrics, "validation": {"accuracy": accuracy, "loss": loss}},
         last={"test": metrics | {"longest": longest - 10}},
         value=longest,
-        deciding=loss,
     )
 
 
@@ -98,12 +99,12 @@ def test_the_table_of_the_radius_has_the_median_sizes_after_training_at_every_ra
                 "norm": size / 4,
             }
             archive.add(
-                ArchivedRun(
-                    *(recipe.name, row.label, rate, seed, "ended"),
-                    **row.points()[rate].with_seed(seed).describe(),
+                archived_run(
+                    row.points()[rate].with_seed(seed),
+                    RunKey(recipe.name, row.label, rate, seed),
                     best={"test": best, "validation": {"accuracy": 0.5, "loss": 1.0}},
                     last={"test": {"longest": 20.0 + seed}},
-                    evaluated={name: [0.0, size] for name, size in sizes.items()},
+                    curves={"evaluated": {n: [0.0, size] for n, size in sizes.items()}},
                 )
             )
     columns = radius_columns([*rows, *tracked_rows(archive, RECIPES)])
@@ -122,14 +123,13 @@ def test_the_table_shows_longer_words_where_all_networks_read_them(tmp_path):
         metrics |= {f"accuracy_{n}": 1 / n for n in row.task.test_lengths}
         ((point, at_point),) = row.points().items()
         archive.add(
-            ArchivedRun(
-                *(recipe.name, row.label, point, 0, "ended"),
-                **at_point.with_seed(0).describe(),
+            archived_run(
+                at_point.with_seed(0),
+                RunKey(recipe.name, row.label, point, 0),
                 parameters=row.parameters,
                 best={"test": metrics, "validation": {"accuracy": 0.5, "loss": 1.0}},
                 last={"test": metrics},
                 value=600.0,
-                deciding=1.0,
             )
         )
     columns = table_columns(tracked_rows(archive, RECIPES))
@@ -204,14 +204,13 @@ def test_only_a_network_that_solved_its_problem_shows_its_reflections(tmp_path, 
         archive = Archive(tmp_path / str(longest))
         metrics = {"longest": longest, **{f"accuracy_{n}": 1.0 for n in row.task.test_lengths}}
         archive.add(
-            ArchivedRun(
-                *(recipe.name, row.label, point, 0, "ended"),
-                **at_point.with_seed(0).describe(),
+            archived_run(
+                at_point.with_seed(0),
+                RunKey(recipe.name, row.label, point, 0),
                 parameters=row.parameters,
                 best={"test": metrics, "validation": {"accuracy": 1.0, "loss": 0.0}},
                 last={"test": metrics},
                 value=longest,
-                deciding=0.0,
             )
         )
         rows = tracked_rows(archive, RECIPES, spectra)
@@ -224,12 +223,10 @@ def test_only_a_network_that_solved_its_problem_shows_its_reflections(tmp_path, 
 
 
 def test_the_figures_hold_the_numbers_of_the_archive(rows):
-    lengths, eigenvalues = length_figure(rows).table(), eigenvalue_figure(rows).table()
-    assert lengths["length"].tolist() == list(rows[0].row.task.test_lengths)
-    assert lengths["accuracy"].tolist() == [0.625] * 9
-    assert eigenvalues["modulus"].tolist() == [1, math.hypot(1, 0.5)]
-    assert eigenvalues["panel"].tolist() == ["Z2"] * 2
-    assert eigenvalues["network"].tolist() == ["scoRNN 94"] * 2
+    accuracies = dict.fromkeys(rows[0].row.task.test_lengths, 0.625)
+    assert length_figure(rows).panels == {"Z2": {"scoRNN 94": accuracies}}
+    spectra = eigenvalue_figure(rows).panels["Z2"]
+    assert np.abs(spectra["scoRNN 94"]).tolist() == [1, math.hypot(1, 0.5)]
 
 
 @pytest.mark.long

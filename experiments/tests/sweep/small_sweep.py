@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from eigenrnn_experiments.cli.sweep import read_sweep
+from eigenrnn_experiments.recipes.runs import train
 from eigenrnn_experiments.training import RunFolder
 from training_run import QUIET, one_thread, read_metrics
 
@@ -37,21 +38,21 @@ def read_content(folder, content):
 
 
 def run_here(folder, content, out="out", **options):
-    """Run a sweep without Ray, one trial after another; return the sweep and its trials."""
+    """Run a sweep without Ray, one run after another; return the sweep and its runs."""
     sweep = read_content(folder, content)
     with pytest.MonkeyPatch.context() as patch, one_thread():
         patch.setitem(sys.modules, "ray", None)
         return sweep, sweep.run(folder / out, **options)
 
 
-def states(folder, trials):
-    return [trial.status(folder / "out").state for trial in trials]
+def states(folder, runs):
+    return [RunFolder(folder / "out" / run.key.path).state for run in runs]
 
 
-def fit_alone(sweep, trial, folder, **options):
-    """Train the run of a trial without a sweep."""
+def fit_alone(sweep, run, folder, **options):
+    """Train a run of a sweep without the sweep."""
     with one_thread():
-        return sweep.train(trial, RunFolder(folder), console=QUIET, **options)
+        return train(sweep.row_of(run.key), run.key, folder, console=QUIET, **options)
 
 
 def untimed_rows(folder):

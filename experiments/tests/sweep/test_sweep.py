@@ -1,9 +1,9 @@
-"""A sweep without Ray: its trials, its folder, its table and its summary of a recipe."""
+"""A sweep without Ray: its runs, its folder, its table and its page of a recipe."""
 
-import json
 import math
 import socket
 import sys
+from dataclasses import replace
 
 import pytest
 from small_sweep import (
@@ -19,14 +19,13 @@ from small_sweep import (
 )
 
 from eigenrnn_experiments.cli import main
-from eigenrnn_experiments.cli.sweep import ConfigSweep
 from eigenrnn_experiments.errors import FolderInUseError, RunExistsError
 from eigenrnn_experiments.loading import load
 from eigenrnn_experiments.recipes import reproduce
+from eigenrnn_experiments.recipes.comparison import compare
+from eigenrnn_experiments.recipes.runs import train
 from eigenrnn_experiments.registry import RECIPES
-from eigenrnn_experiments.report.records import read_records
-from eigenrnn_experiments.report.tables import paper_and_ours
-from eigenrnn_experiments.training import Callback, RunFolder
+from eigenrnn_experiments.training import Callback, RunFolder, runs
 from eigenrnn_experiments.training.run_folder import locked
 from training_run import QUIET, one_thread
 
@@ -48,98 +47,99 @@ class Stop(Callback):
 
 
 def stop_seed_0(monkeypatch, step, error):
-    """Let the trials of seed 0 raise an error after the evaluation of a step."""
-    stop, train = Stop(step, error), ConfigSweep.train
+    """Let the runs of seed 0 raise an error after the evaluation of a step."""
+    stop = Stop(step, error)
 
-    def stopped(self, trial, files, **options):
-        callbacks = [stop] if trial.seed == 0 else []
-        return train(self, trial, files, callbacks=callbacks, **options)
+    def stopped(row, key, folder, **options):
+        callbacks = [stop] if key.seed == 0 else []
+        return train(row, key, folder, callbacks=callbacks, **options)
 
-    monkeypatch.setattr(ConfigSweep, "train", stopped)
+    monkeypatch.setattr("eigenrnn_experiments.sweep.run.train", stopped)
     return stop
 
 
-# trials
+# runs
 
 
 def test_a_grid_has_the_numbers_of_single_runs(tmp_path):
-    sweep, trials = run_here(tmp_path, GRID)
-    assert [(t.parameters["lr"], t.seed) for t in trials] == [
+    sweep, runs = run_here(tmp_path, GRID)
+    keys = [run.key for run in runs]
+    assert [(key.varied["lr"], key.seed) for key in keys] == [
         *[(0.01, 0), (0.01, 1), (0.001, 0), (0.001, 1)]
     ]
-    for trial, row in zip(trials, read_table(tmp_path / "out"), strict=True):
-        expected = fit_alone(sweep, trial, tmp_path / "alone" / trial.path)
-        assert untimed_rows(tmp_path / "out" / trial.path) == untimed_rows(expected.directory)
+    for run, row in zip(runs, read_table(tmp_path / "out"), strict=True):
+        place = run.key.path
+        expected = fit_alone(sweep, run, tmp_path / "alone" / place)
+        assert untimed_rows(tmp_path / "out" / place) == untimed_rows(tmp_path / "alone" / place)
         assert float(row["best_test_loss"]) == expected.best["test"]["loss"]
         assert float(row["last_validation_accuracy"]) == expected.last["validation"]["accuracy"]
-        found = row["lr"], row["seed"], row["status"], row["folder"]
-        assert found == (str(trial.parameters["lr"]), str(trial.seed), "ended", trial.path)
+        found = row["lr"], row["seed"], row["state"], row["folder"]
+        assert found == (str(run.key.varied["lr"]), str(run.key.seed), "ended", place.as_posix())
 
 
-def test_a_finished_trial_is_not_repeated(tmp_path):
+def test_a_finished_run_is_not_repeated(tmp_path):
     run_here(tmp_path, GRID)
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/seed-*/*")}
     run_here(tmp_path, GRID, resume=True)
     assert {path: path.stat().st_mtime_ns for path in files} == files
-    assert len(files) > 20
+    assert len(files) == 20
 
 
-def test_a_damaged_result_is_named_and_written_again_once_it_is_deleted(tmp_path):
-    _, (trial,) = run_here(tmp_path, TINY | SEEDS)
-    files = trial.files(tmp_path / "out")
-    result, rows = files.result, untimed_rows(files.path)
-    files.result_file.write_text('{"steps": 8, "seco')
-    with pytest.raises(ValueError, match=str(files.result_file)):
+def test_a_damaged_record_is_named_and_written_again_once_it_is_deleted(tmp_path):
+    _, (run,) = run_here(tmp_path, TINY | SEEDS)
+    files = RunFolder(tmp_path / "out" / run.key.path)
+    rows = untimed_rows(files.path)
+    files.run_file.write_text('{"steps": 8, "seco')
+    with pytest.raises(ValueError, match=str(files.run_file)):
         run_here(tmp_path, TINY | SEEDS, resume=True)
-    files.result_file.unlink()
-    run_here(tmp_path, TINY | SEEDS, resume=True)
-    again = trial.files(tmp_path / "out").result
-    assert (again.best, untimed_rows(files.path)) == (result.best, rows)
+    files.run_file.unlink()
+    _, (again,) = run_here(tmp_path, TINY | SEEDS, resume=True)
+    assert (again.best, untimed_rows(files.path)) == (run.best, rows)
 
 
-def test_an_interrupted_trial_resumes_from_its_checkpoint(tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes_from_its_checkpoint(tmp_path, monkeypatch):
     run_here(tmp_path, TINY | SEEDS, "reference")
     stop = stop_seed_0(monkeypatch, 4, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         run_here(tmp_path, TINY | SEEDS)
     stop.step = None
-    _, (trial,) = run_here(tmp_path, TINY | SEEDS, resume=True)
+    _, (run,) = run_here(tmp_path, TINY | SEEDS, resume=True)
     assert stop.steps == [2, 4, 4, 6, 8], "the checkpoint of step 2 was resumed"
-    assert states(tmp_path, [trial]) == ["ended"]
-    folders = [tmp_path / name / trial.path for name in ("reference", "out")]
+    assert states(tmp_path, [run]) == ["ended"]
+    folders = [tmp_path / name / run.key.path for name in ("reference", "out")]
     assert untimed_rows(folders[0]) == untimed_rows(folders[1])
-    one, other = (RunFolder(folder).result for folder in folders)
+    one, other = (RunFolder(folder).run for folder in folders)
     assert (one.best, one.last, one.best_step) == (other.best, other.last, other.best_step)
 
 
-def test_an_error_ends_its_own_trial_only_and_is_tried_again(tmp_path, monkeypatch):
+def test_an_error_ends_its_own_run_only_and_is_tried_again(tmp_path, monkeypatch):
     content = TINY | {"seeds": [0, 1]}
     stop = stop_seed_0(monkeypatch, 4, RuntimeError("a fault"))
-    _, trials = run_here(tmp_path, content)
-    assert states(tmp_path, trials) == ["failed", "ended"]
-    rows = [(row["status"], row["message"]) for row in read_table(tmp_path / "out")]
+    _, runs = run_here(tmp_path, content)
+    assert states(tmp_path, runs) == ["failed", "ended"]
+    rows = [(row["state"], row["message"]) for row in read_table(tmp_path / "out")]
     assert rows == [("failed", "RuntimeError: a fault"), ("ended", "")]
     stop.step = None
     run_here(tmp_path, content, resume=True)
-    assert states(tmp_path, trials) == ["ended", "ended"]
+    assert states(tmp_path, runs) == ["ended", "ended"]
 
 
-def test_a_trial_that_diverges_is_final_and_the_others_continue(tmp_path):
+def test_a_run_that_diverges_is_final_and_the_others_continue(tmp_path):
     content = TINY | {"layer": "TanhRNN", "optimiser": "sgd", "grid": {"lr": [1e38, 0.01]}}
-    _, trials = run_here(tmp_path, content)
+    sweep, runs = run_here(tmp_path, content)
     rows = read_table(tmp_path / "out")
-    assert [(row["lr"], row["status"]) for row in rows] == [
+    assert [(row["lr"], row["state"]) for row in rows] == [
         *[("1e+38", "diverged"), ("0.01", "ended")]
     ]
     assert "largest gradient norms" in rows[0]["message"]
-    assert [trial.is_final(tmp_path / "out") for trial in trials] == [True, True]
+    assert sweep.is_final([run.key for run in runs], tmp_path / "out")
 
 
-def test_a_trial_of_another_worker_is_left_to_it(tmp_path):
-    _, (trial,) = run_here(tmp_path, TINY | SEEDS, "other")
-    with locked(tmp_path / "out" / trial.path), pytest.raises(FolderInUseError):
+def test_a_run_of_another_worker_is_left_to_it(tmp_path):
+    _, (run,) = run_here(tmp_path, TINY | SEEDS, "other")
+    with locked(tmp_path / "out" / run.key.path), pytest.raises(FolderInUseError):
         run_here(tmp_path, TINY | SEEDS)
-    assert states(tmp_path, [trial]) == ["waiting"]
+    assert states(tmp_path, [run]) == ["waiting"]
 
 
 # the folder
@@ -171,10 +171,10 @@ def test_a_damaged_description_is_named(tmp_path):
 @pytest.mark.parametrize("options", [{"resume": True}, {}])
 def test_a_folder_with_runs_of_another_command_is_kept(tmp_path, options):
     (tmp_path / "out" / "run").mkdir(parents=True)
-    (tmp_path / "out" / "run" / "config.json").write_text("{}")
+    (tmp_path / "out" / "run" / "run.json").write_text("{}")
     with pytest.raises(RunExistsError):
         run_here(tmp_path, TINY | SEEDS, **options)
-    assert (tmp_path / "out" / "run" / "config.json").exists()
+    assert (tmp_path / "out" / "run" / "run.json").exists()
 
 
 # the score
@@ -183,23 +183,31 @@ def test_a_folder_with_runs_of_another_command_is_kept(tmp_path, options):
 def test_a_score_is_the_metric_at_the_best_evaluation_and_larger_is_better(tmp_path):
     scores = {}
     for name in ("accuracy", "loss"):
-        sweep, (trial,) = run_here(tmp_path, TINY | SEEDS | {"best_by": name}, name)
-        assert sweep.score(trial, tmp_path / "nowhere") == -math.inf
-        rows = untimed_rows(tmp_path / name / trial.path)
+        sweep, (run,) = run_here(tmp_path, TINY | SEEDS | {"best_by": name}, name)
+        assert sweep.score([run.key], tmp_path / "nowhere") == -math.inf
+        rows = untimed_rows(tmp_path / name / run.key.path)
         values = [float(row[f"validation_{name}"]) for row in rows if row[f"validation_{name}"]]
         assert len(values) == 4
-        scores[name] = sweep.score(trial, tmp_path / name), values
+        scores[name] = sweep.score([run.key], tmp_path / name), values
     assert scores["accuracy"][0] == max(scores["accuracy"][1])
     assert scores["loss"][0] == -min(scores["loss"][1])
 
 
 def test_a_score_of_nan_is_the_worst(tmp_path):
-    sweep, (trial,) = run_here(tmp_path, TINY | SEEDS)
-    file = trial.files(tmp_path / "out").result_file
-    content = json.loads(file.read_text())
-    content["best"]["validation"]["accuracy"] = math.nan
-    file.write_text(json.dumps(content))
-    assert sweep.score(trial, tmp_path / "out") == -math.inf
+    sweep, (run,) = run_here(tmp_path, TINY | SEEDS)
+    best = {"validation": {**run.best["validation"], "accuracy": math.nan}}
+    RunFolder(tmp_path / "out" / run.key.path).write(replace(run, best=best))
+    assert sweep.score([run.key], tmp_path / "out") == -math.inf
+
+
+@pytest.mark.parametrize("state", ["diverged", "failed"])
+def test_a_seed_without_a_result_makes_its_point_the_worst(tmp_path, state):
+    sweep, runs = run_here(tmp_path, TINY | {"seeds": [0, 1]})
+    keys = [run.key for run in runs]
+    both = [sweep.score_of(run) for run in runs]
+    assert sweep.score(keys, tmp_path / "out") == pytest.approx(sum(both) / 2)
+    RunFolder(tmp_path / "out" / keys[1].path).write(replace(runs[1], state=state))
+    assert sweep.score(keys, tmp_path / "out") == -math.inf
 
 
 # the command
@@ -211,7 +219,7 @@ def without_ray(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_ray")
-def test_the_command_shows_the_best_trials_first(tmp_path, monkeypatch, capsys):
+def test_the_command_shows_the_best_runs_first(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.chdir(tmp_path)
     content = TINY | {"grid": {"layer.negative": [1, 2], "lr": [0.1, 0.01]}, "steps": 2}
@@ -232,7 +240,7 @@ def test_the_command_shows_the_best_trials_first(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("without_ray")
-def test_the_command_fails_if_a_trial_should_be_tried_again(tmp_path, monkeypatch, capsys):
+def test_the_command_fails_if_a_run_should_be_tried_again(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_yaml(tmp_path / "mine.yaml", TINY | {"seeds": [0, 1]})
     stop = stop_seed_0(monkeypatch, 4, RuntimeError("a fault"))
@@ -245,7 +253,7 @@ def test_the_command_fails_if_a_trial_should_be_tried_again(tmp_path, monkeypatc
 def test_a_search_needs_ray(tmp_path):
     with pytest.raises(ImportError):
         run_here(tmp_path, TINY | {"search": {"lr": {"low": 0.001, "high": 0.1}}})
-    assert not list(tmp_path.glob("out/**/config.json"))
+    assert not list(tmp_path.glob("out/**/run.json"))
 
 
 def test_an_address_without_a_cluster_raises_before_anything_is_written(tmp_path):
@@ -265,19 +273,15 @@ def test_a_row_that_a_sweep_changes_is_not_compared_with_the_paper(tmp_path, cap
     content = {"recipe": "nnrnn/fig2", "rows": ["LSTM 128 copying"], "seeds": [0], "quick": True}
     (row,) = (r for r in RECIPES["nnrnn/fig2"].rows if r.label == "LSTM 128 copying")
     grid = {"task.delay": [5], "steps": [2], "lr": [row.settings.lr]}  # the rate is the paper's
-    sweep, trials = run_here(tmp_path, content | {"grid": grid})
+    run_here(tmp_path, content | {"grid": grid})
     changed = "task.delay=5, steps=2"
-    assert sweep.changes(trials) == {row.label: f"changed by the sweep: {changed}"}
-    (result,) = json.loads((tmp_path / "out/results.json").read_text())["rows"]
-    assert result["reported"] == row.reported[0].value
-    assert result["difference"] is None
-    assert changed in result["unjudged"]
+    table = runs([tmp_path / "out"])
+    (compared,) = compare(RECIPES["nnrnn/fig2"], table, quick=True, listed=())
+    assert (compared.reported, compared.difference) == (row.reported[0], None)
+    assert compared.reason == f"changed by the sweep: {changed}"
     page = (tmp_path / "out/results.md").read_text()
     assert "| not comparable |" in page
     assert f"- {row.label}: changed by the sweep: {changed}." in page
-    (found,) = read_records([tmp_path / "out"]).recipes
-    (cells,) = paper_and_ours(found).cells
-    assert cells["difference"] == "not comparable"
     assert main(["compare", str(tmp_path / "out")]) == 0
     assert "(not comparable with the paper)" in capsys.readouterr().out
 
@@ -288,12 +292,10 @@ def test_a_sweep_of_a_recipe_has_the_summary_of_reproduce(tmp_path):
     with one_thread():
         reproduce(RECIPES["nonnormal/fig3"], tmp_path / "reproduced", console=QUIET, **content)
     swept, reproduced = (
-        json.loads((tmp_path / name / "results.json").read_text())
+        compare(RECIPES["nonnormal/fig3"], runs([tmp_path / name]), quick=True, listed=())
         for name in ("out", "reproduced")
     )
-    for row in swept["rows"] + reproduced["rows"]:
-        del row["seconds"]
-    assert swept == reproduced
-    assert {len(row["values"]) for row in swept["rows"]} == {2}
+    assert [each.values for each in swept] == [each.values for each in reproduced]
+    assert {len(each.values) for each in swept} == {2}
     for run in (tmp_path / "out").glob("**/seed-*"):
         assert load(run).settings.steps == 30

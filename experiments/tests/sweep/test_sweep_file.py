@@ -7,9 +7,8 @@ from small_sweep import SEEDS, TINY, read_content
 from eigenrnn_experiments.cli.sweep import read_sweep
 from eigenrnn_experiments.loading import load
 from eigenrnn_experiments.recipes import nonnormal
-from eigenrnn_experiments.recipes.runs import row_of
-from eigenrnn_experiments.training import RunFolder
-from eigenrnn_experiments.training.run_key import RunKey
+from eigenrnn_experiments.recipes.runs import row_of, train
+from eigenrnn_experiments.training.run import RunKey
 from training_run import QUIET, one_thread
 
 SEARCH = {"search": {"lr": {"low": 0.1, "high": 1}}}
@@ -37,7 +36,8 @@ def test_invalid_content_raises(tmp_path, content, message):
 
 def test_the_values_of_a_grid_are_those_of_the_file(tmp_path):
     content = "task: Copying\ngrid: {layer.bias: [true, 1, 1e-3, '1e-3', null]}"
-    values = [point["layer.bias"] for point in read_content(tmp_path, content).points]
+    (plan,) = read_content(tmp_path, content).plans
+    values = [point["layer.bias"] for point in plan.points]
     assert repr(values) == repr([True, 1, 0.001, "1e-3", None])
 
 
@@ -47,7 +47,7 @@ def test_a_missing_file_raises(tmp_path, name):
         read_sweep(tmp_path / name)
 
 
-INVALID_TRIALS = {
+INVALID_RUNS = {
     "a misspelt key": (TINY | {"gird": {"lr": [1]}}, "gird"),
     "a misspelt setting": (TINY | {"stepz": 3}, "'stepz'"),
     "a seed": (TINY | {"seed": 3}, "'seed'"),
@@ -77,8 +77,8 @@ INVALID_TRIALS = {
 }
 
 
-@pytest.mark.parametrize(("content", "message"), INVALID_TRIALS.values(), ids=INVALID_TRIALS)
-def test_an_invalid_trial_raises_before_any_is_trained(tmp_path, content, message):
+@pytest.mark.parametrize(("content", "message"), INVALID_RUNS.values(), ids=INVALID_RUNS)
+def test_an_invalid_run_raises_before_any_is_trained(tmp_path, content, message):
     with pytest.raises(Exception, match=message):
         read_content(tmp_path, content).run(tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -86,7 +86,8 @@ def test_an_invalid_trial_raises_before_any_is_trained(tmp_path, content, messag
 
 def test_a_grid_is_every_combination(tmp_path):
     sweep = read_content(tmp_path, TINY | {"grid": {"lr": [1, 2], "layer.negative": [3, 4]}})
-    assert [tuple(point.values()) for point in sweep.points] == [(1, 3), (1, 4), (2, 3), (2, 4)]
+    (plan,) = sweep.plans
+    assert [tuple(point.values()) for point in plan.points] == [(1, 3), (1, 4), (2, 3), (2, 4)]
 
 
 def test_a_search_has_the_domains_of_the_file(tmp_path):
@@ -96,9 +97,9 @@ def test_a_search_has_the_domains_of_the_file(tmp_path):
         "batch_size": {"low": 1, "high": 11, "step": 5},
         "optimiser": {"choices": ["adam", "sgd"]},
     }
-    plan = read_content(tmp_path, TINY | {"search": space, "trials": 7, "search_seed": 3}).plan
-    assert (plan.trials, plan.search_seed) == (7, 3)
-    assert plan.distributions == {
+    sweep = read_content(tmp_path, TINY | {"search": space, "trials": 7, "search_seed": 3})
+    assert (sweep.file.trials, sweep.file.search_seed) == (7, 3)
+    assert sweep.distributions == {
         "lr": FloatDistribution(1e-4, 0.1, log=True),
         "layer.negative": IntDistribution(1, 6),
         "batch_size": IntDistribution(1, 11, step=5),
@@ -111,20 +112,21 @@ def test_the_points_of_a_recipe_are_those_of_its_rows(tmp_path):
     sweep = read_content(tmp_path, content)
     (recipe,) = (r for r in nonnormal.RECIPES if r.name == "nonnormal/fig3")
     row = next(r for r in recipe.rows if r.label == "identity copying")
-    trials = [sweep.trials_of(n, point)[0] for n, point in enumerate(sweep.points)]
-    assert [trial.point for trial in trials] == list(row.points())
-    origin = RunKey(recipe.name, row.label, trials[5].point, 3, False)
-    assert sweep.run_of(trials[5]).row.settings == row_of(origin, recipe).settings
+    (plan,) = sweep.plans
+    assert [key.point for key in plan.keys] == list(row.points())
+    origin = RunKey(recipe.name, row.label, plan.keys[5].point, 3)
+    assert plan.keys[5] == origin
+    assert sweep.row_of(origin).settings == row_of(origin, recipe).settings
 
 
 def test_a_recipe_can_be_swept_with_other_values(tmp_path):
     content = {"recipe": "scornn/fig1", "rows": ["uRNN"], "quick": True}
     content |= {"grid": {"lr": [0.25], "task.delay": [7], "hidden_size": [6]}}
     sweep = read_content(tmp_path, content)
-    (trial,) = sweep.trials_of(0, sweep.points[0])
-    row = sweep.run_of(trial).row
+    (key,) = sweep.plans[0].keys
+    row = sweep.row_of(key)
     assert (row.settings.lr, row.task.delay) == (0.25, 7)
     with one_thread():
-        sweep.train(trial, RunFolder(tmp_path / "run"), console=QUIET)
+        train(row, key, tmp_path / "run", console=QUIET)
     again = load(tmp_path / "run")
     assert (again.settings, again.task) == (row.settings, row.task)

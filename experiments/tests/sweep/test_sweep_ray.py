@@ -1,6 +1,5 @@
 """A sweep on Ray has the numbers of single runs, even if workers or the command are killed."""
 
-import json
 import os
 import pickle
 import shutil
@@ -8,10 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 from small_sweep import (
     SEEDS,
     TINY,
@@ -22,9 +24,8 @@ from small_sweep import (
     write_yaml,
 )
 
-from eigenrnn_experiments.cli.sweep import ConfigSweep
 from eigenrnn_experiments.sweep.tuning import _start_ray
-from eigenrnn_experiments.training import Callback
+from eigenrnn_experiments.training import Callback, RunFolder
 
 pytestmark = [
     pytest.mark.long,
@@ -59,19 +60,25 @@ def cluster():
     ray.shutdown()
 
 
-def points(trials):
-    return [(trial.path, trial.parameters, trial.seed) for trial in trials]
+def keys(runs):
+    return [run.key for run in runs]
 
 
-class KilledSweep(ConfigSweep):
-    """Kills the workers that train seed 0 after an evaluation, twice."""
+@dataclass(frozen=True)
+class Killing:
+    """Returns rows whose workers are killed after an evaluation of seed 0, twice."""
 
-    def train(self, trial, files, **options):
-        marks = [files.path / name for name in ("killed", "killed again")]
+    row_of: Callable
+    out: Path
+
+    def __call__(self, key):
+        folder = self.out / key.path
+        row = self.row_of(key)
+        marks = [folder / name for name in ("killed", "killed again")]
         remaining = [mark for mark in marks if not mark.exists()]
-        if trial.seed == 0 and remaining:
-            options["callbacks"] = [Kill(remaining[0])]
-        return super().train(trial, files, **options)
+        if key.seed == 0 and remaining:
+            return replace(row, callback_factory=partial(Kill, remaining[0]))
+        return row
 
 
 class Kill(Callback):
@@ -86,17 +93,26 @@ class Kill(Callback):
 
 def test_a_trial_whose_worker_is_killed_resumes_from_its_checkpoint(tmp_path):
     plain = read_content(tmp_path, TINY | {"seeds": [0, 1]})
-    sweep = KilledSweep(**vars(plain) | {"plan": replace(plain.plan, retries=1)})
-    trials = sweep.run(tmp_path / "out")
+    killing = Killing(plain.row_of, tmp_path / "out")
+    sweep = replace(plain, file=structs.replace(plain.file, retries=1), row_of=killing)
+    runs = sweep.run(tmp_path / "out")
     first, second = read_table(tmp_path / "out")
-    assert (first["status"], second["status"]) == ("failed", "ended")
+    assert (first["state"], second["state"]) == ("failed", "unfinished")
     assert first["message"].startswith("its worker ended without an error")
     assert len(list((tmp_path / "out").glob("*/seed-0/killed*"))) == 2
     sweep.run(tmp_path / "out", resume=True)
-    assert [row["status"] for row in read_table(tmp_path / "out")] == ["ended", "ended"]
-    for trial in trials:
-        expected = fit_alone(plain, trial, tmp_path / "alone" / trial.path)
-        assert untimed_rows(tmp_path / "out" / trial.path) == untimed_rows(expected.directory)
+    assert [row["state"] for row in read_table(tmp_path / "out")] == ["ended", "ended"]
+    for run in runs:
+        place = run.key.path
+        fit_alone(plain, run, tmp_path / "alone" / place)
+        assert untimed_rows(tmp_path / "out" / place) == untimed_rows(tmp_path / "alone" / place)
+
+
+def test_a_point_that_diverges_is_recorded_and_does_not_stop_the_others(tmp_path):
+    content = TINY | {"layer": "TanhRNN", "optimiser": "sgd", "grid": {"lr": [1e38, 0.01]}}
+    read_content(tmp_path, content).run(tmp_path / "out")
+    found = [(row["lr"], row["state"]) for row in read_table(tmp_path / "out")]
+    assert found == [("1e+38", "diverged"), ("0.01", "ended")]
 
 
 def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
@@ -114,22 +130,21 @@ def test_a_resumed_search_has_the_points_of_an_uninterrupted_one(tmp_path, monke
     once = {"trials_at_once": 1}
     # beyond the first ten points, which Optuna draws at random
     reference = read_content(tmp_path, SEARCH | {"trials": 13}).run(tmp_path / "whole", **once)
-    assert len({trial.parameters["lr"] for trial in reference}) == 13
-    for trial in reference:
-        assert 1e-3 <= trial.parameters["lr"] <= 1e-1
-        assert trial.parameters["layer.negative"] in {1, 2, 3}
-        config = json.loads((tmp_path / "whole" / trial.path / "config.json").read_text())
-        found = config["settings"]["lr"], config["settings"]["seed"]
-        assert found == (trial.parameters["lr"], trial.seed)
+    assert len({run.key.varied["lr"] for run in reference}) == 13
+    for run in reference:
+        varied = run.key.varied
+        assert 1e-3 <= varied["lr"] <= 1e-1
+        assert varied["layer.negative"] in {1, 2, 3}
+        assert (run.settings["lr"], run.settings["seed"]) == (varied["lr"], run.key.seed)
 
     out = tmp_path / "out"
     first = read_content(tmp_path, SEARCH | {"trials": 11}).run(out, **once)
-    assert points(first) == points(reference[:22])
-    shutil.rmtree(out / first[-1].path)  # as if killed before the last trial has ended
+    assert keys(first) == keys(reference[:22])
+    shutil.rmtree(out / first[-1].key.path)  # as if killed before the last trial has ended
     monkeypatch.setenv("PLANTED", str(tmp_path / "executed"))
     plant(out)
     longer = read_content(tmp_path, SEARCH | {"trials": 13}).run(out, resume=True, **once)
-    assert points(longer) == points(reference)
+    assert keys(longer) == keys(reference)
     tables = [read_table(folder) for folder in (tmp_path / "whole", out)]
     for row in tables[0] + tables[1]:
         del row["seconds"]
@@ -177,8 +192,8 @@ def test_the_command_resumes_after_signals(tmp_path):
                 assert process.wait(60) == status
             finally:
                 process.kill()
-        assert not (run / "result.json").exists(), "it ended before it was stopped"
+        assert RunFolder(run).state == "unfinished", "it ended before it was stopped"
     sweep = read_content(tmp_path, content)
-    (trial,) = sweep.run(tmp_path / "out", resume=True)
-    expected = fit_alone(sweep, trial, tmp_path / "alone")
-    assert untimed_rows(run) == untimed_rows(expected.directory)
+    (whole,) = sweep.run(tmp_path / "out", resume=True)
+    fit_alone(sweep, whole, tmp_path / "alone")
+    assert untimed_rows(run) == untimed_rows(tmp_path / "alone")

@@ -22,10 +22,10 @@ from eigenrnn_experiments.errors import (
     NonFiniteLossError,
     WriteError,
 )
-from eigenrnn_experiments.training import Callback, Dynamics, checkpoint, loop
+from eigenrnn_experiments.training import Callback, Dynamics, RunFolder, checkpoint, loop
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
-NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0}
+NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0, "ended": None}
 
 
 class Interrupt(Callback):
@@ -67,7 +67,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
         with pytest.raises(FolderInUseError, match="killed is in use"):
             small_fit(killed, resume=True)
         process.kill()
-    assert not (killed / "result.json").exists(), "the run ended before it could be killed"
+    assert RunFolder(killed).state == "unfinished", "the run ended before it could be killed"
 
     settings = small_settings(steps, checkpoint_every=20)
     small_fit(killed, settings, resume=True)
@@ -93,7 +93,7 @@ def test_a_run_resumes_after_a_crash_at_any_step(tmp_path, crash):
     result = small_fit(tmp_path / "halves", settings, resume=True)
     expected = small_fit(tmp_path / "whole", settings)
     assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
-    ignored = {"directory": None, **NO_TIMES}
+    ignored = {"name": "", **NO_TIMES}
     assert replace(result, **ignored) == replace(expected, **ignored)
 
 
@@ -135,7 +135,7 @@ def test_a_signal_saves_a_checkpoint_and_the_run_can_be_resumed(tmp_path, number
     assert stopped.interrupted
     assert stopped.steps == 9
     assert checkpoint.load(tmp_path / "halves" / "last.pt")["state"]["step"] == 9
-    assert not (tmp_path / "halves" / "result.json").exists()
+    assert RunFolder(tmp_path / "halves").state == "unfinished"
 
     result = small_fit(tmp_path / "halves", resume=True)
     assert not result.interrupted
@@ -167,11 +167,10 @@ def test_a_signal_in_the_last_step_is_reported(tmp_path, sender):
     settings = small_settings(4)
     stopped = small_fit(tmp_path, settings, callbacks=[sender])
     assert (stopped.interrupted, stopped.signal) == (True, *sender.events)
-    assert not stopped.out_of_time
 
     result = small_fit(tmp_path, settings, resume=True)
     assert (result.interrupted, result.signal, result.steps) == (False, None, 4)
-    assert replace(result, interrupted=True, signal=stopped.signal) == stopped
+    assert replace(result, signal=stopped.signal) == stopped
 
 
 def test_a_signal_at_the_time_limit_is_reported_as_a_signal(tmp_path):
@@ -179,7 +178,7 @@ def test_a_signal_at_the_time_limit_is_reported_as_a_signal(tmp_path):
         tmp_path, small_settings(4), callbacks=[Interrupt(1, signal.SIGINT)], max_minutes=1e-9
     )
     assert (stopped.steps, stopped.signal) == (1, signal.SIGINT)
-    assert (stopped.interrupted, stopped.out_of_time) == (True, False)
+    assert stopped.interrupted
 
 
 def test_a_run_at_its_time_limit_can_be_resumed_with_a_higher_one(tmp_path, monkeypatch):
@@ -197,16 +196,16 @@ def test_a_run_at_its_time_limit_can_be_resumed_with_a_higher_one(tmp_path, monk
     screen = io.StringIO()
     options = {"callbacks": [Tick()], "console": Console(file=screen, width=300)}
     early = small_fit(tmp_path / "halves", **options, max_minutes=0.1)  # six seconds
-    assert (early.steps, early.interrupted, early.out_of_time) == (7, True, True)
+    assert (early.steps, early.interrupted, early.signal) == (7, True, None)
     assert "continue with resume=True and more max_minutes" in screen.getvalue()
-    assert not (tmp_path / "halves" / "result.json").exists()
+    assert RunFolder(tmp_path / "halves").state == "unfinished"
 
     same = small_fit(tmp_path / "halves", **options, resume=True, max_minutes=0.1)
-    assert (same.steps, same.out_of_time) == (7, True)
+    assert (same.steps, same.state) == (7, "unfinished")
     more = small_fit(tmp_path / "halves", **options, resume=True, max_minutes=0.2)
-    assert (more.steps, more.out_of_time) == (13, True)
+    assert (more.steps, more.state) == (13, "unfinished")
     result = small_fit(tmp_path / "halves", **options, resume=True)
-    assert (result.interrupted, result.out_of_time) == (False, False)
+    assert not result.interrupted
     small_fit(tmp_path / "whole")
     assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
 
@@ -261,9 +260,9 @@ def test_a_finished_run_returns_its_result(tmp_path):
     assert (tmp_path / "metrics.csv").stat().st_mtime_ns == before
 
 
-def test_a_run_killed_before_writing_its_result_writes_it_on_resuming(tmp_path):
+def test_a_run_killed_before_writing_its_record_writes_it_on_resuming(tmp_path):
     result = small_fit(tmp_path)
-    (tmp_path / "result.json").unlink()
+    (tmp_path / "run.json").unlink()
     again = small_fit(tmp_path, resume=True)
     assert replace(again, **NO_TIMES) == replace(result, **NO_TIMES)
 
@@ -306,7 +305,7 @@ def test_a_folder_without_a_checkpoint_starts_from_the_beginning(tmp_path):
 
 def test_a_different_model_task_or_setting_raises(tmp_path):
     small_fit(tmp_path)
-    before = (tmp_path / "config.json").read_bytes()
+    before = (tmp_path / "run.json").read_bytes()
     with pytest.raises(ValueError, match=r"lr was 0\.001, now 0\.01") as caught:
         small_fit(
             tmp_path,
@@ -321,7 +320,7 @@ def test_a_different_model_task_or_setting_raises(tmp_path):
     assert "period=8" in message
     assert "dropout=0.5" in message
     assert "log_every" not in message
-    assert (tmp_path / "config.json").read_bytes() == before
+    assert (tmp_path / "run.json").read_bytes() == before
 
 
 def test_the_printed_form_of_a_model_does_not_matter_where_its_call_is_known(
@@ -364,10 +363,10 @@ def test_best_pt_in_place_of_last_pt_raises(tmp_path):
         small_fit(tmp_path, small_settings(4), resume=True)
 
 
-@pytest.mark.parametrize("content", ["", '{"steps": 2}'])
+@pytest.mark.parametrize("content", ["", '{"steps": []}'])
 def test_a_damaged_result_raises_with_a_remedy(tmp_path, content):
     result = small_fit(tmp_path, small_settings(2))
-    file = tmp_path / "result.json"
+    file = tmp_path / "run.json"
     file.write_text(content)
     with pytest.raises(ValueError, match="damaged") as caught:
         small_fit(tmp_path, small_settings(2), resume=True)
@@ -423,7 +422,7 @@ def test_a_folder_in_use_raises(tmp_path):
     assert not list(tmp_path.glob(".lock*"))
 
 
-FILES = ("config.json", "metrics.csv", "last.pt", "best.pt", "result.json", "dynamics.jsonl")
+FILES = ("run.json", "metrics.csv", "last.pt", "best.pt", "dynamics.jsonl")
 
 
 def fill(monkeypatch, name, room):
@@ -453,13 +452,13 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize("name", some(FILES, FILES[:2]))
 def test_a_full_disk_raises_and_the_run_can_be_resumed(tmp_path, monkeypatch, whole, name):
     small_fit(tmp_path, replace(FOUR, steps=2), callbacks=[Dynamics(2)])
-    before, room = (tmp_path / "result.json").read_bytes(), []
+    before, room = (tmp_path / "run.json").read_bytes(), []
     fill(monkeypatch, name, room)
     with pytest.raises(WriteError) as caught:
         small_fit(tmp_path, FOUR, resume=True, callbacks=[Dynamics(2)])
     message = str(caught.value)
     assert message == f"cannot write {tmp_path / name}: No space left on device"
-    assert name != "config.json" or (tmp_path / "result.json").read_bytes() == before
+    assert name != "run.json" or (tmp_path / "run.json").read_bytes() == before
 
     room.append("more")
     small_fit(tmp_path, FOUR, resume=True, callbacks=[Dynamics(2)])

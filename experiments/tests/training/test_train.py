@@ -282,14 +282,13 @@ def test_a_gradient_scaler_does_not_change_the_parameters():
 
 def test_a_run_writes_its_files(tmp_path):
     result = small_fit(tmp_path, network={"layer": "small"}, name="mine")
-    names = ["best.pt", "config.json", "last.pt", "metrics.csv", "result.json", "tensorboard"]
+    names = ["best.pt", "last.pt", "metrics.csv", "run.json", "tensorboard"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config["settings"]["batch_size"] == 4
-    assert config["network"] == {"layer": "small"}
-    assert config["versions"].keys() == {"eigenrnn", "torch", "python", "platform", "processor"}
-    assert (config["name"], config["best_by"]) == ("mine", "validation accuracy")
-    written = json.loads((tmp_path / "result.json").read_text())
+    written = json.loads((tmp_path / "run.json").read_text())
+    assert written["settings"]["batch_size"] == 4
+    assert written["network"] == {"layer": "small"}
+    assert written["versions"].keys() == {"eigenrnn", "torch", "python", "platform", "processor"}
+    assert (written["name"], written["best_by"]) == ("mine", "validation accuracy")
     assert written["last"] == result.last
     assert written["train_loss"] == result.train_loss == float(losses(tmp_path)[20])
 
@@ -305,8 +304,8 @@ def test_a_run_records_products_that_are_not_of_float32(tmp_path, monkeypatch, r
         small_fit(tmp_path, small_settings(2, precision=run))
     finally:
         torch.set_float32_matmul_precision("highest")
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config["versions"].get("products") == products
+    written = json.loads((tmp_path / "run.json").read_text())
+    assert written["versions"].get("products") == products
 
 
 def test_metrics_csv_has_a_row_per_logged_step_and_evaluation(tmp_path):

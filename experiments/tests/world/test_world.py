@@ -204,11 +204,11 @@ def test_drives_are_encoded_by_the_autoencoder_in_the_folder(recorded):
 def test_encoding_again_does_not_train_and_writes_the_same_file(copied):
     before = copied.encoded.read_bytes()
     copied.encoded.unlink()
-    steps = json.loads((copied.vae / "result.json").read_text())["steps"]
+    steps = json.loads((copied.vae / "run.json").read_text())["steps"]
     with one_thread():
         assert encode(copied, autoencoder_settings(epochs=2, accelerator="cpu", seed=4))
     assert copied.encoded.read_bytes() == before
-    assert json.loads((copied.vae / "result.json").read_text())["steps"] == steps == 2
+    assert json.loads((copied.vae / "run.json").read_text())["steps"] == steps == 2
 
 
 def test_the_task_reads_the_output_of_the_command(recorded):

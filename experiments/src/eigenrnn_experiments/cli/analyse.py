@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from jsonargparse import Namespace
 from rich.console import Console
@@ -16,10 +16,8 @@ from eigenrnn_experiments.cli.tables import show_markdown
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
-from eigenrnn_experiments.training import records
-from eigenrnn_experiments.training.files import check_no_link, write_json
+from eigenrnn_experiments.training.files import read_record, write_json
 from eigenrnn_experiments.training.progress import plain_console
-from eigenrnn_experiments.training.records import AnalysisSummary
 
 __all__ = ["analyse", "delete_earlier_files"]
 
@@ -27,16 +25,20 @@ _SEQUENCES = 4
 _HEADER = (("analysis", "quantity", "number"), ("---", "---", "---:"))
 
 
+class _Summary(TypedDict):
+    """The entry of `summary.json` that names the analyses of an earlier call."""
+
+    found: dict[str, Any]
+
+
 def analyse(options: Namespace, console: Console) -> int:
     """Analyse the model of a run, print the numbers, and write figures and tables.
 
     Raises:
-        ValueError: If the run cannot be loaded, or its folder `analysis` is a link.
+        ValueError: If the run cannot be loaded.
     """
     trained = load(options.run, options.data_root)
     folder = Path(options.out or trained.checkpoint.parent / "analysis")
-    if options.out is None:
-        check_no_link(folder)
     batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 
@@ -92,9 +94,9 @@ def _everything(
 def delete_earlier_files(folder: Path) -> None:
     """Delete the files of an earlier call; this one may not write all of them again."""
     summary = folder / "summary.json"
-    if not summary.exists():
+    if folder.is_symlink() or not summary.exists():  # nothing behind a link is deleted
         return
-    for name in records.read(summary, AnalysisSummary)["found"]:
+    for name in read_record(summary, _Summary)["found"]:
         for ending in ("png", "csv"):
             # the name alone: an edited summary must not lead out of the folder
             (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)

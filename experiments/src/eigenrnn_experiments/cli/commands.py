@@ -11,24 +11,28 @@ from signal import SIGINT
 from jsonargparse import ArgumentError, Namespace
 from rich.console import Console
 from rich.text import Text
-from torch import nn
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.models import count_parameters
 from eigenrnn_experiments.cli import tables
+from eigenrnn_experiments.cli.main import COMMANDS
 from eigenrnn_experiments.cli.parser import PARSERS
-from eigenrnn_experiments.cli.train_options import build_training
-from eigenrnn_experiments.errors import NonFiniteLossError, is_out_of_memory, unknown_name
+from eigenrnn_experiments.cli.train_options import row_to_train
+from eigenrnn_experiments.errors import (
+    NonFiniteLossError,
+    StoppedError,
+    is_out_of_memory,
+    unknown_name,
+)
 from eigenrnn_experiments.recipes import Recipe, reproduce
-from eigenrnn_experiments.recipes.results_files import to_markdown
-from eigenrnn_experiments.recipes.runs import folder_name
+from eigenrnn_experiments.recipes.comparison import to_markdown
+from eigenrnn_experiments.recipes.runs import folder_name, train
 from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.tasks.base import check_task
-from eigenrnn_experiments.training import Dynamics, Result, fit
+from eigenrnn_experiments.training import Dynamics, Run, RunKey
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.progress import plain_console, printable
-from eigenrnn_experiments.training.run_key import Length
+from eigenrnn_experiments.training.run import Length
 from eigenrnn_experiments.training.train_step import open_fabric
 
 __all__ = ["run"]
@@ -59,13 +63,16 @@ def run(arguments: list[str], recipes: Mapping[str, Recipe] = RECIPES) -> int:
     if arguments:
         command = arguments[0]
     if not command or command.startswith("-"):
-        _print_error(f"expected a command among {', '.join(PARSERS)}; see eigenrnn --help")
+        _print_error(f"expected a command among {', '.join(COMMANDS)}; see eigenrnn --help")
         return 2
-    if command not in PARSERS:
-        _print_error(unknown_name("command", command, PARSERS))
+    if command not in COMMANDS:
+        _print_error(unknown_name("command", command, COMMANDS))
         return 2
     try:
         return _run(command, arguments[1:], recipes)
+    except StoppedError as stopped:
+        _print_error(str(stopped))
+        return _SIGNALLED + stopped.signal
     except (*_USER_ERRORS, RuntimeError) as error:
         is_ours = isinstance(error, _USER_ERRORS) or is_out_of_memory(error)
         if not is_ours or os.environ.get("EIGENRNN_DEBUG"):
@@ -136,39 +143,34 @@ def _train(options: Namespace, task: Task, console: Console) -> int:
     if options.dynamics_every is not None:
         check_positive_integer("dynamics_every", options.dynamics_every)
         callbacks.append(Dynamics(options.dynamics_every))
-    training = build_training(options, task, options.data_root)
-    result = fit(
-        training.model,
-        training.task,
-        training.settings,
-        Path(options.out or f"runs/{training.name}"),
+    row = row_to_train(options, task, options.data_root)
+    out = Path(options.out or f"runs/{row.label}")
+    run = train(
+        row,
+        RunKey(seed=row.settings.seed),
+        out,
         resume=options.resume,
         overwrite=options.overwrite,
         callbacks=callbacks,
-        name=training.name,
+        name=row.label,
         max_minutes=options.max_minutes,
-        network=training.network,
     )
-    _print_result(result, training.task, training.model, console)
-    return _status(result.signal)
+    _print_result(run, task, console)
+    console.print(f"in {out}")
+    if run.signal is not None:
+        return _SIGNALLED + run.signal
+    return 0
 
 
-def _status(*signals: int | None) -> int:
-    """Return the exit status of a command from the signals that stopped its runs, if any."""
-    return next((_SIGNALLED + number for number in signals if number is not None), 0)
-
-
-def _print_result(result: Result, task: Task, model: nn.Module, console: Console) -> None:
-    """Print the result of a run."""
+def _print_result(run: Run, task: Task, console: Console) -> None:
     console.print(
-        f"{count_parameters(model):,} parameters, {result.steps:,} steps in "
-        f"{result.seconds:.0f} s; chance-level loss {task.baseline():.4g}"
+        f"{run.parameters:,} parameters, {run.steps:,} steps in {run.seconds:.0f} s; chance-level "
+        f"loss {task.baseline():.4g}"
     )
-    for title, metrics in (("last", result.last), (f"best by {result.best_by}", result.best)):
+    for title, metrics in (("last", run.last), (f"best by {run.best_by}", run.best)):
         for split, numbers in metrics.items():
             values = ", ".join(f"{name} {number:.4g}" for name, number in numbers.items())
             console.print(f"{title}: {split} {values}")
-    console.print(f"in {result.directory}")
 
 
 def _reduced(recipe: Recipe, options: Namespace) -> Recipe:
@@ -193,7 +195,7 @@ def _reproduce(options: Namespace, console: Console, recipes: Mapping[str, Recip
     recipe = recipes[options.recipe].with_data_root(options.data_root)
     recipe = _reduced(recipe, options)
     directory = Path(options.out or f"runs/{folder_name(recipe, quick=options.quick)}")
-    outcomes = reproduce(
+    comparisons = reproduce(
         recipe,
         directory,
         rows=options.rows,
@@ -205,14 +207,9 @@ def _reproduce(options: Namespace, console: Console, recipes: Mapping[str, Recip
         dynamics_every=options.dynamics_every,
         max_minutes=options.max_minutes,
     )
-    tables.show_markdown(to_markdown(recipe, outcomes, quick=options.quick), console)
-    files = ["results.json"]
-    for panel in recipe.panels:
-        figure = f"{panel.name}.png"
-        if (directory / figure).exists():
-            files.append(figure)
-    console.print(f"in {directory}: {', '.join(files)} and results.md", soft_wrap=True)
-    return _status(*(outcome.signal for outcome in outcomes))
+    tables.show_markdown(to_markdown(recipe, comparisons, quick=options.quick), console)
+    console.print(f"in {directory}: results.md", soft_wrap=True)
+    return 0
 
 
 def _collect(options: Namespace, console: Console) -> int:

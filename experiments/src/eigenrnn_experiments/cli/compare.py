@@ -11,8 +11,8 @@ from eigenrnn_experiments.cli.predict import check_output
 from eigenrnn_experiments.cli.tables import show_markdown
 from eigenrnn_experiments.report.learning_curves import averaged_over, group
 from eigenrnn_experiments.report.records import read_records
-from eigenrnn_experiments.report.table_formats import FORMATS
 from eigenrnn_experiments.report.tables import chosen_by, runs_of_all_tasks
+from eigenrnn_experiments.tables import FORMATS
 from eigenrnn_experiments.training.progress import plain_console, printable
 
 __all__ = ["compare"]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eigenrnn_experiments.errors import unknown_name
-from eigenrnn_experiments.training.files import spreadsheet_text
+from eigenrnn_experiments.tables import spreadsheet_text
 
 __all__ = ["plain_digits", "read_table", "sequences_of", "to_csv", "with_times"]
 

@@ -22,11 +22,23 @@ _TABLE = "table in CSV or Parquet"
 _OUT = "output file, replaced if it exists; without it they are printed"
 
 
+Build = Callable[[], ArgumentParser]
+
+PARSERS: dict[str, Build] = {}
+"""The functions that build the parsers of the commands in `main.COMMANDS`."""
+
+
+def _command(build: Build) -> Build:
+    PARSERS[build.__name__.removeprefix("_")] = build
+    return build
+
+
 def _parser(description: str) -> ArgumentParser:
     # errors are raised, and `run` prints them in one line
     return ArgumentParser(description=description, exit_on_error=False)
 
 
+@_command
 def _list() -> ArgumentParser:
     parser = _parser(
         "List constraints, layers, tasks, recipes and backends by the names that commands accept."
@@ -36,6 +48,7 @@ def _list() -> ArgumentParser:
     return parser
 
 
+@_command
 def _train() -> ArgumentParser:
     parser = _parser("Train a recurrent layer on a task.")
     _add_training_arguments(parser)
@@ -75,6 +88,7 @@ def _add_training_arguments(parser: ArgumentParser, **options: Any) -> None:
     parser.add_class_arguments(Settings, None, **options)
 
 
+@_command
 def _reproduce() -> ArgumentParser:
     parser = _parser("Run a published experiment and compare its numbers with the paper's.")
     parser.add_argument("recipe", help="name of the recipe; see: eigenrnn list recipes")
@@ -104,6 +118,7 @@ def _reproduce() -> ArgumentParser:
     return parser
 
 
+@_command
 def _sweep() -> ArgumentParser:
     parser = _parser(
         "Train the networks of a grid or a search. In parallel, and for a search, needs: "
@@ -125,6 +140,7 @@ def _sweep() -> ArgumentParser:
     return parser
 
 
+@_command
 def _analyse() -> ArgumentParser:
     parser = _parser(
         "Analyse the trained network of a run: spectra, memory, gradients, dynamics. Prints the "
@@ -138,6 +154,7 @@ def _analyse() -> ArgumentParser:
     return parser
 
 
+@_command
 def _fit() -> ArgumentParser:
     parser = _parser(
         "Train a classifier or a regressor on the sequences of a table: numbers with fractions as "
@@ -173,6 +190,7 @@ FIT_OPTIONS: dict[str, tuple[Any, Any, str]] = {
 """The options of the estimator that `fit` trains: type, default and help."""
 
 
+@_command
 def _predict() -> ArgumentParser:
     parser = _parser(
         "Apply a file of fit to a table: classes with probabilities, or numbers, as CSV, and "
@@ -194,6 +212,7 @@ def _predict() -> ArgumentParser:
     return parser
 
 
+@_command
 def _forecast() -> ArgumentParser:
     parser = _parser(
         "Continue the series of a table: trains a recurrent network on them, and writes forecasts "
@@ -220,6 +239,7 @@ def _forecast() -> ArgumentParser:
     return parser
 
 
+@_command
 def _compare() -> ArgumentParser:
     parser = _parser(
         "Print the results of runs as one table: parameters, steps, time and the metrics of the "
@@ -236,6 +256,7 @@ def _compare() -> ArgumentParser:
     return parser
 
 
+@_command
 def _export() -> ArgumentParser:
     parser = _parser(
         "Write the trained network of a run for other programs, with its inputs, outputs and "
@@ -247,6 +268,7 @@ def _export() -> ArgumentParser:
     return parser
 
 
+@_command
 def _report() -> ArgumentParser:
     parser = _parser(
         "Write an HTML report of runs in one file that opens offline: tables, learning curves, "
@@ -260,6 +282,7 @@ def _report() -> ArgumentParser:
     return parser
 
 
+@_command
 def _collect() -> ArgumentParser:
     parser = _parser(
         "Record random drives of CarRacing, train an autoencoder on them, and encode them for the "
@@ -296,20 +319,3 @@ def _add_run_arguments(parser: ArgumentParser, default: str) -> None:
     parser.add_argument("--out", type=str, help=f"output folder; without it {default}")
     parser.add_argument("--resume", action="store_true", help="continue existing runs")
     parser.add_argument("--overwrite", action="store_true", help="delete existing runs")
-
-
-PARSERS: dict[str, Callable[[], ArgumentParser]] = {
-    "list": _list,
-    "train": _train,
-    "reproduce": _reproduce,
-    "sweep": _sweep,
-    "fit": _fit,
-    "predict": _predict,
-    "forecast": _forecast,
-    "export": _export,
-    "analyse": _analyse,
-    "compare": _compare,
-    "report": _report,
-    "collect": _collect,
-}
-"""The commands, each with the function that builds its parser."""

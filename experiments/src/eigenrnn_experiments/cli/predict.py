@@ -46,7 +46,7 @@ def predict(options: Namespace, console: Console) -> int:
 
 
 def _is_run(path: Path) -> bool:
-    return not path.is_file() or (path.parent / "config.json").exists()
+    return not path.is_file() or (path.parent / "run.json").exists()
 
 
 def check_output(out: Path, source: str) -> None:

@@ -1,27 +1,23 @@
-"""Builds the model, the task and the settings from the options of `eigenrnn train`."""
+"""What the options of `eigenrnn train` describe."""
 
 import inspect
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pkgutil import resolve_name
 from typing import Any, cast
 
-import torch
 from jsonargparse import Namespace
-from torch import nn
 
 from eigenrnn.layers import GRU, LRU, NCGRU, NnRNN, ScoRNN
 from eigenrnn_experiments import tasks
 from eigenrnn_experiments.baselines import TanhRNN
+from eigenrnn_experiments.recipes import Row
 from eigenrnn_experiments.tasks import Task
-from eigenrnn_experiments.tasks.base import model_for
 from eigenrnn_experiments.training import Settings
-from eigenrnn_experiments.training.description import describe_call
 
 __all__ = [
     "DEFAULT_LAYERS",
-    "Training",
-    "build_training",
+    "row_to_train",
 ]
 
 # the layer of a task without --layer, as the page on choosing says; GRU for all other tasks
@@ -37,27 +33,8 @@ DEFAULT_LAYERS: dict[type[Task], Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Training:
-    """What `eigenrnn train` trains.
-
-    Args:
-        model: The network.
-        task: The task.
-        settings: The training settings.
-        network: The call that makes the network, as data.
-        name: The default name of the run, from the task, the layer and its size.
-    """
-
-    model: nn.Module
-    task: Task
-    settings: Settings
-    network: dict[str, Any]
-    name: str
-
-
-def build_training(options: Namespace, task: Task, data_root: str | None = None) -> Training:
-    """Build what the options of `train` describe.
+def row_to_train(options: Namespace, task: Task, data_root: str | None = None) -> Row:
+    """Return what the options of `train` describe; its label names its folder.
 
     Args:
         options: The parsed options.
@@ -65,27 +42,21 @@ def build_training(options: Namespace, task: Task, data_root: str | None = None)
         data_root: The folder with the data files.
     """
     settings = Settings(**{f.name: options[f.name] for f in fields(Settings)})
-    task = task.with_data_root(data_root)
     make_layer: Any = DEFAULT_LAYERS.get(type(task), GRU)
     if isinstance(options.layer, Namespace):
         make_layer = _call(options.layer.as_dict())
     elif options.layer is not None:  # a function of the user's own
         make_layer = options.layer
-    model = model_for(
-        task,
-        make_layer,
-        options.hidden_size,
-        embedding_size=options.embedding_size,
-        generator=torch.Generator().manual_seed(settings.seed),
-    )
     kind: Any = getattr(make_layer, "func", make_layer)
-    name = f"{type(task).__name__}-{kind.__name__}-{options.hidden_size}".lower()
-    network = describe_call(
+    return Row(
+        label=f"{type(task).__name__}-{kind.__name__}-{options.hidden_size}".lower(),
+        task=task.with_data_root(data_root),
         layer=make_layer,
         hidden_size=options.hidden_size,
+        settings=settings,
+        reported=(),
         embedding_size=options.embedding_size,
     )
-    return Training(model, task, settings, network, name)
 
 
 def _call(value: Any) -> Any:

@@ -7,7 +7,8 @@ from eigenrnn_experiments.recipes import (
     nonnormal,
     scornn,
 )
-from eigenrnn_experiments.recipes.outcome import Outcome
+from eigenrnn_experiments.recipes.comparison import Comparison
+from eigenrnn_experiments.recipes.plan import Plan
 from eigenrnn_experiments.recipes.recipe import (
     Axis,
     Computed,
@@ -29,7 +30,8 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "Computed",
     "Quoted",
     "Reference",
-    "Outcome",
+    "Plan",
+    "Comparison",
     "Entry",
     "enrnn",
     "nc_gru",

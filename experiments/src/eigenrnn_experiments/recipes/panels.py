@@ -10,8 +10,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from eigenrnn.analysis import Analysis, Table, plot
-from eigenrnn_experiments.recipes.recipe import Panel, Recipe
-from eigenrnn_experiments.recipes.runs import Run, runs_in
+from eigenrnn_experiments.recipes.comparison import runs_of
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reference
+from eigenrnn_experiments.recipes.runs import TrainedRow, row_of
+from eigenrnn_experiments.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,14 +27,23 @@ FIGURE_NOTE = (
 """The note of a row whose panel shows its trained network."""
 
 
-def draw_panels(recipe: Recipe, folder: Path, *, quick: bool) -> list[Panel]:
-    """Draw every panel whose rows have finished runs; return these panels."""
-    if not recipe.panels:
-        return []
-    trained: dict[str, list[Run]] = {}
+def draw_panels(recipe: Recipe, folder: Path, table: pd.DataFrame, *, quick: bool) -> list[Panel]:
+    """Draw every panel whose rows have finished runs; return these panels.
+
+    Args:
+        recipe: The recipe.
+        folder: The folder of the pictures.
+        table: The runs.
+        quick: Whether the runs are quick ones.
+    """
+    trained: dict[str, list[TrainedRow]] = {}
     for row in recipe.rows:
-        runs = runs_in(folder, recipe, row, quick=quick)
-        trained[row.label] = [run for run in runs if run.files.state == "ended"]
+        trained[row.label] = []
+        its = runs_of(table, recipe, row, quick=quick)
+        for path in its[its["state"] == "ended"]["folder"]:
+            files = RunFolder(path)
+            trained_by = row.recipe if isinstance(row, Reference) else recipe
+            trained[row.label].append(TrainedRow(row_of(files.run.key, trained_by), files))
     return [panel for panel in recipe.panels if panel.save(folder, trained)]
 
 

@@ -1,8 +1,8 @@
 """Published experiments as data: a `Recipe`, its rows, and the numbers that the paper reports."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,15 +13,16 @@ from eigenrnn.analysis import Analysis
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import Initializer
 from eigenrnn.models import Mixer, ResidualStack, SequenceModel, count_parameters
+from eigenrnn_experiments.recipes.plan import Plan
 from eigenrnn_experiments.tasks import Task
-from eigenrnn_experiments.tasks.base import HIGHER_IS_BETTER
+from eigenrnn_experiments.tasks.base import HIGHER_IS_BETTER, model_for
 from eigenrnn_experiments.training import Callback, Settings
 from eigenrnn_experiments.training.description import (
     describe,
     describe_call,
     describe_options,
 )
-from eigenrnn_experiments.training.run_key import Length
+from eigenrnn_experiments.training.run import Length
 
 __all__ = [
     "Axis",
@@ -33,8 +34,6 @@ __all__ = [
     "Reference",
     "Reported",
     "Row",
-    "grid_points",
-    "point_name",
     "stack_model",
 ]
 
@@ -135,18 +134,6 @@ class Axis:
         return cls(name, values, with_value)
 
 
-def grid_points(grid: Sequence[Axis]) -> list[dict[str, float]]:
-    """Return the hyperparameters of each point of a grid, by the names of its axes."""
-    names = [axis.name for axis in grid]
-    combinations = itertools.product(*(axis.values for axis in grid))
-    return [dict(zip(names, values, strict=True)) for values in combinations]
-
-
-def point_name(hyperparameters: Mapping[str, float]) -> str:
-    """Return the name of a point of a grid, such as ``"lr=0.01 units=4"``."""
-    return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
-
-
 @dataclass(frozen=True)
 class Row:
     """One network of a published comparison.
@@ -176,6 +163,7 @@ class Row:
         task_of_seed: Returns the task of a run from the row's task and the seed, if the paper also
             draws the data from the seed.
         departures: Differences from the paper.
+        embedding_size: The size of the symbol embedding, for a task with symbols; N by default.
     """
 
     label: str
@@ -198,6 +186,7 @@ class Row:
     quick_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     task_of_seed: Callable[[Any, int], Task] | None = None
     departures: tuple[str, ...] = ()
+    embedding_size: int | None = None
 
     def also_reported(self, **changes: Any) -> "Row":
         """Return the row with a further number, which another table or figure reports of it.
@@ -210,12 +199,17 @@ class Row:
     def points(self) -> dict[str, "Row"]:
         """Return one row for each point of the grid, by the name of the point."""
         points: dict[str, Row] = {}
-        for hyperparameters in grid_points(self.grid):
+        for values in Plan(grid=self.values_of_grid).points:
             row = replace(self, grid=())
             for axis in self.grid:
-                row = axis.with_value(row, hyperparameters[axis.name])
-            points[point_name(hyperparameters)] = row
+                row = axis.with_value(row, values[axis.name])
+            points[Plan.name(values)] = row
         return points
+
+    @property
+    def values_of_grid(self) -> dict[str, tuple[float, ...]]:
+        """The values that a search tries, by the names of the hyperparameters."""
+        return {axis.name: axis.values for axis in self.grid}
 
     def build(self, seed: int) -> nn.Module:
         """Build the network and initialise it from the seed.
@@ -234,7 +228,8 @@ class Row:
 
     def describe(self) -> dict[str, Any]:
         """Return task, network and settings as data: what determines the numbers of a run."""
-        names = ("layer", "hidden_size", "options", "head_init", "head_bias_init", "model_factory")
+        names = ("layer", "hidden_size", "options", "head_init", "head_bias_init")
+        names += ("model_factory", "embedding_size")
         parts = {name: getattr(self, name) for name in names}
         return {
             "task": describe(self.task),
@@ -342,6 +337,12 @@ class Row:
 def _layer_with_head(row: Row, generator: torch.Generator) -> nn.Module:
     """Build the default network: one layer with a linear head."""
     make_layer: Any = row.layer
+    if row.task.vocabulary is not None or row.embedding_size is not None:
+        make_layer = partial(make_layer, **row.options)
+        size = row.embedding_size
+        return model_for(
+            row.task, make_layer, row.hidden_size, embedding_size=size, generator=generator
+        )
     layer = make_layer(row.task.input_size, row.hidden_size, **row.options, generator=generator)
     return SequenceModel(
         layer,
@@ -449,7 +450,8 @@ class Panel:
     Args:
         name: The name of its files: ``"c"`` for `c.png` and `c.csv`.
         caption: What the picture shows.
-        draw: Computes the picture from the trained runs (`runs.Run`), by the label of their row.
+        draw: Computes the picture from the trained runs (`runs.TrainedRow`), by the label of their
+            row.
         required_rows: The labels of the rows that must have been trained.
     """
 
@@ -534,12 +536,16 @@ class Recipe:
                 found.append(Reference(self, replace(row, reported=there)))
         return tuple(found)
 
-    def seeds_of(self, row: Row, *, quick: bool = False) -> tuple[int, ...]:
-        """Return the seeds of a row's runs, of which a quick run has the first."""
-        seeds = row.seeds or self.seeds
+    def plan(self, row: Row, seeds: Sequence[int] | None = None, *, quick: bool = False) -> Plan:
+        """Return the runs of a row: its own seeds by default, of which a quick run has one."""
+        if seeds is None:
+            seeds = row.seeds or self.seeds
+            if quick:
+                seeds = seeds[:1]
         if quick:
-            return seeds[:1]
-        return seeds
+            row = row.quick()
+        grid = row.values_of_grid
+        return Plan(self.name, row.label, grid, tuple(seeds), quick, self.reduced_to)
 
     def reduced(self, length: Length) -> "Recipe":
         """Return the recipe with shorter runs; its numbers are not the paper's.

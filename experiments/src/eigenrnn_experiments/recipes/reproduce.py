@@ -1,25 +1,25 @@
 """Trains the rows of a recipe and compares the published numbers with ours."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn_experiments.errors import NonFiniteLossError, RunExistsError
-from eigenrnn_experiments.recipes.outcome import Outcome, not_run
+from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.errors import NonFiniteLossError, RunExistsError, StoppedError
+from eigenrnn_experiments.recipes.comparison import Comparison, compare, to_markdown
 from eigenrnn_experiments.recipes.panels import draw_panels
 from eigenrnn_experiments.recipes.recipe import Computed, Entry, Recipe, Reference, Row
-from eigenrnn_experiments.recipes.results_files import read_outcomes, write_computed, write_results
-from eigenrnn_experiments.recipes.runs import Run, download_data, runs_in, runs_of
+from eigenrnn_experiments.recipes.runs import compute, download_data, folder_name, row_of, train
 from eigenrnn_experiments.training import Callback, Dynamics
 from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.training.run import RunKey
 from eigenrnn_experiments.training.run_folder import locked
+from eigenrnn_experiments.training.table import read_below
 
-__all__ = ["reproduce"]
+__all__ = ["reproduce", "write_page"]
 
 
 def reproduce(
@@ -35,11 +35,11 @@ def reproduce(
     console: Console | None = None,
     dynamics_every: int | None = None,
     max_minutes: float | None = None,
-) -> list[Outcome]:
-    """Train the networks of a recipe, draw its pictures and write `results.json` and `results.md`.
+) -> list[Comparison]:
+    """Train the networks of a recipe, draw its pictures and write `results.md`.
 
-    Both files are rewritten after every run, so finished runs are never lost. Rows of an earlier
-    call that are not run again are read from the folders of their runs. A picture is drawn from
+    Each run has its own folder. The page is written again after every run from all runs in the
+    folder, also those of earlier calls. A picture is drawn from
     the finished runs as `NAME.png`, and its numbers are written to `NAME.csv`. The rows of another
     recipe are not trained: their runs are read from the folder of that recipe, beside this one.
 
@@ -57,10 +57,10 @@ def reproduce(
         max_minutes: The time limit of each run, see `fit`. A run that exceeds it does not count,
             and the next run begins.
     Returns:
-        The outcome of each compared number, including the rows of earlier calls.
+        Each number of the paper beside the runs of its row, also those of earlier calls.
     Raises:
+        StoppedError: If Ctrl-C or another signal ended a run; the runs before it stay.
         ValueError: If a row or a point is not in the recipe, or `dynamics_every` is not positive.
-            If the folder has an unfinished run of a row that another recipe trains.
         MissingDataError: If a row's data is missing and cannot be downloaded.
         RunExistsError: If runs exist and neither `resume` nor `overwrite` is set.
         FolderInUseError: If another process is writing to the folder.
@@ -70,65 +70,87 @@ def reproduce(
     folder = Path(directory)
     chosen = recipe.select(rows)
     _check_points(points, chosen)
-    writes_runs = not all(isinstance(row, Reference) for row in chosen)
-    if writes_runs and not (resume or overwrite):
-        _reject_existing_runs(folder)
-    for row in chosen:
-        if isinstance(row, Reference):
-            _reject_unfinished_runs(folder, recipe, row, quick=quick)
+    labels = [row.label for row in chosen]
     trained = [row for row in chosen if isinstance(row, Row)]
+    computed = [row for row in chosen if isinstance(row, Computed)]
+    if (trained or computed) and not (resume or overwrite):
+        _reject_existing_runs(folder)
     if quick:
         trained = [row.quick() for row in trained]
     download_data(trained)
-    options = {
-        "resume": resume,
-        "overwrite": overwrite,
-        "console": console,
-        "max_minutes": max_minutes,
-    }
-    with ExitStack() as stack:
-        stack.enter_context(locked(folder))
-        labels = {row.label for row in chosen}
-        others = [
-            row for row in recipe.rows if row.label not in labels or isinstance(row, Reference)
-        ]
-        outcomes = {row.label: not_run(row) for row in chosen}
-        outcomes |= read_outcomes(folder, replace(recipe, rows=tuple(others)), quick=quick)
+    with locked(folder):
+        for row in computed:
+            key = RunKey(recipe.name, row.label, quick=quick, reduced=recipe.reduced_to)
+            compute(row, key, folder / key.path)
+        found = write_page(folder, recipe, quick=quick, listed=labels)
         for row in chosen:
-            if isinstance(row, Computed):
-                outcomes[row.label] = write_computed(folder, recipe, row, quick=quick)
-            for run in runs_of(recipe, row, seeds, quick=quick, root=folder):
-                if points is not None and run.key.point not in points:
+            if not isinstance(row, Row):
+                continue
+            for key in recipe.plan(row, seeds, quick=quick).keys:
+                if points is not None and key.point not in points:
                     continue
                 callbacks: list[Callback] = []
                 if dynamics_every is not None:
                     callbacks.append(Dynamics(dynamics_every))
-                outcomes[row.label] = _train(run, outcomes[row.label], callbacks, **options)
-                in_order = write_results(folder, recipe, outcomes, quick=quick)
-                if outcomes[row.label][0].signal is not None:
-                    return in_order
-        in_order = write_results(folder, recipe, outcomes, quick=quick)
-        drawn = draw_panels(recipe, folder, quick=quick)
-        if not recipe.panels:
-            return in_order
-        return write_results(folder, recipe, outcomes, quick=quick, drawn=drawn)
+                signal = _train(
+                    key,
+                    recipe,
+                    folder,
+                    callbacks=callbacks,
+                    resume=resume,
+                    overwrite=overwrite,
+                    console=console,
+                    max_minutes=max_minutes,
+                )
+                found = write_page(folder, recipe, quick=quick, listed=labels)
+                if signal is not None:
+                    raise StoppedError(signal)
+        if recipe.panels:
+            found = write_page(folder, recipe, quick=quick, listed=labels, draws=True)
+    return found
 
 
-def _train(
-    run: Run, outcomes: list[Outcome], callbacks: Sequence[Callback], **options: Any
-) -> list[Outcome]:
-    """Train a run and add its numbers to the outcomes of its row; a diverged run has none."""
-    name = f"{run.key.name}, seed {run.key.seed}"
+def _train(key: RunKey, recipe: Recipe, folder: Path, **options: Any) -> int | None:
+    """Train a run; return the signal that ended it, if one did. A run may diverge."""
+    name = f"{key.network}, seed {key.seed}"
     try:
-        result = run.train(callbacks=callbacks, name=name, **options)
+        return train(row_of(key, recipe), key, folder / key.path, name=name, **options).signal
     except NonFiniteLossError as error:
         console = options["console"] or plain_console(stderr=True)
         console.print(f"{name} diverged: {error}", markup=False, emoji=False, soft_wrap=True)
-    else:
-        if result.interrupted:
-            # no signal if the time was over
-            return [replace(outcome, signal=result.signal) for outcome in outcomes]
-    return run.add_to(outcomes)
+        return None
+
+
+def write_page(
+    folder: Path,
+    recipe: Recipe,
+    *,
+    quick: bool,
+    listed: Collection[str] | None = None,
+    draws: bool = False,
+) -> list[Comparison]:
+    """Write `results.md` from the runs in a folder, and return the comparisons.
+
+    Args:
+        folder: The folder. The rows of another recipe are in its folder beside this one.
+        recipe: The recipe.
+        quick: Whether quick runs are compared.
+        listed: The labels of the rows that are listed without runs too; all by default.
+        draws: Whether the pictures are drawn, too.
+    Raises:
+        ValueError: If the record of a run is damaged.
+    """
+    beside = [row.recipe for row in recipe.rows if isinstance(row, Reference)]
+    names = dict.fromkeys(folder_name(each, quick=quick) for each in beside)
+    folders = [folder, *(folder.absolute().with_name(name) for name in names)]
+    table = read_below(folders)
+    for message in table[table["state"] == "unreadable"]["message"]:
+        raise ValueError(message)
+    found = compare(recipe, table, quick=quick, listed=listed)
+    drawn = draw_panels(recipe, folder, table, quick=quick) if draws else None
+    page = to_markdown(recipe, found, quick=quick, drawn=drawn)
+    write_atomically(folder / "results.md", page.encode())
+    return found
 
 
 def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
@@ -149,23 +171,9 @@ def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
             raise ValueError(f"expected points of these rows ({named}), got {point!r}")
 
 
-def _reject_unfinished_runs(folder: Path, recipe: Recipe, row: Reference, *, quick: bool) -> None:
-    """Check that no run that an earlier version began here waits for its end.
-
-    Raises:
-        ValueError: If one does: this recipe no longer trains its row.
-    """
-    for run in runs_in(folder, recipe, row, quick=quick):
-        if run.files.state == "unfinished" and folder in run.files.path.parents:
-            raise ValueError(
-                f"expected finished runs, got {run.files.path}: delete it, and train the row by "
-                f"eigenrnn reproduce {row.recipe.name}"
-            )
-
-
 def _reject_existing_runs(folder: Path) -> None:
     # Before any training: the first rows may take days.
-    if (folder / "results.json").exists() or any(folder.glob("**/seed-*/config.json")):
+    if any(folder.glob("**/run.json")):
         raise RunExistsError(
             f"{folder} already holds runs: continue them with resume=True (on the command line: "
             "--resume), or delete those of the selected rows with overwrite=True (--overwrite)"

@@ -1,110 +1,52 @@
-"""The runs of a recipe: one for each row, point of its grid and seed."""
+"""Trains the runs of a recipe, and takes from each the numbers that its paper reports."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
 from eigenrnn_experiments.errors import MissingDataError
-from eigenrnn_experiments.recipes.outcome import Outcome, compared_numbers, numbers_by_rule
-from eigenrnn_experiments.recipes.recipe import Entry, Recipe, Reference, Row
+from eigenrnn_experiments.recipes.recipe import Computed, Recipe, Reported, Row
 from eigenrnn_experiments.tasks import Batch
-from eigenrnn_experiments.training import Callback, Result, fit
+from eigenrnn_experiments.training import Callback, Run, fit
+from eigenrnn_experiments.training.fingerprint import revision, versions
+from eigenrnn_experiments.training.run import RunKey, RunNumber
 from eigenrnn_experiments.training.run_folder import RunFolder
-from eigenrnn_experiments.training.run_key import RunKey, run_path
 
 __all__ = [
-    "Run",
+    "TrainedRow",
+    "compute",
     "download_data",
     "folder_name",
+    "numbers_of",
     "row_of",
-    "runs_in",
-    "runs_of",
+    "train",
 ]
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One training of a row, planned or finished.
+class TrainedRow(NamedTuple):
+    """A row with the folder of one of its runs, from which a panel is drawn.
 
     Args:
-        recipe: The recipe.
-        row: The row at one point of its grid, with the seed of the run.
-        key: The name of the run.
-        files: The folder of the run.
+        row: The row at the point and with the seed of the run.
+        files: The folder.
     """
 
-    recipe: Recipe
     row: Row
-    key: RunKey
     files: RunFolder
-
-    @cached_property
-    def description(self) -> dict[str, Any]:
-        """Task, network and settings as data: runs with equal descriptions are the same run."""
-        return self.row.describe()
-
-    def train(self, callbacks: Sequence[Callback] = (), **options: Any) -> Result:
-        """Train the network, and compute the further scores of its best model.
-
-        Args:
-            callbacks: Further callbacks.
-            options: Further arguments of `fit`.
-        Raises:
-            NonFiniteLossError: If the run diverges.
-        """
-        row = self.row
-        files = self.files
-        if row.callback_factory is not None:
-            callbacks = [*callbacks, row.callback_factory()]
-        options = {
-            "name": self.key.name,
-            "key": self.key,
-            "network": self.description["network"],
-            **options,
-        }
-        model = row.build(self.key.seed)
-        result = fit(model, row.task, row.settings, files.path, callbacks=callbacks, **options)
-        if row.score is None or result.interrupted or files.read_status().scores is not None:
-            return result
-        model.load_state_dict(files.read_weights()[0])
-        scores = dict(row.score(model.eval(), row.task, files.path / "scores"))
-        files.write_status("ended", scores=scores)
-        return result
-
-    def add_to(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Add the numbers of a run that has ended or diverged to the outcomes of its row.
-
-        Raises:
-            ValueError: If a file is damaged, or of another version.
-        """
-        files = self.files
-        if files.state not in ("ended", "diverged"):
-            return list(outcomes)
-        name = (self.key.point, self.key.seed, files.config.parameters)
-        result = files.result
-        scores = files.read_status().scores
-        found: list[Outcome] = []
-        for outcome, reported in zip(outcomes, compared_numbers(self.row), strict=True):
-            if result is None:
-                found.append(outcome.with_failure(reported, *name))
-            else:
-                numbers = numbers_by_rule(self.row, reported, result)
-                found.append(outcome.with_run(*name, result.seconds, scores, **numbers))
-        return found
 
     def model(self) -> nn.Module:
         """Build the network with the weights of its best evaluation, or else the last weights."""
-        model = self.row.build(self.key.seed)
+        model = self.row.build(self.row.settings.seed)
         model.load_state_dict(self.files.read_weights()[0])
         return model.eval()
 
     def batch(self, size: int) -> Batch:
         """Draw the first training batch of this many sequences."""
-        return next(self.row.task.batches("train", size, self.key.seed))
+        return next(self.row.task.batches("train", size, self.row.settings.seed))
 
 
 def row_of(key: RunKey, recipe: Recipe) -> Row:
@@ -113,89 +55,127 @@ def row_of(key: RunKey, recipe: Recipe) -> Row:
     Raises:
         ValueError: If the recipe has no such row or point.
     """
-    if key.reduced is not None:
+    if key.reduced is not None and recipe.reduced_to is None:
         recipe = recipe.reduced(key.reduced)
     row = recipe.row(key.row)
     if key.quick:
         row = row.quick()
+    seed = key.seed or 0
     if key.varied:
-        return row.with_changes(key.varied).with_seed(key.seed)
+        return row.with_changes(key.varied).with_seed(seed)
     points = row.points()
     if key.point not in points:
         named = ", ".join(map(repr, points))
         raise ValueError(f"expected a point of {key.row} ({named}), got {key.point!r}")
-    return points[key.point].with_seed(key.seed)
+    return points[key.point].with_seed(seed)
 
 
-def runs_of(
-    recipe: Recipe,
-    row: Entry,
-    seeds: Sequence[int] | None = None,
-    *,
-    quick: bool = False,
-    root: Path = Path(),
-) -> Iterator[Run]:
-    """Yield the runs of a row; none if it is not trained.
+def train(
+    row: Row, key: RunKey, folder: Path, *, callbacks: Sequence[Callback] = (), **options: Any
+) -> Run:
+    """Train a run, and add to its record the numbers and the scores that its row asks for.
 
     Args:
-        recipe: The recipe.
-        row: The row.
-        seeds: The seeds; those of the row by default.
-        quick: Whether the runs are quick ones.
-        root: The folder of the recipe.
+        row: The row at the point and with the seed of the run.
+        key: What names the run.
+        folder: The folder of the run.
+        callbacks: Further callbacks.
+        options: Further arguments of `fit`.
+    Raises:
+        NonFiniteLossError: If the run diverges.
     """
-    if not isinstance(row, Row):
-        return
-    if seeds is None:
-        seeds = recipe.seeds_of(row, quick=quick)
-    for point, chosen in _points(row, quick=quick):
-        for seed in seeds:
-            yield _run(recipe, chosen, point, seed, quick=quick, root=root)
+    files = RunFolder(folder)
+    if row.callback_factory is not None:
+        callbacks = [*callbacks, row.callback_factory()]
+    options = {"name": key.network, "network": row.describe()["network"], **options}
+    model = row.build(row.settings.seed)
+    run = fit(model, row.task, row.settings, folder, key=key, callbacks=callbacks, **options)
+    if run.interrupted or run.numbers is not None:
+        return run
+    scores: Mapping[str, float] = {}
+    if row.score is not None:
+        scores = row.score(TrainedRow(row, files).model(), row.task, folder / "scores")
+    run = replace(run, numbers=numbers_of(row, run, files), scores=dict(scores))
+    files.write(run)
+    return run
 
 
-def runs_in(folder: Path, recipe: Recipe, row: Entry, *, quick: bool = False) -> Iterator[Run]:
-    """Yield the runs of a row that have been started in the folder of its recipe.
+def compute(row: Computed, key: RunKey, folder: Path) -> Run:
+    """Compute a number without training, and write its record."""
+    began = time.monotonic()
+    value = row.compute()
+    run = Run(
+        key=key,
+        state="computed",
+        seconds=time.monotonic() - began,
+        numbers={reported.measure: RunNumber(value) for reported in row.reported},
+        revision=revision(),
+        versions=versions(),
+    )
+    RunFolder(folder).write(run)
+    return run
 
-    Those of a row of another recipe are in the folder of that recipe, beside this one.
+
+def numbers_of(row: Row, run: Run, files: RunFolder) -> dict[str, RunNumber | None]:
+    """Return the numbers of a run that has ended beside those of its row, by their `measure`.
+
+    A number that does not count by the paper's rule is None.
 
     Raises:
-        ValueError: If a `config.json` is damaged.
+        ValueError: If the row compares the time of an epoch, and its task has none.
     """
-    if isinstance(row, Reference):
-        # this recipe's own folder has the runs of a version in which it trained the row itself
-        own = list(_runs_in(folder, row.recipe, row.row, recipe.name, quick=quick))
-        yield from own
-        names = [run.key for run in own]
-        beside = folder.absolute().with_name(folder_name(row.recipe, quick=quick))
-        for run in _runs_in(beside, row.recipe, row.row, row.recipe.name, quick=quick):
-            if run.key not in names:
-                yield run
-    elif isinstance(row, Row):
-        yield from _runs_in(folder, recipe, row, recipe.name, quick=quick)
+    numbers: dict[str, RunNumber | None] = {}
+    for reported in row.reported:
+        if reported.measure in numbers:
+            continue
+        value = _value(row, reported, run, files)
+        if value is None:
+            numbers[reported.measure] = None
+            continue
+        selected: float | None = None
+        if "validation" in run.best:
+            metric = reported.quantity.removesuffix("_mean")  # a mean is of training losses only
+            selected = run.best.get("test", {}).get(metric)
+        numbers[reported.measure] = RunNumber(value, selected)
+    return numbers
 
 
-def _runs_in(
-    folder: Path, recipe: Recipe, row: Row, trained_by: str, *, quick: bool
-) -> Iterator[Run]:
-    """Yield the runs of a row in a folder that a recipe of this name has trained."""
-    for point, chosen in _points(row, quick=quick):
-        configs = (folder / run_path(row.label, point, 0)).parent.glob("seed-*/config.json")
-        for seed in sorted(int(file.parent.name.removeprefix("seed-")) for file in configs):
-            run = _run(recipe, chosen, point, seed, quick=quick, root=folder)
-            found = run.files.config.key
-            if found is not None and found.kind == (trained_by, quick, recipe.reduced_to):
-                yield run
+def _value(row: Row, reported: Reported, run: Run, files: RunFolder) -> float | None:
+    """Return the number of a run by the paper's rule; None if the run does not count.
+
+    Raises:
+        ValueError: If the row compares the time of an epoch, and its task has none.
+    """
+    if reported.quantity == "epoch_seconds":
+        per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
+        if per_epoch is None:
+            raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
+        seconds = run.processor_seconds  # which other programs on the machine change little
+        if seconds is None:
+            seconds = run.seconds
+        return seconds / run.steps * per_epoch
+    if reported.quantity == "success":
+        return float(_is_success(row, reported, run, files))
+    if reported.only_successes and not _is_success(row, reported, run, files):
+        return None
+    return _by_rule(reported, run, files)
 
 
-def _run(recipe: Recipe, row: Row, point: str, seed: int, *, quick: bool, root: Path) -> Run:
-    key = RunKey(recipe.name, row.label, point, seed, quick, recipe.reduced_to)
-    return Run(recipe, row.with_seed(seed), key, RunFolder(root / key.path))
+def _is_success(row: Row, reported: Reported, run: Run, files: RunFolder) -> bool:
+    loss = replace(reported, quantity="loss", rule="best", column=None)
+    return _by_rule(loss, run, files) < reported.success * row.task.baseline()
 
 
-def _points(row: Row, *, quick: bool) -> Iterator[tuple[str, Row]]:
-    if quick:
-        row = row.quick()
-    yield from row.points().items()
+def _by_rule(reported: Reported, run: Run, files: RunFolder) -> float:
+    if reported.rule == "validation":
+        return run.best[reported.split][reported.quantity]
+    column = reported.column or f"{reported.split}_{reported.quantity}"
+    _, values = files.read_column(column)
+    if reported.rule == "last":
+        return values[-1]
+    if reported.better == "higher":
+        return max(values)
+    return min(values)
 
 
 def folder_name(recipe: Recipe, *, quick: bool) -> str:
@@ -209,7 +189,7 @@ def folder_name(recipe: Recipe, *, quick: bool) -> str:
     return name
 
 
-def download_data(rows: list[Row]) -> None:
+def download_data(rows: Sequence[Row]) -> None:
     """Download the data of all rows before the first row trains, which may take days.
 
     Raises:

@@ -2,11 +2,10 @@
 
 from eigenrnn_experiments.report.network_analyses import RebuildModel
 from eigenrnn_experiments.report.page import write_report
-from eigenrnn_experiments.report.records import RecipeRecord, Records, read_records
+from eigenrnn_experiments.report.records import Records, read_records
 
 __all__ = [
     "RebuildModel",
-    "RecipeRecord",
     "Records",
     "read_records",
     "write_report",

@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from os.path import commonpath, commonprefix
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn_experiments.report.records import Records, format_description
-from eigenrnn_experiments.training.records import Description
+from eigenrnn_experiments.training.run import Description
 from eigenrnn_experiments.training.run_folder import RunFolder
 from eigenrnn_experiments.training.settings import IGNORED_SETTINGS
 
@@ -46,7 +46,7 @@ class Group:
     @property
     def seeds(self) -> list[int]:
         """The seeds of the runs, each once."""
-        return sorted({run.seed for run in self.runs})
+        return sorted({run.run.key.seed or 0 for run in self.runs})
 
     @property
     def averaged_over(self) -> str:
@@ -70,15 +70,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Curve:
-    """The mean and range of a quantity over the runs of a group, by step.
+    """The mean of a quantity over the runs of a group, by step.
 
     Args:
         step: The steps.
         mean: The mean over the runs that have the step.
         error: Its standard error; NaN for fewer than two runs.
-        low: The smallest value.
-        high: The largest value.
-        count: The number of runs.
     Shape:
         (n,) each.
     """
@@ -86,9 +83,6 @@ class Curve:
     step: Numbers
     mean: Numbers
     error: Numbers
-    low: Numbers
-    high: Numbers
-    count: Numbers
 
 
 def group(records: Records) -> list[Group]:
@@ -99,19 +93,19 @@ def group(records: Records) -> list[Group]:
     found: dict[tuple[str, int], list[RunFolder]] = {}
     copies: Counter[str] = Counter()
     for run in records.runs:
-        key = _group_key(records, run)
-        with_seeds = repr((key, run.seed, run.config.task))
+        key = _group_key(run)
+        with_seeds = repr((key, run.run.key.seed, run.run.task))
         found.setdefault((key, copies[with_seeds]), []).append(run)
         copies[with_seeds] += 1
     groups: list[Group] = []
     for runs in found.values():
-        by_seed = sorted(runs, key=lambda run: run.seed)
+        by_seed = sorted(runs, key=lambda run: run.run.key.seed or 0)
         groups.append(_make_group(records, by_seed))
     order: dict[str, int] = {}  # of the rows, by their first place
     number = 0
-    for recipe in records.recipes:
-        for row in recipe.content["rows"]:
-            order.setdefault(row["label"], number)
+    for each in records.recipes:
+        for row in each.recipe.rows:
+            order.setdefault(row.label, number)
             number += 1
     # groups of no row come last, in their own order
     return _with_distinct_labels(sorted(groups, key=lambda g: order.get(g.network, number)))
@@ -124,10 +118,9 @@ def averaged_over(groups: Sequence[Group]) -> str:
 
 
 def curve(runs: Sequence[RunFolder], quantity: str) -> Curve:
-    """Return mean, standard error and range of a quantity at every step.
+    """Return mean and standard error of a quantity at every step.
 
-    Curves of more than `MAX_POINTS` steps are averaged over blocks of equal size; the range is
-    that of the block.
+    Curves of more than `MAX_POINTS` steps are averaged over blocks of equal size.
     """
     pairs = [_finite(run, quantity) for run in runs]
     steps = np.unique(np.concatenate([step for step, _ in pairs]))
@@ -150,7 +143,7 @@ def _in_blocks(
 ) -> Curve:
     if not len(steps):
         none = np.zeros(0)
-        return Curve(step=none, mean=none, error=none, low=none, high=none, count=none)
+        return Curve(step=none, mean=none, error=none)
     blocks = np.array_split(np.arange(len(steps)), min(len(steps), MAX_POINTS))
     starts = np.array([block[0] for block in blocks])
     present = np.isfinite(table)  # runs may have evaluated at different steps
@@ -171,21 +164,17 @@ def _in_blocks(
         step=total(steps) / total(np.ones_like(steps)),
         mean=mean,
         error=np.sqrt(variance / count),
-        low=np.minimum.reduceat(np.where(present, table, np.inf), starts, axis=1).min(axis=0),
-        high=np.maximum.reduceat(np.where(present, table, -np.inf), starts, axis=1).max(axis=0),
-        count=count,
     )
 
 
-def _group_key(records: Records, run: RunFolder) -> str:
+def _group_key(run: RunFolder) -> str:
     """Return a key that is equal for runs that differ only by their seed."""
     # None in place of what runs of a group may differ in
-    settings = {**asdict(run.config.settings), **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
+    settings = {**run.run.settings, **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
     # rows of a recipe are apart even if their networks and settings are equal
-    place = None
-    if records.recipe_row(run) is not None and run.config.key is not None:
-        place = run.config.key.row, run.config.key.point
-    return json.dumps([_task(run), run.config.network, run.config.modules, settings, place])
+    key = run.run.key
+    place = key.recipe, key.row, key.point
+    return json.dumps([_task(run), run.run.network, run.run.modules, settings, place])
 
 
 def task_options(run: RunFolder) -> dict[str, Any]:
@@ -194,35 +183,32 @@ def task_options(run: RunFolder) -> dict[str, Any]:
     The seed of the task is left out, as it may be that of the run: runs that differ only by it are
     averaged.
     """
-    files = {name: Path(file).name for name, file in run.config.files.items()}
-    options = files | run.config.task.options
+    files = {name: Path(file).name for name, file in run.run.files.items()}
+    options = files | run.run.task.options
     return {k: v for k, v in options.items() if v is not None and not k.endswith("seed")}
 
 
 def _task(run: RunFolder) -> str:
-    return format_description(Description(run.config.task.kind, task_options(run)))
+    return format_description(Description(run.run.task.kind, task_options(run)))
 
 
 def _make_group(records: Records, runs: list[RunFolder]) -> Group:
-    row = records.recipe_row(runs[0])
-    key = runs[0].config.key
-    if row is None or key is None:
+    key = runs[0].run.key
+    task = _task(runs[0])
+    if not key.recipe:
         label = _common_name(runs)
-        return Group(label=label, runs=tuple(runs), task=_task(runs[0]), network=label)
-    best = row.get("best_point")
-    shown = not best or key.point == best
-    return Group(
-        label=key.name, runs=tuple(runs), task=_task(runs[0]), network=key.row, shown=shown
-    )
+        return Group(label=label, runs=tuple(runs), task=task, network=label)
+    shown = records.best_point(runs[0]) in (None, key.point)
+    return Group(label=key.network, runs=tuple(runs), task=task, network=key.row, shown=shown)
 
 
 def _common_name(runs: Sequence[RunFolder]) -> str:
     """Return the common prefix of the names of the runs."""
-    names = [str(run.config.name or run.path.resolve().name) for run in runs]
+    names = [run.run.name or run.path.resolve().name for run in runs]
     prefix = commonprefix(names)  # noqa: RUF071, not paths
     if any(name[len(prefix) :][:1].isdecimal() for name in names):  # "lstm-1" of -10 and -11
         prefix = prefix.rstrip("0123456789")
-    return re.sub(r"[\s,_=-]*(seed)?[\s,_=-]*$", "", prefix) or runs[0].config.layer
+    return re.sub(r"[\s,_=-]*(seed)?[\s,_=-]*$", "", prefix) or runs[0].run.layer
 
 
 def _with_distinct_labels(groups: Sequence[Group]) -> list[Group]:
@@ -269,9 +255,9 @@ def _differences(groups: Sequence[Group]) -> Iterator[tuple[Group, str]]:
 
 
 def _facts(run: RunFolder) -> Mapping[str, Any]:
-    settings = {k: v for k, v in asdict(run.config.settings).items() if k != "seed"}
-    facts = {"layer": run.config.layer, "parameters": run.config.parameters, **settings}
-    layer = (run.config.network or {}).get("layer")
+    settings = {k: v for k, v in run.run.settings.items() if k != "seed"}
+    facts = {"layer": run.run.layer, "parameters": run.run.parameters, **settings}
+    layer = (run.run.network or {}).get("layer")
     if isinstance(layer, dict):  # a call with options
         facts |= layer.get("options", {})
     return facts

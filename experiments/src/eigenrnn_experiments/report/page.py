@@ -1,7 +1,7 @@
 """Writes the report: one self-contained HTML file."""
 
-import json
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -9,32 +9,23 @@ from typing import Any
 from eigenrnn import __version__
 from eigenrnn.errors import check_installed
 from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.recipes.comparison import note_text, notes, table_of
 from eigenrnn_experiments.report import tables
-from eigenrnn_experiments.report.chart_data import (
-    Styles,
-    fisher_curves,
-    heat_map_charts,
-    learning_curve_chart,
-    spectrum_charts,
-)
+from eigenrnn_experiments.report.figures import learning_curves
 from eigenrnn_experiments.report.learning_curves import MAX_POINTS, Group, averaged_over, group
 from eigenrnn_experiments.report.network_analyses import (
-    NetworkAnalysis,
+    SECTIONS,
+    NetworkPictures,
     RebuildModel,
     analyse_networks,
 )
-from eigenrnn_experiments.report.records import (
-    Records,
-    read_records,
-    task_name,
-)
-from eigenrnn_experiments.report.table_formats import FORMATS
+from eigenrnn_experiments.report.records import ComparedRecipe, Records, read_records, task_name
+from eigenrnn_experiments.tables import FORMATS, Table
 
 __all__ = ["write_report"]
 
 _GENERATOR = "eigenrnn report"
 _HEAD = 4096  # bytes that contain the generator tag of a report
-_SCRIPTS = ("plotting.js", "charts.js")
 _CONTENTS = {
     "results": "Results",
     "curves": "Learning curves",
@@ -45,25 +36,23 @@ _CONTENTS = {
     "configuration": "Configuration",
     "machine": "Versions and machine",
 }
-_CHARTS = ("spectrum", "schur", "gradient", "fisher")
 _CAPTIONS = {
+    "eigenvalues": "The eigenvalues of a recurrent matrix, with the unit circle.",
     "schur": (
         "W = P Θ P* with Θ lower triangular except for 2 x 2 blocks. An entry (i, j) below the "
-        "diagonal means that mode j feeds mode i; a normal matrix has none. Entries below 1e-8 of "
-        "the largest are blank. The second chart shows the mean size on each sub-diagonal."
+        "diagonal means that mode j feeds mode i; a normal matrix has none."
     ),
-    "gradient": (
+    "gradients": (
         "The spectral norm of the derivative of the state after step τ with respect to the state "
-        "after step t: the factor by which a gradient can grow on its way back from τ to t. "
-        "Entries below 1e-16 of the largest are blank. The second chart shows the mean by the "
-        "number of steps."
+        "after step t: the factor by which a gradient can grow on its way back from τ to t, for "
+        "one sequence."
     ),
     "fisher": (
         "The Fisher information of the state about the first input channel k steps ago, for the "
         "network without its nonlinearity, with unit noise in every unit and input weights of "
         "norm 1. If noise accumulates without bound, as with a spectral radius of 1, only the "
-        "noise of the steps that are drawn counts. Values below 1e-8 of the largest are not "
-        "drawn. The matrix of a gate is not a network by itself and has no curve."
+        "noise of the steps that are drawn counts. The matrix of a gate is not a network by "
+        "itself and has no curve."
     ),
 }
 _RECORD_HINT = (
@@ -118,12 +107,11 @@ def write_report(
         lstrip_blocks=True,
         loader=jinja2.DictLoader({"page.html": (here / "page.html").read_text("utf-8")}),
     )
-    # these are our own files, and data that is escaped; jinja escapes all other text
+    # our own file, and what plotly and matplotlib have escaped; jinja escapes all other text
+    environment.filters["element"] = Markup
     assets = {
         "css": Markup((here / "page.css").read_text("utf-8")),
-        "scripts": [Markup((here / name).read_text("utf-8")) for name in _SCRIPTS],
         "plotly": Markup(offline.get_plotlyjs()),
-        "data": Markup(_as_json(context.pop("data"))),
     }
     page = environment.get_template("page.html").render(**context, **assets)
     write_atomically(path, page.encode())
@@ -151,64 +139,38 @@ def _check_output(path: Path) -> None:
         )
 
 
-def _as_json(data: Mapping[str, Any]) -> str:
-    """Return JSON for a script element, escaped so that no text can close the element."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    # older browsers take the two separators for line ends inside a string
-    for letter in "<>&\u2028\u2029":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
-
-
 def _context(records: Records, rebuild: RebuildModel | None, title: str | None) -> dict[str, Any]:
     groups = group(records)
     networks = analyse_networks(groups, rebuild)
-    styles = Styles(groups)
-    tasks = _tasks(groups)
-    curves: dict[str, dict[str, Any]] = {}
-    for task in tasks:
-        # for the chart only: the template shows data, not objects
-        chart = learning_curve_chart(task.pop("groups"), styles)
-        task["chart"] = chart is not None
-        if chart is not None:
-            curves[task["id"]] = chart
-    recipes = [_recipe(recipe) for recipe in records.recipes]
-    # each table in every format, for the buttons that save it
-    table_texts: dict[str, dict[str, str]] = {}
-    for number, recipe in enumerate(recipes, start=1):
-        recipe["id"] = f"recipe-{number}"
-        table_texts[f"{recipe['id']}-results"] = _in_all_formats(recipe["table"])
-    for task in tasks:
-        # with the further metrics, which have a table of their own on the page
-        table_texts[f"{task['id']}-results"] = _in_all_formats(task.pop("all_results"))
-    data = {
-        "tables": table_texts,
-        "curves": curves,
-        "spectrum": spectrum_charts(networks, styles),
-        "schur": heat_map_charts(networks, styles, "schur"),
-        "gradient": heat_map_charts(networks, styles, "gradient"),
-        "fisher": fisher_curves(networks, styles),
-    }
+    sections: dict[str, list[tuple[str, str]]] = {name: [] for name in SECTIONS}
+    for network in networks:
+        for name, pictures in network.pictures.items():
+            sections[name] += [(f"{network.name}: {text}", svg) for text, svg in pictures]
     return {
         "title": title or _title(records),
         "lead": _summary(records, groups),
         "generator": f"{_GENERATOR} {__version__}",
         "contents": list(_CONTENTS.items()),
         "unreadable": [(str(folder), reason) for folder, reason in records.unreadable.items()],
-        "recipes": recipes,
-        "tasks": tasks,
-        "has": {name: bool(data[name]) for name in _CHARTS},
+        "recipes": [_recipe(recipe) for recipe in records.recipes],
+        "tasks": _tasks(groups),
+        "sections": [
+            (name, _CONTENTS[name], _CAPTIONS[name], sections[name]) for name in SECTIONS
+        ],
         "reasons": _reasons(networks, groups),
-        "captions": _CAPTIONS,
         "max_points": MAX_POINTS,
-        "machines": tables.machines(records.runs, records.recipes),
+        "machines": tables.machines(records.runs),
         "sources": _sources(records),
-        "data": data,
     }
 
 
-def _in_all_formats(table: tables.Table) -> dict[str, str]:
-    return {name: write(table) for name, write in FORMATS.items()}
+def _downloads(table: Table) -> list[tuple[str, str]]:
+    """Return a link to the table in each format, which the page itself holds."""
+    links: list[tuple[str, str]] = []
+    for name, write in FORMATS.items():
+        content = base64.b64encode(write(table).encode()).decode()
+        links.append((name, f"data:text/plain;charset=utf-8;base64,{content}"))
+    return links
 
 
 def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
@@ -216,7 +178,8 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
     groups_of: dict[str, list[Group]] = {}
     for each in groups:
         groups_of.setdefault(each.task, []).append(each)
-    names = [task_name(own[0].runs[0].config.task) for own in groups_of.values()]
+    names = [task_name(own[0].runs[0].run.task) for own in groups_of.values()]
+    networks = list(dict.fromkeys(each.network for each in groups))
     tasks: list[dict[str, Any]] = []
     for number, own in enumerate(groups_of.values(), start=1):
         name = names[number - 1]
@@ -232,8 +195,8 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
             {
                 "id": f"task-{number}",
                 "name": name,
-                "groups": own,
-                "all_results": results,
+                "chart": learning_curves(own, networks, f"curves-{number}"),
+                "downloads": _downloads(results),
                 "runs": results.without(further),
                 "further": results.without({*results.headings[1:]} - further),
                 "chosen_by": tables.chosen_by(own),
@@ -250,35 +213,38 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
 def _model(group: Group) -> dict[str, str]:
     return {
         "label": group.label,
-        "text": group.runs[0].config.modules,
+        "text": group.runs[0].run.modules,
         "folders": ", ".join(str(run.path) for run in group.runs),
     }
 
 
-def _recipe(recipe: Any) -> dict[str, Any]:
-    content = recipe.content
+def _recipe(compared: ComparedRecipe) -> dict[str, Any]:
+    recipe = compared.recipe
+    listed = notes(recipe, compared.comparisons)
+    table = table_of(compared.comparisons)
     return {
-        "name": content["recipe"],
-        "source": content["source"],
-        "quick": bool(content.get("quick")),
-        "table": tables.paper_and_ours(recipe),
-        "notes": list(content.get("notes", {}).items()),
+        "name": recipe.name,
+        "source": recipe.source,
+        "quick": compared.quick,
+        "table": table,
+        "downloads": _downloads(table),
+        "notes": [(title, list(map(note_text, items))) for title, items in listed.items()],
     }
 
 
 def _title(records: Records) -> str:
-    names = [str(recipe.content["recipe"]) for recipe in records.recipes]
-    if len(names) == 1 and all(records.recipe_row(run) for run in records.runs):
+    names = [each.recipe.name for each in records.recipes]
+    if len(names) == 1 and all(run.run.key.recipe == names[0] for run in records.runs):
         return f"Reproduction of {names[0]}"
-    tasks = {run.config.task.kind for run in records.runs}
+    tasks = {run.run.task.kind for run in records.runs}
     if not tasks:
         return ", ".join(names)
     return f"Runs on {', '.join(sorted(tasks))}"
 
 
 def _summary(records: Records, groups: Sequence[Group]) -> str:
-    seconds = sum(run.result.seconds for run in records.runs if run.result)
-    ended = sum(run.result is not None for run in records.runs)
+    seconds = sum(run.run.seconds for run in records.runs if run.run.state == "ended")
+    ended = sum(run.run.state == "ended" for run in records.runs)
     networks = len({each.network for each in groups})
     runs = _count(len(records.runs), "run")
     if ended < len(records.runs):
@@ -306,10 +272,10 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
-def _reasons(networks: Sequence[NetworkAnalysis], groups: Sequence[Group]) -> dict[str, list[str]]:
+def _reasons(networks: Sequence[NetworkPictures], groups: Sequence[Group]) -> dict[str, list[str]]:
     """Return for each section why it does not show some networks; equal reasons are merged."""
     found: dict[str, list[str]] = {}
-    for name in ("spectrum", "schur", "gradient", "fisher"):
+    for name in SECTIONS:
         labels: dict[str, list[str]] = {}
         for network in networks:
             if name in network.reasons:
@@ -323,5 +289,5 @@ def _reasons(networks: Sequence[NetworkAnalysis], groups: Sequence[Group]) -> di
         if not networks:
             found[name].append("The folder has results, but no runs.")
     if not any(network.run.dynamics for network in networks):
-        found["spectrum"].append(_RECORD_HINT)
+        found["eigenvalues"].append(_RECORD_HINT)
     return found

@@ -1,5 +1,5 @@
 """Sweeps: many runs from one file, on one machine or on several."""
 
-from eigenrnn_experiments.sweep.run import Plan, Sweep, Trial
+from eigenrnn_experiments.sweep.run import Sweep, SweepFile
 
-__all__ = ["Plan", "Sweep", "Trial"]
+__all__ = ["Sweep", "SweepFile"]

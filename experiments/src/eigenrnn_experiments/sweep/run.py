@@ -1,13 +1,11 @@
-"""The class `Sweep`, which checks the trials of a sweep and trains them, and its `Trial`."""
+"""The class `Sweep`, which checks the runs of a sweep and trains them."""
 
 import math
 import socket
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -15,30 +13,46 @@ import msgspec
 import pandas as pd
 import torch
 from rich.console import Console
-from torch import nn
 
 from eigenrnn.errors import check_installed
 from eigenrnn_experiments.atomic import write_atomically
-from eigenrnn_experiments.errors import FolderInUseError, NonFiniteLossError, RunExistsError
+from eigenrnn_experiments.errors import (
+    FolderInUseError,
+    NonFiniteLossError,
+    RunExistsError,
+    StoppedError,
+)
+from eigenrnn_experiments.recipes import Plan, Recipe, Row
+from eigenrnn_experiments.recipes.reproduce import write_page
+from eigenrnn_experiments.recipes.runs import train
 from eigenrnn_experiments.tasks.base import Task
-from eigenrnn_experiments.training import Result, Settings, records
-from eigenrnn_experiments.training.files import read_json, write_json
+from eigenrnn_experiments.training import Run, RunFolder
+from eigenrnn_experiments.training.files import read_json, read_record, write_json
 from eigenrnn_experiments.training.progress import plain_console
-from eigenrnn_experiments.training.records import Status
-from eigenrnn_experiments.training.result import selection_metric, selection_score
-from eigenrnn_experiments.training.run_folder import RunFolder, locked
+from eigenrnn_experiments.training.run import RunKey
+from eigenrnn_experiments.training.run_folder import locked
+from eigenrnn_experiments.training.selection import (
+    selection_metric,
+    selection_score,
+    selection_split,
+)
+from eigenrnn_experiments.training.table import table_of
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = ["Plan", "Sweep", "Trial", "point_folder", "point_label"]
+__all__ = ["Sweep", "SweepFile"]
 
 _POINTS = "points.json"
 _REQUIREMENT = "eigenrnn-experiments[sweep]"
 _MAY_CHANGE_ON_RESUME = ("trials", "cpus_per_trial", "gpus_per_trial", "retries", "data_root")
-_MAX_FOLDER_NAME = 80  # characters
+_FINAL = ("ended", "diverged")
+_COLUMNS = ("state", "message", "steps", "seconds", "best_by", "best_step")
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 _NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+
+Point = tuple[Mapping[str, Any], Sequence[RunKey]]
+"""The hyperparameters of a point, and the keys of its runs, one for each seed."""
 
 
 class _Points(TypedDict):
@@ -47,63 +61,13 @@ class _Points(TypedDict):
     points: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One run of a sweep; its state is in its folder.
+class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file of a sweep says, besides the options of what it trains.
 
     Args:
-        parameters: The values of the varied parameters, by name.
-        seed: The seed of the run.
-        path: The folder of the run, relative to that of the sweep.
-        point: The label of the point.
-    """
-
-    parameters: Mapping[str, Any]
-    seed: int
-    path: str
-    point: str = ""
-
-    def files(self, out: Path) -> RunFolder:
-        """Return the folder of the run in the folder of the sweep."""
-        return RunFolder(out / self.path)
-
-    def status(self, out: Path) -> Status:
-        """Read the `state`, the `message` of an error, and any further `scores` of the run.
-
-        The state is `waiting`, `ended`, `diverged` (a loss was not finite) or `failed` (with an
-        error).
-        """
-        files = self.files(out)
-        status = files.read_status()
-        if status.state == "ended" and not files.result_file.exists():  # it was deleted
-            return Status()
-        return status
-
-    def is_final(self, out: Path) -> bool:
-        """Whether training again would give the same outcome."""
-        return self.status(out).state in ("ended", "diverged")
-
-
-def point_label(parameters: Mapping[str, Any]) -> str:
-    """Return the label of a point, such as `lr=0.01 layer.negative=3`."""
-    parts: list[str] = []
-    for name, value in parameters.items():
-        text = str(value)
-        if isinstance(value, float):
-            text = f"{value:.6g}"
-        parts.append(f"{name}={text}")
-    return " ".join(parts)
-
-
-def point_folder(number: int, label: str) -> str:
-    """Return the name of the folder of a point, which its number makes unique."""
-    return f"{number:03d} {label}"[:_MAX_FOLDER_NAME]
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep tries: a grid, or a search in which Optuna proposes each point.
-
-    Args:
+        recipe: The name of a recipe; without it, the file holds options of `eigenrnn train`.
+        rows: Parts of the labels of the rows of the recipe; empty for all.
+        quick: Whether to run smoke tests, too short for the reported numbers.
         grid: The values of each parameter.
         search: The domain of each parameter: `low`, `high`, `log` and `step`, or `choices`.
         seeds: The seeds of each point.
@@ -115,6 +79,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         retries: How often a trial is resumed whose worker or machine has died.
     """
 
+    recipe: str | None = None
+    rows: list[str] = []
+    quick: bool = False
     grid: dict[str, Annotated[list[Any], msgspec.Meta(min_length=1)]] = {}
     search: dict[str, dict[str, Any]] = {}
     seeds: list[_NotNegative] = []
@@ -132,18 +99,266 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"expected different seeds, got {self.seeds}")
 
     @property
-    def grid_points(self) -> list[dict[str, Any]]:
-        """The points of the grid; one without parameters if there is no grid."""
-        return [dict(zip(self.grid, v, strict=True)) for v in product(*self.grid.values())]
-
-    @property
-    def is_varied(self) -> bool:
-        """Whether it has parameters of its own."""
+    def varies(self) -> bool:
+        """Whether it has hyperparameters of its own."""
         return bool(self.grid or self.search)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Many runs, trained in parallel by Ray Tune, or one after another where it is not installed.
+
+    A trial trains all seeds of a point, each in its own folder with its own checkpoints. If its
+    worker or machine dies, another one resumes it. A run that diverges or fails is recorded, and
+    the others continue.
+
+    Args:
+        file: What the file says.
+        plans: The runs of each row. A search has one plan, whose points it proposes.
+        row_of: Returns what a run trains, from its key.
+        description: The content of the file; only a sweep with the same description can be
+            resumed in a folder.
+        recipe: The recipe with the rows of the sweep; None without one.
+    """
+
+    file: SweepFile
+    plans: Sequence[Plan]
+    row_of: Callable[[RunKey], Row]
+    description: Mapping[str, Any]
+    recipe: Recipe | None = None
+
+    def run(
+        self,
+        out: str | Path,
+        *,
+        address: str | None = None,
+        resume: bool = False,
+        trials_at_once: int | None = None,
+    ) -> list[Run]:
+        """Train all runs, and update `results.csv` whenever a point ends.
+
+        Args:
+            out: The folder of the sweep; all machines must see it under this path.
+            address: The address of an existing Ray cluster, `HOST:PORT`; None starts one on this
+                machine, and stops it afterwards.
+            resume: Continue the sweep in the folder; finished runs are not repeated.
+            trials_at_once: The maximal number of concurrent trials; None means as many as fit.
+        Returns:
+            All runs.
+        Raises:
+            ValueError: If a run is invalid, or the folder holds another sweep.
+            RunExistsError: If the folder holds runs and `resume` is not set.
+            FolderInUseError: If another process is writing to the folder.
+            ConnectionError: If there is no cluster at the address.
+            ImportError: If a search or an address needs a package that is not installed.
+        """
+        folder = Path(out).absolute()
+        if self.file.search or address is not None:
+            check_installed(_REQUIREMENT, "a search or an address", "ray", "optuna")
+        if address is not None:
+            _check_address(address)
+        self._check()
+        with locked(folder):
+            _open(folder, self.description, resume=resume)
+            self.write_results(folder)
+            waiting = [keys for _, keys in self.points(folder) if not self.is_final(keys, folder)]
+            if find_spec("ray") is None or find_spec("optuna") is None:
+                self._print(f"one run after another; in parallel: pip install '{_REQUIREMENT}'")
+                for keys in waiting:
+                    for key in keys:
+                        self._train(key, folder, plain_console(stderr=True))
+                    self.ended(keys, folder)
+            elif waiting or self.file.search:
+                self._tune(waiting, folder, address, trials_at_once)
+        return [self.run_of(key, folder) for _, keys in self.points(folder) for key in keys]
+
+    def _tune(
+        self,
+        waiting: Sequence[Sequence[RunKey]],
+        out: Path,
+        address: str | None,
+        at_once: int | None,
+    ) -> None:
+        """Train the points in parallel; those of a search follow from the folder."""
+        from eigenrnn_experiments.sweep.tuning import Search, tune_points
+
+        search: Search | None = None
+        if self.file.search:
+            search = Search(
+                self.distributions,
+                self.file.search_seed,
+                self.file.trials,
+                partial(self._propose, out),
+            )
+            for values, keys in self.points(out):
+                proposed = {name: values[name] for name in self.file.search}
+                if self.is_final(keys, out):
+                    search.evaluated.append((proposed, self.score(keys, out)))
+                else:
+                    search.unfinished.append((proposed, keys))
+        tune_points(
+            partial(self.train_point, out=out),
+            waiting,
+            search,
+            ended=partial(self.ended, out=out),
+            lost=partial(self.lost, out=out),
+            resources={"cpu": self.file.cpus_per_trial, "gpu": self.file.gpus_per_trial},
+            retries=self.file.retries,
+            scratch=out / ".tune",
+            address=address,
+            at_once=at_once,
+        )
+
+    def _propose(self, out: Path, values: Mapping[str, Any]) -> Sequence[RunKey]:
+        """Store a point that a search proposes, and return the keys of its runs."""
+        points = self._read_points(out)
+        write_json(out / _POINTS, {"points": [*points, values]})
+        return self.plans[0].keys_at(values, len(points))
+
+    def points(self, out: Path) -> list[Point]:
+        """Return all points of a grid, or those that a search has proposed so far."""
+        found: list[Point] = []
+        for plan in self.plans:
+            values = self._read_points(out) if self.file.search else plan.points
+            found += [(each, plan.keys_at(each, number)) for number, each in enumerate(values)]
+        return found
+
+    def _read_points(self, out: Path) -> list[dict[str, Any]]:
+        """Read the points that a search has proposed.
+
+        Raises:
+            ValueError: If their file is damaged.
+        """
+        file = out / _POINTS
+        if not file.exists():
+            return []
+        points = read_record(file, _Points)["points"]
+        names = self.file.search.keys()
+        if any(point.keys() != names for point in points):
+            raise ValueError(f"{file} is damaged: expected points with {', '.join(names)}")
+        return points
+
+    def run_of(self, key: RunKey, out: Path) -> Run:
+        """Read the record of a run; one that has not begun has the state `unfinished`."""
+        files = RunFolder(out / key.path)
+        if not files.run_file.exists():
+            return Run(key=key)
+        return files.run
+
+    def is_final(self, keys: Sequence[RunKey], out: Path) -> bool:
+        """Whether training again would give the same outcome of each of these runs."""
+        return all(self._is_final(self.run_of(key, out)) for key in keys)
+
+    def _is_final(self, run: Run) -> bool:
+        has_numbers = run.numbers is not None or run.state == "diverged"
+        return run.state in _FINAL and has_numbers
+
+    def train_point(self, keys: Sequence[RunKey], out: Path) -> float:
+        """Train all seeds of a point in this process, or resume them; return its score."""
+        for key in keys:
+            self._train(key, out, plain_console(quiet=True))
+        return self.score(keys, out)
+
+    def _train(self, key: RunKey, out: Path, console: Console) -> None:
+        """Train a run in this process, or resume it; its error is stored in its folder.
+
+        Raises:
+            FolderInUseError: If the worker before this one is still ending.
+            StoppedError: If a signal ended the run.
+        """
+        if self._is_final(self.run_of(key, out)):
+            return
+        torch.set_num_threads(self.file.cpus_per_trial)
+        folder = out / key.path
+        try:
+            run = train(self.row_of(key), key, folder, resume=True, console=console)
+        except FolderInUseError:
+            raise
+        except NonFiniteLossError:
+            return  # `fit` has stored it
+        except Exception as error:  # any other error: the other runs continue
+            RunFolder(folder).write_failure(key, f"{type(error).__name__}: {error}")
+            return
+        if run.signal is not None:
+            raise StoppedError(run.signal)
+
+    def lost(self, keys: Sequence[RunKey], out: Path) -> None:
+        """Record that a worker has died, at the run that it was training."""
+        for key in keys:
+            run = self.run_of(key, out)
+            if run.state == "failed":  # with its own error
+                return
+            if not self._is_final(run):
+                message = "its worker ended without an error, such as for lack of memory: --resume"
+                RunFolder(out / key.path).write_failure(key, message)
+                return
+
+    @cached_property
+    def _task(self) -> Task:
+        """The task of all points, up to its options."""
+        return self.row_of(self._examples[0]).task
+
+    def score(self, keys: Sequence[RunKey], out: Path) -> float:
+        """Return the mean over the seeds of the metric that selects the best model.
+
+        It has a sign so that larger is better. A point is the worst if one of its runs has
+        diverged or failed, or has no such metric.
+
+        Raises:
+            ValueError: If the record of a run is damaged.
+        """
+        scores = [self.score_of(self.run_of(key, out)) for key in keys]
+        return sum(scores) / len(scores)
+
+    def score_of(self, run: Run) -> float:
+        """Return the metric of one run; minus infinity if it has none."""
+        split = selection_split(self._task)
+        if run.state != "ended" or split is None or split not in run.best:
+            return -math.inf
+        score = selection_score(self._task, run.settings.get("best_by"), run.best[split])
+        return -math.inf if math.isnan(score) else score
+
+    def ended(self, keys: Sequence[RunKey], out: Path) -> None:
+        """Print how the runs of a point have ended, and write the results."""
+        every = [key for _, its in self.points(out) for key in its]
+        over = sum((out / key.path / "run.json").exists() for key in every)
+        total = len(every)
+        if self.file.search:
+            total = self.file.trials * len(keys)
+        for key in keys:
+            run = self.run_of(key, out)
+            line = f"[{over}/{total}] {key.path.as_posix()} {run.state} {run.message}"
+            self._print(line.strip())
+        self.write_results(out)
+
+    def _print(self, line: str) -> None:
+        plain_console(stderr=True).print(line, highlight=False, soft_wrap=True)
+
+    def write_results(self, out: Path) -> None:
+        """Write `results.csv` and, for a recipe, `results.md` from the folders of the runs."""
+        lines: list[dict[str, Any]] = []
+        records: list[Run] = []
+        for values, keys in self.points(out):
+            for key in keys:
+                run = self.run_of(key, out)
+                records.append(run)
+                row = {"row": key.row} if key.recipe else {}
+                line = {**row, **values, "seed": key.seed, "folder": key.path.as_posix()}
+                lines.append(line)
+        table = table_of(records)
+        numbers = [name for name in table if name.startswith(("best_", "last_", "scores_"))]
+        columns = list(dict.fromkeys([*_COLUMNS, *numbers]))
+        # as objects: a column of whole numbers with empty cells would become one of floats
+        shown = table[columns].astype(object)
+        results = pd.concat([pd.DataFrame(lines, dtype=object), shown], axis=1)
+        write_atomically(out / "results.csv", results.to_csv(index=False).encode())
+        if self.recipe is not None:
+            draws = not self.file.varies and all(map(self._is_final, records))
+            write_page(out, self.recipe, quick=self.file.quick, draws=draws)
 
     @property
     def distributions(self) -> dict[str, "BaseDistribution"]:
-        """The domains as Optuna's distributions; whole numbers between whole ends.
+        """The domains of a search as Optuna's distributions; whole numbers between whole ends.
 
         Raises:
             ValueError: If a domain is invalid.
@@ -151,7 +366,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         from optuna import distributions
 
         found: dict[str, BaseDistribution] = {}
-        for name, domain in self.search.items():
+        for name, domain in self.file.search.items():
             kind: Any = distributions.FloatDistribution
             if "choices" in domain:
                 kind = distributions.CategoricalDistribution
@@ -163,216 +378,39 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"in the domain of {name}, {dict(domain)}: {error}") from None
         return found
 
-
-@dataclass(frozen=True, kw_only=True)
-class Sweep(ABC):
-    """Many runs, trained in parallel by Ray Tune, or one after another where it is not installed.
-
-    Each trial is a run with its own folder and checkpoints. If its worker or machine dies, another
-    one resumes it from its checkpoint. A trial that diverges or fails is recorded, and the others
-    continue.
-
-    Args:
-        plan: What the sweep tries.
-        points: The points of the grid; for a search one point, which its proposals extend.
-        description: The content of the sweep's file; only a sweep with the same description can
-            be resumed in a folder.
-    """
-
-    plan: Plan
-    points: Sequence[Mapping[str, Any]]
-    description: Mapping[str, Any]
-
-    @abstractmethod
-    def trials_of(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
-        """Return the trials of a point, one per seed."""
-
-    @abstractmethod
-    def build(self, trial: Trial) -> tuple[nn.Module, Task, Settings]:
-        """Build what a trial trains, or raise an error if it is invalid."""
-
-    @abstractmethod
-    def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
-        """Train a trial in a folder, with further arguments of `fit`."""
-
-    def summarise(self, out: Path, trials: Sequence[Trial]) -> None:
-        """Write a summary beside the table of the sweep."""
-        del out, trials
-
-    def run(
-        self,
-        out: str | Path,
-        *,
-        address: str | None = None,
-        resume: bool = False,
-        trials_at_once: int | None = None,
-    ) -> list[Trial]:
-        """Train the trials, and update `results.csv` whenever one ends.
-
-        Args:
-            out: The folder of the sweep; all machines must see it under this path.
-            address: The address of an existing Ray cluster, `HOST:PORT`; None starts one on this
-                machine, and stops it afterwards.
-            resume: Continue the sweep in the folder; finished trials are not repeated.
-            trials_at_once: The maximal number of concurrent trials; None means as many as fit.
-        Returns:
-            All trials.
-        Raises:
-            ValueError: If a trial is invalid, or the folder holds another sweep.
-            RunExistsError: If the folder holds runs and `resume` is not set.
-            FolderInUseError: If another process is writing to the folder.
-            ConnectionError: If there is no cluster at the address.
-            ImportError: If a search or an address needs a package that is not installed.
-        """
-        folder = Path(out).absolute()
-        if self.plan.search or address is not None:
-            check_installed(_REQUIREMENT, "a search or an address", "ray", "optuna")
-        if address is not None:
-            _check_address(address)
-        self._check()
-        with locked(folder):
-            _open(folder, self.description, resume=resume)
-            self.write_results(folder)
-            waiting = [trial for trial in self.trials(folder) if not trial.is_final(folder)]
-            if find_spec("ray") is None or find_spec("optuna") is None:
-                self._print(f"one trial after another; in parallel: pip install '{_REQUIREMENT}'")
-                for trial in waiting:
-                    self.train_here(trial, folder, plain_console(stderr=True))
-                    self.ended(trial, folder)
-            elif waiting or self.plan.search:
-                from eigenrnn_experiments.sweep.tuning import tune_trials
-
-                tune_trials(self, folder, waiting, address, trials_at_once)
-        return self.trials(folder)
-
-    def train_here(self, trial: Trial, out: Path, console: Console) -> None:
-        """Train a trial in this process, or resume it; its error is stored in its folder.
-
-        Raises:
-            FolderInUseError: If the worker before this one is still ending.
-            KeyboardInterrupt: If a signal ended the run.
-        """
-        if trial.is_final(out):
-            return
-        torch.set_num_threads(self.plan.cpus_per_trial)
-        files = trial.files(out)
-        try:
-            result = self.train(trial, files, resume=True, console=console)
-        except FolderInUseError:
-            raise
-        except NonFiniteLossError:
-            return  # `fit` has stored it
-        except Exception as error:  # any other error: the other trials continue
-            files.write_status("failed", f"{type(error).__name__}: {error}")
-            return
-        if result.signal is not None:
-            raise KeyboardInterrupt
-        files.write_status("ended", scores=files.read_status().scores)
-
-    def trials(self, out: Path) -> list[Trial]:
-        """Return all trials of a grid, or those that a search has proposed so far."""
-        points = self.points
-        if self.plan.search:
-            points = self.read_points(out)
-        found: list[Trial] = []
-        for number, point in enumerate(points):
-            found.extend(self.trials_of(number, point))
-        return found
-
-    def read_points(self, out: Path) -> list[Mapping[str, Any]]:
-        """Read the points that a search has proposed.
-
-        Raises:
-            ValueError: If their file is damaged.
-        """
-        file = out / _POINTS
-        if not file.exists():
-            return []
-        points: list[Mapping[str, Any]] = [*records.read(file, _Points)["points"]]
-        names = self._examples[0].parameters.keys()
-        if any(point.keys() != names for point in points):
-            raise ValueError(f"{file} is damaged: expected points with {', '.join(names)}")
-        return points
-
-    def write_points(self, out: Path, points: Sequence[Mapping[str, Any]]) -> None:
-        """Write the points that a search has proposed."""
-        write_json(out / _POINTS, {"points": list(points)})
-
-    @cached_property
-    def _task(self) -> Task:
-        """The task of all points, up to its options."""
-        return self.build(self._examples[0])[1]
-
-    def score(self, trial: Trial, out: Path) -> float:
-        """Return the metric that selects the best model, with a sign so that larger is better.
-
-        Raises:
-            ValueError: If the result of the run is damaged.
-        """
-        result = trial.files(out).result
-        if result is None or result.best_by is None:
-            return -math.inf
-        split, _, name = result.best_by.partition(" ")
-        score = selection_score(self._task, name, result.best[split])
-        return -math.inf if math.isnan(score) else score
-
-    def ended(self, trial: Trial, out: Path) -> None:
-        """Print how a trial has ended, and write the results."""
-        over = sum(each.status(out).state != "waiting" for each in self.trials(out))
-        status = trial.status(out)
-        self._print(f"[{over}/{self._total}] {trial.path} {status.state} {status.message}".strip())
-        self.write_results(out)
-
-    def _print(self, line: str) -> None:
-        plain_console(stderr=True).print(line, highlight=False, soft_wrap=True)
-
-    def write_results(self, out: Path) -> None:
-        """Write `results.csv` and the summary of the source from the folders of the runs."""
-        trials = self.trials(out)
-        rows = [_row(out, trial) for trial in trials]
-        # as objects: a column of whole numbers with empty cells would become one of floats
-        table = pd.DataFrame(rows, dtype=object)
-        write_atomically(out / "results.csv", table.to_csv(index=False).encode())
-        self.summarise(out, trials)
-
     @property
-    def _total(self) -> int:
-        """The number of trials of all points."""
-        number = sum(len(self.trials_of(0, point)) for point in self.points)
-        return number * (self.plan.trials if self.plan.search else 1)
-
-    @property
-    def _examples(self) -> list[Trial]:
-        """One trial of each point to check: seeds are valid or invalid together.
+    def _examples(self) -> list[RunKey]:
+        """One run of each point to check: seeds are valid or invalid together.
 
         Of a search these are two points, with the first and the last value of each domain.
         """
-        points = [*self.points]
-        if self.plan.search:
-            first = dict(points[0])
-            last = dict(points[0])
-            for name, domain in self.plan.search.items():
-                values = domain.get("choices") or [domain["low"], domain["high"]]
-                first[name] = values[0]
-                last[name] = values[-1]
-            points = [first, last]
-        return [self.trials_of(0, point)[0] for point in points]
+        if not self.file.search:
+            return [plan.keys_at(point, 0)[0] for plan in self.plans for point in plan.points]
+        first: dict[str, Any] = {}
+        last: dict[str, Any] = {}
+        for name, domain in self.file.search.items():
+            values = domain.get("choices") or [domain["low"], domain["high"]]
+            first[name] = values[0]
+            last[name] = values[-1]
+        return [self.plans[0].keys_at(point, 0)[0] for point in (first, last)]
 
     def _check(self) -> None:
-        """Build all trials before any is trained, and download their data.
+        """Build all points before any is trained, and download their data.
 
         Raises:
-            ValueError: If a trial is invalid.
+            ValueError: If a point is invalid.
         """
-        if self.plan.search:
-            _ = self.plan.distributions
-        for trial in self._examples:
-            _, task, settings = self.build(trial)
-            settings.total_steps(task)
-            if selection_metric(task, settings.best_by) is None and self.plan.search:
+        if self.file.search:
+            _ = self.distributions
+        for key in self._examples:
+            row = self.row_of(key)
+            row.build(row.settings.seed)
+            row.settings.total_steps(row.task)
+            has_metric = selection_metric(row.task, row.settings.best_by) is not None
+            if self.file.search and not has_metric:
                 raise ValueError("expected a validation or test split for a search, got none")
-            if task.missing_data() is not None:
-                next(task.batches("train", 1))  # downloads the data, or raises
+            if row.task.missing_data() is not None:
+                next(row.task.batches("train", 1))  # downloads the data, or raises
 
 
 def _open(out: Path, description: Mapping[str, Any], *, resume: bool) -> None:
@@ -384,7 +422,7 @@ def _open(out: Path, description: Mapping[str, Any], *, resume: bool) -> None:
     """
     file = out / "sweep.json"
     if not resume or not file.exists():
-        if file.exists() or any(out.glob("**/config.json")):
+        if file.exists() or any(out.glob("**/run.json")):
             raise RunExistsError(
                 f"{out} already holds runs: resume a sweep with resume=True (on the command line: "
                 "--resume), or choose another folder with --out"
@@ -416,20 +454,3 @@ def _check_address(address: str) -> None:
             f"expected the HOST:PORT of a Ray cluster, got {address!r} ({error}); "
             "`ray start --head` starts one and prints it"
         ) from None
-
-
-def _row(out: Path, trial: Trial) -> dict[str, Any]:
-    files = trial.files(out)
-    status = trial.status(out)
-    row: dict[str, Any] = {**trial.parameters, "seed": trial.seed, "folder": trial.path}
-    row |= {"status": status.state, "message": status.message}
-    result = files.result
-    if result is not None:
-        row |= {"steps": result.steps, "seconds": round(result.seconds, 3)}
-        row |= {"best_by": result.best_by, "best_step": result.best_step}
-        for title, metrics in (("best", result.best), ("last", result.last)):
-            for split, numbers in metrics.items():
-                row |= {f"{title}_{split}_{name}": n for name, n in numbers.items()}
-    for name, number in (status.scores or {}).items():
-        row[f"score_{name}"] = number
-    return row

@@ -1,42 +1,78 @@
-"""Ray Tune trains the trials of a sweep, and Optuna proposes the points of a search."""
+"""Ray Tune trains points in parallel, and Optuna proposes those of a search."""
 
 import logging
 import os
 import random
 import shutil
 import signal
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
 import ray
+from optuna.distributions import BaseDistribution
 from optuna.samplers import TPESampler
 from optuna.storages import InMemoryStorage
 from ray import tune
-from ray.tune.search import Repeater
 from ray.tune.search.optuna import OptunaSearch
-from ray.tune.search.repeater import TRIAL_INDEX
 
-from eigenrnn_experiments.sweep.run import Sweep, Trial
-from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.training.run import RunKey
 
-__all__ = ["tune_trials"]
+__all__ = ["Search", "tune_points"]
+
+Keys = Sequence[RunKey]
 
 
-def tune_trials(
-    sweep: Sweep, out: Path, waiting: Sequence[Trial], address: str | None, at_once: int | None
-) -> None:
-    """Train the trials of a sweep that are not finished.
-
-    Each trial resumes from its own checkpoint, so nothing that Tune stores is read again.
+@dataclass
+class Search:
+    """What a search knows of its points.
 
     Args:
-        sweep: The sweep.
-        out: Its folder.
-        waiting: The trials to train; those of a search follow from the folder.
+        distributions: The domain of each parameter.
+        seed: The seed of the proposals.
+        points: The number of points.
+        propose: Stores a point that is proposed, and returns the keys of its runs.
+        evaluated: The points that are finished, with their scores.
+        unfinished: Those that are not, with the keys of their runs.
+    """
+
+    distributions: Mapping[str, BaseDistribution]
+    seed: int
+    points: int
+    propose: Callable[[Mapping[str, Any]], Keys]
+    evaluated: list[tuple[dict[str, Any], float]] = field(default_factory=list[Any])
+    unfinished: list[tuple[dict[str, Any], Keys]] = field(default_factory=list[Any])
+
+
+def tune_points(
+    train: Callable[[Keys], float],
+    points: Sequence[Keys],
+    search: Search | None,
+    *,
+    ended: Callable[[Keys], None],
+    lost: Callable[[Keys], None],
+    resources: Mapping[str, float],
+    retries: int,
+    scratch: Path,
+    address: str | None,
+    at_once: int | None,
+) -> None:
+    """Map a function over points.
+
+    Each run resumes from its own checkpoint, so nothing that Tune stores is read again.
+
+    Args:
+        train: Trains all runs of a point in a worker, and returns the score of the point.
+        points: The keys of the runs of each point that is not finished.
+        search: What a search knows; None for a grid.
+        ended: Called after each point.
+        lost: Called before it, if the worker of a point has died too often.
+        resources: What a trial needs.
+        retries: How often a trial is resumed whose worker has died.
+        scratch: The folder of Tune, which is deleted.
         address: The address of an existing cluster, or None.
         at_once: The maximal number of concurrent trials; None means as many as fit.
     """
@@ -44,107 +80,84 @@ def tune_trials(
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # so that `verbose=0` prints nothing
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # so that Ctrl-C raises KeyboardInterrupt
     space: dict[str, Any] = {}
-    search: dict[str, Any] = {}
-    if sweep.plan.search:
-        search = _search(sweep, out)
+    searching: dict[str, Any] = {}
+    if search is None:
+        space["keys"] = tune.grid_search(list(points))
     else:
-        space["trials"] = tune.grid_search([[trial] for trial in waiting])
-    resources = {"cpu": sweep.plan.cpus_per_trial, "gpu": sweep.plan.gpus_per_trial}
-    trained = tune.with_resources(tune.with_parameters(_train, sweep=sweep, out=out), resources)
-    scratch = out / ".tune"
+        searching["search_alg"] = _proposals(search)
+        remaining = max(0, search.points - len(search.evaluated) - len(search.unfinished))
+        searching["num_samples"] = len(search.unfinished) + remaining
+    trained = tune.with_resources(tune.with_parameters(_train, train=train), dict(resources))
     shutil.rmtree(scratch, ignore_errors=True)  # of a killed sweep
     with _cluster(resources, address):
         run_config = tune.RunConfig(
             name=scratch.name,
-            storage_path=str(out),
-            failure_config=tune.FailureConfig(max_failures=sweep.plan.retries),
-            callbacks=[_Progress(sweep, out)],
+            storage_path=str(scratch.parent),
+            failure_config=tune.FailureConfig(max_failures=retries),
+            callbacks=[_Progress(ended, lost)],
             verbose=0,
         )
-        config = tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True, **search)
+        config = tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True, **searching)
         tune.Tuner(trained, param_space=space, tune_config=config, run_config=run_config).fit()
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _train(config: Mapping[str, Any], sweep: Sweep, out: Path) -> None:
-    """Train a trial in a worker, and report its score."""
-    trial = _trial(config)
-    sweep.train_here(trial, out, plain_console(quiet=True))
-    tune.report({"score": sweep.score(trial, out)})
-
-
-def _trial(config: Mapping[str, Any]) -> Trial:
-    return config["trials"][config.get(TRIAL_INDEX, 0)]
+def _train(config: Mapping[str, Any], train: Callable[[Keys], float]) -> None:
+    """Train a point in a worker, and report its score."""
+    tune.report({"score": train(config["keys"])})
 
 
 class _Progress(tune.Callback):
-    """Records the trials that have ended."""
+    """Records the points that have ended."""
 
-    def __init__(self, sweep: Sweep, out: Path) -> None:
-        self._sweep = sweep
-        self._out = out
+    def __init__(self, ended: Callable[[Keys], None], lost: Callable[[Keys], None]) -> None:
+        self._ended = ended
+        self._lost = lost
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         del iteration, trials, info
-        self._sweep.ended(_trial(trial.config), self._out)
+        self._ended(trial.config["keys"])
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        one = _trial(trial.config)
-        if one.status(self._out).state == "waiting":  # nobody was left to store an error
-            message = "its worker ended without an error, such as for lack of memory: --resume"
-            one.files(self._out).write_status("failed", message)
-        self.on_trial_complete(iteration, trials, trial, **info)
+        del iteration, trials, info
+        self._lost(trial.config["keys"])  # nobody was left to store an error
+        self._ended(trial.config["keys"])
 
 
-def _search(sweep: Sweep, out: Path) -> dict[str, Any]:
-    """Return the options of Tune for a search, which knows the points in the folder."""
+def _proposals(search: Search) -> "_Proposals":
+    """Return the algorithm of a search, which knows the points in the folder."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     # The folder is the record. A study in a file would keep the points of a killed sweep as
     # running, and number them anew when they are tried again.
     study: dict[str, Any] = {"storage": InMemoryStorage(), "study_name": "sweep"}
     proposals = _Proposals(
-        sweep,
-        out,
-        space=sweep.plan.distributions,
+        search,
+        space=search.distributions,
         metric="score",
         mode="max",
-        sampler=_Sampler(sweep.plan.search_seed),
+        sampler=_Sampler(search.seed),
         **study,
     )
-    points = sweep.read_points(out)
-    for number, point in enumerate(points):
-        trials = sweep.trials_of(number, point)
-        proposed = {name: point[name] for name in sweep.plan.search}
-        if all(trial.is_final(out) for trial in trials):
-            # the mean of `Repeater`, to the last bit
-            value = float(np.nanmean([sweep.score(trial, out) for trial in trials]))
-            proposals.add_evaluated_point(proposed, value)
-        else:
-            optuna.load_study(**study).enqueue_trial(proposed)
-            proposals.unfinished.append(number)
-    remaining = len(proposals.unfinished) + max(0, sweep.plan.trials - len(points))
-    seeds = len(sweep.trials_of(0, sweep.points[0]))
-    return {"search_alg": Repeater(proposals, repeat=seeds), "num_samples": remaining * seeds}
+    for values, score in search.evaluated:
+        proposals.add_evaluated_point(values, score)
+    for values, _ in search.unfinished:
+        optuna.load_study(**study).enqueue_trial(values)
+    return proposals
 
 
 class _Proposals(OptunaSearch):
-    """Proposes the trials of each point, first of those in the folder that are not finished."""
+    """Proposes the points, first those in the folder that are not finished."""
 
-    def __init__(self, sweep: Sweep, out: Path, **options: Any) -> None:
+    def __init__(self, search: Search, **options: Any) -> None:
         super().__init__(**options)
-        self._sweep = sweep
-        self._out = out
-        self.unfinished: list[int] = []
+        self._search = search
+        self._waiting = [keys for _, keys in search.unfinished]
 
     def suggest(self, trial_id: str) -> dict[str, Any]:
-        point = {**self._sweep.points[0], **(super().suggest(trial_id) or {})}
-        if self.unfinished:
-            number = self.unfinished.pop(0)
-        else:
-            points = self._sweep.read_points(self._out)
-            number = len(points)
-            self._sweep.write_points(self._out, [*points, point])
-        return {"trials": self._sweep.trials_of(number, point)}
+        values = super().suggest(trial_id) or {}
+        if self._waiting:
+            return {"keys": self._waiting.pop(0)}
+        return {"keys": self._search.propose(values)}
 
 
 class _Sampler(TPESampler):

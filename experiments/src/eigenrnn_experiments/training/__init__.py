@@ -4,16 +4,19 @@ from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.dynamics import Dynamics
 from eigenrnn_experiments.training.fit import fit
 from eigenrnn_experiments.training.optimisers import RMSpropTF1
-from eigenrnn_experiments.training.result import Result
 from eigenrnn_experiments.training.resynthesis import resynthesise
+from eigenrnn_experiments.training.run import Run, RunKey
 from eigenrnn_experiments.training.run_folder import RunFolder
 from eigenrnn_experiments.training.settings import Settings
+from eigenrnn_experiments.training.table import runs
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "fit",
     "Settings",
-    "Result",
+    "Run",
+    "RunKey",
     "RunFolder",
+    "runs",
     "RMSpropTF1",
     "Dynamics",
     "resynthesise",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from eigenrnn_experiments.tasks.base import Task
-from eigenrnn_experiments.training.result import Metrics
+from eigenrnn_experiments.training.run import Metrics
 
 __all__ = ["Callback", "Measurements"]
 

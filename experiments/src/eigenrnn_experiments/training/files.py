@@ -4,11 +4,11 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,19 +16,17 @@ from eigenrnn_experiments.atomic import write_atomically
 
 __all__ = [
     "Columns",
-    "check_no_link",
+    "convert",
     "read_json",
     "read_lines",
+    "read_record",
     "read_rows",
     "read_table",
     "read_text",
-    "spreadsheet_text",
     "write_json",
 ]
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
+_R = TypeVar("_R")
 Columns = dict[str, NDArray[np.float64]]
 """Columns of numbers by name; NaN for an empty cell."""
 
@@ -47,6 +45,27 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} is damaged: expected an object, got {type(content).__name__}")
     return cast("dict[str, Any]", content)
+
+
+def read_record(path: Path, kind: type[_R]) -> _R:
+    """Read a record from a JSON file.
+
+    Raises:
+        ValueError: If the file is damaged, or of another version; names the field that is wrong.
+    """
+    return convert(path, read_json(path), kind)
+
+
+def convert(path: Path, content: Mapping[str, Any], kind: type[_R]) -> _R:
+    """Return the record that some content of a file describes.
+
+    Raises:
+        ValueError: If a field is missing or wrong; names the file and the field.
+    """
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{path} is damaged or of another version: {error}") from None
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -134,27 +153,3 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is damaged: it is not text") from None
-
-
-def spreadsheet_text(text: str) -> str:
-    """Return a cell for CSV: with an apostrophe before a text that a spreadsheet would run.
-
-    A number such as -0.5 is unchanged.
-    """
-    is_formula = text.startswith(_FORMULA) and _NUMBER.fullmatch(text) is None
-    if not is_formula:
-        return text
-    return f"'{text}"
-
-
-def check_no_link(folder: Path) -> None:
-    """Check that a folder of a run, which may be someone else's, leads to no other place.
-
-    Raises:
-        ValueError: If it is a link.
-    """
-    if folder.is_symlink():
-        raise ValueError(
-            f"expected {folder} to be a folder of the run, got a link to {folder.readlink()}: "
-            "delete the link"
-        )

@@ -1,4 +1,4 @@
-"""What a run was: metadata for `config.json`, and the fingerprint checked on resuming."""
+"""What a run was asked: the record that it begins with, and the fingerprint for resuming."""
 
 import difflib
 import os
@@ -25,15 +25,14 @@ from eigenrnn_experiments.training.description import (
     describe_options,
     differences,
 )
-from eigenrnn_experiments.training.records import Description, RunConfig
-from eigenrnn_experiments.training.result import selection_metric
-from eigenrnn_experiments.training.run_key import RunKey
+from eigenrnn_experiments.training.run import Description, Run, RunKey
+from eigenrnn_experiments.training.selection import selection_metric
 from eigenrnn_experiments.training.settings import Settings
 
 __all__ = [
+    "begun_run",
     "check_fingerprint",
     "revision",
-    "run_config",
     "run_fingerprint",
     "versions",
 ]
@@ -41,16 +40,16 @@ __all__ = [
 _CPU_INFO = Path("/proc/cpuinfo")  # Linux, where `platform.processor` returns nothing
 
 
-def run_config(
+def begun_run(
     model: nn.Module,
     task: Task,
     settings: Settings,
     *,
-    name: str | None = None,
-    network: Mapping[str, Any] | None = None,
-    key: RunKey | None = None,
-) -> RunConfig:
-    """Return the record of a run that starts.
+    name: str,
+    network: Mapping[str, Any] | None,
+    key: RunKey | None,
+) -> Run:
+    """Return the record of a run that begins.
 
     Args:
         model: The network.
@@ -58,7 +57,7 @@ def run_config(
         settings: The training settings.
         name: The name of the run on the console.
         network: The call that makes the network, if it is known.
-        key: The name of a run of a recipe.
+        key: What names the run; None for a run of no recipe.
     Raises:
         TypeError: If the task has an option that cannot be stored as data.
     """
@@ -66,7 +65,8 @@ def run_config(
     if task.preprocessing is not None:
         kind = type(task.preprocessing).__name__
         preprocessing = Description(kind, msgspec.to_builtins(task.preprocessing))
-    return RunConfig(
+    return Run(
+        key=key or RunKey(seed=settings.seed),
         name=name,
         task=Description(describe(task)["class"], describe_options(task)),
         files=_files(task),
@@ -74,9 +74,8 @@ def run_config(
         layer=_layer_class(model),
         modules=str(model),
         parameters=count_parameters(model),
-        settings=settings,
+        settings=describe_options(settings),
         best_by=selection_metric(task, settings.best_by),
-        key=key,
         revision=revision(),
         versions=versions() | _products(settings),
         preprocessing=preprocessing,

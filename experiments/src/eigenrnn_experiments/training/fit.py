@@ -11,19 +11,18 @@ from torch import nn
 
 from eigenrnn_experiments.errors import CheckpointError, NonFiniteLossError
 from eigenrnn_experiments.tasks.base import Task, check_batch
-from eigenrnn_experiments.training import checkpoint, records
+from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.fingerprint import (
+    begun_run,
     check_fingerprint,
-    run_config,
     run_fingerprint,
 )
 from eigenrnn_experiments.training.loop import TrainingLoop
 from eigenrnn_experiments.training.optimisers import unused_recurrent_settings
 from eigenrnn_experiments.training.progress import RunProgress, plain_console
-from eigenrnn_experiments.training.result import Result
+from eigenrnn_experiments.training.run import Run, RunKey
 from eigenrnn_experiments.training.run_folder import RunFolder, locked
-from eigenrnn_experiments.training.run_key import RunKey
 from eigenrnn_experiments.training.settings import Settings
 from eigenrnn_experiments.training.train_step import TrainStep, open_fabric
 from eigenrnn_experiments.training.training_state import BestModel, TrainingState
@@ -45,8 +44,8 @@ def fit(
     key: RunKey | None = None,
     name: str | None = None,
     max_minutes: float | None = None,
-) -> Result:
-    """Train a model on a task.
+) -> Run:
+    """Train a model on a task, and return the record of the run.
 
     A run that was killed at any moment continues from its last checkpoint with `resume=True`; on a
     CPU its losses equal those of an uninterrupted run to the last bit. The first Ctrl-C ends the
@@ -61,14 +60,14 @@ def fit(
         directory: The folder of the run: configuration, metrics, checkpoints and result.
         resume: Continue the run in `directory`. Its model, task and settings must be the same,
             except for settings of its length, its logging and its device. Without a checkpoint
-            the run starts from the beginning; a finished run returns its result.
+            the run starts from the beginning; a finished run returns its record.
         overwrite: Delete the run in `directory` and start a new one.
         callbacks: Called after steps and evaluations.
         console: Where to show progress; standard error by default. A terminal shows a live bar,
             other outputs get one line per evaluation, and a quiet console shows nothing.
         network: The call that makes the model, as data, from which `load` builds it again; see
             `description.describe_call`. Without it, `load` takes the model as an argument.
-        key: The name of a run of a recipe.
+        key: What names a run of a recipe.
         name: The name of the run on the console; the name of its folder by default.
         max_minutes: The time limit of the run, including the time before it was resumed. The run
             then ends early, as after Ctrl-C, and can be resumed with a higher limit.
@@ -79,7 +78,7 @@ def fit(
         CheckpointError: If the checkpoint to resume from is damaged.
         WriteError: If a file cannot be written; its previous content is unchanged.
         NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is intact.
-        ValueError: If the run to resume differs or its result is damaged, if both `resume` and
+        ValueError: If the run to resume differs or its record is damaged, if both `resume` and
             `overwrite` are set, if the model has no trainable parameters, or if
             `max_minutes` is not positive.
         TypeError: If an option of the task cannot be stored as data, such as a lambda.
@@ -94,8 +93,9 @@ def fit(
     max_seconds = 60 * (max_minutes or math.inf)
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
-    config = run_config(model, task, settings, name=name, network=network, key=key)
     files = RunFolder(directory)
+    name = name or files.path.name
+    run = begun_run(model, task, settings, name=name, network=network, key=key)
     steps = settings.total_steps(task)
     # before anything is written: without data no partial run should be left behind
     check_batch(task, next(task.batches("train", settings.batch_size)))
@@ -105,18 +105,15 @@ def fit(
     with locked(files.path):  # until the run ends
         saved = files.open(resume=resume, overwrite=overwrite)
         is_over = saved is not None and _is_finished(saved, files.last, fingerprint, steps)
-        if is_over and files.result is not None:  # else it was killed before it wrote its result
-            return files.result
-        records.write(files.config_file, config)
-        files.clear_end()  # of a finished run that is now extended
+        if is_over and files.state == "ended":  # else it was killed before it wrote its record
+            return files.run
+        files.write(run)
         train_step = TrainStep(fabric, model, task, settings)
         state, best = _restore(train_step, saved, files)
-        progress = RunProgress(
-            console or plain_console(stderr=True), name or files.path.name, steps, state.step
-        )
+        progress = RunProgress(console or plain_console(stderr=True), name, steps, state.step)
         for unused in unused_recurrent_settings(model, settings):
             progress.print(
-                f"{name or files.path.name}: {unused} applies to no parameter, because this "
+                f"{name}: {unused} applies to no parameter, because this "
                 "network has no constrained matrix"
             )
         loop = TrainingLoop(
@@ -124,6 +121,7 @@ def fit(
             task,
             settings,
             files,
+            run,
             fingerprint,
             state,
             best,
@@ -134,7 +132,7 @@ def fit(
         try:
             return loop.train()
         except NonFiniteLossError as error:
-            files.write_status("diverged", str(error))
+            files.write(loop.record("diverged", message=str(error)))
             raise
 
 

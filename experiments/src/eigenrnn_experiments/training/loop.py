@@ -5,7 +5,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -17,25 +18,23 @@ from eigenrnn_experiments.tasks.base import Task
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.callbacks import Callback, Measurements
 from eigenrnn_experiments.training.deferred_metrics import DeferredMetrics, StepMetrics
-from eigenrnn_experiments.training.files import write_json
+from eigenrnn_experiments.training.files import Columns, read_table
 from eigenrnn_experiments.training.metrics_writer import MetricsWriter
 from eigenrnn_experiments.training.optimisers import lr_factor
 from eigenrnn_experiments.training.progress import RunProgress
-from eigenrnn_experiments.training.result import (
-    Metrics,
-    Result,
+from eigenrnn_experiments.training.run import FRACTIONS, FirstBelow, Metrics, Run, State
+from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.selection import (
     is_better,
-    selection_metric,
     selection_score,
     selection_split,
 )
-from eigenrnn_experiments.training.run_folder import RunFolder
 from eigenrnn_experiments.training.settings import Settings
 from eigenrnn_experiments.training.signals import DeferredSignals
 from eigenrnn_experiments.training.train_step import TrainStep
 from eigenrnn_experiments.training.training_state import BestModel, TrainingState
 
-__all__ = ["TrainingLoop"]
+__all__ = ["TrainingLoop", "first_below"]
 
 
 @dataclass
@@ -46,6 +45,7 @@ class TrainingLoop:
     task: Task
     settings: Settings
     files: RunFolder
+    run: Run
     fingerprint: dict[str, Any]
     state: TrainingState
     best: BestModel | None
@@ -67,7 +67,7 @@ class TrainingLoop:
         self.start_time = time.monotonic() - self.state.seconds
         self.start_processor_time = time.process_time() - self.state.processor_seconds
 
-    def train(self) -> Result:
+    def train(self) -> Run:
         """Take all remaining steps, unless a signal or the time limit ends the run early.
 
         Raises:
@@ -90,42 +90,45 @@ class TrainingLoop:
             except NonFiniteLossError as error:
                 raise NonFiniteLossError(f"{error}; {self._last_checkpoint()}") from None
         # Only here: a signal may also arrive in the last step or the last evaluation.
-        result = self._result(signal=signals.number, is_early=is_early)
-        if result.interrupted:
+        if is_early or signals.number is not None:
             more = ""
-            if result.out_of_time:
+            if signals.number is None:
                 more = " and more max_minutes"
             self.progress.print(
                 f"stopped after step {self.state.step} of {self.steps} and saved in "
                 f"{self.files.path}: continue with resume=True{more} "
                 "(on the command line: --resume)"
             )
-        # the file of the result says that a run is finished, and one that ended early is not
-        if not is_early:
-            write_json(self.files.result_file, result.to_json())
-        return result
+        if is_early:
+            return self.record("unfinished", signal=signals.number)
+        run = self.record("ended")
+        self.files.write(run)
+        return replace(run, signal=signals.number)
 
-    def _result(self, *, signal: int | None, is_early: bool) -> Result:
-        """Return the result of the steps taken so far."""
-        state = self.state
-        best: Metrics = {}
-        best_step: int | None = None
-        if self.best is not None:
-            best = self.best.metrics
-            best_step = self.best.step
-        return Result(
-            steps=state.step,
-            seconds=state.seconds,
-            processor_seconds=state.processor_seconds,
-            train_loss=state.train_loss,
-            last=state.last,
-            best=best,
-            best_step=best_step,
-            best_by=selection_metric(self.task, self.settings.best_by),
-            directory=self.files.path,
-            interrupted=is_early or signal is not None,
-            out_of_time=is_early and signal is None,
+    def record(self, state: State, *, message: str = "", signal: int | None = None) -> Run:
+        """Return the record of the run with what came out of the steps taken so far."""
+        now = self.state
+        run = replace(
+            self.run,
+            state=state,
+            message=message,
             signal=signal,
+            steps=now.step,
+            seconds=now.seconds,
+            processor_seconds=now.processor_seconds,
+            train_loss=now.train_loss,
+            last=now.last,
+        )
+        if self.best is not None:
+            run = replace(run, best=self.best.metrics, best_step=self.best.step)
+        if state == "unfinished":
+            return run
+        baseline = self.task.baseline()
+        return replace(
+            run,
+            ended=datetime.now(UTC).isoformat(timespec="seconds"),
+            baseline=baseline,
+            first_below=first_below(read_table(self.files.metrics_file), baseline),
         )
 
     def _take_steps(self, signals: DeferredSignals) -> bool:
@@ -339,3 +342,18 @@ def _flat(metrics: Metrics) -> dict[str, float]:
         for name, number in numbers.items():
             flat[f"{split}_{name}"] = number
     return flat
+
+
+def first_below(columns: Columns, baseline: float) -> tuple[FirstBelow, ...]:
+    """Return where each loss first falls below fractions of the chance-level loss."""
+    found: list[FirstBelow] = []
+    for name, values in columns.items():
+        if "loss" not in name:
+            continue
+        for fraction in FRACTIONS:
+            below = np.flatnonzero(values < fraction * baseline)
+            step: int | None = None
+            if len(below):
+                step = int(columns["step"][below[0]])
+            found.append(FirstBelow(name, fraction, step))
+    return tuple(found)

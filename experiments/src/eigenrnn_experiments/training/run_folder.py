@@ -3,44 +3,46 @@
 import json
 import os
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from filelock import FileLock, Timeout
 from torch import Tensor
 
 from eigenrnn_experiments.atomic import add_filename_to_errors, write_atomically
 from eigenrnn_experiments.errors import CheckpointError, FolderInUseError, RunExistsError
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
-from eigenrnn_experiments.training import checkpoint, records
+from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.files import (
     Columns,
-    check_no_link,
+    convert,
     read_lines,
+    read_record,
     read_rows,
     read_table,
     write_json,
 )
-from eigenrnn_experiments.training.records import RunConfig, Status
-from eigenrnn_experiments.training.result import RESULT_REMEDY, Result
+from eigenrnn_experiments.training.run import Run, RunKey
 
 __all__ = ["RunFolder", "locked"]
+
+_REMEDY = "delete it: resume=True (--resume) writes it again from the checkpoint"
 
 
 class RunFolder:
     """The files of one run, with their readers and writers.
 
     =================  ================================================================
-    `config.json`      task, network, settings, versions and preprocessing, written at the start
+    `run.json`         what was asked, and what came out; written at the start and at the end
     `metrics.csv`      losses, metrics and measurements by step
     `tensorboard/`     the same numbers for TensorBoard
     `dynamics.jsonl`   spectra and gradient norms, if the callback `Dynamics` is used
     `last.pt`          the latest checkpoint, from which the run can be resumed
     `best.pt`          the model at the best evaluation, also part of `last.pt`
-    `result.json`      the result, written when the run is finished
-    `status.json`      whether a run of a recipe or a sweep has ended, diverged or failed
     =================  ================================================================
 
     Readers raise a `ValueError` that names a damaged file, and run no code from it. The properties
@@ -52,19 +54,53 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.config_file = self.path / "config.json"
+        self.run_file = self.path / "run.json"
         self.metrics_file = self.path / "metrics.csv"
         self.tensorboard = self.path / "tensorboard"
         self.dynamics_file = self.path / "dynamics.jsonl"
         self.last = self.path / "last.pt"
         self.best = self.path / "best.pt"
-        self.result_file = self.path / "result.json"
-        self.status_file = self.path / "status.json"
 
     @cached_property
-    def config(self) -> RunConfig:
-        """The content of `config.json`: what the run is."""
-        return records.read(self.config_file, RunConfig)
+    def run(self) -> Run:
+        """The record of the run."""
+        return self.read()
+
+    def read(self) -> Run:
+        """Read the record of the run.
+
+        Raises:
+            ValueError: If there is none, or it is damaged or of another version.
+        """
+        if not self.run_file.is_file():
+            raise ValueError(f"expected the folder of a run, got {self.path}: it has no run.json")
+        try:
+            return read_record(self.run_file, Run)
+        except ValueError as error:
+            raise ValueError(f"{error}; {_REMEDY}") from None
+
+    def write(self, run: Run) -> None:
+        """Write the record of the run.
+
+        Raises:
+            WriteError: If it cannot be written.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.run_file, msgspec.to_builtins(replace(run, signal=None)))
+
+    def write_failure(self, key: RunKey, message: str) -> None:
+        """Record that the run has failed, also one that has not begun."""
+        run = Run(key=key)
+        if self.run_file.exists():
+            run = self.read()
+        self.write(replace(run, state="failed", message=message))
+
+    @property
+    def state(self) -> str:
+        """The state in `run.json`; `waiting` of a run that has not begun."""
+        if not self.run_file.exists():
+            return "waiting"
+        return self.read().state
 
     @cached_property
     def metrics(self) -> Columns:
@@ -85,34 +121,13 @@ class RunFolder:
             return []
         return read_lines(self.dynamics_file)
 
-    @cached_property
-    def result(self) -> Result | None:
-        """The result; None if the run has not ended.
-
-        Raises:
-            ValueError: If the file is damaged, or of another version.
-        """
-        if not self.result_file.exists():
-            return None
-        try:
-            return records.read(self.result_file, Result, directory=self.path)
-        except ValueError as error:
-            raise ValueError(f"{error}; {RESULT_REMEDY}") from None
-
-    @property
-    def seed(self) -> int:
-        """The seed of the run."""
-        return self.config.settings.seed
-
     def open(self, *, resume: bool, overwrite: bool) -> dict[str, Any] | None:
         """Prepare the folder for a run, and return the checkpoint to resume from, if any.
 
         Raises:
             RunExistsError: If it holds a run that should be neither resumed nor overwritten.
             CheckpointError: If the checkpoint to resume from is damaged.
-            ValueError: If the folder for TensorBoard is a link.
         """
-        check_no_link(self.tensorboard)  # files beyond it would be deleted and written
         if not resume and not overwrite and any(file.exists() for file in self._files()):
             raise RunExistsError(
                 f"{self.path} already holds a run: resume it with resume=True "
@@ -127,9 +142,10 @@ class RunFolder:
 
     def _files(self) -> list[Path]:
         # The checkpoint is deleted first: after a crash no new run can resume from it.
-        files = [self.last, self.best, self.result_file, self.metrics_file, self.dynamics_file]
-        events = self.tensorboard.glob("events.out.tfevents.*")
-        return [*files, self.config_file, *events]
+        files = [self.last, self.best, self.metrics_file, self.dynamics_file]
+        if not self.tensorboard.is_symlink():  # nothing behind a link is deleted
+            files += self.tensorboard.glob("events.out.tfevents.*")
+        return [*files, self.run_file]
 
     def read_preprocessing(self) -> TextPreprocessing | None:
         """Read what maps the user's own texts to inputs; None for a task without such texts.
@@ -137,12 +153,12 @@ class RunFolder:
         Raises:
             ValueError: If the file is damaged.
         """
-        stored = self.config.preprocessing
+        stored = self.run.preprocessing
         if stored is None:
             return None
         if stored.kind != TextPreprocessing.__name__:
-            raise ValueError(f"{self.config_file} is damaged: there is no {stored.kind}")
-        return records.convert(self.config_file, stored.options, TextPreprocessing)
+            raise ValueError(f"{self.run_file} is damaged: there is no {stored.kind}")
+        return convert(self.run_file, stored.options, TextPreprocessing)
 
     def read_column(self, name: str) -> tuple[list[int], list[float]]:
         """Read a column of `metrics.csv`: the steps with a number, and the numbers.
@@ -187,48 +203,6 @@ class RunFolder:
             file.write(_json_line(record))
             file.flush()
             os.fsync(file.fileno())
-
-    def read_status(self) -> Status:
-        """Read the status; a run without the file is waiting.
-
-        Raises:
-            ValueError: If the file is damaged.
-        """
-        if not self.status_file.exists():
-            return Status()
-        return records.read(self.status_file, Status)
-
-    def write_status(self, state: str, message: str = "", **entries: Any) -> None:
-        """Write the status, with further entries such as `scores`."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.status_file, {"state": state, "message": message, **entries})
-
-    @property
-    def state(self) -> str:
-        """`ended`, `diverged`, `unfinished`, or `waiting` if the run has not started."""
-        if self.result_file.exists():
-            return "ended"
-        if self.read_status().state == "diverged":
-            return "diverged"
-        if self.config_file.exists():
-            return "unfinished"
-        return "waiting"
-
-    def trained_seconds(self) -> float:
-        """Return the training time so far, from the checkpoint; 0 without a sound one."""
-        with suppress(CheckpointError, KeyError):
-            return float(self.read_checkpoint()["state"]["seconds"])
-        return 0.0
-
-    def clear_end(self) -> None:
-        """Delete the result and the final status of a run that is trained again or further."""
-        self.result_file.unlink(missing_ok=True)
-        try:
-            is_final = self.read_status().state in ("ended", "diverged")
-        except ValueError:  # damaged: the run writes it again
-            is_final = True
-        if is_final:
-            self.status_file.unlink(missing_ok=True)
 
     def read_checkpoint(self) -> dict[str, Any]:
         """Read the latest checkpoint.
@@ -283,10 +257,6 @@ def locked(folder: Path, patience: float = 0.0) -> Generator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / ".lock"
-    if file.is_symlink():
-        raise OSError(
-            f"expected {file} to be a file, got a symbolic link: remove it and try again"
-        )
     lock = FileLock(file)
     try:
         lock.acquire(timeout=patience)

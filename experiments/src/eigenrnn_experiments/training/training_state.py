@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from eigenrnn_experiments.training.result import Metrics
+from eigenrnn_experiments.training.run import Metrics
 
 __all__ = ["BestModel", "TrainingState"]
 

@@ -9,7 +9,7 @@ from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.panels import Map
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.runs import Run
+from eigenrnn_experiments.recipes.runs import TrainedRow
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings
 
@@ -52,15 +52,15 @@ _ADDING = Experiment(
 )
 
 
-def _gradient_map_of(block: str, name: str) -> Callable[[Mapping[str, Sequence[Run]]], Map]:
+def _gradient_map_of(block: str, name: str) -> Callable[[Mapping[str, Sequence[TrainedRow]]], Map]:
     """Return the function that draws the gradients of one memory."""
 
-    def draw(trained: Mapping[str, Sequence[Run]]) -> Map:
+    def draw(trained: Mapping[str, Sequence[TrainedRow]]) -> Map:
         run = trained[_ENRNN.label][0]
         per_epoch = run.row.task.steps_per_epoch(_BATCH) or 0
         epochs = run.row.settings.epochs or 0
         # the first batch of the epoch after the last one
-        batches = run.row.task.batches("train", _BATCH, run.key.seed, epochs * per_epoch)
+        batches = run.row.task.batches("train", _BATCH, run.row.settings.seed, epochs * per_epoch)
         gradients = gradient_map(run.model(), next(batches).inputs, of=("input",))
         return Map(
             gradients.by_input[block],

@@ -13,7 +13,7 @@ from eigenrnn_experiments.recipes.nc_gru.parenthesis import (
 )
 from eigenrnn_experiments.recipes.panels import Curves
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe
-from eigenrnn_experiments.recipes.runs import Run
+from eigenrnn_experiments.recipes.runs import TrainedRow
 
 __all__ = ["RECIPES"]
 
@@ -21,7 +21,7 @@ __all__ = ["RECIPES"]
 _LABEL = "NC-GRU(U_c) 56 T=100"
 
 
-def _draw_norms(trained: Mapping[str, Sequence[Run]]) -> Curves:
+def _draw_norms(trained: Mapping[str, Sequence[TrainedRow]]) -> Curves:
     run = trained[_LABEL][0]
     steps, norms = run.files.read_column("neumann_norm")
     series = {_LABEL: norms, "1, below which the series converges": [1.0] * len(steps)}

@@ -10,15 +10,15 @@ from eigenrnn_experiments.recipes.nnrnn import images, penn_treebank
 from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE, schur_scores
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE, Curves
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.runs import Run
+from eigenrnn_experiments.recipes.runs import TrainedRow
 
 __all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
 
 
-def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[Run]]], SchurStructure]:
+def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[TrainedRow]]], SchurStructure]:
     """Return the function that draws the Schur form of the first run of a row."""
 
-    def draw(trained: Mapping[str, Sequence[Run]]) -> SchurStructure:
+    def draw(trained: Mapping[str, Sequence[TrainedRow]]) -> SchurStructure:
         return schur_structure(trained[label][0].model())
 
     return draw
@@ -78,7 +78,7 @@ _NETWORKS = (
 _LABELS = tuple(row.label for row in _NETWORKS)
 
 
-def _draw_gradients_through_time(trained: Mapping[str, Sequence[Run]]) -> Curves:
+def _draw_gradients_through_time(trained: Mapping[str, Sequence[TrainedRow]]) -> Curves:
     series = {label: _norms(runs[0]) for label, runs in trained.items()}
     length = max(map(len, series.values()))
     return Curves(
@@ -91,7 +91,7 @@ def _draw_gradients_through_time(trained: Mapping[str, Sequence[Run]]) -> Curves
     )
 
 
-def _norms(run: Run) -> np.ndarray:
+def _norms(run: TrainedRow) -> np.ndarray:
     batch = run.batch(_SEQUENCES)
     gradients = gradient_norms(
         run.model(), batch.inputs, lambda outputs: run.row.task.loss(outputs, batch.targets)
@@ -99,7 +99,7 @@ def _norms(run: Run) -> np.ndarray:
     return gradients.curves["l0"]
 
 
-def _draw_gradients_of_training(trained: Mapping[str, Sequence[Run]]) -> Curves:
+def _draw_gradients_of_training(trained: Mapping[str, Sequence[TrainedRow]]) -> Curves:
     columns = {
         label: runs[0].files.read_column("train_grad_norm") for label, runs in trained.items()
     }

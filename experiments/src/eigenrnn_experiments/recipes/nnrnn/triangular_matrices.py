@@ -11,7 +11,7 @@ from eigenrnn.analysis import fisher_memory, transient_growth
 from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import Curves, SideBySide
 from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.runs import Run
+from eigenrnn_experiments.recipes.runs import TrainedRow
 
 __all__ = ["FIGURE_1", "TABLE_6", "total_memory", "triangular"]
 
@@ -53,7 +53,7 @@ def total_memory(alpha: float, beta: float, d: float) -> float:
     return fisher_memory(theta, first, _STEPS, noise_steps=_NOISE_STEPS).total
 
 
-def _trajectories(_: Mapping[str, Sequence[Run]]) -> SideBySide:
+def _trajectories(_: Mapping[str, Sequence[TrainedRow]]) -> SideBySide:
     growths = {
         name: transient_growth(
             triangular(**entries),
@@ -83,7 +83,7 @@ def _trajectories(_: Mapping[str, Sequence[Run]]) -> SideBySide:
     return SideBySide([spread, size])
 
 
-def _memory(_: Mapping[str, Sequence[Run]]) -> SideBySide:
+def _memory(_: Mapping[str, Sequence[TrainedRow]]) -> SideBySide:
     first = np.eye(_UNITS)[0]
     parts = [
         Curves(

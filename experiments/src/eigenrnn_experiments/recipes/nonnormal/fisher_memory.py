@@ -11,7 +11,7 @@ from eigenrnn.init import chain_, feedback_chain_, orthogonal_
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import Curves, SideBySide
 from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.runs import Run
+from eigenrnn_experiments.recipes.runs import TrainedRow
 
 __all__ = ["RECIPES", "matrices"]
 
@@ -41,7 +41,7 @@ def matrices() -> dict[str, Tensor]:  # (N, N) each
     }
 
 
-def _memory(_: Mapping[str, Sequence[Run]]) -> Curves:
+def _memory(_: Mapping[str, Sequence[TrainedRow]]) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: fisher_memory(W, _SOURCE_UNIT, _STEPS).curve for name, W in matrices().items()},
@@ -51,7 +51,7 @@ def _memory(_: Mapping[str, Sequence[Run]]) -> Curves:
     )
 
 
-def _amplification(_: Mapping[str, Sequence[Run]]) -> Curves:
+def _amplification(_: Mapping[str, Sequence[TrainedRow]]) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: _norms(W.numpy()) for name, W in matrices().items()},
@@ -70,7 +70,7 @@ def _norms(W: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(norms > 0, norms, np.nan)
 
 
-def _decoding(_: Mapping[str, Sequence[Run]]) -> SideBySide:
+def _decoding(_: Mapping[str, Sequence[TrainedRow]]) -> SideBySide:
     chosen = {name: W for name, W in matrices().items() if name in ("orthogonal", "chain")}
     linear = Curves(
         _DELAYS,

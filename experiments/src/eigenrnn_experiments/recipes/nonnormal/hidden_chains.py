@@ -14,7 +14,7 @@ from eigenrnn_experiments.recipes.nonnormal import penn_treebank, toys
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported, Row
-from eigenrnn_experiments.recipes.runs import Run
+from eigenrnn_experiments.recipes.runs import TrainedRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,10 +105,10 @@ def hidden_chain(layer: nn.Module) -> HiddenChain:
     return HiddenChain(differences, profiles, order, responses)
 
 
-def _draw_chain(label: str) -> Callable[[Mapping[str, Sequence[Run]]], HiddenChain]:
+def _draw_chain(label: str) -> Callable[[Mapping[str, Sequence[TrainedRow]]], HiddenChain]:
     """Return the function that draws the chain in the first layer of a row's first run."""
 
-    def draw(trained: Mapping[str, Sequence[Run]]) -> HiddenChain:
+    def draw(trained: Mapping[str, Sequence[TrainedRow]]) -> HiddenChain:
         layers = recurrent_layers(trained[label][0].model())
         return hidden_chain(next(iter(layers.values())))
 

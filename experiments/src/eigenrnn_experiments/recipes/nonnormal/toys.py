@@ -14,7 +14,7 @@ from eigenrnn_experiments.recipes.recipe import Axis, Recipe, Reported, Row
 from eigenrnn_experiments.tasks import Adding, Copying, PixelMNIST, Task
 from eigenrnn_experiments.training import Callback, Settings
 from eigenrnn_experiments.training.callbacks import Measurements
-from eigenrnn_experiments.training.result import Metrics
+from eigenrnn_experiments.training.run import Metrics
 
 __all__ = ["FIGURE_3", "RECIPES", "HenriciCallback", "henrici_index"]
 
