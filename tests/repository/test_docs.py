@@ -54,7 +54,6 @@ SLOW_PAGES = {
     "exporting.md",
     "forecasting.md",
     "reinforcement_learning.md",
-    "run_analysis.md",
     "use_with.md",
     "your_code_and_data.md",
     "your_sequences.md",
@@ -209,7 +208,7 @@ SHORTENED = {
     },
     "docs/extending.md": {"--steps 300": "--steps 5"},
     "docs/experiments.md": {"--rows scoRNN": "--rows 'scoRNN 170'"},
-    "docs/run_analysis.md": {"--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1"},
+    "docs/analysing.md": {"--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1"},
     "docs/reproducing.md": {
         "reproduction write  ": "reproduction write --out page.md  ",
         "table2 --quick": "table2 --quick --rows 'scoRNN 170'",
