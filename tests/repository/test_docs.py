@@ -463,7 +463,7 @@ def test_exports_are_documented_and_name_their_source():
             assert source or mapping == "BACKENDS", f"expected a Source: in {name}"
 
 
-def test_the_page_of_options_has_every_option_of_train(monkeypatch):
+def test_the_page_on_training_has_every_option_of_train(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
     tables = importlib.import_module("option_tables")
     said = tables.help_text("train")
