@@ -55,7 +55,6 @@ SLOW_PAGES = {
     "forecasting.md",
     "reinforcement_learning.md",
     "use_with.md",
-    "your_code_and_data.md",
     "your_sequences.md",
 }
 PROMPT = re.compile(r"\w*\$ +")
@@ -365,16 +364,6 @@ def test_options_of_a_command_that_is_not_run_exist(command):
     if dry[-1] == "--help":
         options = [word.partition("=")[0] for word in words[start:] if word.startswith("-")]
         assert [option for option in options if option not in done.stdout] == []
-
-
-def test_every_line_of_the_table_of_needs_is_in_a_block_that_runs():
-    page = ROOT / "docs" / "your_code_and_data.md"
-    run = "".join(block.text for block in blocks(page) if block.reason is None)
-    texts = " ".join(run.replace("\\\n", " ").split())
-    rows = re.findall(r"^\| .+ \| .+ \| (.+) \|$", page.read_text(), re.MULTILINE)
-    shown = [line for cell in rows for line in re.findall("`([^`]+)`", cell)]
-    assert len(shown) > 2
-    assert [line for line in shown if line not in texts] == []
 
 
 def test_commands_are_in_console_blocks_and_every_replaced_text_is_in_one():
