@@ -26,9 +26,7 @@ from eigenrnn_experiments.cli.parser import PARSERS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "eigenrnn", ROOT / "experiments" / "src" / "eigenrnn_experiments"
-TUTORIALS = sorted(
-    page for page in (ROOT / "docs" / "tutorials").glob("*.md") if page.stem != "index"
-)
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = [
     *(
         ROOT / name
