@@ -221,7 +221,6 @@ SHORTENED = {
     "docs/training.md": {
         "--steps 10000": "--steps 2",
         "steps: 2000": "steps: 2",
-        "--epochs 3": "--steps 2",
         "--steps 2000": "--steps 3",
         "--steps 300": "--steps 20",
         "--warmup_steps 100": "--warmup_steps 1 --batch_size 2",
