@@ -120,7 +120,8 @@ def are_plain(tensors: Iterable[Tensor | None]) -> bool:
         if tensor.is_nested or tensor.is_quantized:
             return False
         try:
-            if not tensor.data_ptr():
+            # of a view without memory the address is that of its offset
+            if tensor.data_ptr() == tensor.storage_offset() * tensor.itemsize:
                 return False
         except RuntimeError:  # there is no storage
             return False

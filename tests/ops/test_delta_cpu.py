@@ -121,12 +121,13 @@ def test_python_sets_every_member_of_the_arguments(monkeypatch):
 
 def test_python_sets_every_member_of_a_layer(monkeypatch):
     given = {}
+    members = compiled.kernels.members["delta_stepper"]
     monkeypatch.setattr(
         compiled, "kernels", SimpleNamespace(delta_stepper=lambda _, call: given.update(call))
     )
     layer = DeltaProduct(3, 8, heads=2, bias=True)
     layer.all_directions()[0].stepper()
-    assert set(given) == set(compiled.kernels.members["delta_stepper"])
+    assert set(given) == set(members)
 
 
 def test_operands_of_different_dtypes_are_rejected():

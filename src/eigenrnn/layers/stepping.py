@@ -143,7 +143,8 @@ def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Ten
 def can_read(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, needs_grad: bool) -> bool:
     """Whether the kernels can read a tensor, and autograd does not need it."""
     return (
-        are_plain((tensor,))
+        tensor is not None
+        and are_plain((tensor,))
         and tensor.shape == shape
         and tensor.dtype is dtype
         and tensor.is_contiguous()
@@ -187,7 +188,9 @@ class LatestSnapshot:
     ) -> tuple[Tensor, list[Tensor]] | None:  # (B, N) or (N,), and the new states
         """Return the output and the new states, or None if this needs the ordinary path."""
         # the ordinary path has the error messages
-        if not is_eager() or in_forced_block() or not are_plain((x_t,)) or x_t.dim() > 2:
+        if x_t is None or not is_eager() or in_forced_block():
+            return None
+        if not are_plain((x_t,)) or x_t.dim() > 2:
             return None
         snapshot = self._snapshot  # read once: other threads may step the same layer
         if snapshot is None and layer.is_frozen:  # asked again while it is taken

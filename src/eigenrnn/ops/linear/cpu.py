@@ -95,7 +95,9 @@ def backward_into(
 ) -> None:
     """Compute the gradients of the operands into existing tensors, from those of the results."""
     read = _as_real({"decay": operands.decay, "h0": operands.h0, "h": h})
-    passed = views(_as_real(grads)) | views(_as_real(gradients))
+    of_results = _as_real(grads)  # possibly copies, which have to outlive the call
+    of_operands = _as_real(gradients)
+    passed = views(of_results) | views(of_operands)
     kernels.linear_backward(*_kernel_arguments(operands, options, read), passed)
 
 
