@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from eigenrnn.linalg import tol
+from eigenrnn.ops import linear
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
 from kernel_testing import (
     assert_near,
