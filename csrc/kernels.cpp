@@ -1,4 +1,4 @@
-// The functions of one instruction set, of which each file adds its own; the macro EIGENRNN_ISA is its name.
+// The functions of one instruction set. Each file adds its own. The macro EIGENRNN_ISA names the set.
 #include "kernels.hpp"
 
 #include "tiles.hpp"

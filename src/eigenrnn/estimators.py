@@ -121,8 +121,8 @@ class _SequenceEstimator(BaseEstimator):
 
         Args:
             X: An array (n, T, M), or (n, T) of one channel; or a list of arrays or frames of shape
-                (T, M), whose T may differ; or a frame of pandas with two levels of index, of which
-                the first one tells the sequence. The columns of a frame are its channels. What a
+                (T, M), whose T may differ; or a frame of pandas with two levels of index: the
+                first one tells the sequence. The columns of a frame are its channels. What a
                 masked array hides is missing.
             y: The answer of each sequence.
             sample_weight: The weight of each sequence in the loss and the metric. A sequence of

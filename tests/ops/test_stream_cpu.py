@@ -890,3 +890,15 @@ def test_the_kernels_take_no_part_of_another_shape(replace):
     assert layer.modules_of_step() is not None
     replace(layer.blocks[1])
     assert layer.freeze().modules_of_step() is None
+
+
+def test_a_step_without_memory_or_without_a_tensor_is_refused():
+    layer = GRU(2, 8).freeze()
+    stream = Stream(layer)
+    steps = torch.zeros(2, 2)
+    second = steps[1]
+    steps.untyped_storage().resize_(0)  # the address of a view is then that of its offset
+    with pytest.raises(ValueError, match="memory"):
+        stream(second)
+    with pytest.raises(TypeError):
+        layer.step(None)

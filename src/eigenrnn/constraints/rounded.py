@@ -10,10 +10,13 @@ from eigenrnn.constraints.base import Constraint, make_constraint
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
 from eigenrnn.errors import NoInverseError
 
-__all__ = ["Rounded"]
+__all__ = ["LARGEST_APART", "SCALE_BITS", "Rounded"]
 
-_LARGEST_APART = 2**15 - 1
-_SCALE_BITS = 16
+LARGEST_APART = 2**15 - 1
+"""The entry of a row that is kept apart has 16 bits, also if the others have fewer."""
+
+SCALE_BITS = 16
+"""The significant bits of a scale, so that an export stores it exactly."""
 
 
 class Rounded(Constraint):
@@ -92,10 +95,10 @@ class Rounded(Constraint):
         magnitudes = parts.abs()
         largest, apart = magnitudes.max(dim=1, keepdim=True)
         others = magnitudes.scatter(1, apart, 0.0).amax(dim=1, keepdim=True)
-        scales = torch.maximum(others / (2 ** (self.bits - 1) - 1), largest / _LARGEST_APART)
+        scales = torch.maximum(others / (2 ** (self.bits - 1) - 1), largest / LARGEST_APART)
         scales = scales.clamp_min(torch.finfo(parts.dtype).tiny)  # of a row of zeros
         mantissas, exponents = torch.frexp(scales)
-        scales = torch.ldexp((mantissas * 2**_SCALE_BITS).ceil() / 2**_SCALE_BITS, exponents)
+        scales = torch.ldexp((mantissas * 2**SCALE_BITS).ceil() / 2**SCALE_BITS, exponents)
         on_grid = scales * (parts / scales).round()
         if not self.is_complex:
             return on_grid

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from eigenrnn.constraints.rounded import LARGEST_APART, SCALE_BITS
 from eigenrnn.linalg import as_numpy
 
 __all__ = ["RoundedMatrix", "nearest", "rounded"]
@@ -16,14 +17,8 @@ Reals: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64] | NDArray[np.complex128]
 Numbers: TypeAlias = NDArray[np.complex128]
 
-_LARGEST_APART = 2**15 - 1
-"""The largest entry of a row is kept in 16 bits, whatever the others have."""
-
-_SCALE_BITS = 16
-"""The significant bits of a scale, so that an export stores it exactly."""
-
 _PENALTIES = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
-"""What an squared distance from W counts beside squared errors of eigenvalues, by sweep."""
+"""What a squared distance from W counts beside squared errors of eigenvalues, by sweep."""
 
 _LEAST_BLOCK = 32
 
@@ -96,8 +91,8 @@ def rounded(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
 
     with the left and right eigenvectors :math:`u_k, v_k`. Row by row those entries are swapped
     that bring the sum of squared errors down by more than a multiple of the distance from W that
-    they add; the multiple falls from sweep to sweep. At the end the scales, which are no whole
-    numbers, change a little to the same aim.
+    they add; the multiple falls from sweep to sweep. Then the scales change a little to bring the
+    moduli to their aims, and two more sweeps follow.
 
     A long memory needs moduli of one and the right angles: with nearest points of 8 bits the state
     of an orthogonal network grows severalfold in 1,000 steps, and its phases drift. If the
@@ -166,7 +161,7 @@ def _grid(parts: Reals, bits: int) -> tuple[Reals, NDArray[np.int64]]:
     rows = np.arange(len(parts))
     largest = magnitudes[rows, apart]
     magnitudes[rows, apart] = 0.0
-    scales = np.maximum(magnitudes.max(axis=1) / (2 ** (bits - 1) - 1), largest / _LARGEST_APART)
+    scales = np.maximum(magnitudes.max(axis=1) / (2 ** (bits - 1) - 1), largest / LARGEST_APART)
     scales[scales == 0] = 1.0  # of a row of zeros
     return _stored(scales, np.ceil), apart
 
@@ -174,8 +169,8 @@ def _grid(parts: Reals, bits: int) -> tuple[Reals, NDArray[np.int64]]:
 def _stored(scales: Reals, to_integer: Callable[[Reals], Reals]) -> Reals:
     """Return scales of few significant bits."""
     mantissas, exponents = np.frexp(scales)
-    digits = to_integer(mantissas * 2.0**_SCALE_BITS)
-    return np.ldexp(digits / 2.0**_SCALE_BITS, exponents)
+    digits = to_integer(mantissas * 2.0**SCALE_BITS)
+    return np.ldexp(digits / 2.0**SCALE_BITS, exponents)
 
 
 class _Neighbours:
@@ -293,6 +288,7 @@ def _tune_scales(grid: _Neighbours, exact: Numbers, rounds: int = 10) -> None:
 
 
 def _squares(errors: Matrix) -> float:
+    """Return the sum of the squared moduli."""
     return float((np.abs(errors) ** 2).sum())
 
 
