@@ -71,7 +71,9 @@ def read_sweep(path: str | Path) -> Sweep:
     shared = {n: v for n, v in content.items() if n not in SweepFile.__struct_fields__}
     if file.recipe is None:
         if file.rows or file.quick:
-            raise ValueError(f"expected a recipe in {path}, of which 'rows' or 'quick' are")
+            raise ValueError(
+                f"expected a recipe in {path}, since 'rows' and 'quick' choose among its runs"
+            )
         plan = Plan(grid=file.grid, seeds=file.seeds or [0], varies=True)
         return Sweep(
             file=file,

@@ -537,7 +537,7 @@ class Recipe:
         return tuple(found)
 
     def plan(self, row: Row, seeds: Sequence[int] | None = None, *, quick: bool = False) -> Plan:
-        """Return the runs of a row: its own seeds by default, of which a quick run has one."""
+        """Return the runs of a row, by default with its own seeds; a quick one has one seed."""
         if seeds is None:
             seeds = row.seeds or self.seeds
             if quick:

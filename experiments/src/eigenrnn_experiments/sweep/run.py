@@ -170,7 +170,14 @@ class Sweep:
                     self.ended(keys, folder)
             elif waiting or self.file.search:
                 self._tune(waiting, folder, address, trials_at_once)
-        return [self.run_of(key, folder) for _, keys in self.points(folder) for key in keys]
+        return [self.run_of(key, folder) for key in self._all_keys(folder)]
+
+    def _all_keys(self, out: Path) -> list[RunKey]:
+        """Return the keys of all runs, point by point."""
+        found: list[RunKey] = []
+        for _, keys in self.points(out):
+            found += keys
+        return found
 
     def _tune(
         self,
@@ -320,7 +327,7 @@ class Sweep:
 
     def ended(self, keys: Sequence[RunKey], out: Path) -> None:
         """Print how the runs of a point have ended, and write the results."""
-        every = [key for _, its in self.points(out) for key in its]
+        every = self._all_keys(out)
         over = sum((out / key.path / "run.json").exists() for key in every)
         total = len(every)
         if self.file.search:
@@ -385,7 +392,10 @@ class Sweep:
         Of a search these are two points, with the first and the last value of each domain.
         """
         if not self.file.search:
-            return [plan.keys_at(point, 0)[0] for plan in self.plans for point in plan.points]
+            keys: list[RunKey] = []
+            for plan in self.plans:
+                keys += [plan.keys_at(point, 0)[0] for point in plan.points]
+            return keys
         first: dict[str, Any] = {}
         last: dict[str, Any] = {}
         for name, domain in self.file.search.items():

@@ -28,7 +28,7 @@ Metrics = dict[str, dict[str, float]]
 State = Literal["unfinished", "ended", "diverged", "failed", "computed"]
 
 FRACTIONS = (0.9, 0.5, 0.2, 0.1)
-"""The shares of the chance-level loss of which a run keeps the first step below."""
+"""Shares of the chance-level loss; a run stores the first step at which its loss is below each."""
 
 _MAX_FOLDER_NAME = 80  # characters
 

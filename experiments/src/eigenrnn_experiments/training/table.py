@@ -18,7 +18,7 @@ _ALWAYS = (
     *("state", "message", "steps", "seconds", "processor_seconds", "best_step", "baseline"),
     *("deciding", "versions_processor", "versions_torch", "revision_commit"),
 )
-"""The columns that a table has, whatever its runs."""
+"""The columns of every table; others depend on its runs."""
 
 
 def runs(folders: Sequence[str | Path]) -> pd.DataFrame:
