@@ -110,7 +110,8 @@ def has_memory(tensor: Tensor) -> bool:
 def are_plain(tensors: Iterable[Tensor | None]) -> bool:
     """Whether all tensors are of torch's own classes, dense and in memory, as nearly all are.
 
-    False says nothing: one may be empty, for instance.
+    False says nothing: one may be empty, for instance. While torch compiles there are no addresses
+    to ask for, so do not call this then.
     """
     for tensor in tensors:
         if tensor is None:
@@ -158,7 +159,6 @@ def check_weights(module: Module, with_parts: bool = False) -> None:
     """
     parameters, buffers, parts = contents(module)
     tensors: dict[str, Tensor | None] = {**parameters, **buffers}
-    # while torch compiles, there are no addresses to ask for
     if torch.compiler.is_compiling() or not are_plain(tensors.values()):
         check_dense(tensors)
     if with_parts:

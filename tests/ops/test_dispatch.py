@@ -322,13 +322,14 @@ def test_a_block_does_not_affect_other_threads():
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_torch_compile_respects_a_block(ran):
+    elman(x, W)  # leaves a plan, which no compiled call may ask
     run = torch.compile(lambda: elman(x, W)[0], fullgraph=True, backend="eager")
     with use_backend("reference"):
         run()
     with use_backend("loop"):
         run()
     run()
-    assert ran == ["reference", "loop", next(iter(BACKENDS))]
+    assert ran[-3:] == ["reference", "loop", next(iter(BACKENDS))]
 
 
 @pytest.mark.parametrize("name", ["W", "h0", "U"])
