@@ -13,7 +13,7 @@ from torch import nn
 
 from eigenrnn import GRU, LRU, LSTM, RNN, LanguageModel, ScoRNN, SequenceModel
 from eigenrnn.constraints import DiagonalSegment, Rounded, Unconstrained
-from eigenrnn.export import rounded, to_c
+from eigenrnn.export import nearest, rounded, to_c
 from eigenrnn.nonlinearities import NONLINEARITIES
 
 IN_16_BITS = ["RNN-two-layers", "GRU", "LSTM-trained-h0", "LRU"]
@@ -172,6 +172,13 @@ def test_the_share_of_the_saturated_steps_is_that_of_the_rounded_matrices(tmp_pa
     assert 0 < description["saturated"]["layer0"] < 1
 
 
+def test_a_tanh_of_one_does_not_saturate(tmp_path):
+    layer = make("GRU")
+    description = to_c(layer, tmp_path / "net.c", weights="int8", calibration=1e3 * inputs())
+    assert layer(1e3 * inputs())[0].max() == 1
+    assert description["saturated"] == {"layer0": 0}
+
+
 def test_an_input_that_is_nan_counts_as_zero_and_a_large_one_saturates(tmp_path):
     layer = make("GRU")
     network = WholeNumbers(layer, tmp_path, weights="int8", calibration=inputs())
@@ -268,3 +275,14 @@ def test_a_set_that_rounds_is_searched_once_with_its_own_bits(tmp_path):
     expected = rounded(layer.directions[0].constraint.inner(), bits=4)
     np.testing.assert_array_equal(W.integers, expected.integers)
     np.testing.assert_array_equal(W.scales, expected.scales * 2.0**W.exponent)
+
+
+@pytest.mark.parametrize("bits", [4, 9])
+def test_a_set_that_rounds_keeps_its_matrix_in_16_bits(bits, tmp_path):
+    layer = RNN(M, 16, constraint=partial(Rounded, bits=bits)).double().eval()
+    assert_same_bits(layer, inputs().double(), tmp_path, "int16")
+    W = Reference(layer, "int16", inputs()).values["layer0_W"]
+    inner = layer.directions[0].constraint.inner()
+    near = rounded(inner, 4) if bits == 4 else nearest(inner, bits)
+    found = W.integers * W.scales[:, None] * 2.0 ** -(W.exponent + W.dropped)
+    np.testing.assert_allclose(found, near.matrix(), atol=1e-4)

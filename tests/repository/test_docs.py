@@ -262,8 +262,9 @@ NOT_RUN = [
     pytest.param(command, id=f"{page.relative_to(ROOT)}:{block.line} ({block.reason}) {command}")
     for page, block in CONSOLE
     for command, _ in block.commands()
-    # git and the shell are not ours to check
-    if block.reason is not None and not command.startswith(("git ", "cd "))
+    # these programs are not ours to check
+    if block.reason is not None
+    and not command.startswith(("git ", "cd ", "cosmic-ray ", "cr-report "))
 ]
 # The programs of this installation of Python come first, before those of another.
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -273,15 +273,13 @@ def test_the_output_of_a_complex_layer_is_a_word(eigenrnn):
     assert eigenrnn(f"train {SMALL} --layer ScuRNN --layer.output real --out here").status == 0
 
 
-def test_pixels_are_read_from_data_root(eigenrnn, data_root, monkeypatch, tmp_path):
+def test_train_reads_from_data_root(eigenrnn, data_root, monkeypatch, tmp_path):
     monkeypatch.setenv("EIGENRNN_DATA", str(tmp_path / "elsewhere"))
     done = eigenrnn(
-        f"train --task PixelMNIST --task.permuted true --hidden_size 2 --steps 1 "
-        f"--eval_batch_size 5000 --accelerator cpu --data_root {data_root}"
+        f"train --task Text --hidden_size 2 --steps 1 --eval_batch_size 500 --accelerator cpu "
+        f"--data_root {data_root}"
     )
     assert done.status == 0
-    written = config(tmp_path / "runs" / "pixelmnist-lru-2")
-    assert written["task"]["options"]["permuted"] is True
 
 
 @pytest.mark.parametrize("name", registry.TASKS)

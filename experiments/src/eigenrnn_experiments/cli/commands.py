@@ -155,7 +155,7 @@ def _train(options: Namespace, task: Task, console: Console) -> int:
         name=row.label,
         max_minutes=options.max_minutes,
     )
-    _print_result(run, task, console)
+    _print_result(run, row.task, console)
     console.print(f"in {out}")
     if run.signal is not None:
         return _SIGNALLED + run.signal

@@ -17,6 +17,7 @@ from eigenrnn.export.c.integers.gru import gru
 from eigenrnn.export.c.integers.linear import lru
 from eigenrnn.export.c.integers.lstm import lstm
 from eigenrnn.export.c.integers.source import (
+    LARGEST,
     IntegerSource,
     UnsupportedError,
     Vector,
@@ -237,8 +238,12 @@ def _rounded_matrices(direction: AbstractDirection, bits: int) -> list[RoundedMa
         if isinstance(constraint, Rounded):
             exact = constraint.inner()
             fewest = min(bits, constraint.bits)
-        # 16 bits move an eigenvalue by less than 0.0001, and need no search
-        found.append(rounded(exact, fewest) if fewest <= 8 else nearest(exact, fewest))
+        # more bits move an eigenvalue by less than 0.0001, and need no search
+        near = rounded(exact, fewest) if fewest <= 8 else nearest(exact, fewest)
+        if fewest < bits == 16:
+            # sums of 16 bits lose their last places, which those of a coarse grid need
+            near = nearest(near.matrix(), bits)
+        found.append(near)
     return found
 
 
@@ -293,8 +298,12 @@ def _share(
     limits: Mapping[str, float],
     is_valid: Tensor,  # (T, B)
 ) -> float:
-    """Return the share of the steps in which a part exceeds its limit."""
+    """Return the share of the steps in which a part exceeds its limit by a unit or more.
+
+    A tanh of one is cut to the limit too, which is no more than a rounding.
+    """
     exceeds = torch.zeros_like(is_valid)
     for part, limit in limits.items():
-        exceeds |= ~(sizes[part] <= limit)  # a state that is NaN exceeds too
+        unit = limit / LARGEST
+        exceeds |= ~(sizes[part] <= limit + unit)  # a state that is NaN exceeds too
     return float(exceeds[is_valid].double().mean())
