@@ -88,7 +88,7 @@ class Board:
 
         Args:
             folder: The folder with ``net.c`` and ``net.h``.
-            inputs: The inputs.
+            inputs: The inputs; those of an estimator in double precision.
             repeats: The number of steps whose instructions are counted.
         Returns:
             The outputs (T, K), and the costs.
@@ -145,11 +145,14 @@ def _as_header(inputs: np.ndarray) -> str:
         return f"#define STEPS {len(inputs)}\nstatic const int inputs[STEPS] = {{{rows}}};\n"
     rows = ",\n".join("{" + ", ".join(map(_literal, row)) + "}" for row in inputs)
     size = f"[STEPS][{inputs.shape[1]}]"
-    return f"#define STEPS {len(inputs)}\nstatic const float inputs{size} = {{\n{rows}}};\n"
+    kind = {"float32": "float", "float64": "double"}[inputs.dtype.name]
+    return f"#define STEPS {len(inputs)}\nstatic const {kind} inputs{size} = {{\n{rows}}};\n"
 
 
-def _literal(value: float) -> str:
-    return f"{np.float32(value):.9e}F"
+def _literal(value: np.floating) -> str:
+    if value.dtype == np.float32:
+        return f"{value:.9e}F"
+    return f"{value:.17e}"
 
 
 def _run(command: Sequence[str | Path], folder: Path) -> str:

@@ -1,11 +1,12 @@
-"""Draws the pictures of docs/pictures from measured times and learning curves.
+"""Draws the pictures of docs/pictures from measured times, accuracies and learning curves.
 
 ``PYTHONPATH=docs/_ext python -m benchmarks.chart`` reads ``benchmarks/measured/``, which these
-commands write, and draws the bars of the README and of docs/speed.md, and the curves of
-docs/reinforcement_learning.md::
+commands write, and draws the bars of the README and of docs/speed.md, the networks in whole
+numbers of docs/c.md, and the curves of docs/reinforcement_learning.md::
 
     python -m benchmarks.sequences --all --json benchmarks/measured/sequences.json
     python -m benchmarks.streaming --cpu --json benchmarks/measured/steps.json
+    python -m benchmarks.integer_weights FOLDER --json benchmarks/measured/integer_weights.json
     python examples/recurrent_ppo.py --layer gru --seed 0 --curve FILE
 
 FILE is ``benchmarks/measured/recurrent_ppo/gru-0.csv``; and so for the layers ``torch`` and
@@ -19,7 +20,7 @@ from statistics import median
 
 from matplotlib.figure import Figure
 
-__all__ = ["draw", "draw_curves", "streamed_step_us", "training_step_ms"]
+__all__ = ["draw", "draw_curves", "draw_integers", "streamed_step_us", "training_step_ms"]
 
 MEASURED = Path(__file__).parent / "measured"
 SEQUENCES = {
@@ -49,6 +50,18 @@ POLICIES = {
     "none": ("no memory", "#009e73"),
 }
 """The name and the colour of each curve, by the layer of the policy."""
+
+NETWORKS = {
+    "spoken digits, GRU 48": "#009e73",
+    "vowels, GRU 48": "#cc79a7",
+    "pixels, ScoRNN 170": "#2a83c4",
+    "pixels, GRU 64": "#d55e00",
+    "pixels, LRU 64, two layers": "#e69f00",
+}
+"""The colour of each network, by its name."""
+
+KINDS = {"int8": "o", "int16": "s", "float": "^"}
+"""The mark of each kind of numbers."""
 
 _OURS = "#2a83c4"
 _OTHERS = "#b0b0b0"
@@ -86,6 +99,29 @@ def draw() -> Figure:
     return figure
 
 
+def draw_integers() -> Figure:
+    """Draw the accuracy of networks in C against their flash: a mark for each seed."""
+    measured = json.loads((MEASURED / "integer_weights.json").read_text())
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for name, colour in NETWORKS.items():
+        seeds = measured[name]
+        flash = [seeds[0][kind]["flash"] / 1024 for kind in KINDS]
+        middle = [median(100 * seed[kind]["accuracy"] for seed in seeds) for kind in KINDS]
+        axes.plot(flash, middle, color=colour, label=name)
+        for kilobytes, (kind, mark) in zip(flash, KINDS.items(), strict=True):
+            for seed in seeds:
+                axes.plot(kilobytes, 100 * seed[kind]["accuracy"], mark, color=colour)
+    for kind, mark in KINDS.items():
+        axes.plot([], [], mark, color="0.4", label=kind)
+    axes.set(xlabel="flash (KiB)", ylabel="test accuracy (%)", xscale="log")
+    axes.set_xticks([8, 16, 32, 64, 128], ["8", "16", "32", "64", "128"])
+    axes.minorticks_off()
+    figure.legend(frameon=False, loc="outside right center")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
 def draw_curves() -> Figure:
     """Draw the returns of the policies of examples/recurrent_ppo.py, one line for each seed."""
     figure = Figure(figsize=(8, 2.9), layout="constrained")
@@ -111,4 +147,5 @@ if __name__ == "__main__":
 
     PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
     save_both(draw(), PICTURES, "speed")
+    save_both(draw_integers(), PICTURES, "integers")
     save_both(draw_curves(), PICTURES, "recurrent-ppo")
