@@ -25,6 +25,7 @@
 #include "pages.hpp"
 #include "plan.hpp"
 #include "stepper.hpp"
+#include "subnormal.hpp"
 #include "team.hpp"
 
 namespace nb = nanobind;
@@ -223,6 +224,7 @@ class StepperStack {
             std::uintptr_t cell, std::uintptr_t next, std::uintptr_t next_cell, std::uintptr_t y,
             std::uintptr_t dt, int threads) const {
     if (!unchanged()) return false;
+    const WithoutSubnormals guard;
     if (dt != 0) size_ == 8 ? check_gaps<double>(B, dt) : check_gaps<float>(B, dt);
     // less work than this ends before another thread could use the interpreter
     constexpr std::ptrdiff_t LONG = 1 << 20;

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "subnormal.hpp"
+
 namespace eigenrnn {
 namespace {
 
@@ -22,6 +24,7 @@ struct Work {
 // Each member runs exactly once, for any number of threads.
 void play(void* data) {
   Work& work = *static_cast<Work*>(data);
+  const WithoutSubnormals guard;
   for (int i = work.next++; i < work.members; i = work.next++) work.body(work.context, i);
 }
 
@@ -77,20 +80,24 @@ void as_partners(int most, void (*body)(void*, int, int), void* context) {
     void* context;
   } partners{body, context};
   if (most <= 1 || parallel == nullptr || forked) {
+    const WithoutSubnormals guard;
     body(context, 0, 1);
     return;
   }
   parallel(
       [](void* data) {
         const Partners& work = *static_cast<Partners*>(data);
+        const WithoutSubnormals guard;
         work.body(work.context, number(), all());
       },
       &partners, static_cast<unsigned>(most), 0);
 }
 
 void as_team(int members, void (*body)(void*, int), void* context) {
-  if (members <= 1) {
-    if (members == 1) body(context, 0);
+  if (members <= 0) return;
+  if (members == 1) {
+    const WithoutSubnormals guard;
+    body(context, 0);
     return;
   }
   Work work{body, context, members};

@@ -1,4 +1,4 @@
-// Threads: torch's own.
+// Threads: torch's own. Each runs its part without subnormal numbers.
 #pragma once
 #include <atomic>
 

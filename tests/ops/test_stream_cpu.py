@@ -902,3 +902,24 @@ def test_a_step_without_memory_or_without_a_tensor_is_refused():
         stream(second)
     with pytest.raises(TypeError):
         layer.step(None)
+
+
+@pytest.mark.parametrize("make", [RNN, GRU, LSTM, LRU])
+def test_what_dies_away_becomes_zero_and_never_subnormal(make):
+    """Processors take many times as long for subnormal numbers."""
+    torch.manual_seed(0)
+    layer = make(1, 8)
+    x = torch.zeros(3000, 2, 1)
+    x[0] = 1
+    x.requires_grad_()
+    y, _ = layer(x)
+    (dx,) = torch.autograd.grad(y[-1].sum(), x)
+    state = layer.initial_state(2)
+    with torch.no_grad():
+        for _ in range(3000):
+            _, state = layer.step(x[1].detach(), state)
+    states = state if isinstance(state, tuple) else [state]
+    for values in (y.detach(), dx, *states):
+        size = values[values != 0].abs()
+        assert size.numel() == 0 or size.min() >= torch.finfo(torch.float32).tiny
+    assert torch.tensor(1e-30) * torch.tensor(1e-9) > 0  # elsewhere they stay
