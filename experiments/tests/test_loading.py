@@ -20,6 +20,7 @@ from eigenrnn import (
     LSTM,
     RNN,
     DtrivRNN,
+    LeakyRNN,
     ScoRNN,
     SequenceModel,
     __version__,
@@ -204,7 +205,7 @@ FOREIGN = {
         (*LAYER, "options", "constraint"),
         {"function": "Schur", "options": {"orthogonal": {"function": "foreign.Set"}}},
     ),
-    "an initialisation": ((*LAYER, "options", "input_init"), "foreign.init_"),
+    "an initialisation": ((*LAYER, "options", "init"), "foreign.init_"),
     "a nonlinearity": ((*LAYER, "options", "nonlinearity"), {"function": "foreign.relu"}),
     "an argument": ((*LAYER, "arguments"), [{"function": "foreign.relu"}]),
     "the number of units": (("network", "hidden_size"), {"function": "foreign.size"}),
@@ -290,7 +291,7 @@ MADE = {
     "ScoRNN": partial(ScoRNN, negative=1),
     "sets of gates": partial(LSTM, cell=ScaledCayley),
     "a set": partial(RNN, constraint=partial(Householder, reflections=2)),
-    "ENRNN": partial(ENRNN, short_size=3, init="zero", coupling=False, epsilon=0.1),
+    "ENRNN": partial(ENRNN, short_size=3, matrix_init="zero", coupling=False, epsilon=0.1),
     "blocks": partial(
         RNN,
         constraint=partial(
@@ -303,7 +304,7 @@ MADE = {
     "complex": partial(RNN, constraint=partial(ScaledCayley, dtype=torch.complex64)),
     "an initialiser": partial(RNN, constraint=partial(Unconstrained, init=haar_)),
     "a base that never moves": partial(DtrivRNN, period=math.inf),
-    "a leak": partial(RNN, leak=0.3, trainable_leak=True, noise=0.1, state="current"),
+    "a leak": partial(LeakyRNN, leak=0.3, trainable_leak=True, noise=0.1, state="current"),
     "LRU": partial(LRU, r_min=0.5),
     "torch.nn.LSTM": nn.LSTM,
 }

@@ -131,7 +131,7 @@ FIXED_OPTIONS = {
     "ENRNN-long": {"dtype"},
 }
 
-LAYER_NAMES = {"layers": "capacity"}
+LAYER_NAMES = {"layers": "capacity", "init": "matrix_init"}
 
 
 @pytest.mark.parametrize("name", LAYER_OPTIONS)

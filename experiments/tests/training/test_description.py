@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from eigenrnn import EURNN, LRU, NCGRU, ExpRNN, ScoRNN
-from eigenrnn.init import uniform_
+from eigenrnn.init import uniform_, weights_
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training.description import (
     build,
@@ -74,13 +74,16 @@ def test_equal_partials_have_equal_descriptions():
     assert describe(partial(EURNN, capacity=2)) != describe(partial(EURNN, capacity=3))
 
 
+SMALL = (partial(uniform_, bound=1.0),)
+
+
 def test_the_defaults_of_a_network_are_those_of_its_classes_bases_and_functions():
     found = describe_option_defaults(
-        {"layer": ScoRNN, "options": {"negative": 2, "input_init": partial(uniform_, bound=1.0)}}
+        {"layer": ScoRNN, "options": {"negative": 2, "init": partial(weights_, weight_ih=SMALL)}}
     )
-    assert found["ScoRNN"] == {"num_layers": 1, "init": "unit_circle"}
+    assert found["ScoRNN"] == {"num_layers": 1, "matrix_init": "unit_circle"}
     assert found["RNN"]["nonlinearity"] == "modrelu", "a default of the base class"
-    assert "input_init" not in found["RNN"]
+    assert "init" not in found["RNN"]
     assert found["ScaledCayley"]["init"] == "unit_circle", "a default of the set that it makes"
     assert "bound" not in found.get("uniform_", {})
 
@@ -93,10 +96,8 @@ OF_LRU = {
     "bidirectional": False,
     "dtype": None,
     "constraint": "DiagonalDisc",
-    "trainable_h0": False,
-    "locked_dropout": False,
-    "backend": None,
 }
+SHARED = {"trainable_h0": False, "locked_dropout": False, "backend": None}
 OF_DISC = {"r_min": 0.0, "r_max": 1.0, "phase": 2 * math.pi}
 
 
@@ -104,7 +105,7 @@ OF_DISC = {"r_min": 0.0, "r_max": 1.0, "phase": 2 * math.pi}
 def test_what_an_lru_passes_to_its_set_has_the_defaults_of_the_set(options):
     """Archived runs are compared with this description."""
     found = describe_option_defaults({"layer": LRU, "options": options})
-    assert found == {"DiagonalDisc": OF_DISC, "LRU": OF_LRU}
+    assert found == {"DiagonalDisc": OF_DISC, "LRU": OF_LRU, "Stacked": SHARED}
 
 
 def test_each_difference_has_its_path():

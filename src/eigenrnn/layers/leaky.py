@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Literal, Unpack
 
 import torch
+from torch import nn
 
 from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.layers.direction import LayerConfig
@@ -71,6 +72,7 @@ class LeakyRNN(Stacked[RNNDirection]):
     """
 
     backends = BACKENDS
+    torch_kind = nn.RNN
 
     def __init__(
         self,

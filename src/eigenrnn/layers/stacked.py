@@ -110,7 +110,7 @@ class Stacked(Layer, Generic[_D]):
     """The initialisers that a paper states, by the name of the weight; others have the default."""
 
     torch_kind: ClassVar[type[nn.RNNBase] | None] = None
-    """The layer of torch with the same recurrence, if there is one."""
+    """The layer of torch with the same weights, if there is one."""
 
     def __init__(
         self,
