@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Generator, nn
@@ -41,11 +41,6 @@ class _Initializers:
     sigmoid: Initializer  # W of the other gates
     input: Initializer
     bias: Initializer = zeros_
-
-
-@runtime_checkable
-class _Ours(Protocol):
-    def all_directions(self) -> list[Any]: ...
 
 
 @torch.no_grad()
@@ -94,8 +89,9 @@ def recurrent_(
         tensor([1.0200, 1.0200, 1.0200], grad_fn=<DiagonalBackward0>)
     """
     initializers = _initializers(kind, gain, beta, direction)
-    if isinstance(module, _Ours):
-        directions = module.all_directions()
+    ours: Any = module
+    if hasattr(module, "all_directions"):
+        directions = ours.all_directions()
         if not directions[0].has_matrix or any(c.is_complex for c in directions[0].constraints()):
             raise ValueError(
                 f"expected a layer with real recurrent matrices, got {type(module).__name__}"
@@ -110,9 +106,7 @@ def recurrent_(
 
 
 @torch.no_grad()
-def weights_(
-    layer: _Module, *, generator: Generator | None = None, **initializers: Any
-) -> _Module:
+def weights_(layer: Any, *, generator: Generator | None = None, **initializers: Any) -> Any:
     """Draw all weights of a layer of ours again, some of them with other initialisers.
 
     The order of the draws is that of the layer: in each direction the input maps, the recurrent
@@ -137,8 +131,7 @@ def weights_(
         >>> layer.all_directions()[0].gate_bias[:8].any()
         tensor(False)
     """
-    made: Any = layer
-    for direction in made.all_directions():
+    for direction in layer.all_directions():
         for name in initializers:
             if not isinstance(getattr(direction, name, 0), nn.Parameter | None):
                 known = ", ".join(direction.initializers)

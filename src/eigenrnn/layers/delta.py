@@ -13,7 +13,7 @@ from torch.nn import Parameter
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import Initializer, constant_, zeros_
-from eigenrnn.layers.direction import LayerConfig, without_autocast
+from eigenrnn.layers.direction import LayerConfig, StackConfig, without_autocast
 from eigenrnn.layers.linear import AbstractDiagonalDirection, LinearLayer
 from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.validation import check_input
@@ -525,19 +525,8 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
         initializers["weight_out"] = [_linear_uniform_]
         if bias:
             initializers["output_bias"] = [zeros_]
-        config = LayerConfig(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            constraints={},
-            initializers=initializers,
-        )
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        config = LayerConfig(input_size, hidden_size, stack, {}, initializers)
         super().__init__(partial(DeltaNetDirection, options=options), config, **shared)
 
     @torch.no_grad()

@@ -23,6 +23,7 @@ __all__ = [
     "AbstractDirection",
     "Blocks",
     "LayerConfig",
+    "StackConfig",
     "by_block",
     "construct_constraint",
     "head_kwargs",
@@ -39,13 +40,27 @@ _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
 @dataclass(frozen=True)
-class LayerConfig:
-    """The arguments that torch's layers have too, and the weights of a layer in one direction.
+class StackConfig:
+    """The arguments of torch's layers, apart from their sizes; `Stacked` says what they mean."""
 
-    `Stacked` says what the arguments of torch mean. The input size of a direction is M of the
-    first layer, and the output size of the layer below in the others.
+    num_layers: int
+    bias: bool
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+    device: torch.device | str | None
+    dtype: torch.dtype | None
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """The sizes, the arguments of torch and the weights of a layer in one direction.
 
     Args:
+        input_size: The number M of input features; above the first layer the output size of the
+            layer below.
+        hidden_size: The number N of hidden units.
+        stack: The arguments of torch.
         constraints: For each recurrent matrix, in the order of `weight_hh`, the attribute of the
             direction and a function of N that returns its constraint.
         initializers: For each other weight, in the order of drawing: the name of its attribute
@@ -58,13 +73,7 @@ class LayerConfig:
 
     input_size: int
     hidden_size: int
-    num_layers: int
-    bias: bool
-    batch_first: bool
-    dropout: float
-    bidirectional: bool
-    device: torch.device | str | None
-    dtype: torch.dtype | None
+    stack: StackConfig
     constraints: Mapping[str, Callable[[int], Constraint]]
     initializers: Mapping[str, Sequence[Initializer]]
     layer_norm: bool = False

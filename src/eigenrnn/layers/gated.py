@@ -8,7 +8,7 @@ from torch import Tensor
 
 from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.layers.direction import AbstractDirection, LayerConfig
-from eigenrnn.layers.stacked import Stacked
+from eigenrnn.layers.stacked import LikeTorch
 
 __all__ = ["AbstractGatedDirection", "Gated", "gate_constraints"]
 
@@ -29,7 +29,7 @@ class AbstractGatedDirection(AbstractDirection):
 _D = TypeVar("_D", bound=AbstractGatedDirection)
 
 
-class Gated(Stacked[_D]):
+class Gated(LikeTorch[_D]):
     """Stacked layers whose recurrent matrices belong to gates."""
 
     @property

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
-from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import LayerConfig
+from eigenrnn.layers.direction import LayerConfig, StackConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
 from eigenrnn.layers.options import LayerOptions
-from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 from eigenrnn.ops.compiled import activation, make_stepper
@@ -266,21 +264,10 @@ class GRU(Gated[GatedDirection]):
         if bias and f.has_bias:
             initializers["bias"] = [zeros_]
         names = ("reset_gate", "update_gate", "candidate")
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        constraints = gate_constraints(names, (reset, update, candidate), constraint)
         config = LayerConfig(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            constraints=gate_constraints(names, (reset, update, candidate), constraint),
-            initializers=initializers,
-            layer_norm=layer_norm,
-            zoneout=zoneout,
-            init=init,
+            input_size, hidden_size, stack, constraints, initializers, layer_norm, zoneout, init
         )
         self.nonlinearity = nonlinearity
         self.reset_after = reset_after
@@ -293,36 +280,7 @@ class GRU(Gated[GatedDirection]):
         )
         super().__init__(make_direction, config, **options)
 
-    def load_torch(self, torch_rnn: nn.GRU) -> Self:
-        """Copy the weights of a `torch.nn.GRU`; each gate gets the sum of its two biases.
-
-        Raises:
-            ValueError: If sizes, layers, directions, biases or the recurrence differ, or this
-                layer has LayerNorm or zoneout.
-            NotInSetError: If a recurrent matrix is not in the set of its constraint.
-            TypeError: If `torch_rnn` is not a `torch.nn.GRU`.
-        """
-        check_same_options(self, torch_rnn, nn.GRU)
-        self.check_torch_form()
-        copy_torch_weights(self.all_directions(), torch_rnn)
-        return self
-
-    def to_torch(self) -> nn.GRU:
-        """Return a `torch.nn.GRU` with the evaluated weights of this layer.
-
-        Raises:
-            ValueError: If torch's layer cannot compute this one: another form of the GRU,
-                LayerNorm, zoneout, locked dropout or trained initial states.
-        """
-        self.check_torch_form()
-        return torch_weights.convert(self)
-
     def check_torch_form(self) -> None:
-        """Check that the options of the recurrence are those of torch.
-
-        Raises:
-            ValueError: If one is not.
-        """
         for name, expected in self._recurrence_defaults().items():
             if getattr(self, name) != expected:
                 raise ValueError(

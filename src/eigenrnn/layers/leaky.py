@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from eigenrnn.constraints import Constraint, Unconstrained
-from eigenrnn.layers.direction import LayerConfig
+from eigenrnn.layers.direction import LayerConfig, StackConfig
 from eigenrnn.layers.leak import LeakOptions, LeakValues, leak_values
 from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.rnn import RNNDirection, elman_initializers
@@ -101,20 +101,11 @@ class LeakyRNN(Stacked[RNNDirection]):
         self.nonlinearity = nonlinearity
         values = leak_values(leak, hidden_size)
         leaks = LeakOptions(values, trainable_leak, noise, noise_in_eval, state)
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        constraints = {"constraint": constraint}
+        initializers = elman_initializers(nonlinearity, bias, input_bias)
         config = LayerConfig(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            constraints={"constraint": constraint},
-            initializers=elman_initializers(nonlinearity, bias, input_bias),
-            layer_norm=layer_norm,
-            init=init,
+            input_size, hidden_size, stack, constraints, initializers, layer_norm, init=init
         )
         make_direction = partial(RNNDirection, nonlinearity=nonlinearity, leak=leaks)
         super().__init__(make_direction, config, **options)

@@ -17,6 +17,7 @@ from eigenrnn.layers.direction import (
     AbstractDirection,
     Blocks,
     LayerConfig,
+    StackConfig,
     without_autocast,
 )
 from eigenrnn.layers.options import LayerOptions
@@ -363,18 +364,9 @@ class LRU(LinearLayer[LRUDirection]):
         }
         if bias:
             initializers["output_bias"] = [zeros_]
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
         config = LayerConfig(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            constraints={"constraint": constraint},
-            initializers=initializers,
+            input_size, hidden_size, stack, {"constraint": constraint}, initializers
         )
         super().__init__(LRUDirection, config, **options)
 
@@ -523,19 +515,8 @@ class MinGRU(LinearLayer[MinGRUDirection]):
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 2}
         if bias:
             initializers["input_bias"] = [fan_uniform_] * 2
-        config = LayerConfig(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            constraints={},
-            initializers=initializers,
-        )
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        config = LayerConfig(input_size, hidden_size, stack, {}, initializers)
         super().__init__(partial(MinGRUDirection, decays=self.decays), config, **options)
 
     def _recurrence_defaults(self) -> dict[str, Any]:

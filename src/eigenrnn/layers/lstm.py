@@ -1,7 +1,7 @@
 """The long short-term memory: torch.nn.LSTM with a constraint on the matrix of each gate."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +9,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.init import Initializer, fan_uniform_
-from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import LayerConfig
+from eigenrnn.layers.direction import LayerConfig, StackConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
 from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.sequences import Lengths
-from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.layers.validation import check_pair
 from eigenrnn.ops import lstm
 from eigenrnn.ops.compiled import make_stepper
@@ -187,19 +185,8 @@ class LSTM(Gated[LSTMDirection]):
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 4}
         if bias:
             initializers["input_bias"] = [fan_uniform_] * 4
-        config = LayerConfig(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            constraints=constraints,
-            initializers=initializers,
-        )
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        config = LayerConfig(input_size, hidden_size, stack, constraints, initializers)
         super().__init__(LSTMDirection, config, **options)
 
     def forward(
@@ -238,28 +225,6 @@ class LSTM(Gated[LSTMDirection]):
                 return output, (h_n, c_n)
         output, state = super().step(x_t, h, dt=dt)
         return output, self._split(state)
-
-    def load_torch(self, torch_rnn: nn.LSTM) -> Self:
-        """Copy the weights of a `torch.nn.LSTM`; each gate gets the sum of its two biases.
-
-        Raises:
-            ValueError: If sizes, layers, directions or biases differ, or torch's layer projects
-                its states.
-            NotInSetError: If a recurrent matrix is not in the set of its constraint.
-            TypeError: If `torch_rnn` is not a `torch.nn.LSTM`.
-        """
-        check_same_options(self, torch_rnn, nn.LSTM, ("proj_size",))
-        copy_torch_weights(self.all_directions(), torch_rnn)
-        return self
-
-    def to_torch(self) -> nn.LSTM:
-        """Return a `torch.nn.LSTM` with the evaluated weights of this layer.
-
-        Raises:
-            ValueError: If torch's layer lacks an option of this one: locked dropout or trained
-                initial states.
-        """
-        return torch_weights.convert(self)
 
     def _split(
         self,

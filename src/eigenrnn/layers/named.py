@@ -100,13 +100,14 @@ class ScoRNN(RNN):
 
 
 @torch.no_grad()
-def _small_(weight: Tensor, factor: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+def _small_(weight: Tensor, factor: float = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill n numbers with uniform draws of variance factor / n."""
     # U(-b, b) has the variance b^2 / 3
     return uniform_(weight, math.sqrt(3 * factor / len(weight)), generator=generator)
 
 
-_EXP_WEIGHTS = {"weight_ih": kaiming_normal_, "bias": uniform_, "input_bias": uniform_}
+_BIASES = dict.fromkeys(("bias", "input_bias"), uniform_)
+_EXP_WEIGHTS = {"weight_ih": kaiming_normal_, **_BIASES}
 
 
 class ExpRNN(RNN):
@@ -193,12 +194,7 @@ class DtrivRNN(RNN):
 
 
 # those of oRNN, whose h0 the spectral RNN does not have
-_ORTHOGONAL_WEIGHTS = {
-    "weight_ih": glorot_uniform_,
-    "bias": zeros_,
-    "input_bias": zeros_,
-    "h0": partial(_small_, factor=0.5),
-}
+_ORNN_WEIGHTS = {"weight_ih": glorot_uniform_, "input_bias": zeros_, "h0": _small_}
 
 
 class ORNN(RNN):
@@ -225,7 +221,7 @@ class ORNN(RNN):
     """
 
     sets = (Householder,)
-    published = _ORTHOGONAL_WEIGHTS
+    published = _ORNN_WEIGHTS
 
     def __init__(
         self,
@@ -237,19 +233,13 @@ class ORNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Householder, reflections=reflections)
-        defaults: RNNOptions = {"nonlinearity": "leaky_relu_0.1", "trainable_h0": True}
-        options = defaults | options
+        options.setdefault("nonlinearity", "leaky_relu_0.1")
+        options.setdefault("trainable_h0", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
-_UNITARY_WEIGHTS = {
-    "weight_ih": glorot_uniform_,
-    "bias": uniform_,
-    "input_bias": uniform_,
-    "h0": uniform_,
-}
-_EVOLUTION_WEIGHTS = {**_UNITARY_WEIGHTS, "h0": _small_}
-_UNITARY_OPTIONS: RNNOptions = {"trainable_h0": True}
+_UNITARY_WEIGHTS = {"weight_ih": glorot_uniform_, **_BIASES, "h0": uniform_}
+_EVOLUTION_WEIGHTS = {**_UNITARY_WEIGHTS, "h0": partial(_small_, factor=1.0)}
 
 
 class ScuRNN(RNN):
@@ -291,7 +281,7 @@ class ScuRNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(ScaledCayley, dtype=torch.complex64, init=matrix_init)
-        options = _UNITARY_OPTIONS | options
+        options.setdefault("trainable_h0", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -330,7 +320,7 @@ class URNN(RNN):
         num_layers: int = 1,
         **options: Unpack[RNNOptions],
     ) -> None:
-        options = _UNITARY_OPTIONS | options
+        options.setdefault("trainable_h0", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=FourierProduct, **options)
 
 
@@ -373,7 +363,7 @@ class FullCapacityURNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(MovingCayley, init=matrix_init, dtype=torch.complex64)
-        options = _UNITARY_OPTIONS | options
+        options.setdefault("trainable_h0", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -423,22 +413,20 @@ class EURNN(RNN):
         constraint = partial(
             Givens, layers=capacity, style=style, dtype=torch.promote_types(dtype, torch.float32)
         )
-        defaults: RNNOptions = {"output": "real"}
+        options.setdefault("output", "real")
         if dtype in (torch.bfloat16, torch.float16):
-            defaults["dtype"] = dtype
+            options["dtype"] = dtype
         if dtype in (torch.float64, torch.complex128):
             # the other weights set the precision of the states, to which W is converted
-            defaults["dtype"] = torch.float64
-        options = defaults | options
+            options["dtype"] = torch.float64
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
-# what both baselines of Kerg et al. share
+# the initialisers that both baselines of Kerg et al. share
 _KERG_WEIGHTS = {"weight_ih": glorot_normal_, "bias": uniform_, "input_bias": fan_uniform_}
-_KERG_OPTIONS: RNNOptions = {"input_bias": True}
 
 
-_NORMAL_WEIGHTS = {"weight_ih": glorot_normal_, "bias": uniform_, "input_bias": uniform_}
+_NORMAL_WEIGHTS = {"weight_ih": glorot_normal_, **_BIASES}
 
 
 class NnRNN(RNN):
@@ -578,7 +566,7 @@ class SpectralRNN(RNN):
     """
 
     sets = (BoundedSVD,)
-    published = _ORTHOGONAL_WEIGHTS
+    published = _ORNN_WEIGHTS
 
     def __init__(
         self,
@@ -591,8 +579,7 @@ class SpectralRNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(BoundedSVD, reflections=reflections, margin=margin)
-        defaults: RNNOptions = {"nonlinearity": "relu"}
-        options = defaults | options
+        options.setdefault("nonlinearity", "relu")
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -626,7 +613,7 @@ class RNNOrth(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=orthogonal_)
-        options = _KERG_OPTIONS | options
+        options.setdefault("input_bias", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -660,5 +647,5 @@ class RNNGlorot(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=glorot_normal_)
-        options = _KERG_OPTIONS | options
+        options.setdefault("input_bias", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)

@@ -14,14 +14,6 @@ from eigenrnn.layers.options import GRUOptions
 __all__ = ["GORU", "NCGRU"]
 
 
-_NC_GRU_OPTIONS: GRUOptions = {
-    "nonlinearity": "modrelu",
-    "reset_after": False,
-    "update_keeps": False,
-}
-"""The formula of NC-GRU."""
-
-
 _NC_GRU_WEIGHTS = {
     # that of the gates as He initialisation with M + N inputs
     "weight_ih": (glorot_uniform_, glorot_uniform_, kaiming_uniform_),
@@ -109,7 +101,9 @@ class NCGRU(GRU):
         constraints: dict[str, Callable[[int], Constraint]] = dict.fromkeys(GATES, free_set)
         for gate in orthogonal:
             constraints[gate] = orthogonal_set
-        options = _NC_GRU_OPTIONS | options
+        options.setdefault("nonlinearity", "modrelu")
+        options.setdefault("reset_after", False)
+        options.setdefault("update_keeps", False)
         super().__init__(
             input_size,
             hidden_size,
@@ -175,8 +169,7 @@ class GORU(GRU):
         **options: Unpack[GRUOptions],
     ) -> None:
         small = partial(Unconstrained, init=uniform_)
-        defaults: GRUOptions = {"nonlinearity": "modrelu"}
-        options = defaults | options
+        options.setdefault("nonlinearity", "modrelu")
         super().__init__(
             input_size,
             hidden_size,

@@ -2,19 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Self, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 
 import torch
 from torch import Tensor, nn
 
 from eigenrnn.constraints import Constraint, ScaledCayley
 from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
-from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import AbstractDirection, LayerConfig
+from eigenrnn.layers.direction import AbstractDirection, LayerConfig, StackConfig
 from eigenrnn.layers.leak import Leak, LeakOptions
 from eigenrnn.layers.options import LayerOptions
-from eigenrnn.layers.stacked import Stacked
-from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
+from eigenrnn.layers.stacked import LikeTorch
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
@@ -244,7 +242,7 @@ def _as_complex(
     return torch.complex(real, imaginary)
 
 
-class RNN(Stacked[RNNDirection]):
+class RNN(LikeTorch[RNNDirection]):
     r"""Elman RNN whose recurrent matrix W is constrained to a set S of your choice.
 
     .. math:: h_t = f(U x_t + c + W h_{t-1}), \qquad W \in \mathcal S
@@ -305,6 +303,7 @@ class RNN(Stacked[RNNDirection]):
 
     backends = BACKENDS
     torch_kind = nn.RNN
+    torch_options = ("nonlinearity",)
 
     def __init__(
         self,
@@ -328,52 +327,21 @@ class RNN(Stacked[RNNDirection]):
         **options: Unpack[LayerOptions],
     ) -> None:
         self.nonlinearity = nonlinearity
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        constraints = {"constraint": constraint}
+        initializers = elman_initializers(nonlinearity, bias, input_bias)
         config = LayerConfig(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            constraints={"constraint": constraint},
-            initializers=elman_initializers(nonlinearity, bias, input_bias),
-            layer_norm=layer_norm,
-            zoneout=zoneout,
-            init=init,
+            input_size, hidden_size, stack, constraints, initializers, layer_norm, zoneout, init
         )
         make_direction = partial(RNNDirection, nonlinearity=nonlinearity, output=output)
         super().__init__(make_direction, config, **options)
 
-    def load_torch(self, torch_rnn: nn.RNN) -> Self:
-        """Copy the weights of a `torch.nn.RNN`; the bias c becomes the sum of its two biases.
-
-        Raises:
-            ValueError: If sizes, layers, directions, nonlinearity or biases differ, or this layer
-                has LayerNorm or zoneout.
-            NotInSetError: If a recurrent matrix is not in the set of its constraint.
-            TypeError: If `torch_rnn` is not a `torch.nn.RNN`.
-        """
-        check_same_options(self, torch_rnn, nn.RNN, ("nonlinearity",))
-        copy_torch_weights(self.all_directions(), torch_rnn)
-        return self
-
-    def to_torch(self) -> nn.RNN:
-        """Return a `torch.nn.RNN` with the evaluated weights of this layer.
-
-        Raises:
-            ValueError: If torch's layer cannot compute this one: a nonlinearity other than tanh
-                and relu, complex states, LayerNorm, zoneout, locked dropout or trained initial
-                states.
-        """
+    def check_torch_form(self) -> None:
         if self.nonlinearity not in ("tanh", "relu"):
             raise ValueError(
                 "expected nonlinearity 'tanh' or 'relu', the only ones of torch.nn.RNN, got "
                 f"{self.nonlinearity!r}"
             )
-        return torch_weights.convert(self, nonlinearity=self.nonlinearity)
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": None, "bias": True}  # None: the repr always names the nonlinearity

@@ -50,7 +50,7 @@ from eigenrnn.ops.norm_zoneout import check_zoneout_rate
 from eigenrnn.torch_internals import listed_parts
 from eigenrnn.tracing import is_exporting
 
-__all__ = ["Layer", "Stacked"]
+__all__ = ["Layer", "LikeTorch", "Stacked"]
 
 
 class Layer(nn.Module):
@@ -81,7 +81,7 @@ class Stacked(Layer, Generic[_D]):
 
     Args:
         make_direction: The class of the directions, or a function that constructs one.
-        config: The arguments of torch's layers, and the weights of each direction.
+        config: The sizes, the arguments of torch, and the weights of each direction.
         trainable_h0: Whether the initial states are trained; initialised to zero, if no paper says
             otherwise.
         locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
@@ -122,19 +122,20 @@ class Stacked(Layer, Generic[_D]):
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
-        check_options(config.input_size, config.hidden_size, config.num_layers, config.dropout)
+        stack = config.stack
+        check_options(config.input_size, config.hidden_size, stack.num_layers, stack.dropout)
         check_zoneout_rate(config.zoneout)
-        check_dtype(config.dtype)
+        check_dtype(stack.dtype)
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")
         self.input_size = int(config.input_size)
         self.hidden_size = int(config.hidden_size)
-        self.num_layers = int(config.num_layers)
-        self.bias = config.bias
-        self.batch_first = config.batch_first
-        self.dropout = float(config.dropout)
-        self.bidirectional = config.bidirectional
+        self.num_layers = int(stack.num_layers)
+        self.bias = stack.bias
+        self.batch_first = stack.batch_first
+        self.dropout = float(stack.dropout)
+        self.bidirectional = stack.bidirectional
         self.backend = backend
         self.init = config.init
         self.layer_norm = config.layer_norm
@@ -167,10 +168,10 @@ class Stacked(Layer, Generic[_D]):
             self.directions = nn.ModuleList(directions)
             # before the move: `device` and `dtype` do not change what a seed draws
             self.reset(generator)
-        dtype = config.dtype
+        dtype = stack.dtype
         if dtype is None and default_dtype.itemsize == 2:
             dtype = default_dtype
-        self.to(device=config.device, dtype=dtype)
+        self.to(device=stack.device, dtype=dtype)
 
     def reset(self, generator: Generator | None = None) -> None:
         """Initialise all weights again."""
@@ -614,3 +615,42 @@ class Stacked(Layer, Generic[_D]):
         if output is not None and head is not None:
             output = head(output)
         return output, pieces.last_states(h_n)
+
+
+class LikeTorch(Stacked[_D]):
+    """Stacked layers of which torch has one with the same recurrence."""
+
+    torch_options: ClassVar[tuple[str, ...]] = ()
+    """The arguments of torch's layer that its other layers lack."""
+
+    def load_torch(self, torch_rnn: nn.RNNBase) -> Self:
+        """Copy the weights of a layer of torch; each bias becomes the sum of its two biases.
+
+        Raises:
+            ValueError: If sizes, layers, directions, nonlinearity, biases or the recurrence
+                differ, this layer has LayerNorm or zoneout, or torch's layer projects its states.
+            NotInSetError: If a recurrent matrix is not in the set of its constraint.
+            TypeError: If torch's layer is of another kind.
+        """
+        torch_weights.check_same_options(self, torch_rnn)
+        self.check_torch_form()
+        torch_weights.copy_torch_weights(self.all_directions(), torch_rnn)
+        return self
+
+    def to_torch(self) -> Any:
+        """Return a layer of torch with the evaluated weights of this one.
+
+        Raises:
+            ValueError: If torch's layer cannot compute this one: another form of the recurrence,
+                another nonlinearity, complex states, LayerNorm, zoneout, locked dropout or trained
+                initial states.
+        """
+        self.check_torch_form()
+        return torch_weights.convert(self)
+
+    def check_torch_form(self) -> None:
+        """Check that the options of the recurrence are those of torch.
+
+        Raises:
+            ValueError: If one is not.
+        """
