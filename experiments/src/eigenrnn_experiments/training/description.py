@@ -210,7 +210,8 @@ def current_network(network: Mapping[str, Any]) -> dict[str, Any]:
     else:
         name, options = current_call(str(layer), network.get("options", {}), _call)
         found["layer"] = name
-        found["options"] = options
+        if options or "options" in network:
+            found["options"] = options
     defaults: dict[str, dict[str, Any]] = {}
     shared: dict[str, Any] = {}
     for owner, then in network.get("defaults", {}).items():
