@@ -729,7 +729,7 @@ def test_freed_storage_is_an_error(part):
 
 @pytest.mark.parametrize("trained", [False, True])
 def test_a_stream_notices_a_write_to_the_leak(trained):
-    layer = LeakyRNN(3, 5, leak=0.2, trainable_leak=trained).freeze()
+    layer = LeakyRNN(3, 5, nonlinearity="tanh", trainable_leak=trained).freeze()
     x = torch.randn(3)
     stream = Stream(layer)
     stream(x)
