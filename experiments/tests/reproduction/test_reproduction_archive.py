@@ -349,7 +349,8 @@ def test_a_changed_default_of_an_option_that_the_row_leaves_out_is_named():
     known, recorded = row(), archived_run(row(), RunKey())
     defaults = recorded.network["defaults"]
     defaults["ScoRNN"]["matrix_init"] = "henaff"
-    defaults["ScoRNN"]["removed"] = defaults["Removed"] = 1
+    defaults["ScoRNN"]["removed"] = 1
+    defaults["Removed"] = {"option": 1}
     del defaults["RNN"]["bias"]
     changed_default = "network.defaults.ScoRNN.matrix_init was henaff, now unit_circle"
     assert changes_since_run(known, recorded) == [changed_default]

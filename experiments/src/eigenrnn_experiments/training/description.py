@@ -201,6 +201,8 @@ def current_network(network: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         network: What `describe_call` has returned.
     """
+    if not network:
+        return {}
     found = dict(network)
     layer: Any = network.get("layer")
     if isinstance(layer, Mapping):
