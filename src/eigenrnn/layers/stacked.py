@@ -618,7 +618,7 @@ class Stacked(Layer, Generic[_D]):
 
 
 class LikeTorch(Stacked[_D]):
-    """Stacked layers of which torch has one with the same recurrence."""
+    """Stacked layers of which torch has one with the same recurrence: `RNN`, `GRU` and `LSTM`."""
 
     torch_options: ClassVar[tuple[str, ...]] = ()
     """The arguments of torch's layer that its other layers lack."""
