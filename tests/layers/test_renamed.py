@@ -66,5 +66,7 @@ def test_an_rnn_with_a_leak_or_noise_is_a_leaky_one_with_the_defaults_of_then():
             "noise": 0.1,
         },
     )
+    _, kept = current_call("RNN", then | {"zoneout": 0.3}, described)
+    assert kept["zoneout"] == 0.3  # with noise alone it was allowed, and no layer has both now
     stated = {"leak": 0.2, "nonlinearity": "tanh", "constraint": "Dale"}
     assert current_call("RNN", stated, described) == ("LeakyRNN", stated)

@@ -58,8 +58,9 @@ def current_call(
         layer = "LeakyRNN"
         replaced = {"leak": 1.0, "nonlinearity": "modrelu", "constraint": call("ScaledCayley")}
         found = replaced | found | leak
-        for name in ("zoneout", "output"):
-            found.pop(name, None)
+        found.pop("output", None)  # of complex states, which have no leak
+        if not found.get("zoneout"):
+            found.pop("zoneout", None)
     is_published = layer in ("GatedDeltaNet", "DeltaProduct")
     if found.get("silu") == bool(found.get("convolution", is_published)):
         del found["silu"]
