@@ -122,7 +122,7 @@ def rounded(bits: int) -> Callable[..., nn.Module]:
     return partial(RNN, constraint=partial(Rounded, bits=bits))
 
 
-two_lrus = partial(LRU, num_layers=2)
+two_lrus = partial(LRU, num_layers=2, r_min=0.9, r_max=0.999)
 NETWORKS: dict[str, Callable[[int, Path], Trained]] = {
     "pixels, ScoRNN 170": partial(pixels, "scornn", ScoRNN, 170, RMSPROP),
     "pixels, GRU 64": partial(pixels, "gru", GRU, 64, ADAM),

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.sequences import interleave
-from eigenrnn import RNN, Stream
+from eigenrnn import RNN, LeakyRNN, Stream
 from eigenrnn.constraints import Unconstrained
 
 __all__ = ["main"]
@@ -30,7 +30,7 @@ NOISY = {"leak": 0.2, "noise": 0.1, "noise_in_eval": True}
 STEPS = 200  # of a stream, in each timed round
 
 
-def training_step(layer: RNN, x: torch.Tensor) -> None:
+def training_step(layer: RNN | LeakyRNN, x: torch.Tensor) -> None:
     """Run a forward and a backward pass."""
     h, _ = layer(x)
     h.square().mean().backward()
@@ -43,9 +43,10 @@ def stream_steps(stream: Stream, x: torch.Tensor) -> None:
         stream(x)
 
 
-def layer_with(N: int, options: dict[str, Any]) -> RNN:
+def layer_with(N: int, options: dict[str, Any]) -> RNN | LeakyRNN:
     """Return a tanh layer with 4 inputs."""
-    return RNN(4, N, nonlinearity="tanh", constraint=Unconstrained, **options)
+    make: Any = LeakyRNN if options else RNN
+    return make(4, N, nonlinearity="tanh", constraint=Unconstrained, **options)
 
 
 def compare(table: Table, shape: str, runs: dict[str, Callable[[], object]], unit: float) -> None:

@@ -12,7 +12,11 @@ import msgspec
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.recipes import Comparison, Entry, Recipe, Reference, Reported, Row
 from eigenrnn_experiments.training import Run, RunKey, Settings
-from eigenrnn_experiments.training.description import describe_defaults, differences
+from eigenrnn_experiments.training.description import (
+    current_network,
+    describe_defaults,
+    differences,
+)
 from eigenrnn_experiments.training.files import read_text
 from eigenrnn_experiments.training.run import slug
 from eigenrnn_experiments.training.settings import IGNORED_SETTINGS
@@ -233,7 +237,11 @@ def changes_since_run(row: Row, run: Run) -> list[str]:
         options = describe_defaults(type(row.task)) | options
     task = {"class": run.task.kind, "options": options}
     settings = describe_defaults(Settings) | dict(run.settings)
-    then: dict[str, Any] = {"task": task, "network": dict(run.network or {}), "settings": settings}
+    then: dict[str, Any] = {
+        "task": task,
+        "network": current_network(run.network or {}),
+        "settings": settings,
+    }
     now = row.describe()
     recorded_defaults = then["network"].get("defaults", {})
     current_defaults = now["network"]["defaults"]

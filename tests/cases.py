@@ -49,6 +49,7 @@ from eigenrnn.layers import (
     FullCapacityURNN,
     GatedDeltaNet,
     GRUCell,
+    LeakyRNN,
     LSTMCell,
     MinGRU,
     NnRNN,
@@ -271,8 +272,9 @@ MOVING = {name: make for name, make in CONSTRAINTS.items() if name.startswith("d
 LAYERS = {
     "RNN": RNN,
     "RNN-tanh": partial(RNN, nonlinearity="tanh", constraint=Unconstrained),
+    "LeakyRNN": LeakyRNN,
     "ScoRNN": ScoRNN,
-    "ScoRNN-zero": partial(ScoRNN, negative=1, init="zero"),
+    "ScoRNN-zero": partial(ScoRNN, negative=1, matrix_init="zero"),
     "ExpRNN": ExpRNN,
     "DtrivRNN": partial(DtrivRNN, period=2),
     "LSTM": LSTM,

@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from eigenrnn import GRU, RNN, MinGRU, NnRNN, ScoRNN, Stream
+from eigenrnn import GRU, RNN, LeakyRNN, MinGRU, NnRNN, ScoRNN, Stream
 from eigenrnn.estimators import SequenceClassifier, SequenceRegressor
 
 CLASSES = np.array(["nan", "none"])
@@ -400,7 +400,7 @@ def test_an_undefined_metric_is_told_from_a_loss_that_diverges(options, remedy):
 RANDOM_LAYERS = {
     "dropout": partial(GRU, num_layers=2, dropout=0.5),
     "zoneout": partial(RNN, zoneout=0.3),
-    "noise": partial(RNN, leak=0.3, noise=0.1),
+    "noise": partial(LeakyRNN, leak=0.3, noise=0.1),
     "torch": partial(torch.nn.LSTM, num_layers=2, dropout=0.5),
 }
 

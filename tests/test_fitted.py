@@ -13,7 +13,8 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from eigenrnn import GRU, LRU, LSTM, MinGRU, ResidualStack, ScoRNN, Stream
+from eigenrnn import GRU, LRU, LSTM, LeakyRNN, MinGRU, ResidualStack, ScoRNN, Stream
+from eigenrnn.constraints import ScaledCayley
 from eigenrnn.estimators import (
     SequenceClassifier,
     SequenceForecaster,
@@ -21,6 +22,7 @@ from eigenrnn.estimators import (
     load,
 )
 from eigenrnn.export import export_model, to_c
+from eigenrnn.init import uniform_, weights_
 
 NAMES = ["links", 'quote " \\', "größer"]
 
@@ -187,6 +189,35 @@ def test_a_file_has_the_call_that_makes_the_layer(tmp_path, layer):
     np.testing.assert_array_equal(again.predict_proba(X), estimator.predict_proba(X))
     assert again.get_params()["hidden_size"] == 8
     assert again.fit(*data()).predict(X).dtype == estimator.predict(X).dtype
+
+
+OLDER = {
+    "a leak": (
+        partial(LeakyRNN, leak=0.3, nonlinearity="modrelu", constraint=ScaledCayley),
+        {"call": {"name": "RNN"}, "arguments": [], "options": {"leak": {"value": 0.3}}},
+    ),
+    "an initialiser": (
+        partial(GRU, init=partial(weights_, weight_ih=(None, None, uniform_))),
+        {
+            "call": {"name": "GRU"},
+            "arguments": [],
+            "options": {"candidate_init": {"name": "uniform_"}},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("layer", "then"), OLDER.values(), ids=OLDER)
+def test_a_file_of_an_older_version_has_the_same_layer(tmp_path, layer, then):
+    estimator, X = fitted(layer=layer)
+    path = tmp_path / "model.pt"
+    estimator.save(path)
+    content = torch.load(path, weights_only=True)
+    assert load(path).layer_.keywords.keys() == layer.keywords.keys()
+    torch.save({**content, "layer": then}, path)
+    again = load(path)
+    np.testing.assert_array_equal(again.predict_proba(X), estimator.predict_proba(X))
+    assert again.layer_.keywords.keys() == layer.keywords.keys()
 
 
 @pytest.mark.parametrize("layer", [Stranger, stack, partial(stack)])

@@ -20,6 +20,7 @@ from eigenrnn import (
     LSTM,
     RNN,
     DtrivRNN,
+    LeakyRNN,
     ScoRNN,
     SequenceModel,
     __version__,
@@ -204,7 +205,7 @@ FOREIGN = {
         (*LAYER, "options", "constraint"),
         {"function": "Schur", "options": {"orthogonal": {"function": "foreign.Set"}}},
     ),
-    "an initialisation": ((*LAYER, "options", "input_init"), "foreign.init_"),
+    "an initialisation": ((*LAYER, "options", "init"), "foreign.init_"),
     "a nonlinearity": ((*LAYER, "options", "nonlinearity"), {"function": "foreign.relu"}),
     "an argument": ((*LAYER, "arguments"), [{"function": "foreign.relu"}]),
     "the number of units": (("network", "hidden_size"), {"function": "foreign.size"}),
@@ -290,7 +291,7 @@ MADE = {
     "ScoRNN": partial(ScoRNN, negative=1),
     "sets of gates": partial(LSTM, cell=ScaledCayley),
     "a set": partial(RNN, constraint=partial(Householder, reflections=2)),
-    "ENRNN": partial(ENRNN, short_size=3, init="zero", coupling=False, epsilon=0.1),
+    "ENRNN": partial(ENRNN, short_size=3, matrix_init="zero", coupling=False, epsilon=0.1),
     "blocks": partial(
         RNN,
         constraint=partial(
@@ -303,7 +304,15 @@ MADE = {
     "complex": partial(RNN, constraint=partial(ScaledCayley, dtype=torch.complex64)),
     "an initialiser": partial(RNN, constraint=partial(Unconstrained, init=haar_)),
     "a base that never moves": partial(DtrivRNN, period=math.inf),
-    "a leak": partial(RNN, leak=0.3, trainable_leak=True, noise=0.1, state="current"),
+    "a leak": partial(
+        LeakyRNN,
+        nonlinearity="modrelu",
+        constraint=ScaledCayley,
+        leak=0.3,
+        trainable_leak=True,
+        noise=0.1,
+        state="current",
+    ),
     "LRU": partial(LRU, r_min=0.5),
     "torch.nn.LSTM": nn.LSTM,
 }
@@ -331,6 +340,17 @@ def test_a_network_is_built_again_from_the_call_that_made_it(tmp_path, layer):
     assert found.settings.steps == 2
     again = next(found.task.batches("train", 12))
     assert torch.equal(again.inputs, batch.inputs)
+
+
+OLDER = Path(__file__).parent / "training" / "older_networks.json"
+
+
+def test_a_run_of_an_older_version_is_loaded(tmp_path):
+    layer = MADE["a leak"]
+    model = model_for(ADDING, layer, 6)
+    fit_in_python(tmp_path, model, describe_call(layer=layer, hidden_size=6))
+    edited(tmp_path, lambda c: c.update(network=json.loads(OLDER.read_text())["leak"]))
+    assert same(load(tmp_path).model, weights(tmp_path / "last.pt"))
 
 
 def test_a_default_that_has_changed_since_is_named(tmp_path):

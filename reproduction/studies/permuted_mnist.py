@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from eigenrnn.constraints import DiagonalDisc
-from eigenrnn.init import constant_
+from eigenrnn.init import constant_, weights_
 from eigenrnn.layers import LRU, NCGRU, ExpRNN, ScoRNN
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Quoted, Recipe, Reported, stack_model
@@ -51,7 +51,10 @@ def _stack(label: str, layer: Any, width: int, **fields: Any) -> Network:
 
 _SLOW = {"constraint": partial(DiagonalDisc, r_min=0.999, r_max=0.9999)}
 """Options of an LRU whose states keep the first of 784 pixels."""
-_BOUNDED = {"nonlinearity": "tanh", "update_bias_init": partial(constant_, value=-4.0)}
+_BOUNDED = {
+    "nonlinearity": "tanh",
+    "init": partial(weights_, gate_bias=(None, partial(constant_, value=-4.0))),
+}
 """Options of an NC-GRU without exploding gradients: with modReLU they reach 1e12 in a stack."""
 _LRU_BLOCK = Network(
     "LRU in a residual block 68",

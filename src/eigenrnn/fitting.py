@@ -20,8 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from eigenrnn import layers
 from eigenrnn.errors import check_installed, check_positive, check_positive_integer
 from eigenrnn.files import replacing
+from eigenrnn.layers import current_call
 from eigenrnn.models import ResidualStack, SequenceModel, parameter_groups, penalty
 from eigenrnn.torch_internals import DrawFrom
 
@@ -314,6 +316,10 @@ def _described(value: Any) -> dict[str, Any] | None:
         if None in (function, *arguments, *options.values()):
             return None
         return {"call": function, "arguments": arguments, "options": options}
+    if isinstance(value, list | tuple):
+        sequence: Any = value
+        parts = [_described(each) for each in sequence]
+        return None if None in parts else {"parts": parts}
     for name, known in _known_names().items():
         if known is value:
             return {"name": name}
@@ -335,9 +341,19 @@ def _built(description: Any) -> Any:
         if name not in _known_names():
             raise ValueError(f"there is no {name}")
         return _known_names()[name]
+    if "parts" in description:
+        return [_built(each) for each in description["parts"]]
     arguments = [_built(each) for each in description["arguments"]]
     options = {name: _built(each) for name, each in description["options"].items()}
-    return partial(_built(description["call"]), *arguments, **options)
+    function = description["call"]
+    if function.get("name") in layers.__all__:
+        name, options = current_call(function["name"], options, _named)
+        function = {"name": name}
+    return partial(_built(function), *arguments, **options)
+
+
+def _named(name: str, **options: Any) -> Any:
+    return partial(_known_names()[name], **options)
 
 
 def _is_plain(value: Any) -> bool:

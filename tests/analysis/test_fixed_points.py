@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from torch import nn
 
 import eigenrnn
+from eigenrnn import LeakyRNN
 from eigenrnn.analysis import (
     StateMap,
     fixed_points,
@@ -284,8 +285,8 @@ def test_a_search_stays_in_the_range_of_the_states():
         (nn.RNN(1, 2, nonlinearity="relu"), None),
         (nn.GRU(1, 2), [1, 1]),
         (nn.LSTMCell(1, 2), [1, 1, math.inf, math.inf]),
-        (RNN(1, 2, nonlinearity="tanh", leak=0.5), [1, 1]),
-        (RNN(1, 2, nonlinearity="tanh", leak=0.5, state="current"), None),
+        (LeakyRNN(1, 2, nonlinearity="tanh", leak=0.5), [1, 1]),
+        (LeakyRNN(1, 2, nonlinearity="tanh", leak=0.5, state="current"), None),
         (ScoRNN(1, 2), None),
         (nn.LSTM(1, 2), [1, 1, math.inf, math.inf]),
         (GRU(1, 2), [1, 1]),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn import RNN
+from eigenrnn import RNN, LeakyRNN
 from eigenrnn.analysis import (
     StateMap,
     fixed_points,
@@ -226,7 +226,7 @@ def test_the_error_of_a_lyapunov_exponent_is_that_of_independent_runs():
 @pytest.mark.parametrize("state", ["rate", "current"])
 def test_the_reduced_model_of_a_low_rank_network_is_the_network(state):
     P = torch.randn(16, 16, generator=seeded(2), dtype=torch.float64) / 8
-    layer = RNN(
+    layer = LeakyRNN(
         2,
         16,
         nonlinearity="tanh",

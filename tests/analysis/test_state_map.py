@@ -1,22 +1,26 @@
 """Recurrent layers as maps of states agree with the layers themselves."""
 
+from functools import partial
+
 import pytest
 import torch
 
 import eigenrnn
 from eigenrnn.analysis import recurrent_matrices, state_maps, trajectory
 from eigenrnn.constraints import Exponential, constrain
+from eigenrnn.init import weights_
 
 M, N, T, B = 2, 6, 5, 3
 
+FROM_NORMAL = partial(weights_, h0=torch.nn.init.normal_)
 LAYERS = {
     "scornn": lambda: eigenrnn.ScoRNN(M, N),
     "tanh": lambda: eigenrnn.RNN(M, N, nonlinearity="tanh"),
-    "trained h0": lambda: eigenrnn.RNN(M, N, trainable_h0=True, h0_init=torch.nn.init.normal_),
+    "trained h0": lambda: eigenrnn.RNN(M, N, trainable_h0=True, init=FROM_NORMAL),
     "layer norm": lambda: eigenrnn.RNN(M, N, layer_norm=True),
     "zoneout": lambda: eigenrnn.GRU(M, N, zoneout=0.2),
-    "leaky": lambda: eigenrnn.RNN(M, N, leak=0.2, noise=0.3, nonlinearity="softplus"),
-    "currents": lambda: eigenrnn.RNN(M, N, leak=0.2, state="current", nonlinearity="retanh"),
+    "leaky": lambda: eigenrnn.LeakyRNN(M, N, leak=0.2, noise=0.3, nonlinearity="softplus"),
+    "currents": lambda: eigenrnn.LeakyRNN(M, N, leak=0.2, state="current", nonlinearity="retanh"),
     "enrnn": lambda: eigenrnn.ENRNN(M, N, short_size=2),
     "nnrnn": lambda: eigenrnn.NnRNN(M, N),
     "ncgru": lambda: eigenrnn.NCGRU(M, N),

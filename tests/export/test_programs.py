@@ -22,6 +22,7 @@ from eigenrnn import (
     URNN,
     GatedDeltaNet,
     LanguageModel,
+    LeakyRNN,
     MinGRU,
     NnRNN,
     ResidualStack,
@@ -189,9 +190,9 @@ def test_a_layer_with_normalisation_and_zoneout_runs_in_onnxruntime():
 @pytest.mark.long
 def test_leaky_layers_run_in_onnxruntime():
     module = Each(
-        RNN(M, N, leak=0.2, noise=0.1, nonlinearity="softplus"),
-        RNN(M, N, 2, leak=torch.linspace(0.1, 1, N), state="current", nonlinearity="retanh"),
-        RNN(M, N, leak=0.2, trainable_leak=True, nonlinearity="tanh", bidirectional=True),
+        LeakyRNN(M, N, leak=0.2, noise=0.1, nonlinearity="softplus"),
+        LeakyRNN(M, N, 2, leak=torch.linspace(0.1, 1, N), state="current", nonlinearity="retanh"),
+        LeakyRNN(M, N, leak=0.2, trainable_leak=True, nonlinearity="tanh", bidirectional=True),
     ).eval()
     run, operators = export_onnx(module, (batch(5, 4),), {"inputs": (TIME_AND_BATCH,)})
     assert_agree(run, module, batch(12, 2, seed=1))
@@ -201,7 +202,7 @@ def test_leaky_layers_run_in_onnxruntime():
 @pytest.mark.long
 def test_layers_with_sets_of_neuroscience_run_in_onnxruntime():
     module = Each(
-        RNN(M, N, constraint=Dale, leak=0.2),
+        LeakyRNN(M, N, constraint=Dale, leak=0.2),
         RNN(M, N, constraint=partial(LowRank, rank=2, plus=torch.eye(N) / 2)),
         GRU(M, N, constraint=partial(Masked, density=0.5, inner=Dale)),
     ).eval()

@@ -22,10 +22,10 @@ from eigenrnn.analysis import (
 from eigenrnn.linalg import tol
 
 T, B, M, N = 9, 3, 2, 8
-FULL = {"gated": True, "convolution": 3, "silu": True, "output_gate": True}
+FULL = {"gated": True, "convolution": 3, "output_gate": True}
 LAYERS = {
     "plain": eigenrnn.DeltaNet,
-    "positive": partial(eigenrnn.DeltaNet, eigenvalues=(0.2, 0.9), silu=True),
+    "positive": partial(eigenrnn.DeltaNet, eigenvalues=(0.2, 0.9)),
     "reflections": partial(eigenrnn.DeltaNet, heads=4, reflections=3),
     "gated": partial(eigenrnn.DeltaNet, heads=2, gated=True),
     "convolution": partial(eigenrnn.DeltaNet, heads=2, reflections=2, convolution=4),
@@ -70,9 +70,7 @@ def one_sequence(layer, x):
         for t in range(len(x)):
             for back in range(min(c, t + 1)):
                 filtered[t] += kernel[:, c - 1 - back] * mixed[t - back]
-        mixed = filtered
-    if layer.silu:
-        mixed = mixed * sigmoid(mixed)
+        mixed = filtered * sigmoid(filtered)
     q = mixed[:, :N].reshape(-1, H, K)
     k = mixed[:, N : (1 + R) * N].reshape(-1, H, R, K)
     v = mixed[:, (1 + R) * N :].reshape(-1, H, R, K)

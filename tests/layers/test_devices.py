@@ -8,7 +8,7 @@ import torch
 
 from cases import ALL, CELLS, LAYERS, NAMED
 from crossing import few
-from eigenrnn import LanguageModel, ResidualStack, SequenceModel, constrain
+from eigenrnn import LanguageModel, LeakyRNN, ResidualStack, SequenceModel, constrain
 from eigenrnn.constraints import Exponential, LowRank, Masked, ScaledCayley, Schur, Unconstrained
 from eigenrnn.layers import GRU, LRU, RNN, ScoRNN, ScuRNN
 from eigenrnn.linalg import tol
@@ -143,7 +143,7 @@ def test_a_layer_loaded_on_the_meta_device_trains_like_its_original(make, constr
     assert torch.equal(trained(layer), trained(original))
 
 
-NOISY = partial(RNN, nonlinearity="tanh", leak=0.3, noise=0.1)
+NOISY = partial(LeakyRNN, nonlinearity="tanh", leak=0.3, noise=0.1)
 
 
 @pytest.mark.parametrize("make", [*ALL_LAYERS.values(), NOISY], ids=[*ALL_LAYERS, "noisy"])
@@ -174,7 +174,7 @@ def test_a_cell_loaded_on_the_meta_device_equals_its_original(make):
 MODELS = {
     "stack": lambda: ResidualStack(lambda n: LRU(n, n), 8, 2, mixer="glu"),
     "stack, cayley": lambda: ResidualStack(lambda n: ScoRNN(n, n), 8, 2, norm="rms", mixer="mlp"),
-    "sequences": lambda: SequenceModel(RNN(8, 8, nonlinearity="tanh", leak=0.2), 2),
+    "sequences": lambda: SequenceModel(LeakyRNN(8, 8, nonlinearity="tanh", leak=0.2), 2),
     "text": lambda: LanguageModel(5, 4, [RNN(4, 8), GRU(8, 8, candidate=ScaledCayley)]),
     "gate of torch": lambda: constrain(torch.nn.GRU(8, 8), "weight_hh_l0", ScaledCayley, rows="z"),
     "square": lambda: constrain(torch.nn.Linear(8, 8), "weight", ScaledCayley),
@@ -196,9 +196,9 @@ def test_a_model_loaded_on_the_meta_device_equals_its_original(make, construct, 
 
 
 def test_parameters_may_be_copied_one_by_one_after_skip_init():
-    original = RNN(3, 8, leak=0.2)
+    original = LeakyRNN(3, 8, leak=0.2)
     torch.use_deterministic_algorithms(True)  # memory without values then holds NaN
-    layer = torch.nn.utils.skip_init(RNN, 3, 8, leak=0.2)
+    layer = torch.nn.utils.skip_init(LeakyRNN, 3, 8, leak=0.2)
     torch.use_deterministic_algorithms(False)
     with torch.no_grad():
         for own, value in zip(layer.parameters(), original.parameters(), strict=True):

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from draws import normal
-from eigenrnn import LRU, LSTM, RNN, MinGRU, ResidualStack, SequenceModel, Stream
+from eigenrnn import LRU, LSTM, RNN, LeakyRNN, MinGRU, ResidualStack, SequenceModel, Stream
 from eigenrnn.constraints import DiagonalSegment, Unconstrained
 from eigenrnn.init import zeros_
 from eigenrnn.linalg import tol
@@ -19,12 +19,12 @@ from kernel_testing import needs_kernels
 T, B, M, N = 7, 4, 3, 6
 LENGTHS = torch.tensor([7, 3, 1, 7])
 NEAR = {"rtol": 0, "atol": tol(torch.float64, 100 * T * N)}
-leaky = partial(RNN, nonlinearity="tanh", leak=0.3, trainable_leak=True)
+leaky = partial(LeakyRNN, nonlinearity="tanh", leak=0.3, trainable_leak=True)
 LAYERS = {
     "LRU": LRU,
     "rates": leaky,
     "currents": partial(leaky, state="current"),
-    "different leaks": partial(RNN, leak=[0.1, 0.2, 0.5, 0.9, 0.3, 1.0], nonlinearity="relu"),
+    "different leaks": partial(LeakyRNN, leak=[0.1, 0.2, 0.5, 0.9, 0.3, 1.0], nonlinearity="relu"),
     "two layers": partial(LRU, num_layers=2),
 }
 each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
@@ -107,7 +107,10 @@ def test_gaps_of_one_change_nothing(make):
 
 
 def test_a_gap_of_three_is_three_steps_of_a_held_input():
-    for layer in (LRU(M, N), RNN(M, N, leak=0.3, constraint=partial(Unconstrained, init=zeros_))):
+    for layer in (
+        LRU(M, N),
+        LeakyRNN(M, N, leak=0.3, constraint=partial(Unconstrained, init=zeros_)),
+    ):
         layer.double()
         x, state = normal(1, B, M), normal(*layer.initial_state(B).shape)
         _, once = layer(x, state, dt=torch.tensor([3.0]))
@@ -330,11 +333,11 @@ def test_wrong_gaps_raise(make, dt, error, match):
 
 def test_a_gap_of_zero_keeps_the_state_unless_there_is_noise():
     x, dt = normal(T, B, M).float(), torch.zeros(T, B)
-    layer = RNN(M, N, leak=[1.0, 0.5, 0.5, 0.5, 0.5, 0.5])
+    layer = LeakyRNN(M, N, leak=[1.0, 0.5, 0.5, 0.5, 0.5, 0.5])
     state = torch.ones(1, B, N)
     assert torch.equal(layer(x, state, dt=dt)[1], state)
     with pytest.raises(ValueError, match="got 0"):
-        RNN(M, N, leak=0.5, noise=0.1)(x, dt=dt)
+        LeakyRNN(M, N, leak=0.5, noise=0.1)(x, dt=dt)
 
 
 def test_what_lies_in_the_padding_does_not_count():
@@ -381,7 +384,7 @@ def test_a_program_of_torch_export_takes_gaps(make):
 
 
 def test_a_trained_leak_of_one_has_a_finite_gradient_with_gaps():
-    layer = RNN(2, 4, nonlinearity="tanh", leak=0.5, trainable_leak=True)
+    layer = LeakyRNN(2, 4, nonlinearity="tanh", leak=0.5, trainable_leak=True)
     raw = layer.directions[0].leak.raw
     with torch.no_grad():
         raw.fill_(40.0)  # the sigmoid is one

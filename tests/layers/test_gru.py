@@ -10,7 +10,7 @@ from torch import nn
 from draws import normal, stream
 from eigenrnn import GORU, GRU, NCGRU
 from eigenrnn.constraints import Exponential, Givens, NeumannCayley, ScaledCayley, Unconstrained
-from eigenrnn.init import uniform_
+from eigenrnn.init import uniform_, weights_
 from eigenrnn.linalg import tol
 from eigenrnn.models import SequenceModel, constrained_parameters
 from gru_cells import assert_computes, goru_cell, nc_gru_cell
@@ -179,6 +179,6 @@ def test_goru_passes_its_capacity_to_the_constraint(options, layers):
 @pytest.mark.parametrize("make", [NCGRU, GORU])
 def test_an_option_overrides_the_default_of_the_paper(make):
     chosen = {"nonlinearity": "tanh", "reset_after": True, "update_keeps": False}
-    layer = make(2, 4, input_init=partial(uniform_, bound=0.0), candidate_init=None, **chosen)
+    layer = make(2, 4, init=partial(weights_, weight_ih=partial(uniform_, bound=0.0)), **chosen)
     assert not layer.all_directions()[0].weight_ih.any()
     assert {name: getattr(layer, name) for name in chosen} == chosen

@@ -23,6 +23,7 @@ from eigenrnn.init import (
     kaiming_normal_,
     orthogonal_,
     uniform_,
+    weights_,
 )
 from eigenrnn.layers import RNN, RNNGlorot, RNNOrth
 from eigenrnn.layers.linear import LinearLayer
@@ -142,14 +143,13 @@ def test_scornn_is_an_rnn_with_the_scaled_cayley_transform():
 @pytest.mark.parametrize("start", ["henaff", "cayley", "haar"])
 def test_exprnn_is_an_rnn_with_the_exponential_map(start):
     assert same_initialisation(
-        partial(ExpRNN, 2, 9, init=start),
+        partial(ExpRNN, 2, 9, matrix_init=start),
         partial(
             RNN,
             2,
             9,
             constraint=partial(Exponential, init=start),
-            input_init=kaiming_normal_,
-            bias_init=uniform_,
+            init=partial(weights_, weight_ih=kaiming_normal_, bias=uniform_),
         ),
     )
 
@@ -163,10 +163,8 @@ def test_the_baselines_of_nnrnn_initialise_their_two_biases_differently(make, in
         2,
         9,
         constraint=partial(Unconstrained, init=initialiser),
-        input_init=glorot_normal_,
         input_bias=True,
-        bias_init=uniform_,
-        input_bias_init=fan_uniform_,
+        init=partial(weights_, weight_ih=glorot_normal_, bias=uniform_, input_bias=fan_uniform_),
     )
     assert same_initialisation(partial(make, 2, 9), other)
     (direction,) = make(2, 900, generator=stream(0)).all_directions()
@@ -480,7 +478,7 @@ def test_the_spectrum_is_sorted_by_descending_angle():
 
 
 def test_the_spectrum_of_a_known_matrix_is_known():
-    layer = ScoRNN(M, 3, negative=1, init="zero")
+    layer = ScoRNN(M, 3, negative=1, matrix_init="zero")
     expected = torch.tensor([-1.0, 1.0, 1.0], dtype=torch.complex64)
     assert torch.equal(layer.spectrum()[0], expected)
 

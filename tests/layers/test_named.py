@@ -38,7 +38,8 @@ from eigenrnn.layers import (
     ScuRNN,
     SpectralRNN,
 )
-from eigenrnn.layers.options import DeltaNetOptions, GRUOptions, RNNOptions
+from eigenrnn.layers.options import DeltaNetOptions, GRUOptions, LayerOptions, RNNOptions
+from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import tol
 
 
@@ -131,7 +132,7 @@ FIXED_OPTIONS = {
     "ENRNN-long": {"dtype"},
 }
 
-LAYER_NAMES = {"layers": "capacity"}
+LAYER_NAMES = {"layers": "capacity", "init": "matrix_init"}
 
 
 @pytest.mark.parametrize("name", LAYER_OPTIONS)
@@ -180,9 +181,10 @@ def test_an_option_reaches_the_constraint(name, option):
 
 
 @pytest.mark.parametrize(
-    ("options", "layer"), [(RNNOptions, RNN), (GRUOptions, GRU), (DeltaNetOptions, DeltaNet)]
+    ("options", "layer"),
+    [(LayerOptions, Stacked), (RNNOptions, RNN), (GRUOptions, GRU), (DeltaNetOptions, DeltaNet)],
 )
 def test_the_typed_options_are_those_of_the_layer_that_takes_them(options, layer):
-    taken = get_type_hints(layer.__init__)
+    taken = get_type_hints(Stacked.__init__) | get_type_hints(layer.__init__)
     stated = get_type_hints(options)
     assert stated.items() <= taken.items()

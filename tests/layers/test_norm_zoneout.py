@@ -13,14 +13,14 @@ from crossing import few
 from draws import normal, stream
 from eigenrnn import GRU, NCGRU, RNN, DeltaNet, ScoRNN, ScuRNN
 from eigenrnn.constraints import FourierProduct, Unconstrained
-from eigenrnn.layers import EURNN, LRU, LSTM, URNN, FullCapacityURNN, MinGRU
+from eigenrnn.layers import EURNN, LRU, LSTM, URNN, FullCapacityURNN, LeakyRNN, MinGRU
 from eigenrnn.linalg import tol
 
 T, B, M, N = 6, 3, 4, 8
 BOTH = {"layer_norm": True, "zoneout": 0.3}
 
 # these have neither option
-WITHOUT = LRU | LSTM | MinGRU | DeltaNet
+WITHOUT = LRU | LSTM | MinGRU | DeltaNet | LeakyRNN
 ALL = {n: make for n, make in (OURS | NAMED).items() if not isinstance(make(2, 8), WITHOUT)}
 COMPLEX = {"EURNN": EURNN, "FullCapacityURNN": FullCapacityURNN, "ScuRNN": ScuRNN, "URNN": URNN}
 REAL = {name: make for name, make in ALL.items() if name not in COMPLEX}

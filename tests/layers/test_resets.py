@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from cases import CELLS, LAYERS, NAMED, OURS
 from draws import normal
-from eigenrnn import LRU, LSTM, RNN, LanguageModel, ResidualStack, SequenceModel, Stream
+from eigenrnn import LRU, LSTM, RNN, LanguageModel, LeakyRNN, ResidualStack, SequenceModel, Stream
 from eigenrnn.layers import GRU, DeltaNet
 from eigenrnn.linalg import tol
 from eigenrnn.ops import use_backend
@@ -27,8 +27,8 @@ CASES = {name: LAYERS[name] for name in OURS} | NAMED
 CASES |= {
     "two layers": partial(GRU, num_layers=2),
     "layer norm": partial(RNN, nonlinearity="tanh", layer_norm=True),
-    "rates with a leak": partial(RNN, nonlinearity="softplus", leak=0.3, trainable_leak=True),
-    "currents": partial(RNN, nonlinearity="softplus", leak=0.3, state="current"),
+    "rates with a leak": partial(LeakyRNN, nonlinearity="softplus", leak=0.3, trainable_leak=True),
+    "currents": partial(LeakyRNN, nonlinearity="softplus", leak=0.3, state="current"),
     "trained initial state": partial(LSTM, trainable_h0=True),
     "convolution": partial(DeltaNet, heads=2, convolution=3),
     "stack": stack(LRU),

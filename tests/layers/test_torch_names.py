@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from eigenrnn import (
     LSTM,
     RNN,
     GRUCell,
+    LeakyRNN,
     LSTMCell,
     RNNCell,
     ScoRNN,
@@ -125,12 +127,12 @@ def test_the_state_of_another_layer_is_refused(theirs):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"leak": 0.3}, {"leak": 0.3, "trainable_leak": True}, {"layer_norm": True}],
+    "make",
+    [LeakyRNN, partial(LeakyRNN, trainable_leak=True), partial(RNN, layer_norm=True)],
     ids=str,
 )
-def test_what_torch_lacks_stays_as_it_is(options):
-    ours = RNN(M, N, nonlinearity="tanh", trainable_h0=True, **options, **FREE)
+def test_what_torch_lacks_stays_as_it_is(make):
+    ours = make(M, N, nonlinearity="tanh", trainable_h0=True, **FREE)
     own = (".h0", ".gain", ".shift", ".raw", ".values")
     before = {name: v.clone() for name, v in ours.state_dict().items() if name.endswith(own)}
     theirs = nn.RNN(M, N)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from eigenrnn import SequenceModel
+from eigenrnn import LeakyRNN, SequenceModel
 from eigenrnn.constraints import ScaledCayley
 from eigenrnn.init import haar_
 from eigenrnn.layers import GRU, RNN
@@ -372,7 +372,7 @@ LAYERS = {
     "two directions": (lambda: RNN(3, 8, bidirectional=True, constraint=ScaledCayley), False),
     "LayerNorm": (lambda: RNN(3, 8, layer_norm=True, constraint=ScaledCayley), True),
     "zoneout": (lambda: RNN(3, 8, zoneout=0.5, constraint=ScaledCayley), True),
-    "currents": (lambda: RNN(3, 8, leak=0.2, state="current", nonlinearity="tanh"), True),
+    "currents": (lambda: LeakyRNN(3, 8, leak=0.2, state="current", nonlinearity="tanh"), True),
     "gates": (lambda: GRU(3, 8), False),
 }
 

@@ -21,6 +21,7 @@ from eigenrnn import (
     DeltaNet,
     DeltaProduct,
     GatedDeltaNet,
+    LeakyRNN,
     MinGRU,
     ResidualStack,
     ScoRNN,
@@ -29,6 +30,7 @@ from eigenrnn import (
     Stream,
 )
 from eigenrnn.constraints import DiagonalSegment
+from eigenrnn.init import uniform_, weights_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import use_backend
 from kernel_testing import assert_passes_with_isa, each_isa, needs_kernels, python
@@ -42,18 +44,23 @@ PACKED = {
     "RNN": RNN,
     "tanh RNN of three layers": partial(RNN, nonlinearity="tanh", num_layers=3),
     "float64 RNN with a trained state": partial(
-        RNN, dtype=torch.float64, trainable_h0=True, h0_init=torch.nn.init.uniform_
+        RNN, dtype=torch.float64, trainable_h0=True, init=partial(weights_, h0=uniform_)
     ),
-    "leaky": partial(RNN, leak=0.2, nonlinearity="softplus"),
-    "leaky, trained": partial(RNN, leak=0.2, trainable_leak=True, noise=0.1),
-    "currents": partial(RNN, leak=0.2, state="current"),
-    "float64 currents of two tanh layers without a leak": partial(
-        RNN, nonlinearity="tanh", state="current", num_layers=2, dtype=torch.float64
+    "leaky": partial(LeakyRNN, leak=0.2, nonlinearity="softplus"),
+    "leaky, trained": partial(LeakyRNN, leak=0.2, trainable_leak=True, noise=0.1),
+    "currents": partial(LeakyRNN, leak=0.2, state="current"),
+    "float64 currents of two tanh layers with a leak of one": partial(
+        LeakyRNN,
+        nonlinearity="tanh",
+        leak=1.0,
+        state="current",
+        num_layers=2,
+        dtype=torch.float64,
     ),
     "ScoRNN": ScoRNN,
     "LayerNorm of two layers": partial(RNN, layer_norm=True, num_layers=2),
     "zoneout": partial(RNN, zoneout=0.2),
-    "LayerNorm of currents": partial(RNN, leak=0.2, state="current", layer_norm=True),
+    "LayerNorm of currents": partial(LeakyRNN, leak=0.2, state="current", layer_norm=True),
     "GRU": GRU,
     "GRU with LayerNorm": partial(GRU, layer_norm=True),
     "float64 GRU with LayerNorm and zoneout": partial(
@@ -171,7 +178,7 @@ def test_steps_of_a_frozen_layer_give_the_bits_of_the_whole_sequence(make, B):
 @each_batch
 def test_a_stream_of_currents_continues_from_any_state_and_passes_its_head(f, B):
     name, bias = f
-    make = partial(RNN, nonlinearity=name, bias=bias, leak=0.3, state="current", num_layers=2)
+    make = partial(LeakyRNN, nonlinearity=name, bias=bias, leak=0.3, state="current", num_layers=2)
     model = SequenceModel(moved(seeded(make, M, N)), 5)
     x = inputs(model.layer, B)
     # the whole sequence takes f of the first state from torch, whose last bits may differ
@@ -722,7 +729,7 @@ def test_freed_storage_is_an_error(part):
 
 @pytest.mark.parametrize("trained", [False, True])
 def test_a_stream_notices_a_write_to_the_leak(trained):
-    layer = RNN(3, 5, leak=0.2, trainable_leak=trained).freeze()
+    layer = LeakyRNN(3, 5, nonlinearity="tanh", trainable_leak=trained).freeze()
     x = torch.randn(3)
     stream = Stream(layer)
     stream(x)

@@ -20,7 +20,12 @@ from eigenrnn_experiments.tasks import Batch, Task
 from eigenrnn_experiments.tasks.base import model_for
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import Settings
-from eigenrnn_experiments.training.description import build, describe_call, differences
+from eigenrnn_experiments.training.description import (
+    build,
+    current_network,
+    describe_call,
+    differences,
+)
 from eigenrnn_experiments.training.dynamics import probe_batch
 from eigenrnn_experiments.training.files import convert
 from eigenrnn_experiments.training.run import Run, RunKey
@@ -194,18 +199,19 @@ def _network(run: Run, row: Row | None, sizes: Task | TextPreprocessing) -> nn.M
     """
     if run.network is None:
         raise ValueError("the network was made in Python")
+    then = current_network(run.network)
     # the stored weights replace those drawn here, which must not use up the user's random numbers
     with torch.random.fork_rng(devices=()):
         if row is not None:
             now = row.describe()["network"]
             model = row.build(row.settings.seed)
         else:
-            parts = {n: build(v, _names()) for n, v in run.network.items() if n != "defaults"}
+            parts = {n: build(v, _names()) for n, v in then.items() if n != "defaults"}
             now = describe_call(**parts)
             make_layer = partial(parts["layer"], **parts.get("options", {}))
             size = parts.get("embedding_size")
             model = model_for(sizes, make_layer, parts["hidden_size"], embedding_size=size)
-    changed = differences(run.network, now)
+    changed = differences(then, now)
     if changed:
         raise ValueError("; ".join(changed))
     return model

@@ -13,7 +13,7 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from crossing import some
-from eigenrnn import GRU, RNN, LanguageModel, SequenceModel
+from eigenrnn import GRU, RNN, LanguageModel, LeakyRNN, SequenceModel
 from eigenrnn.analysis import (
     analyse,
     fisher_memory,
@@ -310,7 +310,7 @@ def test_arrays_and_a_single_sequence_are_accepted(batch_first):
 @pytest.mark.parametrize("state", ["rate", "current"])
 def test_the_memory_of_a_leaky_network_is_that_of_its_linear_step(leak, state):
     # in double precision, as the Jacobians are computed
-    layer = RNN(2, 4, nonlinearity="tanh", leak=leak, state=state, bias=False).double()
+    layer = LeakyRNN(2, 4, nonlinearity="tanh", leak=leak, state=state, bias=False).double()
     (state_map,) = state_maps(layer)
     zero = torch.zeros(1, 6, dtype=torch.float64)
     by_state, by_input = state_map.jacobians(zero[:, :2], zero[:, 2:])
@@ -319,12 +319,6 @@ def test_the_memory_of_a_leaky_network_is_that_of_its_linear_step(leak, state):
     found = analyse(layer)
     curve = found.results["fisher_memory_hh_l0"].curve
     np.testing.assert_allclose(curve, expected.curve, rtol=1e-6)
-
-
-def test_a_network_with_noise_alone_has_no_leak():
-    layer = RNN(2, 4, nonlinearity="tanh", noise=0.1)
-    (used,) = recurrent_weights(layer).values()
-    assert used.leak is None
 
 
 # matrices in use

@@ -348,10 +348,11 @@ def test_an_option_newer_than_a_run_must_have_its_default():
 def test_a_changed_default_of_an_option_that_the_row_leaves_out_is_named():
     known, recorded = row(), archived_run(row(), RunKey())
     defaults = recorded.network["defaults"]
-    defaults["ScoRNN"]["init"] = "henaff"
-    defaults["ScoRNN"]["removed"] = defaults["Removed"] = 1
+    defaults["ScoRNN"]["matrix_init"] = "henaff"
+    defaults["ScoRNN"]["removed"] = 1
+    defaults["Removed"] = {"option": 1}
     del defaults["RNN"]["bias"]
-    changed_default = "network.defaults.ScoRNN.init was henaff, now unit_circle"
+    changed_default = "network.defaults.ScoRNN.matrix_init was henaff, now unit_circle"
     assert changes_since_run(known, recorded) == [changed_default]
     del recorded.network["defaults"]
     assert changes_since_run(known, recorded) == [], "of a run that has not recorded them"

@@ -10,7 +10,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from crossing import some
-from eigenrnn import GRU, RNN, SequenceModel
+from eigenrnn import GRU, RNN, LeakyRNN, SequenceModel
 from eigenrnn.analysis import recurrent_matrices
 from eigenrnn.constraints import BlockTriangular, ScaledCayley, Schur, Unconstrained, constrain
 from eigenrnn_experiments.training import Callback, Dynamics
@@ -201,7 +201,7 @@ def test_the_callback_does_not_change_the_run(tmp_path):
 
 
 def noisy_model():
-    layer = RNN(TASK.input_size, 6, leak=0.5, noise=0.5, noise_in_eval=True)
+    layer = LeakyRNN(TASK.input_size, 6, leak=0.5, noise=0.5, noise_in_eval=True)
     with torch.no_grad():
         for weight in layer.parameters():
             weight.copy_(torch.linspace(-0.5, 0.5, weight.numel()).view(weight.shape))

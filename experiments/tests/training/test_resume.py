@@ -1,6 +1,7 @@
 """Interrupted runs, once resumed, equal uninterrupted ones."""
 
 import io
+import json
 import random
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from rich.console import Console
 
 import training_run
 from crossing import some
+from eigenrnn import ScoRNN
 from eigenrnn_experiments.errors import (
     CheckpointError,
     FolderInUseError,
@@ -23,6 +26,7 @@ from eigenrnn_experiments.errors import (
     WriteError,
 )
 from eigenrnn_experiments.training import Callback, Dynamics, RunFolder, checkpoint, loop
+from eigenrnn_experiments.training.description import describe_call
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0, "ended": None}
@@ -125,6 +129,16 @@ def test_a_run_from_before_a_setting_existed_resumes_with_its_default(tmp_path):
     with pytest.raises(ValueError, match="warmup_steps was 0, now 3"):
         small_fit(tmp_path, small_settings(20, warmup_steps=3), resume=True)
     assert small_fit(tmp_path, resume=True).steps == 20
+
+
+def test_a_run_of_an_older_version_resumes(tmp_path):
+    then = json.loads(Path(__file__).with_name("older_networks.json").read_text())["scornn"]
+    small_fit(tmp_path, callbacks=[Interrupt(8, signal.SIGINT)], network=then)
+    now = describe_call(layer=partial(ScoRNN, matrix_init="zero"), hidden_size=6)
+    assert small_fit(tmp_path, resume=True, network=now).steps == 20
+    other = describe_call(layer=ScoRNN, hidden_size=6)
+    with pytest.raises(ValueError, match=r"network\.layer\b"):
+        small_fit(tmp_path, resume=True, network=other)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

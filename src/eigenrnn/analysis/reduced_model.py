@@ -15,6 +15,7 @@ from eigenrnn.analysis.state_map import as_ours, single_layer, state_maps
 from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.errors import check_positive_integer
+from eigenrnn.layers.leaky import LeakyRNN
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.linalg import check_finite
 
@@ -96,8 +97,8 @@ def reduced_model(
     which often has a low rank. A small error says that R variables explain the dynamics.
 
     Args:
-        network: An `RNN` or a `torch.nn.RNN`, or a model with one: one layer of one direction
-            with real states.
+        network: An `RNN`, `LeakyRNN` or `torch.nn.RNN`, or a model with one: one layer of one
+            direction with real states.
         x: The sequences, in the layout that the layer takes.
         rank: The rank R.
         plus: The matrix P, such as W before training; zero by default.
@@ -107,7 +108,7 @@ def reduced_model(
     Raises:
         ValueError: If the layer has several layers, directions or complex states, a shape is
             wrong, or the rank exceeds N.
-        TypeError: If the network is neither an `RNN` nor a `torch.nn.RNN`.
+        TypeError: If the network is no `RNN`, `LeakyRNN` or `torch.nn.RNN`.
     Source:
         Schuessler et al., NeurIPS 2020. https://arxiv.org/abs/2006.11036; Mastrogiuseppe and
         Ostojic, Neuron 99, 2018. https://doi.org/10.1016/j.neuron.2018.07.003 (departures: none).
@@ -117,9 +118,9 @@ def reduced_model(
         True
     """
     layer: Any = single_layer(network)
-    if not isinstance(layer, RNN | nn.RNN):
+    if not isinstance(layer, RNN | LeakyRNN | nn.RNN):
         raise TypeError(
-            f"expected an eigenrnn.RNN, a torch.nn.RNN or a model with one, got "
+            "expected an RNN or LeakyRNN of eigenrnn, a torch.nn.RNN or a model with one, got "
             f"{type(layer).__name__}"
         )
     reduced: Any = as_ours(layer)

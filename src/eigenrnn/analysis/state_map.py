@@ -615,7 +615,7 @@ def _leak_of(direction: AbstractDirection) -> Tensor | None:  # (N,)
     """Return the share of the state that a step of an ungated layer replaces, if not all."""
     if not isinstance(direction, RNNDirection):
         return None
-    if direction.leak is not None and direction.leak.options.has_leak:
+    if direction.leak is not None:
         return direction.leak.alpha().detach()
     if direction.norm_zoneout is not None:
         replaced = 1 - direction.norm_zoneout.zoneout

@@ -1,6 +1,6 @@
 """Initialisers of weights and of whole layers, in place, in the style of `torch.nn.init`."""
 
-from eigenrnn.init.layers import Kind, recurrent_
+from eigenrnn.init.layers import Kind, recurrent_, weights_
 from eigenrnn.init.matrices import (
     ChainDirection,
     Initializer,
@@ -24,6 +24,7 @@ from eigenrnn.init.matrices import (
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "recurrent_",
+    "weights_",
     "orthogonal_",
     "haar_",
     "identity_",

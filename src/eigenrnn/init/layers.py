@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Generator, nn
@@ -22,7 +22,7 @@ from eigenrnn.init.matrices import (
     zeros_,
 )
 
-__all__ = ["Kind", "recurrent_"]
+__all__ = ["Kind", "recurrent_", "weights_"]
 
 Kind = Literal["chain", "feedback_chain", "identity", "ortho", "plain", "mixed"]
 
@@ -41,11 +41,6 @@ class _Initializers:
     sigmoid: Initializer  # W of the other gates
     input: Initializer
     bias: Initializer = zeros_
-
-
-@runtime_checkable
-class _Ours(Protocol):
-    def all_directions(self) -> list[Any]: ...
 
 
 @torch.no_grad()
@@ -94,8 +89,9 @@ def recurrent_(
         tensor([1.0200, 1.0200, 1.0200], grad_fn=<DiagonalBackward0>)
     """
     initializers = _initializers(kind, gain, beta, direction)
-    if isinstance(module, _Ours):
-        directions = module.all_directions()
+    ours: Any = module
+    if hasattr(module, "all_directions"):
+        directions = ours.all_directions()
         if not directions[0].has_matrix or any(c.is_complex for c in directions[0].constraints()):
             raise ValueError(
                 f"expected a layer with real recurrent matrices, got {type(module).__name__}"
@@ -107,6 +103,41 @@ def recurrent_(
     else:
         raise ValueError(f"expected a recurrent layer, got {type(module).__name__}")
     return module
+
+
+@torch.no_grad()
+def weights_(layer: Any, *, generator: Generator | None = None, **initializers: Any) -> Any:
+    """Draw all weights of a layer of ours again, some of them with other initialisers.
+
+    The order of the draws is that of the layer: in each direction the input maps, the recurrent
+    matrices, the biases and the initial state. With ``init=partial(weights_, ...)`` a layer is
+    drawn in this way when it is made.
+
+    Args:
+        layer: The layer; changed in place.
+        generator: The random generator; torch's global one by default.
+        initializers: The initialiser of a weight, by its name in ``layer.all_directions()``, such
+            as `weight_ih`, `input_bias` or `h0`; a weight that the layer lacks is left out. A
+            tuple has one for each block of rows, such as the gates of a `GRU`, and None for that
+            of the layer.
+    Returns:
+        The layer.
+    Raises:
+        ValueError: If no layer has a weight of such a name, or a tuple has another length.
+    Source:
+        Not a published method.
+    Example:
+        >>> layer = GRU(2, 8, init=partial(weights_, gate_bias=(zeros_, None)))
+        >>> layer.all_directions()[0].gate_bias[:8].any()
+        tensor(False)
+    """
+    for direction in layer.all_directions():
+        for name in initializers:
+            if not isinstance(getattr(direction, name, 0), nn.Parameter | None):
+                known = ", ".join(direction.initializers)
+                raise ValueError(f"expected weights of the layer ({known}), got {name!r}")
+        direction.reset(generator, initializers)
+    return layer
 
 
 def _initializers(

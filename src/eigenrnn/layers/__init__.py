@@ -3,6 +3,7 @@
 from eigenrnn.layers.cells import GRUCell, LSTMCell, RNNCell
 from eigenrnn.layers.delta import DeltaNet
 from eigenrnn.layers.gru import GRU
+from eigenrnn.layers.leaky import LeakyRNN
 from eigenrnn.layers.linear import LRU, MinGRU
 from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.named import (
@@ -22,6 +23,7 @@ from eigenrnn.layers.named import (
 )
 from eigenrnn.layers.named_delta import DeltaProduct, GatedDeltaNet
 from eigenrnn.layers.named_gated import GORU, NCGRU
+from eigenrnn.layers.renamed import current_call
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.layers.stacked import Layer
 from eigenrnn.layers.weight_drop import weight_drop
@@ -30,6 +32,7 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "RNN",
     "GRU",
     "LSTM",
+    "LeakyRNN",
     "LRU",
     "MinGRU",
     "DeltaNet",
@@ -55,4 +58,5 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "LSTMCell",
     "Layer",
     "weight_drop",
+    "current_call",
 ]

@@ -38,6 +38,11 @@ class AbstractCell(nn.Module):
         """Initialise all weights again."""
         self.layer.reset()
 
+    def forward(self, input: Tensor, hx: Any = None, resets: Tensor | None = None) -> Any:
+        """Return the state after one time step."""
+        _, h = self.layer.step(input, _of_one_layer(hx), resets)
+        return h.squeeze(0)
+
     @contextmanager
     def evaluated_once(self) -> Generator[None]:
         """Evaluate the constraints once for all calls inside the block, with gradients.
@@ -101,12 +106,6 @@ class RNNCell(AbstractCell):
         super().__init__(RNN(input_size, hidden_size, nonlinearity=nonlinearity, **options))
         self.nonlinearity = nonlinearity
 
-    def forward(
-        self, input: Tensor, hx: Tensor | None = None, resets: Tensor | None = None
-    ) -> Tensor:
-        """Return the state after one time step."""
-        return _step(self.layer, input, hx, resets)
-
 
 class GRUCell(AbstractCell):
     r"""One time step of `GRU`, as `torch.nn.GRUCell`.
@@ -147,12 +146,6 @@ class GRUCell(AbstractCell):
     ) -> None:
         options |= {"bias": bias, "device": device, "dtype": dtype}
         super().__init__(GRU(input_size, hidden_size, **options))
-
-    def forward(
-        self, input: Tensor, hx: Tensor | None = None, resets: Tensor | None = None
-    ) -> Tensor:
-        """Return the state after one time step."""
-        return _step(self.layer, input, hx, resets)
 
 
 class LSTMCell(AbstractCell):
@@ -209,11 +202,6 @@ class LSTMCell(AbstractCell):
             states = tuple(map(_of_one_layer, hx))
         _, (h, c) = self.layer.step(input, cast("Any", states), resets)
         return h.squeeze(0), c.squeeze(0)
-
-
-def _step(layer: Stacked[Any], input: Tensor, hx: Tensor | None, resets: Tensor | None) -> Tensor:
-    _, h = layer.step(input, _of_one_layer(hx), resets)
-    return h.squeeze(0)
 
 
 def _of_one_layer(state: Any) -> Any:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Unpack, cast
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +13,9 @@ from torch.nn import Parameter
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import Initializer, constant_, zeros_
-from eigenrnn.layers.direction import DirectionConfig, without_autocast
+from eigenrnn.layers.direction import LayerConfig, StackConfig, without_autocast
 from eigenrnn.layers.linear import AbstractDiagonalDirection, LinearLayer
+from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.validation import check_input
 from eigenrnn.ops.compiled import make_stepper
 from eigenrnn.ops.delta import BACKENDS, delta
@@ -41,7 +42,6 @@ class DeltaNetConfig:
     eigenvalues: tuple[float, float] = (-1.0, 1.0)
     gated: bool = False
     convolution: int = 0
-    silu: bool = False
     output_gate: bool = False
 
 
@@ -86,7 +86,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
     rates = ("A_log", "dt_bias")
     gates = ("decay",)  # that of the input zero
 
-    def __init__(self, config: DirectionConfig, options: DeltaNetConfig) -> None:
+    def __init__(self, config: LayerConfig, options: DeltaNetConfig) -> None:
         super().__init__(config)
         N = self.hidden_size
         H = options.heads
@@ -213,7 +213,7 @@ class DeltaNetDirection(AbstractDiagonalDirection):
                 "H": options.heads,
                 "R": options.reflections,
                 "convolution": options.convolution,
-                "silu": options.silu,
+                "silu": bool(options.convolution),
                 "low": low,
                 "high": high,
                 "shortest": _SHORTEST_NORM,
@@ -294,7 +294,6 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         mixed, strength, rate, gate = projected.split(self.widths, dim=-1)
         if past is not None:
             mixed, past = self._convolved(mixed, past, batch_sizes, reverse, resets)
-        if options.silu:
             mixed = F.silu(mixed)
         wide = state_dtype(x)
         q, k, v = mixed.to(wide).split([N, R * N, R * N], dim=-1)
@@ -440,26 +439,15 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
         hidden_size: The number N of outputs of each layer and direction; a multiple of `heads`.
         num_layers: The number of stacked layers.
         bias: Whether the outputs have a bias, initialised to zero. The projections have none.
-        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
-        dropout: The dropout probability between two layers while training.
-        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
-        device: The device of the weights.
-        dtype: The dtype of the weights.
         heads: The number H of heads.
         reflections: The number R of reflections in a step.
         eigenvalues: The ends l < u of the segment of the free eigenvalues.
         gated: Whether the state decays.
         convolution: The width c of a causal convolution of each projection in q, k and v over
-            time, or 0 for none.
-        silu: Whether q, k and v pass SiLU before q and k are normalised.
+            time, before SiLU and the norms of q and k; 0 for neither convolution nor SiLU.
         output_gate: Whether the output of each head passes RMSNorm and is multiplied by
             :math:`\operatorname{SiLU}(W_g x)` before the map :math:`W_o`.
-        trainable_h0: Whether the initial states are trained; initialised to zero.
-        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
-            a new mask at each.
-        backend: The name of the implementation of the recurrence; the fastest available by
-            default.
-        generator: The generator that draws the weights; torch's global one by default.
+        shared: The other arguments of torch, and the options of every layer; see `Stacked`.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, S)` or :math:`(L D, S)` for L layers of D directions, with
@@ -505,12 +493,8 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
         eigenvalues: tuple[float, float] = (-1.0, 1.0),
         gated: bool = False,
         convolution: int = 0,
-        silu: bool = False,
         output_gate: bool = False,
-        trainable_h0: bool = False,
-        locked_dropout: bool = False,
-        backend: str | None = None,
-        generator: Generator | None = None,
+        **shared: Unpack[LayerOptions],
     ) -> None:
         sizes = {"hidden_size": hidden_size, "heads": heads, "reflections": reflections}
         for name, size in sizes.items():
@@ -527,9 +511,7 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
         low, high = map(float, eigenvalues)
         if not -1 <= low < high <= 1:
             raise ValueError(f"expected -1 <= l < u <= 1 of eigenvalues, got {eigenvalues!r}")
-        options = DeltaNetConfig(
-            heads, reflections, (low, high), gated, convolution, silu, output_gate
-        )
+        options = DeltaNetConfig(heads, reflections, (low, high), gated, convolution, output_gate)
         for name, value in vars(options).items():
             setattr(self, name, value)
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [_linear_uniform_]}
@@ -543,22 +525,9 @@ class DeltaNet(LinearLayer[DeltaNetDirection]):
         initializers["weight_out"] = [_linear_uniform_]
         if bias:
             initializers["output_bias"] = [zeros_]
-        if trainable_h0:
-            initializers["h0"] = [zeros_]
-        super().__init__(
-            partial(DeltaNetDirection, options=options),
-            DirectionConfig(input_size, hidden_size, {}, initializers, False, 0.0),
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            locked_dropout=locked_dropout,
-            backend=backend,
-            generator=generator,
-        )
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        config = LayerConfig(input_size, hidden_size, stack, {}, initializers)
+        super().__init__(partial(DeltaNetDirection, options=options), config, **shared)
 
     @torch.no_grad()
     def transitions(

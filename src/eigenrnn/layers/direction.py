@@ -21,7 +21,10 @@ from eigenrnn.tracing import autocasts, check_weights
 
 __all__ = [
     "AbstractDirection",
-    "DirectionConfig",
+    "Blocks",
+    "LayerConfig",
+    "StackConfig",
+    "by_block",
     "construct_constraint",
     "head_kwargs",
     "without_autocast",
@@ -29,17 +32,35 @@ __all__ = [
 
 _Result = TypeVar("_Result")
 
+Blocks = Initializer | Sequence[Initializer | None] | None
+"""The initialiser of a weight, or of each of its blocks of rows; None for that of the layer."""
+
 # `to_complex` of a dtype cannot be compiled
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
 @dataclass(frozen=True)
-class DirectionConfig:
-    """The weights of one layer in one direction, and how they are initialised.
+class StackConfig:
+    """The arguments of torch's layers, apart from their sizes; `Stacked` says what they mean."""
+
+    num_layers: int
+    bias: bool
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+    device: torch.device | str | None
+    dtype: torch.dtype | None
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """The sizes, the arguments of torch and the weights of a layer in one direction.
 
     Args:
-        input_size: The number M of input features.
+        input_size: The number M of input features; above the first layer the output size of the
+            layer below.
         hidden_size: The number N of hidden units.
+        stack: The arguments of torch.
         constraints: For each recurrent matrix, in the order of `weight_hh`, the attribute of the
             direction and a function of N that returns its constraint.
         initializers: For each other weight, in the order of drawing: the name of its attribute
@@ -47,14 +68,17 @@ class DirectionConfig:
             state without an entry is absent.
         layer_norm: Whether the arguments of the nonlinearities are normalised.
         zoneout: The zoneout probability.
+        init: The function that draws the weights instead, as `RNN` describes it.
     """
 
     input_size: int
     hidden_size: int
+    stack: StackConfig
     constraints: Mapping[str, Callable[[int], Constraint]]
     initializers: Mapping[str, Sequence[Initializer]]
-    layer_norm: bool
-    zoneout: float
+    layer_norm: bool = False
+    zoneout: float = 0.0
+    init: Callable[..., Any] | None = None
 
 
 class AbstractDirection(nn.Module, ABC):
@@ -82,7 +106,7 @@ class AbstractDirection(nn.Module, ABC):
     gates: ClassVar[tuple[str, ...]] = ("hh",)
     """Names of the recurrent matrices, in the order of `matrices`."""
 
-    def __init__(self, config: DirectionConfig) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         N = config.hidden_size
         self.hidden_size = N
@@ -107,16 +131,29 @@ class AbstractDirection(nn.Module, ABC):
         self.register_buffer("frozen", None, persistent=False)
         self.register_load_state_dict_post_hook(_unfreeze)
 
-    def reset(self, generator: Generator | None = None) -> None:
-        """Initialise all weights again: first the input maps, then the recurrent matrices."""
-        self.frozen = None
-        for name, initializers in self.initializers.items():
+    def reset(
+        self, generator: Generator | None = None, others: Mapping[str, Blocks] | None = None
+    ) -> None:
+        """Draw all weights again: first the input maps, then the recurrent matrices.
+
+        Args:
+            generator: The generator that draws them; torch's global one by default.
+            others: Initialisers in place of those of the layer, by the name of the weight.
+        """
+        self.reset_constants()
+        for name, own in self.initializers.items():
             weight = cast("Parameter", getattr(self, name)).detach()
-            for block, init in zip(weight.chunk(len(initializers)), initializers, strict=True):
+            initializers = by_block((others or {}).get(name), own)
+            for block, init in zip(weight.chunk(len(own)), initializers, strict=True):
                 init(block, generator=generator)
             # a fixed place in the order of drawing, so equal seeds give equal weights
             if name == "weight_ih":
-                self._reset_matrices(generator)
+                for constraint in self.constraints():
+                    constraint.reset(generator)
+
+    def reset_constants(self) -> None:
+        """Set what no generator draws to its initial value, such as the gain of LayerNorm."""
+        self.frozen = None
         if self.norm_zoneout is not None:
             self.norm_zoneout.reset()
 
@@ -286,10 +323,6 @@ class AbstractDirection(nn.Module, ABC):
             return None
         return Parameter(torch.empty(size))
 
-    def _reset_matrices(self, generator: Generator | None) -> None:
-        for constraint in self.constraints():
-            constraint.reset(generator)
-
     def _concatenated(self) -> Tensor:
         if len(self.matrix_names) == 1:  # `cat` would copy it
             return getattr(self, self.matrix_names[0])()
@@ -321,6 +354,21 @@ def without_autocast(method: Callable[..., _Result]) -> Callable[..., _Result]:
             return method(direction, x.to(dtype), state.to(dtype), *arguments, **options)
 
     return decorated
+
+
+def by_block(given: Blocks, own: Sequence[Initializer]) -> Sequence[Initializer]:
+    """Return the initialiser of each block of a weight: the given one, or else its own.
+
+    Raises:
+        ValueError: If there is not one for all blocks, or one for each.
+    """
+    if given is None:
+        return own
+    if callable(given):
+        return [given] * len(own)
+    if len(given) != len(own):
+        raise ValueError(f"expected one initialiser or {len(own)} of them, got {len(given)}")
+    return [each or default for each, default in zip(given, own, strict=True)]
 
 
 def construct_constraint(factory: Callable[[int], object], size: int) -> Constraint:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from eigenrnn.constraints import Constraint, Unconstrained
-from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
-from eigenrnn.layers.stacked import Stacked
+from eigenrnn.layers.direction import AbstractDirection, LayerConfig
+from eigenrnn.layers.stacked import LikeTorch
 
 __all__ = ["AbstractGatedDirection", "Gated", "gate_constraints"]
 
@@ -16,7 +16,7 @@ __all__ = ["AbstractGatedDirection", "Gated", "gate_constraints"]
 class AbstractGatedDirection(AbstractDirection):
     """A layer in one direction whose recurrent matrices belong to gates, and are real."""
 
-    def __init__(self, config: DirectionConfig) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
         for gate, constraint in zip(self.gates, self.constraints(), strict=True):
             if constraint.is_complex:
@@ -29,7 +29,7 @@ class AbstractGatedDirection(AbstractDirection):
 _D = TypeVar("_D", bound=AbstractGatedDirection)
 
 
-class Gated(Stacked[_D]):
+class Gated(LikeTorch[_D]):
     """Stacked layers whose recurrent matrices belong to gates."""
 
     @property

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Unpack
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
-from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import DirectionConfig
+from eigenrnn.layers.direction import LayerConfig, StackConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
-from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
+from eigenrnn.layers.options import LayerOptions
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 from eigenrnn.ops.compiled import activation, make_stepper
@@ -59,7 +58,7 @@ class GatedDirection(AbstractGatedDirection):
     candidate: Constraint
 
     def __init__(
-        self, config: DirectionConfig, nonlinearity: str, reset_after: bool, update_keeps: bool
+        self, config: LayerConfig, nonlinearity: str, reset_after: bool, update_keeps: bool
     ) -> None:
         super().__init__(config)
         self.nonlinearity = nonlinearity
@@ -181,11 +180,6 @@ class GRU(Gated[GatedDirection]):
         bias: Whether the layer has biases. With modReLU, the bias inside f replaces :math:`b_c`
             and b; without it, modReLU is the identity. Under torch's names ``bias_ih_l0`` holds
             :math:`b_r, b_u, b_c`, and ``bias_hh_l0`` zero for both gates, then b.
-        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
-        dropout: The dropout probability between two layers while training.
-        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
-        device: The device of the weights.
-        dtype: The dtype of the weights; constraints stay in float32 or better.
         constraint: A function of N that returns the constraint of a gate's matrix, for all gates
             without their own; `Unconstrained` by default. Called once for each gate, layer and
             direction.
@@ -198,23 +192,14 @@ class GRU(Gated[GatedDirection]):
             before it (right form).
         update_keeps: Whether an update gate of one keeps the state (left form above) or replaces
             it by the candidate (right form).
-        trainable_h0: Whether the initial states are trained.
-        input_init: The initialiser of each :math:`U_r` and :math:`U_u`, which fills it in place.
-            The default of every initialiser is the initialisation of `torch.nn.GRU`.
-        candidate_init: The initialiser of each :math:`U_c`; `input_init` by default.
-        reset_bias_init: The initialiser of each :math:`b_r`.
-        update_bias_init: The initialiser of each :math:`b_u`.
-        bias_init: The initialiser of the bias inside f; zero by default.
-        h0_init: The initialiser of the trained initial states; zero by default.
+        init: A function that draws all weights, ``init(layer, generator=generator)``, see
+            `eigenrnn.init.weights_`. By default weights are drawn as in `torch.nn.GRU`, and a
+            constrained matrix from its set; the bias inside f and trained initial states are zero.
         layer_norm: Whether the arguments of the nonlinearities are normalised.
         zoneout: The probability that a unit keeps its state for a time step while training; in
             evaluation the new state is the expected one. The masks come from torch's global
             generator.
-        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
-            a new mask at each.
-        backend: The name of the implementation of the recurrence; the fastest available by
-            default.
-        generator: The generator that draws the weights; torch's global one by default.
+        options: The other arguments of torch, and the options of every layer; see `Stacked`.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
@@ -262,93 +247,40 @@ class GRU(Gated[GatedDirection]):
         nonlinearity: str = "tanh",
         reset_after: bool = True,
         update_keeps: bool = True,
-        trainable_h0: bool = False,
-        input_init: Initializer | None = None,
-        candidate_init: Initializer | None = None,
-        reset_bias_init: Initializer | None = None,
-        update_bias_init: Initializer | None = None,
-        bias_init: Initializer | None = None,
-        h0_init: Initializer | None = None,
+        init: Callable[..., Any] | None = None,
         layer_norm: bool = False,
         zoneout: float = 0.0,
-        locked_dropout: bool = False,
-        backend: str | None = None,
-        generator: Generator | None = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
         f = look_up(nonlinearity)
-        gate_init = input_init or fan_uniform_
-        initializers: dict[str, Sequence[Initializer]] = {
-            "weight_ih": [gate_init, gate_init, candidate_init or gate_init]
-        }
+        initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 3}
         if bias:
-            bias_inits = [reset_bias_init or fan_uniform_, update_bias_init or fan_uniform_]
-            initializers["gate_bias"] = bias_inits
+            initializers["gate_bias"] = [fan_uniform_] * 2
         if bias and not f.has_bias:
             initializers["input_bias"] = [fan_uniform_]
         # with the reset before the matrix, a second bias would only add to the first
         if bias and not f.has_bias and reset_after:
             initializers["recurrent_bias"] = [fan_uniform_]
         if bias and f.has_bias:
-            initializers["bias"] = [bias_init or zeros_]
-        if trainable_h0:
-            initializers["h0"] = [h0_init or zeros_]
+            initializers["bias"] = [zeros_]
         names = ("reset_gate", "update_gate", "candidate")
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
         constraints = gate_constraints(names, (reset, update, candidate), constraint)
-        super().__init__(
-            partial(
-                GatedDirection,
-                nonlinearity=nonlinearity,
-                reset_after=reset_after,
-                update_keeps=update_keeps,
-            ),
-            DirectionConfig(
-                input_size, hidden_size, constraints, initializers, layer_norm, zoneout
-            ),
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            locked_dropout=locked_dropout,
-            backend=backend,
-            generator=generator,
+        config = LayerConfig(
+            input_size, hidden_size, stack, constraints, initializers, layer_norm, zoneout, init
         )
         self.nonlinearity = nonlinearity
         self.reset_after = reset_after
         self.update_keeps = update_keeps
-
-    def load_torch(self, torch_rnn: nn.GRU) -> Self:
-        """Copy the weights of a `torch.nn.GRU`; each gate gets the sum of its two biases.
-
-        Raises:
-            ValueError: If sizes, layers, directions, biases or the recurrence differ, or this
-                layer has LayerNorm or zoneout.
-            NotInSetError: If a recurrent matrix is not in the set of its constraint.
-            TypeError: If `torch_rnn` is not a `torch.nn.GRU`.
-        """
-        check_same_options(self, torch_rnn, nn.GRU)
-        self.check_torch_form()
-        copy_torch_weights(self.all_directions(), torch_rnn)
-        return self
-
-    def to_torch(self) -> nn.GRU:
-        """Return a `torch.nn.GRU` with the evaluated weights of this layer.
-
-        Raises:
-            ValueError: If torch's layer cannot compute this one: another form of the GRU,
-                LayerNorm, zoneout, locked dropout or trained initial states.
-        """
-        self.check_torch_form()
-        return torch_weights.convert(self)
+        make_direction = partial(
+            GatedDirection,
+            nonlinearity=nonlinearity,
+            reset_after=reset_after,
+            update_keeps=update_keeps,
+        )
+        super().__init__(make_direction, config, **options)
 
     def check_torch_form(self) -> None:
-        """Check that the options of the recurrence are those of torch.
-
-        Raises:
-            ValueError: If one is not.
-        """
         for name, expected in self._recurrence_defaults().items():
             if getattr(self, name) != expected:
                 raise ValueError(

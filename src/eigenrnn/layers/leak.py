@@ -1,8 +1,7 @@
-"""The leak of a recurrent layer and the noise of its units."""
+"""The network of neuroscience: an Elman RNN with a leak and noise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, cast
 
 import torch
@@ -22,7 +21,7 @@ LeakValues = float | Sequence[float] | Tensor
 
 @dataclass(frozen=True)
 class LeakOptions:
-    """The leak and the noise of a layer, as `RNN` describes them.
+    """The leak and the noise of a layer, as `LeakyRNN` describes them.
 
     Args:
         leak: The leak, in double precision.
@@ -53,20 +52,6 @@ class LeakOptions:
             raise ValueError(f"expected 0 < leak <= 1, got {low:.6g} to {high:.6g}")
         if self.trainable and high == 1:  # it is the logistic function of a parameter
             raise ValueError("expected leak < 1 with trainable_leak, got 1")
-
-    @cached_property
-    def has_leak(self) -> bool:
-        """Whether the recurrence takes a leak.
-
-        With a leak of one the rate is the value of f, as without a leak; a current is still the
-        argument of f.
-        """
-        return self.trainable or self.state == "current" or bool((self.leak < 1).any())
-
-    @property
-    def is_default(self) -> bool:
-        """Whether there is neither a leak nor noise, and the state is the value of f."""
-        return not self.has_leak and not self.noise
 
 
 def leak_values(leak: LeakValues, N: int) -> Tensor:  # () or (N,)
@@ -149,8 +134,6 @@ class Leak(ConstantBuffers):
             ValueError: If a gap is zero and there is noise, on the CPU and unless something
                 traces the call.
         """
-        if not self.options.has_leak:
-            return {}
         alpha = self.alpha()
         if dt is not None:
             # the scale of the noise divides by the leak, which is zero after a gap of zero

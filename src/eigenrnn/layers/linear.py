@@ -1,9 +1,9 @@
 """Layers with a linear recurrence: the LRU and the minimal gated recurrent unit."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, Unpack, cast
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +15,12 @@ from eigenrnn.constraints.diagonal import AbstractDiagonal
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers.direction import (
     AbstractDirection,
-    DirectionConfig,
+    Blocks,
+    LayerConfig,
+    StackConfig,
     without_autocast,
 )
+from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.compiled import make_stepper
@@ -85,7 +88,7 @@ class LRUDirection(AbstractDiagonalDirection):
     outputs_states = False
     rates = ("gamma_log",)
 
-    def __init__(self, config: DirectionConfig) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
         (constraint,) = self.constraints()
         if not isinstance(constraint, AbstractDiagonal):
@@ -102,8 +105,10 @@ class LRUDirection(AbstractDiagonalDirection):
         self.output_bias = self._parameter("output_bias", N)
 
     @torch.no_grad()
-    def reset(self, generator: Generator | None = None) -> None:
-        super().reset(generator)
+    def reset(
+        self, generator: Generator | None = None, others: Mapping[str, Blocks] | None = None
+    ) -> None:
+        super().reset(generator, others)
         # gamma = sqrt(1 - |lambda|^2): under white noise the states have the variance of B x
         power = 1 - self.eigenvalues.diagonal().abs().square()
         # on the unit circle gamma would be zero
@@ -294,23 +299,13 @@ class LRU(LinearLayer[LRUDirection]):
             direction.
         num_layers: The number of stacked layers.
         bias: Whether the outputs have a bias, initialised to zero.
-        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
-        dropout: The dropout probability between two layers while training.
-        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
-        device: The device of the weights.
-        dtype: The real dtype of the weights; the eigenvalues stay in float32 or better.
         constraint: A function of N that returns the set of the eigenvalues: `DiagonalDisc`,
             `DiagonalRing` or `DiagonalSegment`. States are real if the set is.
         r_min: The smallest modulus of the initial eigenvalues of a `DiagonalDisc` or
             `DiagonalRing`. With moduli near one the states remember more time steps. The default
             is that of the set.
         r_max: The largest modulus of the initial eigenvalues.
-        trainable_h0: Whether the initial states are trained; initialised to zero.
-        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
-            a new mask at each.
-        backend: The name of the implementation of the recurrence; the fastest available by
-            default.
-        generator: The generator that draws the weights; torch's global one by default.
+        options: The other arguments of torch, and the options of every layer; see `Stacked`.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, 2N)` or :math:`(L D, 2N)` for L layers of D directions, real parts
@@ -354,10 +349,7 @@ class LRU(LinearLayer[LRUDirection]):
         constraint: Callable[..., Constraint] = DiagonalDisc,
         r_min: float | None = None,
         r_max: float | None = None,
-        trainable_h0: bool = False,
-        locked_dropout: bool = False,
-        backend: str | None = None,
-        generator: Generator | None = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
         if r_min is not None:
             constraint = partial(constraint, r_min=r_min)
@@ -372,24 +364,11 @@ class LRU(LinearLayer[LRUDirection]):
         }
         if bias:
             initializers["output_bias"] = [zeros_]
-        if trainable_h0:
-            initializers["h0"] = [zeros_]
-        super().__init__(
-            LRUDirection,
-            DirectionConfig(
-                input_size, hidden_size, {"constraint": constraint}, initializers, False, 0.0
-            ),
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            locked_dropout=locked_dropout,
-            backend=backend,
-            generator=generator,
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        config = LayerConfig(
+            input_size, hidden_size, stack, {"constraint": constraint}, initializers
         )
+        super().__init__(LRUDirection, config, **options)
 
 
 class MinGRUDirection(AbstractDiagonalDirection):
@@ -408,7 +387,7 @@ class MinGRUDirection(AbstractDiagonalDirection):
 
     gates = ("decay",)  # that of the input zero
 
-    def __init__(self, config: DirectionConfig, decays: tuple[float, float]) -> None:
+    def __init__(self, config: LayerConfig, decays: tuple[float, float]) -> None:
         super().__init__(config)
         self.decays = decays
         self.input_bias = self._parameter("input_bias", 2 * self.hidden_size)
@@ -489,19 +468,9 @@ class MinGRU(LinearLayer[MinGRUDirection]):
         hidden_size: The number N of hidden units in each layer and direction.
         num_layers: The number of stacked layers.
         bias: Whether there are biases.
-        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
-        dropout: The dropout probability between two layers while training.
-        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
-        device: The device of the weights.
-        dtype: The dtype of the weights.
         decays: The ends l < u of the segment of the decays
             :math:`l + (u - l)(1 - z_t)`.
-        trainable_h0: Whether the initial states are trained; initialised to zero.
-        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
-            a new mask at each.
-        backend: The name of the implementation of the recurrence; the fastest available by
-            default.
-        generator: The generator that draws the weights; torch's global one by default.
+        options: The other arguments of torch, and the options of every layer; see `Stacked`.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
@@ -537,10 +506,7 @@ class MinGRU(LinearLayer[MinGRUDirection]):
         dtype: torch.dtype | None = None,
         *,
         decays: tuple[float, float] = (0.0, 1.0),
-        trainable_h0: bool = False,
-        locked_dropout: bool = False,
-        backend: str | None = None,
-        generator: Generator | None = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
         low, high = map(float, decays)
         if not -1 <= low < high <= 1:
@@ -549,22 +515,9 @@ class MinGRU(LinearLayer[MinGRUDirection]):
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 2}
         if bias:
             initializers["input_bias"] = [fan_uniform_] * 2
-        if trainable_h0:
-            initializers["h0"] = [zeros_]
-        super().__init__(
-            partial(MinGRUDirection, decays=self.decays),
-            DirectionConfig(input_size, hidden_size, {}, initializers, False, 0.0),
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            locked_dropout=locked_dropout,
-            backend=backend,
-            generator=generator,
-        )
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        config = LayerConfig(input_size, hidden_size, stack, {}, initializers)
+        super().__init__(partial(MinGRUDirection, decays=self.decays), config, **options)
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"decays": (0.0, 1.0)}

@@ -1,19 +1,18 @@
 """The long short-term memory: torch.nn.LSTM with a constraint on the matrix of each gate."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Unpack
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.constraints import Constraint
-from eigenrnn.init import Initializer, fan_uniform_, zeros_
-from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import DirectionConfig
+from eigenrnn.init import Initializer, fan_uniform_
+from eigenrnn.layers.direction import LayerConfig, StackConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
+from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.sequences import Lengths
-from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.layers.validation import check_pair
 from eigenrnn.ops import lstm
 from eigenrnn.ops.compiled import make_stepper
@@ -47,7 +46,7 @@ class LSTMDirection(AbstractGatedDirection):
     cell: Constraint
     output_gate: Constraint
 
-    def __init__(self, config: DirectionConfig) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
         self.state_size = 2 * self.hidden_size
         # created again, because the base class assumes another size of a state
@@ -119,12 +118,7 @@ class LSTM(Gated[LSTMDirection]):
         num_layers: The number of stacked layers.
         bias: Whether there are biases. Under torch's names ``bias_ih_l0`` holds them, and
             ``bias_hh_l0`` is zero.
-        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
-        dropout: The dropout probability between two layers while training.
-        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
         proj_size: 0, as the recurrent matrices of an LSTM with projected states are not square.
-        device: The device of the weights.
-        dtype: The dtype of the weights; constraints stay in float32 or better.
         constraint: A function of N that returns the constraint of a gate's matrix, for all gates
             without their own; `Unconstrained` by default. Called once for each gate, layer and
             direction.
@@ -133,12 +127,7 @@ class LSTM(Gated[LSTMDirection]):
         forget: The function for :math:`W_f`; `constraint` by default.
         cell: The function for :math:`W_g`; `constraint` by default.
         output: The function for :math:`W_o`; `constraint` by default.
-        trainable_h0: Whether the initial states are trained; initialised to zero.
-        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
-            a new mask at each.
-        backend: The name of the implementation of the recurrence; the fastest available by
-            default.
-        generator: The generator that draws the weights; torch's global one by default.
+        options: The other arguments of torch, and the options of every layer; see `Stacked`.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0, c0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
@@ -183,10 +172,7 @@ class LSTM(Gated[LSTMDirection]):
         forget: Callable[[int], Constraint] | None = None,
         cell: Callable[[int], Constraint] | None = None,
         output: Callable[[int], Constraint] | None = None,
-        trainable_h0: bool = False,
-        locked_dropout: bool = False,
-        backend: str | None = None,
-        generator: Generator | None = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
         if proj_size != 0:
             raise ValueError(
@@ -199,22 +185,9 @@ class LSTM(Gated[LSTMDirection]):
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 4}
         if bias:
             initializers["input_bias"] = [fan_uniform_] * 4
-        if trainable_h0:
-            initializers["h0"] = [zeros_]
-        super().__init__(
-            LSTMDirection,
-            DirectionConfig(input_size, hidden_size, constraints, initializers, False, 0.0),
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            locked_dropout=locked_dropout,
-            backend=backend,
-            generator=generator,
-        )
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        config = LayerConfig(input_size, hidden_size, stack, constraints, initializers)
+        super().__init__(LSTMDirection, config, **options)
 
     def forward(
         self,
@@ -252,28 +225,6 @@ class LSTM(Gated[LSTMDirection]):
                 return output, (h_n, c_n)
         output, state = super().step(x_t, h, dt=dt)
         return output, self._split(state)
-
-    def load_torch(self, torch_rnn: nn.LSTM) -> Self:
-        """Copy the weights of a `torch.nn.LSTM`; each gate gets the sum of its two biases.
-
-        Raises:
-            ValueError: If sizes, layers, directions or biases differ, or torch's layer projects
-                its states.
-            NotInSetError: If a recurrent matrix is not in the set of its constraint.
-            TypeError: If `torch_rnn` is not a `torch.nn.LSTM`.
-        """
-        check_same_options(self, torch_rnn, nn.LSTM, ("proj_size",))
-        copy_torch_weights(self.all_directions(), torch_rnn)
-        return self
-
-    def to_torch(self) -> nn.LSTM:
-        """Return a `torch.nn.LSTM` with the evaluated weights of this layer.
-
-        Raises:
-            ValueError: If torch's layer lacks an option of this one: locked dropout or trained
-                initial states.
-        """
-        return torch_weights.convert(self)
 
     def _split(
         self,

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Literal, Unpack
 
 import torch
+from torch import Generator, Tensor
 
 from eigenrnn.constraints import (
     BlockTriangular,
@@ -21,7 +22,6 @@ from eigenrnn.constraints import (
     SpectralRadius,
     Unconstrained,
 )
-from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import (
     Initializer,
     fan_uniform_,
@@ -67,7 +67,7 @@ class ScoRNN(RNN):
         num_layers: The number of stacked layers.
         negative: The number :math:`\rho` of entries -1 in D; half of N by default. The paper tunes
             it for each task.
-        init: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
+        matrix_init: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
         options: Further keyword arguments of `RNN`.
     Source:
         Helfrich, Willmott and Ye, ICML 2018. https://arxiv.org/abs/1707.09520 (departures: none).
@@ -92,14 +92,22 @@ class ScoRNN(RNN):
         num_layers: int = 1,
         *,
         negative: int | None = None,
-        init: Literal["unit_circle", "zero"] = "unit_circle",
+        matrix_init: Literal["unit_circle", "zero"] = "unit_circle",
         **options: Unpack[RNNOptions],
     ) -> None:
-        constraint = partial(ScaledCayley, negative=negative, init=init)
+        constraint = partial(ScaledCayley, negative=negative, init=matrix_init)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
-_EXP_OPTIONS: RNNOptions = {"input_init": kaiming_normal_, "bias_init": uniform_}
+@torch.no_grad()
+def _small_(weight: Tensor, factor: float = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Fill n numbers with uniform draws of variance factor / n."""
+    # U(-b, b) has the variance b^2 / 3
+    return uniform_(weight, math.sqrt(3 * factor / len(weight)), generator=generator)
+
+
+_BIASES = dict.fromkeys(("bias", "input_bias"), uniform_)
+_EXP_WEIGHTS = {"weight_ih": kaiming_normal_, **_BIASES}
 
 
 class ExpRNN(RNN):
@@ -114,18 +122,19 @@ class ExpRNN(RNN):
         input_size: The number M of input features.
         hidden_size: The number N of hidden units.
         num_layers: The number of stacked layers.
-        init: The initialisation of W, ``"henaff"``, ``"cayley"`` or ``"haar"``;
+        matrix_init: The initialisation of W, ``"henaff"``, ``"cayley"`` or ``"haar"``;
             see `Exponential`.
         options: Further keyword arguments of `RNN`.
     Source:
         Lezcano-Casado and Martinez-Rubio, ICML 2019. https://arxiv.org/abs/1901.08428
         (departures: none).
     Example:
-        >>> ExpRNN(2, 8, init="cayley").orthogonality_error() < 1e-6
+        >>> ExpRNN(2, 8, matrix_init="cayley").orthogonality_error() < 1e-6
         tensor([True])
     """
 
     sets = (Exponential,)
+    published = _EXP_WEIGHTS
 
     def __init__(
         self,
@@ -133,11 +142,10 @@ class ExpRNN(RNN):
         hidden_size: int,
         num_layers: int = 1,
         *,
-        init: Literal["henaff", "cayley", "haar"] = "henaff",
+        matrix_init: Literal["henaff", "cayley", "haar"] = "henaff",
         **options: Unpack[RNNOptions],
     ) -> None:
-        constraint = partial(Exponential, init=init)
-        options = _EXP_OPTIONS | options
+        constraint = partial(Exponential, init=matrix_init)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -155,7 +163,7 @@ class DtrivRNN(RNN):
         hidden_size: The number N of hidden units.
         num_layers: The number of stacked layers.
         period: The number K of optimiser steps; `math.inf` sets the base once, at initialisation.
-        init: The initialisation of W, ``"henaff"``, ``"cayley"`` or ``"haar"``;
+        matrix_init: The initialisation of W, ``"henaff"``, ``"cayley"`` or ``"haar"``;
             see `Exponential`.
         options: Further keyword arguments of `RNN`.
     Units:
@@ -169,6 +177,7 @@ class DtrivRNN(RNN):
     """
 
     sets = (Exponential,)
+    published = _EXP_WEIGHTS
 
     def __init__(
         self,
@@ -177,12 +186,15 @@ class DtrivRNN(RNN):
         num_layers: int = 1,
         *,
         period: int | float = 100,
-        init: Literal["henaff", "cayley", "haar"] = "henaff",
+        matrix_init: Literal["henaff", "cayley", "haar"] = "henaff",
         **options: Unpack[RNNOptions],
     ) -> None:
-        constraint = partial(Exponential, init=init, period=period)
-        options = _EXP_OPTIONS | options
+        constraint = partial(Exponential, init=matrix_init, period=period)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+# those of oRNN, whose h0 the spectral RNN does not have
+_ORNN_WEIGHTS = {"weight_ih": glorot_uniform_, "input_bias": zeros_, "h0": _small_}
 
 
 class ORNN(RNN):
@@ -209,6 +221,7 @@ class ORNN(RNN):
     """
 
     sets = (Householder,)
+    published = _ORNN_WEIGHTS
 
     def __init__(
         self,
@@ -220,34 +233,13 @@ class ORNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Householder, reflections=reflections)
-        published: RNNOptions = {
-            "nonlinearity": "leaky_relu_0.1",
-            "trainable_h0": True,
-            "h0_init": _h0_init(hidden_size),
-            "input_init": glorot_uniform_,
-            "bias_init": zeros_,
-        }
-        options = published | options
+        options.setdefault("nonlinearity", "leaky_relu_0.1")
+        options.setdefault("trainable_h0", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
-def _h0_init(hidden_size: int) -> Initializer:
-    """Return the initialiser of 2N numbers of variance 1 / (2N).
-
-    Raises:
-        ValueError: If `hidden_size` is not a positive integer.
-    """
-    check_positive_integer("hidden_size", hidden_size)
-    # U(-b, b) has the variance b^2 / 3
-    return partial(uniform_, bound=math.sqrt(3 / (2 * hidden_size)))
-
-
-_UNITARY_OPTIONS: RNNOptions = {
-    "trainable_h0": True,
-    "h0_init": uniform_,
-    "input_init": glorot_uniform_,
-    "bias_init": uniform_,
-}
+_UNITARY_WEIGHTS = {"weight_ih": glorot_uniform_, **_BIASES, "h0": uniform_}
+_EVOLUTION_WEIGHTS = {**_UNITARY_WEIGHTS, "h0": partial(_small_, factor=1.0)}
 
 
 class ScuRNN(RNN):
@@ -263,7 +255,7 @@ class ScuRNN(RNN):
         input_size: The number M of input features.
         hidden_size: The number N of complex hidden units.
         num_layers: The number of stacked layers.
-        init: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
+        matrix_init: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
         options: Further keyword arguments of `RNN`.
     Shape:
         output: :math:`(T, B, 2N)`, real parts first; with ``output="real"`` :math:`(T, B, N)`.
@@ -277,6 +269,7 @@ class ScuRNN(RNN):
     """
 
     sets = (ScaledCayley,)
+    published = _UNITARY_WEIGHTS
 
     def __init__(
         self,
@@ -284,11 +277,11 @@ class ScuRNN(RNN):
         hidden_size: int,
         num_layers: int = 1,
         *,
-        init: Literal["unit_circle", "zero"] = "unit_circle",
+        matrix_init: Literal["unit_circle", "zero"] = "unit_circle",
         **options: Unpack[RNNOptions],
     ) -> None:
-        constraint = partial(ScaledCayley, dtype=torch.complex64, init=init)
-        options = _UNITARY_OPTIONS | options
+        constraint = partial(ScaledCayley, dtype=torch.complex64, init=matrix_init)
+        options.setdefault("trainable_h0", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -318,6 +311,7 @@ class URNN(RNN):
     """
 
     sets = (FourierProduct,)
+    published = _EVOLUTION_WEIGHTS
 
     def __init__(
         self,
@@ -326,8 +320,7 @@ class URNN(RNN):
         num_layers: int = 1,
         **options: Unpack[RNNOptions],
     ) -> None:
-        published: RNNOptions = {**_UNITARY_OPTIONS, "h0_init": _h0_init(hidden_size)}
-        options = published | options
+        options.setdefault("trainable_h0", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=FourierProduct, **options)
 
 
@@ -344,7 +337,7 @@ class FullCapacityURNN(RNN):
         input_size: The number M of input features.
         hidden_size: The number N of complex hidden units.
         num_layers: The number of stacked layers.
-        init: The initialisation of W, ``"urnn"`` or ``"haar"``; see `MovingCayley`.
+        matrix_init: The initialisation of W, ``"urnn"`` or ``"haar"``; see `MovingCayley`.
         options: Further keyword arguments of `RNN`.
     Shape:
         output: :math:`(T, B, 2N)`, real parts first; with ``output="real"`` :math:`(T, B, N)`.
@@ -358,6 +351,7 @@ class FullCapacityURNN(RNN):
     """
 
     sets = (MovingCayley,)
+    published = _EVOLUTION_WEIGHTS
 
     def __init__(
         self,
@@ -365,12 +359,11 @@ class FullCapacityURNN(RNN):
         hidden_size: int,
         num_layers: int = 1,
         *,
-        init: Literal["urnn", "haar"] = "urnn",
+        matrix_init: Literal["urnn", "haar"] = "urnn",
         **options: Unpack[RNNOptions],
     ) -> None:
-        constraint = partial(MovingCayley, init=init, dtype=torch.complex64)
-        published: RNNOptions = {**_UNITARY_OPTIONS, "h0_init": _h0_init(hidden_size)}
-        options = published | options
+        constraint = partial(MovingCayley, init=matrix_init, dtype=torch.complex64)
+        options.setdefault("trainable_h0", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -397,7 +390,8 @@ class EURNN(RNN):
     Source:
         Jing et al., ICML 2017. https://arxiv.org/abs/1612.05231 (departures: no epsilon in
         modReLU. In the released real code, the epsilon adds 0.01 to every unit at each step;
-        ``bias_init=partial(constant_, value=0.01)`` does the same. See also `Givens`).
+        ``init=partial(weights_, bias=partial(constant_, value=0.01))`` does the same. See also
+        `Givens`).
     Example:
         >>> EURNN(2, 8, capacity=4)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
@@ -419,23 +413,20 @@ class EURNN(RNN):
         constraint = partial(
             Givens, layers=capacity, style=style, dtype=torch.promote_types(dtype, torch.float32)
         )
-        published: RNNOptions = {"output": "real"}
+        options.setdefault("output", "real")
         if dtype in (torch.bfloat16, torch.float16):
-            published["dtype"] = dtype
+            options["dtype"] = dtype
         if dtype in (torch.float64, torch.complex128):
             # the other weights set the precision of the states, to which W is converted
-            published["dtype"] = torch.float64
-        options = published | options
+            options["dtype"] = torch.float64
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
-# the initialisation that both baselines of Kerg et al. share, apart from W
-_KERG_OPTIONS: RNNOptions = {
-    "input_init": glorot_normal_,
-    "input_bias": True,
-    "bias_init": uniform_,
-    "input_bias_init": fan_uniform_,
-}
+# the initialisers that both baselines of Kerg et al. share
+_KERG_WEIGHTS = {"weight_ih": glorot_normal_, "bias": uniform_, "input_bias": fan_uniform_}
+
+
+_NORMAL_WEIGHTS = {"weight_ih": glorot_normal_, **_BIASES}
 
 
 class NnRNN(RNN):
@@ -466,6 +457,7 @@ class NnRNN(RNN):
     """
 
     sets = (Schur,)
+    published = _NORMAL_WEIGHTS
 
     def __init__(
         self,
@@ -486,8 +478,6 @@ class NnRNN(RNN):
             gamma_value=gamma_value,
             orthogonal=orthogonal,
         )
-        published: RNNOptions = {"input_init": glorot_normal_, "bias_init": uniform_}
-        options = published | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -508,7 +498,7 @@ class ENRNN(RNN):
             N by default.
         negative: The number of entries -1 in D of the long-term memory; half of its units by
             default.
-        init: The initialisation of :math:`W_L`, ``"unit_circle"`` or ``"zero"``; see
+        matrix_init: The initialisation of :math:`W_L`, ``"unit_circle"`` or ``"zero"``; see
             `ScaledCayley`.
         coupling: Whether there is a :math:`W_C`, from the short-term to the long-term memory.
         coupling_init: The initialiser of :math:`W_C`, which fills it in place.
@@ -533,7 +523,7 @@ class ENRNN(RNN):
         *,
         short_size: int | None = None,
         negative: int | None = None,
-        init: Literal["unit_circle", "zero"] = "unit_circle",
+        matrix_init: Literal["unit_circle", "zero"] = "unit_circle",
         coupling: bool = True,
         coupling_init: Initializer = glorot_uniform_,
         epsilon: float = 0.0,
@@ -541,7 +531,7 @@ class ENRNN(RNN):
     ) -> None:
         constraint = partial(
             BlockTriangular,
-            long=partial(ScaledCayley, negative=negative, init=init),
+            long=partial(ScaledCayley, negative=negative, init=matrix_init),
             short=partial(SpectralRadius, epsilon=epsilon),
             short_size=short_size,
             coupling=coupling,
@@ -576,6 +566,7 @@ class SpectralRNN(RNN):
     """
 
     sets = (BoundedSVD,)
+    published = _ORNN_WEIGHTS
 
     def __init__(
         self,
@@ -588,12 +579,7 @@ class SpectralRNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(BoundedSVD, reflections=reflections, margin=margin)
-        published: RNNOptions = {
-            "nonlinearity": "relu",
-            "input_init": glorot_uniform_,
-            "bias_init": zeros_,
-        }
-        options = published | options
+        options.setdefault("nonlinearity", "relu")
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -617,6 +603,7 @@ class RNNOrth(RNN):
     """
 
     sets = (Unconstrained,)
+    published = _KERG_WEIGHTS
 
     def __init__(
         self,
@@ -626,7 +613,7 @@ class RNNOrth(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=orthogonal_)
-        options = _KERG_OPTIONS | options
+        options.setdefault("input_bias", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -650,6 +637,7 @@ class RNNGlorot(RNN):
     """
 
     sets = (Unconstrained,)
+    published = _KERG_WEIGHTS
 
     def __init__(
         self,
@@ -659,5 +647,5 @@ class RNNGlorot(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=glorot_normal_)
-        options = _KERG_OPTIONS | options
+        options.setdefault("input_bias", True)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)

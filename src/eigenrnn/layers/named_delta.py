@@ -10,7 +10,6 @@ __all__ = ["DeltaProduct", "GatedDeltaNet"]
 _PUBLISHED: DeltaNetOptions = {
     "gated": True,
     "convolution": 4,
-    "silu": True,
     "output_gate": True,
     "bias": False,
 }

@@ -14,17 +14,12 @@ from eigenrnn.layers.options import GRUOptions
 __all__ = ["GORU", "NCGRU"]
 
 
-_NC_GRU_OPTIONS: GRUOptions = {
-    "nonlinearity": "modrelu",
-    "reset_after": False,
-    "update_keeps": False,
-    "input_init": glorot_uniform_,  # as He initialisation with M + N inputs
-    "candidate_init": kaiming_uniform_,
-    "reset_bias_init": zeros_,
-    "update_bias_init": zeros_,
-    "bias_init": partial(uniform_, bound=0.1),
+_NC_GRU_WEIGHTS = {
+    # that of the gates as He initialisation with M + N inputs
+    "weight_ih": (glorot_uniform_, glorot_uniform_, kaiming_uniform_),
+    "gate_bias": zeros_,
+    "bias": partial(uniform_, bound=0.1),
 }
-"""The formula of NC-GRU and its initialisation, apart from that of the recurrent matrices."""
 
 
 class NCGRU(GRU):
@@ -47,7 +42,7 @@ class NCGRU(GRU):
         orthogonal: The gates with an orthogonal matrix, out of ``"reset"``, ``"update"`` and
             ``"candidate"``.
         negative: The number :math:`\rho` of entries -1 in D; half of N by default.
-        init: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
+        matrix_init: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
         order: The order of the Neumann series; see `NeumannCayley`.
         reset_every: The number of optimiser steps between two exact inversions.
         max_error: The orthogonality error above which the inverse is also computed exactly.
@@ -70,6 +65,7 @@ class NCGRU(GRU):
     """
 
     sets = (NeumannCayley, Unconstrained)
+    published = _NC_GRU_WEIGHTS
 
     def __init__(
         self,
@@ -79,7 +75,7 @@ class NCGRU(GRU):
         *,
         orthogonal: Sequence[str] = ("candidate",),
         negative: int | None = None,
-        init: Literal["unit_circle", "zero"] = "unit_circle",
+        matrix_init: Literal["unit_circle", "zero"] = "unit_circle",
         order: int | None = 2,
         reset_every: int = 50,
         max_error: float = 0.01,
@@ -93,7 +89,7 @@ class NCGRU(GRU):
         orthogonal_set = partial(
             NeumannCayley,
             negative=negative,
-            init=init,
+            init=matrix_init,
             order=order,
             reset_every=reset_every,
             max_error=max_error,
@@ -105,7 +101,9 @@ class NCGRU(GRU):
         constraints: dict[str, Callable[[int], Constraint]] = dict.fromkeys(GATES, free_set)
         for gate in orthogonal:
             constraints[gate] = orthogonal_set
-        options = _NC_GRU_OPTIONS | options
+        options.setdefault("nonlinearity", "modrelu")
+        options.setdefault("reset_after", False)
+        options.setdefault("update_keeps", False)
         super().__init__(
             input_size,
             hidden_size,
@@ -115,6 +113,13 @@ class NCGRU(GRU):
             candidate=constraints["candidate"],
             **options,
         )
+
+
+_GORU_WEIGHTS = {
+    "weight_ih": uniform_,
+    "gate_bias": (partial(constant_, value=2.0), glorot_uniform_),
+    "bias": partial(constant_, value=0.011),
+}
 
 
 class GORU(GRU):
@@ -151,6 +156,7 @@ class GORU(GRU):
     """
 
     sets = (Givens, Unconstrained)
+    published = _GORU_WEIGHTS
 
     def __init__(
         self,
@@ -163,14 +169,7 @@ class GORU(GRU):
         **options: Unpack[GRUOptions],
     ) -> None:
         small = partial(Unconstrained, init=uniform_)
-        published: GRUOptions = {
-            "nonlinearity": "modrelu",
-            "input_init": uniform_,
-            "reset_bias_init": partial(constant_, value=2.0),
-            "update_bias_init": glorot_uniform_,
-            "bias_init": partial(constant_, value=0.011),
-        }
-        options = published | options
+        options.setdefault("nonlinearity", "modrelu")
         super().__init__(
             input_size,
             hidden_size,

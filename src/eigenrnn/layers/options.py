@@ -1,38 +1,39 @@
-"""The options that a layer of a paper passes on to `RNN`, `GRU` or `DeltaNet`.
+"""The options of layers, which their constructors take as further keyword arguments.
 
 They are typed dictionaries (PEP 692), so an editor completes them and the command line knows
 their types. What they mean, and their defaults, is said by the layer that they are passed on to.
 """
 
-from typing import Literal, TypedDict
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict
 
 import torch
 from torch import Generator
 
-from eigenrnn.init import Initializer
-from eigenrnn.layers.leak import LeakValues
-
-__all__ = ["DeltaNetOptions", "GRUOptions", "RNNOptions"]
+__all__ = ["DeltaNetOptions", "GRUOptions", "LayerOptions", "RNNOptions"]
 
 
-class _LayerOptions(TypedDict, total=False):
-    bias: bool
-    batch_first: bool
-    dropout: float
-    bidirectional: bool
-    device: torch.device | str | None
-    dtype: torch.dtype | None
+class LayerOptions(TypedDict, total=False):
+    """Options of all layers, see `Stacked`."""
+
     trainable_h0: bool
     locked_dropout: bool
     backend: str | None
     generator: Generator | None
 
 
-class _RegularisedOptions(_LayerOptions, total=False):
+class _PaperOptions(LayerOptions, total=False):
+    bias: bool
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+    device: torch.device | str | None
+    dtype: torch.dtype | None
+
+
+class _RegularisedOptions(_PaperOptions, total=False):
     nonlinearity: str
-    input_init: Initializer | None
-    bias_init: Initializer | None
-    h0_init: Initializer | None
+    init: Callable[..., Any] | None
     layer_norm: bool
     zoneout: float
 
@@ -41,13 +42,7 @@ class RNNOptions(_RegularisedOptions, total=False):
     """Options of `RNN`."""
 
     input_bias: bool | None
-    input_bias_init: Initializer | None
     output: Literal["real_imag", "real"]
-    leak: LeakValues
-    trainable_leak: bool
-    noise: float
-    noise_in_eval: bool
-    state: Literal["rate", "current"]
 
 
 class GRUOptions(_RegularisedOptions, total=False):
@@ -55,15 +50,11 @@ class GRUOptions(_RegularisedOptions, total=False):
 
     reset_after: bool
     update_keeps: bool
-    candidate_init: Initializer | None
-    reset_bias_init: Initializer | None
-    update_bias_init: Initializer | None
 
 
-class DeltaNetOptions(_LayerOptions, total=False):
+class DeltaNetOptions(_PaperOptions, total=False):
     """Options of `DeltaNet`."""
 
     gated: bool
     convolution: int
-    silu: bool
     output_gate: bool

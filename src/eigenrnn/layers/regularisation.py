@@ -15,11 +15,7 @@ NORM_ZONEOUT_DEFAULTS = {"layer_norm": False, "zoneout": 0.0}
 
 def non_default_options(layer: object) -> list[str]:
     """Return the names of the options among `NORM_ZONEOUT_DEFAULTS` that a layer changes."""
-    changed: list[str] = []
-    for name, default in NORM_ZONEOUT_DEFAULTS.items():
-        if getattr(layer, name) != default:
-            changed.append(name)
-    return changed
+    return [n for n, default in NORM_ZONEOUT_DEFAULTS.items() if getattr(layer, n) != default]
 
 
 class NormZoneout(nn.Module):

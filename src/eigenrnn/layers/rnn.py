@@ -2,18 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Unpack, cast
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from eigenrnn.constraints import Constraint, ScaledCayley
 from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
-from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
-from eigenrnn.layers.leak import Leak, LeakOptions, LeakValues, leak_values
-from eigenrnn.layers.stacked import Stacked
-from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
+from eigenrnn.layers.direction import AbstractDirection, LayerConfig, StackConfig
+from eigenrnn.layers.leak import Leak, LeakOptions
+from eigenrnn.layers.options import LayerOptions
+from eigenrnn.layers.stacked import LikeTorch
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
@@ -24,7 +23,7 @@ from eigenrnn.ops.elman import BACKENDS, ElmanOperands
 from eigenrnn.ops.elman.export import export_complex_elman
 from eigenrnn.ops.precision import products_of_float32
 
-__all__ = ["RNN", "RNNDirection"]
+__all__ = ["RNN", "RNNDirection", "elman_initializers"]
 
 
 class RNNDirection(AbstractDirection):
@@ -41,7 +40,7 @@ class RNNDirection(AbstractDirection):
         nonlinearity: The name of f.
         output: The output for complex states: ``"real_imag"`` for both parts, ``"real"`` for the
             real part.
-        leak: The leak and the noise.
+        leak: The leak and the noise of a `LeakyRNN`.
     Shape:
         weight_ih: :math:`(N, M)`, U; :math:`(2N, M)` if W is complex.
         bias: :math:`(N,)`, the bias inside f, or None.
@@ -57,10 +56,10 @@ class RNNDirection(AbstractDirection):
 
     def __init__(
         self,
-        config: DirectionConfig,
+        config: LayerConfig,
         nonlinearity: str,
-        output: Literal["real_imag", "real"],
-        leak: LeakOptions,
+        output: Literal["real_imag", "real"] = "real_imag",
+        leak: LeakOptions | None = None,
     ) -> None:
         super().__init__(config)
         if self.constraint.is_complex and not look_up(nonlinearity).supports_complex:
@@ -76,18 +75,17 @@ class RNNDirection(AbstractDirection):
         self.bias = self._parameter("bias", self.hidden_size)
         self.input_bias = self._parameter("input_bias", self.state_size)
         self.leak: Leak | None = None
-        if not leak.is_default:
+        if leak is not None:
             if self.constraint.is_complex:
                 raise ValueError(
-                    "expected a set of real matrices with leak, noise or state='current', as "
-                    f"{type(self.constraint).__name__} is complex here"
+                    "expected a set of real matrices, because a leak needs real states, got "
+                    f"complex {self.constraint}"
                 )
             self.leak = Leak(self.hidden_size, leak)
-        if leak.state == "current":
-            self.outputs_states = False
+            self.outputs_states = leak.state == "rate"
 
-    def reset(self, generator: Generator | None = None) -> None:
-        super().reset(generator)
+    def reset_constants(self) -> None:
+        super().reset_constants()
         if self.leak is not None:
             self.leak.reset()
 
@@ -157,7 +155,7 @@ class RNNDirection(AbstractDirection):
         return self._as_real(h), self._as_real(last)
 
     def knows_gaps(self) -> bool:
-        return self.leak is not None and self.leak.options.has_leak
+        return self.leak is not None
 
     def takes_resets(self) -> bool:
         # the value of f at an argument of zero may differ from zero
@@ -221,8 +219,7 @@ class RNNDirection(AbstractDirection):
 
     def state_bounds(self) -> Tensor | None:  # (N,)
         # of a current, only its tanh has a range
-        has_current = self.leak is not None and self.leak.options.state == "current"
-        if self.nonlinearity != "tanh" or has_current:
+        if self.nonlinearity != "tanh" or not self.outputs_states:
             return None
         return torch.ones(self.hidden_size)
 
@@ -245,7 +242,7 @@ def _as_complex(
     return torch.complex(real, imaginary)
 
 
-class RNN(Stacked[RNNDirection]):
+class RNN(LikeTorch[RNNDirection]):
     r"""Elman RNN whose recurrent matrix W is constrained to a set S of your choice.
 
     .. math:: h_t = f(U x_t + c + W h_{t-1}), \qquad W \in \mathcal S
@@ -258,21 +255,6 @@ class RNN(Stacked[RNNDirection]):
     10^{-5}} + s`, with mean and variance over the N units. The gain g is initialised to one and
     the shift s to zero; both are trained. With zoneout some units keep :math:`h_{t-1}`.
 
-    With a leak :math:`\alpha` and noise, the layer is the network that neuroscience trains:
-
-    .. math:: h_t = (1 - \alpha) h_{t-1} + \alpha f\Bigl(U x_t + c + W h_{t-1} +
-        \sqrt{2 / \alpha}\, \sigma\, \xi_t\Bigr), \qquad \xi_t \sim \mathcal N(0, I)
-
-    Here :math:`\alpha = \Delta t / \tau`, the time step over the time constant of a unit. Without
-    a leak, :math:`\alpha = 1`, the noise is :math:`\sqrt 2\, \sigma\, \xi_t`. With
-    ``state="current"`` the state is the argument of f instead of its value:
-
-    .. math:: v_t = (1 - \alpha) v_{t-1} + \alpha \Bigl(U x_t + c + W f(v_{t-1}) +
-        \sqrt{2 / \alpha}\, \sigma\, \xi_t\Bigr), \qquad h_t = f(v_t)
-
-    The output is then :math:`h_t`, while h0 and h_n are v. LayerNorm takes the bracket of
-    either formula, noise included.
-
     Args:
         input_size: The number M of input features.
         hidden_size: The number N of hidden units in each layer and direction.
@@ -282,21 +264,13 @@ class RNN(Stacked[RNNDirection]):
         bias: Whether the layer has a bias: inside f if f is modReLU, and c otherwise. modReLU
             without a bias is the identity. Under torch's names c is ``bias_ih_l0``, and
             ``bias_hh_l0`` is zero.
-        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
-        dropout: The dropout probability between two layers while training.
-        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
-        device: The device of the weights.
-        dtype: The dtype of the weights; constraints stay in float32 or better.
         constraint: A function of N that returns the constraint of W, such as
             ``partial(ScaledCayley, negative=85)``; called once for each layer and direction.
         input_bias: Whether there is a bias c; by default only if f has no bias of its own.
-        trainable_h0: Whether the initial states are trained.
-        input_init: The initialiser of each U, which fills it in place; by default U(-0.01, 0.01)
-            for modReLU, as in scoRNN, and that of `torch.nn.RNN` for all others.
-        bias_init: The initialiser of the biases; by default zero inside f, and that of
-            `torch.nn.RNN` for c.
-        input_bias_init: The initialiser of c, if it differs from that of the bias inside f.
-        h0_init: The initialiser of the trained initial states; zero by default.
+        init: A function that draws all weights, ``init(layer, generator=generator)``, such as
+            ``partial(weights_, weight_ih=kaiming_normal_)``. By default U is drawn from
+            U(-0.01, 0.01) for modReLU, as in scoRNN, and otherwise as in `torch.nn.RNN`, like c.
+            The bias inside f and trained initial states are zero.
         output: The output if W is complex: ``"real_imag"`` for 2N numbers, the real parts of the
             states and then the imaginary parts; ``"real"`` for the N real parts.
         layer_norm: Whether the argument of f is normalised; only for real states. The norm of W
@@ -304,28 +278,15 @@ class RNN(Stacked[RNNDirection]):
         zoneout: The probability that a unit keeps its state for a time step while training; in
             evaluation the new state is the expected one. The masks come from torch's global
             generator.
-        leak: The leak :math:`\alpha` in (0, 1], one number or one for each unit. Its expectation
-            form is that of zoneout, so the two exclude each other.
-        trainable_leak: Whether each unit's leak is trained, as the logistic function of a
-            parameter that begins at `leak`.
-        noise: The standard deviation :math:`\sigma`; noise is drawn while training, from torch's
-            global generator, as dropout is.
-        noise_in_eval: Whether it is drawn in evaluation too.
-        state: Whether the state is the value of f, ``"rate"``, or its argument, ``"current"``.
-        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
-            a new mask at each.
-        backend: The name of the implementation of the recurrence; the fastest available by
-            default.
-        generator: The generator that draws the weights; torch's global one by default.
+        options: The other arguments of torch, and the options of every layer; see `Stacked`.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
         output: :math:`(T, B, D N)`, in the layout of the input.
         h_n: as h0.
     Raises:
-        ValueError: If a size, the nonlinearity, a probability, the leak, the noise or a shape is
-            invalid, `layer_norm`, a leak or noise is set with a complex constraint, or a leak
-            with zoneout.
+        ValueError: If a size, the nonlinearity, a probability or a shape is invalid, or
+            `layer_norm` is set with a complex constraint.
         TypeError: If `constraint` does not return a `Constraint`, or dtypes differ.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
@@ -333,9 +294,7 @@ class RNN(Stacked[RNNDirection]):
         Hinton, 2016, equation 4. https://arxiv.org/abs/1607.06450 (departures: none). Zoneout:
         Krueger et al., ICLR 2017. https://arxiv.org/abs/1606.01305 (departures: none).
         Locked dropout: Gal and Ghahramani, NeurIPS 2016. https://arxiv.org/abs/1512.05287
-        (departures: only between layers, as in AWD-LSTM). Leak and noise: Song, Yang and Wang,
-        PLoS Computational Biology 12, 2016, equations 5 and 6.
-        https://doi.org/10.1371/journal.pcbi.1004792 (departures: they use ``state="current"``).
+        (departures: only between layers, as in AWD-LSTM).
     Example:
         >>> output, h_n = RNN(2, 8, num_layers=2)(torch.randn(5, 3, 2))
         >>> output.shape, h_n.shape
@@ -344,6 +303,7 @@ class RNN(Stacked[RNNDirection]):
 
     backends = BACKENDS
     torch_kind = nn.RNN
+    torch_options = ("nonlinearity",)
 
     def __init__(
         self,
@@ -360,110 +320,46 @@ class RNN(Stacked[RNNDirection]):
         *,
         constraint: Callable[[int], Constraint] = ScaledCayley,
         input_bias: bool | None = None,
-        trainable_h0: bool = False,
-        input_init: Initializer | None = None,
-        bias_init: Initializer | None = None,
-        input_bias_init: Initializer | None = None,
-        h0_init: Initializer | None = None,
         output: Literal["real_imag", "real"] = "real_imag",
+        init: Callable[..., Any] | None = None,
         layer_norm: bool = False,
         zoneout: float = 0.0,
-        leak: LeakValues = 1.0,
-        trainable_leak: bool = False,
-        noise: float = 0.0,
-        noise_in_eval: bool = False,
-        state: Literal["rate", "current"] = "rate",
-        locked_dropout: bool = False,
-        backend: str | None = None,
-        generator: Generator | None = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
-        f = look_up(nonlinearity)
-        values = leak_values(leak, hidden_size)
-        leaks = LeakOptions(values, trainable_leak, noise, noise_in_eval, state)
-        if leaks.has_leak and zoneout:
-            raise ValueError(
-                "expected either a leak or zoneout, got both: in evaluation, zoneout is the leak "
-                f"1 - zoneout, here {1 - zoneout:g}"
-            )
-        if input_init is None:
-            input_init = uniform_ if f.has_bias else fan_uniform_
-        # the order of the entries is that of drawing: equal seeds give equal weights
-        initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [input_init]}
-        if input_bias is None:
-            input_bias = bias and not f.has_bias
-        if input_bias:
-            initializers["input_bias"] = [input_bias_init or bias_init or fan_uniform_]
-        if bias and f.has_bias:
-            initializers["bias"] = [bias_init or zeros_]
-        if trainable_h0:
-            initializers["h0"] = [h0_init or zeros_]
-        constraints = {"constraint": constraint}
-        super().__init__(
-            partial(RNNDirection, nonlinearity=nonlinearity, output=output, leak=leaks),
-            DirectionConfig(
-                input_size, hidden_size, constraints, initializers, layer_norm, zoneout
-            ),
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            locked_dropout=locked_dropout,
-            backend=backend,
-            generator=generator,
-        )
         self.nonlinearity = nonlinearity
-        self._leak_options = leaks
-        for direction in self.all_directions():
-            if direction.leak is not None:
-                direction.leak.reset()  # again, in the dtype of the weights
+        stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        constraints = {"constraint": constraint}
+        initializers = elman_initializers(nonlinearity, bias, input_bias)
+        config = LayerConfig(
+            input_size, hidden_size, stack, constraints, initializers, layer_norm, zoneout, init
+        )
+        make_direction = partial(RNNDirection, nonlinearity=nonlinearity, output=output)
+        super().__init__(make_direction, config, **options)
 
-    def load_torch(self, torch_rnn: nn.RNN) -> Self:
-        """Copy the weights of a `torch.nn.RNN`; the bias c becomes the sum of its two biases.
-
-        Raises:
-            ValueError: If sizes, layers, directions, nonlinearity or biases differ, or this layer
-                has LayerNorm, zoneout, a leak or noise.
-            NotInSetError: If a recurrent matrix is not in the set of its constraint.
-            TypeError: If `torch_rnn` is not a `torch.nn.RNN`.
-        """
-        check_same_options(self, torch_rnn, nn.RNN, ("nonlinearity",))
-        self.check_torch_form()
-        copy_torch_weights(self.all_directions(), torch_rnn)
-        return self
-
-    def to_torch(self) -> nn.RNN:
-        """Return a `torch.nn.RNN` with the evaluated weights of this layer.
-
-        Raises:
-            ValueError: If torch's layer cannot compute this one: a nonlinearity other than tanh
-                and relu, complex states, LayerNorm, zoneout, a leak, noise, locked dropout or
-                trained initial states.
-        """
-        self.check_torch_form()
+    def check_torch_form(self) -> None:
         if self.nonlinearity not in ("tanh", "relu"):
             raise ValueError(
                 "expected nonlinearity 'tanh' or 'relu', the only ones of torch.nn.RNN, got "
                 f"{self.nonlinearity!r}"
             )
-        return torch_weights.convert(self, nonlinearity=self.nonlinearity)
-
-    def check_torch_form(self) -> None:
-        """Check that there is nothing that torch's recurrence lacks.
-
-        Raises:
-            ValueError: If there is a leak or noise.
-        """
-        if not self._leak_options.is_default:
-            raise ValueError("expected a layer without leak and noise, as torch.nn.RNN, got one")
-
-    def _features(self) -> list[str]:
-        features = super()._features()
-        if self._leak_options.has_leak:
-            features.append("leak")
-        return features
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": None, "bias": True}  # None: the repr always names the nonlinearity
+
+
+def elman_initializers(
+    nonlinearity: str, bias: bool, input_bias: bool | None
+) -> dict[str, Sequence[Initializer]]:
+    """Return the initialisers of U and the biases, in the order of drawing."""
+    f = look_up(nonlinearity)
+    if input_bias is None:
+        input_bias = bias and not f.has_bias
+    # the order of the entries is that of drawing: equal seeds give equal weights
+    initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_]}
+    if f.has_bias:
+        initializers["weight_ih"] = [uniform_]
+    if input_bias:
+        initializers["input_bias"] = [fan_uniform_]
+    if bias and f.has_bias:
+        initializers["bias"] = [zeros_]
+    return initializers

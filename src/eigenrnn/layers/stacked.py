@@ -11,8 +11,15 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.constraints import Constraint
+from eigenrnn.init import zeros_
 from eigenrnn.layers import torch_weights
-from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, head_kwargs
+from eigenrnn.layers.direction import (
+    AbstractDirection,
+    Blocks,
+    LayerConfig,
+    by_block,
+    head_kwargs,
+)
 from eigenrnn.layers.regularisation import (
     NORM_ZONEOUT_DEFAULTS,
     apply_dropout,
@@ -43,7 +50,7 @@ from eigenrnn.ops.norm_zoneout import check_zoneout_rate
 from eigenrnn.torch_internals import listed_parts
 from eigenrnn.tracing import is_exporting
 
-__all__ = ["Layer", "Stacked"]
+__all__ = ["Layer", "LikeTorch", "Stacked"]
 
 
 class Layer(nn.Module):
@@ -60,6 +67,12 @@ _D = TypeVar("_D", bound=AbstractDirection)
 class Stacked(Layer, Generic[_D]):
     """Stacked layers of one recurrence, in one direction or two.
 
+    Every layer takes the arguments of torch's layers and the last four options below. Inputs and
+    outputs are (B, T, .) with `batch_first`, else (T, B, .). `dropout` is the dropout probability
+    between two layers while training. With `bidirectional` each layer also reads its input
+    backwards, with weights of its own. `device` and `dtype` are those of the weights; constraints
+    stay in float32 or better.
+
     The attributes and methods of torch's recurrent layers have the same names here: `input_size`,
     `hidden_size`, `num_layers`, `bias`, `batch_first`, `dropout`, `bidirectional`, `proj_size`,
     `flatten_parameters`, `reset_parameters`. The weights are in `all_directions()`. `RNN`, `GRU`
@@ -68,15 +81,11 @@ class Stacked(Layer, Generic[_D]):
 
     Args:
         make_direction: The class of the directions, or a function that constructs one.
-        config: The weights of each direction; M is the input size of the first layer.
-        num_layers: The number of stacked layers.
-        bias: Whether there are biases.
-        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
-        dropout: The dropout probability between two layers while training.
-        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
-        device: The device of the weights.
-        dtype: The dtype of the weights; constraints stay in float32 or better.
-        locked_dropout: Whether dropout uses one mask for all time steps of a sequence.
+        config: The sizes, the arguments of torch, and the weights of each direction.
+        trainable_h0: Whether the initial states are trained; initialised to zero, if no paper says
+            otherwise.
+        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
+            a new mask at each.
         backend: The name of the implementation of the recurrence; the fastest available by
             default.
         generator: The generator that draws the weights; torch's global one by default.
@@ -97,51 +106,56 @@ class Stacked(Layer, Generic[_D]):
     sets: ClassVar[tuple[type[Constraint], ...]] = ()
     """The sets of matrices that a layer of a paper makes itself, whose defaults a run stores."""
 
+    published: Mapping[str, Blocks] = {}
+    """The initialisers that a paper states, by the name of the weight; others have the default."""
+
     torch_kind: ClassVar[type[nn.RNNBase] | None] = None
-    """The layer of torch with the same recurrence, if there is one."""
+    """The layer of torch with the same weights, if there is one."""
 
     def __init__(
         self,
-        make_direction: Callable[[DirectionConfig], _D],
-        config: DirectionConfig,
-        num_layers: int,
-        bias: bool,
-        batch_first: bool,
-        dropout: float,
-        bidirectional: bool,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
+        make_direction: Callable[[LayerConfig], _D],
+        config: LayerConfig,
         *,
-        locked_dropout: bool,
-        backend: str | None,
-        generator: Generator | None,
+        trainable_h0: bool = False,
+        locked_dropout: bool = False,
+        backend: str | None = None,
+        generator: Generator | None = None,
     ) -> None:
-        check_options(config.input_size, config.hidden_size, num_layers, dropout)
+        stack = config.stack
+        check_options(config.input_size, config.hidden_size, stack.num_layers, stack.dropout)
         check_zoneout_rate(config.zoneout)
-        check_dtype(dtype)
+        check_dtype(stack.dtype)
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")
         self.input_size = int(config.input_size)
         self.hidden_size = int(config.hidden_size)
-        self.num_layers = int(num_layers)
-        self.bias = bias
-        self.batch_first = batch_first
-        self.dropout = float(dropout)
-        self.bidirectional = bidirectional
+        self.num_layers = int(stack.num_layers)
+        self.bias = stack.bias
+        self.batch_first = stack.batch_first
+        self.dropout = float(stack.dropout)
+        self.bidirectional = stack.bidirectional
         self.backend = backend
+        self.init = config.init
         self.layer_norm = config.layer_norm
         self.zoneout = float(config.zoneout)
         self.locked_dropout = locked_dropout
-        self.num_directions = 2 if bidirectional else 1
+        self.num_directions = 2 if self.bidirectional else 1
         self._snapshot = LatestSnapshot()
         # a state of torch's layer loads as one of ours does
         self.register_load_state_dict_pre_hook(torch_weights.translate)
+        initializers = {**config.initializers}
+        if trainable_h0:
+            initializers["h0"] = [zeros_]
+        for name, own in initializers.items():
+            initializers[name] = by_block(self.published.get(name), own)
         config = replace(
             config,
             input_size=self.input_size,
             hidden_size=self.hidden_size,
             zoneout=self.zoneout,
+            initializers=initializers,
         )
         with wide_default_dtype() as default_dtype:
             directions = [make_direction(config) for _ in range(self.num_directions)]
@@ -154,14 +168,20 @@ class Stacked(Layer, Generic[_D]):
             self.directions = nn.ModuleList(directions)
             # before the move: `device` and `dtype` do not change what a seed draws
             self.reset(generator)
+        dtype = stack.dtype
         if dtype is None and default_dtype.itemsize == 2:
             dtype = default_dtype
-        self.to(device=device, dtype=dtype)
+        self.to(device=stack.device, dtype=dtype)
 
     def reset(self, generator: Generator | None = None) -> None:
         """Initialise all weights again."""
         for direction in self.all_directions():
-            direction.reset(generator)
+            if self.init is None:
+                direction.reset(generator)
+            else:
+                direction.reset_constants()
+        if self.init is not None:
+            self.init(self, generator=generator)
 
     def reset_parameters(self) -> None:
         """Call `reset`, under the name that torch uses."""
@@ -216,7 +236,7 @@ class Stacked(Layer, Generic[_D]):
                 the layout of the input, (T, B), (B, T) or (T,), packed if the input is. torchrl
                 calls them ``is_init``, and Stable-Baselines3 ``episode_starts``.
             dt: The time since the step before, 1 by default, for layers that know what a gap does:
-                `LRU`, and `RNN` with a leak. In the layout of the input, or (T,) for all.
+                `LRU` and `LeakyRNN`. In the layout of the input, or (T,) for all.
         Returns:
             The states of the last layer at all time steps, packed if the input was, and h_n, the
             last state of every layer and direction.
@@ -348,7 +368,7 @@ class Stacked(Layer, Generic[_D]):
         for direction in self.all_directions():
             if not direction.knows_gaps():
                 raise ValueError(
-                    "expected dt with an LRU of complex eigenvalues or an RNN with a leak, got "
+                    "expected dt with an LRU of complex eigenvalues or a LeakyRNN, got "
                     f"{type(self).__name__}: give the gaps as one more input channel"
                 )
 
@@ -595,3 +615,42 @@ class Stacked(Layer, Generic[_D]):
         if output is not None and head is not None:
             output = head(output)
         return output, pieces.last_states(h_n)
+
+
+class LikeTorch(Stacked[_D]):
+    """Stacked layers of which torch has one with the same recurrence: `RNN`, `GRU` and `LSTM`."""
+
+    torch_options: ClassVar[tuple[str, ...]] = ()
+    """The arguments of torch's layer that its other layers lack."""
+
+    def load_torch(self, torch_rnn: nn.RNNBase) -> Self:
+        """Copy the weights of a layer of torch; each bias becomes the sum of its two biases.
+
+        Raises:
+            ValueError: If sizes, layers, directions, nonlinearity, biases or the recurrence
+                differ, this layer has LayerNorm or zoneout, or torch's layer projects its states.
+            NotInSetError: If a recurrent matrix is not in the set of its constraint.
+            TypeError: If torch's layer is of another kind.
+        """
+        torch_weights.check_same_options(self, torch_rnn)
+        self.check_torch_form()
+        torch_weights.copy_torch_weights(self.all_directions(), torch_rnn)
+        return self
+
+    def to_torch(self) -> Any:
+        """Return a layer of torch with the evaluated weights of this one.
+
+        Raises:
+            ValueError: If torch's layer cannot compute this one: another form of the recurrence,
+                another nonlinearity, complex states, LayerNorm, zoneout, locked dropout or trained
+                initial states.
+        """
+        self.check_torch_form()
+        return torch_weights.convert(self)
+
+    def check_torch_form(self) -> None:
+        """Check that the options of the recurrence are those of torch.
+
+        Raises:
+            ValueError: If one is not.
+        """

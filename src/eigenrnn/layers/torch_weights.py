@@ -133,26 +133,22 @@ def translate_cell(_cell: Any, state: dict[str, Any], prefix: str, *_arguments: 
             state[f"{prefix}layer.{name}_l0"] = state.pop(prefix + name)
 
 
-_SHARED_OPTIONS = ("input_size", "hidden_size", "num_layers", "bidirectional")
+_SHARED_OPTIONS = ("input_size", "hidden_size", "num_layers", "bidirectional", "proj_size")
 
 
-def check_same_options(
-    layer: nn.Module,
-    torch_rnn: nn.RNNBase,
-    kind: type[nn.RNNBase],
-    options: Sequence[str] = (),
-) -> None:
+def check_same_options(layer: Any, torch_rnn: nn.RNNBase) -> None:
     """Check that a torch layer computes the same function as our layer.
 
     Raises:
-        TypeError: If `torch_rnn` is not a `kind`.
+        TypeError: If `torch_rnn` is of another kind.
         ValueError: If sizes, layers, directions or one of the options differ, or if ours has
             LayerNorm or zoneout, which torch's layers lack.
     """
+    kind = layer.torch_kind
     expected_kind = f"torch.nn.{kind.__name__}"
     if not isinstance(torch_rnn, kind):
         raise TypeError(f"expected a {expected_kind}, got a {type(torch_rnn).__name__}")
-    for name in (*_SHARED_OPTIONS, *options):
+    for name in (*_SHARED_OPTIONS, *layer.torch_options):
         expected = getattr(layer, name)
         got = getattr(torch_rnn, name)
         if expected != got:
@@ -210,17 +206,15 @@ def load_weights(
 
 
 @torch.no_grad()
-def convert(layer: Any, **options: Any) -> Any:
+def convert(layer: Any) -> Any:
     """Return a torch layer with the evaluated weights of ours, in the same mode.
 
     Args:
         layer: An `RNN`, `GRU` or `LSTM` whose options torch's layer has.
-        options: Further arguments of the torch layer.
     Raises:
         ValueError: If the layer has an option that torch's layer lacks.
     """
     kind = layer.torch_kind
-    assert kind is not None  # only layers with one have `to_torch`  # noqa: S101
     name = f"torch.nn.{kind.__name__}"
     missing = [*non_default_options(layer)]
     if layer.locked_dropout:
@@ -245,7 +239,7 @@ def convert(layer: Any, **options: Any) -> Any:
         bidirectional=layer.bidirectional,
         device=first.weight_ih.device,
         dtype=first.weight_ih.dtype,
-        **options,
+        **{name: getattr(layer, name) for name in layer.torch_options},
     )
     for names in names_by_direction(layer):
         for weight in names:

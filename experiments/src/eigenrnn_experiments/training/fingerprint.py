@@ -20,6 +20,7 @@ from eigenrnn.models import count_parameters
 from eigenrnn.ops import products_now
 from eigenrnn_experiments.tasks.base import Task
 from eigenrnn_experiments.training.description import (
+    current_network,
     describe,
     describe_defaults,
     describe_options,
@@ -201,6 +202,8 @@ def check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> 
     defaults = {n: value for n, value in describe_defaults(Settings).items() if n in known}
     if isinstance(stored.get("settings"), dict):
         stored = {**stored, "settings": defaults | stored["settings"]}
+    if isinstance(stored.get("network"), dict):
+        stored = {**stored, "network": current_network(stored["network"])}
     changed = differences(stored, current)
     then = stored.get("network")
     now = current["network"]

@@ -41,7 +41,6 @@ def delta(direction: DeltaNetDirection, name: str, source: Source) -> Layer:
         states.append(Array(f"{name}_past", past, "the last inputs of the convolution", initial))
     if direction.convolution_weight is not None:
         body += _convolution(direction.convolution_weight, name, source)
-    if options.silu:
         source.helpers.add("silu")
         body.append(loop(width, "u[i] = silu(u[i]);"))
     low, high = options.eigenvalues

@@ -39,7 +39,7 @@ def elman(direction: RNNDirection, name: str, source: Source) -> Layer:
     norm = direction.norm_zoneout
     if norm is not None and norm.zoneout:
         update = f"{h}[i] = {source.zoneout(norm.zoneout, f'{h}[i]', f_of_z)};"
-    if leak is not None and leak.options.has_leak:
+    if leak is not None:
         alpha = source.vector(f"{name}_leak", leak.alpha().expand(N), f"the leak, ({N})")
         update = f"{h}[i] = (1.0F - {alpha}[i]) * {h}[i] + {alpha}[i] * {f_of_z};"
         if leak.options.state == "current":
@@ -69,7 +69,7 @@ def formula(direction: RNNDirection) -> str:
     c = "" if direction.input_bias is None else " + c"
     f = direction.nonlinearity
     leak = direction.leak
-    if leak is None or not leak.options.has_leak:
+    if leak is None:
         return f"h = {f}(U x{c} + W h{inside})"
     if leak.options.state == "current":
         return f"h = (1 - leak) h + leak (U x{c} + W y), y = {f}(h{inside})"

@@ -1,11 +1,12 @@
 """Penn Treebank by characters: table 3."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import Generator, nn
 
-from eigenrnn.init import glorot_uniform_, identity_, orthogonal_
+from eigenrnn.init import glorot_uniform_, identity_, orthogonal_, weights_
 from eigenrnn.layers import ENRNN
 from eigenrnn.models import LanguageModel
 from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
@@ -42,7 +43,7 @@ _ENRNN = Network(
         "short_size": 720,
         "negative": 186,
         "nonlinearity": "relu",
-        "input_init": identity_,
+        "init": partial(weights_, weight_ih=identity_),
         "coupling_init": orthogonal_,
     },
     settings={"optimiser": "adam", "lr_recurrent": 1e-4, "log_every": 10},

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from functools import partial
 
-from eigenrnn.init import constant_, kaiming_normal_, uniform_
+from eigenrnn.init import constant_, kaiming_normal_, uniform_, weights_
 from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
@@ -26,7 +26,8 @@ _LSTM = lstm(90, parameters=37_630)
 _GRU = gru(100, parameters=34_310)
 _SCORNN = scornn(200, parameters=24_110, negative=50)
 _GORU = goru(128, parameters=38_536)
-_nc_gru = partial(nc_gru, negative=50, reset_every=50, candidate_init=kaiming_normal_)
+_INIT = partial(weights_, weight_ih=(None, None, kaiming_normal_))
+_nc_gru = partial(nc_gru, negative=50, reset_every=50, init=_INIT)
 _NC_GRU_ONE = _nc_gru("U_c", 118, parameters=39_835)
 _NC_GRU_TWO = _nc_gru("U_c,U_r", 118, parameters=32_814)
 _NC_GRU_ONE_RELEASED = released(_NC_GRU_ONE, "tensorflow", 1e-3, reset_every=49)

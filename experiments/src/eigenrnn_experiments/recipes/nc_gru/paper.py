@@ -9,7 +9,7 @@ from typing import Any
 from torch import Generator
 
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.init import constant_, uniform_, zeros_
+from eigenrnn.init import constant_, uniform_, weights_, zeros_
 from eigenrnn.layers import GORU, GRU, NCGRU
 from eigenrnn_experiments.recipes.experiment import Network
 
@@ -135,10 +135,11 @@ class TensorFlowGRU(GRU):
             update=partial(Unconstrained, init=gates),
             candidate=partial(Unconstrained, init=candidate),
             reset_after=False,
-            input_init=gates,
-            candidate_init=candidate,
-            reset_bias_init=partial(constant_, value=1.0),
-            update_bias_init=partial(constant_, value=1.0),
+            init=partial(
+                weights_,
+                weight_ih=(gates, gates, candidate),
+                gate_bias=partial(constant_, value=1.0),
+            ),
             generator=generator,
         )
         for direction in self.all_directions():

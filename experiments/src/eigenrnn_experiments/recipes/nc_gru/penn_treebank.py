@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Generator, nn
 
-from eigenrnn.init import fan_uniform_, uniform_, zeros_
+from eigenrnn.init import fan_uniform_, uniform_, weights_, zeros_
 from eigenrnn.layers import NCGRU, ScoRNN
 from eigenrnn.models import Dropouts, LanguageModel
 from eigenrnn_experiments.baselines import TorchGRU, TorchLSTM
@@ -29,13 +29,17 @@ _NC_GRU_OPTIONS = nc_gru_options(
     ("candidate",),
     50,
     reset_every=100,
-    input_init=fan_uniform_,
-    candidate_init=uniform_,
-    reset_bias_init=fan_uniform_,
-    update_bias_init=fan_uniform_,
-    bias_init=zeros_,
+    init=partial(
+        weights_,
+        weight_ih=(fan_uniform_, fan_uniform_, uniform_),
+        gate_bias=(fan_uniform_, fan_uniform_),
+        bias=zeros_,
+    ),
 )
-_SCORNN_OPTIONS = {"negative": 50, "input_init": uniform_, "bias_init": zeros_}
+_SCORNN_OPTIONS = {
+    "negative": 50,
+    "init": partial(weights_, weight_ih=uniform_, bias=zeros_, input_bias=zeros_),
+}
 
 
 def _language_model(

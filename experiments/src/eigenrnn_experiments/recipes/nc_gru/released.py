@@ -92,6 +92,16 @@ class BorrowingCayley(NeumannCayley):
         return matrix
 
 
+_WEIGHTS: dict[str, dict[str, Any]] = {
+    "tensorflow": {
+        "weight_ih": (glorot_uniform_, glorot_uniform_, kaiming_uniform_),
+        "gate_bias": zeros_,
+        "bias": partial(uniform_, bound=0.1),
+    },
+    "torch": {"weight_ih": (fan_uniform_, fan_uniform_, uniform_)},
+}
+
+
 class ReleasedNCGRU(GRU):
     r"""NC-GRU as one of its two released programs computes it.
 
@@ -151,25 +161,9 @@ class ReleasedNCGRU(GRU):
         if "reset" in orthogonal:
             reset = partial(BorrowingCayley, **series)
             candidate = partial(LendingCayley, **series)
-        formula: dict[str, Any] = {"nonlinearity": "modrelu", "update_keeps": True}
-        if code == "tensorflow":
-            formula |= {
-                "reset_after": False,
-                "input_init": glorot_uniform_,
-                "candidate_init": kaiming_uniform_,
-                "reset_bias_init": zeros_,
-                "update_bias_init": zeros_,
-                "bias_init": partial(uniform_, bound=0.1),
-            }
-        else:
-            formula |= {
-                "reset_after": True,
-                "input_init": fan_uniform_,
-                "candidate_init": uniform_,
-                "reset_bias_init": fan_uniform_,
-                "update_bias_init": fan_uniform_,
-                "bias_init": zeros_,
-            }
+        self.published = _WEIGHTS[code]
+        formula: dict[str, Any] = {"nonlinearity": "modrelu", "reset_after": code == "torch"}
+        options = formula | options
         super().__init__(
             input_size,
             hidden_size,
@@ -177,7 +171,7 @@ class ReleasedNCGRU(GRU):
             reset=reset,
             update=free_set,
             candidate=candidate,
-            **(formula | options),
+            **options,
         )
         for direction in self.all_directions():
             if isinstance(direction.reset_gate, BorrowingCayley):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from eigenrnn.init import glorot_normal_, kaiming_normal_
+from eigenrnn.init import glorot_normal_, kaiming_normal_, weights_
 from eigenrnn.layers import RNNOrth
 from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nnrnn.paper import (
@@ -43,7 +43,7 @@ _COPYING_NNRNN = nnrnn(
     weight_decay=1e-6,
 )
 _copying_exprnn = partial(
-    exprnn, init="henaff", input_init=glorot_normal_, lr=1e-3, lr_recurrent=1e-4
+    exprnn, matrix_init="henaff", weight_ih=glorot_normal_, lr=1e-3, lr_recurrent=1e-4
 )
 _COPYING_EXPRNN_128 = _copying_exprnn(128, parameters=10_697)
 _COPYING_EXPRNN_176 = _copying_exprnn(176, parameters=18_929)
@@ -54,7 +54,7 @@ _COPYING_RNN_ORTH = Network(
     RNNOrth,
     128,
     parameters=19_081,
-    options={"input_init": glorot_normal_},
+    options={"init": partial(weights_, weight_ih=glorot_normal_)},
     settings={"lr": 2e-4, "lr_recurrent": 1e-5, "lr_recurrent_of": ("constraint",)},
     departures=(_RATE_OF_W,),
 )
@@ -63,7 +63,7 @@ _copying_eurnn = partial(
 )
 _COPYING_EURNN_128 = _copying_eurnn(128, parameters=9_439)
 _COPYING_EURNN_256 = _copying_eurnn(256, parameters=18_911)
-_COPYING_RNN = rnn(128, parameters=19_081, input_init=glorot_normal_, lr=1e-3, alpha=0.9)
+_COPYING_RNN = rnn(128, parameters=19_081, weight_ih=glorot_normal_, lr=1e-3, alpha=0.9)
 
 _COPYING = Experiment(
     task=Copying.nnrnn(200),
@@ -83,13 +83,13 @@ _PIXELS_NNRNN = nnrnn(
     parameters=268_298,
     init="cayley",
     gamma_penalty=0.1,
-    options={"input_init": kaiming_normal_},
+    options={"init": partial(weights_, weight_ih=kaiming_normal_)},
     lr=2e-4,
     lr_recurrent=2e-5,
     weight_decay=1e-4,
 )
 _pixels_exprnn = partial(
-    exprnn, init="cayley", input_init=kaiming_normal_, lr=5e-4, lr_recurrent=5e-5
+    exprnn, matrix_init="cayley", weight_ih=kaiming_normal_, lr=5e-4, lr_recurrent=5e-5
 )
 _PIXELS_EXPRNN_512 = _pixels_exprnn(512, parameters=136_970)
 _PIXELS_EXPRNN_722 = _pixels_exprnn(722, parameters=268_955)
@@ -100,13 +100,13 @@ _PIXELS_RNN_ORTH = Network(
     RNNOrth,
     512,
     parameters=268_810,
-    options={"input_init": kaiming_normal_},
+    options={"init": partial(weights_, weight_ih=kaiming_normal_)},
     settings={"lr": 5e-5},
 )
 _pixels_eurnn = partial(eurnn, capacity=249, lr=1e-4, lr_recurrent=1e-4, alpha=0.9)
 _PIXELS_EURNN_512 = _pixels_eurnn(512, parameters=134_418)
 _PIXELS_EURNN_1024 = _pixels_eurnn(1024, parameters=269_074)
-_PIXELS_RNN = rnn(512, parameters=268_810, input_init=kaiming_normal_, lr=1e-4, alpha=0.9)
+_PIXELS_RNN = rnn(512, parameters=268_810, weight_ih=kaiming_normal_, lr=1e-4, alpha=0.9)
 
 _MNIST = PixelMNIST(permuted=True, split="nnrnn", shuffle=False)
 _PIXELS = Experiment(

@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from eigenrnn.analysis import schur_structure
 from eigenrnn.constraints import Exponential
-from eigenrnn.init import Initializer
+from eigenrnn.init import Initializer, weights_
 from eigenrnn.layers import EURNN, ExpRNN, NnRNN, RNNGlorot
 from eigenrnn_experiments.baselines import TorchLSTM
 from eigenrnn_experiments.recipes.experiment import Network
@@ -57,10 +57,10 @@ def nnrnn(
 
 
 def exprnn(
-    size: int, *, parameters: int, init: str, input_init: Initializer, **settings: Any
+    size: int, *, parameters: int, matrix_init: str, weight_ih: Initializer, **settings: Any
 ) -> Network:
     """Return an expRNN with its own training settings."""
-    options = {"init": init, "input_init": input_init}
+    options = {"matrix_init": matrix_init, "init": partial(weights_, weight_ih=weight_ih)}
     return Network(f"expRNN {size}", ExpRNN, size, parameters, options, settings)
 
 
@@ -89,9 +89,9 @@ def eurnn(
     )
 
 
-def rnn(size: int, *, parameters: int, input_init: Initializer, **settings: Any) -> Network:
+def rnn(size: int, *, parameters: int, weight_ih: Initializer, **settings: Any) -> Network:
     """Return an RNN without constraints, with its own training settings."""
-    options = {"input_init": input_init}
+    options = {"init": partial(weights_, weight_ih=weight_ih)}
     return Network(f"RNN {size}", RNNGlorot, size, parameters, options, settings)
 
 

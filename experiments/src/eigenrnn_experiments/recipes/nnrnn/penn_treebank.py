@@ -13,6 +13,7 @@ from eigenrnn.init import (
     kaiming_normal_,
     orthogonal_,
     uniform_,
+    weights_,
     zeros_,
 )
 from eigenrnn.layers import RNN
@@ -49,12 +50,10 @@ def _nnrnn_language_model(row: Row, generator: Generator) -> nn.Module:
 
 # the networks and their rates are those of table 5
 
-_RNN = rnn(1024, parameters=1_316_674, input_init=kaiming_normal_, lr=1e-5)
+_RNN = rnn(1024, parameters=1_316_674, weight_ih=kaiming_normal_, lr=1e-5)
 _RNN_ORTH_OPTIONS = {
-    "input_init": kaiming_normal_,
     "input_bias": True,
-    "bias_init": uniform_,
-    "input_bias_init": fan_uniform_,
+    "init": partial(weights_, weight_ih=kaiming_normal_, bias=uniform_, input_bias=fan_uniform_),
 }
 _RNN_ORTH_150 = Network(
     "RNN-orth 1024",
@@ -71,7 +70,9 @@ _RNN_ORTH_300 = replace(
 _eurnn = partial(eurnn, capacity=188, lr=1e-3, lr_recurrent=1e-3)
 _EURNN_2048 = _eurnn(2048, parameters=1_320_582)
 _EURNN_1024 = _eurnn(1024, parameters=665_222)
-_exprnn = partial(exprnn, init="cayley", input_init=kaiming_normal_, lr=5e-3, lr_recurrent=1e-4)
+_exprnn = partial(
+    exprnn, matrix_init="cayley", weight_ih=kaiming_normal_, lr=5e-3, lr_recurrent=1e-4
+)
 _EXPRNN_1386 = _exprnn(1386, parameters=1_317_741)
 _EXPRNN_1024 = _exprnn(1024, parameters=790_850)
 _nnrnn_1024 = partial(
@@ -79,7 +80,7 @@ _nnrnn_1024 = partial(
     1024,
     parameters=1_315_650,
     init="cayley",
-    options={"input_init": kaiming_normal_},
+    options={"init": partial(weights_, weight_ih=kaiming_normal_)},
     lr=8e-4,
     weight_decay=1e-4,
 )

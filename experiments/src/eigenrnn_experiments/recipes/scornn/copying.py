@@ -30,7 +30,7 @@ _EXPRNN = Network(
     ExpRNN,
     190,
     parameters=21_764,
-    options={"init": "henaff"},
+    options={"matrix_init": "henaff"},
     settings={"optimiser": "rmsprop", "alpha": 0.99, "lr": 2e-4, "lr_recurrent": 2e-5},
     head_init=kaiming_normal_,
     head_bias_init=zeros_,

@@ -27,7 +27,7 @@ def elman(
     direction = rounded.direction
     if direction.norm_zoneout is not None:
         raise UnsupportedError("LayerNorm or zoneout")
-    if direction.leak is not None and direction.leak.options.has_leak:
+    if direction.leak is not None:
         raise UnsupportedError("a leak")
     N = direction.hidden_size
     f = direction.nonlinearity
