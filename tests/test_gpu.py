@@ -231,8 +231,9 @@ def test_a_training_step_never_waits_for_the_gpu(make):
             torch.cuda.set_sync_debug_mode("default")
 
 
-def test_a_training_step_can_be_captured_in_a_cuda_graph():
-    layer = ScoRNN(M, N).to(DEVICE)
+@pytest.mark.parametrize("units", [N, 200], ids=["kernels", "loop"])
+def test_a_training_step_can_be_captured_in_a_cuda_graph(units):
+    layer = ScoRNN(M, units).to(DEVICE)
     x = torch.randn(T, B, M, device=DEVICE)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -246,7 +247,7 @@ def test_a_training_step_can_be_captured_in_a_cuda_graph():
         layer(x)[0].sum().backward()
     graph.replay()
     got = {name: p.grad for name, p in layer.named_parameters()}
-    assert_near(got, expected, tol(x.dtype, 10 * T * N))
+    assert_near(got, expected, tol(x.dtype, 10 * T * units))
 
 
 @pytest.mark.parametrize("make", [ScoRNN, GRU, LRU], ids=["ScoRNN", "GRU", "LRU"])

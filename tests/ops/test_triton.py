@@ -81,6 +81,8 @@ def gru_operands(T, B, N, dtype=torch.float32, *, M=None, shifted=False, bias=Fa
 def evaluated(function, operands, backend, **options):
     """Return all states, the last states and the gradients of all operands, by name."""
     leaves = {name: v.detach().requires_grad_() for name, v in operands.items()}
+    if isinstance(options.get("leak"), torch.Tensor):  # an operand with a gradient, too
+        leaves["leak"] = options.pop("leak").to(operands["x"].dtype).detach().requires_grad_()
     h, last = function(**leaves, **options, backend=backend)
     generator = torch.Generator().manual_seed(7)
     weights = [random(generator, *v.shape, dtype=v.dtype) for v in (h, last)]
@@ -134,6 +136,90 @@ def test_every_form_of_the_gru_agrees_in_both_directions(form, reverse, ragged):
     assert_equals_reference(
         gru, operands, **form, **options_of(shape, reverse=reverse, ragged=ragged)
     )
+
+
+def features(T, B, N):
+    """Each feature of the kernels by name, as the options of a call."""
+    generator = torch.Generator().manual_seed(1)
+    leak = torch.rand(N, generator=generator).to(DEVICE)
+    leaks = torch.rand(T, B, N, generator=generator).to(DEVICE)
+    return {
+        "resets": {"resets": (torch.rand(T, B, generator=generator) < 0.4).to(DEVICE)},
+        "mask": {"zoneout": (torch.rand(T, B, N, generator=generator) < 0.4).to(DEVICE)},
+        "rate": {"zoneout": 0.3},
+        "leak": {"leak": leak},
+        "leak of each step": {"leak": leaks},
+    }
+
+
+PAIRS = [
+    ("resets",),
+    ("mask",),
+    ("rate",),
+    ("leak",),
+    ("leak of each step",),
+    ("resets", "mask"),
+    ("resets", "rate"),
+    ("resets", "leak"),
+    ("resets", "leak of each step"),
+]
+OF_THE_GRU = [names for names in PAIRS if not any("leak" in name for name in names)]
+
+
+def merged(names, shape):
+    return {k: v for name in names for k, v in features(*shape)[name].items()}
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("names", PAIRS, ids="-".join)
+def test_resets_zoneout_and_leaks_agree(names, reverse, ragged):
+    shape = 6, 4, 9
+    options = merged(names, shape) | options_of(shape, reverse=reverse, ragged=ragged)
+    operands = elman_operands(*shape, M=2, bias=True)
+    assert_equals_reference(elman, operands, nonlinearity="modrelu", **options)
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("names", OF_THE_GRU, ids="-".join)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_resets_and_zoneout_of_the_gru_agree(form, names, reverse, ragged):
+    shape = 6, 4, 5
+    options = merged(names, shape) | options_of(shape, reverse=reverse, ragged=ragged)
+    operands = gru_operands(*shape, shifted=form["reset_after"])
+    assert_equals_reference(gru, operands, **form, **options)
+
+
+@pytest.mark.parametrize("names", [("resets",), ("mask",), ("resets", "rate")], ids="-".join)
+@pytest.mark.parametrize("bias", [False, True])
+def test_resets_and_zoneout_of_complex_states_agree(names, bias):
+    shape = 5, 3, 4
+    operands = elman_operands(*shape, torch.complex64, M=1, bias=bias)
+    assert_equals_reference(elman, operands, nonlinearity="modrelu", **merged(names, shape))
+
+
+@pytest.mark.parametrize("N", [1, 33, 64, 110, 127, 192])
+def test_features_agree_at_every_layout(N):
+    shape = 4, 2, N
+    options = merged(("resets", "leak"), shape) | options_of(shape, ragged=True)
+    assert_equals_reference(elman, elman_operands(*shape), nonlinearity="tanh", **options)
+
+
+@pytest.mark.parametrize("kept", [torch.nan, torch.inf])
+@pytest.mark.parametrize("function", [elman, gru])
+def test_a_mask_and_a_reset_stop_numbers_that_are_not_finite(function, kept):
+    make = {elman: elman_operands, gru: gru_operands}[function]
+    operands = make(4, 2, 3)
+    operands["x"][1, 0] = kept  # a value that the mask leaves out
+    operands["x"][1, 1] = kept  # a state that a reset ends
+    mask = torch.zeros(4, 2, 3, dtype=torch.bool, device=DEVICE)
+    mask[1, 0] = True
+    resets = torch.zeros(4, 2, dtype=torch.bool, device=DEVICE)
+    resets[2, 1] = True
+    h, _ = function(**operands, zoneout=mask, resets=resets, backend="triton")
+    assert h[:, 0].isfinite().all()
+    assert h[2:, 1].isfinite().all()
 
 
 # one of each layout: one piece, one piece of 256 with two or three of rows, two pieces
@@ -281,7 +367,9 @@ def call(**facts):
         (ELMAN, {"dtype": torch.float64}, "torch.float64"),
         (ELMAN, {"device": "meta"}, "on meta"),
         (ELMAN, {"transformed": True}, "torch.func"),
-        (ELMAN, {"features": ("zoneout",)}, "zoneout"),
+        (ELMAN, {"features": ("layer_norm",)}, "layer_norm"),
+        (ELMAN, {"features": ("leak", "current")}, "current"),
+        (GRU, {"features": ("leak",)}, "leak"),
     ],
     ids=str,
 )
@@ -295,3 +383,4 @@ def test_on_a_gpu_it_is_preferred_to_cudnn():
     assert choose(ELMAN, call()).name == "triton"
     assert choose(GRU, call()).name == "triton"
     assert choose(ELMAN, call(state_size=512)).name == "torch"
+    assert choose(ELMAN, call(features=("resets",))).name != "triton"

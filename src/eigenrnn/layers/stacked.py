@@ -392,7 +392,13 @@ class Stacked(Layer, Generic[_D]):
         """Whether all directions and the chosen backend compute resets themselves."""
         if not all(direction.takes_resets() for direction in self.all_directions()):
             return False
-        return "resets" in choose(self.backends, self._call(x), self.backend).features
+        call = self._call(x)
+        chosen = choose(self.backends, call, self.backend)
+        if "resets" not in chosen.features:
+            return False
+        # a backend may compute them by name only
+        with_resets = replace(call, features=(*call.features, "resets"))
+        return choose(self.backends, with_resets, self.backend) is chosen
 
     def _features(self) -> list[str]:
         """Return the features that a backend needs, as in `Backend.features`."""

@@ -146,6 +146,8 @@ def features_of(operands: Any, options: Any) -> list[str]:
         features.append("zoneout")
     if getattr(operands, "leak", None) is not None:
         features.append("leak")
+    if getattr(operands, "v0", None) is not None:
+        features.append("current")
     if operands.resets is not None:
         features.append("resets")
     return features

@@ -14,6 +14,7 @@ __all__ = [
     "Step",
     "batch_sizes_of",
     "first_steps",
+    "last_of_each",
     "last_steps",
     "outer",
     "packed_rows",
@@ -24,6 +25,7 @@ __all__ = [
     "sizes_of_steps",
     "split_steps",
     "states_and_last",
+    "states_before",
     "steps_in_order",
     "weight_gradient",
     "without_padding",
@@ -188,6 +190,32 @@ def running(
     """Return whether each sequence runs at each step; exported calls pass a tensor of lengths."""
     T, B = steps.shape[:2]
     return _runs(sizes, T, B, steps.device).unsqueeze(2)
+
+
+def last_of_each(
+    sizes: Sequence[int],
+    steps: Tensor,  # (T, B, N)
+) -> Tensor:  # (T, B, 1)
+    """Return whether a step is the last time step of a sequence."""
+    now = running(sizes, steps)
+    return now & ~torch.cat([now[1:], torch.zeros_like(now[:1])])
+
+
+def states_before(
+    h: Tensor,  # (T, B, N)
+    h0: Tensor,  # (B, N)
+    sizes: Sequence[int] | None,
+    reverse: bool,
+) -> Tensor:  # (T, B, N)
+    """Return the states before all steps, without those of resets."""
+    first = h0.unsqueeze(0)
+    if not reverse:
+        return torch.cat([first, h[:-1]])
+    before = torch.cat([h[1:], first])
+    if sizes is None:
+        return before
+    # a shorter sequence begins earlier in time
+    return torch.where(last_of_each(sizes, h), first, before)
 
 
 def _runs(sizes: Sequence[int] | Tensor, T: int, B: int, device: torch.device) -> Tensor:  # (T, B)

@@ -11,7 +11,7 @@ from torch import Tensor
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.dispatch import Backend, Call
 
-__all__ = ["TritonBackend", "launch", "layout"]
+__all__ = ["TritonBackend", "kept_share", "launch", "layout"]
 
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether Triton's interpreter runs the kernels on the CPU, as in the tests."""
@@ -45,6 +45,9 @@ class TritonBackend(Backend):
     # sums and states are in float32
     dtypes = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
+    unmeasured = frozenset({"leak", "resets", "zoneout"})
+    """Features that the kernels compute, and whose time on a GPU is not known yet."""
+
     largest_state: int
     """The most real numbers in a state for which the registers hold W."""
 
@@ -66,10 +69,25 @@ class TritonBackend(Backend):
             )
         return None
 
-    def experimental(self, call: Call) -> str | None:  # noqa: ARG002
+    def experimental(self, call: Call) -> str | None:
         if _INTERPRETED:
             return "Triton's interpreter is for tests: used only if requested by name"
+        unmeasured = [each for each in call.features if each in self.unmeasured]
+        if unmeasured:
+            return f"nobody has timed it with {' and '.join(unmeasured)}: requested by name only"
         return None
+
+
+def kept_share(operands: Any, options: Any) -> Tensor | None:  # (N,) or (T, B, N)
+    """Return the share of the state before that each step keeps; None if it keeps nothing."""
+    leak: Tensor | None = getattr(operands, "leak", None)
+    if leak is not None:
+        return 1 - leak
+    if operands.mask is not None:
+        return operands.mask
+    if options.rate:
+        return operands.h0.new_full(operands.h0.shape[1:], options.rate)
+    return None
 
 
 def launch(
@@ -77,7 +95,7 @@ def launch(
     steps: Tensor,  # (T, B, .), of any strides; the inputs of a pass
     others: Mapping[str, Tensor | None],
     results: Mapping[str, Tensor],
-    N: int,
+    operands: Any,
     options: Any,
     **flags: bool,
 ) -> None:
@@ -88,7 +106,7 @@ def launch(
         steps: What the kernel reads at each step, its first argument.
         others: The other tensors that it reads, by the names of its arguments.
         results: The tensors that it writes.
-        N: The number of units.
+        operands: The operands of the call.
         options: The options of the call.
         **flags: The flags of the kernel that are its own.
     """
@@ -97,7 +115,10 @@ def launch(
         return
     if steps.stride(2) != 1:
         steps = steps.contiguous()
+    N = operands.h0.shape[1]
     lengths = _sequence_lengths(options.batch_sizes, B, steps.device)
+    share = kept_share(operands, options)
+    others = {**others, "resets": _as_bytes(operands.resets), "share": _as_bytes(share)}
     read = {name: _contiguous(tensor, absent=steps) for name, tensor in others.items()}
     biased = others["bias"] is not None
     name = options.nonlinearity
@@ -126,6 +147,10 @@ def launch(
             BIASED=biased,
             RAGGED=lengths is not None,
             REVERSE=options.reverse,
+            RESETS=operands.resets is not None,
+            KEEPS=share is not None,
+            KEEPS_BY_STEP=share is not None and share.dim() == 3,
+            MASKED=operands.mask is not None,
             num_warps=min(8, columns[0] // 16),  # so that W fits into the registers of all threads
             **flags,
         )
@@ -136,6 +161,13 @@ def _contiguous(tensor: Tensor | None, absent: Tensor) -> Tensor:
     if tensor is None:
         return absent
     return tensor.contiguous()
+
+
+def _as_bytes(tensor: Tensor | None) -> Tensor | None:
+    """Return truth values as bytes, and other tensors as they are."""
+    if tensor is None or tensor.dtype != torch.bool:
+        return tensor
+    return tensor.contiguous().view(torch.uint8)
 
 
 def layout(N: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

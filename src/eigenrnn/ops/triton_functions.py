@@ -89,6 +89,30 @@ def zeros(at):
 
 
 @triton.jit
+def unless(condition, vector, at):
+    """Return a vector, or zeros where a condition of the whole vector is true."""
+    result = ()
+    for i in tl.static_range(len(at)):
+        result = result + (tl.where(condition, 0.0, vector[i]),)
+    return result
+
+
+@triton.jit
+def mixed(before, value, share, at, MASKED: tl.constexpr):
+    """Return a share of the state before and the rest of a value.
+
+    A mask chooses: its products with numbers that are not finite would be NaN.
+    """
+    result = ()
+    for i in tl.static_range(len(at)):
+        if MASKED:
+            result = result + (tl.where(share[i] != 0.0, before[i], value[i]),)
+        else:
+            result = result + (value[i] + share[i] * (before[i] - value[i]),)
+    return result
+
+
+@triton.jit
 def load_matrix(pointer, at, N, ROWS: tl.constexpr):
     """Read an N x N matrix that is stored row by row."""
     result = ()

@@ -30,8 +30,11 @@ def operand_gradients(
         if not x.is_complex():  # a real input has a real gradient, also if the states are complex
             gradients["x"] = gradients["x"].real.contiguous()
     if "W" in needed:
-        first = first_steps(delta, options.batch_sizes, options.reverse)
-        gradients["W"] = weight_gradient(delta, first, h, operands.h0, options.reverse)
+        through_W = delta
+        if operands.resets is not None:  # the state before is zero
+            through_W = delta.masked_fill(operands.resets.unsqueeze(2), 0)
+        first = first_steps(through_W, options.batch_sizes, options.reverse)
+        gradients["W"] = weight_gradient(through_W, first, h, operands.h0, options.reverse)
     if "U" in needed:
         # delta is zero past the end of a sequence, but zero times NaN is NaN
         inputs = without_padding(x, options.batch_sizes)

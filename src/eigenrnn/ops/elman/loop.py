@@ -3,7 +3,8 @@
 README.md in this folder has the derivation and the reasons for each choice.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +32,7 @@ from eigenrnn.ops.time_steps import (
     zero_padding,
 )
 
-__all__ = ["ElmanLoop", "elman_loop"]
+__all__ = ["ElmanLoop", "elman_loop", "elman_loop_resets"]
 
 
 def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor]:
@@ -55,11 +56,21 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     # one view for each step: indexing in the loop would cost as much as a tanh
     h_at = split_steps(h, sizes)
     moduli_at = split_moduli(moduli, sizes)
+    begins = _begins(operands, sizes)
     for t in steps_in_order(T, options.reverse):
         h_before = previous_state(t, h_at, h0, sizes, options.reverse)
+        if begins:
+            h_before = h_before.masked_fill(begins[t], 0)
         h_at[t].addmm_(h_before, Wt)
         f_(h_at[t], moduli_at[t])
     return {"h": h, "moduli": moduli}
+
+
+def _begins(operands: ElmanOperands, sizes: Sequence[int]) -> list[Tensor]:
+    """Return whether each running sequence begins anew, (sizes[t], 1), or nothing."""
+    if operands.resets is None:
+        return []
+    return split_steps(operands.resets.unsqueeze(2), sizes)
 
 
 def _moduli(
@@ -107,14 +118,18 @@ def _backward(
     h_at = split_steps(h, sizes)
     moduli_at = split_moduli(moduli, sizes)
     earlier = previous_rows(deltas, dh0, sizes, options.reverse)
+    begins = _begins(operands, sizes)
     # README.md has the equations
     for t in reversed(steps_in_order(T, options.reverse)):
         delta_t = deltas[t]
         if sum_bias:
             dbias += _along_phases(delta_t, h_at[t])
         backward_(delta_t, h_at[t], moduli_at[t])
+        through_W = delta_t
+        if begins:
+            through_W = delta_t.masked_fill(begins[t], 0)
         for dh, rows in earlier[t]:
-            dh.addmm_(select_rows(delta_t, rows), conjugate)
+            dh.addmm_(select_rows(through_W, rows), conjugate)
     if bias is not None and not sum_bias:
         dbias = bias_gradient(delta, h, options.nonlinearity)
     # some of these may not be needed; `Operator` takes what is
@@ -129,15 +144,19 @@ def _along_phases(
     return (delta * h.sgn().conj_physical()).real.sum(0)
 
 
+_FUNCTIONS: dict[str, Any] = {"forward": _forward, "allocate": _allocate, "backward": _backward}
+
+# torch takes a time quadratic in the number of arguments for a call that autograd records
 elman_loop = Operator(
     "elman_loop",
     ELMAN,
-    forward=_forward,
-    allocate=_allocate,
-    backward=_backward,
+    **_FUNCTIONS,
     results=("h",),
     saved=("moduli",),
     without=(*EXTRAS, "leak", "v0"),
+)
+elman_loop_resets = Operator(
+    "elman_loop_resets", ELMAN, **_FUNCTIONS, results=("h",), saved=("moduli",)
 )
 
 
@@ -147,6 +166,7 @@ class ElmanLoop(Backend):
     name = "loop"
     description = "in-place torch operations, any device"
     dtypes = REAL | COMPLEX
+    features = frozenset({"resets"})
 
     def unsupported(self, call: Call) -> str | None:
         if call.transformed:
@@ -154,5 +174,6 @@ class ElmanLoop(Backend):
         return None
 
     def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
-        results = elman_loop(operands, options)
+        operator = elman_loop if operands.resets is None else elman_loop_resets
+        results = operator(operands, options)
         return states_and_last(results["h"], options.batch_sizes, options.reverse)

@@ -138,7 +138,7 @@ class ElmanReference(Backend):
     name = "reference"
     description = "naive loop, differentiable any number of times"
     dtypes = REAL | COMPLEX
-    features = frozenset({"layer_norm", "zoneout", "leak", "resets"})
+    features = frozenset({"layer_norm", "zoneout", "leak", "current", "resets"})
 
     def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
         return elman_reference(operands, options)

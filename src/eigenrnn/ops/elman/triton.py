@@ -1,6 +1,7 @@
 """The Elman recurrence in Triton kernels, as a torch operator; README.md has the design."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,15 +13,23 @@ from eigenrnn.ops.elman.operands import ElmanOperands, as_pairs
 from eigenrnn.ops.elman.reference import ELMAN
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
 from eigenrnn.ops.operators import Named, Operator
-from eigenrnn.ops.time_steps import first_steps, states_and_last
-from eigenrnn.ops.triton_backend import TritonBackend, launch
+from eigenrnn.ops.time_steps import first_steps, states_and_last, states_before
+from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch
 
-__all__ = ["ElmanTriton", "elman_triton"]
+__all__ = ["ElmanTriton", "elman_triton", "elman_triton_mixed"]
 
 
-def _allocate(operands: ElmanOperands, options: Options, _save: bool) -> dict[str, Tensor]:
+def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor]:
+    """Allocate the results; the values of f only where they are saved and are not the states."""
     h = operands.W.new_empty(*operands.x.shape[:2], len(operands.W))
-    return {"h": h, "moduli": moduli_like(h, options.nonlinearity, operands.bias)}
+    saved_values = h[:0]
+    if save and kept_share(operands, options) is not None:
+        saved_values = h
+    return {
+        "h": h,
+        "moduli": moduli_like(h, options.nonlinearity, operands.bias),
+        "values": torch.empty_like(saved_values),
+    }
 
 
 def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor]:
@@ -31,7 +40,8 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     # the kernels sum down the columns of what they are given: of W^T forward, of W backward
     others = {"matrix": operands.W.T, "h0": operands.h0, "bias": operands.bias}
     x = map_inputs(operands.x, operands.U, operands.c)
-    launch(elman_forward, x, others, results, len(operands.W), options)
+    SAVE = len(results["values"]) > 0
+    launch(elman_forward, x, others, results, operands, options, SAVE=SAVE)
     return results
 
 
@@ -44,50 +54,71 @@ def _backward(
 ) -> dict[str, Tensor]:
     from eigenrnn.ops.elman.triton_kernels import elman_backward
 
-    W = operands.W
-    bias = operands.bias
     h = kept["h"]
     moduli = kept["moduli"]
+    share = kept_share(operands, options)
+    values = h if share is None else kept["values"]
     g = grads["h"]
     assert g is not None  # noqa: S101, no backward pass runs without a gradient
-    delta = h.new_empty(h.shape)
-    others = {"h": h, "matrix": W, "bias": bias, "moduli": moduli}
-    launch(elman_backward, g, others, {"delta": delta}, len(W), options)
+    # delta of pairs has lost the component that the bias needs
+    TOTALS = "leak" in needed or ("bias" in needed and len(moduli) > 0)
+    delta = torch.empty_like(h)
+    totals = torch.empty_like(h if TOTALS else h[:0])
+    dh0 = torch.empty_like(operands.h0)
+    launch(
+        elman_backward,
+        g,
+        {"h": h, "matrix": operands.W, "bias": operands.bias, "moduli": moduli, "values": values},
+        {"delta": delta, "totals": totals, "dh0": dh0},
+        operands,
+        options,
+        TOTALS=TOTALS,
+    )
     gradients = operand_gradients(delta, h, operands, options, needed)
     if "h0" in needed:
-        gradients["h0"] = first_steps(delta, options.batch_sizes, options.reverse) @ W
+        if share is None and operands.resets is None:
+            dh0 = first_steps(delta, options.batch_sizes, options.reverse) @ operands.W
+        gradients["h0"] = dh0
     if "bias" in needed:
-        total = delta
-        if len(moduli):  # of pairs: delta has lost the component that the bias needs
-            total = _state_gradients(g, delta, W, options)
-        gradients["bias"] = bias_gradient(total, h, options.nonlinearity)
+        through_f = delta
+        if len(moduli):
+            through_f = totals if share is None else totals * (1 - share.to(h.dtype))
+        gradients["bias"] = bias_gradient(through_f, values, options.nonlinearity)
+    if "leak" in needed:
+        gradients["leak"] = _leak_gradient(totals, values, h, operands, options)
     return gradients
 
 
-def _state_gradients(
-    g: Tensor,  # (T, B, N)
-    delta: Tensor,  # (T, B, N)
-    W: Tensor,  # (N, N)
+def _leak_gradient(
+    totals: Tensor,  # (T, B, N), the gradients of the states
+    values: Tensor,  # (T, B, N), those of f
+    h: Tensor,  # (T, B, N)
+    operands: ElmanOperands,
     options: Options,
-) -> Tensor:  # (T, B, N)
-    """Return the whole gradients of the states from those of the loss and of later arguments."""
-    total = g.clone()
-    if options.reverse:
-        total[1:] += delta[:-1] @ W
-    else:
-        total[:-1] += delta[1:] @ W
-    return total
+) -> Tensor:  # (N,) or (T, B, N)
+    before = states_before(h, operands.h0, options.batch_sizes, options.reverse)
+    if operands.resets is not None:
+        before = before.masked_fill(operands.resets.unsqueeze(2), 0)
+    product = totals * (values - before)
+    assert operands.leak is not None  # noqa: S101, its gradient is needed
+    if operands.leak.dim() == 1:
+        product = product.sum((0, 1))
+    return product
 
 
+_FUNCTIONS: dict[str, Any] = {"forward": _forward, "allocate": _allocate, "backward": _backward}
+
+# torch takes a time quadratic in the number of arguments for a call that autograd records
 elman_triton = Operator(
     "elman_triton",
     ELMAN,
-    forward=_forward,
-    allocate=_allocate,
-    backward=_backward,
+    **_FUNCTIONS,
     results=("h",),
     saved=("moduli",),
     without=("V", "d", *EXTRAS, "leak", "v0"),
+)
+elman_triton_mixed = Operator(
+    "elman_triton_mixed", ELMAN, **_FUNCTIONS, results=("h",), saved=("moduli", "values")
 )
 
 
@@ -95,13 +126,17 @@ class ElmanTriton(TritonBackend):
     """One program takes a sequence through all its steps."""
 
     dtypes = TritonBackend.dtypes | {torch.complex64}
+    features = TritonBackend.unmeasured
     largest_state = 192
 
     def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
         is_complex = operands.W.is_complex()
         if is_complex:
             operands, options = as_pairs(operands, options)
-        h = elman_triton(operands, options)["h"]
+        operator = elman_triton
+        if operands.resets is not None or kept_share(operands, options) is not None:
+            operator = elman_triton_mixed
+        h = operator(operands, options)["h"]
         if is_complex:
             h = pairs_to_complex(h)
         return states_and_last(h, options.batch_sizes, options.reverse)

@@ -29,6 +29,8 @@ def operand_gradients(
     dc = dgates[..., 2 * N :]
 
     def of_matrix(delta: Tensor) -> Tensor:
+        if operands.resets is not None:  # the state before is zero
+            delta = delta.masked_fill(operands.resets.unsqueeze(2), 0)
         first = first_steps(delta, options.batch_sizes, options.reverse)
         return weight_gradient(delta, first, h, operands.h0, options.reverse)
 

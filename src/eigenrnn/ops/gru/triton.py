@@ -1,6 +1,7 @@
 """The gated recurrence in Triton kernels, as a torch operator; README.md has the design."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from torch import Tensor
 
@@ -10,9 +11,9 @@ from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
 from eigenrnn.ops.gru.reference import GRU
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import states_and_last
-from eigenrnn.ops.triton_backend import TritonBackend, launch
+from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch
 
-__all__ = ["GRUTriton", "gru_triton"]
+__all__ = ["GRUTriton", "gru_triton", "gru_triton_mixed"]
 
 
 def _allocate(operands: GRUOperands, _options: GRUOptions, save: bool) -> dict[str, Tensor]:
@@ -40,7 +41,7 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
         map_inputs(operands.x, operands.U, operands.c),
         others,
         results,
-        N,
+        operands,
         options,
         SHIFTED=operands.recurrent_bias is not None,
         RESET_AFTER=options.reset_after,
@@ -81,7 +82,7 @@ def _backward(
         g,
         others,
         results,
-        N,
+        operands,
         options,
         RESET_AFTER=options.reset_after,
         UPDATE_KEEPS=options.update_keeps,
@@ -93,24 +94,26 @@ def _backward(
     return {"h0": results["dh0"], **of_operands}
 
 
+_FUNCTIONS: dict[str, Any] = {"forward": _forward, "allocate": _allocate, "backward": _backward}
+
+# torch takes a time quadratic in the number of arguments for a call that autograd records
 gru_triton = Operator(
-    "gru_triton",
-    GRU,
-    forward=_forward,
-    allocate=_allocate,
-    backward=_backward,
-    results=("h",),
-    saved=("gates",),
-    without=EXTRAS,
+    "gru_triton", GRU, **_FUNCTIONS, results=("h",), saved=("gates",), without=EXTRAS
+)
+gru_triton_mixed = Operator(
+    "gru_triton_mixed", GRU, **_FUNCTIONS, results=("h",), saved=("gates",)
 )
 
 
 class GRUTriton(TritonBackend):
     """One program takes a sequence through all its steps."""
 
-    features = FORMS
+    features = FORMS | {"resets", "zoneout"}
     largest_state = 128
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h = gru_triton(operands, options)["h"]
+        operator = gru_triton
+        if operands.resets is not None or kept_share(operands, options) is not None:
+            operator = gru_triton_mixed
+        h = operator(operands, options)["h"]
         return states_and_last(h, options.batch_sizes, options.reverse)

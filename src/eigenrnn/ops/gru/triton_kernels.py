@@ -17,6 +17,7 @@ from eigenrnn.ops.triton_functions import (
     apply_backward,
     load,
     load_matrix,
+    mixed,
     multiply,
     multiply_by_matrix,
     multiply_by_three,
@@ -25,6 +26,7 @@ from eigenrnn.ops.triton_functions import (
     subtract,
     sum_of_products,
     unit_indices,
+    unless,
     zeros,
 )
 
@@ -85,6 +87,8 @@ def gru_forward(
     bias,  # (N,)
     recurrent_bias,  # (N,)
     lengths,  # (B,)
+    resets,  # (T, B), bytes
+    share,  # of the state that a step keeps: (N,), or (T, B, N) with KEEPS_BY_STEP
     h,  # (T, B, N)
     gates,  # (T, B, 4 N), written only with SAVE
     T,
@@ -99,6 +103,10 @@ def gru_forward(
     BIASED: tl.constexpr,
     RAGGED: tl.constexpr,
     REVERSE: tl.constexpr,
+    RESETS: tl.constexpr,
+    KEEPS: tl.constexpr,
+    KEEPS_BY_STEP: tl.constexpr,
+    MASKED: tl.constexpr,
     SHIFTED: tl.constexpr,
     RESET_AFTER: tl.constexpr,
     UPDATE_KEEPS: tl.constexpr,
@@ -114,10 +122,13 @@ def gru_forward(
     b = load(bias, at, N if BIASED else 0)
     shift = load(recurrent_bias, at, N if SHIFTED else 0)
     state = load(h0 + row * N, at, N)
+    kept = load(share, at, N if KEEPS and not KEEPS_BY_STEP else 0)
 
     first, direction = (tl.cast(length - 1, tl.int64), -1) if REVERSE else (0, 1)
     step = tl.cast(B, tl.int64) * N
     x += row * row_stride + first * steps_stride
+    resets += row + first * B
+    share += row * N + first * step
     h += row * N
     gates += row * 4 * N
     for t in range(length, T):
@@ -131,6 +142,10 @@ def gru_forward(
     for i in range(length):
         x += direction * steps_stride
         z_next = _parts(x, at, N, tl.where(i + 1 < length, N, 0), 3)
+        if RESETS:
+            state = unless(tl.load(resets) != 0, state, at)
+            resets += direction * B
+        before = state
         r, u, q = _products(state, W_r, W_u, W_c, at, N, ROWS, RESET_AFTER)
         r = sigmoid(add(z[0], r))
         u = sigmoid(add(z[1], u))
@@ -144,6 +159,11 @@ def gru_forward(
             state = add(c, multiply(u, subtract(state, c)))
         else:
             state = add(state, multiply(u, subtract(c, state)))
+        if KEEPS_BY_STEP:
+            kept = load(share, at, N)
+            share += direction * step
+        if KEEPS:
+            state = mixed(before, state, kept, at, MASKED)
         store(h, at, N, state)
         if SAVE:
             store(gates, at, N, r)
@@ -162,6 +182,8 @@ def gru_backward(
     h0,  # (B, N)
     bias,  # (N,)  # noqa: ARG001, both kernels share one signature
     lengths,  # (B,)
+    resets,  # (T, B), bytes
+    share,  # of the state that a step keeps: (N,), or (T, B, N) with KEEPS_BY_STEP
     h,  # (T, B, N)
     gates,  # (T, B, 4 N)
     dgates,  # (T, B, 3 N)
@@ -179,6 +201,10 @@ def gru_backward(
     BIASED: tl.constexpr,  # noqa: ARG001
     RAGGED: tl.constexpr,
     REVERSE: tl.constexpr,
+    RESETS: tl.constexpr,
+    KEEPS: tl.constexpr,
+    KEEPS_BY_STEP: tl.constexpr,
+    MASKED: tl.constexpr,
     RESET_AFTER: tl.constexpr,
     UPDATE_KEEPS: tl.constexpr,
 ):
@@ -190,10 +216,13 @@ def gru_backward(
     W_u = load_matrix(matrices + N * N, at, N, ROWS)
     W_c = load_matrix(matrices + 2 * N * N, at, N, ROWS)
     dh = zeros(at)
+    kept = load(share, at, N if KEEPS and not KEEPS_BY_STEP else 0)
 
     first, direction = (0, 1) if REVERSE else (tl.cast(length - 1, tl.int64), -1)
     step = tl.cast(B, tl.int64) * N
     g += row * row_stride + first * steps_stride
+    resets += row + first * B
+    share += row * N + first * step
     h += row * N + first * step
     gates += row * 4 * N + first * 4 * step
     dgates += row * 3 * N
@@ -216,6 +245,16 @@ def gru_backward(
         h_before, g_t, r, u, q, c = following
         following = _saved(h, h0, gates, g, at, N, i + 1 < length, i + 2 < length)
         total = add(dh, g_t)
+        if RESETS:
+            begins = tl.load(resets) != 0
+            resets += direction * B
+            h_before = unless(begins, h_before, at)
+        if KEEPS_BY_STEP:
+            kept = load(share, at, N)
+            share += direction * step
+        if KEEPS:
+            passed = mixed(total, zeros(at), kept, at, MASKED)
+            total = mixed(zeros(at), total, kept, at, MASKED)
         if UPDATE_KEEPS:
             change = subtract(h_before, c)
             dh_kept = multiply(total, u)
@@ -234,6 +273,10 @@ def gru_backward(
         du = multiply(multiply(total, change), subtract(u, multiply(u, u)))
         through = _through_matrices(dr, W_r, du, W_u, dq_t, W_c, r, at, N, ROWS, RESET_AFTER)
         dh = add(dh_kept, through)
+        if KEEPS:
+            dh = add(dh, passed)
+        if RESETS:
+            dh = unless(begins, dh, at)
         store(dgates, at, N, dr)
         store(dgates + N, at, N, du)
         store(dgates + 2 * N, at, N, dc)

@@ -16,8 +16,9 @@ from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
     first_steps,
-    running,
+    last_of_each,
     states_and_last,
+    states_before,
     steps_in_order,
     without_padding,
     zero_padding,
@@ -111,7 +112,7 @@ def _forward(operands: LinearOperands, options: LinearOptions, _save: bool) -> d
     x = without_padding(x, sizes)
     decay = _decay_without_padding(decay, sizes)
     if reverse:  # the state is zero until a sequence begins
-        first = _last_of_each(sizes, x)
+        first = last_of_each(sizes, x)
         x = torch.where(first, x + decay * h0, x)
         h0 = torch.zeros_like(h0)
     h = in_chunks(x, decay, h0, reverse)
@@ -152,12 +153,6 @@ def _backward(
     return gradients
 
 
-def _last_of_each(sizes: Sequence[int], x: Tensor) -> Tensor:  # (T, B, 1)
-    """Whether a step is the last time step of a sequence."""
-    now = running(sizes, x)
-    return now & ~torch.cat([now[1:], torch.zeros_like(now[:1])])
-
-
 def _decay_without_padding(decay: Tensor, sizes: Sequence[int]) -> Tensor:
     if decay.dim() == 1:
         return decay
@@ -180,14 +175,7 @@ def _decay_gradient(
     operands: LinearOperands,
     options: LinearOptions,
 ) -> Tensor:  # (N,) or (T, B, N)
-    h0 = operands.h0.unsqueeze(0)
-    sizes = options.batch_sizes
-    if options.reverse:
-        before = torch.cat([h[1:], h0])
-        if sizes is not None:  # a shorter sequence begins earlier in time
-            before = torch.where(_last_of_each(sizes, h), h0, before)
-    else:
-        before = torch.cat([h0, h[:-1]])
+    before = states_before(h, operands.h0, options.batch_sizes, options.reverse)
     product = delta * before.conj()
     if operands.decay.dim() == 3:
         return product
@@ -224,12 +212,22 @@ class LinearScan(Backend):
     name = "scan"
     description = "in-place torch operations on chunks of steps, any device"
     dtypes = DTYPES
+    features = frozenset({"resets"})
 
     def unsupported(self, call: Call) -> str | None:
         if call.transformed:
             return "torch.func transforms and forward mode need differentiable operations"
         return None
 
+    def experimental(self, call: Call) -> str | None:
+        if "resets" in call.features:
+            return "nobody has timed it with resets on a GPU: requested by name only"
+        return None
+
     def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, Tensor]:
+        if operands.resets is not None:  # a decay of zero forgets a state that is finite
+            decay = operands.decay.expand(operands.x.shape)
+            decay = decay.masked_fill(operands.resets.unsqueeze(2), 0)
+            operands = operands._replace(decay=decay, resets=None)
         h = linear_scan(operands, options)["h"]
         return states_and_last(h, options.batch_sizes, options.reverse)
