@@ -1,7 +1,6 @@
 """The command line, called as a user would."""
 
 import gc
-import importlib
 import json
 import os
 import re
@@ -20,14 +19,13 @@ import yaml
 from crossing import few, some
 from eigenrnn import __version__
 from eigenrnn.layers import GRU
-from eigenrnn_experiments import registry
+from eigenrnn_experiments import recipes, registry
 from eigenrnn_experiments.cli.main import COMMANDS, main
-from eigenrnn_experiments.cli.parser import PARSERS
-from eigenrnn_experiments.cli.train_options import DEFAULT_LAYERS, row_to_train
+from eigenrnn_experiments.cli.parser import arguments_of, parser_of
+from eigenrnn_experiments.cli.train import DEFAULT_LAYERS, row_to_train
 from eigenrnn_experiments.data.mnist import FILES
 from eigenrnn_experiments.errors import RunExistsError, StoppedError
 from eigenrnn_experiments.loading import load
-from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training.train_step import TrainStep
 from training_run import one_thread, read_metrics
 
@@ -166,7 +164,6 @@ def test_help_names_the_commands(eigenrnn):
     done = eigenrnn("--help")
     assert done.status == 0
     assert all(f"    {command}" in done.out for command in COMMANDS)
-    assert PARSERS.keys() == COMMANDS.keys()
 
 
 def imports_of(arguments, folder):
@@ -247,9 +244,8 @@ def test_every_layer_trains_by_its_name(eigenrnn, layer):
 
 @pytest.mark.parametrize("name", registry.LAYERS)
 def test_a_layer_has_the_options_and_the_weights_of_the_python_class(name):
-    options = PARSERS["train"]().parse_args(["--task", "Adding", "--layer", name, "--steps", "1"])
-    options.hidden_size = 16
-    ours = row_to_train(options, Adding()).build(0).layer
+    words = f"--task Adding --layer {name} --hidden_size 16 --steps 1".split()
+    ours = row_to_train(**arguments_of(parser_of(row_to_train), words)).build(0).layer
     same = registry.LAYERS[name](2, 16, generator=seeded())
     assert str(ours) == str(same)
     weights = ours.state_dict(), same.state_dict()
@@ -558,15 +554,11 @@ def test_an_interrupted_recipe_has_the_exit_status_of_the_signal(eigenrnn, monke
     def stop(*_, **__):
         raise StoppedError(signal.SIGTERM)
 
-    patch(monkeypatch, "reproduce", stop)
+    monkeypatch.setattr(recipes, "reproduce", stop)
     assert eigenrnn(f"reproduce scornn/fig1 {ROW}").status == 143
 
 
 # stopping
-
-
-def patch(monkeypatch, name, value):
-    monkeypatch.setattr(importlib.import_module("eigenrnn_experiments.cli.commands"), name, value)
 
 
 INTERRUPT_AT_TORCH = """

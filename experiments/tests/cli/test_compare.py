@@ -83,7 +83,7 @@ def test_the_command_prints_markdown_unless_told_otherwise(runs, capsys, option,
 
 def test_the_command_writes_a_file(runs, tmp_path, capsys):
     out = tmp_path / "table.csv"
-    assert main(["compare", str(runs), "--format", "csv", "-o", str(out)]) == 0
+    assert main(["compare", str(runs), "--format", "csv", "--out", str(out)]) == 0
     assert table_of(out.read_text())
     assert capsys.readouterr().out == ""
 
@@ -93,7 +93,7 @@ def test_the_command_writes_a_file(runs, tmp_path, capsys):
     [
         (["nowhere"], "expected a folder that holds runs, got nowhere"),
         (["--format", "html", "."], "html"),
-        ([".", "-o", "nowhere/table.csv"], "expected a file in a folder that exists as --out"),
+        ([".", "--out", "nowhere/table.csv"], "expected a file in a folder that exists as --out"),
         ([], "runs"),
     ],
 )

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
-from jsonargparse import Namespace
-from rich.console import Console
 from torch import Tensor
 
 from eigenrnn.analysis import AnalysisResults
@@ -31,14 +29,19 @@ class _Summary(TypedDict):
     found: dict[str, Any]
 
 
-def analyse(options: Namespace, console: Console) -> int:
-    """Analyse the model of a run, print the numbers, and write figures and tables.
+def analyse(run: str, *, out: str | None = None, data_root: str | None = None) -> int:
+    """Analyse the trained network of a run: spectra, memory, gradients, dynamics.
 
-    Raises:
-        ValueError: If the run cannot be loaded.
+    Prints the numbers; writes a figure and a table for each analysis.
+
+    Args:
+        run: Folder of a run, or one of its checkpoints.
+        out: Output folder; without it analysis, in the folder of the run.
+        data_root: Folder with the data files.
     """
-    trained = load(options.run, options.data_root)
-    folder = Path(options.out or trained.checkpoint.parent / "analysis")
+    console = plain_console()
+    trained = load(run, data_root)
+    folder = Path(out or trained.checkpoint.parent / "analysis")
     batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 

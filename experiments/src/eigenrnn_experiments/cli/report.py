@@ -1,10 +1,8 @@
 """The command `report`, which writes runs as one HTML page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jsonargparse import Namespace
-from rich.console import Console
 from rich.text import Text
 from torch import Tensor, nn
 
@@ -17,20 +15,35 @@ from eigenrnn_experiments.training.progress import plain_console
 __all__ = ["report"]
 
 
-def report(options: Namespace, console: Console) -> int:
-    """Write the report; return the exit status."""
+def report(
+    runs: Sequence[str],
+    *,
+    out: str = "report.html",
+    title: str | None = None,
+    data_root: str | None = None,
+) -> int:
+    """Write an HTML report of runs in one file that opens offline.
+
+    It has tables, learning curves, eigenvalues over training, Schur forms, gradients and memory.
+    Needs: pip install 'eigenrnn-experiments[report]'.
+
+    Args:
+        runs: Folders of runs or recipes.
+        out: Output file, replaced if it exists.
+        title: Title of the page.
+        data_root: Folder with the data files.
+    """
     with plain_console(stderr=True).status("reading runs") as status:
         not_analysed: list[str] = []
-        rebuild_run = _rebuilder(
-            options.data_root, lambda text: status.update(Text(text)), not_analysed
-        )
-        records = read_records(options.runs)
-        out = write_report(records, options.out, rebuild=rebuild_run, title=options.title)
+        rebuild_run = _rebuilder(data_root, lambda text: status.update(Text(text)), not_analysed)
+        records = read_records(runs)
+        written = write_report(records, out, rebuild=rebuild_run, title=title)
+    console = plain_console()
     for reason in records.unreadable.values():
-        console.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)
+        console.print(f"not shown: {reason}", soft_wrap=True, highlight=False)
     for reason in not_analysed:
-        console.print(f"not analysed: {reason}", soft_wrap=True, highlight=False, markup=False)
-    console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
+        console.print(f"not analysed: {reason}", soft_wrap=True, highlight=False)
+    console.print(f"in {written}", soft_wrap=True, highlight=False)
     return 0
 
 
