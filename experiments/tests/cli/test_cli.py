@@ -107,12 +107,6 @@ def config(directory):
 # list
 
 
-@pytest.fixture
-def without_data(monkeypatch):
-    """No estimates from data files, whose reading takes seconds."""
-    monkeypatch.delenv("EIGENRNN_DATA", raising=False)
-
-
 def test_list_shows_every_registered_name(eigenrnn):
     out = eigenrnn("list").out
     names = [*registry.CONSTRAINTS, *registry.LAYERS, *registry.TASKS, *registry.RECIPES]
@@ -121,32 +115,6 @@ def test_list_shows_every_registered_name(eigenrnn):
 
 def test_list_fits_a_narrow_terminal(eigenrnn):
     assert max(map(len, eigenrnn("list").out.splitlines())) <= 80
-
-
-@pytest.mark.usefixtures("without_data")
-def test_list_prints_json(eigenrnn):
-    facts = json.loads(eigenrnn("list --json").out)
-    assert set(facts) == {"constraints", "layers", "tasks", "recipes", "backends"}
-    assert set(facts["layers"]) == set(registry.LAYERS)
-
-
-@pytest.mark.usefixtures("without_data")
-def test_list_json_has_the_departures_of_rows_and_recipes(eigenrnn):
-    facts = json.loads(eigenrnn("list recipes --json").out)["recipes"]
-    for name, recipe in registry.RECIPES.items():
-        assert facts[name]["departures"] == list(recipe.departures)
-        of_rows = [row["departures"] for row in facts[name]["rows"]]
-        assert of_rows == [list(row.departures) for row in recipe.rows]
-
-
-@pytest.mark.usefixtures("without_data")
-def test_list_json_says_which_rows_can_run(eigenrnn):
-    facts = json.loads(eigenrnn("list recipes --json").out)
-    rows = {row["label"]: row for row in facts["recipes"]["scornn/table2"]["rows"]}
-    assert [each["value"] for each in rows["scoRNN 170"]["reported"]] == [0.943]
-    assert rows["scoRNN 170"]["can_run"]
-    (shown, *_) = facts["recipes"]["scornn/fig4"]["rows"]
-    assert (shown["kind"], shown["can_run"]) == ("trained by scornn/table2", False)
 
 
 @pytest.mark.long

@@ -369,20 +369,6 @@ def test_recipe_without_runs_has_a_page(tmp_path, monkeypatch):
     assert "Batches are drawn anew." in text
 
 
-def test_file_that_is_not_a_report_is_not_replaced(runs, tmp_path):
-    out = tmp_path / "p.html"
-    out.write_text("<html>mine</html>")
-    with pytest.raises(FileExistsError, match=r"p.html"):
-        write_report([runs], out)
-    assert out.read_text() == "<html>mine</html>"
-
-
-@pytest.mark.parametrize("place", ["nowhere/p.html", "."])
-def test_invalid_output_path_is_rejected_before_reading(tmp_path, place):
-    with pytest.raises(ValueError, match="expected a file"):
-        write_report([tmp_path / "nothing"], tmp_path / place)
-
-
 def test_the_captions_of_the_page_say_what_is_averaged(runs, tmp_path):
     over_seeds = write_report([runs], tmp_path / "a.html").read_text()
     assert "mean ± standard error over seeds<" in over_seeds

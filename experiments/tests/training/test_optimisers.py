@@ -127,12 +127,6 @@ def test_its_state_can_be_saved_and_loaded():
     assert torch.equal(parameter, uninterrupted)
 
 
-@pytest.mark.parametrize("name", ["lr", "alpha"])
-def test_numbers_out_of_range_raise(name):
-    with pytest.raises(ValueError, match="got -1"):
-        RMSpropTF1([Parameter(torch.ones(1))], **{name: -1.0})
-
-
 def test_constrained_matrices_have_their_own_optimiser_and_learning_rate():
     model = small_model()
     settings = Settings(

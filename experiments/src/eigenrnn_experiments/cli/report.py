@@ -7,6 +7,7 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from eigenrnn.analysis import layer_inputs
+from eigenrnn_experiments.cli.predict import check_output
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.report import RebuildModel, read_records, write_report
@@ -33,6 +34,7 @@ def report(
         title: Title of the page.
         data_root: Folder with the data files.
     """
+    check_output(Path(out), "-")
     with plain_console(stderr=True).status("reading runs") as status:
         not_analysed: list[str] = []
         rebuild_run = _rebuilder(data_root, lambda text: status.update(Text(text)), not_analysed)

@@ -68,9 +68,6 @@ class Reported:
         decimals: The number of printed decimals, needed where the last ones are zero.
         reading: How far a number that was read off a figure may be from the true one.
         unjudged: Why no number of ours can be compared with it; empty if ours can.
-
-    Raises:
-        ValueError: If both a number and an upper bound are given.
     """
 
     value: float | None
@@ -88,12 +85,6 @@ class Reported:
     decimals: int | None = None
     reading: float | None = None
     unjudged: str = ""
-
-    def __post_init__(self) -> None:
-        if self.value is not None and self.at_most is not None:
-            raise ValueError(
-                f"expected value or at_most, got both, {self.value} and {self.at_most}"
-            )
 
     @property
     def measure(self) -> str:

@@ -25,7 +25,6 @@ from eigenrnn_experiments.tables import FORMATS, Table
 __all__ = ["write_report"]
 
 _GENERATOR = "eigenrnn report"
-_HEAD = 4096  # bytes that contain the generator tag of a report
 _CONTENTS = {
     "results": "Results",
     "curves": "Learning curves",
@@ -84,11 +83,9 @@ def write_report(
         The file.
     Raises:
         ValueError: If a folder holds no run, or no run can be read.
-        FileExistsError: If the file exists and is not a report.
         ImportError: If a package of the extra `report` is missing.
     """
     path = Path(out)
-    _check_output(path)
     check_installed("eigenrnn-experiments[report]", "a report", "jinja2", "plotly")
     # after the check, whose error names the extra
     import jinja2
@@ -116,27 +113,6 @@ def write_report(
     page = environment.get_template("page.html").render(**context, **assets)
     write_atomically(path, page.encode())
     return path
-
-
-def _check_output(path: Path) -> None:
-    """Check the output file before any work is done.
-
-    Raises:
-        ValueError: If its folder does not exist, or it is a folder.
-        FileExistsError: If the file exists and is not a report.
-    """
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"expected a file in a folder that exists, got {path}")
-    if path.is_dir():
-        raise ValueError(f"expected a file to write, got {path}, which is a folder")
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-    if f'name="generator" content="{_GENERATOR}'.encode() not in head:
-        raise FileExistsError(
-            f"{path} exists and is not a report: choose another name, or delete it"
-        )
 
 
 def _context(records: Records, rebuild: RebuildModel | None, title: str | None) -> dict[str, Any]:

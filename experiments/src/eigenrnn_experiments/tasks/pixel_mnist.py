@@ -113,13 +113,12 @@ class PixelMNIST(Task):
         return pixels
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
-        self.check_request("train", size)
         images = self._images("train")
         rows = torch.randint(len(images), (size,), generator=generator)
         return self._collate("train", images[rows])
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        self.check_request(split, size, start)
+        self.check_split(split)
         images = self._images(split)
         if split != "train":
             images = images[: self.eval_examples]
@@ -138,7 +137,6 @@ class PixelMNIST(Task):
         return math.log(10)
 
     def steps_per_epoch(self, size: int) -> int | None:
-        self.check_request("train", size)
         return math.ceil((_TRAIN_IMAGES - self._held_out) / size)
 
     @property

@@ -61,11 +61,6 @@ class RMSpropTF1(Optimizer):
         *,
         weight_decay: float = 0.0,
     ) -> None:
-        for name, number in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
-            if not number >= 0:
-                raise ValueError(f"expected {name} >= 0, got {number}")
-        if not 0 <= alpha < 1:
-            raise ValueError(f"expected 0 <= alpha < 1, got {alpha}")
         defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, defaults)
 

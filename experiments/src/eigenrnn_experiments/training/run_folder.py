@@ -107,12 +107,9 @@ class RunFolder:
         """The columns of `metrics.csv`.
 
         Raises:
-            ValueError: If the file is damaged, or has no column `step`.
+            ValueError: If the file is damaged.
         """
-        columns = read_table(self.metrics_file)
-        if "step" not in columns:
-            raise ValueError(f"expected a column step in {self.metrics_file}, got none")
-        return columns
+        return read_table(self.metrics_file)
 
     @cached_property
     def dynamics(self) -> list[dict[str, Any]]:
