@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
 
 from eigenrnn import (
     GRU,
@@ -140,13 +139,6 @@ def test_a_stream_computes_the_same_and_can_go_on(name, batch):
 def test_what_cannot_be_closed_is_refused(model, options, error):
     with pytest.raises(ValueError, match=error):
         rollout(model, torch.zeros(T, B, M), **{"steps": S, **options})
-
-
-def test_another_module_is_refused():
-    with pytest.raises(TypeError, match="got LSTM"):
-        rollout(nn.LSTM(M, M), torch.zeros(T, B, M), S)
-    with pytest.raises(ValueError, match="-1"):
-        draw_symbols(-1.0)
 
 
 @pytest.mark.parametrize(

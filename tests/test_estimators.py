@@ -609,21 +609,6 @@ def test_the_model_streams_scaled_steps():
     np.testing.assert_allclose(y_t.softmax(-1), fitted.predict_proba(X[:1])[0], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"layer": "GRU"}, TypeError),
-        ({"missing": "drop"}, ValueError),
-        ({"validation": 1.0}, ValueError),
-        ({"epochs": 0}, ValueError),
-    ],
-    ids=str,
-)
-def test_options_are_checked(options, error):
-    with pytest.raises(error, match=str(next(iter(options.values())))):
-        classifier().set_params(**options).fit(*draw())
-
-
 def test_shapes_and_weights_are_checked():
     X, y = draw()
     fitted = classifier().fit(X, y)

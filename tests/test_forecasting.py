@@ -153,14 +153,6 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("options", "y", "match"), WRONG.values(), ids=WRONG)
-def test_wrong_series_and_options_raise(options, y, match):
-    if isinstance(y, list) and y and np.isscalar(y[0]):
-        y = np.array(y)
-    with pytest.raises(ValueError, match=match):
-        SequenceForecaster(**SMALL | options).fit(y)
-
-
 def test_wrong_horizons_raise():
     forecaster = SequenceForecaster(**SMALL).fit(waves(50)[:, 0])
     with pytest.raises(ValueError, match="got 0"):

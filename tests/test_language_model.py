@@ -260,11 +260,3 @@ def test_the_initialisation_is_the_published_one():
 def test_layers_that_do_not_fit_raise(layers, options, message):
     with pytest.raises(ValueError, match=message):
         LanguageModel(K, E, layers(), **options)
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.0])
-def test_an_invalid_dropout_probability_raises(rate):
-    with pytest.raises(ValueError, match="0 <= weight < 1"):
-        Dropouts(weight=rate)
-    with pytest.raises(ValueError, match="0 <= rate < 1"):
-        weight_drop(nn.LSTM(E, N), rate)

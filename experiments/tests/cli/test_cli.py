@@ -2,13 +2,11 @@
 
 import gc
 import json
-import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -568,28 +566,3 @@ def test_a_signal_in_the_final_evaluation_ends_the_command(eigenrnn, monkeypatch
     assert len(sent) == 2, "two splits of one run"
     assert "--resume" in done.err
     assert eigenrnn(f"{line} --resume").status == 0
-
-
-@pytest.mark.long
-def test_an_interrupted_run_says_how_to_resume_and_can_be_resumed(eigenrnn, tmp_path):
-    line = f"train {SMALL} --out here --steps"
-    command = [sys.executable, "-m", "eigenrnn_experiments", *shlex.split(line), "1000000"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
-    ) as process:
-        journal, deadline = tmp_path / "here" / "metrics.csv", time.monotonic() + 60
-        while not (journal.exists() and journal.stat().st_size > 1000):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in said
-    assert "saved in here: continue with" in said
-    assert "--resume" in said
-
-    steps = int(read_metrics(tmp_path / "here")[-1]["step"]) + 3
-    done = eigenrnn(f"{line} {steps} --resume")
-    assert (done.status, f"{steps:,} steps" in done.out) == (0, True)
-    assert int(read_metrics(tmp_path / "here")[-1]["step"]) == steps

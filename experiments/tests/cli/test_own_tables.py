@@ -152,22 +152,6 @@ def test_several_series_of_a_table_are_counted_in_steps(run):
     assert found["step"].tolist() == [1, 2, 1, 2]
 
 
-@pytest.mark.parametrize("case", ["144 24", "31 2", "60 12", "240 48"])
-def test_ordinary_requests_have_forecasts_with_ends_or_a_reason(
-    tmp_path, monkeypatch, capsys, case
-):
-    monkeypatch.chdir(tmp_path)
-    rows, horizon = map(int, case.split())
-    sales(rows).to_csv("a.csv", index=False)
-    with one_thread():
-        assert main(f"forecast a.csv --horizon {horizon} --season 12".split()) == 0
-    printed = capsys.readouterr()
-    found = pd.read_csv(io.StringIO(printed.out))
-    assert len(found) == horizon
-    assert found["sales"].notna().all()
-    assert found["sales lower"].isna().any() == ("reach" in printed.err)
-
-
 def test_numbers_are_printed_in_plain_digits(run):
     sales(60).mul(1e-3).add(1.7e6).to_csv("a.csv", index=False)
     cell = run("forecast a.csv --horizon 1 --target sales").splitlines()[1].split(",")[1]

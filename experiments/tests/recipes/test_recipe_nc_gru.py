@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from eigenrnn_experiments.recipes import Computed, Quoted, Row
+from eigenrnn_experiments.recipes import Computed, Row
 from eigenrnn_experiments.recipes.nc_gru import RECIPES, penn_treebank
 from eigenrnn_experiments.recipes.nc_gru.paper import TensorFlowGRU
 from eigenrnn_experiments.recipes.nc_gru.parenthesis import NeumannNormCallback
@@ -55,29 +55,6 @@ def test_a_network_as_released_has_the_options_of_the_code(place, label, code, l
     assert rows(place)[label].layer is ReleasedNCGRU
 
 
-def test_penn_treebank_has_the_printed_numbers():
-    found = {
-        row.label: row.reported[0].value for p in ("table5", "table6") for row in PLACES[p].rows
-    }
-    assert found == {
-        "NC-GRU(U_c) 435": None,
-        "NC-GRU(U_c) 435 as released": None,
-        "LSTM 361": None,
-        "GRU 416": None,
-        "LSTM 350-880-350": 1.4,
-        "GRU 415-950-415": 1.455,
-        "scoRNN 500-2000-500": 1.6,
-        "NC-GRU(U_c) 430-1000-430": 1.385,
-        "LSTM, quoted": 78.93,
-        "GRU, quoted": 92.48,
-        "GRU 400-1150-400": 80.73,
-        "scoRNN 400-1150-400": 123.90,
-        "NC-GRU(U_c) 400-1150-400": 77.00,
-    }
-    quoted = [row.label for row in PLACES["table6"].rows if isinstance(row, Quoted)]
-    assert quoted == ["LSTM, quoted", "GRU, quoted"]
-
-
 @pytest.mark.parametrize("name", WIDTHS)
 def test_a_language_model_has_the_published_widths(name):
     place, label = name.split(": ")
@@ -87,25 +64,6 @@ def test_a_language_model_has_the_published_widths(name):
     assert model.embedding.shape[1] == expected[0]
     assert model.head is model.embedding
     assert widths == list(pairwise(expected))
-
-
-def test_characters_have_the_settings_of_the_script_and_those_of_the_text():
-    of_script, of_text = (
-        rows("table5")[label] for label in ("NC-GRU(U_c) 435", "NC-GRU(U_c) 430-1000-430")
-    )
-    for row, lr, dropout in ((of_script, 7e-4, 0.0), (of_text, 5e-4, 0.15)):
-        settings, dropouts = row.settings, row.build(0).dropouts
-        assert (settings.epochs, settings.batch_size, row.task.window) == (100, 32, 100)
-        assert (settings.lr, settings.recurrent) == (lr, ("adam", lr))
-        probabilities = dropouts.embedding, dropouts.input, dropouts.hidden, dropouts.output
-        assert probabilities == (dropout,) * 4
-        assert (dropouts.weight, row.options["negative"]) == (0.0, 50)
-
-
-def test_words_have_the_dropout_of_the_text():
-    dropouts = rows("table6")["NC-GRU(U_c) 400-1150-400"].build(0).dropouts
-    assert (dropouts.input, dropouts.hidden, dropouts.output) == (0.4, 0.4, 0.25)
-    assert (dropouts.embedding, dropouts.weight) == (0.0, 0.0)
 
 
 def test_the_times_of_a_step_are_medians_and_the_share_is_one_of_pairs(monkeypatch):

@@ -168,15 +168,3 @@ def test_the_file_is_found_in_a_subfolder_of_the_data_folder(tmp_path, monkeypat
 def test_other_arrays_are_rejected(task_of, drives, named):
     with pytest.raises(ValueError, match=named):
         task_of(drives).batch(1, generator_for(0))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mixtures": 0}, "got 0"),
-        ({"data_seed": -1}, "got -1"),
-    ],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        CarRacing(**options)

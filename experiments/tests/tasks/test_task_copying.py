@@ -80,19 +80,6 @@ def test_constructors_have_the_layouts_of_the_papers(
 
 
 @pytest.mark.parametrize(
-    ("task", "train", "test"),
-    [
-        (Copying.scornn(1000), 20_000, 1_000),
-        (Copying.orhan(500), 60_000, 10_000),
-    ],
-    ids=["scornn", "orhan"],
-)
-def test_published_sets_have_the_sizes_of_the_papers(task, train, test):
-    assert task.train_examples == train
-    assert sum(batch.size for batch in task.batches("test", 300)) == test
-
-
-@pytest.mark.parametrize(
     ("task", "published"),
     [
         (Copying(200), 0.0945),
@@ -190,16 +177,3 @@ def test_fixed_sets_are_drawn_at_first_use_and_stored_as_their_symbols():
     (symbols,) = task._fixed_examples("train")
     assert symbols.shape == (20_000, 10)
     assert symbols.dtype == torch.uint8
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"delay": 0}, r"expected delay >= 1, got 0"),
-        ({"alphabet": 255}, "got 255"),
-        ({"recall": "before"}, "got 'before'"),
-    ],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        Copying(**options)

@@ -144,25 +144,6 @@ def test_random_windows_depend_on_seed_and_epoch_and_scale_the_learning_rate():
     assert_same(first(task.batches("train", 64, start=steps - 2), 2), one[-2:])
 
 
-@pytest.mark.parametrize(
-    ("make", "window", "cut", "streams"),
-    [
-        (CharPTB.nnrnn, 150, "fixed", (10, 10)),
-        (lambda: CharPTB.nnrnn(300), 300, "fixed", (10, 10)),
-        (CharPTB.enrnn, 50, "fixed", (None, None)),
-        (CharPTB.orhan, 150, "random", (10, 1)),
-        (CharPTB.nc_gru, 100, "random", (10, 1)),
-        (WordPTB.orhan, 70, "random", (10, 1)),
-        (WordPTB.nc_gru, 70, "random", (10, 1)),
-        (Enwik8.orhan, 200, "random", (10, 1)),
-    ],
-)
-def test_constructors_have_the_protocols_of_the_papers(make, window, cut, streams):
-    task = make()
-    assert (task.window, task.cut) == (window, cut)
-    assert (task.validation_streams, task.test_streams) == streams
-
-
 @pytest.mark.parametrize("task", [CharPTB(), WordPTB()], ids=str)
 @pytest.mark.usefixtures("data_root")
 def test_sizes_stated_without_the_files_match_them(task):
@@ -293,19 +274,6 @@ def test_enwik8_is_read_byte_by_byte(tmp_path):
     text = list(held_out)
     got = [read_out(task, batch.targets[:, 0]) for batch in batches]
     assert list(itertools.chain(*got)) == text[1:]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"cut": "pages"}, "got 'pages'"),
-        ({"cut": "random", "window": 19}, "got 19"),
-        ({"held_out": (0.0, 0.5)}, r"got \(0.0, 0.5\)"),
-    ],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        Text(**options)
 
 
 def test_a_text_too_short_for_its_streams_is_rejected(path):

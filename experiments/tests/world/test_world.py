@@ -118,19 +118,6 @@ def test_a_file_that_is_no_drive_is_named(copied, content):
         copied.read(2)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rollouts": 2}, "got 2"),
-        ({"steps": 1}, "got 1"),
-        ({"seed": -1}, "got -1"),
-    ],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        Collection("nowhere", **options)
-
-
 def test_the_autoencoder_has_the_parameters_of_the_paper():
     assert sum(parameter.numel() for parameter in VAE().parameters()) == 4_348_547
 
