@@ -12,8 +12,15 @@ from torch import nn
 
 from eigenrnn.models import SequenceModel
 from eigenrnn_experiments.data import speech as speech_data
-from eigenrnn_experiments.data.audio import read_recording, resample, wave_bytes
-from eigenrnn_experiments.data.spectrogram import decibels, istft, resynthesis, stft
+from eigenrnn_experiments.data.audio import (
+    decibels,
+    istft,
+    read_recording,
+    resample,
+    resynthesis,
+    stft,
+    wave_bytes,
+)
 from eigenrnn_experiments.data.speech import CORE_TEST, DEVELOPMENT, FSDD, read_fsdd, read_timit
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.tasks import Speech

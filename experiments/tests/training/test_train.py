@@ -362,23 +362,6 @@ def test_a_terminal_shows_a_progress_bar(tmp_path):
         assert part in text
 
 
-def test_a_line_says_if_the_rate_of_constrained_matrices_applies_to_nothing(tmp_path):
-    screen = io.StringIO()
-    for constraint in (None, Unconstrained):  # None: orthogonal matrices
-        folder = tmp_path / str(constraint is None)
-        small_fit(
-            folder,
-            small_settings(1, lr_recurrent=0.1),
-            model=small_model(constraint=constraint),
-            console=Console(file=screen, width=140),
-        )
-    notes = [line for line in screen.getvalue().splitlines() if "lr_recurrent" in line]
-    assert notes == [
-        "False: lr_recurrent applies to no parameter, because this network has no constrained "
-        "matrix"
-    ]
-
-
 def test_an_existing_run_raises(tmp_path):
     small_fit(tmp_path, small_settings(2))
     before = (tmp_path / "metrics.csv").read_bytes()

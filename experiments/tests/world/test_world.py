@@ -15,7 +15,7 @@ from eigenrnn_experiments.tasks.sampling import generator_for
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.world import VAE, Collection, encode
 from eigenrnn_experiments.world.autoencoder import Frames, autoencoder_settings
-from eigenrnn_experiments.world.drive import preprocess_frame, sample_actions
+from eigenrnn_experiments.world.collection import preprocess_frame, sample_actions
 from training_run import one_thread
 
 STEPS = 15

@@ -20,7 +20,7 @@ __all__ = ["compare"]
 def compare(
     runs: Sequence[str],
     *,
-    format: Literal["csv", "markdown", "latex"] | None = None,
+    format: Literal["csv", "markdown"] | None = None,
     out: str | None = None,
 ) -> int:
     """Print the results of runs as one table.
@@ -30,7 +30,7 @@ def compare(
 
     Args:
         runs: Folders of runs, or of several.
-        format: csv (unrounded numbers), markdown or latex; without it a table in a terminal,
+        format: csv (unrounded numbers) or markdown; without it a table in a terminal,
             markdown elsewhere.
         out: Output file, replaced if it exists; without it they are printed.
     Raises:

@@ -136,7 +136,6 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         "reasons": _reasons(networks, groups),
         "max_points": MAX_POINTS,
         "machines": tables.machines(records.runs),
-        "sources": _sources(records),
     }
 
 
@@ -226,13 +225,6 @@ def _summary(records: Records, groups: Sequence[Group]) -> str:
     if ended < len(records.runs):
         runs += f", {ended} ended"
     return f"{_count(networks, 'network')} · {runs} · {_duration(seconds)} of training"
-
-
-def _sources(records: Records) -> str:
-    sources = _count(len(records.runs), "run")
-    if records.recipes:
-        sources += f" and {_count(len(records.recipes), 'recipe')}"
-    return sources
 
 
 def _count(count: int, noun: str) -> str:

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_installed
-from eigenrnn_experiments.data.audio import RATE
-from eigenrnn_experiments.data.spectrogram import BINS, FLOOR_DB, decibels, stft
+from eigenrnn_experiments.data.audio import BINS, FLOOR_DB, RATE, decibels, stft
 from eigenrnn_experiments.data.speech import CORPORA, SpeechCorpus, missing_speech
 from eigenrnn_experiments.tasks.base import Batch, Task, check_choices
 from eigenrnn_experiments.tasks.ragged_sequences import RaggedSequences, squared_errors

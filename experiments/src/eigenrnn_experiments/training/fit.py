@@ -18,14 +18,12 @@ from eigenrnn_experiments.training.fingerprint import (
     check_fingerprint,
     run_fingerprint,
 )
-from eigenrnn_experiments.training.loop import TrainingLoop
-from eigenrnn_experiments.training.optimisers import unused_recurrent_settings
+from eigenrnn_experiments.training.loop import BestModel, TrainingLoop, TrainingState
 from eigenrnn_experiments.training.progress import RunProgress, plain_console
 from eigenrnn_experiments.training.run import Run, RunKey
 from eigenrnn_experiments.training.run_folder import RunFolder, locked
 from eigenrnn_experiments.training.settings import Settings
 from eigenrnn_experiments.training.train_step import TrainStep, open_fabric
-from eigenrnn_experiments.training.training_state import BestModel, TrainingState
 
 __all__ = ["fit"]
 
@@ -55,8 +53,7 @@ def fit(
     Args:
         model: Called with inputs (T, B, M); trained in place and moved to the device.
         task: Batches, loss and metric.
-        settings: Optimisers, number of steps, seed and device. Several networks may share them: a
-            line says if the rate of the constrained matrices applies to no parameter.
+        settings: Optimisers, number of steps, seed and device.
         directory: The folder of the run: configuration, metrics, checkpoints and result.
         resume: Continue the run in `directory`. Its model, task and settings must be the same,
             except for settings of its length, its logging and its device. Without a checkpoint
@@ -111,11 +108,6 @@ def fit(
         train_step = TrainStep(fabric, model, task, settings)
         state, best = _restore(train_step, saved, files)
         progress = RunProgress(console or plain_console(stderr=True), name, steps, state.step)
-        for unused in unused_recurrent_settings(model, settings):
-            progress.print(
-                f"{name}: {unused} applies to no parameter, because this "
-                "network has no constrained matrix"
-            )
         loop = TrainingLoop(
             train_step,
             task,

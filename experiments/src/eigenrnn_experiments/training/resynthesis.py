@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn_experiments.atomic import write_atomically
-from eigenrnn_experiments.data.audio import wave_bytes
-from eigenrnn_experiments.data.spectrogram import resynthesis
+from eigenrnn_experiments.data.audio import resynthesis, wave_bytes
 from eigenrnn_experiments.tasks.speech import SCORES, Speech
 
 __all__ = ["resynthesise"]
