@@ -373,7 +373,7 @@ REFUSED = {
     f"train {TINY} --layer torch.nn.LSTM": "torch.nn.LSTM",
     f"train {TINY} --layer RNN --layer.constraint exponental": "exponental",
     "reproduce scornn/tabel2": "'scornn/tabel2' (did you mean scornn/table2",
-    "collect car_racin": "'car_racin'",
+    "collect car_racin": "Got value: car_racin;",
     # options
     f"train {TINY} --task.dely 3": "'dely'",
     f"train {TINY} --layer.negative 3": "expected --layer",

@@ -293,7 +293,7 @@ def test_page_forbids_the_browser_to_load_anything(page):
 
 def test_page_has_every_section(page):
     assert [heading for heading in Page(page).headings if heading] == [
-        *("Runs on Copying", "Results", "Runs on Copying (delay 10)"),
+        *("Runs", "Results", "Runs on Copying (delay 10)"),
         *("Learning curves", "Copying (delay 10)", "Eigenvalues", "Schur form", "Gradient map"),
         *("Fisher memory", "Configuration", "Copying (delay 10)", "Versions and machine"),
     ]
@@ -350,7 +350,7 @@ def test_damaged_spectra_are_named_and_the_rest_is_shown(runs, tmp_path):
 def test_recipe_without_runs_has_a_page(tmp_path, monkeypatch):
     write_recipe(tmp_path / "r", monkeypatch, "chain")
     text = write_report([tmp_path / "r"], tmp_path / "p.html").read_text()
-    assert "Reproduction of scornn/copying" in text
+    assert "scornn/copying" in text
     assert "Batches are drawn anew." in text
 
 

@@ -7,12 +7,11 @@ from typing import Literal
 
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.cli.predict import check_output
-from eigenrnn_experiments.cli.tables import show_markdown
 from eigenrnn_experiments.report.learning_curves import averaged_over, group
 from eigenrnn_experiments.report.records import read_records
-from eigenrnn_experiments.report.tables import chosen_by, runs_of_all_tasks
+from eigenrnn_experiments.report.tables import chosen_by, results
 from eigenrnn_experiments.tables import FORMATS
-from eigenrnn_experiments.training.progress import plain_console, printable
+from eigenrnn_experiments.training.progress import plain_console, printable, show_markdown
 
 __all__ = ["compare"]
 
@@ -43,7 +42,7 @@ def compare(
     groups = group(records)
     if not groups:
         raise ValueError(f"expected runs in {', '.join(runs)}, got results of recipes")
-    table = runs_of_all_tasks(groups)
+    table = results(groups)
     # the table alone is on standard output, so that another program can read it
     notes = plain_console(stderr=True)
     best_by = chosen_by(groups)

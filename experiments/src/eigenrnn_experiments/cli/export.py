@@ -7,7 +7,6 @@ from typing import Any
 from eigenrnn import __version__
 from eigenrnn.export import check_export, export_model, to_c
 from eigenrnn_experiments.loading import load
-from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training.files import write_json
 from eigenrnn_experiments.training.progress import plain_console
 
@@ -30,7 +29,10 @@ def export(run: str, model: str, *, data_root: str | None = None) -> int:
     if path.suffix != ".c":
         check_export(path)
     trained = load(run, data_root)
-    notes = {"name": trained.name, "preprocessing": _described(trained.preprocessing)}
+    preprocessing: dict[str, Any] | None = None
+    if trained.preprocessing is not None:
+        preprocessing = {"kind": "text", **asdict(trained.preprocessing)}
+    notes = {"name": trained.name, "preprocessing": preprocessing}
     if path.suffix == ".c":
         to_c(trained.model, path)
         write_json(path.with_suffix(".json"), {"eigenrnn": __version__, **notes})
@@ -45,9 +47,3 @@ def export(run: str, model: str, *, data_root: str | None = None) -> int:
     line = f"in {path}; inputs, outputs and preprocessing in {path.with_suffix('.json')}"
     console.print(line, soft_wrap=True, highlight=False, markup=False)
     return 0
-
-
-def _described(preprocessing: TextPreprocessing | None) -> dict[str, Any] | None:
-    if preprocessing is None:
-        return None
-    return {"kind": "text", **asdict(preprocessing)}

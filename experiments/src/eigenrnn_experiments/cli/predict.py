@@ -50,7 +50,8 @@ def predict(
     if out is not None:
         check_output(Path(out), input)
         notes = console
-    if _is_run(Path(run)):
+    path = Path(run)
+    if not path.is_file() or (path.parent / "run.json").exists():  # a run, not a file of `fit`
         drawing = {"length": length, "temperature": temperature, "seed": seed}
         predictions = _text(load(run, data_root), run, input, notes, drawing)
     else:
@@ -63,10 +64,6 @@ def predict(
     write_atomically(Path(out), predictions.encode())
     console.print(f"wrote {out}", soft_wrap=True, highlight=False)
     return 0
-
-
-def _is_run(path: Path) -> bool:
-    return not path.is_file() or (path.parent / "run.json").exists()
 
 
 def check_output(out: Path, source: str) -> None:

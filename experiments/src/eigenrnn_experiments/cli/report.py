@@ -1,6 +1,6 @@
 """The command `report`, which writes runs as one HTML page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -10,7 +10,7 @@ from eigenrnn.analysis import layer_inputs
 from eigenrnn_experiments.cli.predict import check_output
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
-from eigenrnn_experiments.report import RebuildModel, read_records, write_report
+from eigenrnn_experiments.report import read_records, write_report
 from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["report"]
@@ -35,11 +35,20 @@ def report(
         data_root: Folder with the data files.
     """
     check_output(Path(out), "-")
+    not_analysed: list[str] = []
     with plain_console(stderr=True).status("reading runs") as status:
-        not_analysed: list[str] = []
-        rebuild_run = _rebuilder(data_root, lambda text: status.update(Text(text)), not_analysed)
+
+        def rebuild(folder: Path) -> tuple[nn.Module, Tensor | None]:
+            status.update(Text(f"analysing {folder}"))
+            try:
+                trained = load(folder, data_root)
+                return trained.model, _inputs(trained)
+            except ValueError as error:
+                not_analysed.append(str(error))
+                raise
+
         records = read_records(runs)
-        written = write_report(records, out, rebuild=rebuild_run, title=title)
+        written = write_report(records, out, rebuild=rebuild, title=title)
     console = plain_console()
     for reason in records.unreadable.values():
         console.print(f"not shown: {reason}", soft_wrap=True, highlight=False)
@@ -47,29 +56,6 @@ def report(
         console.print(f"not analysed: {reason}", soft_wrap=True, highlight=False)
     console.print(f"in {written}", soft_wrap=True, highlight=False)
     return 0
-
-
-def _rebuilder(
-    data_root: str | None, say: Callable[[str], None], not_analysed: list[str]
-) -> RebuildModel:
-    """Return the function that rebuilds the network of a run.
-
-    Args:
-        data_root: The folder with the data files.
-        say: Shows a line of progress.
-        not_analysed: Filled with the reason for each run that cannot be rebuilt.
-    """
-
-    def rebuild_run(folder: Path) -> tuple[nn.Module, Tensor | None]:
-        say(f"analysing {folder}")
-        try:
-            trained = load(folder, data_root)
-            return trained.model, _inputs(trained)
-        except ValueError as error:
-            not_analysed.append(str(error))
-            raise
-
-    return rebuild_run
 
 
 def _inputs(trained: TrainedModel) -> Tensor | None:  # (T, 1, M)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers import GRU, LRU, NCGRU, Layer, NnRNN, ScoRNN
 from eigenrnn_experiments import tasks
 from eigenrnn_experiments.baselines import TanhRNN
@@ -51,7 +50,6 @@ def train(
     """
     callbacks: list[Callback] = []
     if dynamics_every is not None:
-        check_positive_integer("dynamics_every", dynamics_every)
         callbacks.append(Dynamics(dynamics_every))
     row = row_to_train(**options)
     folder = Path(out or f"runs/{row.label}")

@@ -621,7 +621,7 @@ class Recipe:
         """
         unit, number = length
         check_positive_integer(unit, number)
-        if not self.can_reduce(length):
+        if not any(_is_longer(row, length) for row in self.networks):
             raise ValueError(f"expected fewer {unit} than a row of {self.name} has, got {number}")
         # the other rows already are as short, or have no length in this unit
         shorter: list[Entry] = []
@@ -631,10 +631,6 @@ class Recipe:
             elif isinstance(row, Reference) and _is_longer(row.row, length):
                 shorter.append(Reference(row.recipe.reduced(length), row.row.shortened(length)))
         return replace(self, rows=tuple(shorter), reduced_to=length)
-
-    def can_reduce(self, length: Length) -> bool:
-        """Whether a row trains for longer."""
-        return any(_is_longer(row, length) for row in self.networks)
 
     def with_data_root(self, folder: str | None) -> "Recipe":
         """Set the data folder of the tasks that read files; None leaves it as it is."""

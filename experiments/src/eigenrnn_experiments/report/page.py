@@ -123,7 +123,7 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         for name, pictures in network.pictures.items():
             sections[name] += [(f"{network.name}: {text}", svg) for text, svg in pictures]
     return {
-        "title": title or _title(records),
+        "title": title or "Runs",
         "lead": _summary(records, groups),
         "generator": f"{_GENERATOR} {__version__}",
         "contents": list(_CONTENTS.items()),
@@ -161,7 +161,7 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
         if names.count(name) > 1:  # tasks that differ in an option which the name leaves out
             name = f"{name}, {number}"
         shared, differing = tables.configuration(own)
-        results = tables.runs(own)
+        results = tables.results(own)
         further = tables.further_metrics(own)
         longest = 0
         for each in own:
@@ -205,16 +205,6 @@ def _recipe(compared: ComparedRecipe) -> dict[str, Any]:
         "downloads": _downloads(table),
         "notes": [(title, list(map(note_text, items))) for title, items in listed.items()],
     }
-
-
-def _title(records: Records) -> str:
-    names = [each.recipe.name for each in records.recipes]
-    if len(names) == 1 and all(run.run.key.recipe == names[0] for run in records.runs):
-        return f"Reproduction of {names[0]}"
-    tasks = {run.run.task.kind for run in records.runs}
-    if not tasks:
-        return ", ".join(names)
-    return f"Runs on {', '.join(sorted(tasks))}"
 
 
 def _summary(records: Records, groups: Sequence[Group]) -> str:

@@ -83,9 +83,6 @@ class PixelMNIST(Task):
     def __post_init__(self) -> None:
         check_choices(self, split=Split)
         check_at_least(self, 1, "eval_examples")
-        seed = self.permutation_seed
-        if seed is not None and not 0 <= seed < 2**32:
-            raise ValueError(f"expected 0 <= permutation_seed < 2**32, got {seed}")
 
     def missing_data(self) -> str | None:
         return missing_file(FILES.values(), self.data_root)

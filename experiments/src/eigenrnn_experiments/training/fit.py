@@ -102,8 +102,10 @@ def fit(
     with locked(files.path):  # until the run ends
         saved = files.open(resume=resume, overwrite=overwrite)
         is_over = saved is not None and _is_finished(saved, files.last, fingerprint, steps)
-        if is_over and files.state == "ended":  # else it was killed before it wrote its record
-            return files.run
+        if is_over and files.run_file.exists():
+            ended = files.read()
+            if ended.state == "ended":  # else it was killed before it wrote its record
+                return ended
         files.write(run)
         train_step = TrainStep(fabric, model, task, settings)
         state, best = _restore(train_step, saved, files)

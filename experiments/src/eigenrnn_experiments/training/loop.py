@@ -42,7 +42,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class DeferredSignals:
-    """A context in which the first Ctrl-C or SIGTERM only sets `received`.
+    """A context in which the first Ctrl-C or SIGTERM only sets `number`.
 
     A second signal acts immediately, as it does outside. If an exception leaves the context after
     the first signal, the signal is raised again, so it is not lost. Outside the main thread, where
@@ -53,18 +53,13 @@ class DeferredSignals:
 
     Example:
         >>> with DeferredSignals() as signals:
-        ...     signals.received
-        False
+        ...     print(signals.number)
+        None
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
         self._previous: dict[int, Any] = {}
-
-    @property
-    def received(self) -> bool:
-        """Whether a signal was received."""
-        return self.number is not None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -353,7 +348,7 @@ class TrainingLoop:
             # Before the update: numbers that are not finite must not reach the parameters.
             if self._must_read_metrics(step, signals):
                 read = self.metrics.read()
-                stop = signals.received or self._is_out_of_time()
+                stop = signals.number is not None or self._is_out_of_time()
             train_step.update(norms, scale=batch.lr_scale, decay=self._lr_factor(step))
             self.state.step = step
             for callback in self.callbacks:
@@ -392,7 +387,7 @@ class TrainingLoop:
             return True
         if self._is_due(step, self.eval_every) or self._is_due(step, self.checkpoint_every):
             return True
-        return signals.received
+        return signals.number is not None
 
     def _is_out_of_time(self) -> bool:
         return time.monotonic() - self.start_time >= self.max_seconds
