@@ -128,20 +128,6 @@ def test_a_stream_computes_the_same_and_can_go_on(name, batch):
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "error"),
-    [
-        (SequenceModel(ScoRNN(M, N), 2), {}, "3 numbers, .*got 2"),
-        (ScoRNN(M, M), {"steps": 0}, "got 0"),
-        (ScoRNN(M, M, bidirectional=True), {}, "one direction"),
-        (ScoRNN(M, M, batch_first=True), {}, "time first"),
-    ],
-)
-def test_what_cannot_be_closed_is_refused(model, options, error):
-    with pytest.raises(ValueError, match=error):
-        rollout(model, torch.zeros(T, B, M), **{"steps": S, **options})
-
-
-@pytest.mark.parametrize(
     ("x", "error"),
     [(torch.ones(T, M), r"3 numbers, .*got 2"), (torch.ones(0, M), "got none")],
 )

@@ -433,27 +433,6 @@ def test_a_missing_file_is_refused(error_of):
     assert "nowhere.yaml" in error_of("train --config nowhere.yaml")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"train {SMALL}",
-        "reproduce nonnormal/fig1 --quick",
-        "collect car_racing",
-        "analyse here",
-        "sweep my.yaml",
-    ],
-)
-@pytest.mark.parametrize("below", ["", "/below"])
-def test_a_file_or_a_dangling_link_is_no_output_folder(eigenrnn, error_of, tmp_path, line, below):
-    write(tmp_path / "afile", "")
-    (tmp_path / "alink").symlink_to(tmp_path / "nothing")
-    write(tmp_path / "my.yaml", "task: Copying\nsteps: 1\nseeds: [0]\n")
-    if line.startswith("analyse"):
-        eigenrnn(f"train {SMALL} --out here")
-    assert "afile" in error_of(f"{line} --out afile{below}")
-    assert "alink" in error_of(f"{line} --out alink{below}")
-
-
 def test_debugging_raises_the_error(eigenrnn, monkeypatch):
     eigenrnn(f"train {SMALL}")
     monkeypatch.setenv("EIGENRNN_DEBUG", "1")

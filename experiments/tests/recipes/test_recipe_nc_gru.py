@@ -1,7 +1,6 @@
 """The recipes of NC-GRU: printed numbers, settings, and the norms of figure 8."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from eigenrnn_experiments.recipes import Computed, Row
 from eigenrnn_experiments.recipes.nc_gru import RECIPES, penn_treebank
 from eigenrnn_experiments.recipes.nc_gru.paper import TensorFlowGRU
 from eigenrnn_experiments.recipes.nc_gru.parenthesis import NeumannNormCallback
-from eigenrnn_experiments.recipes.nc_gru.released import ReleasedNCGRU
 from eigenrnn_experiments.tasks import Parenthesis
 from eigenrnn_experiments.training import Callback, RunFolder, fit
 from training_run import QUIET, one_thread
@@ -37,33 +35,6 @@ def rows(place):
 def test_a_figure_has_the_twelve_networks_of_its_table(number):
     rows = PLACES[f"fig{number}"].rows
     assert [row.recipe.name for row in rows] == [f"nc_gru/table{number}"] * 12
-
-
-@pytest.mark.parametrize(
-    ("place", "label", "code", "lr", "reset_every"),
-    [
-        ("table1", "NC-GRU(U_c) 56 as released T=100", "tensorflow", 1e-3, 49),
-        ("table1", "NC-GRU(U_c,U_r) 56 as released T=200", "tensorflow", 1e-3, 49),
-        ("table2", "NC-GRU(U_c,U_r) 118 as released T=200", "tensorflow", 1e-3, 49),
-        ("table5", "NC-GRU(U_c) 435 as released", "torch", 7e-4, 100),
-    ],
-)
-def test_a_network_as_released_has_the_options_of_the_code(place, label, code, lr, reset_every):
-    options = rows(place)[label].options
-    found = options["code"], options["gradient_rate"], options["reset_every"]
-    assert found == (code, lr, reset_every)
-    assert rows(place)[label].layer is ReleasedNCGRU
-
-
-@pytest.mark.parametrize("name", WIDTHS)
-def test_a_language_model_has_the_published_widths(name):
-    place, label = name.split(": ")
-    model = rows(place)[label].build(0)
-    widths = [(layer.input_size, layer.hidden_size) for layer in model.layers]
-    expected = WIDTHS[name]
-    assert model.embedding.shape[1] == expected[0]
-    assert model.head is model.embedding
-    assert widths == list(pairwise(expected))
 
 
 def test_the_times_of_a_step_are_medians_and_the_share_is_one_of_pairs(monkeypatch):

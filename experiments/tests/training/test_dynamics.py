@@ -211,17 +211,6 @@ def test_noise_in_evaluation_does_not_depend_on_the_callback_and_on_earlier_draw
     assert recorded == plain
 
 
-def test_records_of_a_network_with_noise_in_evaluation_are_seeded(tmp_path):
-    torch.manual_seed(0)
-    model = noisy_model()
-    initial = {name: value.clone() for name, value in model.state_dict().items()}
-    for name in ("first", "second"):
-        model.load_state_dict(initial)
-        small_fit(tmp_path / name, model=model, callbacks=[Dynamics(every=5)])
-        torch.randn(3)
-    assert read_records(tmp_path / "first") == read_records(tmp_path / "second")
-
-
 def test_a_run_without_the_callback_has_no_further_columns(tmp_path):
     small_fit(tmp_path, small_settings(2))
     assert list(read_metrics(tmp_path)[0])[-1] == "test_accuracy"

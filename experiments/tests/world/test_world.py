@@ -94,30 +94,6 @@ def test_recorded_drives_are_kept_and_missing_ones_recorded(copied):
     assert copied.path(0).stat().st_mtime_ns == kept
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"seed": 5}, "'seed': 5"),
-        ({"steps": 16}, "'steps': 16"),
-        ({"rollouts": 4}, "'rollouts': 4"),
-    ],
-)
-def test_a_folder_of_another_collection_is_rejected(recorded, options, message):
-    same = {"rollouts": 3, "steps": STEPS, "seed": 4}
-    with pytest.raises(ValueError, match=message):
-        Collection(recorded.folder, **(same | options)).record()
-
-
-@pytest.mark.parametrize("content", [b"\x93NUMPY", None], ids=["truncated", "another array"])
-def test_a_file_that_is_no_drive_is_named(copied, content):
-    path = copied.path(2)
-    np.save(path, np.zeros(STEPS))
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ValueError, match=str(path)):
-        copied.read(2)
-
-
 def test_the_autoencoder_has_the_parameters_of_the_paper():
     assert sum(parameter.numel() for parameter in VAE().parameters()) == 4_348_547
 
