@@ -16,15 +16,6 @@ from training_run import QUIET, one_thread
 PLACES = {recipe.name.removeprefix("nc_gru/"): recipe for recipe in RECIPES}
 
 # the widths of the embedding and of each layer
-WIDTHS = {
-    "table5: NC-GRU(U_c) 435": (435, 435),
-    "table5: NC-GRU(U_c) 435 as released": (435, 435),
-    "table5: LSTM 350-880-350": (350, 880, 350),
-    "table5: GRU 415-950-415": (415, 950, 415),
-    "table5: scoRNN 500-2000-500": (500, 2000, 500),
-    "table5: NC-GRU(U_c) 430-1000-430": (430, 1000, 430),
-    "table6: NC-GRU(U_c) 400-1150-400": (400, 1150, 400),
-}
 
 
 def rows(place):
