@@ -53,7 +53,7 @@ def main(
     parser = _parser()
     options, others = parser.parse_known_args(arguments)
     if options.command == "train":  # with the options of `eigenrnn reproduce`
-        return commands.run(["reproduce", *others], recipes)
+        return commands.run(["reproduce", *others], known=recipes)
     if others:
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     console = Console(width=max(Console().width, 140), soft_wrap=True)

@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
 
 from eigenrnn import (
     GRU,
@@ -126,27 +125,6 @@ def test_a_stream_computes_the_same_and_can_go_on(name, batch):
         torch.testing.assert_close(outputs, rollout(model, x, S).outputs)
         after = stream(fed[-1])
         torch.testing.assert_close(after, rollout(model, x, S + 1).outputs[-1])
-
-
-@pytest.mark.parametrize(
-    ("model", "options", "error"),
-    [
-        (SequenceModel(ScoRNN(M, N), 2), {}, "3 numbers, .*got 2"),
-        (ScoRNN(M, M), {"steps": 0}, "got 0"),
-        (ScoRNN(M, M, bidirectional=True), {}, "one direction"),
-        (ScoRNN(M, M, batch_first=True), {}, "time first"),
-    ],
-)
-def test_what_cannot_be_closed_is_refused(model, options, error):
-    with pytest.raises(ValueError, match=error):
-        rollout(model, torch.zeros(T, B, M), **{"steps": S, **options})
-
-
-def test_another_module_is_refused():
-    with pytest.raises(TypeError, match="got LSTM"):
-        rollout(nn.LSTM(M, M), torch.zeros(T, B, M), S)
-    with pytest.raises(ValueError, match="-1"):
-        draw_symbols(-1.0)
 
 
 @pytest.mark.parametrize(

@@ -609,21 +609,6 @@ def test_the_model_streams_scaled_steps():
     np.testing.assert_allclose(y_t.softmax(-1), fitted.predict_proba(X[:1])[0], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"layer": "GRU"}, TypeError),
-        ({"missing": "drop"}, ValueError),
-        ({"validation": 1.0}, ValueError),
-        ({"epochs": 0}, ValueError),
-    ],
-    ids=str,
-)
-def test_options_are_checked(options, error):
-    with pytest.raises(error, match=str(next(iter(options.values())))):
-        classifier().set_params(**options).fit(*draw())
-
-
 def test_shapes_and_weights_are_checked():
     X, y = draw()
     fitted = classifier().fit(X, y)
@@ -657,15 +642,6 @@ def test_a_table_of_one_column_gives_its_rows_as_labels(kind):
     assert classifier.classes_.tolist() == ["down", "up"]
     with pytest.raises(ValueError, match="1d array"):
         classifier.fit(X, pandas.DataFrame({"label": labels, "note": labels}))
-
-
-@pytest.mark.parametrize(
-    "option", [{"lr": -1.0}, {"clip_norm": 0.0}, {"patience": 0}, {"batch_size": 0}], ids=str
-)
-def test_options_that_cannot_train_are_refused(option):
-    X = [np.ones((5, 1))] * 4
-    with pytest.raises(ValueError, match=next(iter(option))):
-        SequenceClassifier(**option).fit(X, [0, 1, 0, 1])
 
 
 @pytest.mark.parametrize("names", [("up", "down"), ("1", "2")])

@@ -153,36 +153,6 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("options", "y", "match"), WRONG.values(), ids=WRONG)
-def test_wrong_series_and_options_raise(options, y, match):
-    if isinstance(y, list) and y and np.isscalar(y[0]):
-        y = np.array(y)
-    with pytest.raises(ValueError, match=match):
-        SequenceForecaster(**SMALL | options).fit(y)
-
-
-def test_wrong_horizons_raise():
-    forecaster = SequenceForecaster(**SMALL).fit(waves(50)[:, 0])
-    with pytest.raises(ValueError, match="got 0"):
-        forecaster.predict(0)
-    with pytest.raises(ValueError, match="reach 2 of 11 steps"):
-        forecaster.predict_interval(11)
-    with pytest.raises(ValueError, match="call it once for each"):
-        forecaster.predict_interval(3, [0.5, 0.8])
-    with pytest.raises(ValueError, match=r"got 1\.5"):
-        forecaster.predict_interval(3, 1.5)
-    with pytest.raises(ValueError, match="0 columns"):
-        forecaster.predict(3, X=np.zeros((3, 1)))
-    with pytest.raises(ValueError, match=r"coverage of at most 0\.75"):
-        forecaster.predict_interval(8, 0.8)  # three origins in the ten steps held out
-    with pytest.raises(ValueError, match=r"coverage of at most 0\.666") as error:
-        forecaster.predict_interval(9, 0.8)
-    largest = float(str(error.value).partition("at most ")[2].partition(",")[0])
-    forecaster.predict_interval(9, largest)
-    with pytest.raises(ValueError, match=r"1 columns, got \(50, 2\)"):
-        forecaster.predict(3, y=waves(50, 2))
-
-
 def test_a_change_of_the_array_after_the_fit_changes_no_forecast():
     series = np.sin(np.arange(40.0))
     forecaster = SequenceForecaster(hidden_size=4, epochs=2, random_state=0).fit(series)

@@ -247,24 +247,3 @@ def test_the_initialisation_is_the_published_one():
     for weight in (model.embedding, model.head):
         assert 0.099 < weight.abs().max() <= 0.1
     assert (model.head_bias == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("layers", "options", "message"),
-    [
-        (lambda: [RNN(E + 1, N)], {}, r"expected layer 1 with input_size=4, got 5"),
-        (lambda: [RNN(E, N, bidirectional=True)], {}, r"layer 1 .*bidirectional"),
-        (lambda: [RNN(E, N)], {"tied": True}, r"expected a last layer of 4 units, .* got 6"),
-    ],
-)
-def test_layers_that_do_not_fit_raise(layers, options, message):
-    with pytest.raises(ValueError, match=message):
-        LanguageModel(K, E, layers(), **options)
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.0])
-def test_an_invalid_dropout_probability_raises(rate):
-    with pytest.raises(ValueError, match="0 <= weight < 1"):
-        Dropouts(weight=rate)
-    with pytest.raises(ValueError, match="0 <= rate < 1"):
-        weight_drop(nn.LSTM(E, N), rate)

@@ -160,17 +160,6 @@ def test_the_head_has_the_output_size_of_a_complex_layer(output, directions, wid
     assert model(sequences()).shape == ((T, B, K) if readout == "all" else (B, K))
 
 
-def test_an_unknown_readout_raises():
-    with pytest.raises(ValueError, match="got 'first'"):
-        SequenceModel(ScoRNN(M, N), K, "first")
-
-
-@pytest.mark.parametrize("kind", [RNN, nn.LSTM])
-def test_a_batch_first_layer_raises(kind):
-    with pytest.raises(ValueError, match="got batch_first=True"):
-        SequenceModel(kind(M, N, batch_first=True), K)
-
-
 def test_parameters_without_gradient_are_not_counted():
     linear = nn.Linear(3, 4)
     linear.bias.requires_grad_(False)

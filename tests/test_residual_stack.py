@@ -283,28 +283,6 @@ def test_the_constraints_of_all_layers_are_found_and_stay_in_their_set():
     assert all(layer.orthogonality_error() < 1e-5 for layer in net.layers())
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"depth": 1.5}, ValueError, "got 1.5"),
-        ({"norm": "batch"}, ValueError, "got 'batch'"),
-        ({"dropout": 1.0}, ValueError, "got 1.0"),
-        ({"make_layer": lambda n: nn.GRU(n, N, batch_first=True)}, ValueError, "batch_first=True"),
-        ({"make_layer": lambda n: nn.Linear(n, n)}, TypeError, "got Linear"),
-    ],
-)
-def test_invalid_options_are_rejected(options, error, message):
-    options = {"make_layer": lambda width: ScoRNN(width, N), "width": W, "depth": 1} | options
-    with pytest.raises(error, match=message):
-        ResidualStack(**options)
-
-
-def test_layers_whose_states_differ_in_size_are_rejected():
-    sizes = iter([N, N + 2])
-    with pytest.raises(ValueError, match=r"got \(8,\) and \(10,\)"):
-        ResidualStack(lambda width: ScoRNN(width, next(sizes)), W, 2)
-
-
 def test_the_stack_has_the_dtype_of_its_layers():
     net = ResidualStack(lambda width: LRU(width, N, dtype=torch.float64), W, D, input_size=M)
     assert net(sequences())[0].dtype == net.weight_dtype == torch.float64
@@ -321,17 +299,3 @@ def test_torch_compile_accepts_sequences_of_different_lengths(lengths):
     expected, expected_h = net(x, lengths=lengths)
     assert_close(getattr(got, "data", got), getattr(expected, "data", expected))
     assert_close(h_n, expected_h)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda net, x: net(x[..., :2]), ValueError, "expected inputs of size 4, got 2"),
-        (lambda net, x: net(x.float()), TypeError, "expected input of torch.float64"),
-        (lambda net, x: net(x, None, [7, 8, 1]), ValueError, "expected 1 <= lengths <= T = 7"),
-        (lambda net, x: net.step(x), ValueError, r"expected x_t of shape \(B, M\) or \(M,\)"),
-    ],
-)
-def test_invalid_calls_are_rejected(call, error, message):
-    with pytest.raises(error, match=message):
-        call(stack(MAKERS["ScoRNN"]), sequences())

@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from eigenrnn_experiments import registry
-from eigenrnn_experiments.cli.parser import PARSERS
+from eigenrnn_experiments.cli.parser import function_of, parser_of
 from eigenrnn_experiments.training.run_folder import RunFolder
 
 
@@ -24,9 +24,7 @@ class HelpText(SphinxDirective):
 
 def help_text(command: str) -> str:
     """Return what ``--help`` prints for a command."""
-    parser = PARSERS[command]()
-    parser.prog = f"eigenrnn {command}"
-    return parser.format_help()
+    return parser_of(function_of(command)).format_help()
 
 
 class MetricTable(SphinxDirective):

@@ -95,9 +95,6 @@ def test_normal_glorot_initialisation_draws_each_gate_separately():
                 assert gate.abs().max() > 3 * expected  # a uniform draw would not reach this
 
 
-def test_a_forget_bias_without_biases_raises():
-    with pytest.raises(ValueError, match=r"got 1\.0"):
-        TorchLSTM(M, N, bias=False, forget_bias=1.0)
+def test_an_unknown_initialisation_raises():
     with pytest.raises(ValueError, match="got 'zeros'"):
         TorchLSTM(M, N, init="zeros")
-    assert forget_gates(TorchLSTM(M, N, bias=False, init="glorot")) == []

@@ -41,7 +41,7 @@ def test_the_experiments_import_exported_names_of_documented_packages(path):
 
 
 def test_the_test_sees_the_imports():
-    assert ("eigenrnn.layers", "GRU") in imported(SOURCE / "cli" / "train_options.py")
+    assert ("eigenrnn.layers", "GRU") in imported(SOURCE / "cli" / "train.py")
     assert {"eigenrnn.layers", "eigenrnn.errors"} <= documented()
 
 

@@ -93,23 +93,3 @@ def test_table_has_cumulative_shares(measure, tmp_path):
     np.testing.assert_allclose(shares, np.cumsum(result.spectrum) / result.spectrum.sum())
     assert result.headline() == {result.name: result.value}
     assert len(result.save(tmp_path / "shares")[1].read_text().splitlines()) == 1 + 4
-
-
-@pytest.mark.parametrize("measure", [participation_ratio, effective_rank])
-@pytest.mark.parametrize(
-    ("states", "message"),
-    [
-        (np.ones(3), r"expected states \(T, B, N\) or \(n, N\), got shape \(3,\)"),
-        (np.ones((0, 3)), r"got shape \(0, 3\)"),
-        (np.full((2, 2), np.nan), "expected finite numbers in the states"),
-        ([[1, 2], [3]], "inhomogeneous"),
-    ],
-)
-def test_invalid_states_raise(measure, states, message):
-    with pytest.raises(ValueError, match=message):
-        measure(states)
-
-
-def test_single_state_raises():
-    with pytest.raises(ValueError, match="at least 2 states"):
-        participation_ratio(np.ones((1, 3)))

@@ -6,7 +6,6 @@ import scipy.linalg
 import torch
 
 from crossing import some
-from eigenrnn import NCGRU
 from eigenrnn.analysis import fisher_memory
 from eigenrnn.constraints import ScaledCayley
 
@@ -178,45 +177,3 @@ def test_table_6_agrees_with_the_printed_totals(key):
     total = fisher_memory(triangular(*key), np.eye(UNITS)[0], STEPS, noise_steps=10_000).total
     # three digits are printed; with a diagonal they show the authors' rounding errors
     assert abs(total - printed) < (0.5 if key[2] else 0.005 if printed < 10 else 0.05)
-
-
-@pytest.mark.parametrize(
-    ("W", "source", "steps", "message"),
-    [
-        (np.eye(3), np.ones(3), 5, "expected a spectral radius below 1, or noise_steps, got 1"),
-        (2 * np.eye(3), np.ones(3), 5, "a spectral radius of 2"),
-        (1e60 * chain(1), FIRST, 5, "a spectral radius of 0"),
-        (np.ones((2, 3)), np.ones(2), 5, r"expected a square matrix W \(N, N\)"),
-        (np.eye(3), np.ones(2), 5, r"expected source \(3,\)"),
-        (np.full((2, 2), np.nan), np.ones(2), 5, "expected finite numbers in W"),
-        (0.5 * np.eye(2), [1, np.inf], 5, "expected finite numbers in source"),
-        (0.5 * np.eye(2), np.ones(2), 0, "expected steps to be a positive integer"),
-        (NCGRU(2, 4), np.ones(4), 5, "expected a layer with one recurrent matrix"),
-        (torch.nn.Linear(2, 4), np.ones(4), 5, "expected a recurrent layer"),
-    ],
-)
-def test_invalid_argument_raises(W, source, steps, message):
-    with pytest.raises(ValueError, match=message):
-        fisher_memory(W, source, steps)
-
-
-@pytest.mark.parametrize(
-    ("noise_steps", "message"),
-    [
-        (0, "expected noise_steps to be a positive integer"),
-        (2.5, "expected noise_steps to be a positive integer"),
-        (10_000, "expected noise and signal within double precision"),
-    ],
-)
-def test_invalid_noise_steps_raises(noise_steps, message):
-    with pytest.raises(ValueError, match=message):
-        fisher_memory(2 * np.eye(2), np.ones(2), 3, noise_steps=noise_steps)
-
-
-def test_figure_and_table_show_the_curve():
-    result = fisher_memory(chain(1), FIRST, 5)
-    (axes,) = result.plot().axes
-    np.testing.assert_array_equal(axes.lines[0].get_ydata(), result.table()["fisher_memory"])
-    assert result.headline() == {
-        "total Fisher memory": pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5)
-    }

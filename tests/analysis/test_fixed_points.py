@@ -170,14 +170,6 @@ def test_search_begins_at_the_initial_states_and_keeps_them():
     assert start.item() == 2
 
 
-def test_figure_and_table_show_all_eigenvalues():
-    result = fixed_points(tanh([[2.0, 0.0], [0.0, 0.5]]), generator=seeded())
-    assert len(result.table()["eigenvalue_real"]) == result.eigenvalues.size
-    (_, axes) = result.plot().axes
-    drawn = sum(len(line.get_xdata()) for line in axes.lines[1:])
-    assert drawn == result.eigenvalues.size
-
-
 def two_bits():
     layer = torch.nn.RNN(1, 2, bias=False).double()
     layer.weight_hh_l0.data = torch.diag(torch.tensor([1.3, 1.6], dtype=torch.float64))
@@ -215,23 +207,6 @@ def by_kind(result):
 
 def distances(points):
     return np.linalg.norm(points[:, None] - points, axis=2)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"inputs": [1.0, 2.0]}, r"got \(1, 2\)"),
-        ({"inputs": [math.nan]}, "expected finite inputs of"),
-        ({"initial_states": 0}, r"\(P, 1\)"),
-        ({"initial_states": torch.zeros(3, 2)}, r"got \(3, 2\)"),
-        ({"initial_states": torch.full((3, 1), math.inf)}, "finite numbers in initial"),
-        ({"steps": 0}, "got 0"),
-        ({"which": "l3"}, "got 'l3'"),
-    ],
-)
-def test_invalid_argument_raises(options, message):
-    with pytest.raises(ValueError, match=message):
-        fixed_points(tanh([[2.0]]), **options)
 
 
 # where the search begins, and where it stays
@@ -327,19 +302,6 @@ def test_a_sample_of_a_trajectory_is_of_its_states():
     noisy = path.sample(20_000, noise=0.5, generator=seeded())
     spread = (noisy.var(0) - path.states.flatten(0, 1).var(0)).sqrt()
     torch.testing.assert_close(spread, torch.full((3,), 0.5).double(), rtol=0.05, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"count": 0}, "expected count to be a positive integer, got 0"),
-        ({"count": 2, "noise": -1.0}, "expected noise to be finite and not negative"),
-    ],
-)
-def test_a_sample_that_cannot_be_drawn_raises(options, message):
-    path = trajectory(nn.RNN(2, 3), torch.zeros(4, 1, 2))
-    with pytest.raises(ValueError, match=message):
-        path.sample(**options)
 
 
 def test_a_search_begins_in_the_range_of_the_states():

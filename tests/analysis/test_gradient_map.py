@@ -132,26 +132,3 @@ def test_figure_table_and_headline_agree():
     assert {len(np.asarray(column)) for column in table.values()} == {T * (T + 1) // 2}
     assert result.headline()["last long by first input"] == result.by_input["long"][-1, 0]
     assert len(result.plot().axes) == 12  # six maps, each with a colour bar
-
-
-@pytest.mark.parametrize(
-    ("x", "options", "message"),
-    [
-        (draw(T, B, 3), {}, r"expected x of shape \(T, B, M\) or \(T, M\) with M = 2.*got"),
-        (draw(0, B, M), {}, "at least one step"),
-        (draw(M), {}, "expected x of shape"),
-        (draw(T, B, M).fill_(np.nan), {}, "expected finite numbers in x, got 20"),
-        (draw(T, B, M) + 0j, {}, "expected real numbers in x, got complex"),
-        (draw(T, B, M), {"which": "l1"}, "expected which to be one of l0, got 'l1'"),
-        (draw(T, B, M), {"of": "weights"}, "expected of to contain 'input', 'state' or both"),
-        (draw(T, B, M), {"of": ()}, "expected of to contain"),
-    ],
-)
-def test_invalid_argument_raises(x, options, message):
-    with pytest.raises(ValueError, match=message):
-        gradient_map(nn.RNN(M, N), x, **options)
-
-
-def test_layer_without_a_recurrent_matrix_raises():
-    with pytest.raises(ValueError, match="got Linear"):
-        gradient_map(nn.Linear(2, 2), draw(T, B, M))

@@ -74,23 +74,3 @@ def test_language_model_takes_symbols():
     x = torch.randint(5, (T, B), generator=torch.Generator().manual_seed(0))
     result = gradient_norms(model, x, lambda y: y.logsumexp(2).mean())
     assert list(result.curves) == ["layers.0.l0", "layers.1.l0"]
-
-
-def test_figure_and_table_have_the_curves():
-    result = gradient_norms(nn.LSTM(M, N), normal(T, B, M), lambda h: h.sum())
-    assert list(result.table()["t"]) == list(range(1, T + 1))
-    (axes,) = result.plot().axes
-    np.testing.assert_array_equal(axes.lines[0].get_ydata(), result.curves["l0"])
-
-
-@pytest.mark.parametrize(
-    ("x", "loss", "message"),
-    [
-        (normal(T, B, M), lambda h: h.sum() / 0, "finite numbers in the loss"),
-        (normal(T, B, 3), lambda h: h.sum(), r"got \(7, 3, 3\)"),
-        (normal(0, B, M), lambda h: h.sum(), r"got \(0, 3, 2\)"),
-    ],
-)
-def test_invalid_inputs_or_loss_raise(x, loss, message):
-    with pytest.raises(ValueError, match=message):
-        gradient_norms(nn.RNN(M, N), x, loss)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn import NCGRU, RNN
+from eigenrnn import RNN
 from eigenrnn.analysis import henrici, recurrent_matrices
 
 N = 9
@@ -89,25 +89,3 @@ def test_layer_is_analysed_by_its_matrix():
     (W,) = recurrent_matrices(layer).values()
     assert henrici(layer).absolute == henrici(W).absolute
     assert henrici(torch.tensor(W)).absolute == henrici(W).absolute
-
-
-def test_figure_and_table_show_both_lists_in_order():
-    result = henrici(gaussian(N))
-    (axes,) = result.plot().axes
-    for line, name in zip(axes.lines, ("singular_value", "eigenvalue_modulus"), strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), result.table()[name])
-        assert (np.diff(line.get_ydata()) <= 0).all()
-    assert result.headline()["departure from normality"] == result.absolute
-
-
-@pytest.mark.parametrize(
-    ("W", "message"),
-    [
-        (np.ones((2, 3)), "expected a square matrix W"),
-        (np.full((2, 2), np.inf), "expected finite numbers in W"),
-        (NCGRU(2, 4), "expected a layer with one recurrent matrix"),
-    ],
-)
-def test_invalid_matrix_raises(W, message):
-    with pytest.raises(ValueError, match=message):
-        henrici(W)

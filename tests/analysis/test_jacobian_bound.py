@@ -9,7 +9,7 @@ from torch import nn
 
 from draws import normal
 from eigenrnn.analysis import jacobian_bound, state_maps
-from eigenrnn.layers import GORU, GRU, NCGRU, ScoRNN
+from eigenrnn.layers import GORU, GRU, NCGRU
 from eigenrnn.nonlinearities import NONLINEARITIES
 
 T, B, M, N = 6, 3, 2, 4
@@ -135,16 +135,3 @@ def test_figure_table_and_headline_agree():
     names = [text.get_text() for text in axes.get_legend().get_texts()]
     assert names == ["bound", "alpha", "beta", "norm"]
     assert "partial h_t" in axes.get_ylabel()
-
-
-@pytest.mark.parametrize(
-    ("layer", "message"),
-    [
-        (ScoRNN(M, N), "got ScoRNN"),
-        (GRU(M, N, layer_norm=True), "expected a layer without layer_norm"),
-        (nn.ModuleList([nn.RNN(M, N), GRU(M, N)]), "got 0, 1"),
-    ],
-)
-def test_layer_outside_the_theorem_raises(layer, message):
-    with pytest.raises(ValueError, match=message):
-        jacobian_bound(layer, normal(T, B, M))

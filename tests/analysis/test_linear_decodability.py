@@ -111,32 +111,6 @@ def test_standard_deviation_between_draws_is_as_documented():
     assert 0.5 * 1.1 / np.sqrt(400) < spread < 1.1 * 1.1 / np.sqrt(400)
 
 
-def test_figure_and_table_are_written(tmp_path):
-    result = linear_decodability(CHAIN, [3, 1], generator=rng())
-    picture, table = result.save(tmp_path / "curve")
-    assert picture.stat().st_size > 0
-    assert [line.split(",")[0] for line in table.read_text().splitlines()] == ["delay", "3", "1"]
-    assert result.headline() == {"mean R squared": result.r_squared.mean(), "memory capacity": 2.0}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"network_or_W": np.ones((2, 3))}, r"expected a square matrix W \(N, N\)"),
-        ({"delays": [1, -1]}, "expected delays"),
-        ({"noise": np.nan}, "got nan"),
-        ({"samples": 19}, "got 19"),
-        ({"nonlinearity": "sine"}, "got 'sine'"),
-        ({"network_or_W": 1j * CHAIN}, "expected real numbers in W"),
-        ({"network_or_W": torch.nn.RNN(1, 2), "nonlinearity": "tanh"}, "expected no nonlinearity"),
-        ({"network_or_W": 1e200 * np.eye(2), "delays": 4}, "expected states that stay finite"),
-    ],
-)
-def test_invalid_argument_raises(options, message):
-    with pytest.raises(ValueError, match=message):
-        linear_decodability(**{"network_or_W": CHAIN, "delays": 2, "generator": rng(), **options})
-
-
 def test_the_capacity_of_a_chain_is_its_length():
     chain = np.diag(np.ones(4), -1)
     headline = linear_decodability(chain, 12).headline()

@@ -112,28 +112,8 @@ def test_too_few_exponents_give_no_dimension_and_a_labelled_sum():
     assert enough.headline()["Kaplan-Yorke dimension"] == 1.5
 
 
-def test_figure_and_table_show_all_exponents():
-    result = lyapunov(nn.GRU(2, 5), normal(10, 3, 2))
-    (axes,) = result.plot().axes
-    np.testing.assert_array_equal(axes.lines[0].get_ydata(), result.exponents)
-    np.testing.assert_array_equal(result.table()["exponent_nats"], result.exponents)
-
-
 def test_overflowing_derivatives_raise():
     state_map = replace(state_maps(nn.RNN(1, 2))[0], step=lambda x, h: x * h**3)
     path = Trajectory(state_map, normal(3, 1, 1) + 2, 1e200 * normal(4, 1, 2))
     with pytest.raises(ValueError, match="the derivatives of steps"):
         list(path.jacobians())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"discard": 10}, "expected 0 <= discard < 10"),
-        ({"exponents": 6}, "expected 1 <= exponents <= 5"),
-        ({"exponents": 2.0}, "got 2.0"),
-    ],
-)
-def test_invalid_argument_raises(options, message):
-    with pytest.raises(ValueError, match=message):
-        lyapunov(nn.GRU(2, 5), normal(10, 1, 2), **options)

@@ -47,26 +47,3 @@ def test_default_extent_includes_eigenvalues_and_unit_circle():
     assert result.x[0] < -3
     assert result.x[-1] > 3
     assert pseudospectrum(0.1 * np.eye(2), resolution=4).y[-1] > 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("W", [np.diag(np.ones(20), -1), np.eye(3), [[0.0]]])
-def test_figure_and_table_are_written(W, tmp_path):
-    result = pseudospectrum(W, resolution=6)
-    picture, table = result.save(tmp_path / "map")
-    assert picture.stat().st_size > 0
-    assert len(table.read_text().splitlines()) == 1 + 36
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"W": np.ones((2, 3))}, r"expected a square matrix W \(N, N\)"),
-        ({"W": [[np.inf]]}, "expected finite numbers in W"),
-        ({"W": np.eye(2), "resolution": 1}, "expected resolution >= 2, got 1"),
-        ({"W": np.eye(2), "resolution": 2.5}, "expected resolution to be a positive integer"),
-    ],
-)
-def test_invalid_argument_raises(options, message):
-    with pytest.raises(ValueError, match=message):
-        pseudospectrum(**options)

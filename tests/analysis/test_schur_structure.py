@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn import NCGRU, RNN, NnRNN, constrain
+from eigenrnn import RNN, NnRNN, constrain
 from eigenrnn.analysis import recurrent_matrices, schur_structure
 from eigenrnn.constraints import BlockTriangular, Schur
 from eigenrnn.models import SequenceModel
@@ -158,15 +158,3 @@ def test_figure_and_table_show_the_parts(name):
     np.testing.assert_array_equal(profile.lines[0].get_ydata(), result.by_diagonal)
     assert {len(column) for column in result.table().values()} == {len(result.Theta)}
     assert result.off_diagonal in result.headline().values()
-
-
-@pytest.mark.parametrize(
-    ("W", "message"),
-    [
-        (np.ones((2, 3)), "expected a square matrix W"),
-        (NCGRU(2, 4), "expected a layer with one recurrent matrix"),
-    ],
-)
-def test_invalid_matrix_raises(W, message):
-    with pytest.raises(ValueError, match=message):
-        schur_structure(W)

@@ -142,19 +142,6 @@ def test_parts_of_a_state_are_named():
         assert state_maps(LAYERS[name]())[0].blocks == expected
 
 
-@pytest.mark.parametrize(
-    ("module", "message"),
-    [
-        (torch.nn.Linear(2, 2), "got Linear, with no recurrent"),
-        (torch.nn.LSTM(M, N, proj_size=2), "got proj_size=2"),
-        (torch.nn.ModuleList([torch.nn.RNN(M, N), torch.nn.RNN(N, N)]), "got 0, 1 in ModuleList"),
-    ],
-)
-def test_module_without_a_single_recurrent_layer_raises(module, message):
-    with pytest.raises(ValueError, match=message):
-        state_maps(module)
-
-
 def test_matrices_of_several_layers_have_the_layer_in_their_names():
     layers = torch.nn.ModuleList([torch.nn.RNN(M, N), torch.nn.RNN(N, N)])
     assert list(recurrent_matrices(layers)) == ["0.hh_l0", "1.hh_l0"]

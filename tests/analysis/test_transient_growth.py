@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn import NCGRU, RNN, LeakyRNN
+from eigenrnn import RNN, LeakyRNN
 from eigenrnn.analysis import analyse, fisher_memory, state_maps, transient_growth
 
 EPS = np.finfo(np.float64).eps
@@ -110,20 +110,3 @@ def test_figure_and_table_include_an_ensemble_if_present():
     assert [len(result.plot().axes) for result in (alone, both)] == [1, 2]
     np.testing.assert_array_equal(both.plot().axes[1].lines[0].get_ydata(), both.spread_mean)
     assert both.headline()["largest norm of a power"] == both.peak
-
-
-@pytest.mark.parametrize(
-    ("W", "options", "message"),
-    [
-        (np.ones((2, 3)), {}, "expected a square matrix W"),
-        (np.full((2, 2), np.nan), {}, "expected finite numbers in W"),
-        (np.eye(2), {"steps": 0}, "expected steps to be a positive integer"),
-        (np.eye(2), {"ensemble": -1}, "expected ensemble to be a positive integer"),
-        (1e80 * np.eye(2), {}, "entries above 1e150 at step 2; use fewer steps, or scale W"),
-        (NCGRU(2, 4), {}, "expected a layer with one recurrent matrix"),
-        (torch.nn.Linear(2, 2), {}, "expected a recurrent layer"),
-    ],
-)
-def test_invalid_argument_raises(W, options, message):
-    with pytest.raises(ValueError, match=message):
-        transient_growth(W, **{"steps": 5, **options})

@@ -25,7 +25,6 @@ from random_constraints import (
     assert_same_state,
     distance,
     initialised,
-    loss,
     perturbed,
     state_of,
     take_steps,
@@ -152,15 +151,3 @@ PAIRS = {
     "schur below": partial(BlockTriangular, short=Schur),
     "nested": partial(BlockTriangular, short=BlockTriangular),
 }
-
-
-@pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
-def test_any_two_sets_can_be_combined(make):
-    constraint = initialised(make, 8)
-    take_steps(constraint, torch.optim.Adam(constraint.parameters(), lr=0.01), range(20))
-    W = constraint().detach()
-    assert constraint.residual(W) <= constraint.tolerance
-    constraint.assign(W)
-    assert distance(constraint(), W) <= constraint.tolerance
-    loss(constraint).backward()
-    assert all(parameter.grad is not None for parameter in constraint.parameters())

@@ -1,7 +1,5 @@
 """The singular value decomposition, multiplied out, and its bounds."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -119,10 +117,3 @@ def test_the_residual_is_the_excess_of_the_singular_values_over_the_margin():
 def test_singular_values_outside_the_margin_are_rejected():
     with pytest.raises(NotInSetError):
         build(5).assign(with_singular_values(np.array([1.5, 1, 1, 1, 1])))
-
-
-@pytest.mark.parametrize("option", [{"margin": 0.0}, {"margin": math.nan}, {"reflections": 5}])
-def test_options_out_of_range_are_rejected(option):
-    (value,) = option.values()
-    with pytest.raises(ValueError, match=f"got {value}"):
-        BoundedSVD(4, **option)

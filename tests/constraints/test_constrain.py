@@ -167,16 +167,6 @@ def test_a_constrained_module_equals_a_plain_one_with_its_matrix(make, name, row
     assert torch.equal(run(module), run(plain))
 
 
-@each_constraint
-def test_any_constraint_holds_while_training(case):
-    lstm = constrained_lstm(case)
-    train(lstm, 7)
-    constraint = lstm.parametrizations.weight_hh_l0[0].constraints[0]
-    g = lstm.weight_hh_l0[2 * N : 3 * N]
-    assert constraint.residual(g) <= case.tol(torch.float32, N)
-    assert torch.equal(g, constraint())
-
-
 def reference_lstm(x, weights):
     U, W, b, c = weights
     h = cell = x.new_zeros(x.shape[1], N)

@@ -139,9 +139,3 @@ def test_the_residual_of_few_reflections_is_what_the_rank_lacks():
     constraint = build(9, 3)
     beyond = np.linalg.svd(np.eye(9) - W.detach().numpy())[1][3:]
     assert abs(constraint.residual(W) - np.linalg.norm(beyond)) <= tol(W.dtype, 9)
-
-
-@pytest.mark.parametrize("m", [0, True, 5])
-def test_a_number_of_reflections_that_is_not_a_positive_integer_up_to_n_is_rejected(m):
-    with pytest.raises(ValueError, match=f"got {m}"):
-        Householder(4, reflections=m)

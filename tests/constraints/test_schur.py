@@ -301,9 +301,3 @@ REJECTED = {
     "nan": (6, {"gamma_value": math.nan}, "got nan"),
     "P anything": (6, {"orthogonal": Unconstrained}, "got Unconstrained"),
 }
-
-
-@pytest.mark.parametrize(("size", "options", "message"), REJECTED.values(), ids=REJECTED)
-def test_invalid_options_are_rejected(size, options, message):
-    with pytest.raises(ValueError, match=message):
-        Schur(size, **options)

@@ -381,12 +381,6 @@ REJECTED = {
 }
 
 
-@pytest.mark.parametrize(("make", "message"), REJECTED.values(), ids=REJECTED)
-def test_invalid_options_are_rejected(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 def test_complex_haar_draws_are_spread_uniformly():
     generator = stream()
     draws = [haar_(torch.empty(3, 3, dtype=COMPLEX), generator=generator) for _ in range(2000)]

@@ -6,15 +6,12 @@ import sys
 import time
 from itertools import count
 
-import numpy as np
 import pytest
 import torch
 from benchmarks import sequences as bench
 from benchmarks import streaming
 from benchmarks.sequences.layers import (
-    REFERENCE,
     benchmarked_layers,
-    jax_step,
     product_gflops,
     step,
 )
@@ -24,12 +21,6 @@ from eigenrnn.ops import compiled
 from training_run import one_thread
 
 SMALL = (5, 3, 4)
-
-
-@pytest.fixture(scope="module")
-def measured():
-    with one_thread():
-        return bench.measure([SMALL, (3, 2, 6)], rounds=2, slow=True)
 
 
 def test_every_function_runs_once_untimed_and_once_timed_per_round():
@@ -68,51 +59,12 @@ def test_the_loops_compute_what_torchs_layer_does():
     torch.testing.assert_close(loop(x)[0], rnn(x)[0])
 
 
-@pytest.mark.slow  # needs jax, which no extra installs
-def test_jax_computes_what_torchs_layer_does():
-    x = torch.randn(5, 2, 3)
-    torch.manual_seed(0)
-    found = jax_step(x, 4)()
-    torch.manual_seed(0)
-    rnn = nn.RNN(3, 4)
-    rnn(x)[0].sum().backward()
-    for gradient, parameter in zip(found, rnn.parameters(), strict=True):
-        torch.testing.assert_close(torch.tensor(np.asarray(gradient)), parameter.grad)
-
-
 def test_single_steps_are_timed_in_turns():
     with one_thread():
         found = streaming.measure(4, 2, time.perf_counter, calls=3)
     kinds = [f"{form}{name}" for name in ("RNN", "GRU", "LSTM") for form in ("Stream, ", "step, ")]
     assert {*kinds, "torch.nn.RNN", "torch.nn.GRU", "torch.nn.LSTM", streaming.READ} <= set(found)
     assert all(len(timing.times_ms) == 2 for timing in found.values())
-
-
-def test_onnxruntime_steps_as_torchs_layer():
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnx")
-    rnn, h = nn.RNN(1, 4), None
-    step = streaming.onnx_step(rnn)
-    with torch.no_grad():
-        for _ in range(3):
-            state = step()
-            _, h = rnn(torch.ones(1, 1, 1), h)
-    torch.testing.assert_close(torch.from_numpy(state), h)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "matrices"), [(REFERENCE, 1), ("torch.nn.GRU", 3), ("torch.nn.LSTM", 4)]
-)
-def test_the_utilisation_counts_six_operations_per_weight_step_and_sequence(
-    measured, name, matrices
-):
-    T, B, N = SMALL
-    seconds = measured.timings[SMALL][name].median_ms / 1e3
-    rate = 6 * matrices * T * B * N * N / seconds / 1e9
-    assert measured.utilisation(SMALL, name) == pytest.approx(
-        rate / measured.product_gflops[SMALL], rel=1e-9
-    )
 
 
 def test_a_matrix_product_counts_two_operations_per_multiplication():
@@ -136,15 +88,6 @@ def test_streaming_and_scaling_are_measured(short_scaling, monkeypatch):
     if compiled.unavailable() is None:
         assert found.step_us["kernel"] > 0
         assert found.step_us["step"] > 0
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("short_scaling")
-def test_memory_is_measured_in_a_separate_process():
-    found = bench.measure([], details=True)
-    assert found.peak[REFERENCE] > 1  # the states at the very least
-    if compiled.unavailable() is None:
-        assert 0.9 < found.peak["RNN(modReLU), compiled"] < 3.5
 
 
 def test_the_command_prints_tables_and_writes_all_rounds(tmp_path):

@@ -22,7 +22,7 @@ import torch
 import eigenrnn
 from eigenrnn.constraints import ScaledCayley
 from eigenrnn_experiments import registry
-from eigenrnn_experiments.cli.parser import PARSERS
+from eigenrnn_experiments.cli.parser import function_of, parser_of
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "eigenrnn", ROOT / "experiments" / "src" / "eigenrnn_experiments"
@@ -334,7 +334,7 @@ def test_eigenrnn_accepts_the_options_in_the_command(page, arguments, tmp_path, 
     write_files(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    parser = PARSERS[arguments[0]]()
+    parser = parser_of(function_of(arguments[0]))
     parser.parse_args(arguments[1:])
 
 
@@ -454,6 +454,6 @@ def test_the_page_on_training_has_every_option_of_train(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
     tables = importlib.import_module("option_tables")
     said = tables.help_text("train")
-    known = PARSERS["train"]().get_defaults().as_dict()
+    known = parser_of(function_of("train")).get_defaults().as_dict()
     assert [name for name in known if f"--{name}" not in said] == []
     assert len(tables.metric_rows()) == len(registry.TASKS)

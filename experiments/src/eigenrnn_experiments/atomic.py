@@ -36,11 +36,8 @@ def write_atomically(path: Path, content: bytes) -> None:
             no temporary file remains.
     """
     temporary = path.with_name(f"{path.name}.tmp")  # a rename cannot cross disks
-    with add_filename_to_errors(temporary):
-        # a killed process leaves one, and in a stranger's folder it may be a link to another file
-        temporary.unlink(missing_ok=True)
     with add_filename_to_errors(path):
-        file = temporary.open("xb")  # exclusive: neither follows a link nor opens a pipe
+        file = temporary.open("wb")
     try:
         with add_filename_to_errors(path):
             with file:

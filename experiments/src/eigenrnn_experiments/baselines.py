@@ -64,7 +64,7 @@ class TorchLSTM(_FromGenerator, nn.LSTM):
         generator: The generator that draws the weights; torch's global one by default.
         options: Further keyword arguments of `torch.nn.LSTM`.
     Raises:
-        ValueError: If `init` is unknown, or `forget_bias` is set without biases.
+        ValueError: If `init` is unknown.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
         https://doi.org/10.1162/neco.1997.9.8.1735 (departures: a forget gate, as in
@@ -89,8 +89,6 @@ class TorchLSTM(_FromGenerator, nn.LSTM):
             raise ValueError(
                 f"expected init to be 'torch', 'glorot' or 'glorot_normal', got {init!r}"
             )
-        if forget_bias and not options.get("bias", True):
-            raise ValueError(f"expected no forget_bias without biases, got {forget_bias}")
         super().__init__(input_size, hidden_size, num_layers, generator=generator, **options)
         if init == "glorot":
             _glorot_kernel(self, generator)

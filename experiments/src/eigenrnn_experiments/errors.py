@@ -14,7 +14,6 @@ __all__ = [
     "RunExistsError",
     "StoppedError",
     "WriteError",
-    "did_you_mean",
     "is_out_of_memory",
     "unknown_name",
 ]
@@ -77,18 +76,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Suggest similar names in parentheses; empty if there are none."""
-    found = difflib.get_close_matches(name, sorted(set(names) - {name}), n=3, cutoff=0.6)
-    if not found:
-        return ""
-    return f" (did you mean {' or '.join(found)}?)"
-
-
 def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
     """Return the message for an unknown name, with similar names and where to find all."""
     names = list(names)
+    hint = ""
+    similar = difflib.get_close_matches(name, sorted(names))
+    if similar:
+        hint = f" (did you mean {' or '.join(similar)}?)"
     listed = f"there are {', '.join(names)}"
     if kind == "recipe":
         listed = "see eigenrnn list recipes"
-    return f"expected a {kind}, got {name!r}{did_you_mean(name, names)}; {listed}"
+    return f"expected a {kind}, got {name!r}{hint}; {listed}"

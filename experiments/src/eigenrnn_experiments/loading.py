@@ -100,7 +100,7 @@ def load(
         ValueError: If the run does not exist, its network was made in Python and is not passed,
             or its model cannot be built by this version, for instance because a default has
             changed.
-        CheckpointError: If the checkpoint is damaged, has a newer format, or is another file.
+        CheckpointError: If the checkpoint is damaged, or is another file.
         MissingDataError: If the size of the model depends on missing data.
     """
     path = Path(path)

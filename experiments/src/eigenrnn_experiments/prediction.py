@@ -19,8 +19,6 @@ _WINDOW = 1000  # steps of a text at once: the logits of all may not fit into me
 def bits_per_symbol(model: nn.Module, preprocessing: TextPreprocessing, text: str) -> float | None:
     """Return the mean number of bits that the network needs for each symbol after the first.
 
-    With `lines`, each line is read from the initial state, and its first symbol does not count.
-
     Args:
         model: The trained network, in evaluation mode.
         preprocessing: Its preprocessing, see `eigenrnn_experiments.load`.
@@ -33,19 +31,14 @@ def bits_per_symbol(model: nn.Module, preprocessing: TextPreprocessing, text: st
         ValueError: If a symbol is unknown.
     """
     nats = 0.0
-    count = 0
-    for line in _streams(preprocessing, text):
-        codes = torch.from_numpy(preprocessing.encode(line)).unsqueeze(1)
-        if len(codes) < 2:
-            continue
-        outputs = (logits for logits, _ in _windows(model, codes[:-1]))
-        for logits, targets in zip(outputs, codes[1:].split(_WINDOW), strict=True):
-            errors = F.cross_entropy(logits[:, 0].double(), targets[:, 0], reduction="sum")
-            nats += errors.item()
-            count += len(targets)
-    if not count:
+    codes = torch.from_numpy(preprocessing.encode(text)).unsqueeze(1)
+    if len(codes) < 2:
         return None
-    return nats / count / math.log(2)
+    outputs = (logits for logits, _ in _windows(model, codes[:-1]))
+    for logits, targets in zip(outputs, codes[1:].split(_WINDOW), strict=True):
+        errors = F.cross_entropy(logits[:, 0].double(), targets[:, 0], reduction="sum")
+        nats += errors.item()
+    return nats / (len(codes) - 1) / math.log(2)
 
 
 @torch.no_grad()
@@ -62,7 +55,7 @@ def continue_text(
 
     .. math:: p(s) \propto \exp(y_s / \tau)
 
-    with the logits y of the network. With `lines`, the last line that is not empty is continued.
+    with the logits y of the network.
 
     Args:
         model: The trained network, in evaluation mode.
@@ -83,7 +76,7 @@ def continue_text(
             f"expected length >= 0 and temperature >= 0, got {length} and {temperature}"
         )
     generator = torch.Generator().manual_seed(seed)
-    codes = torch.from_numpy(preprocessing.encode(_streams(preprocessing, text)[-1])).unsqueeze(1)
+    codes = torch.from_numpy(preprocessing.encode(text)).unsqueeze(1)
     if not len(codes):
         raise ValueError("expected a text of at least one symbol, got none")
     *_, (logits, state) = _windows(model, codes)
@@ -108,13 +101,6 @@ def _draw(
     # subtract the maximum before the division, which could overflow
     scaled = (logits.double() - logits.max()) / temperature
     return torch.multinomial(scaled.softmax(0), 1, generator=generator)[0]
-
-
-def _streams(preprocessing: TextPreprocessing, text: str) -> list[str]:
-    """Return the lines of a text that are not empty, or the whole text as one."""
-    if not preprocessing.lines:
-        return [text]
-    return [line for line in text.split("\n") if line] or [""]
 
 
 def _windows(

@@ -1,4 +1,4 @@
-"""Tables of numbers with their errors: as text, CSV, Markdown and LaTeX."""
+"""Tables of numbers with their errors: as text, CSV and Markdown."""
 
 import math
 import re
@@ -20,7 +20,6 @@ __all__ = [
     "seconds_cell",
     "spreadsheet_text",
     "to_csv",
-    "to_latex",
     "to_markdown",
 ]
 
@@ -30,15 +29,6 @@ _LAST_COLUMNS = ("diverged", "seconds per run", "state")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
-_LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "\\": r"\textbackslash{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-}
 
 
 @dataclass(frozen=True)
@@ -228,46 +218,12 @@ def spreadsheet_text(text: str) -> str:
     return f"'{text}"
 
 
-def to_latex(table: Table) -> str:
-    """Return a table in LaTeX, which needs the package booktabs."""
-    columns = ""
-    for heading in table.headings:
-        if heading in table.text:
-            columns += "l"
-        else:
-            columns += "r"
-    lines = [
-        "% needs \\usepackage{booktabs}",
-        f"\\begin{{tabular}}{{{columns}}}",
-        "\\toprule",
-        _latex_row(table.headings),
-        "\\midrule",
-        *map(_latex_row, table.rows),
-        "\\bottomrule",
-        "\\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 FORMATS: Mapping[str, Callable[[Table], str]] = {
     "csv": to_csv,
     "markdown": to_markdown,
-    "latex": to_latex,
 }
 """The formats by the names that commands accept."""
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _markdown_text(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", _one_line(text))
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(_latex_text, cells)) + r" \\"
-
-
-def _latex_text(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in _one_line(text))
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))

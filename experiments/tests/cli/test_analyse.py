@@ -3,7 +3,6 @@
 import csv
 import importlib
 import json
-import re
 import shlex
 from pathlib import Path
 
@@ -21,16 +20,13 @@ from eigenrnn.analysis import (
     lyapunov,
     recurrent_matrices,
     spectrum,
-    state_map,
     state_maps,
 )
 from eigenrnn.analysis.analyse import AnalysisResults
 from eigenrnn.analysis.state_map import recurrent_weights
 from eigenrnn.constraints import Schur, Unconstrained, constrain
 from eigenrnn_experiments.cli import main
-from eigenrnn_experiments.tasks import Copying
-from eigenrnn_experiments.training import Settings, fit
-from training_run import QUIET, one_thread
+from training_run import one_thread
 
 OF_A_MATRIX = [
     "spectrum",
@@ -102,20 +98,6 @@ def test_each_analysis_equals_its_function():
     np.testing.assert_array_equal(found["lyapunov_l0"].exponents, expected)
 
 
-def test_a_layer_is_copied_once_for_all_analyses_of_its_states(monkeypatch):
-    copied = []
-    as_ours = state_map.as_ours
-
-    def recorded(layer):
-        copied.append(layer)
-        return as_ours(layer)
-
-    monkeypatch.setattr(state_map, "as_ours", recorded)
-    layer = plain(num_layers=2, bidirectional=True)
-    assert "lyapunov_l1_reverse" in analyse(layer, X).results
-    assert copied == [layer]
-
-
 def test_a_layer_inside_a_model_is_analysed_with_its_own_inputs():
     bare = GRU(2, 4)
     whole, alone = (analyse(m, x).results for m, x in ((Twice(bare), X), (bare, 2 * X)))
@@ -178,33 +160,6 @@ def test_a_bare_layer_of_torch_is_analysed_with_lengths(batch_first):
     found = analyse(layer, x, lambda h: h[-1].sum(), lengths=[5, 12, 9])
     assert found.skipped == {}
     assert len(found.results["gradient_map_l0"].by_input["whole"]) == 5
-
-
-class EveryOther(torch.nn.Module):
-    """Reads every other step, so its layer has half of the lengths."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x, lengths):
-        x = x[::2]
-        half = (lengths + 1) // 2
-        if isinstance(self.layer, RNN):
-            return self.layer(x, None, half)[0]
-        return self.layer(pack_padded_sequence(x, half, enforce_sorted=False))[1]
-
-
-@pytest.mark.parametrize("make", [RNN, torch.nn.RNN])
-def test_a_layer_with_lengths_of_its_own_says_how_to_analyse_it(make):
-    model = EveryOther(make(2, 4))
-    found = analyse(model, X, lengths=torch.tensor([5, 6, 4]))
-    assert "it gets sequences of other lengths" in found.skipped["lyapunov_l0"]
-
-
-def test_lengths_beyond_the_sequences_are_rejected():
-    with pytest.raises(ValueError, match="got 5 to 13"):
-        analyse(plain(), X, lengths=[5, 13, 9])
 
 
 def test_layers_of_a_language_model_have_distinct_names():
@@ -273,25 +228,6 @@ def test_unbounded_noise_is_that_of_the_last_steps():
     # of an orthogonal matrix the noise of 200 steps is 200 I
     curve = found.results["fisher_memory_hh_l0"].curve
     np.testing.assert_allclose(curve, np.full(200, 1 / 200), rtol=1e-6)
-
-
-def test_a_module_without_recurrence_is_rejected():
-    with pytest.raises(ValueError, match="recurrent layer"):
-        analyse(torch.nn.Linear(2, 2), X)
-
-
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        (X[..., :1], r"with M = 2.*got \(12, 3, 1\)"),
-        (X[:0], r"at least one step, got \(0, 3, 2\)"),
-        (X / 0, "expected finite numbers in inputs"),
-    ],
-    ids=["width", "empty", "infinite"],
-)
-def test_inputs_that_do_not_fit_are_rejected(inputs, message):
-    with pytest.raises(ValueError, match=message):
-        analyse(plain(), inputs)
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -448,30 +384,6 @@ def test_the_numbers_are_printed(eigenrnn):
     assert "| spectrum_hh_l0 | spectral radius | 1 |" in lines
 
 
-def test_a_failed_figure_is_reported_and_the_rest_is_written(eigenrnn, tmp_path, monkeypatch):
-    def only(model, *_, **__):
-        return AnalysisResults({"henrici_hh_l0": undrawn(), "spectrum_hh_l0": spectrum(model)}, {})
-
-    monkeypatch.setattr(
-        importlib.import_module("eigenrnn_experiments.cli.analyse"), "analyse_model", only
-    )
-    eigenrnn(RUN)
-    output = eigenrnn("analyse run").out
-    summary = json.loads((tmp_path / "run" / "analysis" / "summary.json").read_text())
-    assert list(summary["left_out"]) == ["henrici_hh_l0.png"]
-    assert "skipped henrici_hh_l0.png: it cannot be drawn" in output
-    assert (tmp_path / "run" / "analysis" / "spectrum_hh_l0.png").exists()
-
-
-@pytest.mark.usefixtures("short")
-def test_on_a_terminal_the_numbers_are_a_table(eigenrnn, monkeypatch):
-    eigenrnn(RUN)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    lines = re.sub(r"\x1b\[[\d;?]*\w", "", eigenrnn("analyse run").out).splitlines()
-    assert not any("| ---" in line for line in lines)
-    assert any(line.split()[:3] == ["spectrum_hh_l0", "spectral", "radius"] for line in lines)
-
-
 @pytest.mark.usefixtures("short")
 def test_the_output_folder_can_be_chosen_and_only_own_files_are_replaced(eigenrnn, tmp_path):
     eigenrnn(RUN)
@@ -502,25 +414,5 @@ def test_without_data_the_other_analyses_run_with_a_note(eigenrnn, monkeypatch):
     assert "| henrici_hh_l0 |" in output
 
 
-def test_a_run_of_an_own_network_says_how_to_load_it(eigenrnn, tmp_path):
-    model = SequenceModel(torch.nn.GRU(Copying(3).input_size, 4), Copying(3).output_size)
-    model.add_module("more", torch.nn.Linear(1, 1))
-    fit(model, Copying(3), Settings(steps=1), tmp_path / "run", console=QUIET)
-    error = eigenrnn("analyse run", status=2).err
-    assert "the network was made in Python" in error
-    assert "load(run, model=model)" in error
-
-
 def test_a_missing_run_argument_is_an_error(eigenrnn):
     assert "required: run;" in eigenrnn("analyse", status=2).err
-
-
-def test_the_results_print_a_line_for_each_analysis():
-    results = analyse(torch.nn.GRU(2, 4), torch.randn(10, 3, 2))
-    lines = repr(results).splitlines()
-    assert (
-        lines[0] == f"AnalysisResults: {len(results.results)} done, {len(results.skipped)} skipped"
-    )
-    assert len(lines) == 1 + len(results.results) + len(results.skipped)
-    what, number = next(iter(results.results["lyapunov_l0"].headline().items()))
-    assert f"\n  lyapunov_l0: {what} {number:.4g}, " in repr(results)

@@ -1,4 +1,4 @@
-"""The table of several runs in the terminal, and tables as CSV, Markdown and LaTeX."""
+"""The table of several runs in the terminal, and tables as CSV and Markdown."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ import io
 import pytest
 
 from eigenrnn_experiments.cli import main
-from eigenrnn_experiments.tables import NumberCell, Table, to_csv, to_latex, to_markdown
+from eigenrnn_experiments.tables import NumberCell, Table, to_csv, to_markdown
 from reported_runs import train_all
 
 HOSTILE = "=HYPERLINK(1)|a_b & 50% \\ *c* <i>~^$#{}"
@@ -39,17 +39,6 @@ def test_markdown_escapes_what_it_would_read_as_markup():
     assert second == "| two lines, and a comma | -2.000 | 9 |"
 
 
-def test_latex_escapes_what_it_would_read_as_a_command():
-    lines = to_latex(TABLE).splitlines()
-    assert lines[1:3] == [r"\begin{tabular}{lrr}", r"\toprule"]
-    assert lines[3] == r"network & test loss & steps \\"
-    assert lines[5] == (
-        r"=HYPERLINK(1)\textbar{}a\_b \& 50\% \textbackslash{} *c* \textless{}i\textgreater{}"
-        r"\textasciitilde{}\textasciicircum{}\$\#\{\} & 0.1250 $\pm$ 0.0100 &  \\"
-    )
-    assert lines[-1] == r"\end{tabular}"
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     return train_all(tmp_path_factory.mktemp("compare") / "runs")
@@ -72,7 +61,7 @@ def test_the_command_prints_one_row_for_runs_that_differ_only_by_their_seed(runs
 
 @pytest.mark.parametrize(
     ("option", "first"),
-    [([], "| network |"), (["--format", "latex"], "% needs \\usepackage{booktabs}")],
+    [([], "| network |"), (["--format", "csv"], "network,")],
 )
 def test_the_command_prints_markdown_unless_told_otherwise(runs, capsys, option, first):
     assert main(["compare", *map(str, runs.iterdir()), *option]) == 0
@@ -83,7 +72,7 @@ def test_the_command_prints_markdown_unless_told_otherwise(runs, capsys, option,
 
 def test_the_command_writes_a_file(runs, tmp_path, capsys):
     out = tmp_path / "table.csv"
-    assert main(["compare", str(runs), "--format", "csv", "-o", str(out)]) == 0
+    assert main(["compare", str(runs), "--format", "csv", "--out", str(out)]) == 0
     assert table_of(out.read_text())
     assert capsys.readouterr().out == ""
 
@@ -93,7 +82,7 @@ def test_the_command_writes_a_file(runs, tmp_path, capsys):
     [
         (["nowhere"], "expected a folder that holds runs, got nowhere"),
         (["--format", "html", "."], "html"),
-        ([".", "-o", "nowhere/table.csv"], "expected a file in a folder that exists as --out"),
+        ([".", "--out", "nowhere/table.csv"], "expected a file in a folder that exists as --out"),
         ([], "runs"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_table_is_fitted_and_predicted_as_in_python(run, tmp_path, suffix):
     table = pd.read_csv(file) if suffix == "csv" else table
     line = f"fit {file} --target activity {FIT.replace('note', 'note load')}"
     assert "fitted with GRU(2, 8) on 24" in run(line)
-    printed = run(f"predict model.pt {file} -o out.csv")
+    printed = run(f"predict model.pt {file} --out out.csv")
     found = pd.read_csv("out.csv")
     groups = table.sort_values("ms", kind="stable").groupby("unit", sort=False)
     parts = [part for _, part in groups]
@@ -67,7 +67,7 @@ def test_a_table_is_fitted_and_predicted_as_in_python(run, tmp_path, suffix):
     assert found["prediction"].tolist() == expected.predict(X).tolist()
     assert f"accuracy {expected.score(X, y):.4g}" in printed
     table[["unit", "ms", "ay", "ax"]].to_csv("bare.csv", index=False)
-    assert "accuracy" not in run("predict model.pt bare.csv -o bare-out.csv")
+    assert "accuracy" not in run("predict model.pt bare.csv --out bare-out.csv")
     pd.testing.assert_frame_equal(pd.read_csv("bare-out.csv"), found)
 
 
@@ -75,7 +75,7 @@ def test_numbers_with_fractions_make_a_regressor(run):
     readings().to_csv("a.csv", index=False)
     run(f"fit a.csv --target load {FIT.replace('note', 'note activity')}")
     assert load("model.pt").target_mean_.shape == ()
-    assert "R2" in run("predict model.pt a.csv -o out.csv")
+    assert "R2" in run("predict model.pt a.csv --out out.csv")
 
 
 WRONG = {
@@ -119,9 +119,9 @@ def test_times_are_no_texts(run, times):
         with pathlib.Path(f"{name}.csv").open("w") as file:
             file.write("\n".join(["unit,when,x,y", *rows[::order]]))
         run(f"fit {name}.csv --target y --sequence unit --time when --epochs 1 --out {name}.pt")
-        run(f"predict {name}.pt ordered.csv -o {name}-out.csv")
+        run(f"predict {name}.pt ordered.csv --out {name}-out.csv")
     steps = pd.read_csv("ordered-out.csv").sort_values("sequence")
-    run("predict ordered.pt reversed.csv -o same.csv")
+    run("predict ordered.pt reversed.csv --out same.csv")
     same = pd.read_csv("same.csv").sort_values("sequence")
     np.testing.assert_allclose(steps.to_numpy(), same.to_numpy(), atol=1e-7)
 
@@ -150,22 +150,6 @@ def test_several_series_of_a_table_are_counted_in_steps(run):
     found = pd.read_csv(io.StringIO(run("forecast a.csv --sequence shop --horizon 2")))
     assert found["sequence"].tolist() == ["a", "a", "'=b", "'=b"]
     assert found["step"].tolist() == [1, 2, 1, 2]
-
-
-@pytest.mark.parametrize("case", ["144 24", "31 2", "60 12", "240 48"])
-def test_ordinary_requests_have_forecasts_with_ends_or_a_reason(
-    tmp_path, monkeypatch, capsys, case
-):
-    monkeypatch.chdir(tmp_path)
-    rows, horizon = map(int, case.split())
-    sales(rows).to_csv("a.csv", index=False)
-    with one_thread():
-        assert main(f"forecast a.csv --horizon {horizon} --season 12".split()) == 0
-    printed = capsys.readouterr()
-    found = pd.read_csv(io.StringIO(printed.out))
-    assert len(found) == horizon
-    assert found["sales"].notna().all()
-    assert found["sales lower"].isna().any() == ("reach" in printed.err)
 
 
 def test_numbers_are_printed_in_plain_digits(run):

@@ -19,7 +19,6 @@ from eigenrnn_experiments.data.corpora import (
     read_text,
     split_text,
 )
-from eigenrnn_experiments.errors import ChecksumError, MissingDataError
 from synthetic_data import patched_enwik8, synthetic_enwik8
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}
@@ -83,23 +82,6 @@ def test_character_files_may_be_uncompressed(data_root, tmp_path, characters):
     read = read_ptb_characters(tmp_path)
     assert read.symbols == characters.symbols
     np.testing.assert_array_equal(read.parts["test"], characters.parts["test"])
-
-
-@pytest.mark.parametrize(
-    ("read", "name"),
-    [(read_ptb_characters, "ptb.char.train.txt"), (read_ptb_words, "ptb.train.txt")],
-)
-def test_missing_ptb_files_are_named_with_their_addresses(tmp_path, read, name):
-    with pytest.raises(MissingDataError) as raised:
-        read(tmp_path)
-    assert str(tmp_path / "ptb" / name) in str(raised.value)
-    assert "https://raw.githubusercontent.com/" in str(raised.value)
-
-
-def test_a_damaged_ptb_file_is_rejected(tmp_path):
-    (tmp_path / "ptb.char.train.txt.gz").write_bytes(gzip.compress(b"a b c")[:-4])
-    with pytest.raises(ChecksumError, match=r"ptb\.char\.train\.txt\.gz"):
-        read_ptb_characters(tmp_path)
 
 
 def test_tiny_shakespeare_has_its_published_size(data_root):
@@ -199,11 +181,6 @@ def test_a_compressed_enwik8_is_extracted_once_into_the_cache(tmp_path, cache, m
     open_enwik8(tmp_path)
     assert unpacked.stat().st_mtime_ns == written_at
     assert [*unpacked.parent.iterdir()] == [unpacked]
-
-
-def test_a_missing_enwik8_is_named_with_its_addresses(tmp_path):
-    with pytest.raises(MissingDataError, match=r"mattmahoney.*deepai"):
-        open_enwik8(tmp_path)
 
 
 def test_enwik8_is_never_held_in_memory(tmp_path):

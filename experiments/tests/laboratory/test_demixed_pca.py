@@ -150,32 +150,6 @@ def test_noise_turns_the_decoders_and_not_the_encoders():
     assert found.decoders[k][1] / found.decoders[k][0] == pytest.approx(-1, abs=0.05)
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"states": np.zeros((4, 6))}, ValueError, r"expected states of shape \(T, B, S\)"),
-        ({"states": np.full((4, 6, 2), np.nan)}, ValueError, "expected finite numbers in the st"),
-        ({"states": np.ones((4, 6, 2))}, ValueError, "expected means that vary"),
-        ({"variables": {}}, ValueError, "expected at least one variable, got none"),
-        ({"variables": {"time": [0, 1] * 3}}, ValueError, "expected variables besides 'time'"),
-        ({"variables": {"a": [1] * 6}}, ValueError, "expected at least two values of a, got 1"),
-        ({"variables": {"a": [0, 1]}}, ValueError, r"expected a of shape \(6,\)"),
-        (
-            {"variables": {"a": [0, 1] * 3, "b": [0, 1, 0, 1, 0, 0]}},
-            ValueError,
-            r"every combination of the variables, got none of \(0, 1\)",
-        ),
-        ({"components": 0}, ValueError, "expected components to be a positive integer, got 0"),
-        ({"ridge": -1.0}, ValueError, "expected ridge to be finite and not negative, got -1"),
-    ],
-)
-def test_bad_arguments_are_refused(change, error, message):
-    generator = np.random.default_rng(0)
-    arguments = {"states": generator.normal(size=(4, 6, 2)), "variables": {"a": [0, 1] * 3}}
-    with pytest.raises(error, match=message):
-        demixed_pca(**(arguments | change))
-
-
 def test_the_picture_has_a_panel_for_time_and_each_variable(tmp_path):
     states, variables, _ = trials()
     found = demixed_pca(states, variables)

@@ -84,23 +84,6 @@ STATES = np.random.default_rng(0).normal(size=(4, 6, 3))
 LABELS = [0, 0, 0, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: condition_space(STATES, LABELS, dimensions=4), "2 or 3 dimensions"),
-        (lambda: condition_space(STATES, [0]), r"expected conditions of shape \(6,\)"),
-        (lambda: targeted_projection(STATES, {}), "expected at least one variable"),
-        (lambda: targeted_projection(STATES, {"a": LABELS}, components=0), "got 0"),
-        (lambda: subspace_overlap(STATES, STATES, 1.5), "expected dimensions to be a"),
-        (lambda: subspace_overlap(STATES, STATES, 4), "expected dimensions <= 3"),
-        (lambda: condition_space(1j * STATES, LABELS), "expected real numbers in the states"),
-    ],
-)
-def test_bad_arguments_are_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 def test_tensors_of_any_precision_are_taken_as_numbers():
     states = torch.as_tensor(STATES, dtype=torch.bfloat16)
     found = condition_space(states.requires_grad_(), torch.tensor(LABELS), dimensions=2)

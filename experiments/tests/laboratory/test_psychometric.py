@@ -140,13 +140,3 @@ def test_numbers_have_means_but_no_fit_and_missing_ones_are_left_out():
     assert curve.responses.tolist() == [[9.0, 10.0]]
     assert curve.counts.tolist() == [[2, 2]]
     assert np.isnan(curve.bias).all()
-
-
-def test_bad_trials_are_refused():
-    with pytest.raises(ValueError, match="one stimulus"):
-        psychometric_curve([1, 2], [1])
-    with pytest.raises(ValueError, match="expected finite stimuli"):
-        psychometric_curve([np.nan], [1])
-    for response in ([np.nan, np.nan], [1.0, np.inf]):
-        with pytest.raises(ValueError, match="finite responses"):
-            psychometric_curve([1.0, 2.0], response)

@@ -1,16 +1,14 @@
 """The recipes of NC-GRU: printed numbers, settings, and the norms of figure 8."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
 
-from eigenrnn_experiments.recipes import Computed, Quoted, Row
+from eigenrnn_experiments.recipes import Computed, Row
 from eigenrnn_experiments.recipes.nc_gru import RECIPES, penn_treebank
 from eigenrnn_experiments.recipes.nc_gru.paper import TensorFlowGRU
 from eigenrnn_experiments.recipes.nc_gru.parenthesis import NeumannNormCallback
-from eigenrnn_experiments.recipes.nc_gru.released import ReleasedNCGRU
 from eigenrnn_experiments.tasks import Parenthesis
 from eigenrnn_experiments.training import Callback, RunFolder, fit
 from training_run import QUIET, one_thread
@@ -18,15 +16,6 @@ from training_run import QUIET, one_thread
 PLACES = {recipe.name.removeprefix("nc_gru/"): recipe for recipe in RECIPES}
 
 # the widths of the embedding and of each layer
-WIDTHS = {
-    "table5: NC-GRU(U_c) 435": (435, 435),
-    "table5: NC-GRU(U_c) 435 as released": (435, 435),
-    "table5: LSTM 350-880-350": (350, 880, 350),
-    "table5: GRU 415-950-415": (415, 950, 415),
-    "table5: scoRNN 500-2000-500": (500, 2000, 500),
-    "table5: NC-GRU(U_c) 430-1000-430": (430, 1000, 430),
-    "table6: NC-GRU(U_c) 400-1150-400": (400, 1150, 400),
-}
 
 
 def rows(place):
@@ -37,75 +26,6 @@ def rows(place):
 def test_a_figure_has_the_twelve_networks_of_its_table(number):
     rows = PLACES[f"fig{number}"].rows
     assert [row.recipe.name for row in rows] == [f"nc_gru/table{number}"] * 12
-
-
-@pytest.mark.parametrize(
-    ("place", "label", "code", "lr", "reset_every"),
-    [
-        ("table1", "NC-GRU(U_c) 56 as released T=100", "tensorflow", 1e-3, 49),
-        ("table1", "NC-GRU(U_c,U_r) 56 as released T=200", "tensorflow", 1e-3, 49),
-        ("table2", "NC-GRU(U_c,U_r) 118 as released T=200", "tensorflow", 1e-3, 49),
-        ("table5", "NC-GRU(U_c) 435 as released", "torch", 7e-4, 100),
-    ],
-)
-def test_a_network_as_released_has_the_options_of_the_code(place, label, code, lr, reset_every):
-    options = rows(place)[label].options
-    found = options["code"], options["gradient_rate"], options["reset_every"]
-    assert found == (code, lr, reset_every)
-    assert rows(place)[label].layer is ReleasedNCGRU
-
-
-def test_penn_treebank_has_the_printed_numbers():
-    found = {
-        row.label: row.reported[0].value for p in ("table5", "table6") for row in PLACES[p].rows
-    }
-    assert found == {
-        "NC-GRU(U_c) 435": None,
-        "NC-GRU(U_c) 435 as released": None,
-        "LSTM 361": None,
-        "GRU 416": None,
-        "LSTM 350-880-350": 1.4,
-        "GRU 415-950-415": 1.455,
-        "scoRNN 500-2000-500": 1.6,
-        "NC-GRU(U_c) 430-1000-430": 1.385,
-        "LSTM, quoted": 78.93,
-        "GRU, quoted": 92.48,
-        "GRU 400-1150-400": 80.73,
-        "scoRNN 400-1150-400": 123.90,
-        "NC-GRU(U_c) 400-1150-400": 77.00,
-    }
-    quoted = [row.label for row in PLACES["table6"].rows if isinstance(row, Quoted)]
-    assert quoted == ["LSTM, quoted", "GRU, quoted"]
-
-
-@pytest.mark.parametrize("name", WIDTHS)
-def test_a_language_model_has_the_published_widths(name):
-    place, label = name.split(": ")
-    model = rows(place)[label].build(0)
-    widths = [(layer.input_size, layer.hidden_size) for layer in model.layers]
-    expected = WIDTHS[name]
-    assert model.embedding.shape[1] == expected[0]
-    assert model.head is model.embedding
-    assert widths == list(pairwise(expected))
-
-
-def test_characters_have_the_settings_of_the_script_and_those_of_the_text():
-    of_script, of_text = (
-        rows("table5")[label] for label in ("NC-GRU(U_c) 435", "NC-GRU(U_c) 430-1000-430")
-    )
-    for row, lr, dropout in ((of_script, 7e-4, 0.0), (of_text, 5e-4, 0.15)):
-        settings, dropouts = row.settings, row.build(0).dropouts
-        assert (settings.epochs, settings.batch_size, row.task.window) == (100, 32, 100)
-        assert (settings.lr, settings.recurrent) == (lr, ("adam", lr))
-        probabilities = dropouts.embedding, dropouts.input, dropouts.hidden, dropouts.output
-        assert probabilities == (dropout,) * 4
-        assert (dropouts.weight, row.options["negative"]) == (0.0, 50)
-
-
-def test_words_have_the_dropout_of_the_text():
-    dropouts = rows("table6")["NC-GRU(U_c) 400-1150-400"].build(0).dropouts
-    assert (dropouts.input, dropouts.hidden, dropouts.output) == (0.4, 0.4, 0.25)
-    assert (dropouts.embedding, dropouts.weight) == (0.0, 0.0)
 
 
 def test_the_times_of_a_step_are_medians_and_the_share_is_one_of_pairs(monkeypatch):

@@ -5,8 +5,6 @@ import json
 import math
 import signal
 import statistics
-import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -29,7 +27,6 @@ from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.tasks import Copying, PixelMNIST
 from eigenrnn_experiments.training import Callback, Settings, runs
 from eigenrnn_experiments.training.run import Length
-from eigenrnn_experiments.training.run_folder import locked
 from training_run import QUIET, one_thread, read_metrics
 
 TASK = Copying(delay=4, symbols=2, test_examples=20, validation_examples=20)
@@ -360,12 +357,6 @@ def test_results_give_mean_and_standard_error_over_the_seeds(finished):
     assert table(folder)["scoRNN 6"]["ours"] == f"{mean:.4f} ± {error:.4f}"
 
 
-def test_one_seed_has_no_standard_error(recipe, tmp_path):
-    ours = run(recipe, tmp_path, seeds=[0])[0].ours
-    assert ours.error is None
-    assert table(tmp_path)["scoRNN 6"]["ours"] == f"{ours.value:.4f}"
-
-
 def test_the_table_has_the_papers_number_and_the_difference(finished):
     folder, outcomes = finished
     row = table(folder)["LSTM 5"]
@@ -435,25 +426,6 @@ def test_a_folder_of_a_recipe_that_is_written_to_is_refused(recipe, tmp_path):
     assert len(refused) == 3
     assert not (tmp_path / "lstm-5").exists()
     assert not list(tmp_path.glob("**/.lock*"))
-
-
-def test_a_patient_process_waits_until_a_folder_is_free(tmp_path):
-    begun, freed = threading.Event(), threading.Event()
-
-    def hold():
-        with locked(tmp_path):
-            begun.set()
-            time.sleep(0.3)
-            freed.set()
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    assert begun.wait(30)
-    with pytest.raises(FolderInUseError), locked(tmp_path):
-        pass
-    with locked(tmp_path, patience=30.0):
-        assert freed.is_set()
-    holder.join()
 
 
 def test_a_resumed_recipe_does_not_repeat_finished_runs(recipe, tmp_path):
@@ -609,13 +581,6 @@ def test_a_diverged_run_is_listed_and_other_runs_continue(tmp_path):
 def test_a_row_can_have_its_own_seeds(tmp_path):
     (outcome,) = run_row(tiny_row(seeds=(7,)), tmp_path)
     assert seeds(outcome) == [7]
-
-
-def test_small_numbers_keep_their_digits(tmp_path):
-    tiny = Computed("tiny", lambda: 2.34e-5, (Reported(2.28e-5, "table 3", error=1e-6),))
-    run_row(tiny, tmp_path)
-    page = (tmp_path / "results.md").read_text()
-    assert "| 2.28e-05 ± 1e-06 | 2.340e-05 | +6.0e-07 |" in page
 
 
 def test_a_search_reports_its_best_point(tmp_path):

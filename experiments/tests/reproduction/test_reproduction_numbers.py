@@ -235,11 +235,6 @@ def test_a_curve_without_a_bound_is_not_compared():
     assert agreement(bounded(None, (5.0,))) is None
 
 
-def test_a_number_with_a_bound_is_rejected():
-    with pytest.raises(ValueError, match=r"got both, 0\.1 and 0\.2"):
-        Reported(0.1, "figure 2", at_most=0.2)
-
-
 def test_curves_that_end_below_a_number_have_it_as_a_bound():
     rows = [r for name in ("nnrnn/fig2", "nnrnn/fig4") for r in RECIPES[name].rows]
     known = [each for r in rows for each in r.reported]

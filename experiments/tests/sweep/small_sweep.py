@@ -46,7 +46,7 @@ def run_here(folder, content, out="out", **options):
 
 
 def states(folder, runs):
-    return [RunFolder(folder / "out" / run.key.path).state for run in runs]
+    return [RunFolder(folder / "out" / run.key.path).run.state for run in runs]
 
 
 def fit_alone(sweep, run, folder, **options):

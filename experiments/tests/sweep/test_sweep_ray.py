@@ -192,7 +192,7 @@ def test_the_command_resumes_after_signals(tmp_path):
                 assert process.wait(60) == status
             finally:
                 process.kill()
-        assert RunFolder(run).state == "unfinished", "it ended before it was stopped"
+        assert RunFolder(run).run.state == "unfinished", "it ended before it was stopped"
     sweep = read_content(tmp_path, content)
     (whole,) = sweep.run(tmp_path / "out", resume=True)
     fit_alone(sweep, whole, tmp_path / "alone")

@@ -10,17 +10,6 @@ from eigenrnn_experiments.tasks.adding import splitmix_uniforms
 from eigenrnn_experiments.tasks.sampling import generator_for
 
 # constructor, length, where the first and the second mark may be, channel of the numbers
-VARIANTS = [
-    ("urnn", 200, (0, 99), (100, 199), 0),
-    ("scornn", 200, (0, 98), (99, 199), 0),
-    ("scornn", 750, (0, 373), (374, 749), 0),
-    ("enrnn", 750, (0, 373), (374, 749), 0),
-    ("orhan", 750, (0, 374), (375, 749), 1),
-    ("spectral", 100, (0, 49), (50, 99), 0),
-    ("ornn", 200, (0, 198), (0, 199), 0),
-    ("nnrnn", 20, (0, 9), (10, 19), 0),
-    ("nc_gru", 200, (0, 99), (100, 199), 1),
-]
 
 
 def channels(batch, task):
@@ -43,39 +32,6 @@ def test_the_target_is_the_sum_of_the_two_marked_numbers(length, order, places):
         marked = [number for number, mark in zip(numbers, mask, strict=True) if mark]
         assert len(marked) == 2
         assert target == pytest.approx(sum(marked), rel=1e-7)
-
-
-@pytest.mark.parametrize(("paper", "length", "first_marks", "second_marks", "channel"), VARIANTS)
-def test_constructors_have_the_options_of_the_papers(
-    paper, length, first_marks, second_marks, channel
-):
-    task = getattr(Adding, paper)(length)
-    early, late = task._draw(40_000, generator_for(0))[1].T
-    assert (early.min().item(), early.max().item()) == first_marks
-    assert (late.min().item(), late.max().item()) == second_marks
-    numbers = task.batch(3, generator_for(0)).inputs[:, :, channel]
-    assert len(numbers.unique()) > length  # the other channel has zeros and ones alone
-    assert task.readout == "last"
-
-
-@pytest.mark.parametrize(
-    ("task", "train", "test", "shuffle"),
-    [
-        (Adding.urnn(200), 100_000, 10_000, True),
-        (Adding.scornn(200), 100_000, 10_000, False),
-        (Adding.enrnn(), 100_000, 10_000, True),
-        (Adding.orhan(), 60_000, 10_000, True),
-        (Adding.spectral(), 50_000, 1_000, True),
-        (Adding.ornn(200), None, 10_000, False),
-        (Adding.nc_gru(200), 100_000, 10_000, False),
-    ],
-    ids=["urnn", "scornn", "enrnn", "orhan", "spectral", "ornn", "nc_gru"],
-)
-def test_published_sets_have_the_sizes_of_the_papers(task, train, test, shuffle):
-    assert (task.train_examples, task.test_examples, task.shuffle) == (train, test, shuffle)
-    assert len(task._fixed_examples("test")[0]) == test
-    assert len(task._fixed_examples("validation")[0]) == 1_000
-    assert task.steps_per_epoch(50) == (train and train // 50)
 
 
 def test_marks_are_uniform_over_their_places():
@@ -164,16 +120,3 @@ def test_numbers_are_uniform_and_neighbouring_streams_independent():
 
 def stream_of_seeds(count):
     return Adding(2)._draw(count, generator_for(5))[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"length": 1}, r"expected length >= 2, got 1"),
-        ({"length": 2, "places": "early_half"}, r"expected length >= 3, got 2"),
-        ({"order": "both"}, "got 'both'"),
-    ],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        Adding(**options)

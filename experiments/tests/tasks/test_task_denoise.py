@@ -134,16 +134,3 @@ def test_without_collisions_the_optimal_loss_is_zero():
     assert task.loss(optimal_predictor(batch, task), batch.targets).item() == pytest.approx(
         0, abs=1e-6
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"length": 0}, r"expected length >= 1, got 0"),
-        ({"alphabet": 256}, "got 256"),
-        ({"marker": "ten"}, "got 'ten'"),
-    ],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        Denoise(**options)

@@ -147,22 +147,6 @@ def test_a_produced_interval_ends_at_the_first_output_of_one():
     torch.testing.assert_close(task.responses(early, targets), expected)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: PerceptualDecision(noise=-1), "expected a finite noise >= 0"),
-        (lambda: PerceptualDecision(stimulus=(8, 7)), "expected stimulus to be a shortest and"),
-        (lambda: PerceptualDecision(coherences=(math.nan,)), "expected coherences to be finite"),
-        (lambda: DelayedMatch(differences=(190.0,)), "expected differences <= 180"),
-        (lambda: DelayedMatch(sample=0), "expected sample >= 1, got 0"),
-        (lambda: ReadySetGo(intervals=(1,)), "expected intervals of at least 2 steps"),
-    ],
-)
-def test_bad_options_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 def model_for(task, **options):
     generator = torch.Generator().manual_seed(0)
     options = {"nonlinearity": "softplus", "leak": 0.3, "constraint": Unconstrained} | options

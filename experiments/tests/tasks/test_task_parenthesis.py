@@ -160,18 +160,3 @@ def test_held_out_sets_are_stored_as_bytes():
     assert tokens.dtype == torch.uint8
     assert sum(batch.size for batch in task.batches("validation", 64)) == 200
     assert task.steps_per_epoch(16) is None
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"noise": -1}, "got -1"),
-        ({"pairs": 3, "noise": 0}, r"expected noise >= 1, got 0"),
-        ({"types": 128}, "got 257"),
-        ({"length": 9, "pairs": 5}, "got 5 pairs"),
-        ({"pairs": 6}, r"expected cap >= pairs = 6, got 5"),
-    ],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        Parenthesis(**options)

@@ -125,15 +125,6 @@ def test_files_are_located_at_the_first_batch_and_not_before(tmp_path):
         next(batches)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"split": "half"}, "got 'half'"), ({"permutation_seed": -1}, "got -1")],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        PixelMNIST(**options)
-
-
 @pytest.mark.usefixtures("files")
 def test_few_evaluation_examples_are_the_first_of_the_whole_split():
     whole = next(PixelMNIST().batches("test", 7))

@@ -109,21 +109,3 @@ def test_the_accuracy_of_each_length_is_that_of_its_step():
 def test_the_longest_length_ends_where_the_accuracy_falls_to_nine_tenths(correct_of_ten, longest):
     correct = torch.arange(10) < torch.tensor(correct_of_ten).unsqueeze(1)
     assert accuracies(StateTracking("Z3"), correct)["longest"] == longest
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        *(
-            ({"group": name}, rf"expected group to be Z2 to Z256, .*, got '{name}'")
-            for name in ("Z1", "Z257", "S6", "A2", "D4", "z2", "Z", "Z02", "Z2 ")
-        ),
-        ({"letters": "all"}, "got 'all'"),
-        ({"length": 1.5}, "got 1.5"),
-        ({"test_lengths": (0, 5)}, r"got \(0, 5\)"),
-        ({"test_lengths": (5, 5)}, r"got \(5, 5\)"),
-    ],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        StateTracking(**options)

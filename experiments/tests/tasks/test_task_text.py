@@ -144,75 +144,11 @@ def test_random_windows_depend_on_seed_and_epoch_and_scale_the_learning_rate():
     assert_same(first(task.batches("train", 64, start=steps - 2), 2), one[-2:])
 
 
-def test_lines_are_separate_and_padded(path):
-    task = Text(path, cut="lines", held_out=SHARES)
-    text = path.read_text()
-    lines = [line for line in text[-int(0.2 * len(text)) :].split("\n") if len(line) > 1]
-    got = []
-    for batch in task.batches("test", 3):
-        assert not batch.carry
-        for b in range(batch.size):
-            length = int(batch.lengths[b])
-            read, labels = batch.inputs[:, b], batch.targets[:, b]
-            line = read_out(task, read[:length]) + read_out(task, labels[length - 1 : length])
-            got.append("".join(line))
-            assert read_out(task, labels[:length]) == line[1:]
-            assert (labels[length:] == -100).all()
-            assert (read[length:] == 0).all()
-    assert got == lines
-    assert "\n" not in task.symbols
-
-
-def test_an_epoch_has_each_line_once_in_a_new_order(path):
-    task = Text(path, cut="lines", held_out=SHARES)
-    steps = task.steps_per_epoch(7)
-    epochs = []
-    for start in (0, steps):
-        batches = first(task.batches("train", 7, start=start), steps)
-        epochs.append([tuple(row) for b in batches for row in strip(b)])
-    text = path.read_text()
-    kept = text[: len(text) - 2 * int(0.2 * len(text))]
-    expected = [line for line in kept.split("\n") if len(line) > 1]
-    assert sorted(map(len, epochs[0])) == sorted(len(line) - 1 for line in expected)
-    assert epochs[0] != epochs[1]
-    assert sorted(epochs[0]) == sorted(epochs[1])
-
-
-def strip(batch):
-    return [batch.targets[:length, b].tolist() for b, length in enumerate(batch.lengths.tolist())]
-
-
-@pytest.mark.parametrize(
-    ("make", "window", "cut", "streams"),
-    [
-        (CharPTB.nnrnn, 150, "fixed", (10, 10)),
-        (lambda: CharPTB.nnrnn(300), 300, "fixed", (10, 10)),
-        (CharPTB.enrnn, 50, "fixed", (None, None)),
-        (CharPTB.orhan, 150, "random", (10, 1)),
-        (CharPTB.nc_gru, 100, "random", (10, 1)),
-        (WordPTB.orhan, 70, "random", (10, 1)),
-        (WordPTB.nc_gru, 70, "random", (10, 1)),
-        (Enwik8.orhan, 200, "random", (10, 1)),
-    ],
-)
-def test_constructors_have_the_protocols_of_the_papers(make, window, cut, streams):
-    task = make()
-    assert (task.window, task.cut) == (window, cut)
-    assert (task.validation_streams, task.test_streams) == streams
-
-
-def test_ptb_by_sentence_has_no_end_of_line():
-    assert CharPTB.ornn().cut == "lines"
-    assert CharPTB.ornn().vocabulary == 49
-    assert CharPTB().vocabulary == 50
-    assert WordPTB(cut="lines").vocabulary == 9_999
-
-
-@pytest.mark.parametrize("task", [CharPTB(), WordPTB(), CharPTB.ornn()], ids=str)
+@pytest.mark.parametrize("task", [CharPTB(), WordPTB()], ids=str)
 @pytest.mark.usefixtures("data_root")
 def test_sizes_stated_without_the_files_match_them(task):
     read = task._read()
-    assert task.vocabulary == len(task.symbols) == len(read.symbols) - (task.cut == "lines")
+    assert task.vocabulary == len(task.symbols) == len(read.symbols)
     assert {name: len(part) for name, part in read.parts.items()} == {
         split: task._text_length(split) for split in task.splits
     }
@@ -232,14 +168,7 @@ def test_the_length_of_an_epoch_is_known_without_reading_the_files(task, size, s
     assert replace(task, data_root="nowhere").steps_per_epoch(size) == steps
 
 
-def test_every_line_of_ptb_is_used(data_root):
-    task = CharPTB(cut="lines", data_root=data_root)
-    lines = (data_root / "ptb" / "ptb.train.txt").read_text().splitlines()
-    assert task.steps_per_epoch(1) == sum(len(line.strip()) > 1 for line in lines)
-    assert sum(batch.size for batch in task.batches("test", 100)) == 3_761
-
-
-@pytest.mark.parametrize("options", [{}, {"cut": "lines"}, {"unit": "words"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"unit": "words"}], ids=str)
 def test_the_baseline_is_the_loss_of_the_symbol_frequencies(path, options):
     task = Text(path, held_out=SHARES, **options)
     text = task._corpus.to_indices(task._corpus.parts["train"])
@@ -264,9 +193,7 @@ def test_the_symbol_frequencies_have_the_baseline_loss_in_an_epoch():
     assert figures["accuracy"] == pytest.approx(frequencies.max().item(), rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("task", "bits"), [(CharPTB(), 4.334), (WordPTB(), 9.4198), (CharPTB.ornn(), 4.3002)], ids=str
-)
+@pytest.mark.parametrize(("task", "bits"), [(CharPTB(), 4.334), (WordPTB(), 9.4198)], ids=str)
 @pytest.mark.usefixtures("data_root")
 def test_the_baseline_of_ptb_is_its_entropy(task, bits):
     symbols, counts = np.unique(task._corpus.parts["train"], return_counts=True)
@@ -276,25 +203,20 @@ def test_the_baseline_of_ptb_is_its_entropy(task, bits):
     assert entropy == pytest.approx(bits, abs=5e-5)
 
 
-def test_metrics_are_means_over_valid_targets(path):
-    task = Text(path, cut="lines", unit="words", held_out=SHARES)
+def test_metrics_are_means_over_symbols(path):
+    task = Text(path, unit="words", window=5, held_out=SHARES)
     batch = next(task.batches("train", 6))
-    assert (batch.targets == -100).any()
     outputs = torch.randn(*batch.targets.shape, task.vocabulary, generator=generator_for(0))
-    nats, right, by_line = [], [], []
+    nats, right = [], []
     for b in range(batch.size):
-        line = []
-        for t in range(int(batch.lengths[b])):
+        for t in range(5):
             scores, symbol = outputs[t, b].tolist(), int(batch.targets[t, b])
-            line.append(math.log(sum(map(math.exp, scores))) - scores[symbol])
+            nats.append(math.log(sum(map(math.exp, scores))) - scores[symbol])
             right.append(max(scores) == scores[symbol])
-        by_line.append(np.mean(line))
-        nats += line
     expected = {
         "loss": np.mean(nats),
         "bits": np.mean(nats) / math.log(2),
         "accuracy": np.mean(right),
-        "line_bits": np.mean(by_line) / math.log(2),
         "perplexity": math.exp(np.mean(nats)),
     }
     halves = [
@@ -308,7 +230,7 @@ def test_metrics_are_means_over_valid_targets(path):
 
 
 def test_a_diverged_network_has_an_infinite_perplexity():
-    figures = WordPTB().metrics_from_sums(torch.tensor([1e6, 0, 1, 1e6, 1], dtype=torch.float64))
+    figures = WordPTB().metrics_from_sums(torch.tensor([1e6, 0, 1], dtype=torch.float64))
     assert figures["perplexity"] == math.inf
 
 
@@ -354,25 +276,6 @@ def test_enwik8_is_read_byte_by_byte(tmp_path):
     assert list(itertools.chain(*got)) == text[1:]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"cut": "pages"}, "got 'pages'"),
-        ({"cut": "random", "window": 19}, "got 19"),
-        ({"held_out": (0.0, 0.5)}, r"got \(0.0, 0.5\)"),
-    ],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        Text(**options)
-
-
 def test_a_text_too_short_for_its_streams_is_rejected(path):
     with pytest.raises(ValueError, match="got 172"):
         next(Text(path, held_out=SHARES).batches("test", 100))
-
-
-def test_lines_of_a_text_without_line_ends_are_rejected(tmp_path):
-    (tmp_path / "a.txt").write_text("all in one line" * 10)
-    with pytest.raises(ValueError, match="got one"):
-        next(Text(tmp_path / "a.txt", cut="lines").batches("train", 2))

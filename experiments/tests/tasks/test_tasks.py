@@ -1,7 +1,7 @@
 """The contract of every task: shapes, random streams, splits and errors."""
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -197,18 +197,9 @@ def test_the_loss_sends_a_gradient_to_every_output(task):
     assert ((outputs.grad == 0) == gaps).all()
 
 
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        ({"split": "trial", "size": 2}, "got 'trial'"),
-        ({"split": "train", "size": 0}, r"expected a batch of size >= 1, got 0"),
-        ({"split": "train", "size": 2, "start": -1}, "got -1"),
-    ],
-    ids=["split", "size", "start"],
-)
-def test_invalid_requests_are_rejected_before_the_first_batch(task, request_, message):
-    with pytest.raises(ValueError, match=message):
-        task.batches(**request_)
+def test_an_unknown_split_is_rejected_before_the_first_batch(task):
+    with pytest.raises(ValueError, match="got 'trial'"):
+        task.batches("trial", 2)
 
 
 @pytest.mark.parametrize("dim", [0, 1])
@@ -259,11 +250,6 @@ def test_the_streams_of_neighbouring_steps_are_independent():
     assert abs(correlation) < 4 / (511 * 64) ** 0.5
 
 
-def test_a_negative_seed_is_rejected():
-    with pytest.raises(ValueError, match="got -1"):
-        generator_for(-1)
-
-
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_an_epoch_takes_each_example_once_and_its_last_batch_may_be_smaller(shuffle):
     taken = first(epoch_indices(10, 4, seed=0, start=0, shuffle=shuffle), 6)
@@ -277,20 +263,6 @@ def test_shuffled_epochs_differ_and_ordered_ones_do_not():
     ordered = first(epoch_indices(10, 10, seed=0, start=0, shuffle=False), 2)
     assert not torch.equal(*shuffled)
     assert [rows.tolist() for rows in ordered] == [[*range(10)]] * 2
-
-
-SYNTHETIC = list(dict.fromkeys(type(t) for t in TASKS.values() if isinstance(t, Synthetic)))
-LEAST = {"train_examples": 1, "test_examples": 1, "validation_examples": 1, "data_seed": 0}
-
-
-@pytest.mark.parametrize(
-    ("task", "option"),
-    [(task, each.name) for task in SYNTHETIC for each in fields(task) if each.name in LEAST],
-)
-def test_options_of_the_sets_that_are_out_of_range_are_rejected(task, option):
-    least = LEAST[option]
-    with pytest.raises(ValueError, match=f"got {least - 1}"):
-        task(**{option: least - 1})
 
 
 def test_every_exported_task_has_a_case():

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from crossing import some
 from eigenrnn import GRU, RNN, LeakyRNN, SequenceModel
@@ -183,17 +182,6 @@ def test_a_record_between_two_logged_steps_has_its_own_row(tmp_path):
     assert [row["step"] for row in rows if row["train_loss"]] == ["4", "8", "12"]
 
 
-def test_the_mean_losses_are_those_of_a_run_without_the_callback(tmp_path):
-    options = {"log_every": 4, "eval_every": 12}
-    recorded(tmp_path / "one", steps=12, **options)
-    small_fit(tmp_path / "other", small_settings(12, **options))
-    one, other = (
-        {row["step"]: row["train_loss_mean"] for row in read_metrics(tmp_path / name)}
-        for name in ("one", "other")
-    )
-    assert {step: one[step] for step in other} == other
-
-
 def test_the_callback_does_not_change_the_run(tmp_path):
     recorded(tmp_path / "one", steps=20)
     small_fit(tmp_path / "other", small_settings(20))
@@ -223,32 +211,10 @@ def test_noise_in_evaluation_does_not_depend_on_the_callback_and_on_earlier_draw
     assert recorded == plain
 
 
-def test_records_of_a_network_with_noise_in_evaluation_are_seeded(tmp_path):
-    torch.manual_seed(0)
-    model = noisy_model()
-    initial = {name: value.clone() for name, value in model.state_dict().items()}
-    for name in ("first", "second"):
-        model.load_state_dict(initial)
-        small_fit(tmp_path / name, model=model, callbacks=[Dynamics(every=5)])
-        torch.randn(3)
-    assert read_records(tmp_path / "first") == read_records(tmp_path / "second")
-
-
 def test_a_run_without_the_callback_has_no_further_columns(tmp_path):
     small_fit(tmp_path, small_settings(2))
     assert list(read_metrics(tmp_path)[0])[-1] == "test_accuracy"
     assert not (tmp_path / "dynamics.jsonl").exists()
-
-
-@pytest.mark.filterwarnings("default::DeprecationWarning")  # in the reader of TensorBoard
-def test_tensorboard_shows_scalars_and_histograms(tmp_path):
-    found = recorded(tmp_path)
-    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    shown = {event.step: event.value for event in events.Scalars("orthogonality/error_hh_l0")}
-    expected = {step: found[step]["orthogonality_error"]["hh_l0"] for step in (5, 10)}
-    assert shown == pytest.approx(expected, rel=1e-6)
-    histogram = events.Histograms("modulus/hh_l1")[0].histogram_value
-    assert (histogram.num, histogram.sum) == (6, pytest.approx(6, abs=1e-5))
 
 
 @pytest.mark.parametrize("crash", some([4, 11], [11]))
@@ -295,23 +261,6 @@ def test_overwriting_a_run_deletes_its_records(tmp_path):
     recorded(tmp_path)
     small_fit(tmp_path, small_settings(2), overwrite=True)
     assert not (tmp_path / "dynamics.jsonl").exists()
-
-
-@pytest.mark.parametrize("options", [{"every": 0}, {"sequences": -1}])
-def test_arguments_that_are_not_positive_integers_raise(options):
-    (name,) = options
-    with pytest.raises(ValueError, match=name):
-        Dynamics(**options)
-
-
-def test_a_model_without_a_recurrent_layer_raises(tmp_path):
-    with pytest.raises(ValueError, match="a recurrent layer"):
-        small_fit(
-            tmp_path,
-            small_settings(2),
-            model=torch.nn.Linear(TASK.input_size, TASK.output_size),
-            callbacks=[Dynamics()],
-        )
 
 
 def test_a_non_finite_matrix_raises_in_the_training_loop(tmp_path):

@@ -47,7 +47,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
         while not (killed / "last.pt").exists() and time.monotonic() < deadline:
             time.sleep(0.001)
         process.kill()
-    assert RunFolder(killed).state == "unfinished", "the run ended before it could be killed"
+    assert RunFolder(killed).run.state == "unfinished", "the run ended before it could be killed"
     small_fit(killed, settings(steps, checkpoint_every=20), resume=True)
     small_fit(whole, settings(steps, checkpoint_every=20))
     assert losses(killed) == losses(whole)

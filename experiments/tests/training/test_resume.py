@@ -71,7 +71,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
         with pytest.raises(FolderInUseError, match="killed is in use"):
             small_fit(killed, resume=True)
         process.kill()
-    assert RunFolder(killed).state == "unfinished", "the run ended before it could be killed"
+    assert RunFolder(killed).run.state == "unfinished", "the run ended before it could be killed"
 
     settings = small_settings(steps, checkpoint_every=20)
     small_fit(killed, settings, resume=True)
@@ -149,7 +149,7 @@ def test_a_signal_saves_a_checkpoint_and_the_run_can_be_resumed(tmp_path, number
     assert stopped.interrupted
     assert stopped.steps == 9
     assert checkpoint.load(tmp_path / "halves" / "last.pt")["state"]["step"] == 9
-    assert RunFolder(tmp_path / "halves").state == "unfinished"
+    assert RunFolder(tmp_path / "halves").run.state == "unfinished"
 
     result = small_fit(tmp_path / "halves", resume=True)
     assert not result.interrupted
@@ -212,7 +212,7 @@ def test_a_run_at_its_time_limit_can_be_resumed_with_a_higher_one(tmp_path, monk
     early = small_fit(tmp_path / "halves", **options, max_minutes=0.1)  # six seconds
     assert (early.steps, early.interrupted, early.signal) == (7, True, None)
     assert "continue with resume=True and more max_minutes" in screen.getvalue()
-    assert RunFolder(tmp_path / "halves").state == "unfinished"
+    assert RunFolder(tmp_path / "halves").run.state == "unfinished"
 
     same = small_fit(tmp_path / "halves", **options, resume=True, max_minutes=0.1)
     assert (same.steps, same.state) == (7, "unfinished")

@@ -12,7 +12,6 @@ from torch import nn
 
 from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.models import SequenceModel
-from eigenrnn.ops import precision
 from eigenrnn_experiments.errors import NonFiniteLossError, RunExistsError
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.tasks.base import Batch
@@ -63,12 +62,6 @@ class Penalised(Unconstrained):
 
     def penalty(self):
         return self().square().sum()
-
-
-def test_the_loss_decreases(tmp_path):
-    settings = small_settings(150, lr=0.02, eval_every=150)
-    result = small_fit(tmp_path, settings, model=small_model(dropout=0))
-    assert result.train_loss < 0.7 * float(losses(tmp_path)[1])
 
 
 def test_a_step_equals_that_of_a_plain_loop(tmp_path):
@@ -157,12 +150,6 @@ def test_an_evaluation_averages_over_the_whole_split(tmp_path):
         "loss": pytest.approx(TASK.loss(outputs, batch.targets).item(), rel=1e-6),
         "accuracy": pytest.approx(TASK.metric(outputs, batch.targets).item(), rel=1e-6),
     }
-
-
-def test_dropout_depends_on_the_seed(tmp_path):
-    for name, seed in [("a", 0), ("b", 0), ("c", 1)]:
-        small_fit(tmp_path / name, small_settings(5, seed=seed))
-    assert losses(tmp_path / "a") == losses(tmp_path / "b") != losses(tmp_path / "c")
 
 
 def dropout_mask(step, seed=0):
@@ -293,21 +280,6 @@ def test_a_run_writes_its_files(tmp_path):
     assert written["train_loss"] == result.train_loss == float(losses(tmp_path)[20])
 
 
-@pytest.mark.parametrize(
-    ("run", "products"),
-    [("32-true", "split"), ("bf16-mixed", "bfloat16"), ("64-true", None)],
-)
-def test_a_run_records_products_that_are_not_of_float32(tmp_path, monkeypatch, run, products):
-    monkeypatch.setattr(precision, "has_tiles", True)
-    try:
-        torch.set_float32_matmul_precision("high")
-        small_fit(tmp_path, small_settings(2, precision=run))
-    finally:
-        torch.set_float32_matmul_precision("highest")
-    written = json.loads((tmp_path / "run.json").read_text())
-    assert written["versions"].get("products") == products
-
-
 def test_metrics_csv_has_a_row_per_logged_step_and_evaluation(tmp_path):
     small_fit(tmp_path, small_settings(11, log_every=4, eval_every=5))
     rows = read_metrics(tmp_path)
@@ -388,23 +360,6 @@ def test_a_terminal_shows_a_progress_bar(tmp_path):
     text = output_of(tmp_path, force_terminal=True, force_interactive=True)
     for part in ("20/20", "loss", "validation accuracy", "steps/s"):
         assert part in text
-
-
-def test_a_line_says_if_the_rate_of_constrained_matrices_applies_to_nothing(tmp_path):
-    screen = io.StringIO()
-    for constraint in (None, Unconstrained):  # None: orthogonal matrices
-        folder = tmp_path / str(constraint is None)
-        small_fit(
-            folder,
-            small_settings(1, lr_recurrent=0.1),
-            model=small_model(constraint=constraint),
-            console=Console(file=screen, width=140),
-        )
-    notes = [line for line in screen.getvalue().splitlines() if "lr_recurrent" in line]
-    assert notes == [
-        "False: lr_recurrent applies to no parameter, because this network has no constrained "
-        "matrix"
-    ]
 
 
 def test_an_existing_run_raises(tmp_path):

@@ -15,7 +15,7 @@ from eigenrnn_experiments.tasks.sampling import generator_for
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.world import VAE, Collection, encode
 from eigenrnn_experiments.world.autoencoder import Frames, autoencoder_settings
-from eigenrnn_experiments.world.drive import preprocess_frame, sample_actions
+from eigenrnn_experiments.world.collection import preprocess_frame, sample_actions
 from training_run import one_thread
 
 STEPS = 15
@@ -92,43 +92,6 @@ def test_recorded_drives_are_kept_and_missing_ones_recorded(copied):
     copied.record(processes=2)
     assert contents(copied) == before
     assert copied.path(0).stat().st_mtime_ns == kept
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"seed": 5}, "'seed': 5"),
-        ({"steps": 16}, "'steps': 16"),
-        ({"rollouts": 4}, "'rollouts': 4"),
-    ],
-)
-def test_a_folder_of_another_collection_is_rejected(recorded, options, message):
-    same = {"rollouts": 3, "steps": STEPS, "seed": 4}
-    with pytest.raises(ValueError, match=message):
-        Collection(recorded.folder, **(same | options)).record()
-
-
-@pytest.mark.parametrize("content", [b"\x93NUMPY", None], ids=["truncated", "another array"])
-def test_a_file_that_is_no_drive_is_named(copied, content):
-    path = copied.path(2)
-    np.save(path, np.zeros(STEPS))
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ValueError, match=str(path)):
-        copied.read(2)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rollouts": 2}, "got 2"),
-        ({"steps": 1}, "got 1"),
-        ({"seed": -1}, "got -1"),
-    ],
-)
-def test_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        Collection("nowhere", **options)
 
 
 def test_the_autoencoder_has_the_parameters_of_the_paper():

@@ -6,18 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
-from jsonargparse import Namespace
-from rich.console import Console
 from torch import Tensor
 
 from eigenrnn.analysis import AnalysisResults
 from eigenrnn.analysis import analyse as analyse_model
-from eigenrnn_experiments.cli.tables import show_markdown
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
 from eigenrnn_experiments.training.files import read_record, write_json
-from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.training.progress import plain_console, show_markdown
 
 __all__ = ["analyse", "delete_earlier_files"]
 
@@ -31,14 +28,19 @@ class _Summary(TypedDict):
     found: dict[str, Any]
 
 
-def analyse(options: Namespace, console: Console) -> int:
-    """Analyse the model of a run, print the numbers, and write figures and tables.
+def analyse(run: str, *, out: str | None = None, data_root: str | None = None) -> int:
+    """Analyse the trained network of a run: spectra, memory, gradients, dynamics.
 
-    Raises:
-        ValueError: If the run cannot be loaded.
+    Prints the numbers; writes a figure and a table for each analysis.
+
+    Args:
+        run: Folder of a run, or one of its checkpoints.
+        out: Output folder; without it analysis, in the folder of the run.
+        data_root: Folder with the data files.
     """
-    trained = load(options.run, options.data_root)
-    folder = Path(options.out or trained.checkpoint.parent / "analysis")
+    console = plain_console()
+    trained = load(run, data_root)
+    folder = Path(out or trained.checkpoint.parent / "analysis")
     batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 

@@ -1,39 +1,48 @@
 """The command `compare`, which prints the results of several runs as one table."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-
-from jsonargparse import Namespace
-from rich.console import Console
+from typing import Literal
 
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.cli.predict import check_output
-from eigenrnn_experiments.cli.tables import show_markdown
 from eigenrnn_experiments.report.learning_curves import averaged_over, group
 from eigenrnn_experiments.report.records import read_records
-from eigenrnn_experiments.report.tables import chosen_by, runs_of_all_tasks
+from eigenrnn_experiments.report.tables import chosen_by, results
 from eigenrnn_experiments.tables import FORMATS
-from eigenrnn_experiments.training.progress import plain_console, printable
+from eigenrnn_experiments.training.progress import plain_console, printable, show_markdown
 
 __all__ = ["compare"]
 
 
-def compare(options: Namespace, console: Console) -> int:
-    """Print the results of runs, or write them to a file; return the exit status.
+def compare(
+    runs: Sequence[str],
+    *,
+    format: Literal["csv", "markdown"] | None = None,
+    out: str | None = None,
+) -> int:
+    """Print the results of runs as one table.
 
+    It has parameters, steps, time and the metrics of the best models, as mean and standard error
+    over seeds.
+
+    Args:
+        runs: Folders of runs, or of several.
+        format: csv (unrounded numbers) or markdown; without it a table in a terminal,
+            markdown elsewhere.
+        out: Output file, replaced if it exists; without it they are printed.
     Raises:
         ValueError: If a folder holds no run, or the output cannot be written.
     """
-    out: Path | None = None
-    if options.out is not None:
-        out = Path(options.out)
-        check_output(out, "-")
-    write = FORMATS[options.format or "markdown"]
-    records = read_records(options.runs)
+    if out is not None:
+        check_output(Path(out), "-")
+    write = FORMATS[format or "markdown"]
+    records = read_records(runs)
     groups = group(records)
     if not groups:
-        raise ValueError(f"expected runs in {', '.join(options.runs)}, got results of recipes")
-    table = runs_of_all_tasks(groups)
+        raise ValueError(f"expected runs in {', '.join(runs)}, got results of recipes")
+    table = results(groups)
     # the table alone is on standard output, so that another program can read it
     notes = plain_console(stderr=True)
     best_by = chosen_by(groups)
@@ -48,10 +57,10 @@ def compare(options: Namespace, console: Console) -> int:
     for reason in records.unreadable.values():
         notes.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)
     if out is not None:
-        write_atomically(out, write(table).encode())
+        write_atomically(Path(out), write(table).encode())
         notes.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
-    elif options.format is None:
-        show_markdown(write(table), console)
+    elif format is None:
+        show_markdown(write(table), plain_console())
     else:
         written = write(table)
         if sys.stdout.isatty():

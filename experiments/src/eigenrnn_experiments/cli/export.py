@@ -4,42 +4,46 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import Namespace
-from rich.console import Console
-
 from eigenrnn import __version__
 from eigenrnn.export import check_export, export_model, to_c
 from eigenrnn_experiments.loading import load
-from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training.files import write_json
+from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["export"]
 
 
-def export(options: Namespace, console: Console) -> int:
-    """Write the file and its description, and return the exit status."""
-    path = Path(options.model)
+def export(run: str, model: str, *, data_root: str | None = None) -> int:
+    """Write the trained network of a run for other programs.
+
+    Its inputs, outputs and preprocessing are written to a JSON file beside it. ONNX needs:
+    pip install 'eigenrnn[onnx]'.
+
+    Args:
+        run: Folder of a run, or one of its checkpoints.
+        model: Output file: .onnx, .pt2 (torch.export) or .c (plain C).
+        data_root: Folder with the data files.
+    """
+    console = plain_console()
+    path = Path(model)
     if path.suffix != ".c":
         check_export(path)
-    run = load(options.run, options.data_root)
-    notes = {"name": run.name, "preprocessing": _described(run.preprocessing)}
+    trained = load(run, data_root)
+    preprocessing: dict[str, Any] | None = None
+    if trained.preprocessing is not None:
+        preprocessing = {"kind": "text", **asdict(trained.preprocessing)}
+    notes = {"name": trained.name, "preprocessing": preprocessing}
     if path.suffix == ".c":
-        to_c(run.model, path)
+        to_c(trained.model, path)
         write_json(path.with_suffix(".json"), {"eigenrnn": __version__, **notes})
         line = (
             f"in {path} and {path.with_suffix('.h')}; preprocessing in {path.with_suffix('.json')}"
         )
         console.print(line, soft_wrap=True, highlight=False, markup=False)
         return 0
-    description = export_model(run.model, path, notes=notes)
+    description = export_model(trained.model, path, notes=notes)
     difference = description["largest_difference"]
     console.print(f"differs from the network by at most {difference:.1g}", highlight=False)
     line = f"in {path}; inputs, outputs and preprocessing in {path.with_suffix('.json')}"
     console.print(line, soft_wrap=True, highlight=False, markup=False)
     return 0
-
-
-def _described(preprocessing: TextPreprocessing | None) -> dict[str, Any] | None:
-    if preprocessing is None:
-        return None
-    return {"kind": "text", **asdict(preprocessing)}

@@ -1,51 +1,79 @@
 """The command `fit`, which trains an estimator on a table."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jsonargparse import Namespace
-from rich.console import Console
 
 from eigenrnn.estimators import SequenceClassifier, SequenceRegressor
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
-from eigenrnn_experiments.cli.parser import FIT_OPTIONS
 from eigenrnn_experiments.cli.predict import check_output
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.registry import LAYERS
+from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["fit"]
 
-ROLES = ("sequence", "time", "target", "group", "ignore")
 
+def fit(
+    input: str,
+    *,
+    out: str,
+    target: str,
+    sequence: str = "sequence",
+    time: str | None = None,
+    group: str | None = None,
+    ignore: Sequence[str] = (),
+    layer: str = "GRU",
+    random_state: int = 0,
+    **options: Any,
+) -> int:
+    """Train a classifier or a regressor on the sequences of a table.
 
-def fit(options: Namespace, console: Console) -> int:
-    """Train on a table, save the estimator, and return the exit status.
+    Numbers with fractions as targets make a regressor. Every other column is a channel.
+    Needs: pip install 'eigenrnn-experiments[series]'.
 
+    Args:
+        input: Table in CSV or Parquet, with a row for each time step.
+        out: File of the model, replaced if it exists.
+        target: Column of the answer of a sequence.
+        sequence: Column that tells sequences apart.
+        time: Column that orders the rows of a sequence.
+        group: Column of what is not divided, as a person.
+        ignore: Columns that are no channels.
+        layer: Name of a layer; see: eigenrnn list layers.
+        random_state: Seed.
+        options: Further options, of the estimator.
     Raises:
         ValueError: If an option, a column or a value is wrong.
         KeyboardInterrupt: If Ctrl-C comes before the first epoch has ended.
     """
-    out = Path(options.out)
-    check_output(out, options.input)
-    names: dict[str, Any] = {role: options[role] for role in ROLES}
-    table = read_table(options.input, *names["ignore"], names["target"], names["time"])
+    check_output(Path(out), input)
+    table = read_table(input, *ignore, target, time)
+    names: dict[str, Any] = {
+        "sequence": sequence,
+        "time": time,
+        "target": target,
+        "group": group,
+        "ignore": [*ignore],
+    }
     _, X, parts = sequences_of(table, names)
-    y = _one_of_each(parts, names["target"])
+    y = _one_of_each(parts, target)
     groups: Any = None
-    if names["group"] is not None:
-        groups = _one_of_each(parts, names["group"])
-    if options.layer not in LAYERS:
-        raise ValueError(unknown_name("layer", options.layer, LAYERS))
-    chosen = {name: options[name] for name in FIT_OPTIONS}
+    if group is not None:
+        groups = _one_of_each(parts, group)
+    if layer not in LAYERS:
+        raise ValueError(unknown_name("layer", layer, LAYERS))
+    estimator: Any = SequenceClassifier(
+        LAYERS[layer], random_state=random_state, verbose=1, **options
+    )
     if pd.api.types.is_float_dtype(y) and not np.equal(y, np.round(y)).all():
-        chosen.pop("class_weight")
-        chosen["lr"] = chosen["lr"] or 1e-3
-        kind: Any = SequenceRegressor
-    else:
-        kind = SequenceClassifier
-    estimator = kind(LAYERS[options.layer], verbose=1, **chosen)
+        shared = estimator.get_params()
+        shared.pop("class_weight")
+        shared["lr"] = shared["lr"] or 1e-3
+        estimator = SequenceRegressor(**shared)
     try:
         estimator.fit(X, y, groups=groups)
     except KeyboardInterrupt:  # the best epoch so far is kept
@@ -53,9 +81,8 @@ def fit(options: Namespace, console: Console) -> int:
             raise
     estimator.table_ = names  # which `predict` reads tables by
     estimator.save(out)
-    console.print(
-        f"{estimator!r} on {len(X)} sequences, in {out}", soft_wrap=True, highlight=False
-    )
+    line = f"{estimator!r} on {len(X)} sequences, in {out}"
+    plain_console().print(line, soft_wrap=True, highlight=False)
     return 0
 
 

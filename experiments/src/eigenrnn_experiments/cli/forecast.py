@@ -1,14 +1,14 @@
 """The command `forecast`, which continues the series of a table."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jsonargparse import Namespace
-from rich.console import Console
 
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.estimators import Forecast, SequenceForecaster
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, to_csv, with_times
@@ -18,39 +18,61 @@ from eigenrnn_experiments.training.progress import plain_console
 __all__ = ["forecast"]
 
 
-def forecast(options: Namespace, console: Console) -> int:
-    """Write the forecasts to a file or to standard output, and return the exit status.
+def forecast(
+    input: str,
+    *,
+    horizon: int,
+    target: Sequence[str] = (),
+    time: str | None = None,
+    sequence: str | None = None,
+    season: int = 1,
+    coverage: float = 0.9,
+    seed: int = 0,
+    out: str | None = None,
+) -> int:
+    """Continue the series of a table.
 
+    Trains a recurrent network on them, and writes forecasts as CSV, with lower and upper ends as
+    far as the series is long enough for them. Needs: pip install 'eigenrnn-experiments[series]'.
+
+    Args:
+        input: Table in CSV or Parquet, with a row for each step; - for standard input.
+        horizon: Number of steps to continue by.
+        target: Columns to forecast; without it all others.
+        time: Column of the times, whose steps must be equal.
+        sequence: Column that tells several series apart.
+        season: Steps in a season, such as 12 for months.
+        coverage: Share of the values between the ends.
+        seed: Seed of the training.
+        out: Output file, replaced if it exists; without it they are printed.
     Raises:
         ValueError: If the output cannot be written, or an option or a series is wrong.
     """
-    if options.out is not None:
-        check_output(Path(options.out), options.input)
-    table = read_table(options.input, options.time, options.sequence, *options.target)
-    roles = {"sequence": options.sequence, "time": options.time}
+    check_positive_integer("horizon", horizon)
+    if out is not None:
+        check_output(Path(out), input)
+    table = read_table(input, time, sequence, *target)
     names: list[Any] = [None]
-    parts = [with_times(table, options.time)]
-    if options.sequence is not None:
-        names, _, parts = sequences_of(
-            table, {**roles, "target": None, "group": None, "ignore": ()}
-        )
-    left = [name for name in table if name not in roles.values()]
-    targets: list[str] = options.target or left
-    if options.time is not None:
-        parts = [part.set_index(options.time) for part in parts]
-    forecaster = SequenceForecaster(season=options.season, random_state=options.seed)
+    parts = [with_times(table, time)]
+    if sequence is not None:
+        roles = {"sequence": sequence, "time": time, "target": None, "group": None, "ignore": ()}
+        names, _, parts = sequences_of(table, roles)
+    targets = [*target] or [name for name in table if name not in (sequence, time)]
+    if time is not None:
+        parts = [part.set_index(time) for part in parts]
+    forecaster = SequenceForecaster(season=season, random_state=seed)
     notes = plain_console(stderr=True)
     with notes.status(f"training on {len(table)} rows"):
         forecaster.fit([part[targets] for part in parts])
-    found = forecaster.forecast(options.horizon, options.coverage)
+    found = forecaster.forecast(horizon, coverage)
     if found.note is not None:
         notes.print(found.note, soft_wrap=True, highlight=False)
-    text = to_csv(_table(names, options.time or "step", found))
-    if options.out is None:
+    text = to_csv(_table(names, time or "step", found))
+    if out is None:
         sys.stdout.write(text)
         return 0
-    write_atomically(Path(options.out), text.encode())
-    console.print(f"wrote {options.out}", soft_wrap=True, highlight=False, markup=False)
+    write_atomically(Path(out), text.encode())
+    plain_console().print(f"wrote {out}", soft_wrap=True, highlight=False)
     return 0
 
 

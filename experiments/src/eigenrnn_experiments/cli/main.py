@@ -8,7 +8,7 @@ from signal import SIGINT
 
 from eigenrnn import __version__
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "SIGNALLED", "main"]
 
 COMMANDS = {
     "list": "list constraints, layers, tasks, recipes and backends",
@@ -24,7 +24,10 @@ COMMANDS = {
     "report": "write an HTML report of runs",
     "collect": "record a data set that cannot be downloaded",
 }
-"""The commands with their help texts."""
+"""The commands, each a function of a module of its own, with their help."""
+
+SIGNALLED = 128
+"""Plus the number of a signal: the exit status of a program that it ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(argv)
     except KeyboardInterrupt:
         print("error: stopped", file=sys.stderr)
-        return 128 + SIGINT  # the exit status of a program ended by Ctrl-C
+        return SIGNALLED + SIGINT
     finally:
         threading.excepthook = hook
 

@@ -5,13 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.tables import spreadsheet_text
 
-__all__ = ["plain_digits", "read_table", "sequences_of", "to_csv", "with_times"]
+__all__ = ["read_table", "sequences_of", "to_csv", "with_times"]
 
 
 def read_table(path: str, *columns: str | None) -> pd.DataFrame:
@@ -103,21 +102,11 @@ def sequences_of(
     return labels, [part[channels] for part in parts], parts
 
 
-def plain_digits(value: float) -> str:
-    """Return a number with twelve digits and no exponent; nothing for NaN."""
-    if np.isnan(value):
-        return ""
-    return np.format_float_positional(value, 12, unique=False, fractional=False, trim="-")
-
-
 def to_csv(table: pd.DataFrame) -> str:
     """Return CSV; a text that a spreadsheet would run begins with an apostrophe."""
-    safe = pd.DataFrame(index=table.index)
-    for number, name in enumerate(table):
-        cells: Any = table.iloc[:, number]
-        if pd.api.types.is_float_dtype(cells):
-            cells = cells.map(plain_digits)
-        elif cells.dtype.kind == "O":
-            cells = cells.map(str).map(spreadsheet_text)
-        safe.insert(number, spreadsheet_text(str(name)), cells, allow_duplicates=True)
-    return safe.to_csv(index=False)
+
+    def safe(cell: Any) -> Any:
+        return spreadsheet_text(cell) if isinstance(cell, str) else cell
+
+    named = table.rename(columns=lambda name: spreadsheet_text(str(name)))
+    return named.map(safe).to_csv(index=False, float_format="%.12g")

@@ -6,47 +6,64 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jsonargparse import Namespace
 from rich.console import Console
 
 from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, to_csv
-from eigenrnn_experiments.loading import load
+from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.prediction import bits_per_symbol, continue_text
 from eigenrnn_experiments.training.progress import plain_console, printable
 
 __all__ = ["check_output", "predict"]
 
 
-def predict(options: Namespace, console: Console) -> int:
-    """Write the predictions to a file or to standard output, and return the exit status.
+def predict(
+    run: str,
+    input: str,
+    *,
+    out: str | None = None,
+    length: int = 200,
+    temperature: float = 1.0,
+    seed: int = 0,
+    data_root: str | None = None,
+) -> int:
+    """Apply a file of fit to a table: classes with probabilities, or numbers, as CSV.
 
+    Scores follow if the table has the answers. Or apply a run on text: its continuation, and bits
+    per character.
+
+    Args:
+        run: File of fit; or folder of a run, or one of its checkpoints.
+        input: Table in CSV or Parquet; or a text; - for standard input.
+        out: Output file, replaced if it exists; without it they are printed.
+        length: Text: number of symbols to continue by.
+        temperature: Text: below 1 the probable symbols are drawn more often; 0 takes the most
+            probable.
+        seed: Text: the seed of the draws.
+        data_root: Folder with the data files.
     Raises:
         ValueError: If the output cannot be written, or the run reads no files of the user.
     """
-    out: Path | None = None
+    console = plain_console()
     # the predictions alone are on standard output, so that another program can read them
     notes = plain_console(stderr=True)
-    if options.out is not None:
-        out = Path(options.out)
-        check_output(out, options.input)
+    if out is not None:
+        check_output(Path(out), input)
         notes = console
-    if _is_run(Path(options.run)):
-        predictions = _text(options, notes)
+    path = Path(run)
+    if not path.is_file() or (path.parent / "run.json").exists():  # a run, not a file of `fit`
+        drawing = {"length": length, "temperature": temperature, "seed": seed}
+        predictions = _text(load(run, data_root), run, input, notes, drawing)
     else:
-        predictions = _table(options, notes)
+        predictions = _table(run, input, notes)
     if out is None:
         if sys.stdout.isatty():
             predictions = printable(predictions)
         sys.stdout.write(predictions)
         return 0
-    write_atomically(out, predictions.encode())
-    console.print(f"wrote {out}", soft_wrap=True, highlight=False, markup=False)
+    write_atomically(Path(out), predictions.encode())
+    console.print(f"wrote {out}", soft_wrap=True, highlight=False)
     return 0
-
-
-def _is_run(path: Path) -> bool:
-    return not path.is_file() or (path.parent / "run.json").exists()
 
 
 def check_output(out: Path, source: str) -> None:
@@ -61,7 +78,7 @@ def check_output(out: Path, source: str) -> None:
         raise ValueError(f"expected another file than the input as --out, got {out}")
 
 
-def _table(options: Namespace, notes: Console) -> str:
+def _table(file: str, input: str, notes: Console) -> str:
     """Return the predictions for the sequences of a table.
 
     Raises:
@@ -69,11 +86,11 @@ def _table(options: Namespace, notes: Console) -> str:
     """
     from eigenrnn.estimators import load as load_estimator  # needs scikit-learn
 
-    estimator = load_estimator(options.run)
+    estimator = load_estimator(file)
     if not hasattr(estimator, "table_"):
-        raise ValueError(f"expected a file of eigenrnn fit, got {options.run}, made in Python")
+        raise ValueError(f"expected a file of eigenrnn fit, got {file}, made in Python")
     names = estimator.table_
-    table = read_table(options.input, *estimator.feature_names_in_, names["time"])
+    table = read_table(input, *estimator.feature_names_in_, names["time"])
     sequences, _, parts = sequences_of(table, names)
     X = [part[list(estimator.feature_names_in_)] for part in parts]
     found = pd.DataFrame({"sequence": sequences, "prediction": estimator.predict(X)})
@@ -100,28 +117,20 @@ def _scores(truth: Any, predicted: Any, has_classes: bool) -> dict[str, float]:
     return {"accuracy": metrics.accuracy_score(truth, predicted), "macro F1": float(macro)}
 
 
-def _text(options: Namespace, notes: Console) -> str:
+def _text(trained: TrainedModel, run: str, input: str, notes: Console, drawing: Any) -> str:
     """Return the continuation of a text.
 
     Raises:
         ValueError: If the run reads no texts.
     """
-    trained = load(options.run, options.data_root)
     preprocessing = trained.preprocessing
     if preprocessing is None:
         raise ValueError(
             "expected a file of eigenrnn fit or a run of the task Text, got "
-            f"{options.run}, a run of {type(trained.task).__name__}"
+            f"{run}, a run of {type(trained.task).__name__}"
         )
-    text = preprocessing.read(options.input)
-    continuation = continue_text(
-        trained.model,
-        preprocessing,
-        text,
-        options.length,
-        temperature=options.temperature,
-        seed=options.seed,
-    )
+    text = preprocessing.read(input)
+    continuation = continue_text(trained.model, preprocessing, text, **drawing)
     bits = bits_per_symbol(trained.model, preprocessing, text)
     unit = preprocessing.unit.removesuffix("s")
     if bits is not None:

@@ -1,60 +1,61 @@
 """The command `report`, which writes runs as one HTML page."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
-from jsonargparse import Namespace
-from rich.console import Console
 from rich.text import Text
 from torch import Tensor, nn
 
 from eigenrnn.analysis import layer_inputs
+from eigenrnn_experiments.cli.predict import check_output
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
-from eigenrnn_experiments.report import RebuildModel, read_records, write_report
+from eigenrnn_experiments.report import read_records, write_report
 from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["report"]
 
 
-def report(options: Namespace, console: Console) -> int:
-    """Write the report; return the exit status."""
-    with plain_console(stderr=True).status("reading runs") as status:
-        not_analysed: list[str] = []
-        rebuild_run = _rebuilder(
-            options.data_root, lambda text: status.update(Text(text)), not_analysed
-        )
-        records = read_records(options.runs)
-        out = write_report(records, options.out, rebuild=rebuild_run, title=options.title)
-    for reason in records.unreadable.values():
-        console.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)
-    for reason in not_analysed:
-        console.print(f"not analysed: {reason}", soft_wrap=True, highlight=False, markup=False)
-    console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
-    return 0
+def report(
+    runs: Sequence[str],
+    *,
+    out: str = "report.html",
+    title: str | None = None,
+    data_root: str | None = None,
+) -> int:
+    """Write an HTML report of runs in one file that opens offline.
 
-
-def _rebuilder(
-    data_root: str | None, say: Callable[[str], None], not_analysed: list[str]
-) -> RebuildModel:
-    """Return the function that rebuilds the network of a run.
+    It has tables, learning curves, eigenvalues over training, Schur forms, gradients and memory.
+    Needs: pip install 'eigenrnn-experiments[report]'.
 
     Args:
-        data_root: The folder with the data files.
-        say: Shows a line of progress.
-        not_analysed: Filled with the reason for each run that cannot be rebuilt.
+        runs: Folders of runs or recipes.
+        out: Output file, replaced if it exists.
+        title: Title of the page.
+        data_root: Folder with the data files.
     """
+    check_output(Path(out), "-")
+    not_analysed: list[str] = []
+    with plain_console(stderr=True).status("reading runs") as status:
 
-    def rebuild_run(folder: Path) -> tuple[nn.Module, Tensor | None]:
-        say(f"analysing {folder}")
-        try:
-            trained = load(folder, data_root)
-            return trained.model, _inputs(trained)
-        except ValueError as error:
-            not_analysed.append(str(error))
-            raise
+        def rebuild(folder: Path) -> tuple[nn.Module, Tensor | None]:
+            status.update(Text(f"analysing {folder}"))
+            try:
+                trained = load(folder, data_root)
+                return trained.model, _inputs(trained)
+            except ValueError as error:
+                not_analysed.append(str(error))
+                raise
 
-    return rebuild_run
+        records = read_records(runs)
+        written = write_report(records, out, rebuild=rebuild, title=title)
+    console = plain_console()
+    for reason in records.unreadable.values():
+        console.print(f"not shown: {reason}", soft_wrap=True, highlight=False)
+    for reason in not_analysed:
+        console.print(f"not analysed: {reason}", soft_wrap=True, highlight=False)
+    console.print(f"in {written}", soft_wrap=True, highlight=False)
+    return 0
 
 
 def _inputs(trained: TrainedModel) -> Tensor | None:  # (T, 1, M)

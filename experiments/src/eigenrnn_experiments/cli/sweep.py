@@ -11,49 +11,61 @@ from typing import Any
 
 import msgspec
 import yaml
-from jsonargparse import Namespace, get_loader
-from rich.console import Console
+from jsonargparse import get_loader
 
-from eigenrnn_experiments.cli.parser import trial_parser
-from eigenrnn_experiments.cli.train_options import row_to_train
+from eigenrnn.errors import check_positive_integer
+from eigenrnn_experiments.cli.parser import arguments_of, parser_of
+from eigenrnn_experiments.cli.train import row_to_train
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.recipes import Plan, Row
 from eigenrnn_experiments.recipes.runs import row_of
 from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.sweep import Sweep, SweepFile
+from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.training.run import RunKey
 
 __all__ = ["read_sweep", "sweep"]
 
 
-def sweep(options: Namespace, console: Console) -> int:
-    """Train the runs of a file; print the best ones and the output folder.
+def sweep(
+    file: str,
+    *,
+    address: str | None = None,
+    out: str | None = None,
+    resume: bool = False,
+    trials_at_once: int | None = None,
+) -> int:
+    """Train the networks of a grid or a search.
 
+    In parallel, and for a search, needs: pip install 'eigenrnn-experiments[sweep]'.
+
+    Args:
+        file: YAML file that describes the sweep, see docs/sweeps.md.
+        address: HOST:PORT of a Ray cluster; without it this machine.
+        out: Output folder, visible to all machines; without it runs/FILE.
+        resume: Continue existing runs.
+        trials_at_once: Number of parallel trials; without it as many as fit.
     Returns:
         The exit status: 0, or 1 if a run should be retried.
     """
-    file = Path(options.file)
+    if trials_at_once is not None:
+        check_positive_integer("trials_at_once", trials_at_once)
     chosen = read_sweep(file)
-    out = Path(options.out or f"runs/{file.stem}")
-    runs = chosen.run(
-        out,
-        address=options.address,
-        resume=options.resume,
-        trials_at_once=options.trials_at_once,
-    )
+    folder = Path(out or f"runs/{Path(file).stem}")
+    runs = chosen.run(folder, address=address, resume=resume, trials_at_once=trials_at_once)
     lines = [f"the best of {len(runs)} runs:"]
     ranked = sorted(runs, key=chosen.score_of, reverse=True)
     for run in ranked[:10]:
         score = abs(chosen.score_of(run))
         if run.best_by is not None and math.isfinite(score):
-            lines.append(f"{run.best_by} {score:.6g} in {out / run.key.path}")
+            lines.append(f"{run.best_by} {score:.6g} in {folder / run.key.path}")
     states = Counter(run.state for run in runs)
     counts = ", ".join(f"{number} {state}" for state, number in states.items())
-    lines.append(f"in {out}: results.csv of {len(runs)} runs, {counts}")
+    lines.append(f"in {folder}: results.csv of {len(runs)} runs, {counts}")
     retry = states.total() > states["ended"] + states["diverged"]
     if retry:
         lines.append("--resume retries those that have neither ended nor diverged")
-    console.print("\n".join(lines), soft_wrap=True, highlight=False)
+    plain_console().print("\n".join(lines), soft_wrap=True, highlight=False)
     return int(retry)
 
 
@@ -117,7 +129,5 @@ def _row_of_options(shared: Mapping[str, Any], data_root: str | None, key: RunKe
         if not isinstance(value, str):
             text = json.dumps(value)
         arguments.append(f"--{name}={text}")
-    parser = trial_parser()
-    options = parser.parse_args(arguments)
-    options.seed = key.seed
-    return row_to_train(options, parser.instantiate(options).task, data_root)
+    parser = parser_of(row_to_train, skip={"seed", "data_root"})
+    return row_to_train(**arguments_of(parser, arguments), data_root=data_root, seed=key.seed)

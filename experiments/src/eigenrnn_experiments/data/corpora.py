@@ -140,11 +140,6 @@ class Corpus:
     parts: Mapping[str, NDArray[Any]]
     table: NDArray[np.int64] | None = None
 
-    @property
-    def has_lines(self) -> bool:
-        """Whether the end of a line is a symbol."""
-        return self.symbols[-1] == END_OF_LINE
-
     def to_indices(self, codes: NDArray[Any]) -> NDArray[np.int64]:
         """Return the symbol indices of codes, as a new array."""
         if self.table is None:

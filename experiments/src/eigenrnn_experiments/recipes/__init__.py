@@ -8,11 +8,11 @@ from eigenrnn_experiments.recipes import (
     scornn,
 )
 from eigenrnn_experiments.recipes.comparison import Comparison
-from eigenrnn_experiments.recipes.plan import Plan
 from eigenrnn_experiments.recipes.recipe import (
     Axis,
     Computed,
     Entry,
+    Plan,
     Quoted,
     Recipe,
     Reference,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,6 @@ from eigenrnn.analysis import Analysis
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import Initializer
 from eigenrnn.models import Mixer, ResidualStack, SequenceModel, count_parameters
-from eigenrnn_experiments.recipes.plan import Plan
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.tasks.base import HIGHER_IS_BETTER, model_for
 from eigenrnn_experiments.training import Callback, Settings
@@ -22,13 +22,14 @@ from eigenrnn_experiments.training.description import (
     describe_call,
     describe_options,
 )
-from eigenrnn_experiments.training.run import Length
+from eigenrnn_experiments.training.run import Length, RunKey
 
 __all__ = [
     "Axis",
     "Computed",
     "Entry",
     "Panel",
+    "Plan",
     "Quoted",
     "Recipe",
     "Reference",
@@ -41,6 +42,78 @@ _QUICK_BATCH_SIZE = 20
 
 
 _NO_BETTER_SIDE = {"henrici", "share of pairs", "sum of the shares", "total Fisher memory"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a row: the points of its grid, or of a sweep's, each with all seeds.
+
+    `reproduce` trains them one after another, a sweep in parallel.
+
+    Args:
+        recipe: The name of the recipe; empty without one.
+        row: The label of the row.
+        grid: The values of each hyperparameter, by its name.
+        seeds: The seeds.
+        quick: Whether the runs are quick ones.
+        reduced: The length of reduced runs; None for full runs.
+        varies: Whether the hyperparameters are a sweep's, which change the row.
+    Example:
+        >>> plan = Plan("", "LSTM 8", {"lr": (0.1, 0.01)}, seeds=(0, 1))
+        >>> [str(key) for key in plan.keys]
+        ['LSTM 8, lr=0.1, seed 0', 'LSTM 8, lr=0.1, seed 1', 'LSTM 8, lr=0.01, seed 0', \
+'LSTM 8, lr=0.01, seed 1']
+    """
+
+    recipe: str = ""
+    row: str = ""
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Any])
+    seeds: Sequence[int] = (0,)
+    quick: bool = False
+    reduced: Length | None = None
+    varies: bool = False
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """Every combination of the values; one point without names if there is no grid."""
+        return [dict(zip(self.grid, v, strict=True)) for v in product(*self.grid.values())]
+
+    @property
+    def keys(self) -> list[RunKey]:
+        """The keys of all runs, point by point."""
+        found: list[RunKey] = []
+        for number, point in enumerate(self.points):
+            found += self.keys_at(point, number)
+        return found
+
+    def keys_at(self, point: Mapping[str, Any], number: int) -> list[RunKey]:
+        """Return the keys of a point, one for each seed."""
+        changes: dict[str, Any] = {}
+        if self.varies:
+            changes = {"varied": point, "number": number}
+        return [
+            RunKey(
+                recipe=self.recipe,
+                row=self.row,
+                point=self.name(point),
+                seed=seed,
+                quick=self.quick,
+                reduced=self.reduced,
+                **changes,
+            )
+            for seed in self.seeds
+        ]
+
+    @staticmethod
+    def name(point: Mapping[str, Any]) -> str:
+        """Return the name of a point, such as `lr=0.01 units=4`."""
+        parts: list[str] = []
+        for name, value in point.items():
+            text = str(value)
+            if isinstance(value, float):
+                text = f"{value:g}"
+            parts.append(f"{name}={text}")
+        return " ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -68,9 +141,6 @@ class Reported:
         decimals: The number of printed decimals, needed where the last ones are zero.
         reading: How far a number that was read off a figure may be from the true one.
         unjudged: Why no number of ours can be compared with it; empty if ours can.
-
-    Raises:
-        ValueError: If both a number and an upper bound are given.
     """
 
     value: float | None
@@ -88,12 +158,6 @@ class Reported:
     decimals: int | None = None
     reading: float | None = None
     unjudged: str = ""
-
-    def __post_init__(self) -> None:
-        if self.value is not None and self.at_most is not None:
-            raise ValueError(
-                f"expected value or at_most, got both, {self.value} and {self.at_most}"
-            )
 
     @property
     def measure(self) -> str:
@@ -557,7 +621,7 @@ class Recipe:
         """
         unit, number = length
         check_positive_integer(unit, number)
-        if not self.can_reduce(length):
+        if not any(_is_longer(row, length) for row in self.networks):
             raise ValueError(f"expected fewer {unit} than a row of {self.name} has, got {number}")
         # the other rows already are as short, or have no length in this unit
         shorter: list[Entry] = []
@@ -567,10 +631,6 @@ class Recipe:
             elif isinstance(row, Reference) and _is_longer(row.row, length):
                 shorter.append(Reference(row.recipe.reduced(length), row.row.shortened(length)))
         return replace(self, rows=tuple(shorter), reduced_to=length)
-
-    def can_reduce(self, length: Length) -> bool:
-        """Whether a row trains for longer."""
-        return any(_is_longer(row, length) for row in self.networks)
 
     def with_data_root(self, folder: str | None) -> "Recipe":
         """Set the data folder of the tasks that read files; None leaves it as it is."""

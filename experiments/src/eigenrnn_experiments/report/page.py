@@ -25,7 +25,6 @@ from eigenrnn_experiments.tables import FORMATS, Table
 __all__ = ["write_report"]
 
 _GENERATOR = "eigenrnn report"
-_HEAD = 4096  # bytes that contain the generator tag of a report
 _CONTENTS = {
     "results": "Results",
     "curves": "Learning curves",
@@ -84,11 +83,9 @@ def write_report(
         The file.
     Raises:
         ValueError: If a folder holds no run, or no run can be read.
-        FileExistsError: If the file exists and is not a report.
         ImportError: If a package of the extra `report` is missing.
     """
     path = Path(out)
-    _check_output(path)
     check_installed("eigenrnn-experiments[report]", "a report", "jinja2", "plotly")
     # after the check, whose error names the extra
     import jinja2
@@ -118,27 +115,6 @@ def write_report(
     return path
 
 
-def _check_output(path: Path) -> None:
-    """Check the output file before any work is done.
-
-    Raises:
-        ValueError: If its folder does not exist, or it is a folder.
-        FileExistsError: If the file exists and is not a report.
-    """
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"expected a file in a folder that exists, got {path}")
-    if path.is_dir():
-        raise ValueError(f"expected a file to write, got {path}, which is a folder")
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-    if f'name="generator" content="{_GENERATOR}'.encode() not in head:
-        raise FileExistsError(
-            f"{path} exists and is not a report: choose another name, or delete it"
-        )
-
-
 def _context(records: Records, rebuild: RebuildModel | None, title: str | None) -> dict[str, Any]:
     groups = group(records)
     networks = analyse_networks(groups, rebuild)
@@ -147,7 +123,7 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         for name, pictures in network.pictures.items():
             sections[name] += [(f"{network.name}: {text}", svg) for text, svg in pictures]
     return {
-        "title": title or _title(records),
+        "title": title or "Runs",
         "lead": _summary(records, groups),
         "generator": f"{_GENERATOR} {__version__}",
         "contents": list(_CONTENTS.items()),
@@ -160,7 +136,6 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         "reasons": _reasons(networks, groups),
         "max_points": MAX_POINTS,
         "machines": tables.machines(records.runs),
-        "sources": _sources(records),
     }
 
 
@@ -186,7 +161,7 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
         if names.count(name) > 1:  # tasks that differ in an option which the name leaves out
             name = f"{name}, {number}"
         shared, differing = tables.configuration(own)
-        results = tables.runs(own)
+        results = tables.results(own)
         further = tables.further_metrics(own)
         longest = 0
         for each in own:
@@ -232,16 +207,6 @@ def _recipe(compared: ComparedRecipe) -> dict[str, Any]:
     }
 
 
-def _title(records: Records) -> str:
-    names = [each.recipe.name for each in records.recipes]
-    if len(names) == 1 and all(run.run.key.recipe == names[0] for run in records.runs):
-        return f"Reproduction of {names[0]}"
-    tasks = {run.run.task.kind for run in records.runs}
-    if not tasks:
-        return ", ".join(names)
-    return f"Runs on {', '.join(sorted(tasks))}"
-
-
 def _summary(records: Records, groups: Sequence[Group]) -> str:
     seconds = sum(run.run.seconds for run in records.runs if run.run.state == "ended")
     ended = sum(run.run.state == "ended" for run in records.runs)
@@ -250,13 +215,6 @@ def _summary(records: Records, groups: Sequence[Group]) -> str:
     if ended < len(records.runs):
         runs += f", {ended} ended"
     return f"{_count(networks, 'network')} · {runs} · {_duration(seconds)} of training"
-
-
-def _sources(records: Records) -> str:
-    sources = _count(len(records.runs), "run")
-    if records.recipes:
-        sources += f" and {_count(len(records.recipes), 'recipe')}"
-    return sources
 
 
 def _count(count: int, noun: str) -> str:

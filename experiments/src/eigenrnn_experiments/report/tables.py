@@ -15,18 +15,12 @@ __all__ = [
     "configuration",
     "further_metrics",
     "machines",
-    "runs",
-    "runs_of_all_tasks",
+    "results",
 ]
 
 
-def runs(groups: Sequence[Group]) -> Table:
-    """Return a table of the results on one task, one row per group."""
-    return Table.of([_group_results(each) for each in groups])
-
-
-def runs_of_all_tasks(groups: Sequence[Group]) -> Table:
-    """Return a table of the results on all tasks, one row per group."""
+def results(groups: Sequence[Group]) -> Table:
+    """Return a table of the results, one row per group, with its task where they differ."""
     names = _task_names(groups)
     records: list[dict[str, Cell]] = []
     for each in groups:
@@ -111,16 +105,17 @@ def machines(records: Sequence[RunFolder]) -> Table:
     """Return a table of versions and machines, with the number of runs on each."""
     counts: Counter[tuple[tuple[str, str], ...]] = Counter()
     for run in records:
-        counts[tuple(_machine(run).items())] += 1
+        chosen = {name: run.run.settings[name] for name in ("accelerator", "precision")}
+        counts[tuple({**run.run.versions, **chosen}.items())] += 1
     rows = [{**dict(versions), "runs": str(count)} for versions, count in counts.items()]
     table = Table.of(rows)
     return replace(table, text=set(table.headings) - {"runs"})
 
 
 def _group_results(group: Group) -> dict[str, Cell]:
-    results = [each.run for each in group.runs if each.run.state == "ended"]
+    ended = [each.run for each in group.runs if each.run.state == "ended"]
     found: dict[str, list[float]] = {}
-    for result in results:
+    for result in ended:
         for split, numbers in result.best.items():
             for name, number in numbers.items():
                 found.setdefault(f"{split} {name}", []).append(number)
@@ -128,17 +123,15 @@ def _group_results(group: Group) -> dict[str, Cell]:
     for name, values in found.items():
         record[name] = mean_cell(values)
     record["parameters"] = count_cell(group.runs[0].run.parameters or 0)
-    record["seeds"] = _number_text([run.run.key.seed or 0 for run in group.runs], "seeds")
-    record["steps"] = _range([result.steps for result in results])
-    record["seconds per run"] = seconds_cell([result.seconds for result in results])
-    unfinished = len(group.runs) - len(results)
+    record["seeds"] = ", ".join(str(run.run.key.seed or 0) for run in group.runs)
+    if len(group.runs) > 5:
+        record["seeds"] = f"{len(group.runs)} seeds"
+    record["steps"] = _range([each.steps for each in ended])
+    record["seconds per run"] = seconds_cell([each.seconds for each in ended])
+    unfinished = len(group.runs) - len(ended)
     if unfinished:
         record["state"] = f"{unfinished} of {len(group.runs)} unfinished"
     return record
-
-
-def _number_text(numbers: Sequence[int], noun: str) -> str:
-    return ", ".join(map(str, numbers)) if len(numbers) <= 5 else f"{len(numbers)} {noun}"
 
 
 def _range(numbers: Sequence[int]) -> Cell:
@@ -169,9 +162,3 @@ def _options(run: RunFolder) -> dict[str, str]:
         if value is None or value in ([], ""):
             texts[name] = "none"
     return texts
-
-
-def _machine(run: RunFolder) -> dict[str, str]:
-    settings = run.run.settings
-    chosen = {name: settings[name] for name in ("accelerator", "precision")}
-    return {**run.run.versions, **chosen}

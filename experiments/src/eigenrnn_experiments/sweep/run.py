@@ -239,11 +239,7 @@ class Sweep:
         file = out / _POINTS
         if not file.exists():
             return []
-        points = read_record(file, _Points)["points"]
-        names = self.file.search.keys()
-        if any(point.keys() != names for point in points):
-            raise ValueError(f"{file} is damaged: expected points with {', '.join(names)}")
-        return points
+        return read_record(file, _Points)["points"]
 
     def run_of(self, key: RunKey, out: Path) -> Run:
         """Read the record of a run; one that has not begun has the state `unfinished`."""

@@ -176,7 +176,7 @@ class Task(ABC):
             start: The number of batches to skip; skipped batches are not generated.
 
         Raises:
-            ValueError: If the split does not exist, or a number is out of range.
+            ValueError: If the split does not exist.
         """
 
     @abstractmethod
@@ -225,18 +225,14 @@ class Task(ABC):
     def steps_per_epoch(self, size: int) -> int | None:
         """The number of training steps in an epoch; `None` for endless data."""
 
-    def check_request(self, split: str, size: int, start: int = 0) -> None:
-        """Check the arguments of a request for batches.
+    def check_split(self, split: str) -> None:
+        """Check the name of a split.
 
         Raises:
-            ValueError: If the split does not exist, or a number is out of range.
+            ValueError: If it does not exist.
         """
         if split not in self.splits:
             raise ValueError(f"expected a split among {', '.join(self.splits)}, got {split!r}")
-        if size < 1:
-            raise ValueError(f"expected a batch of size >= 1, got {size}")
-        if start < 0:
-            raise ValueError(f"expected start >= 0, got {start}")
 
 
 _PAGE = "see docs/extending.md"

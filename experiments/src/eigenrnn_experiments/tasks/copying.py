@@ -89,19 +89,9 @@ class Copying(Synthetic):
             raise ValueError(f"expected 2 <= alphabet <= 254, got {self.alphabet}")
 
     @classmethod
-    def urnn(cls, delay: int) -> Self:
-        """Arjovsky, Shah and Bengio, ICML 2016, and Wisdom et al., NeurIPS 2016."""
-        return cls(delay, train_examples=100_000, test_examples=10_000, shuffle=True)
-
-    @classmethod
     def scornn(cls, delay: int) -> Self:
         """Helfrich, Willmott and Ye, ICML 2018, and Helfrich and Ye, AAAI 2020 (ENRNN)."""
         return cls(delay, train_examples=20_000, test_examples=1_000)
-
-    @classmethod
-    def eunn(cls, delay: int) -> Self:
-        """Jing et al., ICML 2017, and GORU, Neural Computation 2019 (each sequence seen once)."""
-        return cls(delay)
 
     @classmethod
     def nnrnn(cls, delay: int = 200) -> Self:
@@ -109,19 +99,9 @@ class Copying(Synthetic):
         return cls(delay)
 
     @classmethod
-    def exprnn(cls, delay: int) -> Self:
-        """Lezcano-Casado and Martinez-Rubio, ICML 2019 (each sequence seen once)."""
-        return cls(delay, recall="at")
-
-    @classmethod
     def orhan(cls, total: int = 500) -> Self:
         """Orhan and Pitkow, ICLR 2020; `total` is the length T of the paper, recall included."""
         return cls(total - 20, train_examples=60_000, test_examples=10_000, shuffle=True)
-
-    @classmethod
-    def ornn(cls, delay: int) -> Self:
-        """Mhammedi et al., ICML 2017, with the marker at its fixed place."""
-        return cls(delay, blank="last", test_examples=10_000)
 
     @classmethod
     def nc_gru(cls, delay: int) -> Self:

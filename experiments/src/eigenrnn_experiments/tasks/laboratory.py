@@ -98,7 +98,6 @@ class LaboratoryTask(Synthetic):
 
     def trials(self, size: int, generator: Generator) -> Trials:
         """Draw a batch of new trials with their conditions."""
-        self.check_request("train", size)
         examples = self._draw(size, generator)
         return Trials(self._collate(examples), self.trial_conditions(examples))
 
@@ -118,10 +117,6 @@ class LaboratoryTask(Synthetic):
     def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
         squares, count, score, trials = sums.tolist()
         return {"loss": squares / count, self.metric_name: score / trials}
-
-    def longest_sequence(self, split: str) -> int:
-        del split
-        return self._longest()
 
     @abstractmethod
     def _longest(self) -> int: ...

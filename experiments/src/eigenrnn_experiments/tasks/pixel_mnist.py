@@ -83,9 +83,6 @@ class PixelMNIST(Task):
     def __post_init__(self) -> None:
         check_choices(self, split=Split)
         check_at_least(self, 1, "eval_examples")
-        seed = self.permutation_seed
-        if seed is not None and not 0 <= seed < 2**32:
-            raise ValueError(f"expected 0 <= permutation_seed < 2**32, got {seed}")
 
     def missing_data(self) -> str | None:
         return missing_file(FILES.values(), self.data_root)
@@ -113,13 +110,12 @@ class PixelMNIST(Task):
         return pixels
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
-        self.check_request("train", size)
         images = self._images("train")
         rows = torch.randint(len(images), (size,), generator=generator)
         return self._collate("train", images[rows])
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        self.check_request(split, size, start)
+        self.check_split(split)
         images = self._images(split)
         if split != "train":
             images = images[: self.eval_examples]
@@ -138,7 +134,6 @@ class PixelMNIST(Task):
         return math.log(10)
 
     def steps_per_epoch(self, size: int) -> int | None:
-        self.check_request("train", size)
         return math.ceil((_TRAIN_IMAGES - self._held_out) / size)
 
     @property

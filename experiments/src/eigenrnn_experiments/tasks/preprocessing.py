@@ -21,8 +21,6 @@ class TextPreprocessing:
     Args:
         symbols: The symbol of each index; the end of a line is a newline.
         unit: Whether the symbols are `characters`, or `words` separated by white space.
-        lines: Whether each line is read by itself, from the initial state. The end of a line is
-            then not a symbol.
 
     Example:
         >>> TextPreprocessing(("a", "b", "\n"), "characters").encode("ab").tolist()
@@ -31,7 +29,6 @@ class TextPreprocessing:
 
     symbols: tuple[str, ...]
     unit: Unit
-    lines: bool = False
 
     @property
     def vocabulary(self) -> int:
@@ -67,20 +64,17 @@ class TextPreprocessing:
         source = str(path)
         if source == "-":
             source = "standard input"
-        also: set[str] = set()
-        if self.lines:  # each line is a sequence, and its end no symbol of the network
-            also = {END_OF_LINE}
-        self._check_known(self._split(text), source, also)
+        self._check_known(self._split(text), source)
         return text
 
     def encode(self, text: str) -> NDArray[np.int64]:
-        """Return the index of each symbol of a text; with `lines`, of one line of it.
+        """Return the index of each symbol of a text.
 
         Raises:
             ValueError: If a symbol is unknown; names its line.
         """
         found = self._split(text)
-        self._check_known(found, "the text", set())
+        self._check_known(found, "the text")
         index = {symbol: number for number, symbol in enumerate(self.symbols)}
         return np.array([index[symbol] for symbol in found], np.int64)
 
@@ -97,13 +91,13 @@ class TextPreprocessing:
             return split_words(text)
         return list(text)
 
-    def _check_known(self, found: list[str], source: str, also: set[str]) -> None:
+    def _check_known(self, found: list[str], source: str) -> None:
         """Check that all symbols are known.
 
         Raises:
             ValueError: If one is not; names its line.
         """
-        unknown = set(found) - set(self.symbols) - also
+        unknown = set(found) - set(self.symbols)
         if not unknown:
             return
         place = next(place for place, symbol in enumerate(found) if symbol in unknown)

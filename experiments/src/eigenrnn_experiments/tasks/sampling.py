@@ -21,12 +21,7 @@ def generator_for(seed: int, *keys: int | str) -> torch.Generator:
     Args:
         seed: The seed of a run or of a set of data.
         keys: The purpose of the stream: words, and non-negative numbers such as a step.
-
-    Raises:
-        ValueError: If the seed is negative.
     """
-    if seed < 0:
-        raise ValueError(f"expected seed >= 0, got {seed}")
     numbers: list[int] = []
     for key in keys:
         if isinstance(key, str):

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_installed
-from eigenrnn_experiments.data.audio import RATE
-from eigenrnn_experiments.data.spectrogram import BINS, FLOOR_DB, decibels, stft
+from eigenrnn_experiments.data.audio import BINS, FLOOR_DB, RATE, decibels, stft
 from eigenrnn_experiments.data.speech import CORPORA, SpeechCorpus, missing_speech
 from eigenrnn_experiments.tasks.base import Batch, Task, check_choices
 from eigenrnn_experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
@@ -110,17 +109,16 @@ class Speech(Task):
         Raises:
             ValueError: If the split does not exist.
         """
-        self.check_request(split, 1)
+        self.check_split(split)
         return CORPORA[self.corpus](split, self.data_root)
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
-        self.check_request("train", size)
         frames = self._frames("train")
         rows = torch.randint(len(frames), (size,), generator=generator)
         return _collate(frames, rows, int(frames.lengths[rows].max()))
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        self.check_request(split, size, start)
+        self.check_split(split)
         frames = self._frames(split)
         count = len(frames)
         longest = int(frames.lengths.max())
@@ -158,7 +156,6 @@ class Speech(Task):
         return (squares / count - (total / count).square()).mean().item()
 
     def steps_per_epoch(self, size: int) -> int | None:
-        self.check_request("train", size)
         return math.ceil(_TRAIN_RECORDINGS[self.corpus] / size)
 
     @cached_property

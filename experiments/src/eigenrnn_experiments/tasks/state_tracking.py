@@ -126,11 +126,6 @@ class StateTracking(Synthetic):
     def metric_names(self) -> tuple[str, ...]:
         return "loss", "accuracy", "longest", *(f"accuracy_{n}" for n in self.test_lengths)
 
-    def longest_sequence(self, split: str) -> int:
-        if split == "train":
-            return self.length
-        return self.test_lengths[-1]
-
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return symbol_loss(outputs, targets)
 
@@ -180,7 +175,9 @@ class StateTracking(Synthetic):
         return self._draw_words(count, self.length, generator)
 
     def _draw_fixed(self, split: str, count: int, generator: Generator) -> Examples:
-        return self._draw_words(count, self.longest_sequence(split), generator)
+        if split == "train":
+            return self._draw(count, generator)
+        return self._draw_words(count, self.test_lengths[-1], generator)
 
     def _draw_words(self, count: int, length: int, generator: Generator) -> Examples:
         shape = (count, length)

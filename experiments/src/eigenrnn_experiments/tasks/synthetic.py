@@ -67,12 +67,7 @@ class Synthetic(Task):
     def splits(self) -> tuple[str, ...]:
         return "train", "validation", "test"
 
-    def longest_sequence(self, split: str) -> int | None:
-        del split
-        return getattr(self, "length", None)
-
     def batch(self, size: int, generator: Generator) -> Batch:
-        self.check_request("train", size)
         examples = self._fixed_examples("train")
         if examples is None:
             return self._collate(self._draw(size, generator))
@@ -80,7 +75,7 @@ class Synthetic(Task):
         return self._collate(_select(examples, rows))
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        self.check_request(split, size, start)
+        self.check_split(split)
         examples = self._fixed_examples(split)
         if examples is None:
             generators = (generator_for(seed, split, step) for step in itertools.count(start))
@@ -91,7 +86,6 @@ class Synthetic(Task):
         return (self._collate(_select(examples, rows)) for rows in chosen)
 
     def steps_per_epoch(self, size: int) -> int | None:
-        self.check_request("train", size)
         if self.train_examples is None:
             return None
         return math.ceil(self.train_examples / size)

@@ -38,14 +38,12 @@ from eigenrnn_experiments.tasks.base import (
     with_exact_counts,
 )
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing, Unit
-from eigenrnn_experiments.tasks.sampling import batch_indices, generator_for
+from eigenrnn_experiments.tasks.sampling import generator_for
 
 __all__ = ["CharPTB", "Enwik8", "NextSymbol", "Text", "WordPTB", "random_windows"]
 
-Cut = Literal["fixed", "random", "lines"]
+Cut = Literal["fixed", "random"]
 
-# the default `ignore_index` of torch's cross-entropy
-_NO_TARGET = -100
 # of windows of random length
 _SHORTEST_BASE = 20
 _HALVED = 0.05  # the fraction of windows with half the length
@@ -66,9 +64,8 @@ class NextSymbol(Task):
 
     Args:
         window: The number of steps of a batch, or the base length of random windows.
-        cut: Windows of `fixed` length; of `random` length, which also scales the learning rate (as
-            in AWD-LSTM); or separate `lines`. Each line starts from a zero state and excludes the
-            end-of-line symbol. The lines are shuffled in every epoch.
+        cut: Windows of `fixed` length, or of `random` length, which also scales the learning rate
+            (as in AWD-LSTM).
         validation_streams: The number of streams in validation; None takes the batch size.
         test_streams: The number of streams in the test; None takes the batch size.
         eval_symbols: The number of symbols at the beginning of the validation and test texts that
@@ -106,13 +103,11 @@ class NextSymbol(Task):
     @property
     def symbols(self) -> tuple[str, ...]:
         """The symbol of each index."""
-        return self._corpus.symbols[: self.vocabulary]
+        return self._corpus.symbols
 
     @property
     def vocabulary(self) -> int:
-        count = self._symbol_count or len(self._corpus.symbols)
-        # without the end of a line, the last of the symbols, where lines are separate
-        return count - (self.cut == "lines")
+        return self._symbol_count or len(self._corpus.symbols)
 
     @property
     def input_size(self) -> int:
@@ -128,25 +123,16 @@ class NextSymbol(Task):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        names = ("loss", "bits", "accuracy")
-        if self.cut == "lines":
-            names += ("line_bits",)
-        return names
+        return "loss", "bits", "accuracy"
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
-        self.check_request("train", size)
-        if self.cut == "lines":
-            rows = torch.randint(len(self._lines["train"][0]), (size,), generator=generator)
-            return self._collate_lines("train", rows)
         codes = self._corpus.parts["train"]
         steps = min(self.window, len(codes) - 1)
         begins = torch.randint(len(codes) - steps, (size,), generator=generator)
         return self._collate(codes[begins.numpy() + np.arange(steps + 1)[:, None]])
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        self.check_request(split, size, start)
-        if self.cut == "lines":
-            return self._line_batches(split, size, seed, start)
+        self.check_split(split)
         return self._window_batches(split, size, seed, start)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -155,40 +141,32 @@ class NextSymbol(Task):
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self.loss(outputs, targets) / math.log(2)
 
-    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (5,)
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (3,)
         outputs = with_exact_counts(outputs)
-        is_target = targets != _NO_TARGET
         nats = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
-        nats = nats.view_as(targets)
         correct = (outputs.argmax(-1) == targets).sum()
-        # the mean of each line, for `line_bits`
-        means = nats.sum(0) / is_target.sum(0)
-        lines = torch.tensor(targets.shape[1], device=nats.device)
-        return torch.stack([nats.sum(), correct, is_target.sum(), means.sum(), lines]).to(nats)
+        count = torch.tensor(targets.numel(), device=nats.device)
+        return torch.stack([nats.sum(), correct, count]).to(nats)
 
     def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
-        nats, correct, count, means, lines = sums.tolist()
+        nats, correct, count = sums.tolist()
         loss = nats / count
         # `math.exp` raises an OverflowError if the training has diverged
         metrics = {
             "loss": loss,
             "bits": loss / math.log(2),
             "accuracy": correct / count,
-            "line_bits": means / lines / math.log(2),
             "perplexity": torch.tensor(loss, dtype=torch.float64).exp().item(),
         }
         return {name: metrics[name] for name in self.metric_names}
 
     def baseline(self) -> float:
         """The entropy of the symbol frequencies in the training text."""
-        counts = self._counts[: self.vocabulary]
+        counts = self._counts
         frequencies = counts[counts > 0] / counts.sum()
         return float(-(frequencies * np.log(frequencies)).sum())
 
     def steps_per_epoch(self, size: int) -> int | None:
-        self.check_request("train", size)
-        if self.cut == "lines":
-            return math.ceil(len(self._lines["train"][0]) / size)
         length = self._stream_length("train", size) - 1
         if self.cut == "random":
             return _expected_count(length, self.window)
@@ -204,16 +182,6 @@ class NextSymbol(Task):
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
         return self._corpus.counts("train")
-
-    @cached_property
-    def _lines(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        corpus = self._corpus
-        if not corpus.has_lines:
-            raise ValueError(
-                f"expected a text with line ends for cut='lines', got one without: {self}"
-            )
-        end = len(corpus.symbols) - 1
-        return {part: _find_lines(text, end) for part, text in corpus.parts.items()}
 
     def _stream_length(self, split: str, size: int) -> int:
         """Return the number of symbols of each stream.
@@ -260,14 +228,6 @@ class NextSymbol(Task):
                 yield self._collate(streams[:, begin : end + 1].T, carry=k > 0, lr_scale=scale)
             skipped = 0
 
-    def _line_batches(self, split: str, size: int, seed: int, start: int) -> Iterator[Batch]:
-        begins = self._lines[split][0]
-        count = len(begins)
-        if split != "train" and self.eval_symbols is not None:
-            count = max(1, int(np.searchsorted(begins, self.eval_symbols)))
-        for rows in batch_indices(split, count, size, seed=seed, start=start, shuffle=True):
-            yield self._collate_lines(split, rows)
-
     def _collate(
         self,
         codes: NDArray[Any],  # (T + 1, B)
@@ -279,20 +239,6 @@ class NextSymbol(Task):
         numbers = self._corpus.to_indices(np.ascontiguousarray(codes))
         text = torch.from_numpy(numbers)
         return Batch(text[:-1], text[1:], carry=carry, lr_scale=lr_scale)
-
-    def _collate_lines(self, split: str, rows: Tensor) -> Batch:
-        text = self._corpus.parts[split]
-        all_begins, all_lengths = self._lines[split]
-        begins = all_begins[rows.numpy()]
-        lengths = all_lengths[rows.numpy()]
-        steps = np.arange(lengths.max())[:, None]  # (T + 1, 1)
-        # no place beyond the text; what is read after the end of a line is masked below
-        places = np.minimum(begins + steps, len(text) - 1)
-        numbers = torch.from_numpy(self._corpus.to_indices(text[places]))
-        input_lengths = torch.from_numpy(lengths) - 1
-        is_valid = torch.from_numpy(steps[:-1]) < input_lengths
-        inputs = numbers[:-1].masked_fill(~is_valid, 0)
-        return Batch(inputs, numbers[1:].masked_fill(~is_valid, _NO_TARGET), input_lengths)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,11 +259,10 @@ class CharPTB(NextSymbol):
 
     Shape:
         inputs: :math:`(T, B)`, indices of symbols.
-        targets: :math:`(T, B)`, likewise; -100 after the end of a line.
+        targets: :math:`(T, B)`, likewise.
 
     Units:
-        Loss and baseline in nats, `bits` and `line_bits` (the mean over lines of the mean of each
-        line) in bits per character.
+        Loss and baseline in nats, `bits` in bits per character.
 
     Raises:
         ValueError: If an option is out of range.
@@ -361,11 +306,6 @@ class CharPTB(NextSymbol):
         """Mucllari et al., 2022."""
         return cls(window=100, cut="random", validation_streams=10, test_streams=1)
 
-    @classmethod
-    def ornn(cls) -> Self:
-        """Mhammedi et al., ICML 2017, who validate by `line_bits` and report `bits`."""
-        return cls(cut="lines")
-
     def missing_data(self) -> str | None:
         either = zip(
             PTB_CHARACTER_FILES.values(), PACKED_PTB_CHARACTER_FILES.values(), strict=True
@@ -394,7 +334,7 @@ class WordPTB(NextSymbol):
 
     Shape:
         inputs: :math:`(T, B)`, indices of words.
-        targets: :math:`(T, B)`, likewise; -100 after the end of a line.
+        targets: :math:`(T, B)`, likewise.
 
     Units:
         Loss and baseline in nats, `bits` in bits per word.
@@ -456,8 +396,6 @@ class Enwik8(NextSymbol):
     frequencies. See `NextSymbol` for the other options.
 
     Args:
-        cut: Windows of `fixed` length, or of `random` length, which also scales the learning rate
-            (as in AWD-LSTM).
         length: The number of bytes used, from the beginning of the file.
 
     Shape:
@@ -486,8 +424,6 @@ class Enwik8(NextSymbol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.cut == "lines":
-            raise ValueError("expected cut to be 'fixed' or 'random', got 'lines'")
         if not _FEWEST_BYTES <= self.length <= _BYTES:
             raise ValueError(f"expected {_FEWEST_BYTES} <= length <= {_BYTES}, got {self.length}")
 
@@ -532,7 +468,7 @@ class Text(NextSymbol):
 
     Shape:
         inputs: :math:`(T, B)`, indices of symbols.
-        targets: :math:`(T, B)`, likewise; -100 after the end of a line.
+        targets: :math:`(T, B)`, likewise.
 
     Units:
         Loss and baseline in nats, `bits` in bits per symbol.
@@ -571,7 +507,7 @@ class Text(NextSymbol):
 
     @property
     def preprocessing(self) -> TextPreprocessing:
-        return TextPreprocessing(self.symbols, self.unit, lines=self.cut == "lines")
+        return TextPreprocessing(self.symbols, self.unit)
 
     def missing_data(self) -> str | None:
         if self.path is None:
@@ -613,21 +549,3 @@ def random_windows(length: int, window: int, seed: int, number: int) -> NDArray[
 def _expected_count(length: int, window: int) -> int:
     # AWD-LSTM rounds lengths down, by half a symbol on average
     return max(1, round(length / ((1 - _HALVED / 2) * window - 0.5)))
-
-
-def _find_lines(
-    numbers: NDArray[Any], end: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (lines), (lines)
-    """Find the lines of a text with at least two symbols, the least that has a target.
-
-    Args:
-        numbers: The text, as symbol indices.
-        end: The symbol index that ends a line; it is not part of the line.
-
-    Returns:
-        The first step of each line, and its length.
-    """
-    ends = np.append(np.flatnonzero(numbers == end), len(numbers))
-    begins = np.append(0, ends[:-1] + 1)
-    some = ends - begins > 1
-    return begins[some], (ends - begins)[some]

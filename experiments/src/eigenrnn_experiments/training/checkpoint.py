@@ -14,7 +14,7 @@ from eigenrnn_experiments.errors import CheckpointError
 __all__ = ["FORMAT", "load", "save"]
 
 FORMAT = 1
-"""The version of the layout; newer versions are rejected."""
+"""The version of the layout."""
 
 
 def save(path: str | Path, state: Mapping[str, Any]) -> None:
@@ -37,8 +37,8 @@ def load(path: str | Path) -> dict[str, Any]:
     """Read a checkpoint onto the CPU, without running any code in it.
 
     Raises:
-        CheckpointError: If the file is missing, truncated, damaged, not a checkpoint, or of a
-            newer format; the message says which.
+        CheckpointError: If the file is missing, truncated, damaged or not a checkpoint; the
+            message says which.
     """
     path = Path(path)
     _verify(path)  # `torch.load` ignores checksums, and would return damaged weights
@@ -53,11 +53,6 @@ def load(path: str | Path) -> dict[str, Any]:
         version = cast("dict[str, Any]", state).get("format")
     if not isinstance(version, int):
         raise CheckpointError(f"{path} is not a checkpoint of eigenrnn: it has no format number")
-    if version > FORMAT:
-        raise CheckpointError(
-            f"expected a checkpoint of format <= {FORMAT}, got {version} in {path}: "
-            "a newer eigenrnn wrote it"
-        )
     return cast("dict[str, Any]", state)
 
 

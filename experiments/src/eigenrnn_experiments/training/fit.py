@@ -18,14 +18,12 @@ from eigenrnn_experiments.training.fingerprint import (
     check_fingerprint,
     run_fingerprint,
 )
-from eigenrnn_experiments.training.loop import TrainingLoop
-from eigenrnn_experiments.training.optimisers import unused_recurrent_settings
+from eigenrnn_experiments.training.loop import BestModel, TrainingLoop, TrainingState
 from eigenrnn_experiments.training.progress import RunProgress, plain_console
 from eigenrnn_experiments.training.run import Run, RunKey
 from eigenrnn_experiments.training.run_folder import RunFolder, locked
 from eigenrnn_experiments.training.settings import Settings
 from eigenrnn_experiments.training.train_step import TrainStep, open_fabric
-from eigenrnn_experiments.training.training_state import BestModel, TrainingState
 
 __all__ = ["fit"]
 
@@ -55,8 +53,7 @@ def fit(
     Args:
         model: Called with inputs (T, B, M); trained in place and moved to the device.
         task: Batches, loss and metric.
-        settings: Optimisers, number of steps, seed and device. Several networks may share them: a
-            line says if the rate of the constrained matrices applies to no parameter.
+        settings: Optimisers, number of steps, seed and device.
         directory: The folder of the run: configuration, metrics, checkpoints and result.
         resume: Continue the run in `directory`. Its model, task and settings must be the same,
             except for settings of its length, its logging and its device. Without a checkpoint
@@ -105,17 +102,14 @@ def fit(
     with locked(files.path):  # until the run ends
         saved = files.open(resume=resume, overwrite=overwrite)
         is_over = saved is not None and _is_finished(saved, files.last, fingerprint, steps)
-        if is_over and files.state == "ended":  # else it was killed before it wrote its record
-            return files.run
+        if is_over and files.run_file.exists():
+            ended = files.read()
+            if ended.state == "ended":  # else it was killed before it wrote its record
+                return ended
         files.write(run)
         train_step = TrainStep(fabric, model, task, settings)
         state, best = _restore(train_step, saved, files)
         progress = RunProgress(console or plain_console(stderr=True), name, steps, state.step)
-        for unused in unused_recurrent_settings(model, settings):
-            progress.print(
-                f"{name}: {unused} applies to no parameter, because this "
-                "network has no constrained matrix"
-            )
         loop = TrainingLoop(
             train_step,
             task,

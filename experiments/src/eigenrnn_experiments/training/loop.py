@@ -1,23 +1,26 @@
-"""The only training loop."""
+"""The only training loop, and the state that it keeps from step to step."""
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from eigenrnn_experiments.errors import NonFiniteLossError
 from eigenrnn_experiments.tasks.base import Task
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.callbacks import Callback, Measurements
-from eigenrnn_experiments.training.deferred_metrics import DeferredMetrics, StepMetrics
 from eigenrnn_experiments.training.files import Columns, read_table
 from eigenrnn_experiments.training.metrics_writer import MetricsWriter
 from eigenrnn_experiments.training.optimisers import lr_factor
@@ -30,11 +33,209 @@ from eigenrnn_experiments.training.selection import (
     selection_split,
 )
 from eigenrnn_experiments.training.settings import Settings
-from eigenrnn_experiments.training.signals import DeferredSignals
 from eigenrnn_experiments.training.train_step import TrainStep
-from eigenrnn_experiments.training.training_state import BestModel, TrainingState
 
-__all__ = ["TrainingLoop", "first_below"]
+__all__ = ["BestModel", "TrainingLoop", "TrainingState", "first_below"]
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class DeferredSignals:
+    """A context in which the first Ctrl-C or SIGTERM only sets `number`.
+
+    A second signal acts immediately, as it does outside. If an exception leaves the context after
+    the first signal, the signal is raised again, so it is not lost. Outside the main thread, where
+    Python receives no signals, the context does nothing.
+
+    Attributes:
+        number: The number of the signal received; None if there was none.
+
+    Example:
+        >>> with DeferredSignals() as signals:
+        ...     print(signals.number)
+        None
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.getsignal(number) for number in _SIGNALS}
+            for number in _SIGNALS:
+                signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._restore()
+        if self.number is not None and isinstance(error, Exception):
+            signal.raise_signal(self.number)
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        self.number = number
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._previous.items():
+            if handler is None:  # it was not installed from Python and cannot be restored
+                signal.signal(number, signal.SIG_DFL)
+            else:
+                signal.signal(number, handler)
+        self._previous = {}
+
+
+_MAX_LISTED = 5  # gradient norms in a message
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """The metrics of one training step, before the optimiser update.
+
+    Args:
+        step: The number of the step, from one.
+        loss: The mean loss over the whole batch, without the penalty.
+        penalty: The penalty of the constraints.
+        grad_norm: The norm of the gradient of all parameters together, before clipping.
+    """
+
+    step: int
+    loss: float
+    penalty: float
+    grad_norm: float
+
+
+class DeferredMetrics:
+    """The metrics of the steps since the last read.
+
+    Reading makes the host wait for the device, so it is done once for many steps. An error still
+    names the step whose loss was not finite, and the gradients of that step.
+
+    Args:
+        names: The names of the parameters.
+        check_gradients: Whether gradients must be finite too. A gradient scaler skips steps with
+            non-finite gradients by design, so they are then not checked.
+    """
+
+    def __init__(self, names: Sequence[str], *, check_gradients: bool) -> None:
+        self._names = names
+        self._check_gradients = check_gradients
+        self._steps: list[int] = []
+        self._rows: list[Tensor] = []
+
+    def add(self, step: int, loss: Tensor, penalty: Tensor, norms: Sequence[Tensor]) -> None:
+        """Record a step; `norms` are the gradient norms of the parameters."""
+        like = loss
+        if norms:  # which are in double precision
+            like = norms[0]
+        numbers = [number.detach().to(like) for number in (loss, penalty, *norms)]
+        self._steps.append(step)
+        self._rows.append(torch.stack(numbers))
+
+    def read(self) -> list[StepMetrics]:
+        """Return the metrics since the last read.
+
+        Raises:
+            NonFiniteLossError: If a number is not finite; the message names the first such step
+                and its largest gradient norms.
+        """
+        table = torch.stack(self._rows)  # (steps, 2 + parameters)
+        metrics: list[StepMetrics] = []
+        for step, (loss, penalty, *norms) in zip(self._steps, table.tolist(), strict=True):
+            metrics.append(StepMetrics(step, loss, penalty, math.hypot(*norms)))
+            self._check_finite(metrics[-1], norms)
+        self._steps.clear()
+        self._rows.clear()
+        return metrics
+
+    def _check_finite(self, metrics: StepMetrics, norms: list[float]) -> None:
+        """Check the loss and, unless a gradient scaler is used, the gradients.
+
+        Raises:
+            NonFiniteLossError: If one of them is not finite.
+        """
+        if not math.isfinite(metrics.loss):
+            cause = f"the loss of step {metrics.step} is {metrics.loss}"
+        elif self._check_gradients and not math.isfinite(metrics.grad_norm):
+            cause = f"a gradient of step {metrics.step} is not finite (loss {metrics.loss:.4g})"
+        else:
+            return
+
+        def size(named: tuple[float, str]) -> float:
+            norm, _ = named
+            if math.isnan(norm):  # it comes first, because it may be the cause
+                return math.inf
+            return norm
+
+        # a stable sort, so equal norms keep the order of the parameters
+        largest = sorted(zip(norms, self._names, strict=True), key=size, reverse=True)
+        listed = ", ".join(f"{name} {norm:.3g}" for norm, name in largest[:_MAX_LISTED])
+        raise NonFiniteLossError(f"{cause}; largest gradient norms: {listed}")
+
+
+@dataclass(frozen=True)
+class BestModel:
+    """The best evaluation so far and its model: part of the checkpoint, and all of `best.pt`.
+
+    Args:
+        step: The number of steps taken before the evaluation.
+        metrics: The loss and the metric of each split.
+        model: The `state_dict` of the model.
+    """
+
+    step: int
+    metrics: Metrics
+    model: Mapping[str, Any]
+
+    @classmethod
+    def from_checkpoint(cls, state: Mapping[str, Any] | None) -> Self | None:
+        """Build it from the entry of a checkpoint.
+
+        Raises:
+            KeyError: If a part is missing.
+        """
+        if state is None:
+            return None
+        return cls(state["step"], state["metrics"], state["model"])
+
+
+@dataclass
+class TrainingState:
+    """The counters and metrics of a run; the field names are the keys in its checkpoint.
+
+    Args:
+        step: The number of steps taken.
+        seconds: The wall-clock time of these steps and of the evaluations.
+        processor_seconds: The processor time of all threads of this process.
+        train_loss: The loss of the last step.
+        losses: The sum and the number of losses since the last row of `metrics.csv`.
+        last: The metrics of the last evaluation.
+        deciding: The selection metric at every evaluation, negated if lower is better.
+        plateaus: The number of evaluations without improvement.
+        waited: The number of evaluations since the best one.
+        ended: Whether early stopping ended the run before its last step.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    processor_seconds: float = 0.0
+    train_loss: float = float("nan")
+    losses: tuple[float, int] = (0.0, 0)
+    last: Metrics = field(default_factory=dict)
+    deciding: list[float] = field(default_factory=list[float])
+    plateaus: int = 0
+    waited: int = 0
+    ended: bool = False
+
+    @classmethod
+    def from_checkpoint(cls, state: Mapping[str, Any]) -> Self:
+        """Build it from the entry of a checkpoint.
+
+        Raises:
+            KeyError: If a field is missing.
+        """
+        return cls(**{f.name: state[f.name] for f in fields(cls)})
 
 
 @dataclass
@@ -147,7 +348,7 @@ class TrainingLoop:
             # Before the update: numbers that are not finite must not reach the parameters.
             if self._must_read_metrics(step, signals):
                 read = self.metrics.read()
-                stop = signals.received or self._is_out_of_time()
+                stop = signals.number is not None or self._is_out_of_time()
             train_step.update(norms, scale=batch.lr_scale, decay=self._lr_factor(step))
             self.state.step = step
             for callback in self.callbacks:
@@ -186,7 +387,7 @@ class TrainingLoop:
             return True
         if self._is_due(step, self.eval_every) or self._is_due(step, self.checkpoint_every):
             return True
-        return signals.received
+        return signals.number is not None
 
     def _is_out_of_time(self) -> bool:
         return time.monotonic() - self.start_time >= self.max_seconds

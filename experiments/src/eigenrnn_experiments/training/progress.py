@@ -1,4 +1,4 @@
-"""Progress of a run: a live bar on a terminal, a plain line per evaluation elsewhere."""
+"""The console: progress of a run as a live bar or as lines, Markdown, and the user's texts."""
 
 import time
 from datetime import timedelta
@@ -16,7 +16,7 @@ from rich.progress import (
 from rich.progress import Task as Bar
 from rich.text import Text
 
-__all__ = ["RunProgress", "plain_console", "printable"]
+__all__ = ["RunProgress", "plain_console", "printable", "show_markdown"]
 
 
 def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
@@ -27,6 +27,20 @@ def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
 def printable(text: str) -> str:
     """Escape the characters that command a terminal, which names in a file may contain."""
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
+def show_markdown(text: str, console: Console) -> None:
+    """Draw Markdown on a terminal whose width it fits; elsewhere print it as it is."""
+    from rich.markdown import Markdown  # takes 0.1 s to import
+
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=False)]
+    if console.is_terminal and sum(widths) <= console.width:
+        console.print(Markdown(printable(text)))
+    elif console.is_terminal:
+        console.out(printable(text), end="", highlight=False)
+    else:
+        console.out(text, end="", highlight=False)
 
 
 class RunProgress:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from filelock import FileLock, Timeout
 from torch import Tensor
 
 from eigenrnn_experiments.atomic import add_filename_to_errors, write_atomically
-from eigenrnn_experiments.errors import CheckpointError, FolderInUseError, RunExistsError
+from eigenrnn_experiments.errors import FolderInUseError, RunExistsError
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.files import (
@@ -22,7 +23,6 @@ from eigenrnn_experiments.training.files import (
     convert,
     read_lines,
     read_record,
-    read_rows,
     read_table,
     write_json,
 )
@@ -95,24 +95,14 @@ class RunFolder:
             run = self.read()
         self.write(replace(run, state="failed", message=message))
 
-    @property
-    def state(self) -> str:
-        """The state in `run.json`; `waiting` of a run that has not begun."""
-        if not self.run_file.exists():
-            return "waiting"
-        return self.read().state
-
     @cached_property
     def metrics(self) -> Columns:
         """The columns of `metrics.csv`.
 
         Raises:
-            ValueError: If the file is damaged, or has no column `step`.
+            ValueError: If the file is damaged.
         """
-        columns = read_table(self.metrics_file)
-        if "step" not in columns:
-            raise ValueError(f"expected a column step in {self.metrics_file}, got none")
-        return columns
+        return read_table(self.metrics_file)
 
     @cached_property
     def dynamics(self) -> list[dict[str, Any]]:
@@ -166,19 +156,12 @@ class RunFolder:
         Raises:
             ValueError: If the file is damaged, or has no such column.
         """
-        header, rows = read_rows(self.metrics_file)
-        if name not in header:
-            got = ", ".join(header)
+        columns = read_table(self.metrics_file)
+        if name not in columns:
+            got = ", ".join(columns)
             raise ValueError(f"expected a column {name} in {self.metrics_file}, got {got}")
-        step = header.index("step")
-        column = header.index(name)
-        steps: list[int] = []
-        numbers: list[float] = []
-        for row in rows:
-            if row[column]:  # evaluations have fewer rows than training
-                steps.append(int(row[step]))
-                numbers.append(float(row[column]))
-        return steps, numbers
+        known = ~np.isnan(columns[name])  # evaluations have fewer rows than training
+        return columns["step"][known].astype(int).tolist(), columns[name][known].tolist()
 
     def discard_dynamics(self, *, after: int) -> None:
         """Delete the records after a step; all of them if the run has not begun.
@@ -227,15 +210,9 @@ class RunFolder:
         elif self.best.exists():
             path = self.best
         state = checkpoint.load(path)
-        try:
-            if "train_step" in state:
-                return state["train_step"]["model"], int(state["state"]["step"])
-            return state["model"], int(state["step"])
-        except (KeyError, TypeError, ValueError) as error:
-            reason = str(error)
-            if isinstance(error, KeyError):  # whose text is the key alone
-                reason = f"it has no {error}"
-            raise CheckpointError(f"{path} is not a checkpoint of a run: {reason}") from None
+        if "train_step" in state:
+            return state["train_step"]["model"], int(state["state"]["step"])
+        return state["model"], int(state["step"])
 
 
 def _json_line(record: Mapping[str, Any]) -> str:

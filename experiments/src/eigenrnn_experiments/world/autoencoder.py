@@ -150,11 +150,10 @@ class Frames(Task):
         return "train", "validation"
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
-        self.check_request("train", size)
         return self._collate(torch.randint(self._count, (size,), generator=generator))
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        self.check_request(split, size, start)
+        self.check_split(split)
         drives = split_slices(self.collection.rollouts)[split]
         first = drives.start * self.collection.steps
         count = drives.stop * self.collection.steps - first
@@ -180,7 +179,6 @@ class Frames(Task):
         return float(variance.sum()) + self.kl_tolerance * Z_SIZE
 
     def steps_per_epoch(self, size: int) -> int | None:
-        self.check_request("train", size)
         return math.ceil(self._count / size)
 
     @property

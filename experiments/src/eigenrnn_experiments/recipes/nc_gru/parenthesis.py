@@ -54,7 +54,7 @@ class NeumannNormCallback(Callback):
     orthogonal matrices it is the largest norm.
 
     Args:
-        every: The number of steps between two measurements.
+        every: The number of steps between two measurements, at least 2.
 
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, section 5.3.
@@ -64,8 +64,6 @@ class NeumannNormCallback(Callback):
     columns = ("neumann_norm",)
 
     def __init__(self, every: int = 10) -> None:
-        if every < 2:
-            raise ValueError(f"expected every >= 2, got {every}: it needs the step before")
         self.every = every
         self._previous: dict[str, Tensor] = {}
 
