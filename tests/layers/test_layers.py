@@ -662,6 +662,7 @@ def test_a_bidirectional_layer_rejects_single_steps():
 
 
 INVALID_OPTIONS = {
+    "unknown": ({"leak": 0.5}, TypeError, "RNN has no option 'leak'"),
     "input_size": ({"input_size": 0}, ValueError, "input_size to be a positive integer, got 0"),
     "hidden_size": ({"hidden_size": -1}, ValueError, "hidden_size to be a positive integer"),
     "num_layers": ({"num_layers": 0}, ValueError, "num_layers to be a positive .*, got 0"),

@@ -121,7 +121,10 @@ class Stacked(Layer, Generic[_D]):
         locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
+        **unknown: Any,
     ) -> None:
+        if unknown:  # Python's own error would name this class
+            raise TypeError(f"{type(self).__name__} has no option {min(unknown)!r}")
         stack = config.stack
         check_options(config.input_size, config.hidden_size, stack.num_layers, stack.dropout)
         check_zoneout_rate(config.zoneout)
