@@ -8,10 +8,11 @@ import torch
 from cases import NONLINEARITIES
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
-from eigenrnn.ops import elman, gru
+from eigenrnn.ops import elman, gru, lstm
 from eigenrnn.ops.dispatch import Call, choose
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
+from eigenrnn.ops.lstm import BACKENDS as LSTM
 from eigenrnn.ops.triton_backend import layout
 from kernel_testing import assert_near, each_direction, each_raggedness, normal, ragged_sizes, same
 
@@ -78,17 +79,32 @@ def gru_operands(T, B, N, dtype=torch.float32, *, M=None, shifted=False, bias=Fa
     return operands
 
 
+def lstm_operands(T, B, N, dtype=torch.float32, *, M=None):
+    generator = torch.Generator().manual_seed(0)
+    draw = partial(random, generator, dtype=dtype)
+    operands = {
+        "x": draw(T, B, M or 4 * N),
+        "W": matrices(generator, 4, N, dtype),
+        "h0": draw(B, N),
+        "c0": draw(B, N),
+    }
+    if M:
+        operands |= {"U": draw(4 * N, M), "c": draw(4 * N)}
+    return operands
+
+
 def evaluated(function, operands, backend, **options):
     """Return all states, the last states and the gradients of all operands, by name."""
     leaves = {name: v.detach().requires_grad_() for name, v in operands.items()}
     if isinstance(options.get("leak"), torch.Tensor):  # an operand with a gradient, too
         leaves["leak"] = options.pop("leak").to(operands["x"].dtype).detach().requires_grad_()
-    h, last = function(**leaves, **options, backend=backend)
+    results = function(**leaves, **options, backend=backend)
     generator = torch.Generator().manual_seed(7)
-    weights = [random(generator, *v.shape, dtype=v.dtype) for v in (h, last)]
-    found = torch.autograd.grad((h, last), list(leaves.values()), weights)
+    weights = [random(generator, *v.shape, dtype=v.dtype) for v in results]
+    found = torch.autograd.grad(results, list(leaves.values()), weights)
     gradients = {f"d{name}": g for name, g in zip(leaves, found, strict=True)}
-    return {"h": h.detach(), "last": last.detach(), **gradients}
+    names = ("h", "last", "last_cell")  # the last of an LSTM alone
+    return {name: v.detach() for name, v in zip(names, results, strict=False)} | gradients
 
 
 def wider(tensor):
@@ -204,6 +220,32 @@ def test_features_agree_at_every_layout(N):
     shape = 4, 2, N
     options = merged(("resets", "leak"), shape) | options_of(shape, ragged=True)
     assert_equals_reference(elman, elman_operands(*shape), nonlinearity="tanh", **options)
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("names", [(), ("resets",)], ids=str)
+@pytest.mark.parametrize("M", [None, 2])
+def test_the_lstm_agrees(M, names, reverse, ragged):
+    shape = 6, 4, 5
+    options = merged(names, shape) | options_of(shape, reverse=reverse, ragged=ragged)
+    assert_equals_reference(lstm, lstm_operands(*shape, M=M), **options)
+
+
+@pytest.mark.parametrize("N", [1, 16, 33, 64])
+def test_the_lstm_agrees_at_every_size(N):
+    assert_equals_reference(lstm, lstm_operands(3, 2, N), **features(3, 2, N)["resets"])
+
+
+def test_an_lstm_has_a_gradient_from_the_last_cell_alone():
+    leaves = {name: v.requires_grad_() for name, v in lstm_operands(4, 2, 5).items()}
+    found = {}
+    for backend in ("triton", "reference"):
+        *_, cell = lstm(**leaves, backend=backend)
+        found[backend] = dict(
+            zip(leaves, torch.autograd.grad(cell.sum(), list(leaves.values())), strict=True)
+        )
+    assert_near(found["triton"], found["reference"], tol(torch.float32, 10))
 
 
 @pytest.mark.parametrize("kept", [torch.nan, torch.inf])
@@ -364,6 +406,7 @@ def call(**facts):
         (ELMAN, {"nonlinearity": "softplus"}, "no kernel for softplus"),
         (ELMAN, {"state_size": 193}, "at most 192 .* 193"),
         (GRU, {"state_size": 129}, "at most 128 .* 129"),
+        (LSTM, {"state_size": 130}, "at most 128 .* 130"),
         (ELMAN, {"dtype": torch.float64}, "torch.float64"),
         (ELMAN, {"device": "meta"}, "on meta"),
         (ELMAN, {"transformed": True}, "torch.func"),
@@ -384,3 +427,4 @@ def test_on_a_gpu_it_is_preferred_to_cudnn():
     assert choose(GRU, call()).name == "triton"
     assert choose(ELMAN, call(state_size=512)).name == "torch"
     assert choose(ELMAN, call(features=("resets",))).name != "triton"
+    assert choose(LSTM, call()).name == "torch"

@@ -11,7 +11,7 @@ from torch import Tensor
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.dispatch import Backend, Call
 
-__all__ = ["TritonBackend", "kept_share", "launch", "layout"]
+__all__ = ["TritonBackend", "kept_share", "launch", "launch_with_f", "layout"]
 
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether Triton's interpreter runs the kernels on the CPU, as in the tests."""
@@ -97,7 +97,7 @@ def launch(
     results: Mapping[str, Tensor],
     operands: Any,
     options: Any,
-    **flags: bool,
+    **flags: bool | float | str,
 ) -> None:
     """Launch one program per sequence.
 
@@ -117,23 +117,13 @@ def launch(
         steps = steps.contiguous()
     N = operands.h0.shape[1]
     lengths = _sequence_lengths(options.batch_sizes, B, steps.device)
-    share = kept_share(operands, options)
-    others = {**others, "resets": _as_bytes(operands.resets), "share": _as_bytes(share)}
+    others = {**others, "lengths": lengths, "resets": _as_bytes(operands.resets)}
     read = {name: _contiguous(tensor, absent=steps) for name, tensor in others.items()}
-    biased = others["bias"] is not None
-    name = options.nonlinearity
-    slope = 0.0
-    if name in LEAKY_SLOPES:
-        slope = LEAKY_SLOPES[name]
-        name = "leaky_relu"
-    elif name == "modrelu" and not biased:
-        name = "identity"
     columns, rows = layout(N)
     with torch.cuda.device_of(steps):
         kernel[(B,)](
             steps,
             **read,
-            lengths=_contiguous(lengths, absent=steps),
             **results,
             T=T,
             B=B,
@@ -142,18 +132,51 @@ def launch(
             row_stride=steps.stride(1),
             COLUMNS=columns,
             ROWS=rows,
-            NAME=name,
-            SLOPE=slope,
-            BIASED=biased,
             RAGGED=lengths is not None,
             REVERSE=options.reverse,
             RESETS=operands.resets is not None,
-            KEEPS=share is not None,
-            KEEPS_BY_STEP=share is not None and share.dim() == 3,
-            MASKED=operands.mask is not None,
             num_warps=min(8, columns[0] // 16),  # so that W fits into the registers of all threads
             **flags,
         )
+
+
+def launch_with_f(
+    kernel: Any,
+    steps: Tensor,  # (T, B, .), of any strides; the inputs of a pass
+    others: Mapping[str, Tensor | None],
+    results: Mapping[str, Tensor],
+    operands: Any,
+    options: Any,
+    **flags: bool,
+) -> None:
+    """Launch a kernel with a nonlinearity f, whose values a leak or zoneout may mix with states.
+
+    The arguments are those of `launch`.
+    """
+    biased = others["bias"] is not None
+    name = options.nonlinearity
+    slope = 0.0
+    if name in LEAKY_SLOPES:
+        slope = LEAKY_SLOPES[name]
+        name = "leaky_relu"
+    elif name == "modrelu" and not biased:
+        name = "identity"
+    share = kept_share(operands, options)
+    launch(
+        kernel,
+        steps,
+        {**others, "share": _as_bytes(share)},
+        results,
+        operands,
+        options,
+        NAME=name,
+        SLOPE=slope,
+        BIASED=biased,
+        KEEPS=share is not None,
+        KEEPS_BY_STEP=share is not None and share.dim() == 3,
+        MASKED=operands.mask is not None,
+        **flags,
+    )
 
 
 def _contiguous(tensor: Tensor | None, absent: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from eigenrnn.ops.elman.reference import ELMAN
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import first_steps, states_and_last, states_before
-from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch
+from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch_with_f
 
 __all__ = ["ElmanTriton", "elman_triton", "elman_triton_mixed"]
 
@@ -41,7 +41,7 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     others = {"matrix": operands.W.T, "h0": operands.h0, "bias": operands.bias}
     x = map_inputs(operands.x, operands.U, operands.c)
     SAVE = len(results["values"]) > 0
-    launch(elman_forward, x, others, results, operands, options, SAVE=SAVE)
+    launch_with_f(elman_forward, x, others, results, operands, options, SAVE=SAVE)
     return results
 
 
@@ -65,7 +65,7 @@ def _backward(
     delta = torch.empty_like(h)
     totals = torch.empty_like(h if TOTALS else h[:0])
     dh0 = torch.empty_like(operands.h0)
-    launch(
+    launch_with_f(
         elman_backward,
         g,
         {"h": h, "matrix": operands.W, "bias": operands.bias, "moduli": moduli, "values": values},

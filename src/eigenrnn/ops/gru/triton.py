@@ -11,7 +11,7 @@ from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
 from eigenrnn.ops.gru.reference import GRU
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import states_and_last
-from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch
+from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch_with_f
 
 __all__ = ["GRUTriton", "gru_triton", "gru_triton_mixed"]
 
@@ -36,7 +36,7 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
         "bias": operands.bias,
         "recurrent_bias": operands.recurrent_bias,
     }
-    launch(
+    launch_with_f(
         gru_forward,
         map_inputs(operands.x, operands.U, operands.c),
         others,
@@ -77,7 +77,7 @@ def _backward(
         "dq": h.new_empty(T if options.reset_after else 0, B, N),
         "dh0": h.new_empty(B, N),
     }
-    launch(
+    launch_with_f(
         gru_backward,
         g,
         others,

@@ -18,13 +18,14 @@ from eigenrnn.ops.lstm.export import export_lstm
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.reference import LSTM, LSTMReference
 from eigenrnn.ops.lstm.torch import LSTMTorch
+from eigenrnn.ops.lstm.triton import LSTMTriton
 from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
 
 __all__ = ["BACKENDS", "lstm"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (LSTMCPU(), LSTMTorch(), LSTMReference())
+    backend.name: backend for backend in (LSTMCPU(), LSTMTriton(), LSTMTorch(), LSTMReference())
 }
 """The backends by name, in order of preference."""
 
