@@ -107,6 +107,8 @@ def can_run(
         features.append("zoneout")
     if mixing in LEAKS:
         features.append("leak")
+    if mixing in {"current", "currents"}:
+        features.append("current")
     if form is not None:
         features += form_features(*FORMS[form])
     states = len(RECORDS[kind].states) * shape[2] * (2 if dtype.is_complex else 1)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn import RNN, SequenceModel
+from eigenrnn import RNN, LeakyRNN, SequenceModel
 from eigenrnn.constraints import Dale, Unconstrained
 from eigenrnn_experiments.tasks import (
     ContextIntegration,
@@ -150,7 +150,7 @@ def test_a_produced_interval_ends_at_the_first_output_of_one():
 def model_for(task, **options):
     generator = torch.Generator().manual_seed(0)
     options = {"nonlinearity": "softplus", "leak": 0.3, "constraint": Unconstrained} | options
-    layer = RNN(task.input_size, 12, generator=generator, **options)
+    layer = LeakyRNN(task.input_size, 12, generator=generator, **options)
     return SequenceModel(layer, 1, "all", generator=generator).double()
 
 
