@@ -201,21 +201,19 @@ class Operator:
         """
         if not is_eager() or forced() is not None:
             return None
-        plan = self._plan_of(operands, options)
-        if plan is None:
-            operands = self._with_initial_states(operands)
-            plan = None if operands is None else self._plan_of(operands, options)
-        if plan is None:
-            return None
-        call = plan.read(operands)
-        return None if call is None else PlannedCall(plan, operands, call)
-
-    def _plan_of(self, operands: Any, options: Any) -> Any:
-        """Return the plan that an earlier call with the same options left, if one did."""
         try:
-            return self._plans.get((options, *map(type, operands)))
+            plan = self._plans.get((options, *map(type, operands)))
         except TypeError:  # an option of another type has no hash
             return None
+        if plan is None:
+            operands = self._with_initial_states(operands)
+            if operands is None:
+                return None
+            plan = self._plans.get((options, *map(type, operands)))
+            if plan is None:
+                return None
+        call = plan.read(operands)
+        return None if call is None else PlannedCall(plan, operands, call)
 
     def _with_initial_states(self, operands: Any) -> Any:
         """Return the operands of a plain call with initial states; None if none is to be added."""
