@@ -107,11 +107,12 @@ def draw_integers() -> Figure:
     for name, colour in NETWORKS.items():
         seeds = measured[name]
         flash = [seeds[0][kind]["flash"] / 1024 for kind in KINDS]
-        middle = [median(100 * seed[kind]["accuracy"] for seed in seeds) for kind in KINDS]
-        axes.plot(flash, middle, color=colour, label=name)
+        middle: list[float] = []
         for kilobytes, (kind, mark) in zip(flash, KINDS.items(), strict=True):
-            for seed in seeds:
-                axes.plot(kilobytes, 100 * seed[kind]["accuracy"], mark, color=colour)
+            accuracies = [100 * seed[kind]["accuracy"] for seed in seeds]
+            axes.plot([kilobytes] * len(seeds), accuracies, mark, color=colour)
+            middle.append(median(accuracies))
+        axes.plot(flash, middle, color=colour, label=name)
     for kind, mark in KINDS.items():
         axes.plot([], [], mark, color="0.4", label=kind)
     axes.set(xlabel="flash (KiB)", ylabel="test accuracy (%)", xscale="log")

@@ -19,7 +19,7 @@ _GATED_BLOCKS = {
     "reset_bias_init": ("gate_bias", 0, 2),
     "update_bias_init": ("gate_bias", 1, 2),
 }
-"""The weight of a `GRU` of which an initialiser filled a block, its number and that of blocks."""
+"""The weight of a `GRU` that an initialiser fills in part, the index of its block, the count."""
 
 _MATRIX_INITS = ("unit_circle", "zero", "henaff", "cayley", "haar", "urnn")
 

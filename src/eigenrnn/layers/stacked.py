@@ -627,7 +627,7 @@ class Stacked(Layer, Generic[_D]):
 
 
 class LikeTorch(Stacked[_D]):
-    """Stacked layers of which torch has one with the same recurrence: `RNN`, `GRU` and `LSTM`."""
+    """A layer that torch has too: `RNN`, `GRU` or `LSTM`."""
 
     torch_options: ClassVar[tuple[str, ...]] = ()
     """The arguments of torch's layer that its other layers lack."""

@@ -300,21 +300,30 @@ def states_and_last(
 
 def weight_gradient(
     delta: Tensor,  # (T, B, K)
-    first: Tensor,  # (B, K)
     h: Tensor,  # (T, B, N)
-    h0: Tensor,  # (B, N)
-    reverse: bool,
+    operands: Any,
+    options: Any,
 ) -> Tensor:  # (K, N)
-    """Return the gradient of W in one product over all steps, without a copy of h."""
+    """Return the gradient of W in one product over all steps, without a copy of h.
+
+    Args:
+        delta: The gradients of the products with W.
+        h: The states of all steps.
+        operands: The operands of the call, with h0 and the resets.
+        options: Its options, with the batch sizes and the direction.
+    """
+    if operands.resets is not None:  # the state before is zero
+        delta = delta.masked_fill(operands.resets.unsqueeze(2), 0)
+    first = first_steps(delta, options.batch_sizes, options.reverse)
     # each step's delta, beside the state before it
-    if reverse:
+    if options.reverse:
         later = delta[:-1]
         earlier = h[1:]
     else:
         later = delta[1:]
         earlier = h[:-1]
     # padding is zero in delta or in h, so it adds nothing
-    grad = first.T @ h0.conj_physical()
+    grad = first.T @ operands.h0.conj_physical()
     rows = later.shape[0] * later.shape[1]
     K, N = grad.shape
     return torch.addmm(grad, later.reshape(rows, K).T, earlier.reshape(rows, N).conj_physical())

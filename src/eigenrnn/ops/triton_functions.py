@@ -55,6 +55,15 @@ def load(pointer, at, limit):
 
 
 @triton.jit
+def load_parts(pointer, at, N, limit, PARTS: tl.constexpr):
+    """Read the first `limit` units of several vectors of N units, stored side by side."""
+    result = ()
+    for part in tl.static_range(PARTS):
+        result = result + (load(pointer + part * N, at, limit),)
+    return result
+
+
+@triton.jit
 def store(pointer, at, N, vector):
     """Write a vector, converted to the dtype of the memory."""
     for i in tl.static_range(len(at)):

@@ -7,7 +7,7 @@ from torch import Tensor
 from eigenrnn.linalg import complex_to_pairs, pairs_to_complex
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman.operands import ElmanOperands
-from eigenrnn.ops.time_steps import first_steps, outer, weight_gradient, without_padding
+from eigenrnn.ops.time_steps import outer, weight_gradient, without_padding
 
 __all__ = ["bias_gradient", "operand_gradients"]
 
@@ -30,11 +30,7 @@ def operand_gradients(
         if not x.is_complex():  # a real input has a real gradient, also if the states are complex
             gradients["x"] = gradients["x"].real.contiguous()
     if "W" in needed:
-        through_W = delta
-        if operands.resets is not None:  # the state before is zero
-            through_W = delta.masked_fill(operands.resets.unsqueeze(2), 0)
-        first = first_steps(through_W, options.batch_sizes, options.reverse)
-        gradients["W"] = weight_gradient(through_W, first, h, operands.h0, options.reverse)
+        gradients["W"] = weight_gradient(delta, h, operands, options)
     if "U" in needed:
         # delta is zero past the end of a sequence, but zero times NaN is NaN
         inputs = without_padding(x, options.batch_sizes)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
-from eigenrnn.ops.time_steps import first_steps, outer, weight_gradient, without_padding
+from eigenrnn.ops.time_steps import outer, weight_gradient, without_padding
 
 __all__ = ["operand_gradients"]
 
@@ -28,12 +28,6 @@ def operand_gradients(
     dru = dgates[..., : 2 * N]
     dc = dgates[..., 2 * N :]
 
-    def of_matrix(delta: Tensor) -> Tensor:
-        if operands.resets is not None:  # the state before is zero
-            delta = delta.masked_fill(operands.resets.unsqueeze(2), 0)
-        first = first_steps(delta, options.batch_sizes, options.reverse)
-        return weight_gradient(delta, first, h, operands.h0, options.reverse)
-
     gradients: dict[str, Tensor] = {}
     if "x" in needed and U is None:
         gradients["x"] = dgates
@@ -41,10 +35,11 @@ def operand_gradients(
         gradients["x"] = dgates @ U
     if "W" in needed:
         if options.reset_after:
-            dW_c = of_matrix(dq)
+            dW_c = weight_gradient(dq, h, operands, options)
         else:  # the input of the matrix is q = r h, in place of h
             dW_c = outer(dc, q)
-        gradients["W"] = torch.cat([of_matrix(dru), dW_c])
+        dW_ru = weight_gradient(dru, h, operands, options)
+        gradients["W"] = torch.cat([dW_ru, dW_c])
     if "bias" in needed:  # of modReLU, which moves c along its sign
         gradients["bias"] = (dc * c.sgn()).sum((0, 1))
     if "recurrent_bias" in needed:

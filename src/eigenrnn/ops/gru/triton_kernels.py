@@ -17,6 +17,7 @@ from eigenrnn.ops.triton_functions import (
     apply_backward,
     load,
     load_matrix,
+    load_parts,
     mixed,
     multiply,
     multiply_by_matrix,
@@ -34,15 +35,6 @@ __all__ = ["gru_backward", "gru_forward"]
 
 
 @triton.jit
-def _parts(pointer, at, N, limit, PARTS: tl.constexpr):
-    """Read several vectors of N units that are stored side by side."""
-    result = ()
-    for part in tl.static_range(PARTS):
-        result = result + (load(pointer + part * N, at, limit),)
-    return result
-
-
-@triton.jit
 def _saved(h, h0, gates, g, at, N, is_step, has_state):
     """Read the state before a step, which is h0 at the first one, r, u, q, c and g.
 
@@ -52,7 +44,7 @@ def _saved(h, h0, gates, g, at, N, is_step, has_state):
     state = tl.where(has_state, limit, 0)
     before = add(load(h, at, state), load(h0, at, limit - state))
     given = (before, load(g, at, limit))
-    return given + _parts(gates, at, N, limit, 4)
+    return given + load_parts(gates, at, N, limit, 4)
 
 
 @triton.jit
@@ -138,10 +130,10 @@ def gru_forward(
                 store(gates + t * 4 * step + part * N, at, N, zeros(at))
     h += first * step
     gates += first * 4 * step
-    z = _parts(x, at, N, N, 3)
+    z = load_parts(x, at, N, N, 3)
     for i in range(length):
         x += direction * steps_stride
-        z_next = _parts(x, at, N, tl.where(i + 1 < length, N, 0), 3)
+        z_next = load_parts(x, at, N, tl.where(i + 1 < length, N, 0), 3)
         if RESETS:
             state = unless(tl.load(resets) != 0, state, at)
             resets += direction * B

@@ -11,7 +11,6 @@ from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.reference import LSTM
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
-    first_steps,
     outer,
     states_and_last,
     weight_gradient,
@@ -87,11 +86,7 @@ def _backward(
     if operands.U is not None:
         gradients["x"] = dgates @ operands.U
     if "W" in needed:
-        through_W = dgates
-        if operands.resets is not None:  # the state before is zero
-            through_W = dgates.masked_fill(operands.resets.unsqueeze(2), 0)
-        first = first_steps(through_W, options.batch_sizes, options.reverse)
-        gradients["W"] = weight_gradient(through_W, first, h, operands.h0, options.reverse)
+        gradients["W"] = weight_gradient(dgates, h, operands, options)
     if "U" in needed:
         gradients["U"] = outer(dgates, without_padding(operands.x, options.batch_sizes))
     if "c" in needed:

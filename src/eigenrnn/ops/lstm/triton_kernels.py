@@ -16,6 +16,7 @@ from eigenrnn.ops.triton_functions import (
     apply,
     load,
     load_matrix,
+    load_parts,
     multiply,
     multiply_by_matrix,
     sigmoid,
@@ -27,16 +28,6 @@ from eigenrnn.ops.triton_functions import (
 )
 
 __all__ = ["lstm_backward", "lstm_forward"]
-
-
-@triton.jit
-def _parts(pointer, at, N, limit):
-    """Read the vectors of the four gates, which are stored side by side."""
-    i = load(pointer, at, limit)
-    f = load(pointer + N, at, limit)
-    g = load(pointer + 2 * N, at, limit)
-    o = load(pointer + 3 * N, at, limit)
-    return i, f, g, o
 
 
 @triton.jit
@@ -109,10 +100,10 @@ def lstm_forward(
     h += first * step
     gates += first * 4 * step
     cells += first * step
-    z = _parts(x, at, N, N)
+    z = load_parts(x, at, N, N, 4)
     for t in range(length):
         x += direction * steps_stride
-        z_next = _parts(x, at, N, tl.where(t + 1 < length, N, 0))
+        z_next = load_parts(x, at, N, tl.where(t + 1 < length, N, 0), 4)
         if RESETS:
             begins = tl.load(resets) != 0
             resets += direction * B
@@ -184,7 +175,7 @@ def lstm_backward(
     dgates += first * 4 * step
     cell = load(cells, at, N)
     for t in range(length):
-        i, f, g, o = _parts(gates, at, N, N)
+        i, f, g, o = load_parts(gates, at, N, N, 4)
         cells += direction * step
         # the cell before is c0 at the first step
         rest = tl.where(t + 1 < length, N, 0)
