@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from eigenrnn_experiments.data.spectrogram import decibels, stft
+from eigenrnn_experiments.data.audio import decibels, stft
 from numpy.typing import NDArray
 from torch import Tensor, nn
 

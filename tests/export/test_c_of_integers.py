@@ -13,7 +13,7 @@ from torch import nn
 
 from eigenrnn import GRU, LRU, LSTM, RNN, LanguageModel, ScoRNN, SequenceModel
 from eigenrnn.constraints import DiagonalSegment, Rounded, Unconstrained
-from eigenrnn.export import nearest, rounded, to_c
+from eigenrnn.export import rounded, to_c
 from eigenrnn.nonlinearities import NONLINEARITIES
 
 IN_16_BITS = ["RNN-two-layers", "GRU", "LSTM-trained-h0", "LRU"]
@@ -268,11 +268,21 @@ def test_random_networks_compute_the_bits_of_the_reference(seed, tmp_path):
     assert_same_bits(model, x, tmp_path, draw.choice(["int8", "int16"]))
 
 
-def test_a_set_that_rounds_is_searched_once_with_its_own_bits(tmp_path):
-    layer = RNN(M, 16, nonlinearity="tanh", constraint=partial(Rounded, bits=4)).double().eval()
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_set_that_rounds_is_written_as_it_was_trained(bits, tmp_path):
+    layer = RNN(M, 16, nonlinearity="tanh", constraint=partial(Rounded, bits=bits))
+    layer.double().eval()
     assert_same_bits(layer, inputs().double(), tmp_path)
     W = Reference(layer, "int8", inputs()).values["layer0_W"]
-    expected = rounded(layer.directions[0].constraint.inner(), bits=4)
+    found = W.integers * W.scales[:, None] * 2.0**-W.exponent
+    torch.testing.assert_close(torch.from_numpy(found), layer.weight_hh_l0)
+
+
+def test_a_set_that_rounds_to_more_bits_is_searched_once(tmp_path):
+    layer = RNN(M, 16, nonlinearity="tanh", constraint=partial(Rounded, bits=12)).double().eval()
+    assert_same_bits(layer, inputs().double(), tmp_path)
+    W = Reference(layer, "int8", inputs()).values["layer0_W"]
+    expected = rounded(layer.directions[0].constraint.inner(), bits=8)
     np.testing.assert_array_equal(W.integers, expected.integers)
     np.testing.assert_array_equal(W.scales, expected.scales * 2.0**W.exponent)
 
@@ -282,7 +292,5 @@ def test_a_set_that_rounds_keeps_its_matrix_in_16_bits(bits, tmp_path):
     layer = RNN(M, 16, constraint=partial(Rounded, bits=bits)).double().eval()
     assert_same_bits(layer, inputs().double(), tmp_path, "int16")
     W = Reference(layer, "int16", inputs()).values["layer0_W"]
-    inner = layer.directions[0].constraint.inner()
-    near = rounded(inner, 4) if bits == 4 else nearest(inner, bits)
     found = W.integers * W.scales[:, None] * 2.0 ** -(W.exponent + W.dropped)
-    np.testing.assert_allclose(found, near.matrix(), atol=1e-4)
+    np.testing.assert_allclose(found, layer.weight_hh_l0.detach().numpy(), atol=1e-4)

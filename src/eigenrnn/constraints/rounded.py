@@ -29,8 +29,8 @@ class Rounded(Constraint):
     The largest entry :math:`V_{i k_i}` of a row is kept apart, in 16 bits on the same grid. The
     scale is rounded up to 16 significant bits. A complex row has its real and imaginary parts side
     by side. The gradient passes the rounding as if it were not there (straight through), so a
-    network learns to do with rounded weights. An export to C chooses between the two neighbours of
-    each entry once, by `eigenrnn.export.rounded` of V.
+    network learns to do with rounded weights. An export to C in at least as many bits writes the
+    matrix as it was trained.
 
     W is not in S: its residual is what the rounding makes of it. To set V, call
     ``constraint.inner.assign(V)``. A set S that moves after each optimiser step goes on doing so.

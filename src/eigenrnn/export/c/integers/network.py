@@ -231,18 +231,20 @@ def _rounded_matrices(direction: AbstractDirection, bits: int) -> list[RoundedMa
         return []
     found: list[RoundedMatrix] = []
     for constraint, matrix in zip(direction.constraints(), direction.matrices(), strict=True):
-        exact = matrix
-        fewest = bits
         if constraint.is_complex:
             raise UnsupportedError("complex states")
-        if isinstance(constraint, Rounded):
-            exact = constraint.inner()
-            fewest = min(bits, constraint.bits)
-        # more bits move an eigenvalue by less than 0.0001, and need no search
-        near = rounded(exact, fewest) if fewest <= 8 else nearest(exact, fewest)
-        if fewest < bits == 16:
-            # sums of 16 bits lose their last places, which those of a coarse grid need
-            near = nearest(near.matrix(), bits)
+        exact = constraint.inner() if isinstance(constraint, Rounded) else matrix
+        if isinstance(constraint, Rounded) and constraint.bits <= bits:
+            # a network that was trained with these points loses by any others
+            near = nearest(exact, constraint.bits)
+            if constraint.bits < bits == 16:
+                # sums of 16 bits lose their last places, which those of a coarse grid need
+                near = nearest(near.matrix(), bits)
+        elif bits == 8:
+            near = rounded(exact, bits)
+        else:
+            # 16 bits move an eigenvalue by less than 0.0001, and need no search
+            near = nearest(exact, bits)
         found.append(near)
     return found
 
