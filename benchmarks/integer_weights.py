@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from eigenrnn_experiments.data.audio import decibels, stft
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -28,6 +27,7 @@ from eigenrnn import GRU, LRU, RNN, ScoRNN, SequenceModel
 from eigenrnn.constraints import Rounded
 from eigenrnn.estimators import SequenceClassifier
 from eigenrnn.export import to_c
+from eigenrnn_experiments.data.audio import decibels, stft
 from eigenrnn_experiments.data.speech import read_fsdd
 from eigenrnn_experiments.tasks import PixelMNIST, model_for
 from eigenrnn_experiments.training import Settings, fit

@@ -1,10 +1,13 @@
 """The benchmark times the layers interleaved, and records all rounds."""
 
+import ast
+import importlib
 import json
 import subprocess
 import sys
 import time
 from itertools import count
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,6 +24,7 @@ from eigenrnn.ops import compiled
 from training_run import one_thread
 
 SMALL = (5, 3, 4)
+FILES = sorted(Path(bench.__file__).parents[1].rglob("*.py"))
 
 
 def test_every_function_runs_once_untimed_and_once_timed_per_round():
@@ -96,3 +100,17 @@ def test_the_command_prints_tables_and_writes_all_rounds(tmp_path):
     said = subprocess.run([*command, "--json", path], capture_output=True, text=True, check=True)
     assert "T=5, B=3, N=4" in said.stdout
     assert list(json.loads(path.read_text())["timings"]) == ["5,3,4"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_benchmark_imports_names_that_exist(path):
+    """Those of other libraries may be absent here."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            package = node.module.partition(".")[0]
+            if package in ("eigenrnn", "eigenrnn_experiments", "benchmarks"):
+                module = importlib.import_module(node.module)
+                missing = [a.name for a in node.names if not hasattr(module, a.name)]
+                # a module of a package is an attribute once it is imported
+                for name in missing:
+                    importlib.import_module(f"{node.module}.{name}")
