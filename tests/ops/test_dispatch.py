@@ -9,7 +9,7 @@ import torch
 from states import elman
 
 from eigenrnn import ops
-from eigenrnn.layers import RNN
+from eigenrnn.layers import RNN, LeakyRNN
 from eigenrnn.ops import compiled, explain, use_backend
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call, choose
@@ -179,6 +179,12 @@ def test_explain_says_why_a_backend_cannot_compute_the_call():
     reasons = explain(BACKENDS, TRANSFORMED)
     assert reasons["reference"] == "chosen"
     assert reasons["loop"].startswith("torch.func transforms and forward mode need")
+
+
+def test_explain_names_the_kind_of_state_of_a_leaky_layer():
+    explained = [LeakyRNN(2, 3, leak=0.5, state=state).explain(x) for state in ("rate", "current")]
+    lacking = [reasons["loop"] for reasons in explained]
+    assert lacking == ["it does not compute leak", "it does not compute leak and current"]
 
 
 @pytest.mark.skipif(compiled.kernels is None, reason=f"needs kernels: {compiled.unavailable()}")

@@ -113,7 +113,10 @@ class LeakyRNN(Stacked[RNNDirection]):
             direction.reset_constants()  # again: the leak, in the dtype of the weights
 
     def _features(self) -> list[str]:
-        return [*super()._features(), "leak"]
+        features = [*super()._features(), "leak"]
+        if not self.all_directions()[0].outputs_states:
+            features.append("current")
+        return features
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": None, "bias": True}  # None: the repr always names the nonlinearity
