@@ -22,6 +22,8 @@ pytestmark = [
     # numpy warns when the interpreter computes values that are not finite
     pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),
 ]
+if torch.cuda.is_available():  # with the interpreter they need no GPU
+    pytestmark.append(pytest.mark.gpu)
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SOFT = ("softplus", "retanh")
