@@ -220,11 +220,20 @@ def test_resets_and_zoneout_of_complex_states_agree(names, bias):
     assert_equals_reference(elman, operands, nonlinearity="modrelu", **merged(names, shape))
 
 
-@pytest.mark.parametrize("N", [1, 33, 64, 110, 127, 192])
-def test_features_agree_at_every_layout(N):
+@pytest.mark.parametrize("names", [("resets", "leak"), ("resets", "mask")], ids="-".join)
+@pytest.mark.parametrize("N", [1, 33, 64, 110, 127, 170, 192])
+def test_features_agree_at_every_layout(N, names):
     shape = 4, 2, N
-    options = merged(("resets", "leak"), shape) | options_of(shape, ragged=True)
+    options = merged(names, shape) | options_of(shape, ragged=True)
     assert_equals_reference(elman, elman_operands(*shape), nonlinearity="tanh", **options)
+
+
+@pytest.mark.parametrize("N", [1, 33, 64, 110, 127])
+@pytest.mark.parametrize("after", [pytest.param(True, marks=pytest.mark.long), False])
+def test_features_of_the_gru_agree_at_every_layout(N, after):
+    shape = 4, 2, N
+    options = merged(("resets", "mask"), shape) | options_of(shape, ragged=True)
+    assert_equals_reference(gru, gru_operands(*shape), reset_after=after, **options)
 
 
 @each_raggedness
