@@ -26,7 +26,7 @@ from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman.cpu import elman_cpu_norm_zoneout
 from eigenrnn.ops.elman.loop import elman_loop
 from eigenrnn.ops.gru.cpu import gru_cpu, gru_cpu_norm_zoneout
-from eigenrnn.ops.gru.loop import gru_loop
+from eigenrnn.ops.gru.loop import gru_loop, gru_loop_resets
 from eigenrnn.ops.gru.operands import form_features
 from eigenrnn.ops.linear.cpu import linear_cpu
 from eigenrnn.ops.linear.scan import linear_scan
@@ -331,6 +331,7 @@ OPERATORS = [
     (elman_cpu_norm_zoneout, ("resets",), {"rate": RATE, "batch_sizes": [3, 2, 1, 1]}),
     (gru_loop, ("recurrent_bias",), {"reverse": True}),
     (gru_loop, ("bias",), {"nonlinearity": "modrelu", "reset_after": False}),
+    (gru_loop_resets, ("resets",), {"batch_sizes": [3, 2, 1, 1]}),
     (gru_cpu, ("recurrent_bias",), {"update_keeps": False}),
     (gru_cpu_norm_zoneout, ("mask", *NORM), {"batch_sizes": [3, 2, 1, 1]}),
     (lstm_cpu, (), {"reverse": True}),

@@ -13,6 +13,7 @@ from torch import Tensor
 __all__ = [
     "Step",
     "batch_sizes_of",
+    "begins_of_steps",
     "first_steps",
     "last_of_each",
     "last_steps",
@@ -123,6 +124,16 @@ def split_steps(
     views = tensor.unbind(0)
     full = tensor.shape[1]
     return [v if n == full else v[:n] for v, n in zip(views, sizes, strict=True)]
+
+
+def begins_of_steps(
+    resets: Tensor | None,  # (T, B)
+    sizes: Sequence[int],
+) -> list[Tensor]:  # T of (sizes[t], 1)
+    """Return whether each running sequence begins anew at each step; nothing without resets."""
+    if resets is None:
+        return []
+    return split_steps(resets.unsqueeze(2), sizes)
 
 
 def previous_state(
