@@ -278,6 +278,20 @@ def test_a_mask_and_a_reset_stop_numbers_that_are_not_finite(function, value):
     assert h[2:, 1].isfinite().all()
 
 
+@pytest.mark.parametrize("function", [elman, gru])
+def test_a_mask_stops_gradients_that_are_not_finite(function):
+    operands = {elman: elman_operands, gru: gru_operands}[function](4, 2, 3)
+    x = operands["x"].requires_grad_()
+    mask = torch.zeros(4, 2, 3, dtype=torch.bool, device=DEVICE)
+    mask[1, 0] = True
+    h, _ = function(**operands, zoneout=mask, backend="triton")
+    weights = torch.ones_like(h)
+    weights[1, 0] = torch.inf
+    (dx,) = torch.autograd.grad(h, x, weights)
+    assert not dx[1, 0].any()
+    assert dx[2:].isfinite().all()
+
+
 # one of each layout: one piece, one piece of 256 with two or three of rows, two pieces
 @pytest.mark.parametrize("N", [1, 16, 31, 128, 129, 150, 176, 177, 192])
 def test_the_elman_recurrence_agrees_at_every_layout(N):
