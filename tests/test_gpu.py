@@ -19,6 +19,7 @@ from eigenrnn import (
     AveragedModel,
     LanguageModel,
     LeakyRNN,
+    MinGRU,
     ResidualStack,
     ScoRNN,
     SequenceModel,
@@ -91,6 +92,30 @@ def test_resets_give_the_values_and_gradients_of_the_cpu(make):
     expected = evaluated(on_cpu, x, resets=resets)
     got = evaluated(on_gpu, x.to(DEVICE), resets=resets.to(DEVICE))
     assert_same_values(got, expected, tol(torch.float64, 100 * T * N))
+
+
+BY_NAME = {
+    "ScoRNN": (ScoRNN, "triton"),
+    "GRU": (GRU, "triton"),
+    "LSTM": (LSTM, "triton"),
+    "zoneout": (partial(RNN, nonlinearity="tanh", zoneout=0.2), "triton"),
+    "GRU, zoneout": (partial(GRU, zoneout=0.2), "triton"),
+    "leak": (partial(LeakyRNN, leak=0.2, trainable_leak=True, nonlinearity="tanh"), "triton"),
+    "loop": (ScoRNN, "loop"),
+    "LRU": (LRU, "scan"),
+    "MinGRU": (MinGRU, "scan"),
+}
+
+
+@pytest.mark.parametrize(("make", "backend"), BY_NAME.values(), ids=BY_NAME)
+def test_resets_inside_a_kernel_or_a_loop_give_those_of_the_cpu(make, backend):
+    on_cpu, on_gpu = pair(make, torch.float32)
+    on_gpu.backend = backend
+    x, lengths = torch.randn(T, B, M), [11, 7, 7, 1]
+    resets = torch.rand(T, B) < 0.3
+    expected = evaluated(on_cpu.eval(), x.double(), resets=resets, lengths=lengths)
+    got = evaluated(on_gpu.eval(), x.to(DEVICE), resets=resets.to(DEVICE), lengths=lengths)
+    assert_same_values(got, expected, tol(x.dtype, 10 * T * N))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

@@ -64,6 +64,50 @@ def test_the_reference_equals_a_product_with_powers_of_the_decay(dtype, gated, r
     assert_near(got, map(torch.as_tensor, (states, last)), torch.float64, T * N)
 
 
+@each_raggedness
+@each_direction
+@each_decay
+@pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=str)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_states_that_are_not_finite_end_at_a_reset(backend, value, gated, reverse, ragged):
+    # chunks of three steps and two more
+    shape = T, B, _ = 11, 2, 3
+    options = options_of(shape, reverse=reverse, ragged=ragged)
+    for early in range(1, T - 1):
+        late = early - 1 if reverse else early + 1
+        resets = torch.zeros(T, B, dtype=torch.bool)
+        resets[late, 0] = True
+        drawn = [v.detach() for v in operands(shape, gated=gated)]
+        expected = values_and_gradients(drawn, resets=resets, backend="reference", **options)
+        x = drawn[0]
+        x[early, 0] = value
+        h, *others = values_and_gradients(drawn, resets=resets, backend=backend, **options)
+        assert not h[early, 0].isfinite().any()
+        # all else is as if x was finite, but not what reads the state before the reset
+        h[early, 0] = expected[0][early, 0]
+        assert_near([h, *others], expected, torch.float64, sum(shape))
+
+
+@each_direction
+@each_decay
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_that_are_not_finite_end_at_a_reset(backend, gated, reverse):
+    shape = T, B, _ = 11, 2, 3
+    for late in range(T):
+        resets = torch.zeros(T, B, dtype=torch.bool)
+        resets[late, 0] = True
+        x, decay, h0 = operands(shape, gated=gated)
+        h, _ = linear(x, decay, h0, resets=resets, reverse=reverse, backend=backend)
+        weights = weight_of(h, 7)
+        (expected,) = torch.autograd.grad(h, x, weights, retain_graph=True)
+        weights[late, 0] = torch.nan
+        dx, dh0 = torch.autograd.grad(h, (x, h0), weights)
+        assert dx[late, 0].isnan().all()
+        dx[late, 0] = expected[late, 0]
+        assert torch.equal(dx, expected)
+        assert dh0.isfinite().all()
+
+
 @pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
 @each_direction
 @each_decay

@@ -26,12 +26,19 @@ from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman.cpu import elman_cpu_norm_zoneout
 from eigenrnn.ops.elman.loop import elman_loop
 from eigenrnn.ops.gru.cpu import gru_cpu, gru_cpu_norm_zoneout
-from eigenrnn.ops.gru.loop import gru_loop
+from eigenrnn.ops.gru.loop import gru_loop, gru_loop_resets
 from eigenrnn.ops.gru.operands import form_features
 from eigenrnn.ops.linear.cpu import linear_cpu
 from eigenrnn.ops.linear.scan import linear_scan
 from eigenrnn.ops.lstm.cpu import lstm_cpu
-from kernel_testing import assert_near, assert_passes_with_isa, each_isa, ragged_sizes
+from kernel_testing import (
+    assert_near,
+    assert_passes_with_isa,
+    each_direction,
+    each_isa,
+    each_raggedness,
+    ragged_sizes,
+)
 
 pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
@@ -192,6 +199,35 @@ def test_sixteen_bits_agree_with_double_precision_up_to_rounding(kind, row):
     assert_near(got, evaluated(kind, exact(tensors), options, "reference"), tol(row["dtype"], 3))
 
 
+RESETTING = [
+    (kind, name)
+    for kind, backends in BACKENDS.items()
+    for name, backend in backends.items()
+    if "resets" in backend.features and backend.unavailable() is None
+]
+
+
+@each_direction
+@each_raggedness
+@pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=str)
+@pytest.mark.parametrize(("kind", "backend"), RESETTING)
+def test_an_initial_state_that_is_not_finite_does_not_survive_a_reset(
+    kind, backend, value, ragged, reverse
+):
+    T, B, N = shape = 5, 3, 4
+    record = RECORDS[kind]
+    options = {"reverse": reverse, "batch_sizes": ragged_sizes(T, B) if ragged else None}
+    tensors = draw(record, shape, torch.float32)
+    tensors["resets"] = torch.zeros(T, B, dtype=torch.bool)
+    for b, length in enumerate((5, 4, 2) if ragged else (T,) * B):
+        tensors["resets"][length - 1 if reverse else 0, b] = True
+    replaced = {name: torch.full((B, N), value) for name in record.states if name in tensors}
+    got = evaluated(kind, tensors | replaced, options, backend)
+    zeros = {name: torch.zeros(B, N) for name in replaced}
+    expected = evaluated(kind, exact(tensors | zeros), options, "reference")
+    assert_near(got, expected, tol(torch.float32, T + B + N))
+
+
 PLAIN = {"case": "tanh", "M": None, "reverse": False, "ragged": False, "resets": False}
 
 
@@ -295,6 +331,7 @@ OPERATORS = [
     (elman_cpu_norm_zoneout, ("resets",), {"rate": RATE, "batch_sizes": [3, 2, 1, 1]}),
     (gru_loop, ("recurrent_bias",), {"reverse": True}),
     (gru_loop, ("bias",), {"nonlinearity": "modrelu", "reset_after": False}),
+    (gru_loop_resets, ("resets",), {"batch_sizes": [3, 2, 1, 1]}),
     (gru_cpu, ("recurrent_bias",), {"update_keeps": False}),
     (gru_cpu_norm_zoneout, ("mask", *NORM), {"batch_sizes": [3, 2, 1, 1]}),
     (lstm_cpu, (), {"reverse": True}),

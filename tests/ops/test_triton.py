@@ -22,6 +22,8 @@ pytestmark = [
     # numpy warns when the interpreter computes values that are not finite
     pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),
 ]
+if torch.cuda.is_available():  # with the interpreter they need no GPU
+    pytestmark.append(pytest.mark.gpu)
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SOFT = ("softplus", "retanh")
@@ -218,11 +220,20 @@ def test_resets_and_zoneout_of_complex_states_agree(names, bias):
     assert_equals_reference(elman, operands, nonlinearity="modrelu", **merged(names, shape))
 
 
-@pytest.mark.parametrize("N", [1, 33, 64, 110, 127, 192])
-def test_features_agree_at_every_layout(N):
+@pytest.mark.parametrize("names", [("resets", "leak"), ("resets", "mask")], ids="-".join)
+@pytest.mark.parametrize("N", [1, 33, 64, 110, 127, 170, 192])
+def test_features_agree_at_every_layout(N, names):
     shape = 4, 2, N
-    options = merged(("resets", "leak"), shape) | options_of(shape, ragged=True)
+    options = merged(names, shape) | options_of(shape, ragged=True)
     assert_equals_reference(elman, elman_operands(*shape), nonlinearity="tanh", **options)
+
+
+@pytest.mark.parametrize("N", [1, 33, 64, 110, 127])
+@pytest.mark.parametrize("after", [pytest.param(True, marks=pytest.mark.long), False])
+def test_features_of_the_gru_agree_at_every_layout(N, after):
+    shape = 4, 2, N
+    options = merged(("resets", "mask"), shape) | options_of(shape, ragged=True)
+    assert_equals_reference(gru, gru_operands(*shape), reset_after=after, **options)
 
 
 @each_raggedness
@@ -235,7 +246,7 @@ def test_the_lstm_agrees(M, names, reverse, ragged):
     assert_equals_reference(lstm, lstm_operands(*shape, M=M), **options)
 
 
-@pytest.mark.parametrize("N", [1, 16, 33, 64])
+@pytest.mark.parametrize("N", [1, 16, 33, 64, 96])
 def test_the_lstm_agrees_at_every_size(N):
     assert_equals_reference(lstm, lstm_operands(3, 2, N), **features(3, 2, N)["resets"])
 
@@ -265,6 +276,20 @@ def test_a_mask_and_a_reset_stop_numbers_that_are_not_finite(function, value):
     h, _ = function(**operands, zoneout=mask, resets=resets, backend="triton")
     assert h[:, 0].isfinite().all()
     assert h[2:, 1].isfinite().all()
+
+
+@pytest.mark.parametrize("function", [elman, gru])
+def test_a_mask_stops_gradients_that_are_not_finite(function):
+    operands = {elman: elman_operands, gru: gru_operands}[function](4, 2, 3)
+    x = operands["x"].requires_grad_()
+    mask = torch.zeros(4, 2, 3, dtype=torch.bool, device=DEVICE)
+    mask[1, 0] = True
+    h, _ = function(**operands, zoneout=mask, backend="triton")
+    weights = torch.ones_like(h)
+    weights[1, 0] = torch.inf
+    (dx,) = torch.autograd.grad(h, x, weights)
+    assert not dx[1, 0].any()
+    assert dx[2:].isfinite().all()
 
 
 # one of each layout: one piece, one piece of 256 with two or three of rows, two pieces
@@ -409,7 +434,7 @@ def call(**facts):
         (ELMAN, {"nonlinearity": "softplus"}, "no kernel for softplus"),
         (ELMAN, {"state_size": 193}, "at most 192 .* 193"),
         (GRU, {"state_size": 129}, "at most 128 .* 129"),
-        (LSTM, {"state_size": 130}, "at most 128 .* 130"),
+        (LSTM, {"state_size": 194}, "at most 192 .* 194"),
         (ELMAN, {"dtype": torch.float64}, "torch.float64"),
         (ELMAN, {"device": "meta"}, "on meta"),
         (ELMAN, {"transformed": True}, "torch.func"),

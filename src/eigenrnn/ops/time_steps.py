@@ -13,6 +13,7 @@ from torch import Tensor
 __all__ = [
     "Step",
     "batch_sizes_of",
+    "begins_of_steps",
     "first_steps",
     "last_of_each",
     "last_steps",
@@ -125,6 +126,16 @@ def split_steps(
     return [v if n == full else v[:n] for v, n in zip(views, sizes, strict=True)]
 
 
+def begins_of_steps(
+    resets: Tensor | None,  # (T, B)
+    sizes: Sequence[int],
+) -> list[Tensor]:  # T of (sizes[t], 1)
+    """Return whether each running sequence begins anew at each step; nothing without resets."""
+    if resets is None:
+        return []
+    return split_steps(resets.unsqueeze(2), sizes)
+
+
 def previous_state(
     t: int,
     hs: Sequence[Tensor],  # T of (sizes[t], N)
@@ -211,10 +222,10 @@ def states_before(
     first = h0.unsqueeze(0)
     if not reverse:
         return torch.cat([first, h[:-1]])
-    before = torch.cat([h[1:], first])
     if sizes is None:
-        return before
-    # a shorter sequence begins earlier in time
+        return torch.cat([h[1:], first])
+    # a shorter sequence begins earlier in time; past its end zero times h0 may be NaN
+    before = torch.cat([h[1:], torch.zeros_like(first)])
     return torch.where(last_of_each(sizes, h), first, before)
 
 
@@ -304,7 +315,7 @@ def weight_gradient(
     operands: Any,
     options: Any,
 ) -> Tensor:  # (K, N)
-    """Return the gradient of W in one product over all steps, without a copy of h.
+    """Return the gradient of W in one product over all steps; h is copied only with resets.
 
     Args:
         delta: The gradients of the products with W.
@@ -312,18 +323,22 @@ def weight_gradient(
         operands: The operands of the call, with h0 and the resets.
         options: Its options, with the batch sizes and the direction.
     """
-    if operands.resets is not None:  # the state before is zero
-        delta = delta.masked_fill(operands.resets.unsqueeze(2), 0)
+    h0 = operands.h0
     first = first_steps(delta, options.batch_sizes, options.reverse)
     # each step's delta, beside the state before it
     if options.reverse:
-        later = delta[:-1]
+        now = slice(0, -1)
         earlier = h[1:]
     else:
-        later = delta[1:]
+        now = slice(1, None)
         earlier = h[:-1]
+    later = delta[now]
+    if operands.resets is not None:  # the state before is zero, whatever it was
+        begins = operands.resets.unsqueeze(2)
+        h0 = h0.masked_fill(first_steps(begins, options.batch_sizes, options.reverse), 0)
+        earlier = earlier.masked_fill(begins[now], 0)
     # padding is zero in delta or in h, so it adds nothing
-    grad = first.T @ operands.h0.conj_physical()
+    grad = first.T @ h0.conj_physical()
     rows = later.shape[0] * later.shape[1]
     K, N = grad.shape
     return torch.addmm(grad, later.reshape(rows, K).T, earlier.reshape(rows, N).conj_physical())

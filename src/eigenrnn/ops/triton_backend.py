@@ -119,7 +119,7 @@ def launch(
     lengths = _sequence_lengths(options.batch_sizes, B, steps.device)
     others = {**others, "lengths": lengths, "resets": _as_bytes(operands.resets)}
     read = {name: _contiguous(tensor, absent=steps) for name, tensor in others.items()}
-    columns, rows = layout(N)
+    columns, rows = layout(N, len(operands.W) // N)
     with torch.cuda.device_of(steps):
         kernel[(B,)](
             steps,
@@ -193,8 +193,8 @@ def _as_bytes(tensor: Tensor | None) -> Tensor | None:
     return tensor.contiguous().view(torch.uint8)
 
 
-def layout(N: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the sizes of the pieces of a vector of N units, and of the rows of a matrix.
+def layout(N: int, matrices: int = 1) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the sizes of the pieces of a vector of N units, and of the rows of each matrix.
 
     All are powers of two, as Triton demands, and padded with zeros. One piece is best where it
     fits: each thread then owns a column and adds it alone, and each further piece of the rows
@@ -202,6 +202,8 @@ def layout(N: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """
     if N <= 128:
         size = max(16, 1 << (N - 1).bit_length())
+        if size == 128 and matrices == 4:  # all rows would take all registers
+            return (128,), (64, 32)
         return (size,), (size,)
     if N <= _MOST_IN_ONE_PIECE:
         rest = 16 * -(-(N - 128) // 16)  # 16, 32 or 48

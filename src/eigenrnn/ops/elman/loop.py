@@ -3,7 +3,7 @@
 README.md in this folder has the derivation and the reasons for each choice.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from eigenrnn.ops.inplace_nonlinearities import (
 )
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
+    begins_of_steps,
     previous_rows,
     previous_state,
     select_rows,
@@ -56,7 +57,7 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     # one view for each step: indexing in the loop would cost as much as a tanh
     h_at = split_steps(h, sizes)
     moduli_at = split_moduli(moduli, sizes)
-    begins = _begins(operands, sizes)
+    begins = begins_of_steps(operands.resets, sizes)
     for t in steps_in_order(T, options.reverse):
         h_before = previous_state(t, h_at, h0, sizes, options.reverse)
         if begins:
@@ -64,13 +65,6 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
         h_at[t].addmm_(h_before, Wt)
         f_(h_at[t], moduli_at[t])
     return {"h": h, "moduli": moduli}
-
-
-def _begins(operands: ElmanOperands, sizes: Sequence[int]) -> list[Tensor]:
-    """Return whether each running sequence begins anew, (sizes[t], 1), or nothing."""
-    if operands.resets is None:
-        return []
-    return split_steps(operands.resets.unsqueeze(2), sizes)
 
 
 def _moduli(
@@ -118,7 +112,7 @@ def _backward(
     h_at = split_steps(h, sizes)
     moduli_at = split_moduli(moduli, sizes)
     earlier = previous_rows(deltas, dh0, sizes, options.reverse)
-    begins = _begins(operands, sizes)
+    begins = begins_of_steps(operands.resets, sizes)
     # README.md has the equations
     for t in reversed(steps_in_order(T, options.reverse)):
         delta_t = deltas[t]

@@ -4,7 +4,7 @@ README.md in this folder has the derivation and the reasons for each choice.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from eigenrnn.ops.gru.reference import GRU
 from eigenrnn.ops.inplace_nonlinearities import apply_in_place, backward_in_place
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
+    begins_of_steps,
     previous_rows,
     previous_state,
     select_rows,
@@ -27,7 +28,7 @@ from eigenrnn.ops.time_steps import (
     zero_padding,
 )
 
-__all__ = ["GRULoop", "gru_loop"]
+__all__ = ["GRULoop", "gru_loop", "gru_loop_resets"]
 
 # in place, because the loop allocates nothing
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
@@ -97,8 +98,11 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
     sums = split_steps(views[..., :width], sizes)
     x_cs = split_steps(x[..., 2 * N :], sizes)
     h_at = split_steps(h, sizes)
+    begins = begins_of_steps(operands.resets, sizes)
     for t in steps_in_order(T, options.reverse):
         h_before = previous_state(t, h_at, h0, sizes, options.reverse)
+        if begins:
+            h_before = h_before.masked_fill(begins[t], 0)
         r = steps.r[t]
         q = steps.q[t]
         c = steps.c[t]
@@ -188,8 +192,15 @@ def _backward(
     h_at = split_steps(h, sizes)
     dhs = split_steps(g, sizes)
     earlier = previous_rows(dhs, dh0, sizes, options.reverse)
+    begins = begins_of_steps(operands.resets, sizes)
     for t in reversed(steps_in_order(T, options.reverse)):
         h_before = previous_state(t, h_at, h0, sizes, options.reverse)
+        added_to: list[tuple[Tensor, slice | None]] = earlier[t]
+        sent: Tensor | None = None
+        if begins:  # what a step sends back is gathered apart, and ends at a reset
+            h_before = h_before.masked_fill(begins[t], 0)
+            sent = torch.zeros_like(h_before)
+            added_to = [(sent, None)]
         r = steps.r[t]
         c = steps.c[t]
         dr = changes.r[t]
@@ -197,7 +208,7 @@ def _backward(
         dc = changes.c[t]
         dru = changes.ru[t]
         mixed = h_before, steps.u[t], c
-        _through_update(dhs[t], mixed, changes.u[t], dc, earlier[t], options.update_keeps)
+        _through_update(dhs[t], mixed, changes.u[t], dc, added_to, options.update_keeps)
         backward_(dc, c, None)
         # After the matrix, r multiplies q, so dc gives the gradients of both. Before it, q = r h
         # gets its gradient through the matrix first. README.md has the equations.
@@ -208,10 +219,14 @@ def _backward(
             torch.mm(dc, W_c, out=dq)
             torch.mul(dq, h_before, out=dr)
         _sigmoid_backward(dru, steps.ru[t], grad_input=dru)  # of both gates in one operation
-        for before, rows in earlier[t]:
+        for before, rows in added_to:
             if not options.reset_after:
                 before.addcmul_(select_rows(dq, rows), select_rows(r, rows))
             before.addmm_(select_rows(sums[t], rows), W_before)
+        if sent is not None:
+            sent.masked_fill_(begins[t], 0)
+            for before, rows in earlier[t]:
+                before.add_(select_rows(sent, rows))
     dr_all, du_all, dq_all, dc_all = deltas.chunk(4, dim=2)
     _, _, q_all, c_all = gates.chunk(4, dim=2)
     gradients = operand_gradients(
@@ -253,16 +268,13 @@ def _through_update(
             before.add_(select_rows(dh, rows))
 
 
+_FUNCTIONS: dict[str, Any] = {"forward": _forward, "allocate": _allocate, "backward": _backward}
+
+# torch takes a time quadratic in the number of arguments for a call that autograd records
 gru_loop = Operator(
-    "gru_loop",
-    GRU,
-    forward=_forward,
-    allocate=_allocate,
-    backward=_backward,
-    results=("h",),
-    saved=("gates",),
-    without=EXTRAS,
+    "gru_loop", GRU, **_FUNCTIONS, results=("h",), saved=("gates",), without=EXTRAS
 )
+gru_loop_resets = Operator("gru_loop_resets", GRU, **_FUNCTIONS, results=("h",), saved=("gates",))
 
 
 class GRULoop(Backend):
@@ -271,7 +283,7 @@ class GRULoop(Backend):
     name = "loop"
     description = "in-place torch operations, any device"
     dtypes = REAL
-    features = FORMS
+    features = FORMS | {"resets"}
 
     def unsupported(self, call: Call) -> str | None:
         if call.transformed:
@@ -279,5 +291,6 @@ class GRULoop(Backend):
         return None
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h = gru_loop(operands, options)["h"]
+        operator = gru_loop if operands.resets is None else gru_loop_resets
+        h = operator(operands, options)["h"]
         return states_and_last(h, options.batch_sizes, options.reverse)

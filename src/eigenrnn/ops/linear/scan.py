@@ -27,10 +27,25 @@ from eigenrnn.ops.time_steps import (
 __all__ = ["LinearScan", "linear_scan"]
 
 
+def add_carried(
+    x: Tensor,  # (..., N)
+    decay: Tensor,
+    state: Tensor,
+    begins: Tensor | None,  # (..., 1)
+    out: Tensor | None = None,
+) -> Tensor:  # (..., N)
+    """Return decay * state + x, or x where a sequence begins anew, whatever the state was."""
+    if begins is None:
+        return torch.addcmul(x, decay, state, out=out)
+    # a decay of zero would not forget a state that is infinite or NaN
+    return torch.where(begins, x, torch.addcmul(x, decay, state), out=out)
+
+
 def step_by_step(
     x: Tensor,  # (T, B, N)
     decay: Tensor,  # (N,) or (T, B, N)
     h0: Tensor,  # (B, N)
+    begins: Tensor | None,  # (T, B, 1)
     reverse: bool,
 ) -> Tensor:  # (T, B, N)
     """Compute the states one after another."""
@@ -41,9 +56,12 @@ def step_by_step(
     decays: Sequence[Tensor] = [decay] * T
     if decay.dim() == 3:
         decays = decay.unbind()
+    begins_at: Sequence[Tensor | None] = [None] * T
+    if begins is not None:
+        begins_at = begins.unbind()
     before = h0
     for t in steps_in_order(T, reverse):
-        before = torch.addcmul(xs[t], decays[t], before, out=hs[t])
+        before = add_carried(xs[t], decays[t], before, begins_at[t], out=hs[t])
     return h
 
 
@@ -51,6 +69,7 @@ def in_chunks(
     x: Tensor,  # (T, B, N)
     decay: Tensor,  # (N,) or (T, B, N)
     h0: Tensor,  # (B, N)
+    begins: Tensor | None,  # (T, B, 1)
     reverse: bool,
 ) -> Tensor:  # (T, B, N)
     r"""Compute the states in about :math:`2 \sqrt T` steps.
@@ -80,6 +99,11 @@ def in_chunks(
         factors = decay.expand(1, length, 1, N)
         rest_decay = decay
     products = x.new_empty(factors.shape)  # of the decays since the chunk began
+    begun: Tensor | None = None  # whether a sequence has begun anew since the chunk began
+    rest_begins: Tensor | None = None
+    if begins is not None:
+        begun = begins[main].reshape(count, length, B, 1).clone()
+        rest_begins = begins[rest]
     order = steps_in_order(length, reverse)
     begin = order[0]
     end = order[-1]
@@ -87,7 +111,10 @@ def in_chunks(
     products[:, begin].copy_(factors[:, begin])
     # all chunks at once, as if each began from zero
     for before, j in pairwise(order):
-        torch.addcmul(xs[:, j], factors[:, j], hs[:, before], out=hs[:, j])
+        anew = None if begun is None else begun[:, j]
+        add_carried(xs[:, j], factors[:, j], hs[:, before], anew, out=hs[:, j])
+        if begun is not None:
+            begun[:, j] |= begun[:, before]
         torch.mul(products[:, before], factors[:, j], out=products[:, j])
     entering = x.new_empty(count, B, N)
     ends = products[:, end].expand(count, -1, N)
@@ -95,27 +122,31 @@ def in_chunks(
     # one chunk after another, from the state in which each truly begins
     for k in steps_in_order(count, reverse):
         entering[k] = state
-        state = torch.addcmul(hs[k, end], ends[k], state)
+        anew = None if begun is None else begun[k, end]
+        state = add_carried(hs[k, end], ends[k], state, anew)
     # by linearity that state, times the decays since then, is what each state still lacks
-    hs.addcmul_(products, entering.unsqueeze(1))
+    add_carried(hs, products, entering.unsqueeze(1), begun, out=hs)
     if whole < T:
-        h[rest] = step_by_step(x[rest], rest_decay, state, reverse)
+        h[rest] = step_by_step(x[rest], rest_decay, state, rest_begins, reverse)
     return h
 
 
 def _forward(operands: LinearOperands, options: LinearOptions, _save: bool) -> dict[str, Tensor]:
     x, decay, h0, _ = operands
+    begins = _begins(operands)
     sizes = options.batch_sizes
     reverse = options.reverse
     if sizes is None:
-        return {"h": in_chunks(x, decay, h0, reverse)}
+        return {"h": in_chunks(x, decay, h0, begins, reverse)}
     x = without_padding(x, sizes)
     decay = _decay_without_padding(decay, sizes)
     if reverse:  # the state is zero until a sequence begins
         first = last_of_each(sizes, x)
+        if begins is not None:
+            first = first & ~begins
         x = torch.where(first, x + decay * h0, x)
         h0 = torch.zeros_like(h0)
-    h = in_chunks(x, decay, h0, reverse)
+    h = in_chunks(x, decay, h0, begins, reverse)
     zero_padding(h, sizes)
     return {"h": h}
 
@@ -134,15 +165,19 @@ def _backward(
     """Return the needed gradients; that of x is the same recurrence in the other direction."""
     g = grads["h"]
     decay = operands.decay
+    begins = _begins(operands)
     sizes = options.batch_sizes
     assert g is not None  # noqa: S101, no backward pass runs without a gradient
     if sizes is not None:
         g = without_padding(g, sizes)
         decay = _decay_without_padding(decay, sizes)
     # delta_t = g_t + conj(decay_(t + 1)) delta_(t + 1), from zero after the last step
-    later = _of_later_step(decay, options.reverse)
+    if decay.dim() == 3:
+        decay = _of_later_step(decay, options.reverse)
+    if begins is not None:
+        begins = _of_later_step(begins, options.reverse)
     none = torch.zeros_like(operands.h0)
-    delta = in_chunks(g, later.conj().resolve_conj(), none, not options.reverse)
+    delta = in_chunks(g, decay.conj().resolve_conj(), none, begins, not options.reverse)
     if sizes is not None:
         zero_padding(delta, sizes)
     gradients = {"x": delta}
@@ -159,14 +194,17 @@ def _decay_without_padding(decay: Tensor, sizes: Sequence[int]) -> Tensor:
     return without_padding(decay, sizes, 1.0)  # one leaves the state as it is
 
 
-def _of_later_step(decay: Tensor, reverse: bool) -> Tensor:
-    """Return the decay of the step that follows each step in the recurrence; after the last, 1."""
-    if decay.dim() == 1:
-        return decay
-    end = torch.ones_like(decay[:1])
+def _begins(operands: LinearOperands) -> Tensor | None:  # (T, B, 1)
+    """Return whether each sequence begins anew at each step."""
+    return None if operands.resets is None else operands.resets.unsqueeze(2)
+
+
+def _of_later_step(steps: Tensor, reverse: bool) -> Tensor:
+    """Return what belongs to the step after each step in the recurrence; after the last, zero."""
+    end = torch.zeros_like(steps[:1])
     if reverse:
-        return torch.cat([end, decay[:-1]])
-    return torch.cat([decay[1:], end])
+        return torch.cat([end, steps[:-1]])
+    return torch.cat([steps[1:], end])
 
 
 def _decay_gradient(
@@ -177,6 +215,9 @@ def _decay_gradient(
 ) -> Tensor:  # (N,) or (T, B, N)
     before = states_before(h, operands.h0, options.batch_sizes, options.reverse)
     product = delta * before.conj()
+    begins = _begins(operands)
+    if begins is not None:  # the state before is zero
+        product = product.masked_fill(begins, 0)
     if operands.decay.dim() == 3:
         return product
     return product.sum((0, 1))
@@ -192,7 +233,11 @@ def _initial_gradient(
     decay = operands.decay
     if decay.dim() == 3:
         decay = first_steps(decay, sizes, reverse)
-    return first_steps(delta, sizes, reverse) * decay.conj()
+    gradient = first_steps(delta, sizes, reverse) * decay.conj()
+    begins = _begins(operands)
+    if begins is not None:
+        gradient = gradient.masked_fill(first_steps(begins, sizes, reverse), 0)
+    return gradient
 
 
 linear_scan = Operator(
@@ -202,7 +247,6 @@ linear_scan = Operator(
     allocate=_allocate,
     backward=_backward,
     results=("h",),
-    without=("resets",),
 )
 
 
@@ -225,9 +269,5 @@ class LinearScan(Backend):
         return None
 
     def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, Tensor]:
-        if operands.resets is not None:  # a decay of zero forgets a state that is finite
-            decay = operands.decay.expand(operands.x.shape)
-            decay = decay.masked_fill(operands.resets.unsqueeze(2), 0)
-            operands = operands._replace(decay=decay, resets=None)
         h = linear_scan(operands, options)["h"]
         return states_and_last(h, options.batch_sizes, options.reverse)
