@@ -276,7 +276,7 @@ def headline(judgements: Sequence[Judgement]) -> str:
     decided = [each for each in judgements if each.verdict not in ("not decided", "other data")]
     single = sum(_seeds(each).startswith("1") for each in decided)
     if single:
-        parts[-1] += f"; of these verdicts {single} rest{'s' * (single == 1)} on a single seed"
+        parts[-1] += f"; of those decided {single} rest{'s' * (single == 1)} on a single seed"
     return f"Of {len(judgements)} claims of the five papers, {', '.join(parts)}."
 
 
