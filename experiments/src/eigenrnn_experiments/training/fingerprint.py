@@ -1,6 +1,5 @@
 """What a run was asked: the record that it begins with, and the fingerprint for resuming."""
 
-import difflib
 import os
 import platform
 import subprocess
@@ -205,19 +204,7 @@ def check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> 
     if isinstance(stored.get("network"), dict):
         stored = {**stored, "network": current_network(stored["network"])}
     changed = differences(stored, current)
-    then = stored.get("network")
-    now = current["network"]
-    if isinstance(then, str) and isinstance(now, str):
-        stored = {**stored, "network": now}
-        changed = _changed_lines(then, now) + differences(stored, current)
     if changed:
         raise ValueError(
             f"expected the model, task and settings of the run to resume, got {'; '.join(changed)}"
         )
-
-
-def _changed_lines(then: str, now: str) -> list[str]:
-    """List the lines in which two networks differ, as torch prints them."""
-    lines = difflib.ndiff(then.splitlines(), now.splitlines())
-    signs = {"-": "then", "+": "now"}
-    return [f"{signs[line[0]]} {line[2:].strip()}" for line in lines if line[0] in signs]
