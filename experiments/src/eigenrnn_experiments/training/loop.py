@@ -255,11 +255,11 @@ class TrainingLoop:
     def __post_init__(self) -> None:
         self.steps = self.settings.total_steps(self.task)
         self.per_epoch = self.task.steps_per_epoch(self.settings.batch_size)
-        self.eval_every = self.settings.evaluation_interval(self.task)
+        self.eval_every = self.settings.eval_every or self.per_epoch or 100
         self.checkpoint_every = self.settings.checkpoint_every or self.eval_every
         self.metrics = DeferredMetrics(
             list(self.train_step.parameters),
-            check_gradients=not self.train_step.scales_gradients,
+            check_gradients=self.train_step.scaler is None,
         )
         # shifted by the time of earlier calls, so that differences to now are totals
         self.start_time = time.monotonic() - self.state.seconds
