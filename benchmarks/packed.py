@@ -1,10 +1,8 @@
 """Times training on packed sequences of unequal lengths, beside torch's layers.
 
-Run with ``python -m benchmarks.packed``: wall-clock time on one thread and on two. On a shared
-machine, ``--processor`` measures processor time on one thread.
+Run with ``python -m benchmarks.packed``: wall-clock time on one thread and on two.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from functools import partial
@@ -53,15 +51,9 @@ def runs(B: int, T: int, N: int) -> dict[str, Callable[[], object]]:
 
 def main() -> None:
     """Print a table for each number of threads."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--processor", action="store_true")
     clock = time.perf_counter
-    threads = (1, 2)
-    if parser.parse_args().processor:
-        clock = time.process_time
-        threads = (1,)
     table = Table("threads", "B, T, N", "layer", "ms", "relative to torch.nn.LSTM")
-    for count in threads:
+    for count in (1, 2):
         torch.set_num_threads(count)
         for B, T, N in SIZES:
             for name, timing in interleave(runs(B, T, N), "torch.nn.LSTM", ROUNDS, clock).items():

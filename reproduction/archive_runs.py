@@ -10,7 +10,7 @@ import numpy as np
 from eigenrnn_experiments.recipes import Recipe
 from eigenrnn_experiments.recipes.runs import numbers_of, row_of
 from eigenrnn_experiments.statistics import rounded, spaced_indices
-from eigenrnn_experiments.training import Run, RunFolder, RunKey
+from eigenrnn_experiments.training import Run, RunFolder, RunKey, checkpoint
 from eigenrnn_experiments.training.files import Columns, convert, read_json
 from eigenrnn_experiments.training.loop import first_below
 from eigenrnn_experiments.training.run_folder import locked
@@ -146,7 +146,7 @@ def _read_older_layout(files: RunFolder, recipes: Mapping[str, Recipe]) -> Run:
         run = replace(run, baseline=baseline, first_below=first_below(files.metrics, baseline))
     if state == "ended":
         return replace(run, numbers=numbers_of(row, run, files))
-    progress = files.read_checkpoint()["state"]
+    progress = checkpoint.load(files.last)["state"]
     return replace(run, steps=progress["step"], seconds=progress["seconds"])
 
 

@@ -8,21 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
 from eigenrnn_experiments.recipes import Recipe, Row
 from eigenrnn_experiments.tasks import StateTracking
 from eigenrnn_experiments.training.run import Metrics, Run
-from reproduction.archive import (
-    Archive,
-    current_runs,
-    runs_by_row,
-)
+from reproduction.archive import Archive, current_runs, runs_by_row
 from reproduction.reflections import Reflections
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.gridspec import GridSpec
 
@@ -286,30 +281,6 @@ def radius_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
     return columns
 
 
-def _draw_shares(
-    axes: "Axes",
-    values: ArrayLike,  # (rows, columns)
-    rows: Sequence[str],
-    columns: Sequence[str],
-    name: str,
-) -> None:
-    """Draw numbers from 0 to 1 as a table of coloured cells with named rows and columns.
-
-    Args:
-        axes: The axes to draw on.
-        values: The numbers.
-        rows: The names of the rows, the first on top.
-        columns: The names of the columns.
-        name: The label of the colour bar.
-    """
-    image = axes.imshow(
-        np.asarray(values, dtype=np.float64), vmin=0, vmax=1, cmap="viridis", aspect="auto"
-    )
-    axes.set_xticks(np.arange(len(columns)), columns, fontsize="small")
-    axes.set_yticks(np.arange(len(rows)), rows, fontsize="small")
-    axes.figure.colorbar(image, ax=axes).set_label(name)
-
-
 @dataclass(frozen=True)
 class AccuracyByLength:
     """The accuracy at each length of a word, one panel for each recipe.
@@ -331,7 +302,12 @@ class AccuracyByLength:
         for part, (title, networks) in zip(axes, self.panels.items(), strict=False):
             accuracies = [list(each.values()) for each in networks.values()]
             lengths = [str(length) for length in next(iter(networks.values()))]
-            _draw_shares(part, accuracies, list(networks), lengths, "accuracy")
+            image = part.imshow(
+                np.asarray(accuracies), vmin=0, vmax=1, cmap="viridis", aspect="auto"
+            )
+            part.set_xticks(np.arange(len(lengths)), lengths, fontsize="small")
+            part.set_yticks(np.arange(len(networks)), list(networks), fontsize="small")
+            figure.colorbar(image, ax=part).set_label("accuracy")
             plot.label(part, "letters read", "", title)
         for unused in axes[len(self.panels) :]:
             unused.set_visible(False)

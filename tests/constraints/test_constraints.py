@@ -518,13 +518,6 @@ def test_the_matrix_is_continuous_where_the_base_moves(make):
     assert distance(constraint(), W) <= tol(torch.float32, 8)
 
 
-@each_moving
-def test_the_raw_parameters_are_zero_after_a_move(make):
-    constraint = initialised(make)
-    take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.1), range(3))
-    assert not constraint.raw.any()
-
-
 @few("make", MOVING, ["dtriv-3-haar"])
 def test_the_base_stays_orthogonal_over_many_moves(make):
     constraint = initialised(make, 8)
@@ -580,18 +573,6 @@ def test_only_the_optimiser_that_holds_the_parameters_counts(moving):
         for optimiser in optimisers:
             optimiser.step()
             optimiser.zero_grad()
-
-    assert moves_of(moving, range(1, 7), step) == [2, 4, 6]
-
-
-def test_accumulated_gradients_count_once(moving):
-    optimiser = torch.optim.SGD(moving.parameters(), lr=0.1)
-
-    def step(k):
-        optimiser.zero_grad()
-        loss(moving, 2 * k).backward()
-        loss(moving, 2 * k + 1).backward()
-        optimiser.step()
 
     assert moves_of(moving, range(1, 7), step) == [2, 4, 6]
 

@@ -4,9 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-import numpy as np
 import pytest
-import scipy.linalg
 import torch
 from torch import nn
 from torch.autograd import forward_ad
@@ -20,7 +18,6 @@ from eigenrnn.constraints import (
     SpectralRadius,
 )
 from eigenrnn.layers import NCGRU, FullCapacityURNN
-from eigenrnn.linalg import skew
 from random_constraints import (
     initialised,
     loss,
@@ -175,37 +172,3 @@ def test_a_layer_has_gradients_of_each_sample(make):
         layer(x[:, k : k + 1])[0].real.square().sum().backward()
         for key, raw in layer.named_parameters():
             torch.testing.assert_close(got[key][k], raw.grad)
-
-
-def gradient_of_released_code(initial, G):
-    """The first gradient of the released `Parametrization`, which moves the base too early."""
-    raw, base = initial.raw.detach().clone().requires_grad_(), torch.eye(len(G)).to(G)
-    W = base @ torch.linalg.matrix_exp(skew(raw, len(G)))
-    base.data.copy_(W.data)  # autograd needs the old base and does not notice
-    raw.data.zero_()
-    (W * G).sum().backward()
-    return raw.grad
-
-
-def gradient_by_differences(W, G, step=1e-6):
-    """The gradient of <W exp(A), G> in the entries of A at A = 0, by SciPy's exponential."""
-    found = np.zeros(len(G) * (len(G) - 1) // 2)
-    for k, (i, j) in enumerate(zip(*np.tril_indices(len(G), -1), strict=True)):
-        A = np.zeros(G.shape)
-        A[i, j], A[j, i] = step, -step
-        change = scipy.linalg.expm(A) - scipy.linalg.expm(-A)
-        found[k] = (G.numpy() * (W.detach().numpy() @ change)).sum() / (2 * step)
-    return torch.from_numpy(found)
-
-
-def test_the_gradient_is_right_where_the_base_moves_unlike_that_of_the_released_code():
-    n = 30
-    static = initialised(Exponential, n, dtype=torch.float64)
-    ours = initialised(partial(Exponential, period=7), n, dtype=torch.float64)
-    G = torch.randn(n, n, generator=stream(2), dtype=torch.float64)
-    ours().backward(G)
-    expected = gradient_by_differences(ours(), G)
-    torch.testing.assert_close(ours.raw.grad, expected, rtol=1e-6, atol=1e-6)
-    released = gradient_of_released_code(static, G)
-    relative = float((released - expected).norm() / expected.norm())
-    assert 0.9 < relative < 1.2

@@ -333,25 +333,6 @@ def test_second_derivatives_are_right_at_zero_too(make, draw):
     assert torch.autograd.gradgradcheck(matrix, raws)
 
 
-@each_moving_cayley
-def test_after_every_step_the_base_is_the_matrix_and_the_raw_parameters_are_zero(make):
-    constraint = initialised(make, 8)
-    optimiser = torch.optim.Adam(constraint.parameters(), lr=0.01)
-    for k in range(3):
-        before = constraint.base.clone()
-        take_steps(constraint, optimiser, [k])
-        assert not torch.equal(constraint.base, before)
-        assert not any(raw.any() for raw in constraint.parameters())
-
-
-@each_moving_cayley
-def test_a_move_of_the_base_keeps_the_matrix(make):
-    constraint = perturbed(make, 8)
-    W = constraint().detach().clone()
-    constraint.advance()
-    assert distance(constraint(), W) <= tol(torch.float32, 8)
-
-
 def test_a_real_matrix_is_initialised_as_a_rotation_and_keeps_the_determinant():
     constraint = initialised(MovingCayley, 7, dtype=DOUBLE)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(20))

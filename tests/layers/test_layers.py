@@ -133,13 +133,6 @@ def same_initialisation(one, other):
     return is_same_state(state_of(one(generator=stream(7))), state_of(other(generator=stream(7))))
 
 
-def test_scornn_is_an_rnn_with_the_scaled_cayley_transform():
-    constraint = partial(ScaledCayley, negative=85)
-    assert same_initialisation(
-        partial(ScoRNN, 2, 170, negative=85), partial(RNN, 2, 170, constraint=constraint)
-    )
-
-
 @pytest.mark.parametrize("start", ["henaff", "cayley", "haar"])
 def test_exprnn_is_an_rnn_with_the_exponential_map(start):
     assert same_initialisation(
@@ -515,14 +508,6 @@ def test_dropout_scales_the_remaining_units():
         ratio[kept], torch.full_like(ratio[kept], 4 / 3), **near(ratio.dtype)
     )
     assert abs(kept.double().mean().item() - 0.75) < 4 * math.sqrt(0.75 * 0.25 / kept.numel())
-
-
-@pytest.mark.usefixtures("global_streams_untouched")
-def test_dropout_has_no_effect_in_evaluation():
-    layer = RNN(M, N, 2, dropout=0.5, generator=stream(3)).eval()
-    plain = RNN(M, N, 2, generator=stream(3))
-    x = normal(T, B, M)
-    assert torch.equal(layer(x)[0], plain(x)[0])
 
 
 @pytest.mark.usefixtures("global_streams_untouched")

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from eigenrnn.constraints import ScaledCayley, Unconstrained
@@ -180,15 +179,6 @@ def test_a_batch_first_layer_equals_torch(options, with_h0):
     assert_equal(theirs, ours, call, inputs)
 
 
-@pytest.mark.parametrize("batch_first", [False, True], ids=["time first", "batch first"])
-@each_h0
-@each_option
-def test_an_unbatched_sequence_equals_torch(options, with_h0, batch_first):
-    theirs, ours = both(batch_first=batch_first, **options)
-    inputs = [normal(T, M)] + h0_for(theirs) * with_h0
-    assert_equal(theirs, ours, call, inputs)
-
-
 def packed(enforce_sorted, batch_first=False):
     lengths = sorted(LENGTHS, reverse=True) if enforce_sorted else LENGTHS
 
@@ -223,15 +213,6 @@ def test_a_packed_output_has_the_layout_of_torch(enforce_sorted):
 def test_packed_sequences_of_a_batch_first_layer_equal_torch():
     theirs, ours = both(batch_first=True, num_layers=2, bidirectional=True)
     assert_equal(theirs, ours, packed(False, batch_first=True), [normal(B, T, M)])
-
-
-@pytest.mark.parametrize("shape", [(T, 0, M), (1, 1, M), (1, M)], ids=str)
-@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
-def test_shapes_are_those_of_torch(kind, shape):
-    theirs, ours = both(kind, num_layers=2, bidirectional=True)
-    x = normal(*shape)
-    expected, got = tree_leaves(theirs(x)), tree_leaves(ours(x))
-    assert [each.shape for each in got] == [each.shape for each in expected]
 
 
 def test_the_positional_arguments_are_those_of_torch():

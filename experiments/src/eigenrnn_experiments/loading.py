@@ -112,7 +112,9 @@ def load(
     settings = convert(files.run_file, run.settings, Settings)
     file = path
     if path.suffix != ".pt":
-        file = _checkpoint_of(files)
+        file = files.best if files.best.exists() else files.last
+        if not file.exists():
+            raise ValueError(f"{folder} has no checkpoint yet: continue the run with --resume")
     weights, step = files.read_weights(file)
     preprocessing = files.read_preprocessing()
     try:
@@ -145,18 +147,6 @@ def _build_error(run: Run, folder: Path, error: Exception) -> str:
         "pass it, as in eigenrnn_experiments.load(run, model=model), and task= with a task of "
         "your own"
     )
-
-
-def _checkpoint_of(files: RunFolder) -> Path:
-    """Return the checkpoint of the best model, or else the last one.
-
-    Raises:
-        ValueError: If there is no checkpoint yet.
-    """
-    for file in (files.best, files.last):
-        if file.exists():
-            return file
-    raise ValueError(f"{files.path} has no checkpoint yet: continue the run with --resume")
 
 
 def _row(key: RunKey, data_root: str | None) -> Row | None:

@@ -18,7 +18,6 @@ __all__ = [
     "mean_cell",
     "printed_number",
     "seconds_cell",
-    "spreadsheet_text",
     "to_csv",
     "to_markdown",
 ]
@@ -26,8 +25,6 @@ __all__ = [
 _TEXT_COLUMNS = {"network", "quantity", "where", "option", "seeds", "state", "task"}
 _SCIENTIFIC_BELOW = 1e-4  # smaller numbers are written with a power of ten
 _LAST_COLUMNS = ("diverged", "seconds per run", "state")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
 
 
@@ -170,8 +167,7 @@ def printed_number(value: float, decimals: int | None) -> str:
 def to_csv(table: Table) -> str:
     """Return a table in CSV, with unrounded numbers.
 
-    A column of means has a second one with the standard errors. A text that a spreadsheet would
-    run as a formula begins with an apostrophe.
+    A column of means has a second one with the standard errors.
     """
     with_errors: set[str] = set()
     for cells in table.cells:
@@ -182,12 +178,9 @@ def to_csv(table: Table) -> str:
     for heading in table.headings:
         cells = [each.get(heading, "") for each in table.cells]
         # numbers with all digits, unlike on the page
-        columns[spreadsheet_text(heading)] = [
-            cell.value if isinstance(cell, NumberCell) else spreadsheet_text(cell)
-            for cell in cells
-        ]
+        columns[heading] = [cell.value if isinstance(cell, NumberCell) else cell for cell in cells]
         if heading in with_errors:
-            columns[spreadsheet_text(f"{heading} standard error")] = [
+            columns[f"{heading} standard error"] = [
                 cell.error if isinstance(cell, NumberCell) else None for cell in cells
             ]
     # as objects: whole numbers beside empty cells would become floats
@@ -205,17 +198,6 @@ def to_markdown(table: Table) -> str:
     lines = [list(map(_markdown_text, table.headings)), marks]
     lines += [list(map(_markdown_text, row)) for row in table.rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def spreadsheet_text(text: str) -> str:
-    """Return a cell for CSV: with an apostrophe before a text that a spreadsheet would run.
-
-    A number such as -0.5 is unchanged.
-    """
-    is_formula = text.startswith(_FORMULA) and _NUMBER.fullmatch(text) is None
-    if not is_formula:
-        return text
-    return f"'{text}"
 
 
 FORMATS: Mapping[str, Callable[[Table], str]] = {

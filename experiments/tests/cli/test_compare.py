@@ -22,10 +22,10 @@ TABLE = Table.of(
 )
 
 
-def test_csv_has_unrounded_numbers_and_errors_and_no_formula():
+def test_csv_has_unrounded_numbers_and_errors():
     head, first, second = csv.reader(io.StringIO(to_csv(TABLE)))
     assert head == ["network", "test loss", "test loss standard error", "steps"]
-    assert first == [f"'{HOSTILE}", "0.125", "0.01", ""]
+    assert first == [HOSTILE, "0.125", "0.01", ""]
     assert second == ["two\nlines, and a comma", "-2.0", "", "9"]
 
 

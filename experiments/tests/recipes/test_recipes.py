@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import signal
 import statistics
 from dataclasses import replace
@@ -13,7 +12,6 @@ from rich.console import Console
 from shrunken import ROWS
 
 from eigenrnn import ScoRNN
-from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.models import count_parameters
 from eigenrnn_experiments.baselines import TorchLSTM
 from eigenrnn_experiments.errors import (
@@ -169,57 +167,11 @@ def test_a_quick_row_has_the_same_network():
     assert count_parameters(row.build(0)) == 21_764
 
 
-NETWORK = Network("scoRNN 6", ScoRNN, 6, parameters=100, options={"negative": 2})
-EXPERIMENT = Experiment(
-    task=TASK,
-    settings=Settings(steps=6, lr=0.03),
-    reported=Reported(None, "table 7", rule="last", note="a note", decimals=2),
-    suffix="T=4",
-    head_init=zeros_,
-    quick_steps=3,
-    departures=("of all",),
-)
-
-
-def test_a_row_has_its_network_and_what_the_networks_share():
-    row = EXPERIMENT.row(NETWORK, 0.5)
-    assert (row.label, row.layer, row.hidden_size) == ("scoRNN 6 T=4", ScoRNN, 6)
-    assert (row.parameters, row.options) == (100, {"negative": 2})
-    assert (row.task, row.settings, row.quick_steps) == (TASK, EXPERIMENT.settings, 3)
-    assert row.reported == (Reported(0.5, "table 7", rule="last", note="a note", decimals=2),)
-
-
-def test_a_network_states_what_differs_from_the_others():
-    other = replace(
-        NETWORK,
-        settings={"lr": 0.1, "optimiser": "adam"},
-        head_init=glorot_uniform_,
-        grid=SEARCH,
-        departures=("of one",),
-    )
-    row = EXPERIMENT.row(other, 0.5, note="another", decimals=None)
-    assert row.settings == Settings(steps=6, lr=0.1, optimiser="adam")
-    assert row.head_init is glorot_uniform_
-    assert row.grid == SEARCH
-    assert row.departures == ("of one", "of all")
-    assert row.reported == (Reported(0.5, "table 7", rule="last", note="another"),)
-    assert EXPERIMENT.row(NETWORK).head_init is zeros_
-
-
-def test_a_quoted_number_is_reported_like_the_others():
-    quoted = EXPERIMENT.quoted("GRU 5", 0.7, "A. Author, 2019", rule="best")
-    assert quoted.label == "GRU 5 T=4"
-    note = "quoted from A. Author, 2019"
-    assert quoted.reported == (Reported(0.7, "table 7", rule="best", note=note, decimals=2),)
-
-
-def test_a_training_can_be_reported_in_another_table():
-    row = EXPERIMENT.row(NETWORK, 0.5)
-    both = row.also_reported(place="figure 3", value=None)
-    (first,) = row.reported
-    assert both.reported == (first, replace(first, place="figure 3", value=None))
-    (other,) = EXPERIMENT.reported_as(place="figure 3", note="").row(NETWORK).reported
-    assert other == replace(both.reported[1], note="")
+def test_an_experiment_is_reported_in_another_table():
+    shared = Experiment(TASK, Settings(steps=6), Reported(None, "table 7", note="a note"))
+    network = Network("scoRNN 6", ScoRNN, 6, parameters=100)
+    (other,) = shared.reported_as(place="figure 3", note="").row(network).reported
+    assert other == Reported(None, "figure 3")
 
 
 def figure_of(recipe):
@@ -254,7 +206,7 @@ def test_a_row_is_found_by_its_label(recipe):
 
 
 def test_a_row_that_is_not_trained_is_not_found(recipe):
-    quoted = EXPERIMENT.quoted("GRU 5", 0.7, "A. Author, 2019")
+    quoted = Quoted("GRU 5", recipe.rows[0].reported)
     listed = replace(recipe, rows=(*recipe.rows, quoted))
     assert quoted not in listed.trained
     with pytest.raises(ValueError, match="got 'GRU 5 T=4'"):
@@ -346,23 +298,6 @@ def test_the_table_also_has_accuracies_selected_on_validation(recipe, tmp_path):
     assert outcome.selected == list(map(accuracy_at_best_validation, runs)) != outcome.values
     mean = f"{statistics.fmean(outcome.selected):.4f}"
     assert table(tmp_path)["scoRNN 6"]["ours, selected on validation"].startswith(mean)
-
-
-def test_results_give_mean_and_standard_error_over_the_seeds(finished):
-    folder, (outcome, *_) = finished
-    a, b, c = outcome.values
-    mean = (a + b + c) / 3
-    error = math.sqrt(((a - mean) ** 2 + (b - mean) ** 2 + (c - mean) ** 2) / 2 / 3)
-    assert (outcome.ours.value, outcome.ours.error) == pytest.approx((mean, error), abs=1e-12)
-    assert table(folder)["scoRNN 6"]["ours"] == f"{mean:.4f} ± {error:.4f}"
-
-
-def test_the_table_has_the_papers_number_and_the_difference(finished):
-    folder, outcomes = finished
-    row = table(folder)["LSTM 5"]
-    assert row["paper"] == "0.9"
-    assert row["quantity"] == "best test accuracy"
-    assert row["difference"] == f"{statistics.fmean(outcomes[1].values) - 0.9:+.4f}"
 
 
 def test_a_number_that_the_paper_does_not_print_has_no_difference(recipe, tmp_path):

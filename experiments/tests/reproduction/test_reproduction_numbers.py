@@ -10,12 +10,11 @@ from reproduction.archive import (
     Archive,
     comparison_of,
     current_runs,
-    paper_of,
     rows_by_name,
     runs_by_row,
 )
 from reproduction.figures import BARS, CURVES, curve_figures, longest_runs, paper_figures
-from reproduction.page import PAPERS, TEXTS, duration, is_own_network, read_texts
+from reproduction.page import PAPERS, TEXTS, read_texts
 from reproduction.recipes import RECIPES
 
 from eigenrnn_experiments.recipes import Reported
@@ -23,20 +22,6 @@ from eigenrnn_experiments.recipes.comparison import compared_numbers, table_of
 from eigenrnn_experiments.training import RunKey
 from eigenrnn_experiments.training.run import Length
 from recipes_for_results import FIGURE, TABLE, archived_run, of_figure, recipes, row
-
-
-@pytest.mark.parametrize(
-    ("seconds", "written"),
-    [
-        (0.096, "0.096 s"),
-        (89.9, "90 s"),
-        (90, "1.5 min"),
-        (118_143, "33 h"),
-        (127_686_400, "1,500 days"),
-    ],
-)
-def test_a_duration_has_two_digits_and_a_unit(seconds, written):
-    assert duration(seconds) == written
 
 
 @pytest.mark.parametrize(
@@ -132,38 +117,6 @@ def test_printed_zeros_count_as_digits():
     assert margin(reported(0.92)) == pytest.approx(0.005, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("ours", "expected"),
-    [(0.9735, "agrees"), (0.9725, "agrees"), (0.9736, "better here"), (0.97, "worse here")],
-)
-def test_a_number_beyond_the_margin_is_better_or_worse(ours, expected):
-    assert agreement(reported(0.973, runs=(ours, ours))) == expected
-
-
-@pytest.mark.parametrize(
-    ("quantity", "expected"),
-    [("loss", "worse here"), ("accuracy", "better here"), ("henrici", "differs")],
-)
-def test_which_side_is_better_depends_on_the_quantity(quantity, expected):
-    assert agreement(reported(0.5, runs=(0.7,), quantity=quantity)) == expected
-
-
-@pytest.mark.parametrize(
-    ("recipe", "label", "is_own"),
-    [
-        ("scornn/table1", "scoRNN 170", True),
-        ("scornn/table1", "LSTM 128", False),
-        ("nc_gru/table1", "scoRNN 110 T=100", False),
-        ("nc_gru/table1", "NC-GRU(U_c) 56 as released T=100", True),
-        ("nonnormal/table1", "feedback chain words", True),
-        ("nonnormal/table1", "ortho words", False),
-    ],
-)
-def test_the_network_that_a_paper_proposes_is_no_baseline(recipe, label, is_own):
-    (row,) = [row for row in RECIPES[recipe].rows if row.label == label]
-    assert is_own_network(row, paper_of(recipe)) == is_own
-
-
 def test_a_number_read_off_a_figure_has_the_accuracy_of_reading():
     assert margin(reported(0.945, reading=0.005)) == pytest.approx(0.005, rel=1e-12)
     assert margin(reported(0.9, reading=0.005)) == pytest.approx(0.05, rel=1e-12)
@@ -178,16 +131,6 @@ def test_a_number_read_off_a_figure_states_the_accuracy_of_reading(name):
 def test_a_number_that_cannot_be_judged_neither_agrees_nor_differs():
     assert agreement(reported(0.5, runs=(0.5,), unjudged="too hard")) == "cannot be judged"
     assert agreement(reported(0.5, runs=(), unjudged="too hard")) is None
-
-
-def test_four_totals_of_table_6_cannot_be_judged():
-    rows = RECIPES["nnrnn/table6"].rows
-    assert [r.label for r in rows if r.reported[0].unjudged] == [
-        "alpha=1 beta=0 d=0.2",
-        "alpha=1.05 beta=0 d=0.2",
-        "alpha=1 beta=0.005 d=0.2",
-        "alpha=1.05 beta=0.005 d=0.2",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -233,13 +176,6 @@ def test_a_number_above_the_bound_of_a_curve_differs(runs, differs):
 
 def test_a_curve_without_a_bound_is_not_compared():
     assert agreement(bounded(None, (5.0,))) is None
-
-
-def test_curves_that_end_below_a_number_have_it_as_a_bound():
-    rows = [r for name in ("nnrnn/fig2", "nnrnn/fig4") for r in RECIPES[name].rows]
-    known = [each for r in rows for each in r.reported]
-    assert {each.at_most for each in known if "is below 0.02" in each.note} == {0.02}
-    assert all("is below" in each.note for each in known if each.at_most is not None)
 
 
 def test_a_figure_shows_the_median_over_the_seeds(archive):

@@ -132,7 +132,9 @@ class Pseudospectrum(Analysis):
         levels = np.arange(low, power.max(), step)
         if len(levels) > 1:
             name = r"$\log_{10}\,\sigma_{\min}(zI - W)$"
-            plot.contours(axes, self.x, self.y, power, name, levels)
+            contour: Any = axes.contour
+            drawn = contour(self.x, self.y, power, levels=levels, linewidths=1)
+            figure.colorbar(drawn, ax=axes, shrink=0.85).set_label(name)
         plot.plane(axes, {"eigenvalues": self.eigenvalues})
         axes.set_xlim(self.x[0], self.x[-1])
         axes.set_ylim(self.y[0], self.y[-1])

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "canvas",
-    "contours",
     "heat_map",
-    "histogram",
     "label",
     "lines",
     "plane",
@@ -72,7 +70,8 @@ def lines(
     of magnitude below the top. A single point has a marker. Integer x have integer ticks.
     """
     for name, y, style in zip(series, series.values(), cycle(_STYLES), strict=False):
-        is_point = _visible_points(y, log=log) == 1
+        values = np.asarray(y, dtype=np.float64)
+        is_point = (np.isfinite(values) & ((values > 0) | (not log))).sum() == 1
         shape = "o" if is_point else marker
         shown = _as_label(name)
         (line,) = axes.plot(x, y, label=shown, linestyle=style, marker=shape, markersize=3)
@@ -206,31 +205,6 @@ def plane(
     label(axes, "real part", "imaginary part")
     if len(points) + len(joined or {}) > 1:  # beside the panel, which is square
         axes.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-
-
-def contours(
-    axes: "Axes",
-    x: ArrayLike,  # (columns,)
-    y: ArrayLike,  # (rows,)
-    values: ArrayLike,  # (rows, columns)
-    name: str,
-    levels: ArrayLike,
-) -> None:
-    """Draw contour lines between the values on a grid of the plane."""
-    contour: Any = axes.contour
-    contour_set = contour(x, y, values, levels=levels, cmap="viridis", linewidths=1)
-    axes.figure.colorbar(contour_set, ax=axes, shrink=0.85).set_label(name)
-
-
-def histogram(axes: "Axes", values: ArrayLike, bins: ArrayLike | int = 30) -> None:
-    """Draw a histogram of values."""
-    axes.hist(np.asarray(values).ravel(), bins=bins)  # pyright: ignore[reportArgumentType]
-
-
-def _visible_points(y: ArrayLike, *, log: bool) -> int:
-    """Count the visible points of a curve."""
-    values = np.asarray(y, dtype=np.float64)
-    return int((np.isfinite(values) & ((values > 0) | (not log))).sum())
 
 
 def _integer_ticks(axis: "Axis") -> None:

@@ -46,7 +46,7 @@ class Spectrum(Analysis):
         moduli = np.abs(self.eigenvalues)
         margin = max(0.05 * np.ptp(moduli), 0.05)  # an orthogonal matrix has only moduli of one
         bins = np.linspace(moduli.min() - margin, moduli.max() + margin, 32)
-        plot.histogram(distribution, moduli, bins)
+        distribution.hist(moduli, bins.tolist())
         plot.label(distribution, "modulus", "number of eigenvalues")
         return figure
 
@@ -134,7 +134,7 @@ class SchurStructure(Analysis):
         plot.heat_map(form, np.abs(self.Theta), "|entry|", log=True, orders=4)
         title = "learned Schur form" if self.learned else "computed Schur form"
         plot.label(form, "from mode", "to mode", title)
-        plot.histogram(angles, self.angles, np.linspace(-np.pi, np.pi, 37))
+        angles.hist(self.angles, np.linspace(-np.pi, np.pi, 37).tolist())
         plot.label(angles, "angle of the eigenvalue (rad)", "eigenvalues")
         means = {"mean": self.by_diagonal}
         plot.lines(profile, np.arange(len(self.by_diagonal)), means, log=True)

@@ -104,12 +104,12 @@ def export_model(
     module = _wrapped(model, scaling)
     example = module.example(_T, _B)
     other = module.example(_OTHER_T, _OTHER_B)
-    shapes: list[Any] = [_dynamic(axes) for _, axes in module.inputs]
-    export = _export_program
-    if path.suffix == ".onnx":
-        export = _export_onnx
-        # torch's exporter to ONNX gives the dimensions these names
-        shapes = [_named(axes) for _, axes in module.inputs]
+    # torch's exporter to ONNX gives the dimensions these names
+    shapes: list[Any] = [_named(axes) for _, axes in module.inputs]
+    export = _export_onnx
+    if path.suffix != ".onnx":
+        export = _export_program
+        shapes = [dict.fromkeys(names, Dim.DYNAMIC) for names in shapes]
     with replacing(path) as new_path:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's exporter warns about itself
@@ -245,19 +245,15 @@ class _Layer(_Sequences):
         outputs: list[tuple[str, tuple[str | int, ...]]] = [("outputs", self.axes(y.shape[-1]))]
         for k, (state, other) in enumerate(zip(states, others, strict=True)):
             axes: list[str | int] = list(state.shape)
-            axes[_differing(state.shape, other.shape)] = "B"
+            pairs = enumerate(zip(state.shape, other.shape, strict=True))
+            (batch,) = [k for k, (size, size_of_other) in pairs if size != size_of_other]
+            axes[batch] = "B"
             outputs.append((f"state_{k}", tuple(axes)))
         self.outputs = outputs
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         outputs, states = self.model(self.scaled(inputs), lengths=lengths)
         return outputs, *_leaves([states])
-
-
-def _differing(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the only axis at which two shapes differ."""
-    (axis,) = [k for k, sizes in enumerate(zip(one, other, strict=True)) if len(set(sizes)) == 2]
-    return axis
 
 
 class _Language(_Exported):
@@ -350,10 +346,6 @@ def _leaves(states: Sequence[Any]) -> list[Tensor]:
 
 def _named(axes: tuple[str | int, ...]) -> dict[int, str]:
     return {k: name for k, name in enumerate(axes) if isinstance(name, str)}
-
-
-def _dynamic(axes: tuple[str | int, ...]) -> dict[int, Any]:
-    return {k: Dim.DYNAMIC for k, name in enumerate(axes) if isinstance(name, str)}
 
 
 def _export_onnx(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from torch import Tensor
 
@@ -13,19 +13,13 @@ from eigenrnn.analysis import analyse as analyse_model
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
-from eigenrnn_experiments.training.files import read_record, write_json
+from eigenrnn_experiments.training.files import write_json
 from eigenrnn_experiments.training.progress import plain_console, show_markdown
 
-__all__ = ["analyse", "delete_earlier_files"]
+__all__ = ["analyse"]
 
 _SEQUENCES = 4
 _HEADER = (("analysis", "quantity", "number"), ("---", "---", "---:"))
-
-
-class _Summary(TypedDict):
-    """The entry of `summary.json` that names the analyses of an earlier call."""
-
-    found: dict[str, Any]
 
 
 def analyse(run: str, *, out: str | None = None, data_root: str | None = None) -> int:
@@ -49,7 +43,6 @@ def analyse(run: str, *, out: str | None = None, data_root: str | None = None) -
 
         everything = _everything(trained, batch, say)
         status.update("drawing figures")
-        delete_earlier_files(folder)
         without_figure = everything.save(folder)
         everything = replace(everything, skipped={**everything.skipped, **without_figure})
     write_json(folder / "summary.json", _summary(trained, everything))
@@ -91,17 +84,6 @@ def _everything(
         return trained.task.loss(outputs, targets)
 
     return analyse_model(trained.model, batch.inputs, loss, progress=say)
-
-
-def delete_earlier_files(folder: Path) -> None:
-    """Delete the files of an earlier call; this one may not write all of them again."""
-    summary = folder / "summary.json"
-    if folder.is_symlink() or not summary.exists():  # nothing behind a link is deleted
-        return
-    for name in read_record(summary, _Summary)["found"]:
-        for ending in ("png", "csv"):
-            # the name alone: an edited summary must not lead out of the folder
-            (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)
 
 
 def _summary(trained: TrainedModel, everything: AnalysisResults) -> dict[str, Any]:

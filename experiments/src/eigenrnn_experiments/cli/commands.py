@@ -14,7 +14,7 @@ from eigenrnn_experiments.errors import (
     is_out_of_memory,
     unknown_name,
 )
-from eigenrnn_experiments.training.progress import plain_console, printable
+from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["run"]
 
@@ -64,5 +64,5 @@ def run(arguments: list[str], **passed: Any) -> int:
 
 def _print_error(message: str) -> None:
     # a text by itself, so that brackets in a message are no markup
-    line = Text.assemble(("error:", "bold red"), " ", printable(message))
+    line = Text.assemble(("error:", "bold red"), " ", message)
     plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)

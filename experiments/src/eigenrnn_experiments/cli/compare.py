@@ -11,7 +11,7 @@ from eigenrnn_experiments.report.learning_curves import averaged_over, group
 from eigenrnn_experiments.report.records import read_records
 from eigenrnn_experiments.report.tables import chosen_by, results
 from eigenrnn_experiments.tables import FORMATS
-from eigenrnn_experiments.training.progress import plain_console, printable, show_markdown
+from eigenrnn_experiments.training.progress import plain_console, show_markdown
 
 __all__ = ["compare"]
 
@@ -62,8 +62,5 @@ def compare(
     elif format is None:
         show_markdown(write(table), plain_console())
     else:
-        written = write(table)
-        if sys.stdout.isatty():
-            written = printable(written)
-        sys.stdout.write(written)
+        sys.stdout.write(write(table))
     return 0

@@ -11,7 +11,7 @@ import pandas as pd
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.estimators import Forecast, SequenceForecaster
 from eigenrnn_experiments.atomic import write_atomically
-from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, to_csv, with_times
+from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, with_times
 from eigenrnn_experiments.cli.predict import check_output
 from eigenrnn_experiments.training.progress import plain_console
 
@@ -67,7 +67,7 @@ def forecast(
     found = forecaster.forecast(horizon, coverage)
     if found.note is not None:
         notes.print(found.note, soft_wrap=True, highlight=False)
-    text = to_csv(_table(names, time or "step", found))
+    text = _table(names, time or "step", found).to_csv(index=False, float_format="%.12g")
     if out is None:
         sys.stdout.write(text)
         return 0

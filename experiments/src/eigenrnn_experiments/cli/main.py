@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import threading
 from collections.abc import Sequence
 from signal import SIGINT
 
@@ -44,8 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if argv[:1] == ["--version"]:
         print(f"eigenrnn {__version__}")
         return 0
-    hook = threading.excepthook
-    threading.excepthook = _print_unless_of_a_file
     try:
         # inside, because Ctrl-C may also arrive during the imports
         from eigenrnn_experiments.cli.commands import run
@@ -54,17 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("error: stopped", file=sys.stderr)
         return SIGNALLED + SIGINT
-    finally:
-        threading.excepthook = hook
-
-
-def _print_unless_of_a_file(error: threading.ExceptHookArgs) -> None:
-    """Print the error of a thread, but no second time that of a full disk.
-
-    The thread of TensorBoard raises the error of a write again where a run writes next.
-    """
-    if not issubclass(error.exc_type, OSError):
-        threading.__excepthook__(error)
 
 
 def _help() -> str:

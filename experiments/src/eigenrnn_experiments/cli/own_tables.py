@@ -8,9 +8,8 @@ from typing import Any
 import pandas as pd
 
 from eigenrnn_experiments.errors import unknown_name
-from eigenrnn_experiments.tables import spreadsheet_text
 
-__all__ = ["read_table", "sequences_of", "to_csv", "with_times"]
+__all__ = ["read_table", "sequences_of", "with_times"]
 
 
 def read_table(path: str, *columns: str | None) -> pd.DataFrame:
@@ -100,13 +99,3 @@ def sequences_of(
         labels.append(str(label))
         parts.append(part)
     return labels, [part[channels] for part in parts], parts
-
-
-def to_csv(table: pd.DataFrame) -> str:
-    """Return CSV; a text that a spreadsheet would run begins with an apostrophe."""
-
-    def safe(cell: Any) -> Any:
-        return spreadsheet_text(cell) if isinstance(cell, str) else cell
-
-    named = table.rename(columns=lambda name: spreadsheet_text(str(name)))
-    return named.map(safe).to_csv(index=False, float_format="%.12g")

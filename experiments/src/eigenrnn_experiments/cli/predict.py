@@ -9,10 +9,10 @@ import pandas as pd
 from rich.console import Console
 
 from eigenrnn_experiments.atomic import write_atomically
-from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, to_csv
+from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.prediction import bits_per_symbol, continue_text
-from eigenrnn_experiments.training.progress import plain_console, printable
+from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["check_output", "predict"]
 
@@ -57,8 +57,6 @@ def predict(
     else:
         predictions = _table(run, input, notes)
     if out is None:
-        if sys.stdout.isatty():
-            predictions = printable(predictions)
         sys.stdout.write(predictions)
         return 0
     write_atomically(Path(out), predictions.encode())
@@ -103,7 +101,7 @@ def _table(file: str, input: str, notes: Console) -> str:
         scores = _scores(truth, found["prediction"], hasattr(estimator, "classes_"))
         line = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
         notes.print(f"{line} on {len(parts)} sequences", soft_wrap=True, highlight=False)
-    return to_csv(found)
+    return found.to_csv(index=False, float_format="%.12g")
 
 
 def _scores(truth: Any, predicted: Any, has_classes: bool) -> dict[str, float]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from eigenrnn_experiments import tables
 from eigenrnn_experiments.recipes.recipe import (
     Entry,
     Panel,
@@ -320,9 +321,7 @@ def to_markdown(
     if notice := notice_of(recipe, quick=quick):
         lines += [f"**{notice}**", ""]
     table = table_of(comparisons).without(_LEFT_OUT)
-    rules = ["---" if name in ("network", "quantity") else "---:" for name in table.headings]
-    lines += [_markdown_row(table.headings), _markdown_row(rules, "")]
-    lines += [_markdown_row(cells) for cells in table.rows]
+    lines += tables.to_markdown(table).splitlines()
     if drawn is not None:
         lines += _pictures(recipe, drawn)
     for title, items in notes(recipe, comparisons).items():
@@ -402,7 +401,3 @@ def _mean_scores(runs: pd.DataFrame) -> str:
             if mean.count:
                 texts.append(f"{column.removeprefix('scores_')} {mean.value:.4g}")
     return ", ".join(texts)
-
-
-def _markdown_row(cells: Sequence[str], space: str = " ") -> str:
-    return f"|{space}{f'{space}|{space}'.join(cells)}{space}|"

@@ -73,8 +73,13 @@ def reproduce(
     labels = [row.label for row in chosen]
     trained = [row for row in chosen if isinstance(row, Row)]
     computed = [row for row in chosen if isinstance(row, Computed)]
-    if (trained or computed) and not (resume or overwrite):
-        _reject_existing_runs(folder)
+    is_new = not (resume or overwrite)
+    if is_new and (trained or computed) and any(folder.glob("**/run.json")):
+        # before any training: the first rows may take days
+        raise RunExistsError(
+            f"{folder} already holds runs: continue them with resume=True (on the command line: "
+            "--resume), or delete those of the selected rows with overwrite=True (--overwrite)"
+        )
     if quick:
         trained = [row.quick() for row in trained]
     download_data(trained)
@@ -169,12 +174,3 @@ def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
         if point not in known:
             named = ", ".join(map(repr, sorted(known)))
             raise ValueError(f"expected points of these rows ({named}), got {point!r}")
-
-
-def _reject_existing_runs(folder: Path) -> None:
-    # Before any training: the first rows may take days.
-    if any(folder.glob("**/run.json")):
-        raise RunExistsError(
-            f"{folder} already holds runs: continue them with resume=True (on the command line: "
-            "--resume), or delete those of the selected rows with overwrite=True (--overwrite)"
-        )

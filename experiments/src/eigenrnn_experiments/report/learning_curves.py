@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn_experiments.report.records import Records, format_description
+from eigenrnn_experiments.statistics import mean_of, spaced_indices
 from eigenrnn_experiments.training.run import Description
 from eigenrnn_experiments.training.run_folder import RunFolder
 from eigenrnn_experiments.training.settings import IGNORED_SETTINGS
@@ -20,7 +21,7 @@ from eigenrnn_experiments.training.settings import IGNORED_SETTINGS
 __all__ = ["MAX_POINTS", "Curve", "Group", "averaged_over", "curve", "group", "task_options"]
 
 MAX_POINTS = 1000
-"""Longer curves are averaged over blocks of steps."""
+"""A longer curve shows so many points of it, evenly spaced."""
 
 Numbers = NDArray[np.float64]
 
@@ -120,7 +121,7 @@ def averaged_over(groups: Sequence[Group]) -> str:
 def curve(runs: Sequence[RunFolder], quantity: str) -> Curve:
     """Return mean and standard error of a quantity at every step.
 
-    Curves of more than `MAX_POINTS` steps are averaged over blocks of equal size.
+    A curve of more than `MAX_POINTS` steps shows so many of them, evenly spaced.
     """
     pairs = [_finite(run, quantity) for run in runs]
     steps = np.unique(np.concatenate([step for step, _ in pairs]))
@@ -128,43 +129,19 @@ def curve(runs: Sequence[RunFolder], quantity: str) -> Curve:
     table = np.full((len(pairs), len(steps)), np.nan)
     for row, (step, values) in zip(table, pairs, strict=True):
         row[np.searchsorted(steps, step)] = values
-    return _in_blocks(steps, table)
+    shown = spaced_indices(len(steps), MAX_POINTS)
+    means = [mean_of(numbers[np.isfinite(numbers)].tolist()) for numbers in table[:, shown].T]
+    return Curve(
+        step=steps[shown],
+        mean=np.array([each.value for each in means]),
+        error=np.array([each.error for each in means], np.float64),  # None becomes NaN
+    )
 
 
 def _finite(run: RunFolder, quantity: str) -> tuple[Numbers, Numbers]:
     step = run.metrics["step"]
     values = run.metrics.get(quantity, np.full(len(step), np.nan))
     return step[np.isfinite(values)], values[np.isfinite(values)]
-
-
-def _in_blocks(
-    steps: Numbers,  # (n,)
-    table: Numbers,  # (runs, n)
-) -> Curve:
-    if not len(steps):
-        none = np.zeros(0)
-        return Curve(step=none, mean=none, error=none)
-    blocks = np.array_split(np.arange(len(steps)), min(len(steps), MAX_POINTS))
-    starts = np.array([block[0] for block in blocks])
-    present = np.isfinite(table)  # runs may have evaluated at different steps
-
-    def total(values: Numbers) -> Numbers:
-        return np.add.reduceat(values, starts, axis=-1)
-
-    values = total(present.astype(np.float64))  # (runs, blocks)
-    has = values > 0
-    sums = total(np.where(present, table, 0.0))
-    # first the mean of each run in a block, then over runs, whose number the error needs
-    each = np.divide(sums, values, out=np.zeros_like(sums), where=has)
-    count = has.sum(axis=0).astype(np.float64)
-    mean = each.sum(axis=0) / count
-    squares = np.where(has, (each - mean) ** 2, 0.0).sum(axis=0)
-    variance = np.divide(squares, count - 1, out=np.full_like(squares, np.nan), where=count > 1)
-    return Curve(
-        step=total(steps) / total(np.ones_like(steps)),
-        mean=mean,
-        error=np.sqrt(variance / count),
-    )
 
 
 def _group_key(run: RunFolder) -> str:

@@ -1,6 +1,5 @@
 """Writes the report: one self-contained HTML file."""
 
-import base64
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -20,11 +19,9 @@ from eigenrnn_experiments.report.network_analyses import (
     analyse_networks,
 )
 from eigenrnn_experiments.report.records import ComparedRecipe, Records, read_records, task_name
-from eigenrnn_experiments.tables import FORMATS, Table
 
 __all__ = ["write_report"]
 
-_GENERATOR = "eigenrnn report"
 _CONTENTS = {
     "results": "Results",
     "curves": "Learning curves",
@@ -125,7 +122,7 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
     return {
         "title": title or "Runs",
         "lead": _summary(records, groups),
-        "generator": f"{_GENERATOR} {__version__}",
+        "generator": f"eigenrnn report {__version__}",
         "contents": list(_CONTENTS.items()),
         "unreadable": [(str(folder), reason) for folder, reason in records.unreadable.items()],
         "recipes": [_recipe(recipe) for recipe in records.recipes],
@@ -137,15 +134,6 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         "max_points": MAX_POINTS,
         "machines": tables.machines(records.runs),
     }
-
-
-def _downloads(table: Table) -> list[tuple[str, str]]:
-    """Return a link to the table in each format, which the page itself holds."""
-    links: list[tuple[str, str]] = []
-    for name, write in FORMATS.items():
-        content = base64.b64encode(write(table).encode()).decode()
-        links.append((name, f"data:text/plain;charset=utf-8;base64,{content}"))
-    return links
 
 
 def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
@@ -171,7 +159,6 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 "id": f"task-{number}",
                 "name": name,
                 "chart": learning_curves(own, networks, f"curves-{number}"),
-                "downloads": _downloads(results),
                 "runs": results.without(further),
                 "further": results.without({*results.headings[1:]} - further),
                 "chosen_by": tables.chosen_by(own),
@@ -196,13 +183,11 @@ def _model(group: Group) -> dict[str, str]:
 def _recipe(compared: ComparedRecipe) -> dict[str, Any]:
     recipe = compared.recipe
     listed = notes(recipe, compared.comparisons)
-    table = table_of(compared.comparisons)
     return {
         "name": recipe.name,
         "source": recipe.source,
         "quick": compared.quick,
-        "table": table,
-        "downloads": _downloads(table),
+        "table": table_of(compared.comparisons),
         "notes": [(title, list(map(note_text, items))) for title, items in listed.items()],
     }
 

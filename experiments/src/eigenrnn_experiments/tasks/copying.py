@@ -143,20 +143,8 @@ class Copying(Synthetic):
         # all steps but the recalled ones have an answer that is known without memory
         return self.symbols * math.log(self.alphabet) / self.length
 
-    @property
-    def _first_symbol(self) -> int:
-        if self.blank == "first":
-            return 1
-        return 0
-
-    @property
-    def _blank_code(self) -> int:
-        if self.blank == "first":
-            return 0
-        return self.alphabet
-
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count, K)
-        first = self._first_symbol
+        first = int(self.blank == "first")  # after the blank
         shape = (count, self.symbols)
         symbols = torch.randint(
             first, first + self.alphabet, shape, generator=generator, dtype=torch.uint8
@@ -166,7 +154,8 @@ class Copying(Synthetic):
     def _collate(self, examples: Examples) -> Batch:
         (symbols,) = examples  # (B, K)
         # only the symbols are stored; the long, mostly blank sequences exist only in a batch
-        codes = torch.full((self.length, len(symbols)), self._blank_code)
+        blank = 0 if self.blank == "first" else self.alphabet
+        codes = torch.full((self.length, len(symbols)), blank)
         targets = codes.clone()
         codes[: self.symbols] = symbols.T
         codes[self.marker_index] = self.alphabet + 1

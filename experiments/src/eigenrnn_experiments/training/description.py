@@ -316,15 +316,11 @@ def _name(value: Any) -> str:
 
 def _describe_any(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return _describe_tensor(value)
+        return {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
     try:
         return describe(value)
     except TypeError:
         return {"type": _name(type(value))}
-
-
-def _describe_tensor(tensor: Tensor) -> dict[str, Any]:
-    return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
 
 
 def _show(value: Any) -> str:

@@ -14,6 +14,7 @@ from eigenrnn.analysis import gradient_norms, recurrent_weights
 from eigenrnn.constraints import Constraint, Schur
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import double_precision, orthogonality_error
+from eigenrnn_experiments.statistics import rounded
 from eigenrnn_experiments.tasks.base import Batch, Task
 from eigenrnn_experiments.training.callbacks import Callback, Measurements
 from eigenrnn_experiments.training.run_folder import RunFolder
@@ -21,6 +22,8 @@ from eigenrnn_experiments.training.run_folder import RunFolder
 __all__ = ["Dynamics", "probe_batch"]
 
 Snapshot = dict[str, dict[str, Any]]
+
+_DIGITS = 6  # significant ones
 
 _COLUMNS = {
     "radius": "spectrum",
@@ -131,7 +134,7 @@ class Dynamics(Callback):
             return {}
         curves: dict[str, list[float | None]] = {}
         for name, norms in found.curves.items():
-            curves[name] = list(map(_rounded_or_none, norms.tolist()))
+            curves[name] = rounded(norms, _DIGITS)
         return curves
 
 
@@ -210,11 +213,5 @@ def _pairs(eigenvalues: NDArray[Any]) -> list[list[float]]:
     return [[_rounded(z.real), _rounded(z.imag)] for z in eigenvalues.tolist()]
 
 
-def _rounded_or_none(number: float) -> float | None:
-    if not math.isfinite(number):  # JSON has neither infinity nor NaN
-        return None
-    return _rounded(number)
-
-
 def _rounded(number: float) -> float:
-    return float(f"{number:.6g}")
+    return float(f"{number:.{_DIGITS}g}")

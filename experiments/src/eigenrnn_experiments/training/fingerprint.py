@@ -1,6 +1,5 @@
 """What a run was asked: the record that it begins with, and the fingerprint for resuming."""
 
-import difflib
 import os
 import platform
 import subprocess
@@ -66,11 +65,15 @@ def begun_run(
     if task.preprocessing is not None:
         kind = type(task.preprocessing).__name__
         preprocessing = Description(kind, msgspec.to_builtins(task.preprocessing))
+    files: dict[str, str] = {}  # the user's own text that a task reads
+    path = getattr(task, "path", None)
+    if isinstance(path, str | Path):
+        files["path"] = str(path)
     return Run(
         key=key or RunKey(seed=settings.seed),
         name=name,
         task=Description(describe(task)["class"], describe_options(task)),
-        files=_files(task),
+        files=files,
         network=network,
         layer=_layer_class(model),
         modules=str(model),
@@ -89,14 +92,6 @@ def _layer_class(model: nn.Module) -> str:
         if isinstance(module, Layer | nn.RNNBase):
             return type(module).__name__
     return type(model).__name__
-
-
-def _files(task: Task) -> dict[str, str]:
-    """Return the user's own text that a task reads, by the name of its option."""
-    path = getattr(task, "path", None)
-    if isinstance(path, str | Path):
-        return {"path": str(path)}
-    return {}
 
 
 @cache
@@ -127,13 +122,18 @@ def _git(package: Path, *arguments: str) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of the software, the processor and, if there is one, the GPU."""
-    return {
+    cores = _count(os.cpu_count() or 1, "core")
+    threads = _count(torch.get_num_threads(), "thread")
+    found = {
         "eigenrnn": __version__,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        **_hardware(),
+        "processor": f"{_processor()}, {cores}, {threads}",
     }
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
 
 
 def _products(settings: Settings) -> dict[str, str]:
@@ -147,15 +147,6 @@ def _products(settings: Settings) -> dict[str, str]:
     if products == "float32":
         return {}
     return {"products": products}
-
-
-def _hardware() -> dict[str, str]:
-    cores = _count(os.cpu_count() or 1, "core")
-    threads = _count(torch.get_num_threads(), "thread")
-    hardware = {"processor": f"{_processor()}, {cores}, {threads}"}
-    if torch.cuda.is_available():
-        hardware["gpu"] = torch.cuda.get_device_name()
-    return hardware
 
 
 def _count(number: int, unit: str) -> str:
@@ -205,19 +196,7 @@ def check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> 
     if isinstance(stored.get("network"), dict):
         stored = {**stored, "network": current_network(stored["network"])}
     changed = differences(stored, current)
-    then = stored.get("network")
-    now = current["network"]
-    if isinstance(then, str) and isinstance(now, str):
-        stored = {**stored, "network": now}
-        changed = _changed_lines(then, now) + differences(stored, current)
     if changed:
         raise ValueError(
             f"expected the model, task and settings of the run to resume, got {'; '.join(changed)}"
         )
-
-
-def _changed_lines(then: str, now: str) -> list[str]:
-    """List the lines in which two networks differ, as torch prints them."""
-    lines = difflib.ndiff(then.splitlines(), now.splitlines())
-    signs = {"-": "then", "+": "now"}
-    return [f"{signs[line[0]]} {line[2:].strip()}" for line in lines if line[0] in signs]

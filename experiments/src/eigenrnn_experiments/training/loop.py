@@ -79,10 +79,7 @@ class DeferredSignals:
 
     def _restore(self) -> None:
         for number, handler in self._previous.items():
-            if handler is None:  # it was not installed from Python and cannot be restored
-                signal.signal(number, signal.SIG_DFL)
-            else:
-                signal.signal(number, handler)
+            signal.signal(number, handler)
         self._previous = {}
 
 
@@ -258,11 +255,11 @@ class TrainingLoop:
     def __post_init__(self) -> None:
         self.steps = self.settings.total_steps(self.task)
         self.per_epoch = self.task.steps_per_epoch(self.settings.batch_size)
-        self.eval_every = self.settings.evaluation_interval(self.task)
+        self.eval_every = self.settings.eval_every or self.per_epoch or 100
         self.checkpoint_every = self.settings.checkpoint_every or self.eval_every
         self.metrics = DeferredMetrics(
             list(self.train_step.parameters),
-            check_gradients=not self.train_step.scales_gradients,
+            check_gradients=self.train_step.scaler is None,
         )
         # shifted by the time of earlier calls, so that differences to now are totals
         self.start_time = time.monotonic() - self.state.seconds
@@ -289,7 +286,10 @@ class TrainingLoop:
             try:
                 is_early = self._take_steps(signals)
             except NonFiniteLossError as error:
-                raise NonFiniteLossError(f"{error}; {self._last_checkpoint()}") from None
+                last = "there is no checkpoint yet"
+                if self.files.last.exists():
+                    last = f"the last good checkpoint is {self.files.last}"
+                raise NonFiniteLossError(f"{error}; {last}") from None
         # Only here: a signal may also arrive in the last step or the last evaluation.
         if is_early or signals.number is not None:
             more = ""
@@ -348,8 +348,15 @@ class TrainingLoop:
             # Before the update: numbers that are not finite must not reach the parameters.
             if self._must_read_metrics(step, signals):
                 read = self.metrics.read()
-                stop = signals.number is not None or self._is_out_of_time()
-            train_step.update(norms, scale=batch.lr_scale, decay=self._lr_factor(step))
+                stop = signals.number is not None or self._elapsed() >= self.max_seconds
+            decay = lr_factor(
+                self.settings,
+                step=step,
+                steps=self.steps,
+                per_epoch=self.per_epoch,
+                plateaus=self.state.plateaus,
+            )
+            train_step.update(norms, scale=batch.lr_scale, decay=decay)
             self.state.step = step
             for callback in self.callbacks:
                 callback.after_step(step, loss, train_step.model)
@@ -371,15 +378,6 @@ class TrainingLoop:
             found |= callback.measure(step, self.train_step.model)
         return found
 
-    def _lr_factor(self, step: int) -> float:
-        return lr_factor(
-            self.settings,
-            step=step,
-            steps=self.steps,
-            per_epoch=self.per_epoch,
-            plateaus=self.state.plateaus,
-        )
-
     def _must_read_metrics(self, step: int, signals: DeferredSignals) -> bool:
         """Whether to read the metrics at this step, which waits for the device unless on a CPU."""
         fabric = self.train_step.fabric
@@ -389,8 +387,8 @@ class TrainingLoop:
             return True
         return signals.number is not None
 
-    def _is_out_of_time(self) -> bool:
-        return time.monotonic() - self.start_time >= self.max_seconds
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.start_time
 
     def _is_due(self, step: int, every: int) -> bool:
         return step % every == 0 or step == self.steps
@@ -411,7 +409,7 @@ class TrainingLoop:
         if self._is_due(step, self.eval_every):
             evaluation, found = self._evaluate()
         # after the evaluation, whose time counts, too
-        self.state.seconds = time.monotonic() - self.start_time
+        self.state.seconds = self._elapsed()
         self.state.processor_seconds = time.process_time() - self.start_processor_time
         row = {**measurements, **found}
         if evaluation or self._is_due(step, self.settings.log_every):
@@ -530,11 +528,6 @@ class TrainingLoop:
             columns += callback.columns
         files = self.files
         return MetricsWriter(files.metrics_file, files.tensorboard, columns, step=self.state.step)
-
-    def _last_checkpoint(self) -> str:
-        if not self.files.last.exists():
-            return "there is no checkpoint yet"
-        return f"the last good checkpoint is {self.files.last}"
 
 
 def _flat(metrics: Metrics) -> dict[str, float]:

@@ -16,17 +16,12 @@ from rich.progress import (
 from rich.progress import Task as Bar
 from rich.text import Text
 
-__all__ = ["RunProgress", "plain_console", "printable", "show_markdown"]
+__all__ = ["RunProgress", "plain_console", "show_markdown"]
 
 
 def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
     """Return a console that prints text literally, without markup or emoji."""
     return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False)
-
-
-def printable(text: str) -> str:
-    """Escape the characters that command a terminal, which names in a file may contain."""
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def show_markdown(text: str, console: Console) -> None:
@@ -36,9 +31,7 @@ def show_markdown(text: str, console: Console) -> None:
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
     widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=False)]
     if console.is_terminal and sum(widths) <= console.width:
-        console.print(Markdown(printable(text)))
-    elif console.is_terminal:
-        console.out(printable(text), end="", highlight=False)
+        console.print(Markdown(text))
     else:
         console.out(text, end="", highlight=False)
 

@@ -124,7 +124,7 @@ class RunFolder:
                 "(on the command line: --resume), or delete it with overwrite=True (--overwrite)"
             )
         if resume and self.last.exists():
-            return self.read_checkpoint()
+            return checkpoint.load(self.last)
         self.path.mkdir(parents=True, exist_ok=True)
         for file in self._files():  # only the files of a run: the folder may hold others
             file.unlink(missing_ok=True)
@@ -186,14 +186,6 @@ class RunFolder:
             file.write(_json_line(record))
             file.flush()
             os.fsync(file.fileno())
-
-    def read_checkpoint(self) -> dict[str, Any]:
-        """Read the latest checkpoint.
-
-        Raises:
-            CheckpointError: If it is missing or damaged.
-        """
-        return checkpoint.load(self.last)
 
     def read_weights(self, file: Path | None = None) -> tuple[dict[str, Tensor], int]:
         """Read the weights of a checkpoint, and the number of steps before it.

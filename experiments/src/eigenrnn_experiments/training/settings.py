@@ -166,10 +166,6 @@ class Settings:
             )
         return steps
 
-    def evaluation_interval(self, task: Task) -> int:
-        """Return the number of steps between two evaluations."""
-        return self.eval_every or task.steps_per_epoch(self.batch_size) or 100
-
     def fingerprint_options(self) -> dict[str, Any]:
         """Return the settings that may not change when a run is resumed."""
         may_change = _MAY_CHANGE_ON_RESUME

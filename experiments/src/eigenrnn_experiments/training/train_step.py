@@ -147,7 +147,8 @@ class TrainStep:
         ).train()
         self._forward = fabric.setup_module(self._objective)
         self._precision = fabric.strategy.precision
-        self._scaler: torch.amp.GradScaler | None = getattr(self._precision, "scaler", None)
+        # it skips steps whose gradients overflow
+        self.scaler: torch.amp.GradScaler | None = getattr(self._precision, "scaler", None)
         self._optimisers = build_optimisers(model, settings)
         # `update` overwrites the rates of the groups, so those of the settings are kept
         self._rates = [optimiser.param_groups[0]["lr"] for optimiser in self._optimisers]
@@ -155,11 +156,6 @@ class TrainStep:
         self.average = ParameterMean(list(self.parameters.values()))
         if settings.average_after is not None:
             _check_can_average(model)
-
-    @property
-    def scales_gradients(self) -> bool:
-        """Whether a gradient scaler is used, which skips steps whose gradients overflow."""
-        return self._scaler is not None
 
     def backward(self, step: int, batch: Batch) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Compute the gradients of a step; return loss, penalty and each gradient's norm."""
@@ -169,9 +165,9 @@ class TrainStep:
         rows = batch.to(self.fabric.device)
         loss, penalty = self._forward(lambda: rows)
         self.fabric.backward(loss + penalty)
-        if self._scaler is not None:  # the norms and the clipping are those of true gradients
+        if self.scaler is not None:  # the norms and the clipping are those of true gradients
             for optimiser in self._optimisers:
-                self._scaler.unscale_(optimiser)
+                self.scaler.unscale_(optimiser)
         norms = [_norm(parameter) for parameter in self.parameters.values()]
         return loss.detach(), penalty.detach(), norms
 
@@ -192,12 +188,12 @@ class TrainStep:
         # Not through Fabric: it updates the loss scale after each optimiser. The gradients of the
         # second would then be divided by a different scale from the one that multiplied them.
         for optimiser in self._optimisers:
-            if self._scaler is None:
+            if self.scaler is None:
                 optimiser.step()
             else:
-                self._scaler.step(optimiser)
-        if self._scaler is not None:
-            self._scaler.update()
+                self.scaler.step(optimiser)
+        if self.scaler is not None:
+            self.scaler.update()
         self.average.update()
 
     @torch.no_grad()

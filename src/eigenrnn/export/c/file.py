@@ -317,7 +317,11 @@ def _network(
         classes = around.classes
     if around is not None and around.targets is not None:
         has_classes = False
-        step.append(_in_units(*around.targets, source))
+        mean, deviation = around.targets
+        source.vector("target_mean", mean, "the mean of each target")
+        source.vector("target_deviation", deviation, "the standard deviation of each target")
+        in_units = "output[i] = output[i] * target_deviation[i] + target_mean[i];"
+        step.append(loop(len(mean), in_units))
     return _Network(
         name=name,
         source=source,
@@ -449,13 +453,6 @@ def _preparation(around: FittedNetwork, source: Source) -> str:
         "x[i] = state->last_input[i];",
         mask,
     )
-
-
-def _in_units(mean: Tensor, deviation: Tensor, source: Source) -> str:
-    """Return the statement that gives a regressor's outputs their units."""
-    source.vector("target_mean", mean, "the mean of each target")
-    source.vector("target_deviation", deviation, "the standard deviation of each target")
-    return loop(len(mean), "output[i] = output[i] * target_deviation[i] + target_mean[i];")
 
 
 def _layers(layers: list[Any], source: Source) -> list[Layer]:
