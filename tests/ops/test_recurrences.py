@@ -25,6 +25,7 @@ from eigenrnn.nonlinearities import NONLINEARITIES as FUNCTIONS
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman.cpu import elman_cpu_norm_zoneout
 from eigenrnn.ops.elman.loop import elman_loop
+from eigenrnn.ops.entry import BACKENDS as RECURRENCES
 from eigenrnn.ops.gru.cpu import gru_cpu, gru_cpu_norm_zoneout
 from eigenrnn.ops.gru.loop import gru_loop, gru_loop_resets
 from eigenrnn.ops.gru.operands import form_features
@@ -75,6 +76,10 @@ AXES = {
     "lstm": {"dtype": REAL, **COMMON},
     "linear": {"gated": [False, True], "dtype": [*REAL, *COMPLEX], **COMMON, "M": [None]},
 }
+
+
+def test_every_recurrence_is_compared():
+    assert AXES.keys() == RECURRENCES.keys() - {"delta"}  # which has a file of its own
 
 
 def can_run(
