@@ -69,17 +69,16 @@ _precision_lock = threading.RLock()
 def rounds_products(device: torch.device) -> bool:
     """Whether the switches of torch let it round the factors of float32 products on a device.
 
-    `torch.set_float32_matmul_precision` sets them for GPUs, and for processors with AMX.
+    `torch.set_float32_matmul_precision` sets them for GPUs, and for processors with AMX. While
+    torch compiles it cannot trace the switches, so do not ask then.
     """
-    if torch.compiler.is_compiling():  # which cannot trace the switches
-        return False
     switch = ROUNDING_SWITCHES.get(device.type)
     return switch is not None and switch.fp32_precision in {"tf32", "bf16"}
 
 
 def in_full_precision(device: torch.device) -> AbstractContextManager[None]:
     """Multiply float32 numbers as they are inside the block, whatever the switches say."""
-    if not rounds_products(device):
+    if torch.compiler.is_compiling() or not rounds_products(device):
         return nullcontext()
     return switched_to_ieee(ROUNDING_SWITCHES[device.type])
 

@@ -135,6 +135,9 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
     constrained = True
     """Whether the set restricts W at all."""
 
+    has_products = True
+    """Whether W is computed by products, which autocast and the switches of torch would round."""
+
     needs_advance = False
     """Whether `advance` must be called after each optimiser step."""
 
@@ -186,16 +189,19 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
                 freed.
         """
         # `torch.export` of a network in training mode records the map, so it can be trained
-        exports = torch.compiler.is_compiling() and is_exporting()
+        compiles = torch.compiler.is_compiling()
+        exports = compiles and is_exporting()
         if exports and (is_exporting_to_onnx() or not self.training):
             constant = self._constant()
             if constant is not None:
                 return constant
         check_weights(self, with_parts=True)
+        if not self.has_products:
+            return self._matrix()
         device = first_parameter(self).device
         is_cast = autocast_is_active() and autocasts(device.type)
         # entering a block would cost as much as a small product
-        if not is_cast and not rounds_products(device):
+        if not is_cast and (compiles or not rounds_products(device)):
             return self._matrix()
         with torch.autocast(device.type, enabled=False), in_full_precision(device):
             return self._matrix()

@@ -33,6 +33,7 @@ class Unconstrained(Constraint):
     """
 
     constrained = False
+    has_products = False
 
     def __init__(self, size: int, *, init: Initializer = fan_uniform_) -> None:
         super().__init__(size)
