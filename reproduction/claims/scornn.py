@@ -166,7 +166,7 @@ CLAIMS = (
         before="fails",
         why="one seed, one rate of each baseline, and a uRNN that does not train. The LSTM at a "
         "rate of 1e-2, which the authors print for it elsewhere, halves its loss after 1,400 "
-        "updates (one seed, not archived), scoRNN after 2,600",
+        "updates (one seed), scoRNN after 2,600",
         tried="The lowest test losses of our uRNN are 52 % of the chance level over 200 steps and "
         "92 % over 400, between spikes. The update of its authors, rebuilt step by step (an "
         "epsilon in modReLU, half of the gradient, Theano's RMSprop without epsilon), does no "
