@@ -46,9 +46,14 @@ TASKS: dict[str, type[Task]] = {kind.__name__: kind for kind in _exported(tasks,
 """Tasks to train on."""
 
 
-_papers = [getattr(recipes, name) for name in recipes.__all__]
+def _papers(package: Any) -> list[Any]:
+    """Return the modules of a package that it exports, one per paper."""
+    exported = [getattr(package, name) for name in package.__all__]
+    return [module for module in exported if inspect.ismodule(module)]
+
+
 RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe for paper in _papers for recipe in getattr(paper, "RECIPES", ())
+    recipe.name: recipe for paper in _papers(recipes) for recipe in paper.RECIPES
 }
 """Published experiments."""
 

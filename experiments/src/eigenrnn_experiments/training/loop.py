@@ -79,7 +79,10 @@ class DeferredSignals:
 
     def _restore(self) -> None:
         for number, handler in self._previous.items():
-            signal.signal(number, handler)
+            if handler is None:  # it was not installed from Python and cannot be restored
+                signal.signal(number, signal.SIG_DFL)
+            else:
+                signal.signal(number, handler)
         self._previous = {}
 
 
