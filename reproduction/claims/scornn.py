@@ -165,8 +165,8 @@ CLAIMS = (
         changed="2026-11-28T14:10:00+00:00",
         before="fails",
         why="few seeds and rates, and a uRNN that does not train. Over 200 steps the LSTM at a "
-        "rate of 1e-2, which the authors print for it elsewhere, halves its loss after 1,400 and "
-        "3,200 updates (two seeds), scoRNN after 2,600 (one seed)",
+        "rate of 1e-2, which the authors print for it elsewhere, halves its loss after 1,400, "
+        "2,600 and 3,200 updates (three seeds), scoRNN after 2,600 (one seed)",
         tried="The lowest test losses of our uRNN are 52 % of the chance level over 200 steps and "
         "92 % over 400, between spikes. The update of its authors, rebuilt step by step (an "
         "epsilon in modReLU, half of the gradient, Theano's RMSprop without epsilon), does no "
