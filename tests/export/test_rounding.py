@@ -1,9 +1,13 @@
 """Rounding of matrices to whole numbers, beside definitions by single entries."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+import torch
 
-from eigenrnn.export import nearest, rounded
+from eigenrnn import GRU, LRU, LSTM, NCGRU, URNN, ScoRNN, SequenceModel
+from eigenrnn.export import nearest, round_recurrent, rounded, to_c
 
 RNG = np.random.default_rng(0)
 
@@ -76,6 +80,15 @@ def test_a_searched_entry_is_one_of_two_neighbours(kind, bits):
     assert all(digits.is_integer() for digits in np.frexp(found.scales)[0] * 2**16)
 
 
+@pytest.mark.parametrize("bits", [2, 4, 8, 12, 14])
+@each_kind
+def test_rounding_a_searched_matrix_changes_nothing(kind, bits):
+    found = rounded(kind(24), bits)
+    again = nearest(found.matrix(), bits)
+    np.testing.assert_array_equal(again.scales, found.scales)
+    np.testing.assert_array_equal(again.integers, found.integers)
+
+
 def errors(W, Q):
     """Return the errors of the eigenvalues, each beside the nearest one of W."""
     distances = np.abs(np.linalg.eigvals(Q)[:, None] - np.linalg.eigvals(W))
@@ -139,3 +152,87 @@ def test_a_row_of_zeros_stays_zero():
 def test_what_cannot_be_rounded_is_refused(W, bits, message):
     with pytest.raises(ValueError, match=message):
         rounded(W, bits)
+
+
+# a model whose recurrent matrices are rounded
+
+
+def matrices(model):
+    return [W for direction in model.layer.directions for W in direction.matrices()]
+
+
+LAYERS = {"ScoRNN": ScoRNN, "two": partial(ScoRNN, num_layers=2), "GRU": GRU, "NCGRU": NCGRU}
+LAYERS["LSTM"] = LSTM
+
+
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_matrices_of_a_rounded_model_are_the_points_of_the_search(layer, dtype):
+    model = SequenceModel(layer(3, 16), output_size=2).to(dtype)
+    expected = [rounded(W).matrix() for W in matrices(model)]
+    round_recurrent(model)
+    for W, points in zip(matrices(model), expected, strict=True):
+        assert W.dtype == dtype
+        np.testing.assert_array_equal(W.detach().numpy(), points.astype(W.numpy(force=True).dtype))
+
+
+def test_a_frozen_layer_takes_the_rounded_matrix():
+    model = SequenceModel(ScoRNN(3, 16), output_size=2)
+    model.layer.freeze()
+    (before,) = matrices(model)
+    round_recurrent(model, bits=3)
+    (after,) = matrices(model)
+    np.testing.assert_array_equal(after, rounded(before, 3).matrix().astype(np.float32))
+
+
+def test_the_rest_of_a_rounded_model_trains():
+    model = SequenceModel(ScoRNN(3, 16), output_size=2)
+    round_recurrent(model)
+    (before,) = matrices(model)
+    others = {name: w.clone() for name, w in model.named_parameters() if w.requires_grad}
+    assert set(others) == {
+        "layer.directions.0.weight_ih",
+        "layer.directions.0.bias",
+        "head.weight",
+        "head.bias",
+    }
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(5, 4, 3)).square().sum().backward()
+    optimizer.step()
+    (after,) = matrices(model)
+    assert torch.equal(after, before)
+    for name, weight in model.named_parameters():
+        if name in others:
+            assert not torch.equal(weight, others[name])
+
+
+def test_an_export_writes_the_matrices_of_a_rounded_model(tmp_path):
+    model = SequenceModel(ScoRNN(3, 16), output_size=2, readout="last").eval()
+    options = {"weights": "int8", "calibration": torch.randn(6, 4, 3)}
+    to_c(model, tmp_path / "searched.c", **options)
+    round_recurrent(model)
+    to_c(model, tmp_path / "rounded.c", **options)
+    texts = [(tmp_path / name).read_text() for name in ("searched.c", "rounded.c")]
+    assert texts[0].replace("searched", "rounded") == texts[1]
+
+
+def test_a_rounded_model_loads_into_another():
+    model, other = (SequenceModel(ScoRNN(3, 16), output_size=2) for _ in range(2))
+    round_recurrent(model)
+    round_recurrent(other)
+    other.load_state_dict(model.state_dict())
+    x = torch.randn(5, 4, 3)
+    assert torch.equal(other(x), model(x))
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"), [(LRU, "a recurrent matrix"), (URNN, "complex")], ids=["LRU", "URNN"]
+)
+def test_a_model_that_cannot_be_rounded_stays(layer, message):
+    model = SequenceModel(layer(3, 16), output_size=2)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    with pytest.raises(ValueError, match=message):
+        round_recurrent(model)
+    after = model.state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
