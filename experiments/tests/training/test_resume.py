@@ -252,6 +252,19 @@ def test_an_error_after_a_signal_does_not_hide_it(tmp_path, error):
         signal.signal(signal.SIGINT, before)
 
 
+def test_after_a_handler_of_c_code_a_signal_acts_as_by_default(monkeypatch):
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with monkeypatch.context() as c_code:
+            c_code.setattr(signal, "getsignal", lambda _: None)  # it was not set from Python
+            with loop.DeferredSignals():
+                pass
+        assert {signal.getsignal(number) for number in before} == {signal.SIG_DFL}
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_outside_the_main_thread_handlers_are_unchanged(tmp_path):
     before, during = signal.getsignal(signal.SIGINT), []
 
