@@ -21,7 +21,7 @@ from eigenrnn_experiments.errors import (
     StoppedError,
 )
 from eigenrnn_experiments.recipes import Axis, Computed, Quoted, Recipe, Reported, Row, reproduce
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Copying, PixelMNIST
 from eigenrnn_experiments.training import Callback, Settings, runs
 from eigenrnn_experiments.training.run import Length
@@ -168,7 +168,7 @@ def test_a_quick_row_has_the_same_network():
 
 
 def test_an_experiment_is_reported_in_another_table():
-    shared = Experiment(TASK, Settings(steps=6), Reported(None, "table 7", note="a note"))
+    shared = Setup(TASK, Settings(steps=6), Reported(None, "table 7", note="a note"))
     network = Network("scoRNN 6", ScoRNN, 6, parameters=100)
     (other,) = shared.reported_as(place="figure 3", note="").row(network).reported
     assert other == Reported(None, "figure 3")
