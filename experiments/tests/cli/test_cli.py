@@ -337,6 +337,16 @@ def test_a_class_or_a_function_of_your_own_is_a_layer(eigenrnn, tmp_path, monkey
     assert layer in (stored, stored["function"] if isinstance(stored, dict) else "")
 
 
+def test_a_task_of_your_own_is_refused_with_all_that_it_lacks(error_of, tmp_path, monkeypatch):
+    write(
+        tmp_path / "own_task.py",
+        "from eigenrnn_experiments.tasks import Synthetic\nclass Half(Synthetic):\n    pass",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    said = error_of("train --task own_task.Half --steps 1")
+    assert {"_draw,", "baseline,", "loss,", "metric_name,"} <= set(said.split())
+
+
 @pytest.mark.parametrize("named", ["", "--layer ScoRNN", "--layer ScoRNN --layer.bias true"])
 def test_a_network_has_one_description_however_it_is_named(eigenrnn, tmp_path, named):
     eigenrnn(f"train {SMALL} --out default")

@@ -2,13 +2,17 @@
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from pkgutil import resolve_name
 from typing import Any, cast, get_args, get_origin
 
 import docstring_parser
 from jsonargparse import ArgumentParser, Namespace
+
+from eigenrnn_experiments.tasks.base import Task, check_task
 
 __all__ = ["arguments_of", "function_of", "parser_of"]
 
@@ -64,12 +68,19 @@ def arguments_of(parser: ArgumentParser, words: Sequence[str]) -> dict[str, Any]
 
     Raises:
         ArgumentError: If the parser refuses a word.
+        TypeError: If a task of the user's own lacks a method; the message names all that it lacks.
         ValueError: If an option of a layer comes without a layer.
     """
     flags = {word.partition("=")[0] for word in words}
     of_layer = sorted(flag for flag in flags - {"--layer.help"} if flag.startswith("--layer."))
     if of_layer and not flags & {"--layer", "--config"}:
         raise ValueError(f"expected --layer, the class that {of_layer[0]} is of, got none")
+    for flag, name in pairwise(words):
+        if flag == "--task" and "." in name:  # of which the parser would only say "is abstract"
+            with suppress(ImportError, AttributeError, ValueError):
+                kind = resolve_name(name)
+                if isinstance(kind, type) and issubclass(kind, Task):
+                    check_task(kind)
     options = parser.parse_args(list(words))
     arguments = parser.instantiate(options)
     if isinstance(options.get("layer"), Namespace):  # its record states the options that differ
