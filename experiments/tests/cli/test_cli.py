@@ -18,8 +18,8 @@ from crossing import few, some
 from eigenrnn import __version__
 from eigenrnn.layers import GRU
 from eigenrnn_experiments import recipes, registry
+from eigenrnn_experiments.cli.commands import arguments_of, parser_of
 from eigenrnn_experiments.cli.main import COMMANDS, main
-from eigenrnn_experiments.cli.parser import arguments_of, parser_of
 from eigenrnn_experiments.cli.train import DEFAULT_LAYERS, row_to_train
 from eigenrnn_experiments.data.mnist import FILES
 from eigenrnn_experiments.errors import RunExistsError, StoppedError

@@ -16,8 +16,7 @@ from eigenrnn_experiments.report.figures import learning_curves
 from eigenrnn_experiments.report.learning_curves import MAX_POINTS, averaged_over, curve, group
 from eigenrnn_experiments.report.records import Records
 from eigenrnn_experiments.statistics import rounded, spaced_indices
-from eigenrnn_experiments.training.run import Description, Run, RunKey, RunNumber
-from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run import Description, Run, RunFolder, RunKey, RunNumber
 from reported_runs import (
     STEPS,
     WITH_DYNAMICS,

@@ -20,8 +20,7 @@ from eigenrnn_experiments.tasks import (
     Speech,
     Synthetic,
 )
-from eigenrnn_experiments.tasks.base import check_batch, check_task
-from eigenrnn_experiments.tasks.sampling import epoch_indices, generator_for
+from eigenrnn_experiments.tasks.base import check_batch, check_task, epoch_indices, generator_for
 from synthetic_data import encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
 from task_cases import TASKS
 

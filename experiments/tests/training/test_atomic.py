@@ -2,7 +2,7 @@
 
 import pytest
 
-from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.files import write_atomically
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from eigenrnn.constraints import Exponential, Householder, NeumannCayley
 from eigenrnn.models import LanguageModel
 from eigenrnn_experiments.tasks import Batch, Task
 from eigenrnn_experiments.training import Callback, Settings
-from eigenrnn_experiments.training.optimisers import build_optimisers, lr_factor
-from eigenrnn_experiments.training.train_step import ParameterMean
+from eigenrnn_experiments.training.train_step import ParameterMean, build_optimisers, lr_factor
 from training_run import losses, read_metrics, small_fit
 
 SYMBOLS, WINDOW, WINDOWS = 5, 4, 3

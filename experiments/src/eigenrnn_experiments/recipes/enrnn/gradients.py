@@ -8,7 +8,7 @@ from eigenrnn.layers import ENRNN
 from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import Map
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.runs import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import TrainedRow
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings
