@@ -225,12 +225,6 @@ def test_every_constraint_can_be_named(eigenrnn, constraint, tmp_path):
     assert f"{constraint}(" in written["modules"]
 
 
-@pytest.mark.parametrize("gate", ["reset", "update", "candidate"])
-def test_the_constraint_of_a_gate_can_be_named(eigenrnn, tmp_path, gate):
-    eigenrnn(f"train {SMALL} --layer GRU --layer.{gate} Exponential --out here")
-    assert "Exponential(6" in config(tmp_path / "here")["modules"]
-
-
 def test_the_output_of_a_complex_layer_is_a_word(eigenrnn):
     assert eigenrnn(f"train {SMALL} --layer ScuRNN --layer.output real --out here").status == 0
 
@@ -356,9 +350,6 @@ def test_a_network_has_one_description_however_it_is_named(eigenrnn, tmp_path, n
         assert networks[1]["layer"]["options"] == {"bias": True}
     else:
         assert networks[0] == networks[1]
-
-
-# existing runs
 
 
 def test_an_existing_run_is_refused_with_both_options(eigenrnn, error_of):

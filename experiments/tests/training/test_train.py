@@ -321,12 +321,6 @@ def test_best_pt_holds_the_model_of_the_best_evaluation(tmp_path):
     assert loss.item() == pytest.approx(result.best["validation"]["loss"], rel=1e-5)
 
 
-def test_the_validation_split_selects_the_best_model(tmp_path):
-    result = small_fit(tmp_path, small_settings(3))
-    assert result.best_by == "validation accuracy"
-    assert result.best.keys() == {"validation", "test"}
-
-
 def test_without_a_validation_split_the_test_split_selects_the_best_model(tmp_path):
     task = WithoutValidation(delay=4, symbols=2, test_examples=30)
     result = small_fit(tmp_path, small_settings(3), task=task)
