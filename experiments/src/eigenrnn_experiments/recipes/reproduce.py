@@ -125,12 +125,13 @@ def reproduce(
                 if dynamics_every is not None:
                     callbacks.append(Dynamics(dynamics_every))
                 name = f"{key.network}, seed {key.seed}"
+                its_folder = folder / key.path
                 signal: int | None = None
                 try:
                     run = train(
                         row_of(key, recipe),
                         key,
-                        folder / key.path,
+                        its_folder,
                         name=name,
                         callbacks=callbacks,
                         resume=resume,
@@ -220,7 +221,6 @@ def train(
     Raises:
         NonFiniteLossError: If the run diverges.
     """
-    files = RunFolder(folder)
     if row.callback_factory is not None:
         callbacks = [*callbacks, row.callback_factory()]
     options = {"name": key.network, "network": row.describe()["network"], **options}
@@ -228,6 +228,7 @@ def train(
     run = fit(model, row.task, row.settings, folder, key=key, callbacks=callbacks, **options)
     if run.interrupted or run.numbers is not None:
         return run
+    files = RunFolder(folder)
     scores: Mapping[str, float] = {}
     if row.score is not None:
         scores = row.score(TrainedRow(row, files).model(), row.task, folder / "scores")

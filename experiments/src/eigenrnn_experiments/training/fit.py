@@ -102,14 +102,14 @@ def fit(
     max_seconds = 60 * (max_minutes or math.inf)
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
-    files = RunFolder(directory)
-    name = name or files.path.name
+    name = name or Path(directory).name
     run = begun_run(model, task, settings, name=name, network=network, key=key)
+    fingerprint = run_fingerprint(model, task, settings, network)
     steps = settings.total_steps(task)
     # before anything is written: without data no partial run should be left behind
     check_batch(task, next(task.batches("train", settings.batch_size)))
-    fingerprint = run_fingerprint(model, task, settings, network)
     fabric = open_fabric(settings)
+    files = RunFolder(directory)
 
     with locked(files.path):  # until the run ends
         saved = files.open(resume=resume, overwrite=overwrite)
@@ -232,6 +232,7 @@ def begun_run(
     if task.preprocessing is not None:
         kind = type(task.preprocessing).__name__
         preprocessing = Description(kind, msgspec.to_builtins(task.preprocessing))
+    best_by = selection_metric(task, settings.best_by)
     files: dict[str, str] = {}  # the user's own text that a task reads
     path = getattr(task, "path", None)
     if isinstance(path, str | Path):
@@ -246,7 +247,7 @@ def begun_run(
         modules=str(model),
         parameters=count_parameters(model),
         settings=describe_options(settings),
-        best_by=selection_metric(task, settings.best_by),
+        best_by=best_by,
         revision=revision(),
         versions=versions() | _products(settings),
         preprocessing=preprocessing,
