@@ -142,10 +142,6 @@ def test_the_initialiser_of_the_bias_of_the_head_can_be_chosen():
     assert not SequenceModel(ScoRNN(M, N), K, head_bias_init=zeros_).head.bias.any()
 
 
-def test_the_head_reads_both_directions():
-    assert SequenceModel(ScoRNN(M, N, bidirectional=True), K).head.in_features == 2 * N
-
-
 @pytest.mark.parametrize("readout", ["all", "last"])
 @pytest.mark.parametrize(
     ("output", "directions", "width"),
