@@ -84,12 +84,6 @@ def test_an_invalid_run_raises_before_any_is_trained(tmp_path, content, message)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_grid_is_every_combination(tmp_path):
-    sweep = read_content(tmp_path, TINY | {"grid": {"lr": [1, 2], "layer.negative": [3, 4]}})
-    (plan,) = sweep.plans
-    assert [tuple(point.values()) for point in plan.points] == [(1, 3), (1, 4), (2, 3), (2, 4)]
-
-
 def test_a_search_has_the_domains_of_the_file(tmp_path):
     space = {
         "lr": {"low": 1e-4, "high": 0.1, "log": True},
