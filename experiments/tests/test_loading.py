@@ -247,9 +247,6 @@ def test_the_commands_import_no_unregistered_class(foreign, capsys, command):
     assert not (foreign.parent / "imported").exists()
 
 
-# errors
-
-
 # networks made in Python
 
 MADE = {

@@ -167,7 +167,7 @@ def test_a_quick_row_has_the_same_network():
     assert count_parameters(row.build(0)) == 21_764
 
 
-def test_an_experiment_is_reported_in_another_table():
+def test_a_setup_is_reported_in_another_table():
     shared = Setup(TASK, Settings(steps=6), Reported(None, "table 7", note="a note"))
     network = Network("scoRNN 6", ScoRNN, 6, parameters=100)
     (other,) = shared.reported_as(place="figure 3", note="").row(network).reported
