@@ -1,4 +1,4 @@
-"""The command `reproduce`, which runs a published experiment."""
+"""The command `reproduce`, which trains the runs of a recipe."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def reproduce(
     overwrite: bool = False,
     known: Mapping[str, Recipe] = RECIPES,
 ) -> int:
-    """Run a published experiment and compare its numbers with the paper's.
+    """Train the networks of a recipe and compare their numbers with the paper's.
 
     Args:
         recipe: Name of the recipe; see: eigenrnn list recipes.

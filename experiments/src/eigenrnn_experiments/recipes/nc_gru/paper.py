@@ -1,4 +1,4 @@
-"""The reference of the paper, and what the networks of its experiments share."""
+"""The reference of the paper, and what the networks of its recipes share."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The reference of the paper, and the networks that its experiments compare."""
+"""The reference of the paper, and the networks that its recipes compare."""
 
 from collections.abc import Mapping
 from functools import partial
