@@ -23,7 +23,7 @@ from eigenrnn.analysis import lyapunov, spectrum
 from eigenrnn.layers import LRU, RNN
 from eigenrnn_experiments.errors import CheckpointError
 from eigenrnn_experiments.recipes import Row
-from eigenrnn_experiments.recipes.runs import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import TrainedRow
 from eigenrnn_experiments.training import Run, RunFolder, runs
 
 __all__ = ["main"]

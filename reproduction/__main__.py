@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.cli import commands
 from eigenrnn_experiments.errors import MissingDataError, StoppedError
+from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.recipes import Recipe, Row, reproduce
-from eigenrnn_experiments.recipes.runs import folder_name
+from eigenrnn_experiments.recipes.reproduce import folder_name
 from eigenrnn_experiments.training import RunKey
 from reproduction.archive import ARCHIVE, Archive, current_runs, rows_by_name
 from reproduction.archive_runs import archive_runs

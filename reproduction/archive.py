@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.files import read_text, write_atomically
 from eigenrnn_experiments.recipes import Comparison, Entry, Recipe, Reference, Reported, Row
 from eigenrnn_experiments.training import Run, RunKey, Settings
 from eigenrnn_experiments.training.description import (
@@ -17,7 +17,6 @@ from eigenrnn_experiments.training.description import (
     describe_defaults,
     differences,
 )
-from eigenrnn_experiments.training.files import read_text
 from eigenrnn_experiments.training.run import slug
 from eigenrnn_experiments.training.settings import IGNORED_SETTINGS
 from eigenrnn_experiments.training.table import table_of

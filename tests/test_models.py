@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from cases import LAYERS
 from draws import stream
 from eigenrnn import SequenceModel, constrain
-from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
+from eigenrnn.constraints import Exponential, ScaledCayley
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import RNN, DtrivRNN, ScoRNN
 from eigenrnn.linalg import tol
@@ -142,10 +142,6 @@ def test_the_initialiser_of_the_bias_of_the_head_can_be_chosen():
     assert not SequenceModel(ScoRNN(M, N), K, head_bias_init=zeros_).head.bias.any()
 
 
-def test_the_head_reads_both_directions():
-    assert SequenceModel(ScoRNN(M, N, bidirectional=True), K).head.in_features == 2 * N
-
-
 @pytest.mark.parametrize("readout", ["all", "last"])
 @pytest.mark.parametrize(
     ("output", "directions", "width"),
@@ -174,15 +170,6 @@ def test_the_constrained_parameters_are_the_raw_parameters_of_all_constraints():
     model = SequenceModel(DtrivRNN(M, N, num_layers=2, bidirectional=True), K)
     raws = [direction.constraint.raw for direction in model.layer.all_directions()]
     assert ids_of(constrained_parameters(model)) == ids_of(raws)
-
-
-def test_an_unconstrained_layer_has_no_constrained_parameters():
-    model = SequenceModel(RNN(M, N, constraint=Unconstrained), K)
-    assert [*constrained_parameters(model)] == []
-
-
-def test_a_torch_layer_has_no_constrained_parameters():
-    assert [*constrained_parameters(SequenceModel(nn.LSTM(M, N), K))] == []
 
 
 def test_constrained_parameters_include_those_of_a_constrained_gate():

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import sequences
-from eigenrnn_experiments.training.files import write_json
+from eigenrnn_experiments.files import write_json
 
 
 def _size(text: str) -> sequences.Size:

@@ -9,8 +9,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from eigenrnn_experiments import registry
-from eigenrnn_experiments.cli.parser import function_of, parser_of
-from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.cli.commands import function_of, parser_of
+from eigenrnn_experiments.training.run import RunFolder
 
 
 class HelpText(SphinxDirective):

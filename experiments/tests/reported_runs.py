@@ -9,7 +9,7 @@ from eigenrnn import ScoRNN
 from eigenrnn.analysis import recurrent_matrices
 from eigenrnn_experiments.baselines import TorchLSTM
 from eigenrnn_experiments.recipes import Computed, Recipe, Reported
-from eigenrnn_experiments.recipes.runs import compute
+from eigenrnn_experiments.recipes.reproduce import compute
 from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.tasks.base import model_for

@@ -116,16 +116,6 @@ def test_the_rebuilt_model_has_the_recorded_loss(run):
     assert loss == pytest.approx(reported, rel=1e-6)
 
 
-def test_a_run_configured_by_a_file_can_be_rebuilt(run, tmp_path):
-    text = (
-        "task: {class_path: Copying, init_args: {delay: 5}}\n"
-        "layer: {class_path: RNN, init_args: {constraint: {class_path: Givens}}}\n"
-    )
-    (tmp_path / "run.yaml").write_text(f"{text}hidden_size: 6\nsteps: 1\naccelerator: cpu\n")
-    found = load(run("train --config run.yaml"))
-    assert (found.task.delay, "Givens(6" in str(found.model)) == (5, True)
-
-
 def test_the_best_model_is_loaded_or_else_the_last(run):
     folder = run(f"{TINY} --eval_every 2 --lr 1")
     steps = {name: checkpoint.load(folder / name) for name in ("best.pt", "last.pt")}
@@ -140,12 +130,6 @@ def test_a_checkpoint_can_be_named(run, name):
     found = load(folder / name)
     assert found.checkpoint == folder / name
     assert same(found.model, weights(folder / name))
-
-
-def test_a_resumed_run_can_be_rebuilt(run):
-    run()
-    folder = run(f"{TINY.replace('--steps 4', '--steps 6')} --resume")
-    assert load(folder / "last.pt").step == 6
 
 
 def test_the_model_is_in_evaluation_mode(run):
@@ -261,9 +245,6 @@ def test_the_commands_import_no_unregistered_class(foreign, capsys, command):
     said = capsys.readouterr().err if command == "analyse" else Path("report.html").read_text()
     assert (status, "foreign.Layer" in said) == (2 * (command == "analyse"), True)
     assert not (foreign.parent / "imported").exists()
-
-
-# errors
 
 
 # networks made in Python

@@ -7,15 +7,15 @@ from typing import Any
 from eigenrnn.constraints import DiagonalDisc
 from eigenrnn.init import constant_, weights_
 from eigenrnn.layers import LRU, NCGRU, ExpRNN, ScoRNN
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Quoted, Recipe, Reported, stack_model
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import PixelMNIST
 from eigenrnn_experiments.training import Settings
 from reproduction.studies.state_tracking import stacked
 
 __all__ = ["RECIPES"]
 
-_STACKS = Experiment(
+_STACKS = Setup(
     task=PixelMNIST(permuted=True),
     settings=Settings(
         epochs=5,  # about an hour of one core each

@@ -31,8 +31,8 @@ from eigenrnn.layers import (
 )
 from eigenrnn.models import SequenceModel
 from eigenrnn_experiments.baselines import TanhRNN
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Axis, Recipe, Reported, Row, stack_model
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import StateTracking
 from eigenrnn_experiments.training import Settings
 
@@ -46,9 +46,9 @@ _REFLECTING = "the delta rule from reflections on, trained on shorter and longer
 _STRENGTH = 12.0  # the free eigenvalues 1 - 2 sigmoid(12) are -0.99999
 
 
-def word_problem(group: str, *, steps: int) -> Experiment:
+def word_problem(group: str, *, steps: int) -> Setup:
     """Return what the networks share on a group: they train on 40 generators."""
-    return Experiment(
+    return Setup(
         task=StateTracking(group, "generators"),
         settings=Settings(
             steps=steps,
@@ -148,12 +148,12 @@ def _reflecting_model(row: Row, generator: torch.Generator) -> nn.Module:
 
 
 def _reflecting(
-    experiment: Experiment, length: int, reflections: int, hidden_size: int, *, parameters: int
+    setup: Setup, length: int, reflections: int, hidden_size: int, *, parameters: int
 ) -> Row:
     """Return a row that trains on words of a length and tests on words of 2,000 letters."""
-    task: Any = experiment.task
+    task: Any = setup.task
     longer = replace(
-        experiment,
+        setup,
         task=replace(
             task,
             length=length,
@@ -161,7 +161,7 @@ def _reflecting(
             test_examples=200,
             validation_examples=100,
         ),
-        settings=replace(experiment.settings, steps=1_000, lr_schedule="cosine"),
+        settings=replace(setup.settings, steps=1_000, lr_schedule="cosine"),
         grid=(Axis.of_settings("lr", (1e-2,)),),
     )
     network = Network(
@@ -221,7 +221,7 @@ _GROUPS = {
 
 def _layers(group: str) -> Recipe:
     """Return the layers of equal size on a group."""
-    experiment, summary = _GROUPS[group]
+    setup, summary = _GROUPS[group]
     rows: list[Row] = []
     for label, (layer, *sizes) in _LAYERS.items():
         units, parameters = sizes[list(_GROUPS).index(group)]
@@ -229,7 +229,7 @@ def _layers(group: str) -> Recipe:
         network = Network(f"{label} {units}", layer, units, parameters=parameters, options=options)
         if label.endswith("stack"):
             network = stacked(network, depth=2)
-        rows.append(experiment.row(network))
+        rows.append(setup.row(network))
     return Recipe(
         name=f"state_tracking/{group}",
         summary=f"{summary}: layers of equal size, trained on 40 letters.",

@@ -53,7 +53,6 @@ Indices = NDArray[np.int64]
 
 _RATES = {GRU: 1e-2}  # those of other layers are 1e-3
 _PREDICTED_AT_ONCE = 64  # sequences
-_NETWORK = ("model_", "layer_", "sizes_")  # which the file has in another form
 
 
 def load(path: str | Path, *, layer: Any = None, device: Any = None) -> Any:
@@ -148,8 +147,7 @@ class _SequenceEstimator(BaseEstimator):
             ValueError: If the folder does not exist.
         """
         check_is_fitted(self)
-        found = {n: v for n, v in vars(self).items() if n.endswith("_") and n not in _NETWORK}
-        write_file(path, self, found)
+        write_file(path, self)
 
     def restored(self, attributes: Mapping[str, Any]) -> Self:
         """Take what the fit of a file had found; used by `load`."""

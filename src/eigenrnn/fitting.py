@@ -189,13 +189,12 @@ def drawing(generator: torch.Generator, device: torch.device) -> AbstractContext
     return nullcontext()
 
 
-def write_file(path: str | Path, estimator: Any, attributes: Mapping[str, Any]) -> None:
+def write_file(path: str | Path, estimator: Any) -> None:
     """Write a fitted estimator: its options, its statistics and its weights, but no code.
 
     Args:
         path: The file, which is replaced at once or not at all.
         estimator: The estimator, with `model_`, `layer_` and `sizes_`.
-        attributes: What else its fit has found.
     Raises:
         ValueError: If the folder does not exist.
     """
@@ -206,6 +205,11 @@ def write_file(path: str | Path, estimator: Any, attributes: Mapping[str, Any]) 
     for name, value in estimator.get_params(deep=False).items():
         if _is_plain(value):
             options[name] = _packed(value)
+    attributes: dict[str, Any] = {}
+    for name, value in vars(estimator).items():
+        # the network is stored by its layer, its sizes and its weights
+        if name.endswith("_") and name not in ("model_", "layer_", "sizes_"):
+            attributes[name] = _packed(value)
     content = {
         "format": _FORMAT,
         "eigenrnn": _VERSION,
@@ -214,7 +218,7 @@ def write_file(path: str | Path, estimator: Any, attributes: Mapping[str, Any]) 
         "layer": _described(estimator.layer_),
         "sizes": _packed(estimator.sizes_),
         "readout": estimator.model_.readout,
-        "attributes": {name: _packed(value) for name, value in attributes.items()},
+        "attributes": attributes,
         "weights": {n: w.detach().cpu() for n, w in estimator.model_.state_dict().items()},
     }
     # torch's own writer to a full disk raises an error of no kind

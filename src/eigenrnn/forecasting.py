@@ -33,7 +33,6 @@ __all__ = ["Backtest", "Forecast", "SequenceForecaster"]
 
 _STEPS_AN_EPOCH = 20
 _ORIGINS = 64  # of the forecasts whose errors give an interval
-_NETWORK = ("model_", "layer_", "sizes_")  # which the file has in another form
 
 
 class _Series(NamedTuple):
@@ -255,8 +254,7 @@ class SequenceForecaster(BaseEstimator):
             ValueError: If the folder does not exist.
         """
         check_is_fitted(self)
-        found = {n: v for n, v in vars(self).items() if n.endswith("_") and n not in _NETWORK}
-        write_file(path, self, found)
+        write_file(path, self)
 
     def restored(self, attributes: Mapping[str, Any]) -> Self:
         """Take what the fit of a file had found; used by `load`."""

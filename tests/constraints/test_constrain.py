@@ -91,12 +91,6 @@ def constrained_lstm(constraint=ScaledCayley, rows="g"):
 
 
 @each_module
-def test_the_rows_are_initialised_in_the_set(make, name, rows):
-    module = constrain(make(), name, ScaledCayley, rows)
-    assert is_orthogonal(block_of(getattr(module, name), rows))
-
-
-@each_module
 def test_the_other_rows_keep_their_values(make, name, rows):
     module = make()
     before = other_rows(getattr(module, name), rows).detach().clone()
@@ -118,15 +112,6 @@ def test_training_keeps_the_rows_in_the_set(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)
     train(module)
     assert is_orthogonal(block_of(getattr(module, name), rows))
-
-
-@each_module
-def test_training_changes_the_rows(make, name, rows):
-    module = constrain(make(), name, ScaledCayley, rows)
-    before = block_of(getattr(module, name), rows).detach().clone()
-    train(module)
-    moved = torch.linalg.matrix_norm(block_of(getattr(module, name), rows) - before)
-    assert moved > tol(torch.float32, N)
 
 
 @each_module

@@ -41,22 +41,6 @@ def filled(fill, *shape, **options):
     return fill(torch.full(shape, torch.nan, dtype=torch.float64), **options)
 
 
-def linear_rnn(W, U):
-    """A torch.nn.RNN with these matrices and ReLU, the identity on positive states."""
-    rnn = nn.RNN(U.shape[1], len(W), nonlinearity="relu", bias=False, dtype=torch.float64)
-    with torch.no_grad():
-        rnn.weight_hh_l0.copy_(W)
-        rnn.weight_ih_l0.copy_(U)
-    return rnn
-
-
-def pulse_through(rnn, steps):
-    """The states of a network whose first input is one at step 0 and zero afterwards."""
-    x = torch.zeros(steps, 1, rnn.input_size, dtype=torch.float64)
-    x[0, 0, 0] = 1
-    return rnn(x)[0][:, 0].detach()
-
-
 @pytest.mark.parametrize("n", SIZES)
 def test_a_chain_is_that_of_the_paper(n):
     # in W h the entry at (i, j) connects unit j to unit i; unit i drives unit i + 1
@@ -94,14 +78,6 @@ def test_an_identity_can_be_scaled():
 def test_an_orthogonal_matrix_can_be_scaled():
     Q = filled(orthogonal_, 6, 6, scale=1.04, generator=stream()) / 1.04
     assert orthogonality_error(Q) <= tol(Q.dtype, 6)
-
-
-def test_a_pulse_stays_in_the_chain_for_exactly_as_many_steps_as_there_are_units():
-    h = pulse_through(linear_rnn(filled(chain_, 6, 6, alpha=1.02), filled(source_, 6, 2)), 9)
-    expected = np.zeros((9, 6))
-    for k in range(6):  # at step k the pulse is in unit k alone, amplified k times
-        expected[k, k] = 0.9 * 1.02**k
-    np.testing.assert_allclose(h, expected, rtol=1e-14)
 
 
 def gates_of(module, name):

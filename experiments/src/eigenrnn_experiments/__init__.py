@@ -1,4 +1,4 @@
-"""Data, tasks, training, published experiments and the command line."""
+"""Data, tasks, training, recipes of papers and the command line."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -13,11 +13,12 @@ from torch import nn
 
 from eigenrnn import __version__, init
 from eigenrnn_experiments.errors import MissingDataError
+from eigenrnn_experiments.files import convert
 from eigenrnn_experiments.recipes import Row
-from eigenrnn_experiments.recipes.runs import row_of
+from eigenrnn_experiments.recipes.reproduce import row_of
 from eigenrnn_experiments.registry import CONSTRAINTS, LAYERS, RECIPES, TASKS
 from eigenrnn_experiments.tasks import Batch, Task
-from eigenrnn_experiments.tasks.base import model_for
+from eigenrnn_experiments.tasks.base import model_for, selection_split
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.description import (
@@ -27,10 +28,7 @@ from eigenrnn_experiments.training.description import (
     differences,
 )
 from eigenrnn_experiments.training.dynamics import probe_batch
-from eigenrnn_experiments.training.files import convert
-from eigenrnn_experiments.training.run import Run, RunKey
-from eigenrnn_experiments.training.run_folder import RunFolder
-from eigenrnn_experiments.training.selection import selection_split
+from eigenrnn_experiments.training.run import Run, RunFolder, RunKey
 
 __all__ = ["TrainedModel", "load"]
 

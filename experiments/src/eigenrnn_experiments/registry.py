@@ -55,7 +55,7 @@ def _papers(package: Any) -> list[Any]:
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe for paper in _papers(recipes) for recipe in paper.RECIPES
 }
-"""Published experiments."""
+"""Tables and figures of papers."""
 
 BACKENDS: dict[str, Backend] = {
     f"{recurrence}/{name}": backend

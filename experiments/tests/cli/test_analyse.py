@@ -292,14 +292,6 @@ def test_a_unitary_spectrum_can_be_drawn(tmp_path):
 # files
 
 
-def test_each_analysis_has_a_figure_and_a_table(tmp_path):
-    W = torch.nn.RNN(2, 4)
-    only = AnalysisResults({"spectrum_hh_l0": spectrum(W), "henrici_hh_l0": henrici(W)}, {})
-    only.save(tmp_path)
-    names = [f"{name}_hh_l0.{end}" for name in ("henrici", "spectrum") for end in ("csv", "png")]
-    assert sorted(file.name for file in tmp_path.iterdir()) == names
-
-
 class Undrawn(type(henrici(np.eye(2)))):
     def plot(self):
         raise OverflowError("(34, 'Numerical result out of range')")

@@ -18,8 +18,8 @@ from crossing import few, some
 from eigenrnn import __version__
 from eigenrnn.layers import GRU
 from eigenrnn_experiments import recipes, registry
+from eigenrnn_experiments.cli.commands import arguments_of, parser_of
 from eigenrnn_experiments.cli.main import COMMANDS, main
-from eigenrnn_experiments.cli.parser import arguments_of, parser_of
 from eigenrnn_experiments.cli.train import DEFAULT_LAYERS, row_to_train
 from eigenrnn_experiments.data.mnist import FILES
 from eigenrnn_experiments.errors import RunExistsError, StoppedError
@@ -225,12 +225,6 @@ def test_every_constraint_can_be_named(eigenrnn, constraint, tmp_path):
     assert f"{constraint}(" in written["modules"]
 
 
-@pytest.mark.parametrize("gate", ["reset", "update", "candidate"])
-def test_the_constraint_of_a_gate_can_be_named(eigenrnn, tmp_path, gate):
-    eigenrnn(f"train {SMALL} --layer GRU --layer.{gate} Exponential --out here")
-    assert "Exponential(6" in config(tmp_path / "here")["modules"]
-
-
 def test_the_output_of_a_complex_layer_is_a_word(eigenrnn):
     assert eigenrnn(f"train {SMALL} --layer ScuRNN --layer.output real --out here").status == 0
 
@@ -337,6 +331,16 @@ def test_a_class_or_a_function_of_your_own_is_a_layer(eigenrnn, tmp_path, monkey
     assert layer in (stored, stored["function"] if isinstance(stored, dict) else "")
 
 
+def test_a_task_of_your_own_is_refused_with_all_that_it_lacks(error_of, tmp_path, monkeypatch):
+    write(
+        tmp_path / "own_task.py",
+        "from eigenrnn_experiments.tasks import Synthetic\nclass Half(Synthetic):\n    pass",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    said = error_of("train --task own_task.Half --steps 1")
+    assert {"_draw,", "baseline,", "loss,", "metric_name,"} <= set(said.split())
+
+
 @pytest.mark.parametrize("named", ["", "--layer ScoRNN", "--layer ScoRNN --layer.bias true"])
 def test_a_network_has_one_description_however_it_is_named(eigenrnn, tmp_path, named):
     eigenrnn(f"train {SMALL} --out default")
@@ -346,9 +350,6 @@ def test_a_network_has_one_description_however_it_is_named(eigenrnn, tmp_path, n
         assert networks[1]["layer"]["options"] == {"bias": True}
     else:
         assert networks[0] == networks[1]
-
-
-# existing runs
 
 
 def test_an_existing_run_is_refused_with_both_options(eigenrnn, error_of):

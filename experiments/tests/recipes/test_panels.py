@@ -9,7 +9,8 @@ from rich.console import Console
 
 from eigenrnn.layers import ScoRNN
 from eigenrnn_experiments.recipes import Recipe, Reported, Row, reproduce
-from eigenrnn_experiments.recipes.panels import Curves, Map, Panel, SideBySide
+from eigenrnn_experiments.recipes.panels import Curves, Map, SideBySide
+from eigenrnn_experiments.recipes.recipe import Panel
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training import Settings
 

@@ -21,7 +21,7 @@ from eigenrnn_experiments.errors import (
     StoppedError,
 )
 from eigenrnn_experiments.recipes import Axis, Computed, Quoted, Recipe, Reported, Row, reproduce
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Copying, PixelMNIST
 from eigenrnn_experiments.training import Callback, Settings, runs
 from eigenrnn_experiments.training.run import Length
@@ -167,8 +167,8 @@ def test_a_quick_row_has_the_same_network():
     assert count_parameters(row.build(0)) == 21_764
 
 
-def test_an_experiment_is_reported_in_another_table():
-    shared = Experiment(TASK, Settings(steps=6), Reported(None, "table 7", note="a note"))
+def test_a_setup_is_reported_in_another_table():
+    shared = Setup(TASK, Settings(steps=6), Reported(None, "table 7", note="a note"))
     network = Network("scoRNN 6", ScoRNN, 6, parameters=100)
     (other,) = shared.reported_as(place="figure 3", note="").row(network).reported
     assert other == Reported(None, "figure 3")
@@ -331,21 +331,6 @@ def test_results_are_written_after_every_run(recipe, tmp_path):
     assert ended(tmp_path) == {"LSTM 5": [0], "scoRNN 6": [0, 1, 2]}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "message",
-    [
-        "LSTM 5, seed 0: step 4",  # between two evaluations
-        "LSTM 5, seed 0: step 6",  # in the last one
-    ],
-)
-def test_an_interruption_of_a_run_begins_no_other(recipe, tmp_path, message):
-    assert interrupt(recipe, tmp_path, message).value.signal == signal.SIGINT
-    assert not (tmp_path / "lstm-5" / "seed-1").exists()
-    whole = run(recipe, tmp_path, resume=True)
-    assert [len(outcome.values) for outcome in whole] == [3, 3, 0]
-
-
 def test_a_folder_of_a_recipe_that_is_written_to_is_refused(recipe, tmp_path):
     refused = []
 
@@ -433,16 +418,6 @@ def test_the_points_of_a_grid_are_all_combinations():
     assert list(points) == [f"lr={lr} units={n}" for lr in (0.1, 0.01) for n in (3, 4, 5)]
     assert points["lr=0.01 units=3"].settings.lr == 0.01
     assert points["lr=0.01 units=3"].hidden_size == 3
-
-
-@pytest.mark.long
-def test_every_point_is_run_with_every_seed(tmp_path):
-    (outcome,) = run_row(tiny_row(grid=SEARCH), tmp_path)
-    assert len(outcome.counted) == 12
-    assert list(outcome.counted["seed"]) == [1, 2] * 6
-    folders = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("run.json")}
-    assert "scornn/lr-0-1-units-3/seed-1" in folders
-    assert len(folders) == 12
 
 
 def test_the_share_of_successful_runs_is_reported(tmp_path):

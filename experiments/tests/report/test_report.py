@@ -16,8 +16,7 @@ from eigenrnn_experiments.report.figures import learning_curves
 from eigenrnn_experiments.report.learning_curves import MAX_POINTS, averaged_over, curve, group
 from eigenrnn_experiments.report.records import Records
 from eigenrnn_experiments.statistics import rounded, spaced_indices
-from eigenrnn_experiments.training.run import Description, Run, RunKey, RunNumber
-from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run import Description, Run, RunFolder, RunKey, RunNumber
 from reported_runs import (
     STEPS,
     WITH_DYNAMICS,
@@ -112,14 +111,6 @@ def test_runs_are_found_at_any_depth_and_only_once(runs):
     ]
 
 
-def test_metrics_are_read_as_they_were_written(runs):
-    text = (runs / "lstm-0" / "metrics.csv").read_text().splitlines()
-    run = read_records([runs / "lstm-0"]).runs[0]
-    row = dict(zip(text[0].split(","), text[1].split(","), strict=True))
-    assert run.metrics["train_loss"][0] == float(row["train_loss"])
-    assert np.isnan(run.metrics["test_loss"][0])  # nothing was evaluated so early
-
-
 def test_folder_without_runs_is_rejected_by_name(tmp_path):
     with pytest.raises(
         ValueError, match=re.escape(f"in {tmp_path} or its subfolders, got no run.json")
@@ -130,13 +121,6 @@ def test_folder_without_runs_is_rejected_by_name(tmp_path):
 def test_an_empty_list_of_folders_is_rejected():
     with pytest.raises(ValueError, match="got none"):
         read_records([])
-
-
-def test_incomplete_last_row_is_ignored(runs):
-    file = runs / "lstm-1" / "metrics.csv"
-    whole = read_records([runs / "lstm-1"]).runs[0].metrics["step"]
-    file.write_text(file.read_text() + "35,0.1,0")
-    assert np.array_equal(read_records([runs / "lstm-1"]).runs[0].metrics["step"], whole)
 
 
 def test_damaged_dynamics_are_rejected_by_line(runs):

@@ -27,8 +27,7 @@ from eigenrnn_experiments.recipes import Row
 from eigenrnn_experiments.training import Run, RunKey
 from eigenrnn_experiments.training.description import describe
 from eigenrnn_experiments.training.loop import first_below
-from eigenrnn_experiments.training.run import FRACTIONS
-from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run import FRACTIONS, RunFolder
 from recipes_for_results import (
     FIGURE,
     SEEDS,

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from eigenrnn_experiments.cli.sweep import read_sweep
-from eigenrnn_experiments.recipes.runs import train
+from eigenrnn_experiments.recipes.reproduce import train
 from eigenrnn_experiments.training import RunFolder
 from training_run import QUIET, one_thread, read_metrics
 

@@ -23,10 +23,10 @@ from eigenrnn_experiments.errors import FolderInUseError, RunExistsError
 from eigenrnn_experiments.loading import load
 from eigenrnn_experiments.recipes import reproduce
 from eigenrnn_experiments.recipes.comparison import compare
-from eigenrnn_experiments.recipes.runs import train
+from eigenrnn_experiments.recipes.reproduce import train
 from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.training import Callback, RunFolder, runs
-from eigenrnn_experiments.training.run_folder import locked
+from eigenrnn_experiments.training.run import locked
 from training_run import QUIET, one_thread
 
 GRID = TINY | {"grid": {"lr": [0.01, 0.001]}, "seeds": [0, 1]}

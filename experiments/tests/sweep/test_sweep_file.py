@@ -7,7 +7,7 @@ from small_sweep import SEEDS, TINY, read_content
 from eigenrnn_experiments.cli.sweep import read_sweep
 from eigenrnn_experiments.loading import load
 from eigenrnn_experiments.recipes import nonnormal
-from eigenrnn_experiments.recipes.runs import row_of, train
+from eigenrnn_experiments.recipes.reproduce import row_of, train
 from eigenrnn_experiments.training.run import RunKey
 from training_run import QUIET, one_thread
 
@@ -82,12 +82,6 @@ def test_an_invalid_run_raises_before_any_is_trained(tmp_path, content, message)
     with pytest.raises(Exception, match=message):
         read_content(tmp_path, content).run(tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_grid_is_every_combination(tmp_path):
-    sweep = read_content(tmp_path, TINY | {"grid": {"lr": [1, 2], "layer.negative": [3, 4]}})
-    (plan,) = sweep.plans
-    assert [tuple(point.values()) for point in plan.points] == [(1, 3), (1, 4), (2, 3), (2, 4)]
 
 
 def test_a_search_has_the_domains_of_the_file(tmp_path):

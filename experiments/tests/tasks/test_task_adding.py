@@ -7,7 +7,7 @@ import torch
 
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.tasks.adding import splitmix_uniforms
-from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.base import generator_for
 
 # constructor, length, where the first and the second mark may be, channel of the numbers
 

@@ -13,7 +13,7 @@ from eigenrnn.constraints import Unconstrained
 from eigenrnn_experiments.data.car_racing import Encoded, split_slices
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.tasks import CarRacing
-from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.base import generator_for
 from eigenrnn_experiments.training import Settings, fit
 from synthetic_data import encoded_drives, write_drives
 from training_run import QUIET

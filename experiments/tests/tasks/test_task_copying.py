@@ -8,7 +8,7 @@ import torch
 
 from draws import first
 from eigenrnn_experiments.tasks import Copying
-from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.base import generator_for
 
 # constructor, argument, length, blanks before and after the marker, first recalled step
 LAYOUTS = [

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from eigenrnn_experiments.tasks import Denoise
-from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.base import generator_for
 
 TASKS = {
     "clean": Denoise(6, symbols=4, alphabet=5),

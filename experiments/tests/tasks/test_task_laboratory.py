@@ -16,7 +16,7 @@ from eigenrnn_experiments.tasks import (
     PerceptualDecision,
     ReadySetGo,
 )
-from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.base import generator_for
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.train_step import Objective
 

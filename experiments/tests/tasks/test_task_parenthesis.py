@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from eigenrnn_experiments.tasks import Parenthesis
+from eigenrnn_experiments.tasks.base import generator_for
 from eigenrnn_experiments.tasks.parenthesis import clamped_walk
-from eigenrnn_experiments.tasks.sampling import generator_for
 
 TASKS = {
     "nc-gru": Parenthesis.nc_gru(60),

@@ -10,7 +10,7 @@ import torch
 
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.tasks import PixelMNIST
-from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.base import generator_for
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from eigenrnn_experiments.data.audio import (
 from eigenrnn_experiments.data.speech import CORE_TEST, DEVELOPMENT, FSDD, read_fsdd, read_timit
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.tasks import Speech
-from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.base import generator_for
 from eigenrnn_experiments.tasks.speech import pesq, segmental_snr, speech_activity, stoi
 from eigenrnn_experiments.training import resynthesise
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eigenrnn_experiments.tasks import StateTracking
-from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.base import generator_for
 from eigenrnn_experiments.tasks.state_tracking import group_elements, multiplication_table
 
 ORDERS = {"Z2": 2, "Z3": 3, "Z7": 7, "S3": 6, "A4": 12, "S4": 24, "A5": 60, "S5": 120}

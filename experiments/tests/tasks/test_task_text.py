@@ -12,8 +12,7 @@ import torch
 from draws import first
 from eigenrnn.layers import ScoRNN
 from eigenrnn_experiments.tasks import CharPTB, Enwik8, Text, WordPTB
-from eigenrnn_experiments.tasks.base import model_for
-from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.base import generator_for, model_for
 from eigenrnn_experiments.tasks.text import random_windows
 from synthetic_data import SIZE, patched_enwik8, synthetic_enwik8
 from training_run import losses, small_fit, small_settings

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn import EURNN, GRU, LRU, NCGRU, RNN, ExpRNN, GatedDeltaNet, LeakyRNN, ScoRNN
+from eigenrnn import EURNN, GRU, LRU, NCGRU, RNN, GatedDeltaNet, LeakyRNN, ScoRNN
 from eigenrnn.constraints import ScaledCayley
 from eigenrnn.init import fan_uniform_, kaiming_normal_, uniform_, weights_, zeros_
 from eigenrnn_experiments.tasks import Copying
@@ -69,11 +69,6 @@ def test_a_value_becomes_data(value, expected):
 def test_a_value_without_a_description_is_rejected(value):
     with pytest.raises(TypeError, match="expected"):
         describe({"options": [value]})
-
-
-def test_equal_partials_have_equal_descriptions():
-    assert describe(partial(EURNN, capacity=2)) == describe(partial(EURNN, capacity=2))
-    assert describe(partial(EURNN, capacity=2)) != describe(partial(EURNN, capacity=3))
 
 
 SMALL = (partial(uniform_, bound=1.0),)
@@ -199,14 +194,6 @@ def test_another_class_is_one_difference():
 def test_an_option_that_one_side_lacks_is_absent():
     assert differences({"a": [1]}, {"a": (1,)}) == []
     assert differences({"a": 1}, {"b": 2}) == ["a was 1, now absent", "b was absent, now 2"]
-
-
-def test_the_defaults_of_the_sets_of_a_layer_are_stored():
-    found = describe_option_defaults({"layer": NCGRU})
-    assert found["NeumannCayley"]["order"] == 2
-    assert "constraint" not in found["GRU"]
-    assert "ScaledCayley" not in describe_option_defaults({"layer": ExpRNN})
-    assert "period" in describe_option_defaults({"layer": ExpRNN})["Exponential"]
 
 
 def test_classes_of_two_modules_have_different_names():

@@ -11,7 +11,7 @@ import torch
 from eigenrnn_experiments.cli import main
 from eigenrnn_experiments.data.car_racing import read_encoded
 from eigenrnn_experiments.tasks import CarRacing
-from eigenrnn_experiments.tasks.sampling import generator_for
+from eigenrnn_experiments.tasks.base import generator_for
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.world import VAE, Collection, encode
 from eigenrnn_experiments.world.autoencoder import Frames, autoencoder_settings

@@ -1,22 +1,30 @@
-"""Runs a command, and reports errors in one line."""
+"""Runs a command: its function, the parser of its options, and errors in one line."""
 
+import inspect
 import os
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from itertools import pairwise
+from pkgutil import resolve_name
+from typing import Any, cast, get_args, get_origin
 
-from jsonargparse import ArgumentError
+import docstring_parser
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from rich.text import Text
 
 from eigenrnn_experiments.cli.main import COMMANDS, SIGNALLED
-from eigenrnn_experiments.cli.parser import arguments_of, function_of, parser_of
 from eigenrnn_experiments.errors import (
     NonFiniteLossError,
     StoppedError,
     is_out_of_memory,
     unknown_name,
 )
+from eigenrnn_experiments.tasks.base import Task, check_task
 from eigenrnn_experiments.training.progress import plain_console
 
-__all__ = ["run"]
+__all__ = ["arguments_of", "function_of", "parser_of", "run"]
 
 _USER_ERRORS = (
     ArgumentError,
@@ -66,3 +74,92 @@ def _print_error(message: str) -> None:
     # a text by itself, so that brackets in a message are no markup
     line = Text.assemble(("error:", "bold red"), " ", message)
     plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)
+
+
+def function_of(command: str) -> Callable[..., int]:
+    """Return the function of a command, from the module that has its name too."""
+    return getattr(import_module(f"eigenrnn_experiments.cli.{command}"), command)
+
+
+def parser_of(function: Callable[..., Any], skip: Collection[str] = ("known",)) -> ArgumentParser:
+    """Return the parser of a function, whose docstring is the help.
+
+    An option is a keyword. A bool is a flag and a sequence takes several words: jsonargparse alone
+    would expect one value of each.
+
+    Args:
+        function: The function.
+        skip: The parameters that are no options.
+    """
+    documentation = docstring_parser.parse(inspect.getdoc(function) or "")
+    help_of = {each.arg_name: each.description for each in documentation.params}
+    parser = ArgumentParser(
+        prog=f"eigenrnn {function.__name__}",
+        description=documentation.description,
+        exit_on_error=False,  # errors are raised, and `run` prints them in one line
+    )
+    parser.add_argument("--config", action="config", help="A YAML file with these options.")
+    flags: list[str] = []
+    sequences: dict[str, inspect.Parameter] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.annotation is bool:
+            flags.append(name)
+        elif get_origin(parameter.annotation) is Sequence:
+            sequences[name] = parameter
+    skipped: set[str | int] = {*skip, *flags, *sequences}
+    parser.add_function_arguments(function, as_group=False, as_positional=True, skip=skipped)
+    for name, parameter in sequences.items():
+        words: dict[str, Any] = {"type": get_args(parameter.annotation)[0], "nargs": "+"}
+        option = name
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            option = f"--{name}"
+            words["default"] = ()
+        elif parameter.default == ():
+            words |= {"nargs": "*", "default": ()}
+        parser.add_argument(option, help=help_of[name], **words)
+    for name in flags:
+        parser.add_argument(f"--{name}", help=help_of[name], action="store_true")
+    return parser
+
+
+def arguments_of(parser: ArgumentParser, words: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a function, which the words of a command line describe.
+
+    Raises:
+        ArgumentError: If the parser refuses a word.
+        TypeError: If a task of the user's own lacks a method; the message names all that it lacks.
+        ValueError: If an option of a layer comes without a layer.
+    """
+    flags = {word.partition("=")[0] for word in words}
+    of_layer = sorted(flag for flag in flags - {"--layer.help"} if flag.startswith("--layer."))
+    if of_layer and not flags & {"--layer", "--config"}:
+        raise ValueError(f"expected --layer, the class that {of_layer[0]} is of, got none")
+    for flag, name in pairwise(words):
+        if flag == "--task" and "." in name:  # of which the parser would only say "is abstract"
+            with suppress(ImportError, AttributeError, ValueError):
+                kind = resolve_name(name)
+                if isinstance(kind, type) and issubclass(kind, Task):
+                    check_task(kind)
+    options = parser.parse_args(list(words))
+    arguments = parser.instantiate(options)
+    if isinstance(options.get("layer"), Namespace):  # its record states the options that differ
+        arguments.layer = _call(options.layer.as_dict())
+    arguments.pop("config", None)
+    return vars(arguments)
+
+
+def _call(value: Any) -> Any:
+    """Return a parsed class, with the options that differ from its defaults as a partial."""
+    if not isinstance(value, dict) or "class_path" not in value:
+        return value
+    entries = cast("dict[str, Any]", value)
+    kind = resolve_name(entries["class_path"])
+    options: dict[str, Any] = {}
+    parameters = inspect.signature(kind).parameters
+    for name, stated in entries.get("init_args", {}).items():
+        option = _call(stated)
+        if name not in parameters or option != parameters[name].default:
+            options[name] = option
+    if not options:
+        return kind
+    return partial(kind, **options)

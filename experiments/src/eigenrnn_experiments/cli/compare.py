@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.cli.predict import check_output
+from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.report.learning_curves import averaged_over, group
 from eigenrnn_experiments.report.records import read_records
 from eigenrnn_experiments.report.tables import chosen_by, results

@@ -12,7 +12,7 @@ __all__ = ["COMMANDS", "SIGNALLED", "main"]
 COMMANDS = {
     "list": "list constraints, layers, tasks, recipes and backends",
     "train": "train a layer on a task",
-    "reproduce": "run published experiments and compare the results",
+    "reproduce": "train the networks of a recipe and compare the results",
     "sweep": "train the networks of a grid or a search in parallel",
     "fit": "train a classifier or a regressor on a table",
     "predict": "apply a file of fit to a table, or a run on text to a text",

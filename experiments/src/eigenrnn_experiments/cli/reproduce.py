@@ -1,4 +1,4 @@
-"""The command `reproduce`, which runs a published experiment."""
+"""The command `reproduce`, which trains the runs of a recipe."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from eigenrnn_experiments import recipes
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.recipes import Recipe
 from eigenrnn_experiments.recipes.comparison import to_markdown
-from eigenrnn_experiments.recipes.runs import folder_name
+from eigenrnn_experiments.recipes.reproduce import folder_name
 from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.training.progress import plain_console, show_markdown
 from eigenrnn_experiments.training.run import Length
@@ -32,7 +32,7 @@ def reproduce(
     overwrite: bool = False,
     known: Mapping[str, Recipe] = RECIPES,
 ) -> int:
-    """Run a published experiment and compare its numbers with the paper's.
+    """Train the networks of a recipe and compare their numbers with the paper's.
 
     Args:
         recipe: Name of the recipe; see: eigenrnn list recipes.

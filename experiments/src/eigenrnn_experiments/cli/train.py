@@ -8,7 +8,8 @@ from eigenrnn.layers import GRU, LRU, NCGRU, Layer, NnRNN, ScoRNN
 from eigenrnn_experiments import tasks
 from eigenrnn_experiments.baselines import TanhRNN
 from eigenrnn_experiments.cli.main import SIGNALLED
-from eigenrnn_experiments.recipes import Row, runs
+from eigenrnn_experiments.recipes import Row
+from eigenrnn_experiments.recipes.reproduce import train as train_row
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Dynamics, RunKey, Settings
 from eigenrnn_experiments.training.callbacks import Callback
@@ -43,7 +44,7 @@ def train(
     Args:
         dynamics_every: Record spectra and gradients every so many steps; without it none.
         max_minutes: Stop after so many minutes; --resume continues; without it no limit.
-        out: Output folder; without it runs/TASK-LAYER-N.
+        out: Output folder; without it runs/TASK-LAYER-UNITS, such as runs/copying-scornn-128.
         resume: Continue an existing run.
         overwrite: Delete an existing run.
         options: Further options, of `row_to_train`.
@@ -53,7 +54,7 @@ def train(
         callbacks.append(Dynamics(dynamics_every))
     row = row_to_train(**options)
     folder = Path(out or f"runs/{row.label}")
-    run = runs.train(
+    run = train_row(
         row,
         RunKey(seed=row.settings.seed),
         folder,

@@ -108,7 +108,7 @@ def _roots(data_root: str | Path | None) -> list[Path]:
 
 
 def _pooch() -> Any:
-    # imported at first use, because only experiments on real data need it
+    # imported at first use, because only tasks on real data need it
     return importlib.import_module("pooch")
 
 

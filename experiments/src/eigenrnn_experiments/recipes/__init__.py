@@ -1,4 +1,4 @@
-"""Published experiments by name: one module for each paper."""
+"""Recipes, the tables and figures of papers as data: one module for each paper."""
 
 from eigenrnn_experiments.recipes import (
     enrnn,

@@ -1,8 +1,7 @@
-"""The pictures of a recipe: panels drawn from its trained runs, as curves or as maps."""
+"""The pictures of a recipe: curves and maps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,41 +9,17 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from eigenrnn.analysis import Analysis, Table, plot
-from eigenrnn_experiments.recipes.comparison import runs_of
-from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reference
-from eigenrnn_experiments.recipes.runs import TrainedRow, row_of
-from eigenrnn_experiments.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURE_NOTE", "Curves", "Map", "SideBySide", "draw_panels"]
+__all__ = ["FIGURE_NOTE", "Curves", "Map", "SideBySide"]
 
 FIGURE_NOTE = (
     "the figure shows the trained network and prints no number; we list the loss of its run"
 )
 """The note of a row whose panel shows its trained network."""
-
-
-def draw_panels(recipe: Recipe, folder: Path, table: pd.DataFrame, *, quick: bool) -> list[Panel]:
-    """Draw every panel whose rows have finished runs; return these panels.
-
-    Args:
-        recipe: The recipe.
-        folder: The folder of the pictures.
-        table: The runs.
-        quick: Whether the runs are quick ones.
-    """
-    trained: dict[str, list[TrainedRow]] = {}
-    for row in recipe.rows:
-        trained[row.label] = []
-        its = runs_of(table, recipe, row, quick=quick)
-        for path in its[its["state"] == "ended"]["folder"]:
-            files = RunFolder(path)
-            trained_by = row.recipe if isinstance(row, Reference) else recipe
-            trained[row.label].append(TrainedRow(row_of(files.run.key, trained_by), files))
-    return [panel for panel in recipe.panels if panel.save(folder, trained)]
 
 
 @dataclass(frozen=True)

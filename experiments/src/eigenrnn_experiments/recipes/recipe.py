@@ -1,4 +1,4 @@
-"""Published experiments as data: a `Recipe`, its rows, and the numbers that the paper reports."""
+"""A recipe: a table or figure of a paper as data, with its rows and the reported numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -504,7 +504,7 @@ class Reference:
 
 
 Entry = Row | Computed | Quoted | Reference
-"""One line of a recipe."""
+"""What a line of the paper's table is in a recipe."""
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,52 @@
-"""Trains the rows of a recipe and compares the published numbers with ours."""
+"""Trains the runs of a recipe, and compares the numbers of its paper with ours."""
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pandas as pd
 from rich.console import Console
+from torch import nn
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn_experiments.atomic import write_atomically
-from eigenrnn_experiments.errors import NonFiniteLossError, RunExistsError, StoppedError
-from eigenrnn_experiments.recipes.comparison import Comparison, compare, to_markdown
-from eigenrnn_experiments.recipes.panels import draw_panels
-from eigenrnn_experiments.recipes.recipe import Computed, Entry, Recipe, Reference, Row
-from eigenrnn_experiments.recipes.runs import compute, download_data, folder_name, row_of, train
-from eigenrnn_experiments.training import Callback, Dynamics
+from eigenrnn_experiments.errors import (
+    MissingDataError,
+    NonFiniteLossError,
+    RunExistsError,
+    StoppedError,
+)
+from eigenrnn_experiments.files import write_atomically
+from eigenrnn_experiments.recipes.comparison import Comparison, compare, runs_of, to_markdown
+from eigenrnn_experiments.recipes.recipe import (
+    Computed,
+    Entry,
+    Panel,
+    Recipe,
+    Reference,
+    Reported,
+    Row,
+)
+from eigenrnn_experiments.tasks import Batch
+from eigenrnn_experiments.training import Callback, Dynamics, Run, fit
+from eigenrnn_experiments.training.fit import revision, versions
 from eigenrnn_experiments.training.progress import plain_console
-from eigenrnn_experiments.training.run import RunKey
-from eigenrnn_experiments.training.run_folder import locked
+from eigenrnn_experiments.training.run import RunFolder, RunKey, RunNumber, locked
 from eigenrnn_experiments.training.table import read_below
 
-__all__ = ["reproduce", "write_page"]
+__all__ = [
+    "TrainedRow",
+    "compute",
+    "download_data",
+    "draw_panels",
+    "folder_name",
+    "numbers_of",
+    "reproduce",
+    "row_of",
+    "train",
+    "write_page",
+]
 
 
 def reproduce(
@@ -38,9 +65,9 @@ def reproduce(
 ) -> list[Comparison]:
     """Train the networks of a recipe, draw its pictures and write `results.md`.
 
-    Each run has its own folder. The page is written again after every run from all runs in the
-    folder, also those of earlier calls. A picture is drawn from
-    the finished runs as `NAME.png`, and its numbers are written to `NAME.csv`. The rows of another
+    Each run has its own folder. The page is written after every run from all runs in the folder,
+    also those of earlier calls. A picture is drawn from the finished runs as `NAME.png`, and its
+    numbers are written to `NAME.csv`. The rows of another
     recipe are not trained: their runs are read from the folder of that recipe, beside this one.
 
     Args:
@@ -83,11 +110,11 @@ def reproduce(
     if quick:
         trained = [row.quick() for row in trained]
     download_data(trained)
+    found: list[Comparison] = []
     with locked(folder):
         for row in computed:
             key = RunKey(recipe.name, row.label, quick=quick, reduced=recipe.reduced_to)
             compute(row, key, folder / key.path)
-        found = write_page(folder, recipe, quick=quick, listed=labels)
         for row in chosen:
             if not isinstance(row, Row):
                 continue
@@ -97,33 +124,195 @@ def reproduce(
                 callbacks: list[Callback] = []
                 if dynamics_every is not None:
                     callbacks.append(Dynamics(dynamics_every))
-                signal = _train(
-                    key,
-                    recipe,
-                    folder,
-                    callbacks=callbacks,
-                    resume=resume,
-                    overwrite=overwrite,
-                    console=console,
-                    max_minutes=max_minutes,
-                )
+                name = f"{key.network}, seed {key.seed}"
+                its_folder = folder / key.path
+                signal: int | None = None
+                try:
+                    run = train(
+                        row_of(key, recipe),
+                        key,
+                        its_folder,
+                        name=name,
+                        callbacks=callbacks,
+                        resume=resume,
+                        overwrite=overwrite,
+                        console=console,
+                        max_minutes=max_minutes,
+                    )
+                    signal = run.signal
+                except NonFiniteLossError as error:  # the other runs go on
+                    (console or plain_console(stderr=True)).print(
+                        f"{name} diverged: {error}", markup=False, emoji=False, soft_wrap=True
+                    )
                 found = write_page(folder, recipe, quick=quick, listed=labels)
                 if signal is not None:
                     raise StoppedError(signal)
-        if recipe.panels:
+        if recipe.panels or not found:
             found = write_page(folder, recipe, quick=quick, listed=labels, draws=True)
     return found
 
 
-def _train(key: RunKey, recipe: Recipe, folder: Path, **options: Any) -> int | None:
-    """Train a run; return the signal that ended it, if one did. A run may diverge."""
-    name = f"{key.network}, seed {key.seed}"
-    try:
-        return train(row_of(key, recipe), key, folder / key.path, name=name, **options).signal
-    except NonFiniteLossError as error:
-        console = options["console"] or plain_console(stderr=True)
-        console.print(f"{name} diverged: {error}", markup=False, emoji=False, soft_wrap=True)
+def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
+    """Check that every point belongs to the grid of a row.
+
+    Raises:
+        ValueError: If one does not.
+    """
+    known: set[str] = set()
+    for row in rows:
+        if isinstance(row, Row):
+            known.update(row.points())
+        else:  # a number without training has no grid, like a row with the single point ""
+            known.add("")
+    for point in points or ():
+        if point not in known:
+            named = ", ".join(map(repr, sorted(known)))
+            raise ValueError(f"expected points of these rows ({named}), got {point!r}")
+
+
+def download_data(rows: Sequence[Row]) -> None:
+    """Download the data of all rows before the first row trains, which may take days.
+
+    Raises:
+        MissingDataError: If a data set is missing and cannot be downloaded.
+    """
+    for task in dict.fromkeys(row.task for row in rows):
+        if task.missing_data() is None:
+            continue
+        try:
+            next(task.batches("train", 1))  # downloads the data, or raises with instructions
+        except MissingDataError as error:
+            labels = ", ".join(row.label for row in rows if row.task == task)
+            raise MissingDataError(f"{error}; or choose other rows than {labels}") from None
+
+
+def row_of(key: RunKey, recipe: Recipe) -> Row:
+    """Return the row of a recipe with the settings of a run.
+
+    Raises:
+        ValueError: If the recipe has no such row or point.
+    """
+    if key.reduced is not None and recipe.reduced_to is None:
+        recipe = recipe.reduced(key.reduced)
+    row = recipe.row(key.row)
+    if key.quick:
+        row = row.quick()
+    seed = key.seed or 0
+    if key.varied:
+        return row.with_changes(key.varied).with_seed(seed)
+    points = row.points()
+    if key.point not in points:
+        named = ", ".join(map(repr, points))
+        raise ValueError(f"expected a point of {key.row} ({named}), got {key.point!r}")
+    return points[key.point].with_seed(seed)
+
+
+def train(
+    row: Row, key: RunKey, folder: Path, *, callbacks: Sequence[Callback] = (), **options: Any
+) -> Run:
+    """Train a run, and add to its record the numbers and the scores that its row asks for.
+
+    Args:
+        row: The row at the point and with the seed of the run.
+        key: What names the run.
+        folder: The folder of the run.
+        callbacks: Further callbacks.
+        options: Further arguments of `fit`.
+    Raises:
+        NonFiniteLossError: If the run diverges.
+    """
+    if row.callback_factory is not None:
+        callbacks = [*callbacks, row.callback_factory()]
+    options = {"name": key.network, "network": row.describe()["network"], **options}
+    model = row.build(row.settings.seed)
+    run = fit(model, row.task, row.settings, folder, key=key, callbacks=callbacks, **options)
+    if run.interrupted or run.numbers is not None:
+        return run
+    files = RunFolder(folder)
+    scores: Mapping[str, float] = {}
+    if row.score is not None:
+        scores = row.score(TrainedRow(row, files).model(), row.task, folder / "scores")
+    run = replace(run, numbers=numbers_of(row, run, files), scores=dict(scores))
+    files.write(run)
+    return run
+
+
+def compute(row: Computed, key: RunKey, folder: Path) -> Run:
+    """Compute a number without training, and write its record."""
+    began = time.monotonic()
+    value = row.compute()
+    run = Run(
+        key=key,
+        state="computed",
+        seconds=time.monotonic() - began,
+        numbers={reported.measure: RunNumber(value) for reported in row.reported},
+        revision=revision(),
+        versions=versions(),
+    )
+    RunFolder(folder).write(run)
+    return run
+
+
+def numbers_of(row: Row, run: Run, files: RunFolder) -> dict[str, RunNumber | None]:
+    """Return the numbers of a run that has ended beside those of its row, by their `measure`.
+
+    A number that does not count by the paper's rule is None.
+
+    Raises:
+        ValueError: If the row compares the time of an epoch, and its task has none.
+    """
+    numbers: dict[str, RunNumber | None] = {}
+    for reported in row.reported:
+        if reported.measure in numbers:
+            continue
+        value = _value(row, reported, run, files)
+        if value is None:
+            numbers[reported.measure] = None
+            continue
+        selected: float | None = None
+        if "validation" in run.best:
+            metric = reported.quantity.removesuffix("_mean")  # a mean is of training losses only
+            selected = run.best.get("test", {}).get(metric)
+        numbers[reported.measure] = RunNumber(value, selected)
+    return numbers
+
+
+def _value(row: Row, reported: Reported, run: Run, files: RunFolder) -> float | None:
+    """Return the number of a run by the paper's rule; None if the run does not count.
+
+    Raises:
+        ValueError: If the row compares the time of an epoch, and its task has none.
+    """
+    if reported.quantity == "epoch_seconds":
+        per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
+        if per_epoch is None:
+            raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
+        seconds = run.processor_seconds  # which other programs on the machine change little
+        if seconds is None:
+            seconds = run.seconds
+        return seconds / run.steps * per_epoch
+    if reported.quantity == "success":
+        return float(_is_success(row, reported, run, files))
+    if reported.only_successes and not _is_success(row, reported, run, files):
         return None
+    return _by_rule(reported, run, files)
+
+
+def _is_success(row: Row, reported: Reported, run: Run, files: RunFolder) -> bool:
+    loss = replace(reported, quantity="loss", rule="best", column=None)
+    return _by_rule(loss, run, files) < reported.success * row.task.baseline()
+
+
+def _by_rule(reported: Reported, run: Run, files: RunFolder) -> float:
+    if reported.rule == "validation":
+        return run.best[reported.split][reported.quantity]
+    column = reported.column or f"{reported.split}_{reported.quantity}"
+    _, values = files.read_column(column)
+    if reported.rule == "last":
+        return values[-1]
+    if reported.better == "higher":
+        return max(values)
+    return min(values)
 
 
 def write_page(
@@ -158,19 +347,54 @@ def write_page(
     return found
 
 
-def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
-    """Check that every point belongs to the grid of a row.
+def folder_name(recipe: Recipe, *, quick: bool) -> str:
+    """Return the default name of the folder of a recipe."""
+    reduced = recipe.reduced_to
+    name = recipe.name.replace("/", "-")
+    if quick:
+        return f"{name}-quick"
+    if reduced:
+        return f"{name}-{reduced.unit}-{reduced.number}"
+    return name
 
-    Raises:
-        ValueError: If one does not.
+
+def draw_panels(recipe: Recipe, folder: Path, table: pd.DataFrame, *, quick: bool) -> list[Panel]:
+    """Draw every panel whose rows have finished runs; return these panels.
+
+    Args:
+        recipe: The recipe.
+        folder: The folder of the pictures.
+        table: The runs.
+        quick: Whether the runs are quick ones.
     """
-    known: set[str] = set()
-    for row in rows:
-        if isinstance(row, Row):
-            known.update(row.points())
-        else:  # a number without training has no grid, like a row with the single point ""
-            known.add("")
-    for point in points or ():
-        if point not in known:
-            named = ", ".join(map(repr, sorted(known)))
-            raise ValueError(f"expected points of these rows ({named}), got {point!r}")
+    trained: dict[str, list[TrainedRow]] = {}
+    for row in recipe.rows:
+        trained[row.label] = []
+        its = runs_of(table, recipe, row, quick=quick)
+        for path in its[its["state"] == "ended"]["folder"]:
+            files = RunFolder(path)
+            trained_by = row.recipe if isinstance(row, Reference) else recipe
+            trained[row.label].append(TrainedRow(row_of(files.run.key, trained_by), files))
+    return [panel for panel in recipe.panels if panel.save(folder, trained)]
+
+
+class TrainedRow(NamedTuple):
+    """A row with the folder of one of its runs, from which a panel is drawn.
+
+    Args:
+        row: The row at the point and with the seed of the run.
+        files: The folder.
+    """
+
+    row: Row
+    files: RunFolder
+
+    def model(self) -> nn.Module:
+        """Build the network with the weights of its best evaluation, or else the last weights."""
+        model = self.row.build(self.row.settings.seed)
+        model.load_state_dict(self.files.read_weights()[0])
+        return model.eval()
+
+    def batch(self, size: int) -> Batch:
+        """Draw the first training batch of this many sequences."""
+        return next(self.row.task.batches("train", size, self.row.settings.seed))

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from eigenrnn_experiments.report.records import Records, format_description
 from eigenrnn_experiments.statistics import mean_of, spaced_indices
-from eigenrnn_experiments.training.run import Description
-from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run import Description, RunFolder
 from eigenrnn_experiments.training.settings import IGNORED_SETTINGS
 
 __all__ = ["MAX_POINTS", "Curve", "Group", "averaged_over", "curve", "group", "task_options"]

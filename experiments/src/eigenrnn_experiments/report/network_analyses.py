@@ -22,7 +22,7 @@ from eigenrnn.analysis import (
 from eigenrnn_experiments.report.figures import as_svg
 from eigenrnn_experiments.report.learning_curves import Group
 from eigenrnn_experiments.report.records import task_name
-from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run import RunFolder
 
 __all__ = ["MAX_NETWORKS", "SECTIONS", "NetworkPictures", "RebuildModel", "analyse_networks"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from eigenrnn import __version__
 from eigenrnn.errors import check_installed
-from eigenrnn_experiments.atomic import write_atomically
+from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.recipes.comparison import note_text, notes, table_of
 from eigenrnn_experiments.report import tables
 from eigenrnn_experiments.report.figures import learning_curves

@@ -8,7 +8,7 @@ from typing import Any
 from eigenrnn_experiments.report.learning_curves import Group, task_options
 from eigenrnn_experiments.report.records import format_description, task_name
 from eigenrnn_experiments.tables import Cell, Table, count_cell, mean_cell, seconds_cell
-from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run import RunFolder
 
 __all__ = [
     "chosen_by",

@@ -15,27 +15,24 @@ import torch
 from rich.console import Console
 
 from eigenrnn.errors import check_installed
-from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.errors import (
     FolderInUseError,
     NonFiniteLossError,
     RunExistsError,
     StoppedError,
 )
+from eigenrnn_experiments.files import read_json, read_record, write_atomically, write_json
 from eigenrnn_experiments.recipes import Plan, Recipe, Row
-from eigenrnn_experiments.recipes.reproduce import write_page
-from eigenrnn_experiments.recipes.runs import train
-from eigenrnn_experiments.tasks.base import Task
-from eigenrnn_experiments.training import Run, RunFolder
-from eigenrnn_experiments.training.files import read_json, read_record, write_json
-from eigenrnn_experiments.training.progress import plain_console
-from eigenrnn_experiments.training.run import RunKey
-from eigenrnn_experiments.training.run_folder import locked
-from eigenrnn_experiments.training.selection import (
+from eigenrnn_experiments.recipes.reproduce import train, write_page
+from eigenrnn_experiments.tasks.base import (
+    Task,
     selection_metric,
     selection_score,
     selection_split,
 )
+from eigenrnn_experiments.training import Run, RunFolder
+from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.training.run import RunKey, locked
 from eigenrnn_experiments.training.table import table_of
 
 if TYPE_CHECKING:

@@ -1,10 +1,14 @@
-"""The interface of a task: its batches, its loss, its metric and its chance-level baseline."""
+"""The interface of a task: its batches, their draws, its loss, its metric and its baseline."""
 
+import itertools
+import math
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
@@ -15,11 +19,19 @@ __all__ = [
     "HIGHER_IS_BETTER",
     "Batch",
     "Task",
+    "batch_indices",
     "check_at_least",
     "check_batch",
     "check_choices",
     "check_task",
+    "epoch_indices",
+    "generator_for",
+    "is_better",
     "model_for",
+    "selection_metric",
+    "selection_score",
+    "selection_split",
+    "sequential_slices",
     "with_exact_counts",
 ]
 
@@ -339,3 +351,139 @@ def check_at_least(task: Any, least: int, *names: str) -> None:
         number = getattr(task, name)
         if number is not None and number < least:
             raise ValueError(f"expected {name} >= {least}, got {number}")
+
+
+def generator_for(seed: int, *keys: int | str) -> torch.Generator:
+    """Return the generator of a seed and a purpose.
+
+    `numpy.random.SeedSequence` hashes the seed and the keys. Seeds 0 and 1, steps 0 and 1, or the
+    keys "train" and "test" therefore give unrelated streams, and any step can be drawn without
+    those before it.
+
+    Args:
+        seed: The seed of a run or of a set of data.
+        keys: The purpose of the stream: words, and non-negative numbers such as a step.
+    """
+    numbers: list[int] = []
+    for key in keys:
+        if isinstance(key, str):
+            numbers.append(zlib.crc32(key.encode()))  # not `hash`, which differs between processes
+        else:
+            numbers.append(key)
+    # torch's CPU generator uses 32 bits of its seed, so that two of 10,000 steps draw the same
+    # batch in about one run of a hundred; this does not affect training
+    (mixed,) = np.random.SeedSequence(seed, spawn_key=numbers).generate_state(1)
+    return torch.Generator().manual_seed(int(mixed))
+
+
+def sequential_slices(count: int, size: int, start: int = 0) -> Iterator[slice]:
+    """Yield the slices of consecutive batches of `size`; the last may be smaller."""
+    return (slice(first, first + size) for first in range(start * size, count, size))
+
+
+def epoch_indices(
+    count: int, size: int, *, seed: int, start: int, shuffle: bool
+) -> Iterator[Tensor]:
+    """Yield the indices of the examples of each training step, without end.
+
+    Every epoch takes each example once, so its last batch may be smaller. The order within an
+    epoch is a pure function of the seed and the epoch, so nothing before `start` is replayed.
+
+    Args:
+        count: The number of examples.
+        size: The number of examples in a batch.
+        seed: The seed of the shuffles.
+        start: The first step to yield.
+        shuffle: Whether each epoch has a new order.
+    """
+    first_epoch, skipped = divmod(start, -(-count // size))
+    for epoch in itertools.count(first_epoch):
+        if shuffle:
+            order = torch.randperm(count, generator=generator_for(seed, "epoch", epoch))
+        else:
+            order = torch.arange(count)
+        for rows in sequential_slices(count, size, skipped):
+            yield order[rows]
+        skipped = 0
+
+
+def batch_indices(
+    split: str, count: int, size: int, *, seed: int, start: int, shuffle: bool
+) -> Iterator[Tensor]:
+    """Yield the indices of the examples of each batch of a split; see `Task.batches`.
+
+    Args:
+        split: The name of the split; `train` has epochs without end, any other one ordered pass.
+        count: The number of examples.
+        size: The number of examples in a batch.
+        seed: The seed of the shuffles of the training set.
+        start: The first batch to yield.
+        shuffle: Whether each epoch of the training set has a new order.
+    """
+    if split == "train":
+        return epoch_indices(count, size, seed=seed, start=start, shuffle=shuffle)
+    order = torch.arange(count)
+    return (order[rows] for rows in sequential_slices(count, size, start))
+
+
+def selection_split(task: Task) -> str | None:
+    """Return the split that selects the best model.
+
+    It is `validation` if the task has one, otherwise the first split after `train`.
+    """
+    if "validation" in task.splits:
+        return "validation"
+    splits = [split for split in task.splits if split != "train"]
+    return next(iter(splits), None)
+
+
+def selection_metric(task: Task, best_by: str | None = None) -> str | None:
+    """Return the metric that selects the best model, such as `validation accuracy`.
+
+    Args:
+        task: The task.
+        best_by: The metric in `Settings`.
+
+    Raises:
+        ValueError: If the task has no such metric.
+    """
+    if best_by is not None and best_by not in task.metric_names:
+        raise ValueError(
+            f"expected best_by among {', '.join(task.metric_names)}, the metrics of the task, got "
+            f"{best_by!r}"
+        )
+    split = selection_split(task)
+    if split is None:
+        return None
+    return f"{split} {best_by or task.metric_name}"
+
+
+def selection_score(task: Task, best_by: str | None, numbers: Mapping[str, float]) -> float:
+    """Return the metric that selects the best model, with a sign so that larger is better.
+
+    It is NaN if an evaluation lacks it, as the AUC if only one class occurs.
+    """
+    name = best_by or task.metric_name
+    score = numbers.get(name, math.nan)
+    return score if task.is_higher_better(name) else -score
+
+
+def is_better(
+    task: Task,
+    new: Mapping[str, float],
+    old: Mapping[str, float] | None,
+    best_by: str | None = None,
+) -> bool:
+    """Compare two evaluations by their metric; the loss decides between equal metrics."""
+    return _rank(task, new, best_by) > _rank(task, old, best_by)
+
+
+def _rank(
+    task: Task, numbers: Mapping[str, float] | None, best_by: str | None
+) -> tuple[float, float]:
+    if numbers is None or any(map(math.isnan, numbers.values())):
+        return -math.inf, -math.inf
+    score = selection_score(task, best_by, numbers)
+    if math.isnan(score):
+        return -math.inf, -math.inf
+    return score, -numbers["loss"]  # of equal metrics, such as counts, the lower loss is better

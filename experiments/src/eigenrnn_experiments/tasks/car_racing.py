@@ -21,8 +21,13 @@ from eigenrnn_experiments.data.car_racing import (
     split_slices,
 )
 from eigenrnn_experiments.errors import MissingDataError
-from eigenrnn_experiments.tasks.base import Batch, Task, check_at_least
-from eigenrnn_experiments.tasks.sampling import generator_for, sequential_slices
+from eigenrnn_experiments.tasks.base import (
+    Batch,
+    Task,
+    check_at_least,
+    generator_for,
+    sequential_slices,
+)
 
 __all__ = ["CarRacing"]
 

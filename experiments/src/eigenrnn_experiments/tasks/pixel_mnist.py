@@ -14,8 +14,13 @@ from torch import Tensor
 
 from eigenrnn_experiments.data.files import missing_file
 from eigenrnn_experiments.data.mnist import FILES, read_mnist
-from eigenrnn_experiments.tasks.base import Batch, Task, check_at_least, check_choices
-from eigenrnn_experiments.tasks.sampling import batch_indices
+from eigenrnn_experiments.tasks.base import (
+    Batch,
+    Task,
+    batch_indices,
+    check_at_least,
+    check_choices,
+)
 
 __all__ = ["PixelMNIST"]
 

@@ -15,9 +15,8 @@ from torch import Tensor
 from eigenrnn.errors import check_installed
 from eigenrnn_experiments.data.audio import BINS, FLOOR_DB, RATE, decibels, stft
 from eigenrnn_experiments.data.speech import CORPORA, SpeechCorpus, missing_speech
-from eigenrnn_experiments.tasks.base import Batch, Task, check_choices
+from eigenrnn_experiments.tasks.base import Batch, Task, batch_indices, check_choices
 from eigenrnn_experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
-from eigenrnn_experiments.tasks.sampling import batch_indices
 
 __all__ = ["SCORES", "Speech", "pesq", "segmental_snr", "speech_activity", "stoi"]
 

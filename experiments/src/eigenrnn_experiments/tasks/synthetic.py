@@ -12,8 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from eigenrnn_experiments.tasks.base import Batch, Task, check_at_least
-from eigenrnn_experiments.tasks.sampling import batch_indices, generator_for
+from eigenrnn_experiments.tasks.base import (
+    Batch,
+    Task,
+    batch_indices,
+    check_at_least,
+    generator_for,
+)
 
 __all__ = ["Examples", "Synthetic", "recall_accuracy", "symbol_loss"]
 

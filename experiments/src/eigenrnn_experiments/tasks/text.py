@@ -35,10 +35,10 @@ from eigenrnn_experiments.tasks.base import (
     Task,
     check_at_least,
     check_choices,
+    generator_for,
     with_exact_counts,
 )
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing, Unit
-from eigenrnn_experiments.tasks.sampling import generator_for
 
 __all__ = ["CharPTB", "Enwik8", "NextSymbol", "Text", "WordPTB", "random_windows"]
 

@@ -52,7 +52,7 @@ class Callback(Protocol):
         """
 
     def measure(self, step: int, model: nn.Module) -> Measurements:  # noqa: ARG002
-        """Return numbers to write in the row of this step in `metrics.csv`.
+        """Return numbers to write in the line of this step in `metrics.csv`.
 
         Args:
             step: The number of steps taken, from one.
@@ -63,7 +63,7 @@ class Callback(Protocol):
     def after_evaluation(
         self, step: int, metrics: Metrics, model: nn.Module
     ) -> Measurements | None:
-        """Observe an evaluation; may return numbers to write in its row of `metrics.csv`.
+        """Observe an evaluation; may return numbers to write in its line of `metrics.csv`.
 
         Args:
             step: The number of steps taken.

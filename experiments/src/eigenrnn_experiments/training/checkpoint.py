@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import torch
 
-from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.errors import CheckpointError
+from eigenrnn_experiments.files import write_atomically
 
 __all__ = ["FORMAT", "load", "save"]
 

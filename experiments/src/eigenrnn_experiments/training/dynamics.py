@@ -17,7 +17,7 @@ from eigenrnn.linalg import double_precision, orthogonality_error
 from eigenrnn_experiments.statistics import rounded
 from eigenrnn_experiments.tasks.base import Batch, Task
 from eigenrnn_experiments.training.callbacks import Callback, Measurements
-from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run import RunFolder
 
 __all__ = ["Dynamics", "probe_batch"]
 

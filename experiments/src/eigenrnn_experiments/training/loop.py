@@ -18,22 +18,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eigenrnn_experiments.errors import NonFiniteLossError
-from eigenrnn_experiments.tasks.base import Task
-from eigenrnn_experiments.training import checkpoint
-from eigenrnn_experiments.training.callbacks import Callback, Measurements
-from eigenrnn_experiments.training.files import Columns, read_table
-from eigenrnn_experiments.training.metrics_writer import MetricsWriter
-from eigenrnn_experiments.training.optimisers import lr_factor
-from eigenrnn_experiments.training.progress import RunProgress
-from eigenrnn_experiments.training.run import FRACTIONS, FirstBelow, Metrics, Run, State
-from eigenrnn_experiments.training.run_folder import RunFolder
-from eigenrnn_experiments.training.selection import (
+from eigenrnn_experiments.files import Columns, read_table
+from eigenrnn_experiments.tasks.base import (
+    Task,
     is_better,
     selection_score,
     selection_split,
 )
+from eigenrnn_experiments.training import checkpoint
+from eigenrnn_experiments.training.callbacks import Callback, Measurements
+from eigenrnn_experiments.training.metrics_writer import MetricsWriter
+from eigenrnn_experiments.training.progress import RunProgress
+from eigenrnn_experiments.training.run import FRACTIONS, FirstBelow, Metrics, Run, RunFolder, State
 from eigenrnn_experiments.training.settings import Settings
-from eigenrnn_experiments.training.train_step import TrainStep
+from eigenrnn_experiments.training.train_step import TrainStep, lr_factor
 
 __all__ = ["BestModel", "TrainingLoop", "TrainingState", "first_below"]
 
@@ -209,7 +207,7 @@ class TrainingState:
         seconds: The wall-clock time of these steps and of the evaluations.
         processor_seconds: The processor time of all threads of this process.
         train_loss: The loss of the last step.
-        losses: The sum and the number of losses since the last row of `metrics.csv`.
+        losses: The sum and the number of losses since the last line of `metrics.csv`.
         last: The metrics of the last evaluation.
         deciding: The selection metric at every evaluation, negated if lower is better.
         plateaus: The number of evaluations without improvement.
@@ -399,7 +397,7 @@ class TrainingLoop:
     def _record(
         self, metrics: list[StepMetrics], measurements: Measurements, *, stop: bool
     ) -> None:
-        """Evaluate, write a row and save a checkpoint, each if it is due."""
+        """Evaluate, write a line and save a checkpoint, each if it is due."""
         current = metrics[-1]
         step = current.step
         self.state.train_loss = current.loss

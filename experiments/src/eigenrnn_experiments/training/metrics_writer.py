@@ -12,18 +12,17 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn_experiments.atomic import add_filename_to_errors, write_atomically
+from eigenrnn_experiments.files import add_filename_to_errors, read_rows, write_atomically
 from eigenrnn_experiments.training.callbacks import Measurements
-from eigenrnn_experiments.training.files import read_rows
 
 __all__ = ["MetricsWriter"]
 
 
 class MetricsWriter:
-    """Writes one row of numbers for each logged step.
+    """Writes one line of numbers for each logged step.
 
-    Each row is written to the file at once. A writer that is opened at a later step discards the
-    rows after that step, so a resumed run leaves the same file as an uninterrupted one.
+    Each line is written to the file at once. A writer that is opened at a later step discards the
+    lines after that step, so a resumed run leaves the same file as an uninterrupted one.
 
     Args:
         metrics: The CSV file.
@@ -54,12 +53,12 @@ class MetricsWriter:
             self._tensorboard = SummaryWriter(str(tensorboard), purge_step=purge_step)
 
     def write(self, step: int, numbers: Measurements) -> None:
-        """Write the row of a step; a column without a number stays blank.
+        """Write the line of a step; a column without a number stays blank.
 
         Arrays go to TensorBoard only, as histograms.
 
         Raises:
-            WriteError: If the row cannot be written.
+            WriteError: If the line cannot be written.
         """
         row = [str(step), *(_cell(numbers.get(name)) for name in self._columns[1:])]
         with add_filename_to_errors(self._metrics):

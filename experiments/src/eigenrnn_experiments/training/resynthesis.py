@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.data.audio import resynthesis, wave_bytes
+from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.tasks.speech import SCORES, Speech
 
 __all__ = ["resynthesise"]

@@ -77,7 +77,7 @@ class Settings:
         eval_every: The number of steps between evaluations; None means an epoch, or 100 steps for
             endless data. The last step is always evaluated.
         eval_batch_size: The batch size of evaluations; None means `batch_size`.
-        log_every: The number of steps between rows of `metrics.csv`.
+        log_every: The number of steps between lines of `metrics.csv`.
         checkpoint_every: The number of steps between checkpoints; None means `eval_every`.
         seed: The seed of the batches and of dropout. `eigenrnn train` and the recipes also
             initialise the model from it.

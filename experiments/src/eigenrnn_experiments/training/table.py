@@ -1,4 +1,4 @@
-"""All runs as one table, with a row for each run."""
+"""All runs as one table, with a line for each run."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from eigenrnn_experiments.training.run import Run
-from eigenrnn_experiments.training.run_folder import RunFolder
+from eigenrnn_experiments.training.run import Run, RunFolder
 
 __all__ = ["read_below", "runs", "table_of"]
 
@@ -22,7 +21,7 @@ _ALWAYS = (
 
 
 def runs(folders: Sequence[str | Path]) -> pd.DataFrame:
-    """Return a table of all runs below some folders, with a row for each run.
+    """Return a table of all runs below some folders, with a line for each run.
 
     Its columns are the parts of the key (`recipe`, `row`, `point`, `seed`, ...) and of `run.json`,
     joined by underscores: `settings_lr`, `task_options_delay`, `best_test_loss`. The column

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from eigenrnn.errors import check_installed
-from eigenrnn_experiments.atomic import write_atomically
 from eigenrnn_experiments.data.car_racing import (
     ACTIONS,
     ENCODED,
@@ -24,8 +23,8 @@ from eigenrnn_experiments.data.car_racing import (
     read_rollout,
     split_slices,
 )
+from eigenrnn_experiments.files import read_json, write_atomically, write_json
 from eigenrnn_experiments.tasks.base import check_at_least
-from eigenrnn_experiments.training.files import read_json, write_json
 from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["Collection", "preprocess_frame", "record_drive", "sample_actions"]

@@ -1,4 +1,4 @@
-"""The experiments of Helfrich and Ye, AAAI 2020 (ENRNN)."""
+"""The recipes of Helfrich and Ye, AAAI 2020 (ENRNN)."""
 
 from eigenrnn_experiments.recipes.enrnn import adding, copying, gradients, penn_treebank, speech
 

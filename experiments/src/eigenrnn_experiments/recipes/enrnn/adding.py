@@ -4,9 +4,9 @@ from eigenrnn.constraints import SpectralRadius
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN, ORNN, RNN, ScoRNN, SpectralRNN
 from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.recipes.scornn.paper import full_urnn, lstm, scornn
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings
 
@@ -68,7 +68,7 @@ _NEAR_THE_BEST = "the curve is near the best one"
 _THE_BEST = "the curve is about the best one"
 _SLOW = "the loss falls below the baseline near the sixth epoch, if at all"
 
-_COMPARISON = Experiment(
+_COMPARISON = Setup(
     task=Adding.enrnn(750),
     settings=Settings(
         epochs=6,

@@ -3,9 +3,9 @@
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN
 from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.recipes.scornn.paper import full_urnn, lstm, scornn
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training import Settings
 
@@ -24,7 +24,7 @@ _LSTM_192 = lstm(192, parameters=158_409, forget_bias=-2.0)
 _SCORNN = scornn(190, parameters=21_764, negative=95, lr_recurrent=1e-4)
 _FULL_URNN = full_urnn(128, parameters=21_641, head_bias_init=zeros_, optimiser_recurrent="sgd")
 
-_COPYING = Experiment(
+_COPYING = Setup(
     task=Copying.scornn(2000),
     settings=Settings(
         steps=4_000,

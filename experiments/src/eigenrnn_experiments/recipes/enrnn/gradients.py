@@ -6,10 +6,10 @@ from eigenrnn.analysis import gradient_map
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN
 from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.panels import Map
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.runs import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import TrainedRow
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings
 
@@ -26,7 +26,7 @@ _ENRNN = Network(
     # three tenths of the long memory, as for the only network whose number is stated
     options={"short_size": 16, "negative": 7},
 )
-_ADDING = Experiment(
+_ADDING = Setup(
     task=Adding.enrnn(50),
     settings=Settings(
         epochs=5,

@@ -10,9 +10,9 @@ from eigenrnn.init import glorot_uniform_, identity_, orthogonal_, weights_
 from eigenrnn.layers import ENRNN
 from eigenrnn.models import LanguageModel
 from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn_experiments.recipes.scornn.paper import lstm
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import CharPTB
 from eigenrnn_experiments.training import Settings
 
@@ -56,7 +56,7 @@ _CLIPPED = ("the norm of all gradients is clipped at 8", _EMBEDDING)
 _LSTM_350 = lstm(350, parameters=1_017_850, forget_bias=0.0, clip_norm=8.0, departures=_CLIPPED)
 _LSTM_1030 = replace(_LSTM_350, label="LSTM 1030", hidden_size=1030, parameters=8_598_490)
 
-_PTB = Experiment(
+_PTB = Setup(
     task=CharPTB.enrnn(),
     settings=Settings(
         epochs=20,

@@ -10,9 +10,9 @@ from torch import nn
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN
 from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Speech
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.resynthesis import resynthesise
@@ -52,7 +52,7 @@ _lstm = partial(lstm, forget_bias=-4.0, clip_norm=1.0, log_every=50)
 _LSTM_158 = _lstm(158, parameters=203_159, lr=1e-3, lr_recurrent=1e-3)
 _LSTM_468 = _lstm(468, parameters=1_181_829, lr=1e-4, lr_recurrent=1e-4)
 
-_TEST = Experiment(
+_TEST = Setup(
     task=_TIMIT,
     settings=Settings(epochs=300, batch_size=28, optimiser="rmsprop_tf1"),
     reported=Reported(

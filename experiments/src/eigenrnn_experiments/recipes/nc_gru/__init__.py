@@ -1,4 +1,4 @@
-"""The experiments of Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022 (NC-GRU)."""
+"""The recipes of Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022 (NC-GRU)."""
 
 from eigenrnn_experiments.recipes.nc_gru import (
     ablations,

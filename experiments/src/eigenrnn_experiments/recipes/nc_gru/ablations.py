@@ -13,7 +13,7 @@ from eigenrnn_experiments.recipes.nc_gru.parenthesis import (
 )
 from eigenrnn_experiments.recipes.panels import Curves
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe
-from eigenrnn_experiments.recipes.runs import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import TrainedRow
 
 __all__ = ["RECIPES"]
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
     CURVES,
@@ -15,6 +14,7 @@ from eigenrnn_experiments.recipes.nc_gru.paper import (
 )
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
+from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings
 
@@ -27,7 +27,7 @@ _GORU = goru(128, parameters=34_303)
 _NC_GRU_ONE = nc_gru("U_c", 80, parameters=16_761, negative=43, reset_every=50)
 _NC_GRU_TWO = nc_gru("U_c,U_r", 80, parameters=13_521, negative=43, reset_every=50)
 
-_LENGTH_200 = Experiment(
+_LENGTH_200 = Setup(
     task=Adding.nc_gru(200),
     settings=Settings(
         epochs=10,

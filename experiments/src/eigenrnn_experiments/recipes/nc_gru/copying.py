@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_
-from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
     CURVES,
@@ -15,6 +14,7 @@ from eigenrnn_experiments.recipes.nc_gru.paper import (
 )
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
+from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training import Settings
 
@@ -28,7 +28,7 @@ _GORU = goru(100, parameters=24_407)
 _NC_GRU_ONE = nc_gru("U_c", 96, parameters=27_033, negative=80, reset_every=20, settings=_SLOW)
 _NC_GRU_TWO = nc_gru("U_c,U_r", 96, parameters=22_377, negative=80, reset_every=20, settings=_SLOW)
 
-_DELAY_1000 = Experiment(
+_DELAY_1000 = Setup(
     task=Copying.nc_gru(1000),
     settings=Settings(
         steps=10_000,

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 
 from eigenrnn.init import constant_, kaiming_normal_, uniform_, weights_
-from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
     CURVES,
@@ -17,6 +16,7 @@ from eigenrnn_experiments.recipes.nc_gru.paper import (
 from eigenrnn_experiments.recipes.nc_gru.released import AS_RELEASED, released
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
+from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Denoise
 from eigenrnn_experiments.training import Settings
 
@@ -33,7 +33,7 @@ _NC_GRU_TWO = _nc_gru("U_c,U_r", 118, parameters=32_814)
 _NC_GRU_ONE_RELEASED = released(_NC_GRU_ONE, "tensorflow", 1e-3, reset_every=49)
 _NC_GRU_TWO_RELEASED = released(_NC_GRU_TWO, "tensorflow", 1e-3, reset_every=49)
 
-_LENGTH_200 = Experiment(
+_LENGTH_200 = Setup(
     task=Denoise.nc_gru(200),
     settings=Settings(
         steps=10_000,

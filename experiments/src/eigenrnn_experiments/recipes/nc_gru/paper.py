@@ -1,4 +1,4 @@
-"""The reference of the paper, and what the networks of its experiments share."""
+"""The reference of the paper, and what the networks of its recipes share."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from torch import Generator
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.init import constant_, uniform_, weights_, zeros_
 from eigenrnn.layers import GORU, GRU, NCGRU
-from eigenrnn_experiments.recipes.experiment import Network
+from eigenrnn_experiments.recipes.setup import Network
 
 __all__ = [
     "BEST_ON_TEST",

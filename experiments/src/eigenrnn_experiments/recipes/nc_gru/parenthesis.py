@@ -9,7 +9,6 @@ from torch import Generator, Tensor, nn
 from eigenrnn.constraints import NeumannCayley
 from eigenrnn.init import zeros_
 from eigenrnn.linalg import skew
-from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.nc_gru.paper import (
     CURVES,
     SOURCE,
@@ -20,6 +19,7 @@ from eigenrnn_experiments.recipes.nc_gru.paper import (
 from eigenrnn_experiments.recipes.nc_gru.released import AS_RELEASED, released
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
+from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Parenthesis
 from eigenrnn_experiments.training import Callback, Settings
 from eigenrnn_experiments.training.callbacks import Measurements
@@ -118,7 +118,7 @@ _NC_GRU_TWO = nc_gru(
 NC_GRU_ONE_RELEASED = released(NC_GRU_ONE, "tensorflow", 1e-3, reset_every=49)
 _NC_GRU_TWO_RELEASED = released(_NC_GRU_TWO, "tensorflow", 1e-3, reset_every=49)
 
-LENGTH_100 = Experiment(
+LENGTH_100 = Setup(
     task=Parenthesis.nc_gru(100),
     settings=Settings(
         steps=20_000,

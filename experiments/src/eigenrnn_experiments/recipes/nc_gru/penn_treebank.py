@@ -12,10 +12,10 @@ from eigenrnn.init import fan_uniform_, uniform_, weights_, zeros_
 from eigenrnn.layers import NCGRU, ScoRNN
 from eigenrnn.models import Dropouts, LanguageModel
 from eigenrnn_experiments.baselines import TorchGRU, TorchLSTM
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nc_gru.paper import SOURCE, nc_gru_options, with_order
 from eigenrnn_experiments.recipes.nc_gru.released import released
 from eigenrnn_experiments.recipes.recipe import Computed, Recipe, Reported, Row
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import CharPTB, WordPTB
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.train_step import TrainStep
@@ -79,7 +79,7 @@ _SCRIPT = (
     "sizes, learning rate and the lack of dropout are those of the released script; the text has "
     "another network, which is a separate row"
 )
-_BY_SCRIPT = Experiment(
+_BY_SCRIPT = Setup(
     task=CharPTB.nc_gru(),
     settings=Settings(
         epochs=100,
@@ -247,7 +247,7 @@ _NC_GRU_1150 = Network(
     "NC-GRU(U_c) 400-1150-400", NCGRU, 1150, parameters=10_480_125, options=_NC_GRU_OPTIONS
 )
 
-_WORDS = Experiment(
+_WORDS = Setup(
     task=WordPTB.nc_gru(),
     settings=Settings(
         epochs=500,

@@ -12,7 +12,7 @@ from torch import Tensor
 from eigenrnn.constraints import Constraint, NeumannCayley, Unconstrained
 from eigenrnn.init import fan_uniform_, glorot_uniform_, kaiming_uniform_, uniform_, zeros_
 from eigenrnn.layers import GRU
-from eigenrnn_experiments.recipes.experiment import Network
+from eigenrnn_experiments.recipes.setup import Network
 
 __all__ = [
     "AS_RELEASED",

@@ -1,4 +1,4 @@
-"""The experiments of Kerg et al., NeurIPS 2019 (nnRNN)."""
+"""The recipes of Kerg et al., NeurIPS 2019 (nnRNN)."""
 
 from eigenrnn_experiments.recipes.nnrnn import (
     images,

@@ -5,7 +5,6 @@ from functools import partial
 
 from eigenrnn.init import glorot_normal_, kaiming_normal_, weights_
 from eigenrnn.layers import RNNOrth
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nnrnn.paper import (
     SOURCE,
     eurnn,
@@ -17,6 +16,7 @@ from eigenrnn_experiments.recipes.nnrnn.paper import (
 )
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Copying, PixelMNIST
 from eigenrnn_experiments.training import Settings
 
@@ -65,7 +65,7 @@ _COPYING_EURNN_128 = _copying_eurnn(128, parameters=9_439)
 _COPYING_EURNN_256 = _copying_eurnn(256, parameters=18_911)
 _COPYING_RNN = rnn(128, parameters=19_081, weight_ih=glorot_normal_, lr=1e-3, alpha=0.9)
 
-_COPYING = Experiment(
+_COPYING = Setup(
     task=Copying.nnrnn(200),
     settings=Settings(steps=1_500, batch_size=10, alpha=0.99, eval_every=100, log_every=10),
     reported=Reported(None, "figure 2, left", split="train", quantity="loss", rule="last"),
@@ -109,7 +109,7 @@ _PIXELS_EURNN_1024 = _pixels_eurnn(1024, parameters=269_074)
 _PIXELS_RNN = rnn(512, parameters=268_810, weight_ih=kaiming_normal_, lr=1e-4, alpha=0.9)
 
 _MNIST = PixelMNIST(permuted=True, split="nnrnn", shuffle=False)
-_PIXELS = Experiment(
+_PIXELS = Setup(
     task=_MNIST,
     settings=Settings(epochs=70, batch_size=128, alpha=0.99, eval_batch_size=500, log_every=100),
     reported=Reported(

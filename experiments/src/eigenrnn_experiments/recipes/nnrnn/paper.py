@@ -1,4 +1,4 @@
-"""The reference of the paper, and the networks that its experiments compare."""
+"""The reference of the paper, and the networks that its recipes compare."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -13,7 +13,7 @@ from eigenrnn.constraints import Exponential
 from eigenrnn.init import Initializer, weights_
 from eigenrnn.layers import EURNN, ExpRNN, NnRNN, RNNGlorot
 from eigenrnn_experiments.baselines import TorchLSTM
-from eigenrnn_experiments.recipes.experiment import Network
+from eigenrnn_experiments.recipes.setup import Network
 from eigenrnn_experiments.tasks import Task
 
 __all__ = ["SOURCE", "cayley_", "eurnn", "exprnn", "lstm", "nnrnn", "rnn", "schur_scores"]

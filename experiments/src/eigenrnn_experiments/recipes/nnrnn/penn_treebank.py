@@ -18,7 +18,6 @@ from eigenrnn.init import (
 )
 from eigenrnn.layers import RNN
 from eigenrnn.models import LanguageModel
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nnrnn.paper import (
     SOURCE,
     cayley_,
@@ -31,6 +30,7 @@ from eigenrnn_experiments.recipes.nnrnn.paper import (
 )
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import CharPTB
 from eigenrnn_experiments.training import Settings
 
@@ -108,7 +108,7 @@ _NNRNN_GAMMA_1_300 = _clamped(_NNRNN_300, "nnRNN 1024 gamma=1", _GAMMA_1)
 _NNRNN_GAMMA_0_958_150 = _clamped(_NNRNN_150, "nnRNN 1024 gamma=0.958", _GAMMA_0_958)
 _NNRNN_GAMMA_0_958_300 = _clamped(_NNRNN_300, "nnRNN 1024 gamma=0.958", _GAMMA_0_958)
 
-_LENGTH_150 = Experiment(
+_LENGTH_150 = Setup(
     task=CharPTB.nnrnn(150),
     settings=Settings(
         epochs=100,

@@ -10,7 +10,7 @@ from eigenrnn_experiments.recipes.nnrnn import images, penn_treebank
 from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE, schur_scores
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE, Curves
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.runs import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import TrainedRow
 
 __all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
 

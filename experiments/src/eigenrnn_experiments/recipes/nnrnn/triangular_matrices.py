@@ -11,7 +11,7 @@ from eigenrnn.analysis import fisher_memory, transient_growth
 from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import Curves, SideBySide
 from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.runs import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import TrainedRow
 
 __all__ = ["FIGURE_1", "TABLE_6", "total_memory", "triangular"]
 

@@ -1,4 +1,4 @@
-"""The experiments of Orhan and Pitkow, ICLR 2020 (non-normal initialisation)."""
+"""The recipes of Orhan and Pitkow, ICLR 2020 (non-normal initialisation)."""
 
 from eigenrnn_experiments.recipes.nonnormal import (
     car_racing,

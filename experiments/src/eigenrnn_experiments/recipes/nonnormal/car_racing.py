@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from eigenrnn.init import Kind, glorot_uniform_
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nonnormal.paper import FINE_GAINS, SOURCE, PlainRNN, init_axis
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import CarRacing
 from eigenrnn_experiments.training import Settings
 
@@ -30,7 +30,7 @@ def _networks(kind: Kind, gain: str) -> tuple[Network, Network]:
 
 _IDENTITY, _IDENTITY_SEARCH = _networks("identity", gain="lambda")
 _CHAIN, _CHAIN_SEARCH = _networks("chain", gain="alpha")
-_DRIVES = Experiment(
+_DRIVES = Setup(
     task=CarRacing(),
     settings=Settings(
         steps=4_000, batch_size=100, optimiser="adam", lr=5e-4, clip_value=1.0, eval_every=100

@@ -11,7 +11,7 @@ from eigenrnn.init import chain_, feedback_chain_, orthogonal_
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import Curves, SideBySide
 from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.runs import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import TrainedRow
 
 __all__ = ["RECIPES", "matrices"]
 

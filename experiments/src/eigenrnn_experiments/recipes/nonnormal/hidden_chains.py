@@ -14,7 +14,7 @@ from eigenrnn_experiments.recipes.nonnormal import penn_treebank, toys
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported, Row
-from eigenrnn_experiments.recipes.runs import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import TrainedRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""The reference of the paper, and the networks and grids that its experiments share."""
+"""The reference of the paper, and the networks and grids that its recipes share."""
 
 from dataclasses import replace
 from typing import Any

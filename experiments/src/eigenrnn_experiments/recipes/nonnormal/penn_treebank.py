@@ -8,7 +8,6 @@ from torch import Generator, nn
 
 from eigenrnn.init import Kind
 from eigenrnn.models import Dropouts, LanguageModel
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nonnormal.paper import (
     FINE_BETAS,
     FINE_GAINS,
@@ -19,6 +18,7 @@ from eigenrnn_experiments.recipes.nonnormal.paper import (
 )
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import CharPTB, Enwik8, WordPTB
 from eigenrnn_experiments.training import Settings
 
@@ -71,9 +71,9 @@ class _Benchmark:
             generator=generator,
         )
 
-    def experiment(self, reported: Reported) -> Experiment:
+    def setup(self, reported: Reported) -> Setup:
         """Return what the networks of one table share on this text."""
-        return Experiment(
+        return Setup(
             task=self.task,
             settings=self.settings,
             reported=reported,
@@ -83,7 +83,7 @@ class _Benchmark:
             quick_steps=2,
         )
 
-    def experiment_with_rnns(self, reported: Reported) -> Experiment:
+    def setup_with_rnns(self, reported: Reported) -> Setup:
         """Return the same for plain layers, which have one bias."""
         ours, _ = self.parameters
         theirs = ours + 2 * self.hidden_size + self.embedding  # one more in each of three
@@ -92,7 +92,7 @@ class _Benchmark:
             f"parameters in {self.label}, {theirs:,} in the released code; Adam moves the sum "
             "of two biases about twice as far as one"
         )
-        return replace(self.experiment(reported), departures=(one_bias,))
+        return replace(self.setup(reported), departures=(one_bias,))
 
     def rnn(self, kind: Kind) -> Network:
         """Return plain layers with an initialisation whose searched number is not stated."""
@@ -127,7 +127,7 @@ class _Benchmark:
 
     def searched_rows(self, reported: Reported) -> list[Row]:
         """Return the searched networks, one for each initialisation."""
-        shared = self.experiment_with_rnns(reported)
+        shared = self.setup_with_rnns(reported)
         return [shared.row(self.searched_rnn(kind)) for kind in _UNSTATED]
 
     def lstm(self, kind: Kind) -> Network:
@@ -232,16 +232,16 @@ _FIGURE_4 = Reported(
     note="the curves of the best of the 21 values print no number",
 )
 _TABLE_1 = Reported(None, "table 1", split="test", quantity="bits", rule="last")
-_RNN_WORDS = _WORDS.experiment_with_rnns(_TABLE_1)
-_RNN_CHARACTERS = _CHARACTERS.experiment_with_rnns(_TABLE_1)
-_RNN_ENWIK8 = _ENWIK8.experiment_with_rnns(_TABLE_1)
+_RNN_WORDS = _WORDS.setup_with_rnns(_TABLE_1)
+_RNN_CHARACTERS = _CHARACTERS.setup_with_rnns(_TABLE_1)
+_RNN_ENWIK8 = _ENWIK8.setup_with_rnns(_TABLE_1)
 _NO_DIRECTION = "the paper does not state the direction"
 _MERITY = "Merity, Keskar and Socher, 2018"
 
 _TABLE_4 = Reported(None, "table 4", split="test", quantity="bits", rule="last")
-_LSTM_WORDS = _WORDS.experiment(_TABLE_4)
-_LSTM_CHARACTERS = _CHARACTERS.experiment(_TABLE_4)
-_LSTM_ENWIK8 = _ENWIK8.experiment(_TABLE_4)
+_LSTM_WORDS = _WORDS.setup(_TABLE_4)
+_LSTM_CHARACTERS = _CHARACTERS.setup(_TABLE_4)
+_LSTM_ENWIK8 = _ENWIK8.setup(_TABLE_4)
 
 TABLE_4 = Recipe(
     name="nonnormal/table4",

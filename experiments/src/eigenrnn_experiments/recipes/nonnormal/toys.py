@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import henrici
 from eigenrnn.init import Kind, glorot_uniform_, zeros_
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE, PlainRNN, init_axis
 from eigenrnn_experiments.recipes.recipe import Axis, Recipe, Reported, Row
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Adding, Copying, PixelMNIST, Task
 from eigenrnn_experiments.training import Callback, Settings
 from eigenrnn_experiments.training.callbacks import Measurements
@@ -65,7 +65,7 @@ def _with_permutation_seed(task: PixelMNIST, seed: int) -> Task:
     return replace(task, permutation_seed=seed)
 
 
-_COPYING = Experiment(
+_COPYING = Setup(
     task=Copying.orhan(500),
     settings=Settings(
         epochs=100,

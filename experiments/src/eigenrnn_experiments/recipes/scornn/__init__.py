@@ -1,4 +1,4 @@
-"""The experiments of Helfrich, Willmott and Ye, ICML 2018 (scoRNN)."""
+"""The recipes of Helfrich, Willmott and Ye, ICML 2018 (scoRNN)."""
 
 from eigenrnn_experiments.recipes.scornn import adding, copying, pixels
 

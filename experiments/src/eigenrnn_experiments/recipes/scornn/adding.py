@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.recipes.scornn.paper import (
     SOURCE,
@@ -12,6 +11,7 @@ from eigenrnn_experiments.recipes.scornn.paper import (
     restricted_urnn,
     scornn,
 )
+from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings
 
@@ -24,7 +24,7 @@ _NETWORKS = (
     full_urnn(120, parameters=15_481, optimiser_recurrent="sgd", lr_recurrent=1e-3),
 )
 
-_LENGTH_200 = Experiment(
+_LENGTH_200 = Setup(
     task=Adding.scornn(200),
     settings=Settings(
         epochs=10,

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_, kaiming_normal_, zeros_
 from eigenrnn.layers import ExpRNN
-from eigenrnn_experiments.recipes.experiment import Experiment, Network
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.recipes.scornn.paper import (
     SOURCE,
@@ -13,6 +12,7 @@ from eigenrnn_experiments.recipes.scornn.paper import (
     restricted_urnn,
     scornn,
 )
+from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training import Settings
 
@@ -47,7 +47,7 @@ _FULL_URNN = full_urnn(
     lr_recurrent=1e-3,
 )
 
-_DELAY_1000 = Experiment(
+_DELAY_1000 = Setup(
     task=Copying.scornn(1000),
     settings=Settings(
         steps=10_000,

@@ -6,7 +6,7 @@ from typing import Any
 from eigenrnn.init import Initializer
 from eigenrnn.layers import URNN, FullCapacityURNN, ScoRNN
 from eigenrnn_experiments.baselines import TorchLSTM
-from eigenrnn_experiments.recipes.experiment import Network
+from eigenrnn_experiments.recipes.setup import Network
 
 __all__ = ["SOURCE", "full_urnn", "lstm", "restricted_urnn", "scornn"]
 

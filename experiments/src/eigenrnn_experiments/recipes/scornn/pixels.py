@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn_experiments.recipes.experiment import Experiment
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
 from eigenrnn_experiments.recipes.scornn.paper import (
     SOURCE,
@@ -12,6 +11,7 @@ from eigenrnn_experiments.recipes.scornn.paper import (
     restricted_urnn,
     scornn,
 )
+from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import PixelMNIST
 from eigenrnn_experiments.training import Settings
 
@@ -34,7 +34,7 @@ _RESTRICTED_URNN_512 = restricted_urnn(512, parameters=16_394, lr_recurrent=1e-3
 _FULL_URNN_116 = full_urnn(116, parameters=16_366, lr_recurrent=1e-6)
 _FULL_URNN_512 = full_urnn(512, parameters=274_954, lr=1e-4, lr_recurrent=1e-6)
 
-_IN_ORDER = Experiment(
+_IN_ORDER = Setup(
     task=PixelMNIST(permuted=False),
     settings=Settings(
         epochs=70,

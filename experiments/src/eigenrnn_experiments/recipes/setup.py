@@ -1,4 +1,4 @@
-"""The rows of a table from its networks and from the experiment that they share."""
+"""The rows of a table from its networks and from the setup that they share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,14 +13,14 @@ from eigenrnn_experiments.recipes.recipe import Axis, Quoted, Reported, Row
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Callback, Settings
 
-__all__ = ["Experiment", "Network"]
+__all__ = ["Network", "Setup"]
 
 
 @dataclass(frozen=True)
 class Network:
     """A network of a published table, without the task that it is trained on.
 
-    What it leaves out is that of the experiment.
+    What it leaves out is that of the setup.
 
     Args:
         label: The network's name and size, as the paper writes them.
@@ -28,7 +28,7 @@ class Network:
         hidden_size: The number N of units.
         parameters: The number of trained parameters, checked when the model is built.
         options: Further arguments of the layer.
-        settings: The training settings that differ from the experiment's, by name.
+        settings: The training settings that differ from the setup's, by name.
         head_init: The initialiser of the head's matrix.
         head_bias_init: The initialiser of the head's bias.
         model_factory: Builds the network, if it is more than a layer with a linear head.
@@ -52,7 +52,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Setup:
     """What the networks of a table share: their task, their training and what is reported.
 
     Args:
@@ -75,7 +75,7 @@ class Experiment:
     Example:
         >>> from eigenrnn_experiments.tasks import Adding
         >>> from eigenrnn.layers import ScoRNN
-        >>> adding = Experiment(
+        >>> adding = Setup(
         ...     Adding(200), Settings(epochs=10), Reported(None, "table 1", quantity="loss")
         ... )
         >>> row = adding.row(Network("scoRNN 170", ScoRNN, 170, parameters=15_046), 0.002)
@@ -105,7 +105,7 @@ class Experiment:
         Args:
             network: The network.
             value: The number that the paper reports; None if it prints none.
-            reported: Further fields of `Reported` that differ from the experiment's, by name.
+            reported: Further fields of `Reported` that differ from the setup's, by name.
         """
         return Row(
             label=self._label(network.label),
@@ -130,8 +130,8 @@ class Experiment:
             departures=(*network.departures, *self.departures),
         )
 
-    def reported_as(self, **changes: Any) -> "Experiment":
-        """Return the same experiment for another table or figure.
+    def reported_as(self, **changes: Any) -> "Setup":
+        """Return the same setup for another table or figure.
 
         Args:
             changes: The fields of `Reported` that differ, by name: its place, its note.
@@ -145,7 +145,7 @@ class Experiment:
             label: The network's name and size.
             value: The number.
             source: The other paper.
-            reported: Further fields of `Reported` that differ from the experiment's, by name.
+            reported: Further fields of `Reported` that differ from the setup's, by name.
         """
         note = f"quoted from {source}"
         quoted = replace(self.reported, value=value, note=note, **reported)
