@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn import GRU, LRU, LSTM, NCGRU, URNN, ScoRNN, SequenceModel
-from eigenrnn.export import nearest, round_recurrent, rounded, to_c
+from eigenrnn import GRU, LRU, LSTM, NCGRU, RNN, URNN, ScoRNN, SequenceModel
+from eigenrnn.constraints import DiagonalSegment, Rounded
+from eigenrnn.estimators import SequenceClassifier, load
+from eigenrnn.export import nearest, round_recurrent, rounded
+from eigenrnn.export.c.integers.network import rounded_matrices
 
 RNG = np.random.default_rng(0)
 
@@ -80,13 +83,9 @@ def test_a_searched_entry_is_one_of_two_neighbours(kind, bits):
     assert all(digits.is_integer() for digits in np.frexp(found.scales)[0] * 2**16)
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8, 12, 14])
-@each_kind
-def test_rounding_a_searched_matrix_changes_nothing(kind, bits):
-    found = rounded(kind(24), bits)
-    again = nearest(found.matrix(), bits)
-    np.testing.assert_array_equal(again.scales, found.scales)
-    np.testing.assert_array_equal(again.integers, found.integers)
+@pytest.mark.parametrize("bits", [2, 4, 8, 16])
+def test_a_rounded_matrix_says_how_many_bits_its_entries_need(bits):
+    assert nearest(orthogonal(24), bits).bits() == bits
 
 
 def errors(W, Q):
@@ -157,27 +156,48 @@ def test_what_cannot_be_rounded_is_refused(W, bits, message):
 # a model whose recurrent matrices are rounded
 
 
+LAYERS = {
+    "ScoRNN": ScoRNN,
+    "two layers": partial(ScoRNN, num_layers=2),
+    "bidirectional": partial(ScoRNN, bidirectional=True),
+    "trained in 8 bits": partial(RNN, constraint=Rounded),
+    "GRU": GRU,
+    "NCGRU": NCGRU,
+    "LSTM": LSTM,
+}
+
+
+def small(layer=ScoRNN, **options):
+    return SequenceModel(layer(3, 16), output_size=2, **options)
+
+
 def matrices(model):
-    return [W for direction in model.layer.directions for W in direction.matrices()]
+    return [W for direction in model.layer.all_directions() for W in direction.matrices()]
 
 
-LAYERS = {"ScoRNN": ScoRNN, "two": partial(ScoRNN, num_layers=2), "GRU": GRU, "NCGRU": NCGRU}
-LAYERS["LSTM"] = LSTM
+def trained_further(model, steps=3):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    x = torch.randn(5, 4, 3)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+    return model
 
 
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_matrices_of_a_rounded_model_are_the_points_of_the_search(layer, dtype):
-    model = SequenceModel(layer(3, 16), output_size=2).to(dtype)
-    expected = [rounded(W).matrix() for W in matrices(model)]
-    round_recurrent(model)
+def test_the_matrices_of_a_rounded_model_are_those_of_the_search(layer, dtype):
+    model = small(layer).to(dtype)
+    expected = [rounded(W, 6).matrix() for W in matrices(model)]
+    round_recurrent(model, bits=6)
     for W, points in zip(matrices(model), expected, strict=True):
         assert W.dtype == dtype
-        np.testing.assert_array_equal(W.detach().numpy(), points.astype(W.numpy(force=True).dtype))
+        assert np.array_equal(W.numpy(force=True), torch.from_numpy(points).to(dtype).numpy())
 
 
 def test_a_frozen_layer_takes_the_rounded_matrix():
-    model = SequenceModel(ScoRNN(3, 16), output_size=2)
+    model = small()
     model.layer.freeze()
     (before,) = matrices(model)
     round_recurrent(model, bits=3)
@@ -185,51 +205,81 @@ def test_a_frozen_layer_takes_the_rounded_matrix():
     np.testing.assert_array_equal(after, rounded(before, 3).matrix().astype(np.float32))
 
 
-def test_the_rest_of_a_rounded_model_trains():
-    model = SequenceModel(ScoRNN(3, 16), output_size=2)
+@pytest.mark.parametrize("unfreeze", [False, True])
+def test_all_but_the_matrix_of_a_rounded_model_trains(unfreeze):
+    model = small()
     round_recurrent(model)
-    (before,) = matrices(model)
-    others = {name: w.clone() for name, w in model.named_parameters() if w.requires_grad}
-    assert set(others) == {
+    if unfreeze:
+        model.requires_grad_(True)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trained_further(model)
+    after = model.state_dict()
+    assert {name for name in before if not torch.equal(before[name], after[name])} == {
         "layer.directions.0.weight_ih",
         "layer.directions.0.bias",
         "head.weight",
         "head.bias",
     }
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model(torch.randn(5, 4, 3)).square().sum().backward()
-    optimizer.step()
-    (after,) = matrices(model)
-    assert torch.equal(after, before)
-    for name, weight in model.named_parameters():
-        if name in others:
-            assert not torch.equal(weight, others[name])
 
 
-def test_an_export_writes_the_matrices_of_a_rounded_model(tmp_path):
-    model = SequenceModel(ScoRNN(3, 16), output_size=2, readout="last").eval()
-    options = {"weights": "int8", "calibration": torch.randn(6, 4, 3)}
-    to_c(model, tmp_path / "searched.c", **options)
+def test_new_draws_leave_a_rounded_matrix():
+    model = small()
     round_recurrent(model)
-    to_c(model, tmp_path / "rounded.c", **options)
-    texts = [(tmp_path / name).read_text() for name in ("searched.c", "rounded.c")]
-    assert texts[0].replace("searched", "rounded") == texts[1]
+    (before,) = matrices(model)
+    model.layer.reset_parameters()
+    assert torch.equal(*matrices(model), before)
 
 
-def test_a_rounded_model_loads_into_another():
-    model, other = (SequenceModel(ScoRNN(3, 16), output_size=2) for _ in range(2))
-    round_recurrent(model)
-    round_recurrent(other)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_an_export_writes_the_matrix_of_a_rounded_model(bits):
+    model = small()
+    expected = rounded(*matrices(model), bits)
+    round_recurrent(model, bits)
+    trained_further(model)
+    (direction,) = model.layer.all_directions()
+    (found,) = rounded_matrices(direction, bits=8)
+    np.testing.assert_array_equal(found.integers, expected.integers)
+    np.testing.assert_array_equal(found.scales, expected.scales)
+    assert found.bits() == bits  # but for the entries apart, which may be others of this size
+
+
+@pytest.mark.parametrize("layer", [ScoRNN, GRU])
+def test_a_rounded_model_loads_into_a_new_one_which_is_then_rounded(layer):
+    model, other = small(layer), small(layer)
+    round_recurrent(model, bits=4)
     other.load_state_dict(model.state_dict())
-    x = torch.randn(5, 4, 3)
-    assert torch.equal(other(x), model(x))
+    for W, loaded in zip(matrices(model), matrices(other), strict=True):
+        assert torch.equal(W, loaded)
+    trained_further(other)
+    for W, loaded in zip(matrices(model), matrices(other), strict=True):
+        assert torch.equal(W, loaded)
 
 
-@pytest.mark.parametrize(
-    ("layer", "message"), [(LRU, "a recurrent matrix"), (URNN, "complex")], ids=["LRU", "URNN"]
-)
+def test_a_rounded_classifier_is_saved_and_loaded(tmp_path):
+    X = [RNG.normal(size=(6, 3)) for _ in range(8)]
+    classifier = SequenceClassifier(ScoRNN, 16, epochs=1).fit(X, [0, 1] * 4)
+    round_recurrent(classifier.model_)
+    classifier.save(tmp_path / "saved")
+    loaded = load(tmp_path / "saved")
+    np.testing.assert_array_equal(loaded.predict_proba(X), classifier.predict_proba(X))
+
+
+CANNOT = {
+    "LRU": (LRU, "a recurrent matrix"),
+    "URNN": (URNN, "real, full"),
+    "torch": (torch.nn.GRU, "torch's GRU at 'layer'"),
+    "diagonal": (partial(RNN, constraint=DiagonalSegment), "real, full"),
+    "second layer": (
+        lambda *sizes: torch.nn.Sequential(ScoRNN(*sizes), torch.nn.GRU(*sizes)),
+        "torch's GRU at '1'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("layer", "message"), CANNOT.values(), ids=CANNOT)
 def test_a_model_that_cannot_be_rounded_stays(layer, message):
-    model = SequenceModel(layer(3, 16), output_size=2)
+    made = layer(3, 16)
+    model = made if isinstance(made, torch.nn.Sequential) else small(layer)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     with pytest.raises(ValueError, match=message):
         round_recurrent(model)

@@ -9,8 +9,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eigenrnn.constraints import Rounded, Unconstrained
+from eigenrnn.constraints import Constraint
 from eigenrnn.constraints.rounded import LARGEST_APART, SCALE_BITS
+from eigenrnn.constraints.whole_numbers import WholeNumbers
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.linalg import as_numpy
 
@@ -55,6 +56,12 @@ class RoundedMatrix:
     def matrix(self) -> Matrix:  # (R, C)
         """Return the matrix that the whole numbers stand for."""
         return _joined(self.scales[:, None] * self.integers, self.is_complex)
+
+    def bits(self) -> int:
+        """Return the bits that the entries need with their sign, but for those apart."""
+        others = np.abs(self.integers)
+        others[np.arange(len(others)), self.apart] = 0
+        return int(others.max(initial=0)).bit_length() + 1
 
     def moduli(self) -> Reals:  # (N,)
         """Return the moduli of the eigenvalues, in descending order."""
@@ -124,11 +131,7 @@ def rounded(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
     eigenvalues, vectors = np.linalg.eig(exact)
     if np.linalg.cond(vectors) > _MOST_SENSITIVE:
         return nearest(W, bits)
-    # the largest entries make the scales: they stay, so that `nearest` of the result is the same,
-    # up to 14 bits; with more, the largest number may be one less
-    limits = np.full(parts.shape, 2 ** (bits - 1) - 1)
-    limits[np.arange(len(parts)), apart] = LARGEST_APART
-    grid = _Neighbours(parts, scales, limits, is_complex)
+    grid = _Neighbours(parts, scales, is_complex)
     _choose_neighbours(grid, eigenvalues, _PENALTIES)
     _tune_scales(grid, eigenvalues)
     grid.scales = _stored(grid.scales, np.rint)
@@ -137,52 +140,56 @@ def rounded(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
 
 
 def round_recurrent(model: nn.Module, bits: int = 8) -> None:
-    r"""Round the recurrent matrices of a model in place, and keep them from training.
+    r"""Round the recurrent matrices of a trained model in place, and keep them from training.
 
-    Each matrix W becomes `rounded(W, bits)`, held by a `Rounded` set without raw parameters that
-    train. The input weights, biases and heads still train: after a tenth of the updates of the
-    training before, they make up for what the rounding changed, and `to_c` writes the matrices as
-    they are.
+    Each matrix becomes that of `rounded`. Input weights, biases and heads still train, and make up
+    for what the rounding changed if the model trains on for a while. `to_c` with a calibration, in
+    at least as many bits, writes the same whole numbers.
 
-    The names of the weights change. To load a state_dict that was saved afterwards, first call
-    this function on the new model.
+    Call it before an optimiser or an average of the model is made. A state_dict that is saved
+    afterwards loads into any model of these sizes, and rounds it. The elements of an `LRU`, which
+    has no recurrent matrix, stay.
 
     Args:
         model: A layer or a model of this library.
         bits: The bits of an entry with its sign, 2 to 16.
     Raises:
-        ValueError: If the model has no recurrent matrix, one is complex or not finite, or `bits`
-            is outside the range. Then no matrix has changed.
+        ValueError: If the model has no recurrent matrix or a layer of torch, if a matrix is
+            complex, diagonal or not finite, or if `bits` is outside the range. Then no matrix has
+            changed.
     Example:
         >>> model = SequenceModel(ScoRNN(3, 64), output_size=4)  # and train it
         >>> round_recurrent(model)  # and train it further
         >>> model.layer.directions[0].constraint
-        Rounded(
-          64, bits=8
-          (inner): Unconstrained(64)
-        )
+        WholeNumbers(64)
     """
-    directions = [
-        module
-        for module in model.modules()
-        if isinstance(module, AbstractDirection) and module.has_matrix
-    ]
-    if not directions:
+    held: list[tuple[AbstractDirection, str, WholeNumbers]] = []
+    for place, module in model.named_modules():
+        if isinstance(module, nn.RNNBase):
+            kind = type(module).__name__
+            raise ValueError(f"expected layers of eigenrnn, got torch's {kind} at {place!r}")
+        if isinstance(module, AbstractDirection) and module.has_matrix:
+            for name, constraint in zip(module.matrix_names, module.constraints(), strict=True):
+                held.append((module, name, _held(constraint, bits)))
+    if not held:
         raise ValueError(f"expected a model with a recurrent matrix, got {type(model).__name__}")
-    sets: list[tuple[AbstractDirection, str, Rounded]] = []
-    for direction in directions:
-        for name, W in zip(direction.matrix_names, direction.matrices(), strict=True):
-            if W.is_complex():
-                raise ValueError("expected real matrices, got a complex one")
-            points = torch.from_numpy(rounded(W, bits).matrix())
-            # the matrix that the set draws is replaced at once: the caller's draws must not shift
-            with torch.random.fork_rng(devices=()):
-                held = Rounded(len(W), inner=Unconstrained, bits=bits).to(W)
-            held.inner.assign(points.to(W))
-            sets.append((direction, name, held.requires_grad_(False)))
-    for direction, name, held in sets:
-        setattr(direction, name, held)
-        direction.frozen = None  # the matrix before
+    for direction, name, numbers in held:
+        setattr(direction, name, numbers)
+        direction.frozen = None  # it holds the matrix before the rounding
+
+
+def _held(constraint: Constraint, bits: int) -> WholeNumbers:
+    """Return the set of the rounded matrix of another set.
+
+    Raises:
+        ValueError: If the matrix is complex, diagonal or not finite, or `bits` out of range.
+    """
+    if constraint.is_complex or constraint.is_diagonal:
+        raise ValueError(f"expected real, full matrices, got those of {constraint}")
+    found = rounded(constraint(), bits)
+    numbers = WholeNumbers(constraint.size).to(constraint.device, constraint.dtype)
+    numbers.hold(torch.from_numpy(found.integers), torch.from_numpy(found.scales))
+    return numbers
 
 
 def _parts(W: ArrayLike | Tensor, bits: int) -> tuple[Reals, bool]:
@@ -235,22 +242,19 @@ class _Neighbours:
     Args:
         parts: The exact matrix, (N, C); with C = 2 N, real parts beside imaginary ones.
         scales: The scale of each row, (N,).
-        limits: The largest number of each entry, (N, C); an entry that is as large stays.
         is_complex: Whether the matrix is complex.
     """
 
-    def __init__(
-        self, parts: Reals, scales: Reals, limits: NDArray[np.int64], is_complex: bool
-    ) -> None:
+    def __init__(self, parts: Reals, scales: Reals, is_complex: bool) -> None:
         exact = parts / scales[:, None]
         nearby = np.rint(exact)
-        # an entry on the grid stays too
-        stays = (np.abs(exact - nearby) < 1e-9) | (np.abs(nearby) == limits)
+        # an entry on the grid stays: those beyond the largest number are not reached
+        is_on_grid = np.abs(exact - nearby) < 1e-9
         self.exact = exact
         self.scales = scales
         self.is_complex = is_complex
         self.taken = nearby
-        self.other = np.where(stays, nearby, 2 * np.floor(exact) + 1 - nearby)
+        self.other = np.where(is_on_grid, nearby, 2 * np.floor(exact) + 1 - nearby)
 
     def matrix(self, scales: Reals) -> Matrix:
         """Return the matrix of the chosen whole numbers with some scales."""

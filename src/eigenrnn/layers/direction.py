@@ -13,6 +13,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints import BlockTriangular, Constraint
 from eigenrnn.constraints.base import make_constraint
+from eigenrnn.constraints.whole_numbers import WholeNumbers
 from eigenrnn.init import Initializer
 from eigenrnn.layers.regularisation import NormZoneout
 from eigenrnn.linalg import at_least_float32
@@ -129,6 +130,7 @@ class AbstractDirection(nn.Module, ABC):
         self.frozen: Tensor | None
         # a buffer, which moves with the layer; not saved, because the constraints are
         self.register_buffer("frozen", None, persistent=False)
+        self.register_load_state_dict_pre_hook(_round_if_loaded)
         self.register_load_state_dict_post_hook(_unfreeze)
 
     def reset(
@@ -375,6 +377,16 @@ def construct_constraint(factory: Callable[[int], object], size: int) -> Constra
     """Construct a constraint without using up random numbers: `reset` draws its parameters."""
     with torch.random.fork_rng(devices=()):
         return make_constraint(factory, size)
+
+
+def _round_if_loaded(
+    direction: AbstractDirection, state: dict[str, Any], prefix: str, *_arguments: object
+) -> None:
+    """Take sets of whole numbers for the matrices that are rounded in a state_dict."""
+    for name, constraint in zip(direction.matrix_names, direction.constraints(), strict=True):
+        if f"{prefix}{name}.integers" in state and not isinstance(constraint, WholeNumbers):
+            numbers = WholeNumbers(constraint.size).to(constraint.device, constraint.dtype)
+            setattr(direction, name, numbers)
 
 
 def _unfreeze(direction: AbstractDirection, _keys: object) -> None:

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from eigenrnn.constraints import Rounded
+from eigenrnn.constraints import Constraint, Rounded
+from eigenrnn.constraints.whole_numbers import WholeNumbers
 from eigenrnn.export.c.integers.direction import IntegerLayer, RoundedDirection, places_for
 from eigenrnn.export.c.integers.elman import elman
 from eigenrnn.export.c.integers.gru import gru
@@ -34,7 +35,7 @@ from eigenrnn.layers.lstm import LSTMDirection
 from eigenrnn.layers.rnn import RNNDirection
 from eigenrnn.residual_stack import ResidualStack
 
-__all__ = ["Head", "IntegerNetwork", "integer_network", "padded_sequences"]
+__all__ = ["Head", "IntegerNetwork", "integer_network", "padded_sequences", "rounded_matrices"]
 
 TEMPLATES: Mapping[type, Callable[[Any, str, IntegerSource, Vector], IntegerLayer]] = {
     RNNDirection: elman,
@@ -111,7 +112,7 @@ def integer_network(
     y = x  # of the network with rounded recurrent matrices
     for direction in _directions(layers):
         name = f"layer{len(written)}"
-        matrices = _rounded_matrices(direction, source.bits)
+        matrices = rounded_matrices(direction, source.bits)
         run = _run(direction, x)
         largest = {part: float(size[is_valid].max()) for part, size in run.sizes.items()}
         found = TEMPLATES[type(direction)](
@@ -221,7 +222,7 @@ def _directions(layers: Sequence[Any]) -> list[Any]:
     return directions
 
 
-def _rounded_matrices(direction: AbstractDirection, bits: int) -> list[RoundedMatrix]:
+def rounded_matrices(direction: AbstractDirection, bits: int) -> list[RoundedMatrix]:
     """Round the recurrent matrices; the search for neighbours runs here and nowhere else.
 
     Raises:
@@ -233,20 +234,31 @@ def _rounded_matrices(direction: AbstractDirection, bits: int) -> list[RoundedMa
     for constraint, matrix in zip(direction.constraints(), direction.matrices(), strict=True):
         if constraint.is_complex:
             raise UnsupportedError("complex states")
-        exact = constraint.inner() if isinstance(constraint, Rounded) else matrix
-        if isinstance(constraint, Rounded) and constraint.bits <= bits:
-            # a network that was trained with these points loses by any others
-            near = nearest(exact, constraint.bits)
-            if constraint.bits < bits == 16:
-                # sums of 16 bits lose their last places, which those of a coarse grid need
-                near = nearest(near.matrix(), bits)
-        elif bits == 8:
-            near = rounded(exact, bits)
-        else:
+        trained = _trained_points(constraint)
+        if trained is None or trained.bits() > bits:
+            exact = constraint.inner() if isinstance(constraint, Rounded) else matrix
             # 16 bits move an eigenvalue by less than 0.0001, and need no search
-            near = nearest(exact, bits)
-        found.append(near)
+            found.append(rounded(exact, bits) if bits == 8 else nearest(exact, bits))
+        elif trained.bits() < bits == 16:
+            # sums of 16 bits lose their last places, which those of a coarse grid need
+            found.append(nearest(trained.matrix(), bits))
+        else:
+            found.append(trained)
     return found
+
+
+def _trained_points(constraint: Constraint) -> RoundedMatrix | None:
+    """Return the whole numbers that the network was trained with, if there are any.
+
+    It loses by any others.
+    """
+    if isinstance(constraint, Rounded):
+        return nearest(constraint.inner(), constraint.bits)
+    if isinstance(constraint, WholeNumbers):
+        integers = constraint.integers.numpy(force=True)
+        apart = abs(integers).argmax(axis=1)
+        return RoundedMatrix(integers, apart, constraint.scales.numpy(force=True).astype(float))
+    return None
 
 
 @dataclass(frozen=True)
