@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import check_dense, is_exporting
 
 __all__ = [
@@ -172,10 +173,13 @@ def map_inputs(
     return torch.complex(F.linear(x, U.real, real), F.linear(x, U.imag, imaginary))
 
 
-def mapped_inputs(operands: Any) -> dict[str, Tensor]:
+def mapped_inputs(operands: Any, options: Any) -> dict[str, Tensor]:
     """Return what changes from step to step: the mapped inputs, and what else there is."""
-    inputs = {"x": map_inputs(operands.x, operands.U, operands.c)}
-    for name in ("mask", "resets", "leak"):
+    x = without_padding(operands.x, options.batch_sizes)
+    if getattr(operands, "U", None) is not None:
+        x = map_inputs(x, operands.U, operands.c)
+    inputs = {"x": x}
+    for name in ("mask", "resets", "leak", "decay"):
         tensor: Tensor | None = getattr(operands, name, None)
         if tensor is not None and tensor.dim() > 1:  # a leak may be the same at every step
             inputs[name] = tensor

@@ -5,7 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_type_hints
 
+import torch.nn.functional as F
 from torch import Tensor
+
+from eigenrnn.ops.arguments import mapped_inputs
+from eigenrnn.ops.time_steps import run_steps
 
 __all__ = [
     "Axes",
@@ -22,6 +26,11 @@ __all__ = [
 Shape = tuple[int, ...]
 Axes = Mapping[str, tuple[str, ...]]
 """The axes of operands by name, each a size with a factor: ``("4N", "N")``."""
+
+
+Step = Callable[
+    [Mapping[str, Tensor], Mapping[str, Tensor], Any, Any], tuple[Tensor, Mapping[str, Tensor]]
+]
 
 
 class Sizes(NamedTuple):
@@ -89,8 +98,14 @@ class Recurrence:
         results: What the definition returns: all states, then the last of each of the states, and
             possibly more.
         shapes: Returns the shape of each operand of a call; those that are None have one too.
-        definition: The results in differentiable operations. One that a call does not have is
-            None.
+        step: One time step in differentiable operations. Takes the states before it by name, what
+            changes from step to step by name, the operands and the options. Returns what the step
+            adds to the results, and the states after it.
+        inputs: Takes the operands and the options. Returns what changes from step to step.
+        argument: The operand that is a state too, if a call has it. Its last value then takes the
+            place of that of the first state in the results.
+        definition: Returns the results by name where they are more than steps and a head.
+        features: The optional features that the step computes, as in `Backend.features`.
         gates: The number G of matrices that are stacked in W.
         saved_parts: Returns what the kernels save of each unit and step for a backward pass, in
             their order.
@@ -103,7 +118,11 @@ class Recurrence:
     states: tuple[str, ...]
     results: tuple[str, ...]
     shapes: Callable[[Any], Mapping[str, Shape]]
-    definition: Callable[[Any, Any], tuple[Tensor | None, ...]]
+    step: Step
+    inputs: Callable[[Any, Any], dict[str, Tensor]] = mapped_inputs
+    argument: str | None = None
+    definition: Callable[[Any, Any], dict[str, Tensor | None]] | None = None
+    features: frozenset[str] = frozenset()
     gates: int = 1
     saved_parts: Callable[[Any, Any], Sequence[str]] = _no_parts
     products: Callable[[Any, Any], Sequence[Product]] = products_of_matrices
@@ -119,8 +138,47 @@ class Recurrence:
         return self.results[0]
 
     def define(self, operands: Any, options: Any) -> dict[str, Tensor | None]:
-        """Return the results of the definition by name."""
-        return dict(zip(self.results, self.definition(operands, options), strict=True))
+        """Return the results of the definition by name; one that a call does not have is None.
+
+        It evaluates the steps one after another. Autograd records T steps of small operations, so
+        the backward pass is slow and needs much memory.
+        """
+        if self.definition is not None:
+            return self.definition(operands, options)
+
+        def step(
+            before: Mapping[str, Tensor], now: Mapping[str, Tensor]
+        ) -> tuple[Tensor, Mapping[str, Tensor]]:
+            return self.step(before, now, operands, options)
+
+        h, states = run_steps(
+            step,
+            self.initial_states(operands),
+            self.inputs(operands, options),
+            options.batch_sizes,
+            options.reverse,
+        )
+        results: dict[str, Tensor | None] = dict.fromkeys(self.results)
+        last = self.last_states(states)
+        results.update(zip(self.results, (h, *last), strict=False))
+        V: Tensor | None = getattr(operands, "V", None)
+        if V is not None:
+            results["y"] = F.linear(h, V, operands.d)
+        return results
+
+    def initial_states(self, operands: Any) -> dict[str, Tensor]:
+        """Return the states before the first step, by the names of the operands."""
+        states: dict[str, Tensor] = {name: getattr(operands, name) for name in self.states}
+        if self.argument is not None and getattr(operands, self.argument) is not None:
+            states[self.argument] = getattr(operands, self.argument)
+        return states
+
+    def last_states(self, states: Mapping[str, Tensor]) -> list[Tensor]:
+        """Return the last of each state as the results have them, from those that a step gives."""
+        last = [states[name] for name in self.states]
+        if self.argument is not None and self.argument in states:
+            last[0] = states[self.argument]
+        return last
 
     def returned(self, operands: Any, results: Mapping[str, Any]) -> tuple[Tensor, ...]:
         """Return all states, or the outputs of a head, and the last of each state."""

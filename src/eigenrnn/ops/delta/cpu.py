@@ -125,7 +125,7 @@ class DeltaCPU(CompiledBackend):
     """All chunks of a head in one kernel."""
 
     dtypes = REAL
-    features = frozenset({"resets"})  # a layer writes them as decays of zero
+    features = DELTA.features
     operator = delta_cpu
 
     def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:

@@ -17,14 +17,14 @@ from eigenrnn.ops.delta.operands import (
     state_dtype,
 )
 from eigenrnn.ops.delta.reference import DELTA, DeltaReference
-from eigenrnn.ops.dispatch import Backend
+from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.entry import Entry
 from eigenrnn.tracing import needs_no_dispatcher
 
 __all__ = ["BACKENDS", "delta"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (DeltaCPU(), DeltaChunk(), DeltaReference())
+    backend.name: backend for backend in (DeltaCPU(), DeltaChunk(), DeltaReference(DELTA, REAL))
 }
 """The backends by name, in order of preference."""
 

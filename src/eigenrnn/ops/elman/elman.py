@@ -13,12 +13,12 @@ from eigenrnn.ops.arguments import (
     check_tensors,
     with_resets,
 )
-from eigenrnn.ops.dispatch import Backend, supported_dtypes
+from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend, Reference, supported_dtypes
 from eigenrnn.ops.elman.cpu import ElmanCPU, elman_cpu
 from eigenrnn.ops.elman.export import export_elman
 from eigenrnn.ops.elman.loop import ElmanLoop
 from eigenrnn.ops.elman.operands import ElmanOperands
-from eigenrnn.ops.elman.reference import ELMAN, ElmanReference
+from eigenrnn.ops.elman.reference import ELMAN
 from eigenrnn.ops.elman.torch import ElmanTorch
 from eigenrnn.ops.elman.triton import ElmanTriton
 from eigenrnn.ops.entry import Entry
@@ -36,7 +36,13 @@ __all__ = ["BACKENDS", "elman"]
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
-    for backend in (ElmanCPU(), ElmanTriton(), ElmanTorch(), ElmanLoop(), ElmanReference())
+    for backend in (
+        ElmanCPU(),
+        ElmanTriton(),
+        ElmanTorch(),
+        ElmanLoop(),
+        Reference(ELMAN, REAL | COMPLEX),
+    )
 }
 """The backends by name, in order of preference."""
 

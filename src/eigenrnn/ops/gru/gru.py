@@ -15,13 +15,13 @@ from eigenrnn.ops.arguments import (
     map_inputs,
     with_resets,
 )
-from eigenrnn.ops.dispatch import Backend, supported_dtypes
+from eigenrnn.ops.dispatch import REAL, Backend, Reference, supported_dtypes
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.gru.cpu import GRUCPU, gru_cpu
 from eigenrnn.ops.gru.export import export_gru
 from eigenrnn.ops.gru.loop import GRULoop
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, form_features
-from eigenrnn.ops.gru.reference import GRU, GRUReference
+from eigenrnn.ops.gru.reference import GRU
 from eigenrnn.ops.gru.torch import GRUTorch
 from eigenrnn.ops.gru.triton import GRUTriton
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
@@ -33,7 +33,13 @@ __all__ = ["BACKENDS", "gru"]
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
-    for backend in (GRUCPU(), GRUTriton(), GRUTorch(), GRULoop(), GRUReference())
+    for backend in (
+        GRUCPU(),
+        GRUTriton(),
+        GRUTorch(),
+        GRULoop(),
+        Reference(GRU, REAL),
+    )
 }
 """The backends by name, in order of preference."""
 

@@ -148,7 +148,7 @@ class LinearCPU(CompiledBackend):
     """All steps of each unit in one kernel."""
 
     dtypes = DTYPES - {torch.float16}
-    features = frozenset({"resets"})
+    features = LINEAR.features
     operator = linear_cpu
 
     def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, ...]:

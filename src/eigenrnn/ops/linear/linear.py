@@ -13,24 +13,25 @@ from eigenrnn.ops.arguments import (
     to_float32,
     with_resets,
 )
-from eigenrnn.ops.dispatch import Backend
+from eigenrnn.ops.dispatch import Backend, Reference
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.linear.cpu import LinearCPU
 from eigenrnn.ops.linear.export import export_linear
 from eigenrnn.ops.linear.operands import (
+    DTYPES,
     LinearOperands,
     LinearOptions,
     check_decay,
     check_operand_dtypes,
 )
-from eigenrnn.ops.linear.reference import LINEAR, LinearReference
+from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.linear.scan import LinearScan
 from eigenrnn.tracing import is_traced
 
 __all__ = ["BACKENDS", "evaluate", "linear"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (LinearCPU(), LinearScan(), LinearReference())
+    backend.name: backend for backend in (LinearCPU(), LinearScan(), Reference(LINEAR, DTYPES))
 }
 """The backends by name, in order of preference."""
 

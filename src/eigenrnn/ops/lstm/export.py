@@ -2,10 +2,9 @@
 
 from torch import Tensor
 
-from eigenrnn.ops.arguments import mapped_inputs
-from eigenrnn.ops.exporting import exported_operands, scan_steps
+from eigenrnn.ops.exporting import export_steps, exported_operands
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
-from eigenrnn.ops.lstm.reference import lstm_step
+from eigenrnn.ops.lstm.reference import LSTM
 
 __all__ = ["export_lstm"]
 
@@ -23,14 +22,5 @@ def export_lstm(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     operands = exported_operands(operands)
-    # a step gets these from the states and the mapped inputs
-    constant = operands._replace(**dict.fromkeys(("x", "h0", "c0", "U", "c")))
-    h, last = scan_steps(
-        lstm_step,
-        {"h0": operands.h0, "c0": operands.c0},
-        mapped_inputs(operands),
-        constant,
-        lengths,
-        options.reverse,
-    )
-    return h, last["h0"], last["c0"]
+    h, last, last_cell = export_steps(LSTM, operands, options, lengths)
+    return h, last, last_cell

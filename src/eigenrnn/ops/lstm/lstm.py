@@ -11,12 +11,12 @@ from eigenrnn.ops.arguments import (
     check_tensors,
     with_resets,
 )
-from eigenrnn.ops.dispatch import Backend, supported_dtypes
+from eigenrnn.ops.dispatch import REAL, Backend, Reference, supported_dtypes
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.lstm.cpu import LSTMCPU, lstm_cpu
 from eigenrnn.ops.lstm.export import export_lstm
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
-from eigenrnn.ops.lstm.reference import LSTM, LSTMReference
+from eigenrnn.ops.lstm.reference import LSTM
 from eigenrnn.ops.lstm.torch import LSTMTorch
 from eigenrnn.ops.lstm.triton import LSTMTriton
 from eigenrnn.ops.operators import PlannedCall
@@ -25,7 +25,13 @@ from eigenrnn.ops.precision import products_of_float32
 __all__ = ["BACKENDS", "lstm"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (LSTMCPU(), LSTMTriton(), LSTMTorch(), LSTMReference())
+    backend.name: backend
+    for backend in (
+        LSTMCPU(),
+        LSTMTriton(),
+        LSTMTorch(),
+        Reference(LSTM, REAL),
+    )
 }
 """The backends by name, in order of preference."""
 
