@@ -20,13 +20,15 @@ _Operands = TypeVar("_Operands", bound=Any)
 
 
 def exported_operands(operands: _Operands) -> _Operands:
-    """Return the operands, without gradients if W is a constant of the exported program.
+    """Return the operands, without gradients where the program has none.
 
-    The backward pass of a scan costs time to record, and may fix the batch size.
+    These are programs in ONNX, and those whose W is a constant: the backward pass of a scan costs
+    time to record, and may fix the batch size.
     """
-    if operands.W.requires_grad and not is_exporting_to_onnx():
-        return operands
-    return map_tensors(torch.Tensor.detach, operands)
+    W: Tensor | None = getattr(operands, "W", None)
+    if is_exporting_to_onnx() or (W is not None and not W.requires_grad):
+        return map_tensors(torch.Tensor.detach, operands)
+    return operands
 
 
 def export_steps(

@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_tensors, to_float32
+from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions
 from eigenrnn.ops.delta.reference import DELTA
 from eigenrnn.ops.exporting import export_steps
-from eigenrnn.tracing import is_exporting_to_onnx
 
 __all__ = ["export_delta"]
 
@@ -32,7 +31,5 @@ def export_delta(
         raise ValueError(
             "expected an example of two sequences or more where their number is free, got one"
         )
-    if is_exporting_to_onnx():
-        wide = map_tensors(Tensor.detach, wide)  # torch cannot decompose the backward pass
     o, last = export_steps(DELTA, wide, options, lengths)
     return o.to(operands.q.dtype), last

@@ -23,7 +23,6 @@ def export_elman(
         options: Its options, without batch sizes.
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
-    operands = exported_operands(operands)
     x = operands.x
     W = operands.W
     h0 = operands.h0
@@ -61,4 +60,4 @@ def export_complex_elman(
         operands = operands._replace(mask=mask.repeat(1, 1, 2))
     if options.nonlinearity == "modrelu":
         options = options._replace(nonlinearity="modrelu_of_parts")
-    return export_elman(operands, options, lengths)
+    return export_elman(exported_operands(operands), options, lengths)

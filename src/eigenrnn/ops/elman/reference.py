@@ -1,7 +1,6 @@
 """The Elman recurrence by definition: its record, in plain differentiable operations."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from eigenrnn.ops.elman.operands import (
     elman_saved_parts,
 )
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
-from eigenrnn.ops.recurrence import Recurrence, axes_of, matrix_shapes
+from eigenrnn.ops.recurrence import Recurrence
 
 __all__ = ["ELMAN"]
 
@@ -91,7 +90,6 @@ ELMAN = Recurrence(
     options=Options,
     states=("h0",),
     results=("h", "last", "y"),
-    shapes=partial(matrix_shapes, axes_of(ElmanOperands), 1),
     step=_step,
     argument="v0",
     features=frozenset({"layer_norm", "zoneout", "leak", "current", "resets"}),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import features_of
-from eigenrnn.ops.exporting import export_steps, exported_operands, onnx_operator, onnx_supports
+from eigenrnn.ops.exporting import export_steps, onnx_operator, onnx_supports
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
 from eigenrnn.ops.gru.reference import GRU
 
@@ -25,7 +25,6 @@ def export_gru(
         options: Its options, without batch sizes.
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
-    operands = exported_operands(operands)
     x = operands.x
     h0 = operands.h0
     U = operands.U

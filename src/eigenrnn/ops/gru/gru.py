@@ -8,14 +8,12 @@ from torch import Tensor
 
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.arguments import (
-    check_dtypes,
     check_flags,
-    check_tensors,
     features_of,
     map_inputs,
     with_resets,
 )
-from eigenrnn.ops.dispatch import REAL, Backend, Reference, supported_dtypes
+from eigenrnn.ops.dispatch import REAL, Backend, Reference
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.gru.cpu import GRUCPU, gru_cpu
 from eigenrnn.ops.gru.export import export_gru
@@ -24,7 +22,7 @@ from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, form_features
 from eigenrnn.ops.gru.reference import GRU
 from eigenrnn.ops.gru.torch import GRUTorch
 from eigenrnn.ops.gru.triton import GRUTriton
-from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
+from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_zoneout
 from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
 from eigenrnn.ops.time_steps import without_padding
@@ -42,8 +40,6 @@ BACKENDS: dict[str, Backend] = {
     )
 }
 """The backends by name, in order of preference."""
-
-_DTYPES = supported_dtypes(BACKENDS)
 
 
 def gru(
@@ -155,7 +151,7 @@ def gru(
     if planned is None:
         check_flags(reverse=reverse, last_only=last_only)
         check_flags(reset_after=reset_after, update_keeps=update_keeps)
-        check_tensors(operands)
+        GRU.check_tensors(operands)
         GRU.check_shapes(operands)
         gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
         operands = operands._replace(gain=gain, shift=shift, mask=mask)
@@ -164,9 +160,7 @@ def gru(
     return _ENTRY(operands, options, backend, planned)
 
 
-def _check(operands: GRUOperands, options: GRUOptions, autocast: bool) -> GRUOperands:
-    check_dtypes(_DTYPES, operands, allows_mixed=autocast)
-    check_norm_dtype(operands)
+def _check(operands: GRUOperands, options: GRUOptions) -> GRUOperands:
     f = look_up(options.nonlinearity)
     if operands.bias is not None and not f.has_bias:
         raise ValueError(f"expected no bias, as {f.name} has none: add it to x")

@@ -1,7 +1,6 @@
 """The gated recurrence by definition: its record, in plain differentiable operations."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,8 +16,6 @@ from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
 from eigenrnn.ops.recurrence import (
     Product,
     Recurrence,
-    axes_of,
-    matrix_shapes,
     products_of_matrices,
 )
 
@@ -83,7 +80,6 @@ GRU = Recurrence(
     options=GRUOptions,
     states=("h0",),
     results=("h", "last"),
-    shapes=partial(matrix_shapes, axes_of(GRUOperands), 3),
     step=_step,
     features=FORMS | {"layer_norm", "zoneout", "resets"},
     gates=3,

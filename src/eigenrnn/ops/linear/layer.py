@@ -26,7 +26,7 @@ from eigenrnn.ops.linear.linear import evaluate
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.operators import Named
-from eigenrnn.ops.recurrence import Product, Recurrence, Shape, axes_of
+from eigenrnn.ops.recurrence import Product, Recurrence
 from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import are_plain, needs_no_dispatcher
 
@@ -52,9 +52,6 @@ class LRUOperands(NamedTuple):
     d: Annotated[Tensor | None, "K"] = None
     resets: Annotated[Tensor | None, "T", "B"] = None  # bool
     dt: Annotated[Tensor | None, "T", "B"] = None  # gaps in time, of complex states
-
-
-_AXES = axes_of(LRUOperands)
 
 
 def lru(
@@ -108,15 +105,6 @@ def _wants_threads(operands: LRUOperands) -> bool:
         return False
     T, B, _ = operands.x.shape
     return torch.get_num_threads() > 2 * B and T * B * operands.U.numel() > _SMALL
-
-
-def _shapes(operands: LRUOperands) -> dict[str, Shape]:
-    T, B, M = operands.x.shape
-    sizes = {"T": T, "B": B, "M": M, "N": len(operands.U), "K": len(operands.gamma_log)}
-    shapes: dict[str, Shape] = {}
-    for name, axes in _AXES.items():
-        shapes[name] = tuple([sizes[axis] for axis in axes])
-    return shapes
 
 
 def _in_parts(
@@ -193,7 +181,6 @@ LRU_LAYER = Recurrence(
     options=LinearOptions,
     states=("h0",),
     results=("h", "last", "y"),
-    shapes=_shapes,
     step=LINEAR.step,
     definition=_definition,
     products=_products,

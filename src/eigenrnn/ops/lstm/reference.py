@@ -1,7 +1,6 @@
 """The LSTM by definition: its record, in plain differentiable operations."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from eigenrnn.ops.lstm.operands import (
     LSTMOptions,
     lstm_saved_parts,
 )
-from eigenrnn.ops.recurrence import Recurrence, axes_of, matrix_shapes
+from eigenrnn.ops.recurrence import Recurrence
 
 __all__ = ["LSTM"]
 
@@ -36,7 +35,6 @@ LSTM = Recurrence(
     options=LSTMOptions,
     states=("h0", "c0"),
     results=("h", "last", "last_cell"),
-    shapes=partial(matrix_shapes, axes_of(LSTMOperands), 4),
     step=_step,
     features=frozenset({"resets"}),
     gates=4,
