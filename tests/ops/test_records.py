@@ -20,7 +20,6 @@ from eigenrnn.ops.gru.cpu import gru_cpu, gru_cpu_norm_zoneout
 from eigenrnn.ops.gru.loop import gru_loop
 from eigenrnn.ops.gru.reference import GRU
 from eigenrnn.ops.linear import LinearOperands, LinearOptions
-from eigenrnn.ops.linear import cpu as linear_module
 from eigenrnn.ops.linear.cpu import linear_cpu
 from eigenrnn.ops.linear.layer import LRU_LAYER, LRUOperands, lru_cpu
 from eigenrnn.ops.linear.reference import LINEAR
@@ -174,7 +173,6 @@ def test_an_operator_takes_and_returns_what_its_record_names(operator):
 def spy(monkeypatch, record):
     spy = SpiedKernels(record.name)
     monkeypatch.setattr(compiled, "kernels", spy)
-    monkeypatch.setattr(linear_module, "kernels", spy)
     return spy
 
 
