@@ -130,7 +130,7 @@ def passes(
     def forward() -> None:
         kernels.linear_forward(number, torch.get_num_threads(), call)
 
-    def backward(_kept: object = (operands, last, gradients)) -> None:
+    def backward(_kept: object = (read, h, last, g, gradients)) -> None:
         # the arguments are addresses only; _kept keeps the tensors alive
         kernels.linear_backward(number, torch.get_num_threads(), call, back)
 
