@@ -347,11 +347,12 @@ def _read_operands(
     Raises:
         TypeError: If the dtypes differ.
     """
-    dtype = dtype_of(operands)
-    other = {"mask", "resets"}  # which have bytes
+    dtype: torch.dtype = operands[0].dtype
+    other = ("mask", "resets")  # which have bytes
     if is_mixed(operands):
         _check_bfloat16(operands.x)
-        other.add("x")
+        dtype = torch.float32
+        other = (*other, "x")
     changed: dict[str, Tensor] = {}
     for name, tensor in zip(operands._fields, operands, strict=True):
         if tensor is None:

@@ -265,24 +265,21 @@ class Recurrence:
             if tensor is not None and tensor.dtype not in supported:
                 names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in supported))
                 raise TypeError(f"expected {name} of one of the types {names}, got {tensor.dtype}")
-        # all but x, the first field, with which they are compared
-        others: list[tuple[str, Tensor]] = [
-            (name, tensor)
-            for name, tensor in zip(operands._fields[1:], operands[1:], strict=True)
-            if tensor is not None and name not in _MASKS
-        ]
-        for name, tensor in others:
-            if tensor.device != x.device:
-                raise ValueError(
-                    f"expected {name} on {x.device}, where {first} is, got {tensor.device}"
-                )
         expected = x.dtype
         if W is not None:
             # real inputs of complex states go through a complex U; W then says what others have
             is_of_complex = operands.U is not None and W.real.dtype == x.dtype
             if is_of_complex or (allows_mixed and is_mixed(operands)):
                 expected = W.dtype
-        for name, tensor in others:
+        device = x.device
+        # all but x, the first field, with which they are compared
+        for name, tensor in zip(operands._fields[1:], operands[1:], strict=True):
+            if tensor is None or name in _MASKS:
+                continue
+            if tensor.device != device:
+                raise ValueError(
+                    f"expected {name} on {device}, where {first} is, got {tensor.device}"
+                )
             wanted = expected
             if name == "bias" and W is not None:  # of modReLU, which is added to a modulus
                 wanted = W.real.dtype
