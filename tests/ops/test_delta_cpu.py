@@ -9,6 +9,7 @@ from test_delta_op import assert_equals_reference, evaluated, exact, operands
 from eigenrnn.layers import DeltaProduct
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, delta
+from eigenrnn.ops.delta import DeltaOperands
 from eigenrnn.ops.delta import cpu as delta_module
 from eigenrnn.ops.delta.cpu import chunk_steps
 from kernel_testing import (
@@ -114,9 +115,8 @@ def test_python_sets_every_member_of_the_arguments(monkeypatch):
     spy = SpiedKernels("delta")
     monkeypatch.setattr(compiled, "kernels", spy)
     evaluated(operands(4, R=2), "cpu", batch_sizes=[3, 2, 2, 1])
-    members = compiled.kernels.members
-    assert set(spy.call) | {"o", "S_n"} == set(members["delta_forward"])
-    assert set(spy.gradients) == set(members["delta_backward"])
+    assert set(spy.call) | {"o", "S_n"} == set(spy.kernels.members["delta"])
+    assert set(spy.gradients) == {*DeltaOperands._fields, "o", "S_n"}
 
 
 def test_python_sets_every_member_of_a_layer(monkeypatch):
