@@ -60,6 +60,16 @@ def test_results_do_not_depend_on_the_number_of_threads(threads):
         assert same(alone, evaluated(tensors, "cpu", **options)) == []
 
 
+def test_a_gradient_of_the_last_states_may_have_the_heads_first():
+    tensors = operands(5, B=3, H=2)
+    tensors = tensors._replace(S0=tensors.S0.requires_grad_())
+    _, S_n = delta(*tensors, backend="cpu")
+    g = torch.randn(2, *S_n.shape[:1], *S_n.shape[2:], dtype=S_n.dtype).transpose(0, 1)
+    (got,) = torch.autograd.grad(S_n, tensors.S0, g, retain_graph=True)
+    (expected,) = torch.autograd.grad(S_n, tensors.S0, g.contiguous())
+    assert torch.equal(got, expected)
+
+
 @pytest.mark.parametrize("steps", [1, 2, 7, 33, 64, 100])
 def test_any_length_of_a_chunk_gives_the_same_numbers(monkeypatch, steps):
     monkeypatch.setattr(delta_module, "chunk_steps", lambda _: steps)

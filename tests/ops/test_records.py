@@ -157,6 +157,16 @@ def test_the_definition_returns_every_result(record):
     assert all(result is not None for result in results.values())
 
 
+@pytest.mark.parametrize("d", [None, normal(K)], ids=["no bias", "bias"])
+def test_the_definition_returns_the_outputs_of_its_head(d):
+    _, operands, options = FULL["elman"]
+    results = ELMAN.define(operands._replace(d=d), options)
+    expected = results["h"] @ operands.V.T
+    if d is not None:
+        expected = expected + d
+    torch.testing.assert_close(results["y"], expected)
+
+
 @each_operator
 def test_an_operator_takes_and_returns_what_its_record_names(operator):
     record = operator.recurrence
