@@ -468,9 +468,7 @@ void linear_forward(const Linear& call, int threads) {
 }
 
 template <class T>
-void linear_backward(const Linear& given, const Linear& grad, int threads) {
-  Linear call = given;
-  call.x = {};  // no gradient depends on it, nor on how it lies in memory
+void linear_backward(const Linear& call, const Linear& grad, int threads) {
   if (call.paired) return call.gated ? run_backward<T, true, true>(call, grad, threads)
                                      : run_backward<T, true, false>(call, grad, threads);
   return call.gated ? run_backward<T, false, true>(call, grad, threads)
