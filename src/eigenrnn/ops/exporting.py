@@ -26,9 +26,15 @@ def exported_operands(operands: _Operands) -> _Operands:
     time to record, and may fix the batch size.
     """
     W: Tensor | None = getattr(operands, "W", None)
-    if is_exporting_to_onnx() or (W is not None and not W.requires_grad):
-        return map_tensors(torch.Tensor.detach, operands)
-    return operands
+    if not is_exporting_to_onnx() and (W is None or W.requires_grad):
+        return operands
+    return map_tensors(_detached, operands)
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    if tensor.is_complex() and is_exporting_to_onnx():
+        return tensor  # ONNX has no such operation
+    return tensor.detach()
 
 
 def export_steps(
