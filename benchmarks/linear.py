@@ -18,8 +18,8 @@ from torch import Tensor
 from torch._higher_order_ops import associative_scan
 
 from eigenrnn.ops import linear
-from eigenrnn.ops.compiled import kernels
-from eigenrnn.ops.linear.cpu import backward_into, forward_into, linear_cpu
+from eigenrnn.ops.compiled import add_results, call_arguments, kernels, number_type, pointer
+from eigenrnn.ops.linear.cpu import as_real, linear_cpu, linear_sizes
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 
 SHAPES = [(1000, 32, 256), (16384, 1, 256), (4096, 8, 1024)]
@@ -120,10 +120,24 @@ def passes(
     options = LinearOptions(None, reverse=False, last_only=False)
     last = x.new_empty(B, N)
     gradients = {"x": dx, "decay": torch.ones_like(decay), "h0": x.new_empty(B, N)}
+    read = operands._make([v if v is None else as_real("", v) for v in operands])
+    call = call_arguments(read, options, linear_sizes(operands))
+    add_results(call, {"h": as_real("h", h), "last": as_real("last", last)})
+    back = {name: pointer(as_real(name, each)) for name, each in gradients.items()}
+    back["h"] = pointer(as_real("h", g))
+    number = number_type(x, takes_complex=True)
+
+    def forward() -> None:
+        kernels.linear_forward(number, torch.get_num_threads(), call)
+
+    def backward(_kept: object = (read, h, last, g, gradients)) -> None:
+        # the arguments are addresses only; _kept keeps the tensors alive
+        kernels.linear_backward(number, torch.get_num_threads(), call, back)
+
     calls: dict[str, Callable[[], object]] = {
         "copy": lambda: target.copy_(x),
-        "forward": lambda: forward_into(h, last, operands, options),
-        "backward": lambda: backward_into(gradients, {"h": g}, h, operands, options),
+        "forward": forward,
+        "backward": backward,
         "forward, new tensor": lambda: linear_cpu(operands, options),
         "clone, new tensor": x.clone,
     }

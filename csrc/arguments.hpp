@@ -1,5 +1,7 @@
 // The arguments of a recurrence: pointers and strides in elements. Python checks them. The names of
-// operands, options and results are those of eigenrnn/ops; a gradient has the name of its tensor.
+// operands, options and results are those of eigenrnn/ops. A backward pass gets two records of the same type: the
+// call, and the gradients by the names of their tensors. The gradient of a result that is null is zero; that of an
+// operand that is null is not computed. Kernels read nothing else of the second record, but y_stride.
 //
 // call.each(use) calls use(name, member) for every member that Python may set.
 #pragma once
@@ -125,6 +127,7 @@ struct Elman {
   View saved;                          // saved for the backward pass; null: not saved
   View last;                           // (B, N), of v if v0 is given, else of h
   View y;                              // (T, B, K); null: no outputs
+  std::ptrdiff_t y_stride = 1;         // of the gradient of y, from one output to the next
 
   // The parts saved per unit: with LayerNorm the normalised argument of f; if units mix their states,
   // the value of f or, if v0 is given, the argument less v_{t-1}.
@@ -142,41 +145,14 @@ struct Elman {
     use("resets", steps.resets), use("N", N), use("M", M), use("products", products), use("K", K),
     use("nonlinearity", activation), use("slope", slope), use("x", x), use("W", W), use("h0", h0), use("v0", v0),
     use("leak", norm_zoneout.leak), use("leak_changes", norm_zoneout.leak_changes), use("bias", bias), use("U", U),
-    use("c", c), use("V", V), use("d", d), use("h", h), use("last", last), use("y", y), use("moduli", moduli),
-    use("saved", saved);
+    use("c", c), use("V", V), use("d", d), use("h", h), use("last", last), use("y", y), use("y_stride", y_stride),
+    use("moduli", moduli), use("saved", saved);
   }
   // Calls use(name, part) for every part that a forward pass saves of a unit.
   template <class Use>
   void each_saved_part(Use&& use) const {
     if (norm_zoneout.has_norm()) use("normed", NORMED);
     if (norm_zoneout.mixes()) use(mixes_arguments() ? "change" : "value", value());
-  }
-};
-
-// Its backward pass: the gradients of the results, then those of the operands. A gradient of an operand
-// that is null is not computed.
-struct ElmanBack {
-  View dh;     // (T, B, N); null: zero
-  View dlast;  // (B, N); null: zero
-  View dy;     // (T, B, K); null: zero
-  std::ptrdiff_t dy_stride = 1;  // from the gradient of an output to the next
-  View dx;     // (T, B, M or N)
-  View dU;     // (N, M)
-  View dc;     // (N,)
-  View dW;     // (N, N)
-  View dh0;    // (B, N)
-  View dv0;    // (B, N)
-  View dleak;  // as leak
-  View dbias;  // (N,)
-  View dgain;  // (N,)
-  View dshift; // (N,)
-  View dV;     // (K, N)
-
-  template <class Use>
-  void each(Use&& use) {
-    use("h", dh), use("last", dlast), use("y", dy), use("y_stride", dy_stride), use("x", dx), use("W", dW),
-    use("h0", dh0), use("bias", dbias), use("U", dU), use("c", dc), use("V", dV), use("gain", dgain),
-    use("shift", dshift), use("leak", dleak), use("v0", dv0);
   }
 };
 
@@ -236,27 +212,6 @@ struct Gru {
   }
 };
 
-// Its backward pass, with the same conventions.
-struct GruBack {
-  View dh;               // (T, B, N); null: zero
-  View dlast;            // (B, N); null: zero
-  View dx;               // (T, B, M or 3 N)
-  View dU;               // (3 N, M)
-  View dc;               // (3 N,)
-  View dW;               // (3 N, N)
-  View dh0;              // (B, N)
-  View dbias;            // (N,)
-  View drecurrent_bias;  // (N,)
-  View dgain;            // (3 N,)
-  View dshift;           // (3 N,)
-
-  template <class Use>
-  void each(Use&& use) {
-    use("h", dh), use("last", dlast), use("x", dx), use("W", dW), use("h0", dh0), use("bias", dbias),
-    use("recurrent_bias", drecurrent_bias), use("U", dU), use("c", dc), use("gain", dgain), use("shift", dshift);
-  }
-};
-
 enum LstmGate : int { INPUT, FORGET, CELL, OUTPUT, LSTM_GATES };
 
 // The forward pass of an LSTM, with x [U^T] [+ c] + h W^T = (z^i, z^f, z^g, z^o):
@@ -299,25 +254,6 @@ struct Lstm {
   }
 };
 
-// The backward pass of an LSTM, with the same conventions.
-struct LstmBack {
-  View dh;          // (T, B, N); null: zero
-  View dlast;       // (B, N); null: zero
-  View dlast_cell;  // (B, N); null: zero
-  View dx;          // (T, B, M or 4 N)
-  View dU;          // (4 N, M)
-  View dc;          // (4 N,)
-  View dW;          // (4 N, N)
-  View dh0;         // (B, N)
-  View dc0;         // (B, N)
-
-  template <class Use>
-  void each(Use&& use) {
-    use("h", dh), use("last", dlast), use("last_cell", dlast_cell), use("x", dx), use("W", dW), use("h0", dh0),
-    use("c0", dc0), use("U", dU), use("c", dc);
-  }
-};
-
 // The forward pass of a linear recurrence, h_t = decay_t h_{t-1} + x_t, element by element. Complex
 // numbers are pairs of real ones: N, strides and all lengths count real numbers.
 struct Linear {
@@ -336,20 +272,6 @@ struct Linear {
     steps.each(use);
     use("resets", steps.resets), use("N", N), use("paired", paired), use("gated", gated), use("x", x),
     use("decay", decay), use("h0", h0), use("h", h), use("last", last);
-  }
-};
-
-// Its backward pass, with the same conventions.
-struct LinearBack {
-  View dh;      // (T, B, N); null: zero
-  View dlast;   // (B, N); null: zero
-  View dx;      // (T, B, N)
-  View ddecay;  // as decay
-  View dh0;     // (B, N)
-
-  template <class Use>
-  void each(Use&& use) {
-    use("h", dh), use("last", dlast), use("x", dx), use("decay", ddecay), use("h0", dh0);
   }
 };
 
@@ -375,24 +297,6 @@ struct Delta {
     use("H", H), use("R", R), use("K", K), use("V", V), use("chunk", chunk), use("q", q), use("k", k), use("v", v),
     use("beta", beta), use("log_decay", log_decay), use("S0", S0), use("o", o), use("S_n", S_n),
     use("saved", saved);
-  }
-};
-
-// Its backward pass, with the same conventions.
-struct DeltaBack {
-  View d_o;         // (T, B, H V); null: zero
-  View dS_n;        // (B, H K V); null: zero
-  View dq;          // as the operands
-  View dk;
-  View dv;
-  View dbeta;
-  View dlog_decay;
-  View dS0;
-
-  template <class Use>
-  void each(Use&& use) {
-    use("o", d_o), use("S_n", dS_n), use("q", dq), use("k", dk), use("v", dv), use("beta", dbeta),
-    use("log_decay", dlog_decay), use("S0", dS0);
   }
 };
 
@@ -427,6 +331,7 @@ struct Lru {
   View h;          // (T, B, N); null: only the last states
   View last;       // (B, N)
   View y;          // (T, B, K); null: no outputs
+  std::ptrdiff_t y_stride = 1;  // of the gradient of y, from one output to the next
 
   bool is_complex() const { return N > K; }
 
@@ -435,23 +340,7 @@ struct Lru {
     steps.each(use);
     use("resets", steps.resets), use("N", N), use("M", M), use("K", K), use("x", x), use("decay", decay),
     use("h0", h0), use("U", U), use("gamma_log", gamma_log), use("V", V), use("D", D), use("d", d), use("dt", dt),
-    use("h", h), use("last", last), use("y", y);
-  }
-};
-
-// Its backward pass, with the same conventions.
-struct LruBack {
-  View dh;     // (T, B, N); null: zero
-  View dlast;  // (B, N); null: zero
-  View dy;     // (T, B, K); null: zero
-  std::ptrdiff_t dy_stride = 1;  // from the gradient of an output to the next
-  View dx;     // (T, B, M)
-  View ddecay, dh0, dU, dgamma_log, dV, dD, ddt;  // as the operands
-
-  template <class Use>
-  void each(Use&& use) {
-    use("h", dh), use("last", dlast), use("y", dy), use("y_stride", dy_stride), use("x", dx), use("decay", ddecay),
-    use("h0", dh0), use("U", dU), use("gamma_log", dgamma_log), use("V", dV), use("D", dD), use("dt", ddt);
+    use("h", h), use("last", last), use("y", y), use("y_stride", y_stride);
   }
 };
 

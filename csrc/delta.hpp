@@ -391,7 +391,7 @@ template <class T>
 struct DeltaBackward {
   DeltaMemory<T> memory;
   DeltaChunk<T> chunk;
-  const DeltaBack& back;
+  const Delta& grad;
   T *D, *dt, *st;          // (K, V) and the transposes of D and S, (V, K)
   T* ut;                   // the transpose of the changes
   T *dN, *dP;
@@ -404,8 +404,8 @@ struct DeltaBackward {
   // before the chunk, and what it and the earlier ones write to the state after it, times the gradients.
   std::vector<double> slopes, reads, writes;
 
-  DeltaBackward(const Delta& call, const DeltaBack& given)
-      : memory(call, true), chunk(call, memory), back(given) {
+  DeltaBackward(const Delta& call, const Delta& given)
+      : memory(call, true), chunk(call, memory), grad(given) {
     const isize C = call.chunk * call.R;
     const isize k = chunk.k_stride, v = chunk.v_stride, c = chunk.c_stride;
     D = memory.take(call.K, v);
@@ -427,13 +427,13 @@ struct DeltaBackward {
     reads.resize(static_cast<std::size_t>(call.chunk));
     writes.resize(static_cast<std::size_t>(call.chunk));
   }
-  bool finds_slopes() const { return back.dlog_decay.data != nullptr; }
+  bool finds_slopes() const { return grad.log_decay.data != nullptr; }
 
   void run(isize item) {
     const Delta& call = chunk.call;
     chunk.choose(item);
-    if (back.dS_n.data == nullptr) std::memset(D, 0, chunk.bytes(call.K * chunk.v_stride));
-    else chunk.read_state(chunk.state(back.dS_n), D);
+    if (grad.S_n.data == nullptr) std::memset(D, 0, chunk.bytes(call.K * chunk.v_stride));
+    else chunk.read_state(chunk.state(grad.S_n), D);
     for (isize i = chunk.chunks(); i-- > 0;) {
       chunk.read_state(chunk.saved(i), chunk.S);
       chunk.begin(i, true);
@@ -448,13 +448,13 @@ struct DeltaBackward {
       write_gradients();
       carry();
     }
-    if (back.dS0.data != nullptr) chunk.write_state(D, chunk.state(back.dS0));
+    if (grad.S0.data != nullptr) chunk.write_state(D, chunk.state(grad.S0));
     for (isize t = chunk.length; t < call.steps.T; ++t) {
-      clear_row(back.dq, t, call.K);
-      clear_row(back.dk, t, call.R * call.K);
-      clear_row(back.dv, t, call.R * call.V);
-      clear_row(back.dbeta, t, call.R);
-      clear_row(back.dlog_decay, t, 1);
+      clear_row(grad.q, t, call.K);
+      clear_row(grad.k, t, call.R * call.K);
+      clear_row(grad.v, t, call.R * call.V);
+      clear_row(grad.beta, t, call.R);
+      clear_row(grad.log_decay, t, 1);
     }
   }
 
@@ -467,8 +467,8 @@ struct DeltaBackward {
     const isize stride = chunk.v_stride;
     for (isize i = 0; i < chunk.n; ++i) {
       T* to = g + i * stride;
-      if (back.d_o.data != nullptr)
-        std::memcpy(to, chunk.row(back.d_o, i, chunk.call.V), chunk.bytes(chunk.call.V));
+      if (grad.o.data != nullptr)
+        std::memcpy(to, chunk.row(grad.o, i, chunk.call.V), chunk.bytes(chunk.call.V));
       if (chunk.decays()) scale_row<T>(to, chunk.since[i], g_scaled + i * stride, chunk.V);
     }
   }
@@ -599,13 +599,13 @@ struct DeltaBackward {
     const Delta& call = chunk.call;
     const isize R = call.R;
     for (isize i = 0; i < chunk.n; ++i) {
-      write_rows(back.dq, i, dq + i * chunk.k_stride, chunk.k_stride, 1, call.K);
-      write_rows(back.dk, i, dk + i * R * chunk.k_stride, chunk.k_stride, R, call.K);
-      write_rows(back.dv, i, dv + i * R * chunk.v_stride, chunk.v_stride, R, call.V);
+      write_rows(grad.q, i, dq + i * chunk.k_stride, chunk.k_stride, 1, call.K);
+      write_rows(grad.k, i, dk + i * R * chunk.k_stride, chunk.k_stride, R, call.K);
+      write_rows(grad.v, i, dv + i * R * chunk.v_stride, chunk.v_stride, R, call.V);
       if (finds_slopes())
-        *chunk.row(back.dlog_decay, i, 1) = static_cast<T>(slopes[static_cast<std::size_t>(i)]);
-      if (back.dbeta.data == nullptr) continue;
-      T* to = chunk.row(back.dbeta, i, R);
+        *chunk.row(grad.log_decay, i, 1) = static_cast<T>(slopes[static_cast<std::size_t>(i)]);
+      if (grad.beta.data == nullptr) continue;
+      T* to = chunk.row(grad.beta, i, R);
       for (isize j = 0; j < R; ++j) {
         const isize t = (i * R + j) * chunk.v_stride;
         to[j] = dot<T>(chunk.x + t, du + t, chunk.V);
@@ -649,8 +649,8 @@ void delta_forward(const Delta& call, int threads) {
   for_heads<DeltaForward<T>>(call, threads);
 }
 template <class T>
-void delta_backward(const Delta& call, const DeltaBack& back, int threads) {
-  for_heads<DeltaBackward<T>>(call, threads, back);
+void delta_backward(const Delta& call, const Delta& grad, int threads) {
+  for_heads<DeltaBackward<T>>(call, threads, grad);
 }
 
 // One step of one head: both products of the state with the key and the query in one pass over it, and its

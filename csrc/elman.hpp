@@ -81,12 +81,12 @@ struct ElmanWorker {
   Scratch<Factor<T>> factors;
   ReadoutBack<T> readout;
 
-  ElmanWorker(const Elman& call, const ElmanBack& back, int member, int team)
+  ElmanWorker(const Elman& call, const Elman& grad, int member, int team)
       : share(Share::of(call.steps, member, team)),
         scratch(call, share.last - share.first),
         memory(scratch.size()),
         factors(3 * scratch.rows),
-        readout(call, back, share, scratch.rows) {}
+        readout(call, grad, share, scratch.rows) {}
 
   T* deltas() const { return memory.get(); }
   T* sums() const { return deltas() + scratch.deltas_size(); }
@@ -96,14 +96,14 @@ struct ElmanWorker {
   T* leak_sums() const { return norm_sums() + scratch.norm_sums_size(); }
   T* carry() const { return leak_sums() + scratch.leak_sums_size(); }
 
-  void run(const Elman& call, const ElmanBack& back, const ElmanPanels<T>& panels) {
+  void run(const Elman& call, const Elman& grad, const ElmanPanels<T>& panels) {
     readout.begin();
     std::memset(sums(), 0,
                 static_cast<std::size_t>(carry() - sums()) * sizeof(T));
     const TilesInUse tiles(products_of<T>(call));
-    run_backward<T>(call, back, share, [&](const Elman& part, const ElmanBack& part_back) {
+    run_backward<T>(call, grad, share, [&](const Elman& part, const Elman& part_grad) {
       with_activation(part.activation,
-                      ElmanBackward<T>{part, part_back, panels, share, scratch, readout,
+                      ElmanBackward<T>{part, part_grad, panels, share, scratch, readout,
                                        {scratch.rows, scratch.width(), deltas()},
                                        sums(), bias_sums(), shift_sums(), norm_sums(), leak_sums(),
                                        part.norm_zoneout.has_zoneout() ? carry() : nullptr, factors.get(),
@@ -111,22 +111,22 @@ struct ElmanWorker {
     });
   }
 
-  void gather_into(const Elman& call, const ElmanBack& back, bool first) const {
+  void gather_into(const Elman& call, const Elman& grad, bool first) const {
     const isize width = scratch.width();
-    gather_transposed<T>(back.dW, call.N, call.N, sums(), width, first);
-    gather_transposed<T>(back.dU, call.M, call.N, sums() + call.N * width, width, first);
-    gather<T>(back.dbias, 1, call.N, bias_sums(), width, first);
-    gather<T>(back.dc, 1, call.N, shift_sums(), width, first);
-    gather<T>(back.dgain, 1, call.N, norm_sums(), width, first);
-    gather<T>(back.dshift, 1, call.N, norm_sums() + width, width, first);
-    if (!call.norm_zoneout.leak_changes) gather<T>(back.dleak, 1, call.N, leak_sums(), width, first);
+    gather_transposed<T>(grad.W, call.N, call.N, sums(), width, first);
+    gather_transposed<T>(grad.U, call.M, call.N, sums() + call.N * width, width, first);
+    gather<T>(grad.bias, 1, call.N, bias_sums(), width, first);
+    gather<T>(grad.c, 1, call.N, shift_sums(), width, first);
+    gather<T>(grad.norm_zoneout.gain, 1, call.N, norm_sums(), width, first);
+    gather<T>(grad.norm_zoneout.shift, 1, call.N, norm_sums() + width, width, first);
+    if (!call.norm_zoneout.leak_changes) gather<T>(grad.norm_zoneout.leak, 1, call.N, leak_sums(), width, first);
     readout.gather_into(first);
   }
 };
 
 template <class T>
-void elman_backward(const Elman& call, const ElmanBack& back, int threads) {
-  run_workers<ElmanWorker<T>>(call, back, ElmanPack<T>(call, true).panels, threads);
+void elman_backward(const Elman& call, const Elman& grad, int threads) {
+  run_workers<ElmanWorker<T>>(call, grad, ElmanPack<T>(call, true).panels, threads);
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

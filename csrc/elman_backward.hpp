@@ -37,7 +37,7 @@ struct ElmanScratch {
 template <class T>
 struct ElmanBackward {
   const Elman& call;
-  const ElmanBack& back;
+  const Elman& grad;
   ElmanPanels<T> panels;  // W, U and V, not transposed
   Share share;
   ElmanScratch<T> scratch;
@@ -71,11 +71,11 @@ struct ElmanBackward {
     int pasts = 0, steps = 0;
     for (isize s = call.steps.T - 1; s >= 0; --s) {
       const isize now = share.running(call.steps, s);
-      if (back.dx.data != nullptr)
-        clear<T>(back.dx, call.M > 0 ? call.M : call.N, call.steps.time(s), share.first + now,
+      if (grad.x.data != nullptr)
+        clear<T>(grad.x, call.M > 0 ? call.M : call.N, call.steps.time(s), share.first + now,
                  share.last);
-      if (call.norm_zoneout.leak_changes && back.dleak.data != nullptr)
-        clear<T>(back.dleak, call.N, call.steps.time(s), share.first + now, share.last);
+      if (call.norm_zoneout.leak_changes && grad.norm_zoneout.leak.data != nullptr)
+        clear<T>(grad.norm_zoneout.leak, call.N, call.steps.time(s), share.first + now, share.last);
       if (now == 0) continue;
       T* delta = ring.next(now, [&] {
         flush(pasts, steps);
@@ -89,7 +89,7 @@ struct ElmanBackward {
       readout.hold(s, now, ring.held);
       if (call.M > 0) {
         steps = append_inputs(inputs, steps, call, share, s, now, delta, scratch.width());
-        if (back.dx.data != nullptr) through_inputs(s, now, delta);
+        if (grad.x.data != nullptr) through_inputs(s, now, delta);
       }
       ring.advance(now);
     }
@@ -119,20 +119,20 @@ struct ElmanBackward {
     const Row<T> kept = Row<T>::of(call.saved, t, first);
     const bool of_arguments = !plain && call.mixes_arguments();
     const bool of_states = !plain && call.norm_zoneout.has_zoneout() && !of_arguments;
-    const bool of_leak = !plain && back.dleak.data != nullptr;
+    const bool of_leak = !plain && grad.norm_zoneout.leak.data != nullptr;
     const bool normed = !plain && call.norm_zoneout.has_norm();
-    Rows rows{s, from, Row<T>::of(call.h, t, first), Row<T>::of(back.dh, t, first), {},
+    Rows rows{s, from, Row<T>::of(call.h, t, first), Row<T>::of(grad.h, t, first), {},
               Row<T>::of(call.moduli, t, first), {}, {}, later != nullptr, {delta + from * width, width}, {},
               {call.norm_zoneout, t, first}};
-    if (later == nullptr && back.dlast.data != nullptr) rows.end = {at<T>(back.dlast, first, 0), back.dlast.first};
+    if (later == nullptr && grad.last.data != nullptr) rows.end = {at<T>(grad.last, first, 0), grad.last.first};
     if (!plain && call.norm_zoneout.mixes()) rows.saved = {kept.data + layout.of(call.value()), kept.stride};
     if (carry != nullptr) rows.bypass = {carry + from * width, width};
-    if (call.M == 0) rows.dx = Row<T>::of(back.dx, t, first);
+    if (call.M == 0) rows.dx = Row<T>::of(grad.x, t, first);
     const bool saved_value = rows.saved && !of_arguments;
     // prefetch the rows of the next step while this step computes
     const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
     const isize next_h = next * (saved_value ? layout.step() : call.h.first);
-    const isize next_g = next * back.dh.first;
+    const isize next_g = next * grad.h.first;
     const Operand<T> operands[2] = {{later == nullptr ? nullptr : later + from * width, width,
                                      panels.W, later == nullptr ? 0 : N},
                                     readout.operand(s, from, panels.V)};
@@ -198,7 +198,7 @@ struct ElmanBackward {
     if (!call.mixes_arguments() && !call.steps.begins_anew(rows.s, b))
       change -= load_some<T>(state_before(rows.s, rows.from + r) + j, n);
     if (!call.norm_zoneout.leak_changes) return d * change;
-    store_some<T>(at<T>(back.dleak, call.steps.time(rows.s), b) + j, d * change, n);
+    store_some<T>(at<T>(grad.norm_zoneout.leak, call.steps.time(rows.s), b) + j, d * change, n);
     return vec<T>{};
   }
 
@@ -222,19 +222,19 @@ struct ElmanBackward {
   int remember(isize s, isize now, const T* delta, int count) {
     const isize width = scratch.width(), old = smaller(now, share.running(call.steps, s - 1));
     const T* bypass = carry == nullptr ? nullptr : carry + old * width;
-    if (old < now && back.dh0.data != nullptr)
+    if (old < now && grad.h0.data != nullptr)
       out(panels.W, call.N, passed.of(delta) + old * width, now - old,
-          call.mixes_arguments() ? nullptr : bypass, at<T>(back.dh0, share.first + old, 0),
-          back.dh0.first);
-    for (isize r = old; r < now && back.dv0.data != nullptr; ++r)
-      std::memcpy(at<T>(back.dv0, share.first + r, 0), carry + r * width,
+          call.mixes_arguments() ? nullptr : bypass, at<T>(grad.h0, share.first + old, 0),
+          grad.h0.first);
+    for (isize r = old; r < now && grad.v0.data != nullptr; ++r)
+      std::memcpy(at<T>(grad.v0, share.first + r, 0), carry + r * width,
                   static_cast<std::size_t>(call.N) * sizeof(T));
     return append_states(past, count, call, share, s, old, now, delta, width);
   }
 
   void through_inputs(isize s, isize now, const T* delta) {
-    out(panels.U, call.M, delta, now, nullptr, at<T>(back.dx, call.steps.time(s), share.first),
-        back.dx.second);
+    out(panels.U, call.M, delta, now, nullptr, at<T>(grad.x, call.steps.time(s), share.first),
+        grad.x.second);
   }
 
   // to = delta * matrix [+ more], of `cols` columns.
@@ -247,8 +247,8 @@ struct ElmanBackward {
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
-    if (back.dW.data != nullptr) add_products(past, pasts, call.N, all, sums, width, packed, products_of<T>(call));
-    if (back.dU.data != nullptr && call.M > 0)
+    if (grad.W.data != nullptr) add_products(past, pasts, call.N, all, sums, width, packed, products_of<T>(call));
+    if (grad.U.data != nullptr && call.M > 0)
       add_products(inputs, steps, call.M, all, sums + call.N * width, width, packed, products_of<T>(call));
     readout.flush();
   }

@@ -49,44 +49,44 @@ struct GruWorker {
   Share share;
   GateMemory<T> memory;
 
-  GruWorker(const Gru& call, const GruBack&, int member, int team)
+  GruWorker(const Gru& call, const Gru&, int member, int team)
       : share(Share::of(call.steps, member, team)),
         memory({call.N, call.M, share.last - share.first, 3, PARTS,
                 PARTS + 1 + 2 * call.norms()}) {}
 
-  void run(const Gru& call, const GruBack& back, const GatePanels<T, 3>& panels) const {
+  void run(const Gru& call, const Gru& grad, const GatePanels<T, 3>& panels) const {
     memory.clear_sums();
     const TilesInUse tiles(products_of<T>(call));
-    run_backward<T>(call, back, share, [&](const Gru& part, const GruBack& part_back) {
+    run_backward<T>(call, grad, share, [&](const Gru& part, const Gru& part_grad) {
       with_real_activation(part.activation,
-                           GruBackward<T>{part, part_back, panels, share, memory.scratch, memory.ring(),
+                           GruBackward<T>{part, part_grad, panels, share, memory.scratch, memory.ring(),
                                           memory.carry(), memory.sums(), memory.bias_sums(),
                                           memory.past(), memory.inputs()});
     });
   }
 
-  void gather_into(const Gru& call, const GruBack& back, bool first) const {
+  void gather_into(const Gru& call, const Gru& grad, bool first) const {
     const isize N = call.N, width = memory.scratch.width(), row = 3 * width;
     const T* sums = memory.sums();
     const T* biases = memory.bias_sums();
     for (int gate = 0; gate < 3; ++gate) {
       // with the reset after the matrix, the candidate's sums are the first ones
       const int place = call.reset_after ? (gate + 1) % 3 : gate;
-      gather_transposed<T>(back.dW, N, N, sums + place * width, row, first, gate * N);
-      gather_transposed<T>(back.dU, call.M, N, sums + N * row + gate * width, row, first, gate * N);
-      gather<T>(back.dc, 1, N, biases + (D_RESET + gate) * width, width, first, gate * N);
+      gather_transposed<T>(grad.W, N, N, sums + place * width, row, first, gate * N);
+      gather_transposed<T>(grad.U, call.M, N, sums + N * row + gate * width, row, first, gate * N);
+      gather<T>(grad.c, 1, N, biases + (D_RESET + gate) * width, width, first, gate * N);
       const T* norm = biases + norm_sums(gate) * width;
-      gather<T>(back.dgain, 1, N, norm, width, first, gate * N);
-      gather<T>(back.dshift, 1, N, norm + width, width, first, gate * N);
+      gather<T>(grad.norm_zoneout.gain, 1, N, norm, width, first, gate * N);
+      gather<T>(grad.norm_zoneout.shift, 1, N, norm + width, width, first, gate * N);
     }
-    gather<T>(back.drecurrent_bias, 1, N, biases + INNER * width, width, first);
-    gather<T>(back.dbias, 1, N, biases + PARTS * width, width, first);
+    gather<T>(grad.recurrent_bias, 1, N, biases + INNER * width, width, first);
+    gather<T>(grad.bias, 1, N, biases + PARTS * width, width, first);
   }
 };
 
 template <class T>
-void gru_backward(const Gru& call, const GruBack& back, int threads) {
-  run_workers<GruWorker<T>>(call, back, GatePack<T, 3>::backward(call).panels, threads);
+void gru_backward(const Gru& call, const Gru& grad, int threads) {
+  run_workers<GruWorker<T>>(call, grad, GatePack<T, 3>::backward(call).panels, threads);
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -16,7 +16,7 @@ constexpr isize norm_sums(int gate) { return PARTS + 1 + 2 * gate; }
 template <class T>
 struct GruBackward {
   const Gru& call;
-  const GruBack& back;
+  const Gru& grad;
   GatePanels<T, 3> panels;
   Share share;
   GateScratch<T> scratch;
@@ -54,8 +54,8 @@ struct GruBackward {
     int pasts = 0, steps = 0;
     for (isize s = call.steps.T - 1; s >= 0; --s) {
       const isize now = share.running(call.steps, s);
-      if (back.dx.data != nullptr)
-        clear<T>(back.dx, call.M > 0 ? call.M : 3 * call.N, call.steps.time(s), share.first + now,
+      if (grad.x.data != nullptr)
+        clear<T>(grad.x, call.M > 0 ? call.M : 3 * call.N, call.steps.time(s), share.first + now,
                  share.last);
       if (now == 0) continue;
       T* delta = ring.next(now, [&] {
@@ -68,7 +68,7 @@ struct GruBackward {
       if (call.M > 0) {
         steps = append_inputs(inputs, steps, call, share, s, now,
                               delta + D_RESET * scratch.width(), scratch.row());
-        if (back.dx.data != nullptr) through_inputs(s, now, delta);
+        if (grad.x.data != nullptr) through_inputs(s, now, delta);
       }
       ring.advance(now);
     }
@@ -115,11 +115,11 @@ struct GruBackward {
     const Mix<T> mix(call);
     const T slope = static_cast<T>(call.slope);
     const T* gates = layout.at(t, share.first);
-    const T* g = back.dh.data == nullptr ? nullptr : at<T>(back.dh, t, share.first);
-    const T* end = rows.later != nullptr || back.dlast.data == nullptr
+    const T* g = grad.h.data == nullptr ? nullptr : at<T>(grad.h, t, share.first);
+    const T* end = rows.later != nullptr || grad.last.data == nullptr
                        ? nullptr
-                       : at<T>(back.dlast, share.first, 0);
-    T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first);
+                       : at<T>(grad.last, share.first, 0);
+    T* dx = call.M > 0 || grad.x.data == nullptr ? nullptr : at<T>(grad.x, t, share.first);
     constexpr isize parts = AFTER ? Gru::PRODUCT + 1 : Gru::PRODUCT;
     Operand<T> operands[3];
     const int how_many = operands_of(rows.later, rows.from, AFTER, operands);
@@ -128,7 +128,7 @@ struct GruBackward {
       for (isize v = first_v; v < first_v + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const isize next_gates = ahead(v, layout.apart(), step * layout.step());
-        const isize next_g = ahead(v, LANES<T>, step * back.dh.first);
+        const isize next_g = ahead(v, LANES<T>, step * grad.h.first);
         const isize next_old = ahead(v, LANES<T>, rows.before_next);
         vec<T> all[PARTS + 1];
         for (int i = 0; i <= PARTS; ++i) all[i] = load<T>(bias_sums + i * width + j);
@@ -137,10 +137,10 @@ struct GruBackward {
           vec<T> d = load<T>(z + (i - r0) * row + (v - first_v) * LANES<T>);
           if (rows.later != nullptr) d += load<T>(carry + r * width + j);
           if (g != nullptr) {
-            d += load_some<T>(g + r * back.dh.second + j, n);
-            __builtin_prefetch(g + r * back.dh.second + j + next_g, 0, 2);
+            d += load_some<T>(g + r * grad.h.second + j, n);
+            __builtin_prefetch(g + r * grad.h.second + j + next_g, 0, 2);
           }
-          if (end != nullptr) d += load_some<T>(end + r * back.dlast.first + j, n);
+          if (end != nullptr) d += load_some<T>(end + r * grad.last.first + j, n);
           const T* from = gates + r * layout.row() + v * layout.apart();
           for (isize part = 0; part < parts; ++part)
             __builtin_prefetch(from + next_gates + layout.of(part), 0, 2);
@@ -173,11 +173,11 @@ struct GruBackward {
             store<T>(to + D_RESET * width, dr);
             all[INNER] += dq;
             all[D_RESET] += dr;
-            if (dx != nullptr) store_some<T>(dx + r * back.dx.second + j, dr, n);
+            if (dx != nullptr) store_some<T>(dx + r * grad.x.second + j, dr, n);
           }
           if (dx != nullptr) {
-            store_some<T>(dx + r * back.dx.second + N + j, du, n);
-            store_some<T>(dx + r * back.dx.second + 2 * N + j, dc, n);
+            store_some<T>(dx + r * grad.x.second + N + j, du, n);
+            store_some<T>(dx + r * grad.x.second + 2 * N + j, dc, n);
           }
         }
         for (int i = 0; i <= PARTS; ++i) store<T>(bias_sums + i * width + j, all[i]);
@@ -199,14 +199,14 @@ struct GruBackward {
     const LayerNorm<T> norm(call.norm_zoneout, N, gate);
     const T* normed = layout.at(t, share.first) + layout.of(call.normed(gate));
     const T* scales = layout.at(t, share.first) + layout.scales() + gate;
-    T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first) + gate * N;
+    T* dx = call.M > 0 || grad.x.data == nullptr ? nullptr : at<T>(grad.x, t, share.first) + gate * N;
     T* of_gain = bias_sums + norm_sums(gate) * width;
     for (isize r = rows.from; r < rows.to; ++r) {
       T* delta = rows.delta + r * scratch.row() + (D_RESET + gate) * width;
       norm.pull(delta, normed + r * layout.row(), layout.apart(), scales[r * layout.row()], of_gain,
                 of_gain + width);
       add_and_store(delta, N, bias_sums + (D_RESET + gate) * width,
-              dx == nullptr ? nullptr : dx + r * back.dx.second);
+              dx == nullptr ? nullptr : dx + r * grad.x.second);
     }
   }
 
@@ -234,11 +234,11 @@ struct GruBackward {
     const isize row = scratch.row(), width = scratch.width();
     const T* first = delta + (call.reset_after ? INNER : D_RESET) * width;
     const isize old = smaller(now, share.running(call.steps, s - 1));
-    if (old < now && back.dh0.data != nullptr) {
+    if (old < now && grad.h0.data != nullptr) {
       Operand<T> operands[3];
       const int how_many = operands_of(passed.of(delta), old, call.reset_after, operands);
       write_product(operands, how_many, call.N, now - old, carry + old * width, width,
-                    at<T>(back.dh0, share.first + old, 0), back.dh0.first);
+                    at<T>(grad.h0, share.first + old, 0), grad.h0.first);
     }
     return append_states(past, count, call, share, s, old, now, first, row);
   }
@@ -248,22 +248,22 @@ struct GruBackward {
     for (int i = 0; i < 3; ++i)
       operands[i] = {delta + (D_RESET + i) * scratch.width(), scratch.row(), panels.U[i], call.N};
     write_product<T>(operands, 3, call.M, now, nullptr, 0,
-                     at<T>(back.dx, call.steps.time(s), share.first), back.dx.second);
+                     at<T>(grad.x, call.steps.time(s), share.first), grad.x.second);
   }
 
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
-    if (back.dW.data != nullptr && call.reset_after)
+    if (grad.W.data != nullptr && call.reset_after)
       add_products(past, pasts, call.N, 3 * all, sums, 3 * width, packed, products_of<T>(call));
-    if (back.dW.data != nullptr && !call.reset_after) {
+    if (grad.W.data != nullptr && !call.reset_after) {
       add_products(past, pasts, call.N, 2 * all, sums, 3 * width, packed, products_of<T>(call));
       const T* first = ring.deltas + counted * scratch.row();
       Factor<T> reset{first + INNER * width, 1,        scratch.row(), first + D_CANDIDATE * width,
                       scratch.row(),         LANES<T>, ring.held - counted};
       add_products(&reset, 1, call.N, all, sums + 2 * width, 3 * width, packed, products_of<T>(call));
     }
-    if (back.dU.data != nullptr && call.M > 0)
+    if (grad.U.data != nullptr && call.M > 0)
       add_products(inputs, steps, call.M, 3 * all, sums + call.N * 3 * width, 3 * width, packed, products_of<T>(call));
   }
 };

@@ -91,7 +91,7 @@ void GruBackward<T>::pull_reset(const Rows& rows) {
   const Kept<T> layout(call);
   const bool normed = call.norm_zoneout.has_norm();
   const T* gates = layout.at(t, share.first);
-  T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first);
+  T* dx = call.M > 0 || grad.x.data == nullptr ? nullptr : at<T>(grad.x, t, share.first);
   const Operand<T> operand{rows.delta + rows.from * scratch.row() + D_CANDIDATE * width,
                            scratch.row(), panels.W[CANDIDATE], N};
   through<T>(&operand, 1, rows.to - rows.from, vectors<T>(N),
@@ -112,7 +112,7 @@ void GruBackward<T>::pull_reset(const Rows& rows) {
         store<T>(bypass, load<T>(bypass) + dq * reset);
         if (normed) continue;
         all += dr;
-        if (dx != nullptr) store_some<T>(dx + r * back.dx.second + j, dr, n);
+        if (dx != nullptr) store_some<T>(dx + r * grad.x.second + j, dr, n);
       }
       store<T>(bias_sums + D_RESET * width + j, all);
     }

@@ -6,21 +6,21 @@
 namespace eigenrnn {
 
 // The kernels of a recurrence.
-template <class Call, class Back>
+template <class Call>
 struct Passes {
   void (*forward)(const Call&, int threads);
-  void (*backward)(const Call&, const Back&, int threads);
+  void (*backward)(const Call&, const Call&, int threads);
 };
 
 // The functions for numbers T.
 template <class T>
 struct KernelsOf {
-  Passes<Elman, ElmanBack> elman;
-  Passes<Gru, GruBack> gru;
-  Passes<Lstm, LstmBack> lstm;
-  Passes<Linear, LinearBack> linear;
-  Passes<Lru, LruBack> lru;
-  Passes<Delta, DeltaBack> delta;
+  Passes<Elman> elman;
+  Passes<Gru> gru;
+  Passes<Lstm> lstm;
+  Passes<Linear> linear;
+  Passes<Lru> lru;
+  Passes<Delta> delta;
   Stepper* (*elman_stepper)(const Elman&);
   Stepper* (*current_stepper)(const Elman&);
   Stepper* (*gru_stepper)(const Gru&);

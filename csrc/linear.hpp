@@ -103,15 +103,15 @@ struct Tile {
 };
 
 // Contiguous rows of equal length are one row.
-inline bool is_flat(const Linear& call, const LinearBack& back) {
+inline bool is_flat(const Linear& call, const Linear& grad) {
   if (call.steps.sizes != nullptr || call.steps.resets.data != nullptr) return false;
-  const View* views[] = {&call.x, &call.h, &back.dh, &back.dx};
+  const View* views[] = {&call.x, &call.h, &grad.h, &grad.x};
   for (const View* view : views)
     if (view->data != nullptr && view->second != call.N) return false;
-  const View* gated[] = {&call.decay, &back.ddecay};
+  const View* gated[] = {&call.decay, &grad.decay};
   for (const View* view : gated)
     if (call.gated && view->data != nullptr && view->second != call.N) return false;
-  const View* states[] = {&call.h0, &call.last, &back.dlast, &back.dh0};
+  const View* states[] = {&call.h0, &call.last, &grad.last, &grad.h0};
   for (const View* view : states)
     if (view->data != nullptr && view->first != call.N) return false;
   return true;
@@ -123,9 +123,9 @@ struct LinearPlan {
   int team;
   bool by_columns;
 
-  LinearPlan(const Linear& call, const LinearBack& back, int threads, isize line)
+  LinearPlan(const Linear& call, const Linear& grad, int threads, isize line)
       : steps(call.steps), columns(call.N), period(call.N) {
-    if (is_flat(call, back)) {
+    if (is_flat(call, grad)) {
       columns *= steps.B;
       steps.B = columns > 0 ? 1 : 0;
     }
@@ -251,7 +251,7 @@ struct LinearForward {
 template <class T, bool paired, bool gated>
 struct LinearBackward {
   const Linear& call;
-  const LinearBack& back;
+  const Linear& grad;
   const LinearPlan& plan;
   bool streamed;
   T* sums;  // (B, columns), the gradients of a decay without time; null: not needed
@@ -263,8 +263,8 @@ struct LinearBackward {
     for (isize r = tile.row; r < tile.last_row; ++r) {
       T* to = carry + (r - tile.row) * wide;
       std::memset(to, 0, all);
-      if (back.dlast.data != nullptr)
-        std::memcpy(to, at<T>(back.dlast, r, 0) + tile.column, bytes(width));
+      if (grad.last.data != nullptr)
+        std::memcpy(to, at<T>(grad.last, r, 0) + tile.column, bytes(width));
       std::memset(total + (r - tile.row) * wide, 0, all);
     }
     if constexpr (!gated) fill(tile, decay);
@@ -275,30 +275,30 @@ struct LinearBackward {
         const isize i = (r - tile.row) * wide;
         const bool anew = plan.steps.begins_anew(s, r);
         const T* old = nullptr;
-        if (back.ddecay.data != nullptr && anew && gated)
-          std::memset(at<T>(back.ddecay, t, r) + tile.column, 0, bytes(width));
-        if (back.ddecay.data != nullptr && !anew)
+        if (grad.decay.data != nullptr && anew && gated)
+          std::memset(at<T>(grad.decay, t, r) + tile.column, 0, bytes(width));
+        if (grad.decay.data != nullptr && !anew)
           old = (r < before ? at<T>(call.h, plan.steps.time(s - 1), r) : at<T>(call.h0, r, 0)) +
                 tile.column;
-        step({back.dh.data == nullptr ? nullptr : at<T>(back.dh, t, r) + tile.column,
+        step({grad.h.data == nullptr ? nullptr : at<T>(grad.h, t, r) + tile.column,
               gated ? at<T>(call.decay, t, r) + tile.column : decay, old,
-              back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, r) + tile.column,
-              gated && old != nullptr ? at<T>(back.ddecay, t, r) + tile.column : nullptr,
+              grad.x.data == nullptr ? nullptr : at<T>(grad.x, t, r) + tile.column,
+              gated && old != nullptr ? at<T>(grad.decay, t, r) + tile.column : nullptr,
               carry + i, total + i},
              width);
         if (anew) std::memset(carry + i, 0, bytes(width));
       }
       for (isize r = on; r < tile.last_row; ++r) {
-        if (back.dx.data != nullptr)
-          std::memset(at<T>(back.dx, t, r) + tile.column, 0, bytes(width));
-        if (gated && back.ddecay.data != nullptr)
-          std::memset(at<T>(back.ddecay, t, r) + tile.column, 0, bytes(width));
+        if (grad.x.data != nullptr)
+          std::memset(at<T>(grad.x, t, r) + tile.column, 0, bytes(width));
+        if (gated && grad.decay.data != nullptr)
+          std::memset(at<T>(grad.decay, t, r) + tile.column, 0, bytes(width));
       }
     }
     for (isize r = tile.row; r < tile.last_row; ++r) {
       const isize i = (r - tile.row) * wide;
-      if (back.dh0.data != nullptr)
-        std::memcpy(at<T>(back.dh0, r, 0) + tile.column, carry + i, bytes(width));
+      if (grad.h0.data != nullptr)
+        std::memcpy(at<T>(grad.h0, r, 0) + tile.column, carry + i, bytes(width));
       if (!gated && sums != nullptr)
         std::memcpy(sums + r * plan.columns + tile.column, total + i, bytes(width));
     }
@@ -353,7 +353,7 @@ struct LinearBackward {
   template <bool past, bool has_g, bool has_dx, bool has_old>
   void columns(const Row& row, isize width) const {
     const isize ahead = steps_ahead<T>(width);
-    const isize before_g = ahead * plan.steps.back(back.dh);
+    const isize before_g = ahead * plan.steps.back(grad.h);
     const isize before = ahead * plan.steps.back(call.decay);
     const isize before_h = ahead * plan.steps.back(call.h);
     isize j = 0;
@@ -425,16 +425,16 @@ void run_forward(const Linear& call, int threads) {
 }
 
 template <class T, bool paired, bool gated>
-void run_backward(const Linear& call, const LinearBack& back, int threads) {
-  const LinearPlan plan(call, back, threads, LINE_UNITS<T>);
-  const bool summed = !gated && back.ddecay.data != nullptr;
+void run_backward(const Linear& call, const Linear& grad, int threads) {
+  const LinearPlan plan(call, grad, threads, LINE_UNITS<T>);
+  const bool summed = !gated && grad.decay.data != nullptr;
   const Scratch<T> sums(summed ? plan.steps.B * plan.columns : 0);
   struct Context {
     const Linear& call;
-    const LinearBack& back;
+    const Linear& grad;
     const LinearPlan& plan;
     T* sums;
-  } context{call, back, plan, summed ? sums.get() : nullptr};
+  } context{call, grad, plan, summed ? sums.get() : nullptr};
   as_team(
       plan.team,
       [](void* data, int member) {
@@ -442,9 +442,9 @@ void run_backward(const Linear& call, const LinearBack& back, int threads) {
         const isize most = BLOCK_UNITS + BLOCK_UNITS * LANES<T>;
         const Scratch<T> carry(most), total(most);
         const Scratch<T> decay(gated ? 0 : 2 * padded<T>(BLOCK_UNITS));
-        const int results = gated && c.back.ddecay.data != nullptr ? 2 : 1;
+        const int results = gated && c.grad.decay.data != nullptr ? 2 : 1;
         const LinearBackward<T, paired, gated> backward{
-            c.call, c.back, c.plan, writes_past<T>(c.call, results), c.sums};
+            c.call, c.grad, c.plan, writes_past<T>(c.call, results), c.sums};
         c.plan.each_tile(c.plan.part(member, LINE_UNITS<T>), [&](const Tile& tile) {
           backward.run(tile, carry.get(), decay.get(), total.get());
         });
@@ -453,7 +453,7 @@ void run_backward(const Linear& call, const LinearBack& back, int threads) {
       &context);
   if (!summed) return;
   // one order of the sum for any number of threads
-  T* to = static_cast<T*>(back.ddecay.data);
+  T* to = static_cast<T*>(grad.decay.data);
   for (isize j = 0; j < call.N; ++j) to[j] = 0;
   for (isize r = 0; r < plan.steps.B * plan.columns / larger(1, call.N); ++r)
     for (isize j = 0; j < call.N; ++j) to[j] += sums.get()[r * call.N + j];
@@ -468,11 +468,11 @@ void linear_forward(const Linear& call, int threads) {
 }
 
 template <class T>
-void linear_backward(const Linear& call, const LinearBack& back, int threads) {
-  if (call.paired) return call.gated ? run_backward<T, true, true>(call, back, threads)
-                                     : run_backward<T, true, false>(call, back, threads);
-  return call.gated ? run_backward<T, false, true>(call, back, threads)
-                    : run_backward<T, false, false>(call, back, threads);
+void linear_backward(const Linear& call, const Linear& grad, int threads) {
+  if (call.paired) return call.gated ? run_backward<T, true, true>(call, grad, threads)
+                                     : run_backward<T, true, false>(call, grad, threads);
+  return call.gated ? run_backward<T, false, true>(call, grad, threads)
+                    : run_backward<T, false, false>(call, grad, threads);
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -222,9 +222,9 @@ struct LruForward {
 template <class T>
 class LruWorker {
  public:
-  LruWorker(const Lru& call, const LruBack& back, int member, int team)
+  LruWorker(const Lru& call, const Lru& grad, int member, int team)
       : call_(call),
-        back_(back),
+        grad_(grad),
         share_(Share::of(call.steps, member, team)),
         sequences_(share_.last - share_.first),
         most_steps_(steps_per_block(call.steps, sequences_)),
@@ -238,29 +238,29 @@ class LruWorker {
         inputs_(call.dt.data == nullptr ? 0 : most_steps_ * sequences_ * wide_),
         factors_(larger(most_steps_, sequences_)) {}
 
-  void run(const Lru&, const LruBack&, const LruMaps<T>& maps) {
+  void run(const Lru&, const Lru&, const LruMaps<T>& maps) {
     clear_all(sums_, sums_size());
     clear_all(deltas_, most_steps_ * sequences_ * wide_);  // lanes past the last number stay zero
     clear_all(carry_, sequences_ * wide_);
-    for (isize r = 0; r < sequences_ && back_.dlast.data != nullptr; ++r)
-      std::memcpy(carry_.get() + r * wide_, at<T>(back_.dlast, share_.first + r, 0), bytes(call_.N));
+    for (isize r = 0; r < sequences_ && grad_.last.data != nullptr; ++r)
+      std::memcpy(carry_.get() + r * wide_, at<T>(grad_.last, share_.first + r, 0), bytes(call_.N));
     for (isize end = call_.steps.T; end > 0 && sequences_ > 0; end -= most_steps_) {
       const isize s = larger(0, end - most_steps_);
       block(s, end - s, maps);
     }
-    for (isize r = 0; r < sequences_ && back_.dh0.data != nullptr; ++r)
-      std::memcpy(at<T>(back_.dh0, share_.first + r, 0), carry_.get() + r * wide_, bytes(call_.N));
+    for (isize r = 0; r < sequences_ && grad_.h0.data != nullptr; ++r)
+      std::memcpy(at<T>(grad_.h0, share_.first + r, 0), carry_.get() + r * wide_, bytes(call_.N));
     if (call_.dt.data != nullptr) leave_logarithms(maps.held_units());
     // y has the imaginary parts of V h with a minus sign
     for (isize i = call_.K * wide_y_; i < call_.N * wide_y_; ++i) of_V()[i] = -of_V()[i];
   }
 
-  void gather_into(const Lru&, const LruBack& back, bool first) const {
+  void gather_into(const Lru&, const Lru& grad, bool first) const {
     const isize N = call_.N, M = call_.M, K = call_.K;
-    gather_transposed<T>(back.dU, M, N, of_U(), wide_, first);
-    gather_transposed<T>(back.dV, N, K, of_V(), wide_y_, first);
-    gather_transposed<T>(back.dD, M, K, of_D(), wide_y_, first);
-    T* to = static_cast<T*>(back.ddecay.data);
+    gather_transposed<T>(grad.U, M, N, of_U(), wide_, first);
+    gather_transposed<T>(grad.V, N, K, of_V(), wide_y_, first);
+    gather_transposed<T>(grad.D, M, K, of_D(), wide_y_, first);
+    T* to = static_cast<T*>(grad.decay.data);
     for (isize j = 0; j < N && to != nullptr; ++j) {
       T& sum = to[N > K ? (j < K ? 2 * j : 2 * (j - K) + 1) : j];
       sum = first ? of_decay()[j] : sum + of_decay()[j];
@@ -280,7 +280,7 @@ class LruWorker {
     const Steps& steps = call_.steps;
     const isize N = call_.N, K = call_.K, t = smaller(steps.time(s), steps.time(s + n - 1)), rows = n * sequences_;
     const View x = from<T>(call_.x, t, share_.first), h = from<T>(call_.h, t, share_.first);
-    const bool has_outputs = back_.dy.data != nullptr;
+    const bool has_outputs = grad_.y.data != nullptr;
     if (has_outputs) {
       read_outputs(s, n, t);
       const Operand<T> outputs{outputs_.get(), wide_y_, maps.V(), K};
@@ -312,11 +312,11 @@ class LruWorker {
     }
     // block by block, because one sum over all steps would lose digits
     for (isize j = 0; j < N; ++j) of_decay()[j] += decay_.get()[j];
-    if (back_.dU.data != nullptr) add(x, call_.M, s, n, deltas_, N, wide_, of_U());
-    if (back_.dV.data != nullptr && has_outputs) add(h, N, s, n, outputs_, K, wide_y_, of_V());
-    if (back_.dD.data != nullptr && has_outputs) add(x, call_.M, s, n, outputs_, K, wide_y_, of_D());
-    if (back_.dx.data == nullptr) return;
-    const View dx = from<T>(back_.dx, t, share_.first);
+    if (grad_.U.data != nullptr) add(x, call_.M, s, n, deltas_, N, wide_, of_U());
+    if (grad_.V.data != nullptr && has_outputs) add(h, N, s, n, outputs_, K, wide_y_, of_V());
+    if (grad_.D.data != nullptr && has_outputs) add(x, call_.M, s, n, outputs_, K, wide_y_, of_D());
+    if (grad_.x.data == nullptr) return;
+    const View dx = from<T>(grad_.x, t, share_.first);
     const View delta{deltas_.get(), sequences_ * wide_, wide_}, output{outputs_.get(), sequences_ * wide_y_, wide_y_};
     each_run(n, sequences_, {dx}, [&](isize i, isize r, isize count, bool over_time) {
       const Operand<T> operands[] = {{at<T>(delta, i, r), apart(delta, over_time), maps.U(), N},
@@ -334,10 +334,10 @@ class LruWorker {
         T* to = outputs_.get() + ((time - t) * sequences_ + r) * wide_y_;
         std::memset(to, 0, bytes(wide_y_));
         if (r >= now) continue;
-        const T* dy = at<T>(back_.dy, time, share_.first + r);
-        if (back_.dy_stride == 1) std::memcpy(to, dy, bytes(call_.K));
+        const T* dy = at<T>(grad_.y, time, share_.first + r);
+        if (grad_.y_stride == 1) std::memcpy(to, dy, bytes(call_.K));
         else
-          for (isize j = 0; j < call_.K; ++j) to[j] = dy[j * back_.dy_stride];
+          for (isize j = 0; j < call_.K; ++j) to[j] = dy[j * grad_.y_stride];
       }
     }
   }
@@ -358,7 +358,7 @@ class LruWorker {
   };
   Row row_of(isize s, isize r, T* delta) const {
     const isize time = call_.steps.time(s), sequence = share_.first + r;
-    const T* dh = back_.dh.data == nullptr ? nullptr : at<T>(back_.dh, time, sequence);
+    const T* dh = grad_.h.data == nullptr ? nullptr : at<T>(grad_.h, time, sequence);
     const T* before = r < share_.running(call_.steps, s - 1) ? at<T>(call_.h, call_.steps.time(s - 1), sequence)
                                                              : at<T>(call_.h0, sequence, 0);
     return {time, sequence, call_.steps.begins_anew(s, sequence), dh, before, delta, carry_.get() + r * wide_};
@@ -414,10 +414,10 @@ class LruWorker {
       put(g * held.factor.conjugate(), j, n, row.delta);
       put(g * held.power.conjugate(), j, n, row.carry);
     }
-    if (back_.ddt.data == nullptr) return;
+    if (grad_.dt.data == nullptr) return;
     T sum = 0;
     for (isize lane = 0; lane < LANES<T>; ++lane) sum += of_gap[lane];
-    *at<T>(back_.ddt, row.time, row.sequence) = sum;
+    *at<T>(grad_.dt, row.time, row.sequence) = sum;
   }
   void put(const ComplexVec<T>& v, isize j, isize n, T* to) const {
     store_some<T>(to + j, v.real, n);
@@ -425,7 +425,7 @@ class LruWorker {
   }
   // Of a sequence that does not run in step s.
   void clear_gradient_of_gap(isize s, isize r) const {
-    if (back_.ddt.data != nullptr) *at<T>(back_.ddt, call_.steps.time(s), share_.first + r) = 0;
+    if (grad_.dt.data != nullptr) *at<T>(grad_.dt, call_.steps.time(s), share_.first + r) = 0;
   }
   // Turn the gradients of the logarithms of the decays into those of the decays.
   void leave_logarithms(const HeldUnits<T>& units) const {
@@ -455,7 +455,7 @@ class LruWorker {
   }
 
   const Lru& call_;
-  const LruBack& back_;
+  const Lru& grad_;
   Share share_;
   isize sequences_, most_steps_, wide_, wide_y_;
   Scratch<T> outputs_, deltas_, carry_, decay_, sums_;  // decay_: the gradient of the decay in a block
@@ -474,18 +474,18 @@ void lru_forward(const Lru& call, int threads) {
 }
 
 template <class T>
-void lru_backward(const Lru& call, const LruBack& back, int threads) {
+void lru_backward(const Lru& call, const Lru& grad, int threads) {
   const LruMaps<T> maps(call, /*back=*/true, /*has_gaps=*/call.dt.data != nullptr);
-  const bool scaled = back.dgamma_log.data != nullptr || back.dU.data != nullptr;
-  const Scratch<T> memory(scaled && back.dU.data == nullptr ? call.N * call.M : 0);
-  LruBack found = back;
-  if (scaled && back.dU.data == nullptr) found.dU = {memory.get(), call.M, 1};
+  const bool scaled = grad.gamma_log.data != nullptr || grad.U.data != nullptr;
+  const Scratch<T> memory(scaled && grad.U.data == nullptr ? call.N * call.M : 0);
+  Lru found = grad;
+  if (scaled && grad.U.data == nullptr) found.U = {memory.get(), call.M, 1};
   run_workers<LruWorker<T>>(call, found, maps, threads);
   if (!scaled) return;
   // so far that of gamma U
-  T* dgamma = static_cast<T*>(back.dgamma_log.data);
+  T* dgamma = static_cast<T*>(grad.gamma_log.data);
   for (isize j = 0; j < call.N; ++j) {
-    T* row = at<T>(found.dU, j, 0);
+    T* row = at<T>(found.U, j, 0);
     T sum = 0;
     for (isize m = 0; m < call.M; ++m) {
       row[m] *= maps.gamma()[j];

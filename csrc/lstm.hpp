@@ -40,35 +40,35 @@ struct LstmWorker {
   Share share;
   GateMemory<T> memory;
 
-  LstmWorker(const Lstm& call, const LstmBack&, int member, int team)
+  LstmWorker(const Lstm& call, const Lstm&, int member, int team)
       : share(Share::of(call.steps, member, team)),
         memory({call.N, call.M, share.last - share.first, LSTM_GATES, LSTM_GATES, LSTM_GATES}) {}
 
-  void run(const Lstm& call, const LstmBack& back, const GatePanels<T, LSTM_GATES>& panels) const {
+  void run(const Lstm& call, const Lstm& grad, const GatePanels<T, LSTM_GATES>& panels) const {
     memory.clear_sums();
     const TilesInUse tiles(products_of<T>(call));
-    run_backward<T>(call, back, share, [&](const Lstm& part, const LstmBack& part_back) {
-      LstmBackward<T>{part,           part_back,     panels,           share,
+    run_backward<T>(call, grad, share, [&](const Lstm& part, const Lstm& part_grad) {
+      LstmBackward<T>{part,           part_grad,     panels,           share,
                       memory.scratch, memory.ring(), memory.carry(),   memory.sums(),
                       memory.bias_sums(), memory.past(), memory.inputs()}
           .run();
     });
   }
 
-  void gather_into(const Lstm& call, const LstmBack& back, bool first) const {
+  void gather_into(const Lstm& call, const Lstm& grad, bool first) const {
     const isize N = call.N, width = memory.scratch.width(), row = LSTM_GATES * width;
     for (int gate = 0; gate < LSTM_GATES; ++gate) {
       const T* sums = memory.sums() + gate * width;
-      gather_transposed<T>(back.dW, N, N, sums, row, first, gate * N);
-      gather_transposed<T>(back.dU, call.M, N, sums + N * row, row, first, gate * N);
-      gather<T>(back.dc, 1, N, memory.bias_sums() + gate * width, width, first, gate * N);
+      gather_transposed<T>(grad.W, N, N, sums, row, first, gate * N);
+      gather_transposed<T>(grad.U, call.M, N, sums + N * row, row, first, gate * N);
+      gather<T>(grad.c, 1, N, memory.bias_sums() + gate * width, width, first, gate * N);
     }
   }
 };
 
 template <class T>
-void lstm_backward(const Lstm& call, const LstmBack& back, int threads) {
-  run_workers<LstmWorker<T>>(call, back, GatePack<T, LSTM_GATES>::backward(call).panels, threads);
+void lstm_backward(const Lstm& call, const Lstm& grad, int threads) {
+  run_workers<LstmWorker<T>>(call, grad, GatePack<T, LSTM_GATES>::backward(call).panels, threads);
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

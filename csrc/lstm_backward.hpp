@@ -8,7 +8,7 @@ namespace eigenrnn::EIGENRNN_ISA {
 template <class T>
 struct LstmBackward {
   const Lstm& call;
-  const LstmBack& back;
+  const Lstm& grad;
   GatePanels<T, LSTM_GATES> panels;
   Share share;
   GateScratch<T> scratch;
@@ -26,8 +26,8 @@ struct LstmBackward {
     int pasts = 0, steps = 0;
     for (isize s = call.steps.T - 1; s >= 0; --s) {
       const isize now = share.running(call.steps, s);
-      if (back.dx.data != nullptr)
-        clear<T>(back.dx, call.M > 0 ? call.M : LSTM_GATES * call.N, call.steps.time(s),
+      if (grad.x.data != nullptr)
+        clear<T>(grad.x, call.M > 0 ? call.M : LSTM_GATES * call.N, call.steps.time(s),
                  share.first + now, share.last);
       if (now == 0) continue;
       T* delta = ring.next(now, [&] {
@@ -43,7 +43,7 @@ struct LstmBackward {
                             smaller(now, share.running(call.steps, s - 1)), now, delta, ring.row);
       if (call.M > 0) {
         steps = append_inputs(inputs, steps, call, share, s, now, delta, ring.row);
-        if (back.dx.data != nullptr) through_inputs(s, now, delta);
+        if (grad.x.data != nullptr) through_inputs(s, now, delta);
       }
       ring.advance(now);
     }
@@ -60,10 +60,10 @@ struct LstmBackward {
     const isize step = s > 0 ? call.steps.time(s - 1) - t : 0;
     const bool ends = later == nullptr;
     const T* kept = layout.at(t, share.first);
-    const T* g_h = back.dh.data == nullptr ? nullptr : at<T>(back.dh, t, share.first);
-    const T* last = optional(back.dlast, ends);
-    const T* last_cell = optional(back.dlast_cell, ends);
-    T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first);
+    const T* g_h = grad.h.data == nullptr ? nullptr : at<T>(grad.h, t, share.first);
+    const T* last = optional(grad.last, ends);
+    const T* last_cell = optional(grad.last_cell, ends);
+    T* dx = call.M > 0 || grad.x.data == nullptr ? nullptr : at<T>(grad.x, t, share.first);
     Operand<T> operands[LSTM_GATES];
     operands_of(ends ? nullptr : later + from * ring.row, panels.W, operands);
     through<T>(operands, ends ? 0 : LSTM_GATES, to - from, vectors<T>(N),
@@ -71,7 +71,7 @@ struct LstmBackward {
       for (isize v = first_v; v < first_v + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const isize next_kept = ahead(v, layout.apart(), step * layout.step());
-        const isize next_g = ahead(v, LANES<T>, step * back.dh.first);
+        const isize next_g = ahead(v, LANES<T>, step * grad.h.first);
         vec<T> all[LSTM_GATES];
         for (int k = 0; k < LSTM_GATES; ++k) all[k] = load<T>(bias_sums + k * width + j);
         for (isize each = r0; each < r0 + R; ++each) {
@@ -79,12 +79,12 @@ struct LstmBackward {
           vec<T> dh = load<T>(z + (each - r0) * row + (v - first_v) * LANES<T>);
           vec<T> dcell = ends ? vec<T>{} : load<T>(carry + r * width + j);
           if (g_h != nullptr) {
-            dh += load_some<T>(g_h + r * back.dh.second + j, n);
-            __builtin_prefetch(g_h + r * back.dh.second + j + next_g, 0, 2);
+            dh += load_some<T>(g_h + r * grad.h.second + j, n);
+            __builtin_prefetch(g_h + r * grad.h.second + j + next_g, 0, 2);
           }
-          if (last != nullptr) dh += load_some<T>(last + r * back.dlast.first + j, n);
+          if (last != nullptr) dh += load_some<T>(last + r * grad.last.first + j, n);
           if (last_cell != nullptr)
-            dcell += load_some<T>(last_cell + r * back.dlast_cell.first + j, n);
+            dcell += load_some<T>(last_cell + r * grad.last_cell.first + j, n);
           const T* values = kept + r * layout.row() + v * layout.apart();
           for (isize part = 0; part < layout.parts; ++part)
             __builtin_prefetch(values + next_kept + layout.of(part), 0, 2);
@@ -102,7 +102,7 @@ struct LstmBackward {
           for (int k = 0; k < LSTM_GATES; ++k) {
             store<T>(delta + r * ring.row + k * width + j, deltas[k]);
             all[k] += deltas[k];
-            if (dx != nullptr) store_some<T>(dx + r * back.dx.second + k * N + j, deltas[k], n);
+            if (dx != nullptr) store_some<T>(dx + r * grad.x.second + k * N + j, deltas[k], n);
           }
         }
         for (int k = 0; k < LSTM_GATES; ++k) store<T>(bias_sums + k * width + j, all[k]);
@@ -125,15 +125,15 @@ struct LstmBackward {
   void begin(isize s, isize now, const T* delta) {
     const isize N = call.N, width = scratch.width();
     const isize old = smaller(now, share.running(call.steps, s - 1));
-    if (old < now && back.dh0.data != nullptr) {
+    if (old < now && grad.h0.data != nullptr) {
       Operand<T> operands[LSTM_GATES];
       operands_of(delta + old * ring.row, panels.W, operands);
       write_product<T>(operands, LSTM_GATES, N, now - old, nullptr, 0,
-                       at<T>(back.dh0, share.first + old, 0), back.dh0.first);
+                       at<T>(grad.h0, share.first + old, 0), grad.h0.first);
     }
-    if (back.dc0.data == nullptr) return;
+    if (grad.c0.data == nullptr) return;
     for (isize r = old; r < now; ++r)
-      std::memcpy(at<T>(back.dc0, share.first + r, 0), carry + r * width,
+      std::memcpy(at<T>(grad.c0, share.first + r, 0), carry + r * width,
                   static_cast<std::size_t>(N) * sizeof(T));
   }
 
@@ -141,14 +141,14 @@ struct LstmBackward {
     Operand<T> operands[LSTM_GATES];
     operands_of(delta, panels.U, operands);
     write_product<T>(operands, LSTM_GATES, call.M, now, nullptr, 0,
-                     at<T>(back.dx, call.steps.time(s), share.first), back.dx.second);
+                     at<T>(grad.x, call.steps.time(s), share.first), grad.x.second);
   }
 
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize N = call.N, all = LSTM_GATES * vectors<T>(N), row = LSTM_GATES * scratch.width();
-    if (back.dW.data != nullptr) add_products(past, pasts, N, all, sums, row, packed, products_of<T>(call));
-    if (back.dU.data != nullptr && call.M > 0)
+    if (grad.W.data != nullptr) add_products(past, pasts, N, all, sums, row, packed, products_of<T>(call));
+    if (grad.U.data != nullptr && call.M > 0)
       add_products(inputs, steps, call.M, all, sums + N * row, row, packed, products_of<T>(call));
   }
 };

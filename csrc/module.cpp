@@ -125,9 +125,8 @@ std::vector<std::string> saved_parts(const nb::dict& given) {
 }
 
 // The kernels of a recurrence as functions of the module, and the names of their arguments.
-template <class Call, class Back>
-void define_recurrence(nb::module_& m, const std::string& name, Passes<Call, Back> of_floats,
-                       Passes<Call, Back> of_doubles) {
+template <class Call>
+void define_recurrence(nb::module_& m, const std::string& name, Passes<Call> of_floats, Passes<Call> of_doubles) {
   m.def((name + "_forward").c_str(), [=](const std::string& number, int threads, const nb::dict& given) {
     const auto kernels = is_double(number) ? of_doubles : of_floats;
     const Read<Call> call(given);
@@ -138,27 +137,26 @@ void define_recurrence(nb::module_& m, const std::string& name, Passes<Call, Bac
                                           const nb::dict& gradients) {
     const auto kernels = is_double(number) ? of_doubles : of_floats;
     const Read<Call> call(given);
-    const Read<Back> back(gradients);
+    const Read<Call> grad(gradients);
     const nb::gil_scoped_release free;
-    kernels.backward(*call, *back, threads);
+    kernels.backward(*call, *grad, threads);
   });
-  m.attr("members")[(name + "_forward").c_str()] = Read<Call>::names();
-  m.attr("members")[(name + "_backward").c_str()] = Read<Back>::names();
+  m.attr("members")[name.c_str()] = Read<Call>::names();
 }
-template <class Call, class Back>
-void define_plan(nb::module_& m, const std::string& name, Passes<Call, Back> of_floats, Passes<Call, Back> of_doubles) {
-  using Planned = PlannedCall<Call, Back>;
+template <class Call>
+void define_plan(nb::module_& m, const std::string& name, Passes<Call> of_floats, Passes<Call> of_doubles) {
+  using Planned = PlannedCall<Call>;
   nb::class_<Planned>(m, (name + "_call").c_str())
       .def_ro("requires_grad", &Planned::requires_grad)
       .def("run", &Planned::run)
       .def("run_backward", &Planned::run_backward);
-  nb::class_<Plan<Call, Back>>(m, (name + "_plan").c_str())
+  nb::class_<Plan<Call>>(m, (name + "_plan").c_str())
       .def("__init__",
-           [=](Plan<Call, Back>* plan, const nb::dict& options,
-               const std::vector<typename Plan<Call, Back>::Field>& fields, const nb::tuple& dtypes) {
-             new (plan) Plan<Call, Back>(*Read<Call>(options), fields, dtypes, of_floats, of_doubles);
+           [=](Plan<Call>* plan, const nb::dict& options,
+               const std::vector<typename Plan<Call>::Field>& fields, const nb::tuple& dtypes) {
+             new (plan) Plan<Call>(*Read<Call>(options), fields, dtypes, of_floats, of_doubles);
            })
-      .def("read", &Plan<Call, Back>::read);
+      .def("read", &Plan<Call>::read);
 }
 template <class Call>
 void define_stepper(nb::module_& m, const std::string& name, Stepper* (*of_floats)(const Call&),

@@ -92,10 +92,10 @@ class Tensor {
 };
 
 // A call of a plan, with its operands.
-template <class Call, class Back>
+template <class Call>
 struct PlannedCall {
   Call call;
-  Passes<Call, Back> passes;
+  Passes<Call> passes;
   nanobind::object dtype;
   bool requires_grad;  // whether one of the operands does
 
@@ -115,7 +115,7 @@ struct PlannedCall {
   bool run_backward(const nanobind::dict& kept, const nanobind::dict& grads, const nanobind::dict& gradients,
                     int threads) const {
     Call complete = call;
-    Back back;
+    Call grad;
     std::ptrdiff_t last_stride = 1, y_stride = 1;
     for (const auto& [name, tensor] : kept) {
       const Tensor each(tensor.ptr());
@@ -125,21 +125,20 @@ struct PlannedCall {
     for (const auto& [name, tensor] : grads) {
       if (tensor.is_none()) continue;
       const Tensor each(tensor.ptr());
-      if (!each.is_usual(dtype) || !each.read(*find_view(back, name.ptr()), last_stride)) return nothing();
+      if (!each.is_usual(dtype) || !each.read(*find_view(grad, name.ptr()), last_stride)) return nothing();
       // all others have contiguous rows
       if (PyUnicode_CompareWithASCIIString(name.ptr(), "y") == 0) y_stride = last_stride;
     }
-    back.each([&](const char*, auto& member) {
-      if constexpr (!std::is_same_v<decltype(member), View&>) member = y_stride;  // the only other member
+    grad.each([&](const char* name, auto& member) {
+      if constexpr (std::is_same_v<decltype(member), std::ptrdiff_t&>)
+        if (std::strcmp(name, "y_stride") == 0) member = y_stride;
     });
     for (const auto& [name, tensor] : gradients) {
-      View* view = find_view(back, name.ptr());
-      if (view == nullptr) continue;  // torch computes that of d
-      Tensor(tensor.ptr()).read(*view, last_stride);
+      Tensor(tensor.ptr()).read(*find_view(grad, name.ptr()), last_stride);
     }
     if (PyErr_Occurred() != nullptr) throw nanobind::python_error();
     const nanobind::gil_scoped_release free;
-    passes.backward(complete, back, threads);
+    passes.backward(complete, grad, threads);
     return true;
   }
 
@@ -150,10 +149,10 @@ struct PlannedCall {
   }
 };
 
-template <class Call, class Back>
+template <class Call>
 class Plan {
  public:
-  using Kernels = Passes<Call, Back>;
+  using Kernels = Passes<Call>;
   // An operand's place among all, its name, its axes, such as "T", "B" and "3N", and whether its rows may
   // have any strides.
   using Field = std::tuple<std::size_t, std::string, std::vector<std::string>, bool>;
@@ -175,9 +174,9 @@ class Plan {
 
   // Read the operands, whose classes are torch's own; the first is x. Nothing if one is not what the
   // kernels take as it is: the call then needs all checks, and may be an error.
-  std::optional<PlannedCall<Call, Back>> read(const nanobind::tuple& given) const {
+  std::optional<PlannedCall<Call>> read(const nanobind::tuple& given) const {
     Sizes sizes{};
-    PlannedCall<Call, Back> planned{
+    PlannedCall<Call> planned{
         options_, {}, Tensor(PyTuple_GET_ITEM(given.ptr(), operands_.front().place)).dtype(), false};
     if (planned.dtype.is(dtypes_[0])) planned.passes = kernels_[0];
     if (planned.dtype.is(dtypes_[1])) planned.passes = kernels_[1];

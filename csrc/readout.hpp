@@ -41,9 +41,9 @@ struct Readout {
 template <class T>
 class ReadoutBack {
  public:
-  ReadoutBack(const Elman& call, const ElmanBack& back, Share share, isize rows)
+  ReadoutBack(const Elman& call, const Elman& grad, Share share, isize rows)
       : call_(call),
-        back_(back),
+        grad_(grad),
         share_(share),
         whole_(call.N / LANES<T>),
         rest_(call.N % LANES<T>),
@@ -58,17 +58,17 @@ class ReadoutBack {
 
   // The operand that takes the output gradients of step s, from row `from` on, to the states.
   Operand<T> operand(isize s, isize from, const Panels<T>& panels) const {
-    return {gradient(s, from), back_.dy.second, panels, call_.K, back_.dy_stride};
+    return {gradient(s, from), grad_.y.second, panels, call_.K, grad_.y_stride};
   }
 
   // Record that `now` sequences run in step s; the last lanes of their states go to rows from `row`.
   void hold(isize s, isize now, isize row) {
-    if (back_.dV.data == nullptr) return;
+    if (grad_.V.data == nullptr) return;
     const T* h = at<T>(call_.h, call_.steps.time(s), share_.first);
-    const isize back = call_.steps.back(back_.dy);
+    const isize back = call_.steps.back(grad_.y);
     // single rows of several steps may form one factor
     const isize deep = now == 1 ? call_.steps.back(call_.h) : call_.h.second;
-    Factor<T> next{gradient(s, 0), back_.dy_stride, back_.dy.second, h, deep, LANES<T>, now};
+    Factor<T> next{gradient(s, 0), grad_.y_stride, grad_.y.second, h, deep, LANES<T>, now};
     count_ = append(factors_.get(), count_, next, back);
     if (rest_ == 0) return;
     T* held = memory_.get() + call_.K * width() + row * LANES<T>;
@@ -90,18 +90,18 @@ class ReadoutBack {
   }
 
   void gather_into(bool first) const {
-    if (back_.dV.data != nullptr)
-      gather<T>(back_.dV, call_.K, call_.N, memory_.get(), width(), first);
+    if (grad_.V.data != nullptr)
+      gather<T>(grad_.V, call_.K, call_.N, memory_.get(), width(), first);
   }
 
  private:
   isize width() const { return vectors<T>(call_.N) * LANES<T>; }
   const T* gradient(isize s, isize from) const {
-    return at<T>(back_.dy, call_.steps.time(s), share_.first + from);
+    return at<T>(grad_.y, call_.steps.time(s), share_.first + from);
   }
 
   const Elman& call_;
-  const ElmanBack& back_;
+  const Elman& grad_;
   Share share_;
   isize whole_, rest_;  // per row of states: whole vectors, and lanes of the partial one
   Scratch<T> memory_;   // the gradient of V so far, (K, width), and the copied last lanes

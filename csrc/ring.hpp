@@ -67,26 +67,26 @@ class PassedOn {
 };
 
 // Run one worker per thread, and sum their gradients in the order of the threads.
-template <class Worker, class Call, class Back, class Panels>
-void run_workers(const Call& call, const Back& back, const Panels& panels, int threads) {
+template <class Worker, class Call, class Panels>
+void run_workers(const Call& call, const Call& grad, const Panels& panels, int threads) {
   const int team = members(call.steps, threads);
   std::deque<Worker> workers;
-  for (int member = 0; member < team; ++member) workers.emplace_back(call, back, member, team);
+  for (int member = 0; member < team; ++member) workers.emplace_back(call, grad, member, team);
   struct Context {
     const Call& call;
-    const Back& back;
+    const Call& grad;
     const Panels& panels;
     std::deque<Worker>& workers;
-  } context{call, back, panels, workers};
+  } context{call, grad, panels, workers};
   as_team(
       team,
       [](void* data, int member) {
         const Context& c = *static_cast<Context*>(data);
-        c.workers[static_cast<std::size_t>(member)].run(c.call, c.back, c.panels);
+        c.workers[static_cast<std::size_t>(member)].run(c.call, c.grad, c.panels);
       },
       &context);
   for (const Worker& worker : workers)
-    worker.gather_into(call, back, &worker == &workers.front());
+    worker.gather_into(call, grad, &worker == &workers.front());
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

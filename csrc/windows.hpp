@@ -21,10 +21,10 @@ void each_of_steps(Elman& call, Use&& use) {
   use(call.saved, Kept<float>::size(call), true);
 }
 template <class Use>
-void each_of_steps(const Elman& call, ElmanBack& back, Use&& use) {
-  use(back.dh, call.N, false);
-  use(back.dx, call.M > 0 ? call.M : call.N, true);
-  if (call.norm_zoneout.leak_changes) use(back.dleak, call.N, true);
+void each_of_steps(const Elman& call, Elman& grad, Use&& use) {
+  use(grad.h, call.N, false);
+  use(grad.x, call.M > 0 ? call.M : call.N, true);
+  if (call.norm_zoneout.leak_changes) use(grad.norm_zoneout.leak, call.N, true);
 }
 template <class Use>
 void each_of_steps(Gru& call, Use&& use) {
@@ -33,9 +33,9 @@ void each_of_steps(Gru& call, Use&& use) {
   use(call.saved, Kept<float>::size(call), true);
 }
 template <class Use>
-void each_of_steps(const Gru& call, GruBack& back, Use&& use) {
-  use(back.dh, call.N, false);
-  use(back.dx, call.M > 0 ? call.M : 3 * call.N, true);
+void each_of_steps(const Gru& call, Gru& grad, Use&& use) {
+  use(grad.h, call.N, false);
+  use(grad.x, call.M > 0 ? call.M : 3 * call.N, true);
 }
 template <class Use>
 void each_of_steps(Lstm& call, Use&& use) {
@@ -44,9 +44,9 @@ void each_of_steps(Lstm& call, Use&& use) {
   use(call.saved, Kept<float>::size(call), true);
 }
 template <class Use>
-void each_of_steps(const Lstm& call, LstmBack& back, Use&& use) {
-  use(back.dh, call.N, false);
-  use(back.dx, call.M > 0 ? call.M : LSTM_GATES * call.N, true);
+void each_of_steps(const Lstm& call, Lstm& grad, Use&& use) {
+  use(grad.h, call.N, false);
+  use(grad.x, call.M > 0 ? call.M : LSTM_GATES * call.N, true);
 }
 
 // use(bytes) for each tensor of all steps that holds bytes.
@@ -62,12 +62,6 @@ void each_state(Call& call, Use&& use) {
   use(call.h0, call.last);
   if constexpr (std::is_same_v<Call, Lstm>) use(call.c0, call.last_cell);
 }
-template <class Back, class Use>
-void each_state_gradient(Back& back, Use&& use) {
-  use(back.dh0, back.dlast);
-  if constexpr (std::is_same_v<Back, LstmBack>) use(back.dc0, back.dlast_cell);
-}
-
 // A few steps of one thread's rows.
 class Window {
  public:
@@ -168,16 +162,16 @@ void forward_in_windows(const Call& call, const Share& share, Run&& run) {
 }
 
 // Call run(part, gradients) for the steps of one thread's rows, a window at a time, the last one first.
-template <class Call, class Back, class Run>
-void backward_in_windows(const Call& call, const Back& back, const Share& share, Run&& run) {
+template <class Call, class Run>
+void backward_in_windows(const Call& call, const Call& grad, const Share& share, Run&& run) {
   const isize N = call.N, rows = share.last - share.first;
   const std::size_t bytes = static_cast<std::size_t>(N) * sizeof(float);
   Window window(call.steps, share);
   const isize most = window.most_steps();
   const Scratch<float> states(rows * N), gradients(2 * rows * N);
   float* next = gradients.get();
-  Back all = back;
-  each_state_gradient(all, [&](View& before, View& after) {
+  Call all = grad;
+  each_state(all, [&](View& before, View& after) {
     const View passed = window.of_share(next, N);
     for (isize b = share.first; b < share.last; ++b, next += N) {
       if (after.data == nullptr) std::memset(next, 0, bytes);
@@ -187,7 +181,7 @@ void backward_in_windows(const Call& call, const Back& back, const Share& share,
   });
   for (isize s = (call.steps.T - 1) / most * most; s >= 0; s -= most) {
     Call part = call;
-    Back part_back = all;
+    Call part_grad = all;
     const isize old = share.running(call.steps, s - 1);
     part.h0 = window.of_share(states.get(), N);
     for (isize r = 0; r < rows; ++r) {
@@ -197,15 +191,15 @@ void backward_in_windows(const Call& call, const Back& back, const Share& share,
     }
     window.move(s, smaller(most, call.steps.T - s), part);
     each_of_steps(part, [&](View& view, isize size, bool) { window.show(view, size, false); });
-    each_of_steps(call, part_back, [&](View& view, isize size, bool is_computed) {
+    each_of_steps(call, part_grad, [&](View& view, isize size, bool is_computed) {
       window.show(view, size, is_computed);
     });
-    run(part, part_back);
+    run(part, part_grad);
     window.store_all();
   }
   next = gradients.get();
-  Back wanted = back;
-  each_state_gradient(wanted, [&](const View& before, const View&) {
+  Call wanted = grad;
+  each_state(wanted, [&](const View& before, const View&) {
     for (isize b = share.first; b < share.last; ++b, next += N)
       if (before.data != nullptr) std::memcpy(at<float>(before, b, 0), next, bytes);
   });
@@ -218,11 +212,11 @@ void run_forward(const Call& call, const Share& share, Run&& run) {
     if (call.x.is_16_bit) return forward_in_windows(call, share, run);
   run(call);
 }
-template <class T, class Call, class Back, class Run>
-void run_backward(const Call& call, const Back& back, const Share& share, Run&& run) {
+template <class T, class Call, class Run>
+void run_backward(const Call& call, const Call& grad, const Share& share, Run&& run) {
   if constexpr (std::is_same_v<T, float>)
-    if (call.x.is_16_bit) return backward_in_windows(call, back, share, run);
-  run(call, back);
+    if (call.x.is_16_bit) return backward_in_windows(call, grad, share, run);
+  run(call, grad);
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

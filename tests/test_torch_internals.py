@@ -59,6 +59,18 @@ def test_a_generator_is_drawn_from_in_one_thread_alone():
     assert torch.equal(of_its_own, torch.randn(9))
 
 
+@pytest.mark.parametrize("part", ["rnn", "matmul"])
+def test_the_precision_of_a_part_of_torch_is_what_was_set(part):
+    switch = getattr(torch.backends.mkldnn, part)
+    try:
+        for value in ("bf16", "tf32", "ieee"):
+            switch.fp32_precision = value
+            assert torch_internals.fp32_precision("mkldnn", part) == switch.fp32_precision == value
+    finally:
+        switch.fp32_precision = "none"
+    assert torch_internals.fp32_precision("cuda", "matmul") == "none"
+
+
 def test_only_autograds_own_batching_is_legacy():
     seen = []
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from eigenrnn.kernels import kernels
-from eigenrnn.torch_internals import has_dispatch_mode
+from eigenrnn.torch_internals import fp32_precision, has_dispatch_mode
 from eigenrnn.tracing import are_plain, is_dual, is_eager, is_traced, under_transform
 
 __all__ = [
@@ -72,8 +72,10 @@ def rounds_products(device: torch.device) -> bool:
     `torch.set_float32_matmul_precision` sets them for GPUs, and for processors with AMX. While
     torch compiles it cannot trace the switches, so do not ask then.
     """
-    switch = ROUNDING_SWITCHES.get(device.type)
-    return switch is not None and switch.fp32_precision in {"tf32", "bf16"}
+    if device.type not in ROUNDING_SWITCHES:
+        return False
+    backend = "mkldnn" if device.type == "cpu" else device.type
+    return fp32_precision(backend, "matmul") in {"tf32", "bf16"}
 
 
 def in_full_precision(device: torch.device) -> AbstractContextManager[None]:

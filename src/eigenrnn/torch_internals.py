@@ -22,6 +22,7 @@ __all__ = [
     "contents",
     "first_parameter",
     "forward_mode_is_active",
+    "fp32_precision",
     "graph_is_kept",
     "has_dispatch_mode",
     "hooks_of_call",
@@ -50,6 +51,12 @@ transform_is_active: Callable[[], bool] = torch._C._are_functorch_transforms_act
 
 autocast_is_active: Callable[[], bool] = torch._C._is_any_autocast_enabled
 """Whether autocast is enabled for any device; the public query asks for one."""
+
+fp32_precision: Callable[[str, str], str] = torch._C._get_fp32_precision_getter
+"""Return the attribute `fp32_precision` of a part of `torch.backends`, such as ("mkldnn", "rnn").
+
+To read the attribute itself takes nearly a microsecond, which small calls notice.
+"""
 
 stands_for_another: Callable[[Tensor], bool] = torch._is_functional_tensor  # pyright: ignore[reportPrivateImportUsage]
 """Whether a tensor is one of `torch.func.functionalize`, whose numbers are those of another."""

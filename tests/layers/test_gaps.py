@@ -13,6 +13,7 @@ from eigenrnn.constraints import DiagonalSegment, Unconstrained
 from eigenrnn.init import zeros_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import use_backend
+from eigenrnn.ops.linear import layer as lru_module
 from eigenrnn.ops.linear.gaps import held_steps
 from kernel_testing import needs_kernels
 
@@ -151,7 +152,7 @@ def test_an_lru_with_gaps_is_the_same_in_its_own_kernel_and_in_parts(monkeypatch
     leaves = [*layer.parameters(), dt]
     with use_backend("reference"):
         parts = gradients(layer(x, dt=dt)[0], leaves)
-    monkeypatch.setattr("eigenrnn.layers.linear.held_steps", None)  # which the parts call
+    monkeypatch.setattr(lru_module, "held_steps", None)  # which the parts call
     fused = gradients(layer(x, dt=dt)[0], leaves)
     torch.testing.assert_close(fused, parts)
     for_all = layer(x, dt=dt[:, 0])[0]

@@ -378,3 +378,12 @@ def test_positive_real_eigenvalues_of_a_disc_can_be_assigned():
     W = torch.tensor([0.5, 0.9, 0.1]).diag().to(torch.complex64)
     constraint.assign(W)
     torch.testing.assert_close(constraint(), W, rtol=0, atol=tol(torch.float32, 3))
+
+
+@pytest.mark.parametrize("backend", [None, "reference"])
+def test_outputs_of_an_lru_are_zero_past_the_end_also_with_a_bias(backend):
+    layer = eigenrnn.LRU(3, 4, backend=backend)
+    torch.nn.init.ones_(layer.directions[0].output_bias)
+    y, _ = layer(torch.randn(5, 2, 3), lengths=[5, 2])
+    assert not y[2:, 1].any()
+    assert y[:2, 1].all()

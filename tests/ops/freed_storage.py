@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 import eigenrnn
-from eigenrnn import GRU, LRU, LSTM, RNN, DeltaNet, Stream
+from eigenrnn import Stream
 
+SIZES = {"T": 4, "B": 3, "M": 2, "N": 5, "K": 2}
 OPERANDS = {
     "elman": {"x": (4, 3, 2), "W": (5, 5), "h0": (3, 5), "bias": (5,), "U": (5, 2), "c": (5,)},
     "gru": {"x": (4, 3, 2), "W": (15, 5), "h0": (3, 5), "U": (15, 2), "c": (15,)},
@@ -27,13 +28,8 @@ OPERANDS = {
         "S0": (3, 2, 5, 5),
     },
 }
-BACKENDS = {
-    "elman": RNN.backends,
-    "gru": GRU.backends,
-    "lstm": LSTM.backends,
-    "linear": LRU.backends,
-    "delta": DeltaNet.backends,
-}
+"""Of recurrences whose optional operands are freed too, or whose axes do not say their shapes."""
+
 LAYERS: list[tuple[str, dict[str, Any]]] = [
     ("RNN", {}),
     ("RNN", {"nonlinearity": "tanh", "backend": "torch"}),
@@ -102,7 +98,11 @@ def values(name: str, shape: tuple[int, ...]) -> torch.Tensor:
 def check_op(name: str, backend: str) -> None:
     """Free one operand after another."""
     op = getattr(eigenrnn.ops, name)
-    shapes = dict(OPERANDS[name])
+    record = eigenrnn.ops.BACKENDS[name]["reference"].recurrence
+    shapes = dict(OPERANDS.get(name, {}))
+    for operand in () if shapes else (*record.required, *record.states):
+        axes = record.axes[operand]
+        shapes[operand] = tuple(int(axis[:-1] or 1) * SIZES[axis[-1]] for axis in axes)
     options = {}
     if backend == "torch":
         shapes.pop("bias", None)
@@ -194,7 +194,7 @@ def check_inputs(name: str, options: dict[str, Any]) -> None:
 def main(part: str) -> None:
     """Check the ops, the layers or the constraints."""
     if part == "ops":
-        for name, backends in BACKENDS.items():
+        for name, backends in eigenrnn.ops.BACKENDS.items():
             for backend in backends:
                 check_op(name, backend)
         check_options()

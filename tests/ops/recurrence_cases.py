@@ -3,22 +3,11 @@
 import torch
 
 from eigenrnn.init import haar_
-from eigenrnn.ops.elman import BACKENDS as ELMAN_BACKENDS
-from eigenrnn.ops.elman.reference import ELMAN
-from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
-from eigenrnn.ops.gru.reference import GRU
-from eigenrnn.ops.linear import BACKENDS as LINEAR_BACKENDS
-from eigenrnn.ops.linear.reference import LINEAR
-from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
-from eigenrnn.ops.lstm.reference import LSTM
+from eigenrnn.ops.entry import BACKENDS as ALL_BACKENDS
 
-RECORDS = {record.name: record for record in (ELMAN, GRU, LSTM, LINEAR)}
-BACKENDS = {
-    "elman": ELMAN_BACKENDS,
-    "gru": GRU_BACKENDS,
-    "lstm": LSTM_BACKENDS,
-    "linear": LINEAR_BACKENDS,
-}
+# the delta rule has a file of its own
+BACKENDS = {name: backends for name, backends in ALL_BACKENDS.items() if name != "delta"}
+RECORDS = {name: backends["reference"].recurrence for name, backends in BACKENDS.items()}
 # The forms of the gated recurrence: (reset after the candidate's matrix, update keeps the state).
 FORMS = {
     "torch": (True, True),
@@ -66,7 +55,11 @@ def draw(record, shape, dtype=torch.float64, *, M=None, more=(), gated=False, se
     shapes |= dict.fromkeys(("h0", "c0", "v0"), (B, N)) | dict.fromkeys(
         ("bias", "recurrent_bias", "leak"), (N,)
     )
-    names = ["x", "decay" if record is LINEAR else "W", *record.states, *more]
+    names = ["x", *sorted(record.required - {"x"}), *record.states, *more]
+    sizes = {"T": T, "B": B, "M": channels, "N": N}
+    for name, axes in record.axes.items():
+        if name in names and name not in shapes:
+            shapes[name] = tuple(int(axis[:-1] or 1) * sizes[axis[-1]] for axis in axes)
     if M is not None:
         names += ["U", "c"]
     generator = torch.Generator().manual_seed(seed)

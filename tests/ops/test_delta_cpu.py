@@ -9,6 +9,7 @@ from test_delta_op import assert_equals_reference, evaluated, exact, operands
 from eigenrnn.layers import DeltaProduct
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, delta
+from eigenrnn.ops.delta import DeltaOperands
 from eigenrnn.ops.delta import cpu as delta_module
 from eigenrnn.ops.delta.cpu import chunk_steps
 from kernel_testing import (
@@ -57,6 +58,16 @@ def test_results_do_not_depend_on_the_number_of_threads(threads):
     for number in (2, 5):
         threads(number)
         assert same(alone, evaluated(tensors, "cpu", **options)) == []
+
+
+def test_a_gradient_of_the_last_states_may_have_the_heads_first():
+    tensors = operands(5, B=3, H=2)
+    tensors = tensors._replace(S0=tensors.S0.requires_grad_())
+    _, S_n = delta(*tensors, backend="cpu")
+    g = torch.randn(2, *S_n.shape[:1], *S_n.shape[2:], dtype=S_n.dtype).transpose(0, 1)
+    (got,) = torch.autograd.grad(S_n, tensors.S0, g, retain_graph=True)
+    (expected,) = torch.autograd.grad(S_n, tensors.S0, g.contiguous())
+    assert torch.equal(got, expected)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7, 33, 64, 100])
@@ -112,11 +123,10 @@ def states_after(tensors, steps):
 
 def test_python_sets_every_member_of_the_arguments(monkeypatch):
     spy = SpiedKernels("delta")
-    monkeypatch.setattr(delta_module, "kernels", spy)
+    monkeypatch.setattr(compiled, "kernels", spy)
     evaluated(operands(4, R=2), "cpu", batch_sizes=[3, 2, 2, 1])
-    members = compiled.kernels.members
-    assert set(spy.call) | {"o", "S_n"} == set(members["delta_forward"])
-    assert set(spy.gradients) == set(members["delta_backward"])
+    assert set(spy.call) | {"o", "S_n"} == set(spy.kernels.members["delta"])
+    assert set(spy.gradients) == {*DeltaOperands._fields, "o", "S_n"}
 
 
 def test_python_sets_every_member_of_a_layer(monkeypatch):
@@ -133,7 +143,7 @@ def test_python_sets_every_member_of_a_layer(monkeypatch):
 def test_operands_of_different_dtypes_are_rejected():
     tensors = operands(4)
     arguments = [*tensors[:5], tensors.S0.float(), None, False, False, False]
-    with pytest.raises(TypeError, match="of one type"):
+    with pytest.raises(TypeError, match="like the others"):
         torch.ops.eigenrnn.delta_cpu(*arguments)
 
 

@@ -14,6 +14,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
 from eigenrnn.linalg import (
+    ROUNDING_SWITCHES,
     at_least_float32,
     in_full_precision,
     rounds_products,
@@ -196,12 +197,15 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
             if constant is not None:
                 return constant
         check_weights(self, with_parts=True)
-        if not self.has_products:
+        casts = autocast_is_active()
+        rounds = bool(ROUNDING_SWITCHES) and not compiles
+        # as in nearly all calls; each question below costs a small call half a microsecond
+        if not self.has_products or not (casts or rounds):
             return self._matrix()
         device = first_parameter(self).device
-        is_cast = autocast_is_active() and autocasts(device.type)
+        is_cast = casts and autocasts(device.type)
         # entering a block would cost as much as a small product
-        if not is_cast and (compiles or not rounds_products(device)):
+        if not is_cast and not (rounds and rounds_products(device)):
             return self._matrix()
         with torch.autocast(device.type, enabled=False), in_full_precision(device):
             return self._matrix()

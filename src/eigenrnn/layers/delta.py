@@ -18,9 +18,9 @@ from eigenrnn.layers.linear import AbstractDiagonalDirection, LinearLayer
 from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.validation import check_input
 from eigenrnn.ops.compiled import make_stepper
-from eigenrnn.ops.delta import BACKENDS, delta
+from eigenrnn.ops.delta import BACKENDS, DeltaOperands, delta
 from eigenrnn.ops.delta.operands import state_dtype
-from eigenrnn.ops.delta.reference import output, reflect
+from eigenrnn.ops.delta.reference import DELTA, output, reflect
 from eigenrnn.ops.time_steps import first_steps, last_steps, running, without_padding
 from eigenrnn.tracing import check_weights
 
@@ -168,16 +168,12 @@ class DeltaNetDirection(AbstractDiagonalDirection):
     ) -> tuple[Tensor, Tensor]:  # (B, N), (B, S)
         matrices, past = self._parts(state)
         terms, past = self._terms(x.unsqueeze(0), past)
-        matrices = matrices.to(state_dtype(x))
-        if terms.log_decay is not None:
-            matrices = terms.log_decay[0, ..., None, None].exp() * matrices
-        for j in range(self.options.reflections):
-            k = terms.k[0, :, :, j]
-            v = terms.v[0, :, :, j]
-            matrices = reflect(matrices, k, v, terms.beta[0, :, :, j])
-        o = output(matrices, terms.q[0]).to(x.dtype)
-        y = self._output(o.unsqueeze(0), terms.gate).squeeze(0)
-        return y, self._state(matrices, past)
+        S0 = matrices.to(state_dtype(x))
+        operands = DeltaOperands(terms.q, terms.k, terms.v, terms.beta, terms.log_decay, S0)
+        now = {name: each[0] for name, each in DELTA.inputs(operands, None).items()}
+        o, after = DELTA.step({"S0": S0}, now, operands, None)
+        y = self._output(o.to(x.dtype).unsqueeze(0), terms.gate).squeeze(0)
+        return y, self._state(after["S0"], past)
 
     @without_autocast
     def output_at(self, x: Tensor, state: Tensor) -> Tensor:

@@ -26,8 +26,7 @@ from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.compiled import make_stepper
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
-from eigenrnn.ops.linear.gaps import held_steps
-from eigenrnn.ops.linear.layer import LRUOperands, lru_layer
+from eigenrnn.ops.linear.layer import LRUOperands, lru
 from eigenrnn.ops.time_steps import running, without_padding
 from eigenrnn.torch_internals import hooks_of_call
 from eigenrnn.tracing import autocasts, check_weights, is_eager
@@ -140,69 +139,26 @@ class LRUDirection(AbstractDiagonalDirection):
         dt: Tensor | None = None,  # (T, B)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), which mean nothing with `last_only`, and (B, S)
         decay = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
-        options = LinearOptions(batch_sizes, reverse, last_only)
-        if backend in (None, "cpu"):
-            fused = self._run_fused(x, decay, h0, resets, dt, options)
-            if fused is not None:
-                return fused
-        x = without_padding(x, batch_sizes)
-        wide = at_least_float32(x.dtype)
-        if not decay.is_complex():
-            decay = decay.to(wide)
-        parts = self.state_size // self.hidden_size  # 2 of complex numbers, 1 of real ones
-        B = self.scaled_input.transpose(0, 1)  # (N, parts, M)
-        u = F.linear(x, B.flatten(0, 1)).to(wide)
-        h0 = h0.to(wide)
-        if parts == 2:
-            # of u, real and imaginary parts are neighbours, so a view is a complex number
-            u = torch.view_as_complex(u.unflatten(2, (-1, 2)))
-            real, imaginary = h0.chunk(2, dim=1)
-            h0 = torch.complex(real, imaginary)
-        if dt is not None:
-            decay, factor = held_steps(decay, dt.to(wide))
-            u = u * factor
-        operands = LinearOperands(u, decay, h0, resets)
-        h, last = evaluate(operands, options, backend)
-        if not last_only:
-            h = self._output(x, h, batch_sizes)
-        if last.is_complex():
-            last = torch.cat([last.real, last.imag], dim=-1)
-        return h, last.to(self.weight_ih.dtype)
-
-    def _run_fused(
-        self,
-        x: Tensor,  # (T, B, M)
-        decay: Tensor,  # (N,)
-        h0: Tensor,  # (B, S)
-        resets: Tensor | None,  # (T, B)
-        dt: Tensor | None,  # (T, B)
-        options: LinearOptions,
-    ) -> tuple[Tensor, Tensor] | None:  # (T, B, N), (B, S)
-        """Return the outputs and the last states of the kernel of a whole layer, if it takes them.
-
-        With `last_only` it computes no outputs.
-        """
-        units = (self.hidden_size,)
-        if self.gamma_log.shape != units or len(self.weight_ih) != self.state_size:
-            return None  # the kernel would take the sizes from them
-        if dt is not None and not decay.is_complex():
-            return None  # nor does it know gaps of real states
         if decay.is_complex():
             decay = torch.view_as_real(decay.resolve_conj()).flatten()
+        wide = at_least_float32(x.dtype)
         if dt is not None:
-            dt = dt.to(x.dtype)
+            dt = dt.to(wide)
+        gamma_log = self.gamma_log
+        if gamma_log.shape != (self.hidden_size,):  # one for all units; else torch's error
+            gamma_log = gamma_log.expand(self.hidden_size)
         output_map = self.weight_out, self.weight_skip, self.output_bias
-        if options.last_only:
+        if last_only:
             output_map = None, None, None
         operands = LRUOperands(
-            x, decay, h0, self.weight_ih, self.gamma_log, *output_map, resets=resets, dt=dt
+            x, decay.to(wide), h0, self.weight_ih, gamma_log, *output_map, resets=resets, dt=dt
         )
-        results = lru_layer(operands, options)
-        if results is None:
-            return None
-        if options.last_only:
-            return results["h"], results["last"]
-        return _without_bias(results["y"], options.batch_sizes), results["last"]
+        y, last = lru(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
+        if y is None:
+            return last, last
+        if batch_sizes is not None:
+            y = torch.where(running(batch_sizes, y), y, 0.0)  # without the bias in the padding
+        return y, last
 
     def input_weights(self) -> list[Tensor]:
         parts = self.scaled_input
@@ -235,24 +191,6 @@ class LRUDirection(AbstractDiagonalDirection):
         eigenvalues = self.eigenvalues
         check_weights(eigenvalues)
         return eigenvalues.diagonal()
-
-    def _output(
-        self,
-        x: Tensor,  # (T, B, M)
-        h: Tensor,  # (T, B, N)
-        batch_sizes: Sequence[int] | None,
-    ) -> Tensor:  # (T, B, N)
-        """Return the real part of C h, with D x and the bias; zero past the end of a sequence."""
-        weight = self.weight_out
-        states = h
-        if h.is_complex():
-            # a view of complex states as real ones has both parts of a number side by side
-            real, imaginary = weight.chunk(2, dim=1)
-            weight = torch.stack([real, -imaginary], dim=2).flatten(1)
-            states = torch.view_as_real(h).flatten(2)
-        y = F.linear(states.to(weight.dtype), weight, self.output_bias)
-        y = y + F.linear(x, self.weight_skip)
-        return _without_bias(y, batch_sizes)
 
 
 class LinearLayer(Stacked[_D]):
@@ -521,13 +459,6 @@ class MinGRU(LinearLayer[MinGRUDirection]):
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"decays": (0.0, 1.0)}
-
-
-def _without_bias(y: Tensor, batch_sizes: Sequence[int] | None) -> Tensor:
-    """Return the outputs, zero past the end of a sequence, where they are the bias."""
-    if batch_sizes is None:
-        return y
-    return torch.where(running(batch_sizes, y), y, 0.0)
 
 
 def _positive(v: Tensor) -> Tensor:

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from eigenrnn.ops.arguments import check_resets
+from eigenrnn.ops.arguments import check_resets, check_tensor
 from eigenrnn.ops.time_steps import without_padding
-from eigenrnn.tracing import check_dense, is_traced
+from eigenrnn.tracing import is_traced
 
 __all__ = ["check_dt", "checked_gaps", "given", "step_values"]
 
@@ -61,15 +61,9 @@ def check_dt(dt: object, shape: tuple[int, ...], device: torch.device) -> None:
         TypeError: If they are not a dense tensor of floating-point numbers.
         ValueError: If their shape or device is wrong.
     """
-    if not isinstance(dt, Tensor):
-        raise TypeError(f"expected dt to be a tensor, got {type(dt).__name__}")
-    check_dense({"dt": dt})
+    dt = check_tensor("dt", dt, shape, device, beside="the inputs are")
     if not dt.is_floating_point():
         raise TypeError(f"expected dt of floating-point numbers, got {dt.dtype}")
-    if dt.shape != shape:
-        raise ValueError(f"expected dt of shape {tuple(shape)}, got {tuple(dt.shape)}")
-    if dt.device != device:
-        raise ValueError(f"expected dt on {device}, where the inputs are, got {dt.device}")
 
 
 def checked_gaps(

@@ -13,16 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import check_dense, is_exporting
 
 __all__ = [
     "EXTRAS",
     "Options",
     "check_batch_sizes",
-    "check_dtypes",
     "check_flags",
     "check_resets",
-    "check_tensors",
+    "check_tensor",
     "dtype_of",
     "features_of",
     "is_mixed",
@@ -109,8 +109,11 @@ def _to_float32(tensor: Tensor) -> Tensor:
 def steps_in(dtype: torch.dtype, operands: Any) -> Any:
     """Return the operands with x in the 16 bits of autocast, and all else in float32.
 
-    Complex states, states of 64 bits and exports keep x as wide as the weights.
+    Complex states, states of 64 bits, exports and recurrences without W keep x as wide as the
+    weights.
     """
+    if not hasattr(operands, "W"):
+        return to_float32(operands)
     x: Tensor = operands.x
     operands = to_float32(operands._replace(x=None))
     is_narrow = x.dtype in _SIXTEEN_BITS or x.dtype == torch.float32
@@ -148,7 +151,7 @@ def features_of(operands: Any, options: Any) -> list[str]:
         features.append("leak")
     if getattr(operands, "v0", None) is not None:
         features.append("current")
-    if operands.resets is not None:
+    if getattr(operands, "resets", None) is not None:
         features.append("resets")
     return features
 
@@ -172,10 +175,13 @@ def map_inputs(
     return torch.complex(F.linear(x, U.real, real), F.linear(x, U.imag, imaginary))
 
 
-def mapped_inputs(operands: Any) -> dict[str, Tensor]:
+def mapped_inputs(operands: Any, options: Any) -> dict[str, Tensor]:
     """Return what changes from step to step: the mapped inputs, and what else there is."""
-    inputs = {"x": map_inputs(operands.x, operands.U, operands.c)}
-    for name in ("mask", "resets", "leak"):
+    x = without_padding(operands.x, options.batch_sizes)
+    if getattr(operands, "U", None) is not None:
+        x = map_inputs(x, operands.U, operands.c)
+    inputs = {"x": x}
+    for name in ("mask", "resets", "leak", "decay"):
         tensor: Tensor | None = getattr(operands, name, None)
         if tensor is not None and tensor.dim() > 1:  # a leak may be the same at every step
             inputs[name] = tensor
@@ -193,19 +199,23 @@ def mapped_copy(
     return map_inputs(x, U, c).contiguous()
 
 
-def check_tensors(operands: Any) -> None:
-    """Check that all operands are dense tensors in memory; all but x and W may be None.
+def check_tensor(
+    name: str, tensor: object, shape: tuple[int, ...], device: torch.device, *, beside: str
+) -> Tensor:
+    """Check that something is a dense tensor of a shape, on the device of another; return it.
 
     Raises:
-        TypeError: If one is not dense.
-        ValueError: If one has no memory.
+        TypeError: If it is not a dense tensor.
+        ValueError: If it has another shape or device, or no memory.
     """
-    for name, value in zip(operands._fields, operands, strict=True):
-        if value is None and name not in ("x", "W"):
-            continue
-        if not isinstance(value, Tensor):
-            raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
-    check_dense(operands._asdict())
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
+    check_dense({name: tensor})
+    if tensor.shape != shape:
+        raise ValueError(f"expected {name} of shape {tuple(shape)}, got {tuple(tensor.shape)}")
+    if tensor.device != device:
+        raise ValueError(f"expected {name} on {device}, where {beside}, got {tensor.device}")
+    return tensor
 
 
 def check_resets(resets: object, shape: tuple[int, ...], device: torch.device) -> None:
@@ -215,15 +225,9 @@ def check_resets(resets: object, shape: tuple[int, ...], device: torch.device) -
         TypeError: If they are not a dense tensor of booleans.
         ValueError: If their shape or their device is wrong, or an export records the call.
     """
-    if not isinstance(resets, Tensor):
-        raise TypeError(f"expected resets to be a tensor, got {type(resets).__name__}")
-    check_dense({"resets": resets})
+    resets = check_tensor("resets", resets, shape, device, beside="the inputs are")
     if resets.dtype != torch.bool:
         raise TypeError(f"expected resets of torch.bool, got {resets.dtype}: resets.bool()")
-    if resets.shape != shape:
-        raise ValueError(f"expected resets of shape {tuple(shape)}, got {tuple(resets.shape)}")
-    if resets.device != device:
-        raise ValueError(f"expected resets on {device}, where the inputs are, got {resets.device}")
     if is_exporting():
         raise ValueError("expected no resets while exporting, got some: set the states to zero")
 
@@ -248,46 +252,6 @@ def check_flags(**flags: object) -> None:
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise TypeError(f"expected {name} to be True or False, got {type(flag).__name__}")
-
-
-def check_dtypes(
-    supported: Iterable[torch.dtype], operands: Any, *, allows_mixed: bool = False
-) -> None:
-    """Check the dtypes and devices of all operands.
-
-    The bias is real. If U is complex, x may be real. Under autocast x may have 16 bits beside
-    weights in float32.
-
-    Raises:
-        TypeError: If no backend supports a dtype, or the dtypes differ.
-        ValueError: If the tensors are on several devices.
-    """
-    x = operands.x
-    W = operands.W
-    for name, tensor in (("x", x), ("W", W)):
-        if tensor.dtype not in supported:
-            names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in supported))
-            raise TypeError(f"expected {name} of one of the types {names}, got {tensor.dtype}")
-    # all but x, the first field, with which they are compared
-    others = [
-        (name, tensor)
-        for name, tensor in zip(operands._fields[1:], operands[1:], strict=True)
-        if tensor is not None and name not in EXTRAS  # checked where they are given
-    ]
-    for name, tensor in others:
-        if tensor.device != x.device:
-            raise ValueError(f"expected {name} on {x.device}, where x is, got {tensor.device}")
-    # real inputs of complex states go through a complex U; W then says what the others have
-    expected = x.dtype
-    is_of_complex = operands.U is not None and W.real.dtype == x.dtype
-    if is_of_complex or (allows_mixed and is_mixed(operands)):
-        expected = W.dtype
-    for name, tensor in others:
-        wanted = expected
-        if name == "bias":  # that of modReLU, which is added to a modulus
-            wanted = W.real.dtype
-        if tensor.dtype != wanted:
-            raise TypeError(f"expected {name} of {wanted} to go with x, got {tensor.dtype}")
 
 
 def lengths_of(options: _Options) -> tuple[Tensor | None, _Options]:

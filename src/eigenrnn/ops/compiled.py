@@ -11,7 +11,13 @@ from torch import Tensor
 
 from eigenrnn.kernels import has_threads, kernels, unavailable_reason
 from eigenrnn.nonlinearities import LEAKY_SLOPES
-from eigenrnn.ops.arguments import features_of, is_mixed, needs_gradient, steps_in
+from eigenrnn.ops.arguments import (
+    dtype_of,
+    features_of,
+    is_mixed,
+    needs_gradient,
+    steps_in,
+)
 from eigenrnn.ops.dispatch import Backend, Call
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.precision import products_now, products_of_autocast
@@ -23,6 +29,7 @@ __all__ = [
     "CompiledBackend",
     "activation",
     "add_results",
+    "by_rows",
     "call_arguments",
     "call_sizes",
     "compiled_operator",
@@ -43,8 +50,8 @@ __all__ = [
 
 NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
 """The dtypes of the kernels, and the names that these have there."""
-STRIDED = ("W", "U", "V", "D")
-"""The operands that the kernels read with any strides, and all others row by row."""
+STRIDED = ("W", "U", "V", "D", "y")
+"""What the kernels read with any strides: matrices, and gradients of outputs; all else by rows."""
 _LARGE = 1 << 22  # bytes; the allocator reuses smaller buffers, so large pages do not help them
 
 
@@ -104,10 +111,13 @@ class CompiledBackend(Backend):
         return reason
 
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
-        U = operands.U
-        if operands.W.dtype == torch.bfloat16:  # the states of many steps need more than 8 bits
-            h, *last = self.run_mixed(steps_in(torch.bfloat16, operands), options)
-            return h, *(state.bfloat16() for state in last)
+        x: Tensor = operands[0]
+        if dtype_of(operands).itemsize == 2:  # the states of many steps need more than 8 bits
+            h, *last = self.run_mixed(steps_in(x.dtype, operands), options)
+            states = [getattr(operands, name) for name in self.operator.recurrence.states]
+            pairs = zip(last, states, strict=True)
+            return h.to(x.dtype), *(each.to(state.dtype) for each, state in pairs)
+        U: Tensor | None = getattr(operands, "U", None)
         if U is not None and U.shape[1] == 0:  # the kernels take M = 0 for no input map
             operands = operands._replace(x=F.pad(operands.x, (0, 1)), U=F.pad(U, (0, 1)))
         return self.run_kernels(operands, options)
@@ -137,20 +147,59 @@ def _shares_units(operands: Any) -> bool:
     return operands.x.shape[1] < torch.get_num_threads()
 
 
-_Allocate = Callable[[Any, Any, bool], Named]
+def by_rows(name: str, tensor: Tensor) -> Tensor:
+    """Return a tensor as the kernels read it by default: all but matrices by contiguous rows."""
+    if name in STRIDED:
+        return tensor
+    return rows(tensor)
+
+
+def call_sizes(operands: Any) -> dict[str, int]:
+    """Return the sizes of a call as the kernels name them."""
+    T, B, M = operands.x.shape
+    sizes = {"T": T, "B": B, "N": operands.h0.shape[1]}
+    if operands.U is not None:
+        sizes["M"] = M
+    for name in ("V", "gamma_log"):  # the units of an LRU, or the outputs of a head
+        tensor: Tensor | None = getattr(operands, name, None)
+        if tensor is not None:
+            sizes["K"] = tensor.shape[0]
+    return sizes
+
+
+def gradient_buffers(
+    operands: Any,
+    needed: Collection[str],
+    h: Tensor,  # (T, B, N)
+) -> dict[str, Tensor]:
+    """Allocate the needed gradients as the kernels write them."""
+    gradients: dict[str, Tensor] = {}
+    for name in needed:
+        tensor: Tensor = getattr(operands, name)
+        if name == "x" and operands.U is None:
+            gradients[name] = empty_like_steps(h, tensor.shape[2])
+        elif name == "x":
+            gradients[name] = empty_like_steps(tensor, tensor.shape[2])
+        else:
+            gradients[name] = tensor.new_empty(tensor.shape)
+    return gradients
 
 
 def compiled_operator(
     name: str,
     recurrence: Recurrence,
-    allocate: _Allocate,
+    allocate: Callable[[Any, Any, bool], Named],
     *,
-    saved: Sequence[str],
+    saved: Sequence[str] = (),
     without: Collection[str] = (),
     prepare: Callable[..., Any] | None = None,
     has_plans: bool = False,
+    sizes: Callable[[Any], Mapping[str, Any]] = call_sizes,
+    as_read: Callable[[str, Tensor], Tensor] = by_rows,
+    takes_complex: bool = False,
+    allocate_gradients: Callable[..., dict[str, Tensor]] = gradient_buffers,
 ) -> Operator:
-    """Return the operator that calls the kernels of a recurrence with matrices.
+    """Return the operator that calls the kernels of a recurrence.
 
     Args:
         name: The name of the operator.
@@ -161,15 +210,27 @@ def compiled_operator(
         without: As for `Operator`.
         prepare: As for `Operator`.
         has_plans: Whether the kernels have plans of its calls, ``<recurrence>_plan``.
+        sizes: Takes the operands. Returns the sizes of the call as the kernels name them.
+        as_read: Takes the name of a tensor and the tensor. Returns it as the kernels read it, with
+            real numbers and, unless it is a matrix, contiguous rows; a view if it is new.
+        takes_complex: Whether the tensors may be complex.
+        allocate_gradients: As for `Operator`.
     """
+    (state, *_) = recurrence.states
+
+    def read_all(tensors: Named) -> dict[str, Tensor]:
+        given = tensors.items()
+        return {name: as_read(name, tensor) for name, tensor in given if tensor is not None}
 
     def forward(operands: Any, options: Any, save: bool) -> Named:
-        operands = _with_rows(operands)
-        call = call_arguments(operands, options)
+        read = _read_operands(operands, as_read)
+        call = call_arguments(read, options, sizes(operands))
         tensors = allocate(operands, options, save)
-        add_results(call, tensors)
+        written = read_all(tensors)
+        add_results(call, written)
+        number = number_type(getattr(operands, state), takes_complex=takes_complex)
         run = getattr(kernels, f"{recurrence.name}_forward")
-        run(number_type(operands.h0), torch.get_num_threads(), call)
+        run(number, torch.get_num_threads(), call)
         return tensors
 
     def backward(
@@ -180,42 +241,40 @@ def compiled_operator(
         kept: Mapping[str, Tensor],
         planned: Any = None,
     ) -> Named:
-        gradients = gradient_buffers(operands, needed, kept[recurrence.all_states])
-        read = dict(grads)
-        for result, gradient in grads.items():
-            if result != "y":  # the gradients of outputs are read with any strides
-                read[result] = rows(gradient)
-        dy = grads.get("y")
+        all_states = recurrence.all_states
+        gradients = allocate_gradients(operands, needed, kept[all_states])
+        read = read_all(grads)
+        dy = read.get("y")
         if "d" in gradients and dy is not None:  # the kernels leave this sum to torch
             torch.sum(dy, (0, 1), out=gradients["d"])
         threads = torch.get_num_threads()
         if planned is not None and planned.run_backward(kept, read, gradients, threads):
             return gradients
         unread: Collection[str] = ()
-        if operands.U is None:  # then the gradients do not depend on x, so no copy of it is made
-            unread = ("x",)
-        operands = _with_rows(operands, unread)
+        if "U" in operands._fields and operands.U is None:
+            unread = ("x",)  # the gradients do not depend on it, so no copy of it is made
         # Only for its check of the dtypes. Kernels get addresses, and would read the numbers of
         # another dtype as their own.
-        of_steps = [read.get("h"), *kept.values()]
-        of_states = [gradient for result, gradient in read.items() if result != "h"]
+        of_steps = [grads.get(all_states), *kept.values()]
+        of_states = [gradient for result, gradient in grads.items() if result != all_states]
         if is_mixed(operands):
             _check_bfloat16(*of_steps)
         else:
             of_states += of_steps
-        number_type(operands.h0, *of_states)
+        number = number_type(getattr(operands, state), *of_states, takes_complex=takes_complex)
         passed = views(read)
         if dy is not None:
             passed["y_stride"] = dy.stride(2)
-        for operand, gradient in gradients.items():
+        for operand, gradient in read_all(gradients).items():
             if operand != "d":
                 passed[operand] = pointer(gradient)
-        call = call_arguments(operands, options)
+        read_operands = _read_operands(operands, as_read, unread)
+        call = call_arguments(read_operands, options, sizes(operands))
         # hooks of saved tensors may return any strides
-        kept_rows = {name: rows(tensor) for name, tensor in kept.items()}
+        kept_rows = read_all(kept)
         add_results(call, kept_rows)
         run = getattr(kernels, f"{recurrence.name}_backward")
-        run(number_type(operands.h0), threads, call, passed)
+        run(number, threads, call, passed)
         return gradients
 
     def make_plan(operands: Any, options: Any) -> Any:
@@ -240,7 +299,7 @@ def compiled_operator(
         backward=backward,
         saved=saved,
         without=without,
-        allocate_gradients=gradient_buffers,
+        allocate_gradients=allocate_gradients,
         prepare=prepare,
         make_plan=make_plan if has_plans else None,
     )
@@ -258,45 +317,55 @@ def drop_unread_outputs(
     return operands._replace(**dict.fromkeys(unread)), needed, {**grads, "y": None}
 
 
-def call_arguments(operands: Any, options: Any) -> dict[str, Any]:
+def call_arguments(
+    operands: Any, options: Any, sizes: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return what a kernel is told of a call, but for its results.
 
     Args:
         operands: The tensors of the call, which must outlive it; all rows but those of matrices
             are contiguous.
         options: Its options.
-    Raises:
-        TypeError: If the dtypes differ.
+        sizes: Its sizes; those of `call_sizes` by default.
     """
     call = kernel_options(options, getattr(operands, "bias", None))
-    call |= call_sizes(operands)
-    dtype = operands.h0.dtype
-    other = {"mask", "resets"}  # which have bytes
-    if is_mixed(operands):
-        _check_bfloat16(operands.x)
-        other.add("x")
+    call |= call_sizes(operands) if sizes is None else sizes
     for name, tensor in zip(operands._fields, operands, strict=True):
         if tensor is None:
             continue
-        if tensor.dtype is not dtype and name not in other:
-            raise TypeError(f"expected {name} of {dtype}, the type of h0, got {tensor.dtype}")
         call[name] = pointer(tensor)
         if name == "leak":
             call["leak_changes"] = tensor.dim() == 3
     return call
 
 
-def call_sizes(operands: Any) -> dict[str, int]:
-    """Return the sizes of a call as the kernels name them."""
-    T, B, M = operands.x.shape
-    sizes = {"T": T, "B": B, "N": operands.h0.shape[1]}
-    if operands.U is not None:
-        sizes["M"] = M
-    for name in ("V", "gamma_log"):  # the units of an LRU, or the outputs of a head
-        tensor: Tensor | None = getattr(operands, name, None)
-        if tensor is not None:
-            sizes["K"] = tensor.shape[0]
-    return sizes
+def _read_operands(
+    operands: Any, as_read: Callable[[str, Tensor], Tensor], unread: Collection[str] = ()
+) -> Any:
+    """Return the operands as the kernels read them, but for those that they do not read.
+
+    Raises:
+        TypeError: If the dtypes differ.
+    """
+    dtype: torch.dtype = operands[0].dtype
+    other = ("mask", "resets")  # which have bytes
+    if is_mixed(operands):
+        _check_bfloat16(operands.x)
+        dtype = torch.float32
+        other = (*other, "x")
+    changed: dict[str, Tensor] = {}
+    for name, tensor in zip(operands._fields, operands, strict=True):
+        if tensor is None:
+            continue
+        if tensor.dtype is not dtype and name not in other:
+            raise TypeError(f"expected {name} of {dtype} like the others, got {tensor.dtype}")
+        if name not in unread:
+            read = as_read(name, tensor)
+            if read is not tensor:
+                changed[name] = read
+    if not changed:
+        return operands
+    return operands._replace(**changed)
 
 
 def add_results(call: dict[str, Any], tensors: Named) -> None:
@@ -330,21 +399,6 @@ def activation(name: str, bias: Tensor | None) -> dict[str, Any]:
 def views(tensors: Named) -> dict[str, Any]:
     """Return the addresses and strides of the tensors that are not None."""
     return {name: pointer(tensor) for name, tensor in tensors.items() if tensor is not None}
-
-
-def _with_rows(operands: Any, unread: Collection[str] = ()) -> Any:
-    """Return the operands with contiguous rows; the kernels read matrices with any strides."""
-    kept = (*STRIDED, *unread)
-    changed: dict[str, Tensor | None] = {}
-    for name, tensor in zip(operands._fields, operands, strict=True):
-        if tensor is None or name in kept or tensor.stride(-1) == 1:
-            continue
-        contiguous = rows(tensor)
-        if contiguous is not tensor:
-            changed[name] = contiguous
-    if not changed:
-        return operands
-    return operands._replace(**changed)
 
 
 def _check_bfloat16(*tensors: Tensor | None) -> None:
@@ -419,24 +473,6 @@ def rows(tensor: Tensor | None) -> Tensor | None:
     if tensor.dim() == 3 and outer == (0, 0) and not tensor.requires_grad:
         return tensor[0, 0].contiguous().expand(tensor.shape)
     return tensor.contiguous()
-
-
-def gradient_buffers(
-    operands: Any,
-    needed: Collection[str],
-    h: Tensor,  # (T, B, N)
-) -> dict[str, Tensor]:
-    """Allocate the needed gradients as the kernels write them."""
-    gradients: dict[str, Tensor] = {}
-    for name in needed:
-        tensor: Tensor = getattr(operands, name)
-        if name == "x" and operands.U is None:
-            gradients[name] = empty_like_steps(h, tensor.shape[2])
-        elif name == "x":
-            gradients[name] = empty_like_steps(tensor, tensor.shape[2])
-        else:
-            gradients[name] = tensor.new_empty(tensor.shape)
-    return gradients
 
 
 def pointer(tensor: Tensor) -> tuple[int, int, int, bool]:

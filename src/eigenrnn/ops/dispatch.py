@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import is_mixed
+from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.tracing import is_dual, is_exporting, is_exporting_to_onnx, under_transform
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "REAL",
     "Backend",
     "Call",
+    "Reference",
     "choose",
     "explain",
     "exports_scan",
@@ -152,6 +154,21 @@ class Backend(ABC):
 
     def __repr__(self) -> str:
         return f"<backend {self.name!r}>"
+
+
+class Reference(Backend):
+    """The definition of a recurrence, one step at a time."""
+
+    name = "reference"
+    description = "naive loop, differentiable any number of times"
+
+    def __init__(self, recurrence: Recurrence, dtypes: frozenset[torch.dtype]) -> None:
+        self.recurrence = recurrence
+        self.dtypes = dtypes
+        self.features = recurrence.features
+
+    def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
+        return self.recurrence.returned(operands, self.recurrence.define(operands, options))
 
 
 def supported_dtypes(backends: Mapping[str, Backend]) -> frozenset[torch.dtype]:

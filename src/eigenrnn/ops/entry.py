@@ -1,6 +1,7 @@
 """The way of the calls of a recurrence to its backends, the same behind each public function."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -15,7 +16,8 @@ from eigenrnn.ops.arguments import (
     steps_in,
 )
 from eigenrnn.ops.compiled import warn_if_unavailable
-from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
+from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan, supported_dtypes
+from eigenrnn.ops.exporting import export_steps, exported_operands
 from eigenrnn.ops.operators import Operator, PlannedCall
 from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.tracing import autocasts
@@ -39,10 +41,10 @@ class Entry:
     Args:
         recurrence: The recurrence.
         backends: Its backends by name, in order of preference.
-        check: Takes the operands with initial states, the options, and whether autocast changed
-            them. Checks what autocast may change, and returns the operands.
+        check: Takes the operands with initial states, whose dtypes are checked, and the options.
+            Checks what else there is, and returns the operands.
         export: Takes the operands, the options and the lengths. Returns what a backend does, as
-            exporters record it.
+            exporters record it; by default a scan of the steps.
         operator: The operator that has plans of calls, if there is one.
         nonlinearity: The function f of a recurrence that has no choice.
         features: Returns the optional features that operands and options need.
@@ -56,8 +58,8 @@ class Entry:
         recurrence: Recurrence,
         backends: Mapping[str, Backend],
         *,
-        check: Callable[[Any, Any, bool], Any],
-        export: Callable[[Any, Any, Tensor | None], _Results],
+        check: Callable[[Any, Any], Any] | None = None,
+        export: Callable[[Any, Any, Tensor | None], _Results] | None = None,
         operator: Operator | None = None,
         nonlinearity: str = "identity",
         features: Callable[[Any, Any], list[str]] = features_of,
@@ -65,9 +67,12 @@ class Entry:
         fit: Callable[[Backend, Any, Any], Any] = _same,
     ) -> None:
         BACKENDS[recurrence.name] = backends
+        if export is None:
+            export = partial(export_steps, recurrence)
         self.recurrence = recurrence
         self.backends = backends
         self.operator = operator
+        self._dtypes = supported_dtypes(backends)
         self._check = check
         self._export = export
         self._nonlinearity = nonlinearity
@@ -111,10 +116,12 @@ class Entry:
         exports = exports_scan(backend)
         if options.batch_sizes is not None and not exports:
             check_batch_sizes(options.batch_sizes, *operands[0].shape[:2])
-        operands = self._check(operands, options, autocast)
+        self.recurrence.check_dtypes(self._dtypes, operands, allows_mixed=autocast)
+        if self._check is not None:
+            operands = self._check(operands, options)
         if exports:
             lengths, options = lengths_of(options)
-            return self._export(operands, options, lengths)
+            return self._export(exported_operands(operands), options, lengths)
         call = Call.of(
             operands[0],
             getattr(options, "nonlinearity", self._nonlinearity),

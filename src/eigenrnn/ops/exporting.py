@@ -1,17 +1,18 @@
 """Recurrences as `torch.export` and ONNX record them: one step, scanned over time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import map_tensors
-from eigenrnn.ops.time_steps import Step, running
+from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.ops.time_steps import running
 from eigenrnn.torch_internals import record_scan
 from eigenrnn.tracing import is_exporting_to_onnx
 
-__all__ = ["exported_operands", "onnx_operator", "onnx_supports", "scan_steps"]
+__all__ = ["export_steps", "exported_operands", "onnx_operator", "onnx_supports"]
 
 _OPSET = 14  # the version of ONNX's RNN, GRU and LSTM that all later opsets also read
 
@@ -19,40 +20,54 @@ _Operands = TypeVar("_Operands", bound=Any)
 
 
 def exported_operands(operands: _Operands) -> _Operands:
-    """Return the operands, without gradients if W is a constant of the exported program.
+    """Return the operands, without gradients where the program has none.
 
-    The backward pass of a scan costs time to record, and may fix the batch size.
+    These are programs in ONNX, and those whose W is a constant: the backward pass of a scan costs
+    time to record, and may fix the batch size.
     """
-    if operands.W.requires_grad and not is_exporting_to_onnx():
+    W: Tensor | None = getattr(operands, "W", None)
+    if not is_exporting_to_onnx() and (W is None or W.requires_grad):
         return operands
-    return map_tensors(torch.Tensor.detach, operands)
+    return map_tensors(_detached, operands)
 
 
-def scan_steps(
-    step: Step,
-    states: Mapping[str, Tensor],  # each (B, N)
-    inputs: Mapping[str, Tensor],  # each (T, B, .)
+def _detached(tensor: Tensor) -> Tensor:
+    if tensor.is_complex() and is_exporting_to_onnx():
+        return tensor  # ONNX has no such operation
+    return tensor.detach()
+
+
+def export_steps(
+    recurrence: Recurrence,
     operands: Any,
-    lengths: Tensor | None = None,  # (B,)
-    reverse: bool = False,
-) -> tuple[Tensor, Mapping[str, Tensor]]:  # (T, B, N), each (B, N)
-    """Apply a step at every time step; return the states h of all steps, and the last states.
+    options: Any,
+    lengths: Tensor | None,  # (B,)
+) -> tuple[Tensor, ...]:  # (T, B, ...), each (B, ...)
+    """Record a recurrence as a scan of its step; return the results of all steps, and the last.
 
-    This is `run_steps` for exported programs, whose number of time steps may be unknown until they
-    run. Past the end of a sequence the state is zero, and the last states are those at its end.
+    This is its definition for exported programs, whose number of time steps may be unknown until
+    they run. Past the end of a sequence the results are zero, and the last states are those at its
+    end.
 
     Args:
-        step: The time step.
-        states: The initial states.
-        inputs: The inputs of all time steps.
-        operands: What is the same at every time step; its other fields are None.
-        lengths: The number of time steps of each sequence; all of them by default.
-        reverse: Whether to run from each sequence's last step to its first.
+        recurrence: The recurrence.
+        operands: The tensors of the call.
+        options: Its options, without batch sizes.
+        lengths: The number of time steps of each sequence, in any order; all by default.
     """
-    x = inputs["x"]
+    states = recurrence.initial_states(operands)
+    inputs = recurrence.inputs(operands, options)
+    x, *_ = inputs.values()
+    # a step gets these from the states and its inputs, and the head is not part of it
+    elsewhere = {*states, *inputs, "x", "U", "c", "V", "d"}
+    constant = {
+        name: tensor
+        for name, tensor in operands._asdict().items()
+        if tensor is not None and name not in elsewhere
+    }
+    operands = operands._make([None] * len(operands))
     if lengths is not None:
-        inputs = {**inputs, "running": running(lengths, x)}  # (T, B, 1)
-    constant = {name: each for name, each in operands._asdict().items() if each is not None}
+        inputs["running"] = running(lengths, x)  # (T, B, 1)
 
     def body(*leaves: Tensor) -> list[Tensor]:
         # scan passes all tensors one by one; after them may come a size
@@ -60,25 +75,23 @@ def scan_steps(
         before = dict(zip(states, remaining, strict=False))
         now = dict(zip(inputs, remaining, strict=False))
         given = dict(zip(constant, remaining, strict=False))
-        after = step(before, now, operands._replace(**given))
-        h = after["h0"]
+        h, after = recurrence.step(before, now, operands._replace(**given), options)
         if lengths is None:
-            # a step returns its states in the order of `states`; scan wants outputs that share no
-            # memory, so h is copied
-            return [*after.values(), h.clone()]
+            # scan wants outputs that share no memory, so h is copied
+            return [*(after[name] for name in states), h.clone()]
         runs = now["running"]
-        kept = [torch.where(runs, after[name], before[name]) for name in states]
-        return [*kept, torch.where(runs, h, 0)]
+        kept = [_where(runs, after[name], before[name]) for name in states]
+        return [*kept, _where(runs, h, 0)]
 
     T = x.shape[0]
     if _is_one(T):  # a time step alone needs no operator that loops
         now = [each[0] for each in inputs.values()]
         *last, h = body(*states.values(), *now, *constant.values())
-        return h.unsqueeze(0), dict(zip(states, last, strict=True))
+        return h.unsqueeze(0), *recurrence.last_states(dict(zip(states, last, strict=True)))
     # with the strides of new states: `contiguous` keeps others where a size is one
     first = [each.clone(memory_format=torch.contiguous_format) for each in states.values()]
     ordered = list(inputs.values())
-    if reverse:
+    if options.reverse:
         ordered = [each.flip(0) for each in ordered]
     others: list[Any] = list(constant.values())
     # AOTInductor reads the batch size from the operands of the scan
@@ -86,9 +99,18 @@ def scan_steps(
     if isinstance(batch, torch.SymInt) and not is_exporting_to_onnx():
         others.append(batch)
     *last, h = record_scan(body, first, ordered, tuple(others))
-    if reverse:
+    if options.reverse:
         h = h.flip(0)
-    return h, dict(zip(states, last, strict=True))
+    return h, *recurrence.last_states(dict(zip(states, last, strict=True)))
+
+
+def _where(
+    runs: Tensor,  # (B, 1)
+    now: Tensor,  # (B, ...)
+    before: Tensor | int,  # (B, ...)
+) -> Tensor:  # (B, ...)
+    """Return the new values of the sequences that run."""
+    return torch.where(runs[(..., *[None] * (now.dim() - 2))], now, before)
 
 
 def onnx_supports(

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.tracing import check_dense
+from eigenrnn.ops.arguments import check_tensor
 
 __all__ = [
     "EPSILON",
@@ -16,7 +16,6 @@ __all__ = [
     "apply_layer_norm",
     "apply_zoneout",
     "check_leak",
-    "check_norm_dtype",
     "check_norm_zoneout",
     "check_zoneout_rate",
 ]
@@ -96,24 +95,13 @@ def check_norm_zoneout(
                 f"expected layer_norm to be a pair, gain and shift, got {type(pair).__name__}"
             )
         gain, shift = layer_norm
-        _check("gain of layer_norm", gain, (width,), W.device)
-        _check("shift of layer_norm", shift, (width,), W.device)
+        check_tensor("gain of layer_norm", gain, (width,), W.device, beside="W is")
+        check_tensor("shift of layer_norm", shift, (width,), W.device, beside="W is")
     if mask is not None:
-        _check("the mask of zoneout", mask, (T, B, N), W.device)
-        _check_dtype("the mask of zoneout", mask, torch.bool)
+        check_tensor("the mask of zoneout", mask, (T, B, N), W.device, beside="W is")
+        if mask.dtype != torch.bool:
+            raise TypeError(f"expected the mask of zoneout of torch.bool, got {mask.dtype}")
     return gain, shift, mask, rate
-
-
-def check_norm_dtype(operands: Any) -> None:
-    """Check that gain and shift have the dtype of W.
-
-    Raises:
-        TypeError: If one has another dtype.
-    """
-    for name in ("gain", "shift"):
-        tensor = getattr(operands, name)
-        if tensor is not None:
-            _check_dtype(f"{name} of layer_norm", tensor, operands.W.dtype)
 
 
 def check_zoneout_rate(zoneout: object) -> None:
@@ -153,8 +141,7 @@ def check_leak(
     N = len(W)
     if isinstance(leak, Tensor):
         shape = (*x.shape[:2], N) if leak.dim() == 3 else (N,)
-        _check("leak", leak, shape, W.device)
-        return leak
+        return check_tensor("leak", leak, shape, W.device, beside="W is")
     number = 1.0
     if leak is not None:
         number = cast("float", leak)
@@ -163,18 +150,3 @@ def check_leak(
     if not 0 < number <= 1:
         raise ValueError(f"expected 0 < leak <= 1, got {number!r}")
     return W.new_full((N,), float(number))
-
-
-def _check(name: str, tensor: object, shape: tuple[int, ...], device: torch.device) -> None:
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
-    check_dense({name: tensor})
-    if tensor.shape != shape:
-        raise ValueError(f"expected {name} to have shape {shape}, got {tuple(tensor.shape)}")
-    if tensor.device != device:
-        raise ValueError(f"expected {name} on {device}, where W is, got {tensor.device}")
-
-
-def _check_dtype(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
-    if tensor.dtype != dtype:
-        raise TypeError(f"expected {name} to be of {dtype}, got {tensor.dtype}")

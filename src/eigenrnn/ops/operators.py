@@ -220,9 +220,10 @@ class Operator:
         has_states = all(getattr(operands, name) is not None for name in self.recurrence.states)
         if has_states or not self._plans:
             return None
-        if not are_plain((operands.x, operands.W)):
+        W: Tensor | None = getattr(operands, "W", None)
+        if W is None:  # whose shape gives that of the states
             return None
-        if operands.x.dim() != 3 or operands.W.dim() != 2:
+        if not are_plain((operands.x, W)) or operands.x.dim() != 3 or W.dim() != 2:
             return None
         return self.recurrence.with_initial_states(operands)
 

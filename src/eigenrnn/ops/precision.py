@@ -1,11 +1,12 @@
 """Which numbers the compiled kernels multiply."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from eigenrnn.kernels import kernels
+from eigenrnn.torch_internals import fp32_precision
 from eigenrnn.tracing import autocasts
 
 __all__ = [
@@ -18,9 +19,6 @@ __all__ = [
 
 Products = Literal["float32", "split", "bfloat16"]
 """The numbers that are multiplied, see ``Products`` in ``csrc/arguments.hpp``."""
-
-_BACKENDS: Any = torch.backends  # whose attributes have no types
-_SWITCHES = (_BACKENDS.mkldnn.rnn, _BACKENDS.mkldnn.matmul)
 
 has_tiles: bool = kernels is not None and kernels.has_tiles
 _LEAST_UNITS: int = 0 if kernels is None else kernels.least_units_of_tiles
@@ -81,8 +79,8 @@ def products_of_switches() -> Products:
     """Return what the switches of torch say of products in float32."""
     if not has_tiles:
         return "float32"
-    for switch in _SWITCHES:
-        precision: str = switch.fp32_precision
+    for part in ("rnn", "matmul"):
+        precision = fp32_precision("mkldnn", part)
         if precision == "bf16":
             return "bfloat16"
         if precision == "tf32":

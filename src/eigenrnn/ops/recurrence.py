@@ -1,11 +1,18 @@
 """The record of a recurrence: its operands, options, results and saved parts, by name."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_type_hints
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from eigenrnn.linalg import at_least_float32
+from eigenrnn.ops.arguments import is_mixed, mapped_inputs
+from eigenrnn.ops.time_steps import run_steps
+from eigenrnn.tracing import check_dense
 
 __all__ = [
     "Axes",
@@ -14,9 +21,9 @@ __all__ = [
     "Shape",
     "Sizes",
     "axes_of",
-    "matrix_shapes",
     "products_of_matrices",
     "sizes_of",
+    "sizes_of_axes",
 ]
 
 Shape = tuple[int, ...]
@@ -24,8 +31,16 @@ Axes = Mapping[str, tuple[str, ...]]
 """The axes of operands by name, each a size with a factor: ``("4N", "N")``."""
 
 
+Step = Callable[
+    [Mapping[str, Tensor], Mapping[str, Tensor], Any, Any], tuple[Tensor, Mapping[str, Tensor]]
+]
+
+
+_MASKS = ("mask", "resets")  # of booleans, which are checked where they are given
+
+
 class Sizes(NamedTuple):
-    """The sizes of a call.
+    """The sizes of a call with matrices.
 
     Args:
         T: The number of steps.
@@ -88,9 +103,16 @@ class Recurrence:
         states: The operands that are initial states, zero by default.
         results: What the definition returns: all states, then the last of each of the states, and
             possibly more.
-        shapes: Returns the shape of each operand of a call; those that are None have one too.
-        definition: The results in differentiable operations. One that a call does not have is
-            None.
+        step: One time step in differentiable operations. Takes the states before it by name, what
+            changes from step to step by name, the operands and the options. Returns what the step
+            adds to the results, and the states after it.
+        inputs: Takes the operands and the options. Returns what changes from step to step.
+        argument: The operand that is a state too, if a call has it. Its last value then takes the
+            place of that of the first state in the results.
+        definition: Returns the results by name where they are more than steps and a head.
+        own_shapes: Returns the shape of each operand of a call, where their axes do not say it.
+        wide: The operands that are float32 or better, also where the others have 16 bits.
+        features: The optional features that the step computes, as in `Backend.features`.
         gates: The number G of matrices that are stacked in W.
         saved_parts: Returns what the kernels save of each unit and step for a backward pass, in
             their order.
@@ -102,16 +124,28 @@ class Recurrence:
     options: type[Any]
     states: tuple[str, ...]
     results: tuple[str, ...]
-    shapes: Callable[[Any], Mapping[str, Shape]]
-    definition: Callable[[Any, Any], tuple[Tensor | None, ...]]
+    step: Step
+    inputs: Callable[[Any, Any], dict[str, Tensor]] = mapped_inputs
+    argument: str | None = None
+    definition: Callable[[Any, Any], dict[str, Tensor | None]] | None = None
+    own_shapes: Callable[[Any], Mapping[str, Shape]] | None = None
+    wide: Collection[str] = ()
+    features: frozenset[str] = frozenset()
     gates: int = 1
     saved_parts: Callable[[Any, Any], Sequence[str]] = _no_parts
     products: Callable[[Any, Any], Sequence[Product]] = products_of_matrices
 
-    @property
-    def axes(self) -> Axes:
-        """The axes of each operand, if its record says them."""
-        return axes_of(self.operands)
+    axes: Axes = field(init=False)
+    """The axes of each operand, if its record says them."""
+
+    required: frozenset[str] = field(init=False)
+    """The operands that every call has; an initial state is zero by default."""
+
+    def __post_init__(self) -> None:
+        kinds = get_type_hints(self.operands)
+        required = {name for name, kind in kinds.items() if kind is Tensor}
+        object.__setattr__(self, "axes", axes_of(self.operands))
+        object.__setattr__(self, "required", frozenset(required - {*self.states}))
 
     @property
     def all_states(self) -> str:
@@ -119,8 +153,47 @@ class Recurrence:
         return self.results[0]
 
     def define(self, operands: Any, options: Any) -> dict[str, Tensor | None]:
-        """Return the results of the definition by name."""
-        return dict(zip(self.results, self.definition(operands, options), strict=True))
+        """Return the results of the definition by name; one that a call does not have is None.
+
+        It evaluates the steps one after another. Autograd records T steps of small operations, so
+        the backward pass is slow and needs much memory.
+        """
+        if self.definition is not None:
+            return self.definition(operands, options)
+
+        def step(
+            before: Mapping[str, Tensor], now: Mapping[str, Tensor]
+        ) -> tuple[Tensor, Mapping[str, Tensor]]:
+            return self.step(before, now, operands, options)
+
+        h, states = run_steps(
+            step,
+            self.initial_states(operands),
+            self.inputs(operands, options),
+            options.batch_sizes,
+            options.reverse,
+        )
+        results: dict[str, Tensor | None] = dict.fromkeys(self.results)
+        last = self.last_states(states)
+        results.update(zip(self.results, (h, *last), strict=False))
+        V: Tensor | None = getattr(operands, "V", None)
+        if V is not None:
+            results["y"] = F.linear(h, V, operands.d)
+        return results
+
+    def initial_states(self, operands: Any) -> dict[str, Tensor]:
+        """Return the states before the first step, by the names of the operands."""
+        states: dict[str, Tensor] = {name: getattr(operands, name) for name in self.states}
+        if self.argument is not None and getattr(operands, self.argument) is not None:
+            states[self.argument] = getattr(operands, self.argument)
+        return states
+
+    def last_states(self, states: Mapping[str, Tensor]) -> list[Tensor]:
+        """Return the last of each state as the results have them, from those that a step gives."""
+        last = [states[name] for name in self.states]
+        if self.argument is not None and self.argument in states:
+            last[0] = states[self.argument]
+        return last
 
     def returned(self, operands: Any, results: Mapping[str, Any]) -> tuple[Tensor, ...]:
         """Return all states, or the outputs of a head, and the last of each state."""
@@ -128,6 +201,37 @@ class Recurrence:
         if getattr(operands, "V", None) is not None:
             first = "y"
         return results[first], *map(results.__getitem__, last)
+
+    def shapes(self, operands: Any) -> Mapping[str, Shape]:
+        """Return the shape of each operand of a call; those that are None have one too.
+
+        Raises:
+            ValueError: If the operands do not give all sizes.
+        """
+        if self.own_shapes is not None:
+            return self.own_shapes(operands)
+        if "W" in self.axes:
+            sizes = sizes_of(operands, self.gates)._asdict()
+        else:
+            sizes = sizes_of_axes(operands, self.axes)
+        shapes: dict[str, Shape] = {}
+        for name, axes in self.axes.items():
+            shapes[name] = tuple([int(axis[:-1] or 1) * sizes[axis[-1]] for axis in axes])
+        return shapes
+
+    def check_tensors(self, operands: Any) -> None:
+        """Check that all operands are dense tensors in memory.
+
+        Raises:
+            TypeError: If one is not dense, or is missing.
+            ValueError: If one has no memory.
+        """
+        for name, value in zip(operands._fields, operands, strict=True):
+            if value is None and name not in self.required:
+                continue
+            if not isinstance(value, Tensor):
+                raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
+        check_dense(operands._asdict())
 
     def check_shapes(self, operands: Any) -> None:
         """Check the shapes of all operands.
@@ -142,13 +246,61 @@ class Recurrence:
                     f"expected {name} of shape {shapes[name]}, got {tuple(tensor.shape)}"
                 )
 
+    def check_dtypes(
+        self, supported: Collection[torch.dtype], operands: Any, *, allows_mixed: bool = False
+    ) -> None:
+        """Check the dtypes and devices of all operands.
+
+        The bias is real. If U is complex, x may be real. Under autocast x may have 16 bits beside
+        weights in float32.
+
+        Raises:
+            TypeError: If no backend supports a dtype, or the dtypes differ.
+            ValueError: If the tensors are on several devices.
+        """
+        first = operands._fields[0]
+        x: Tensor = operands[0]
+        W: Tensor | None = getattr(operands, "W", None)
+        for name, tensor in ((first, x), ("W", W)):
+            if tensor is not None and tensor.dtype not in supported:
+                names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in supported))
+                raise TypeError(f"expected {name} of one of the types {names}, got {tensor.dtype}")
+        expected = x.dtype
+        if W is not None:
+            # real inputs of complex states go through a complex U; W then says what others have
+            is_of_complex = operands.U is not None and W.real.dtype == x.dtype
+            if is_of_complex or (allows_mixed and is_mixed(operands)):
+                expected = W.dtype
+        device = x.device
+        # all but x, the first field, with which they are compared
+        for name, tensor in zip(operands._fields[1:], operands[1:], strict=True):
+            if tensor is None or name in _MASKS:
+                continue
+            if tensor.device != device:
+                raise ValueError(
+                    f"expected {name} on {device}, where {first} is, got {tensor.device}"
+                )
+            wanted = expected
+            if name == "bias" and W is not None:  # of modReLU, which is added to a modulus
+                wanted = W.real.dtype
+            elif name in self.wide:
+                wanted = at_least_float32(wanted)
+            if tensor.dtype != wanted:
+                raise TypeError(
+                    f"expected {name} of {wanted} to go with {first}, got {tensor.dtype}"
+                )
+
     def with_initial_states(self, operands: Any) -> Any:
         """Return the operands with zero in place of each initial state that is None."""
         for name in self.states:
             if getattr(operands, name) is None:
-                # x may be real where W and the states are complex
-                like: Tensor = getattr(operands, "W", operands.x)
-                zeros = like.new_zeros(operands.x.shape[1], like.shape[-1])
+                W: Tensor | None = getattr(operands, "W", None)
+                if W is not None:  # x may be real where W and the states are complex
+                    zeros = W.new_zeros(operands.x.shape[1], W.shape[-1])
+                else:
+                    zeros = operands[0].new_zeros(self.shapes(operands)[name])
+                if name in self.wide:
+                    zeros = zeros.to(at_least_float32(zeros.dtype))
                 operands = operands._replace(**{name: zeros})
         return operands
 
@@ -167,16 +319,25 @@ def axes_of(operands: type[Any]) -> Axes:
     return {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
 
 
-def matrix_shapes(axes: Axes, gates: int, operands: Any) -> dict[str, Shape]:
-    """Return the shapes of the operands of a call with G gates, from their axes.
+def sizes_of_axes(operands: Any, axes: Axes) -> dict[str, int]:
+    """Return the size of each axis, from the first operand that has it without a factor.
 
-    Raises the errors of `sizes_of`.
+    Raises:
+        ValueError: If an operand has another number of axes.
     """
-    sizes = sizes_of(operands, gates)._asdict()
-    shapes: dict[str, Shape] = {}
+    sizes: dict[str, int] = {}
     for name, of_operand in axes.items():
-        shapes[name] = tuple([int(axis[:-1] or 1) * sizes[axis[-1]] for axis in of_operand])
-    return shapes
+        tensor: Tensor | None = getattr(operands, name)
+        if tensor is None:
+            continue
+        if tensor.dim() != len(of_operand):
+            expected = ", ".join(of_operand)
+            raise ValueError(f"expected {name} of shape ({expected}), got {tuple(tensor.shape)}")
+        for axis, size in zip(of_operand, tensor.shape, strict=True):
+            sizes.setdefault(axis, size)
+    if sizes.get("T") == 0:
+        raise ValueError("expected T >= 1, got no time step")
+    return sizes
 
 
 def sizes_of(operands: Any, gates: int = 1) -> Sizes:

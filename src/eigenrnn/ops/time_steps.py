@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "Step",
     "batch_sizes_of",
     "begins_of_steps",
     "first_steps",
@@ -32,13 +31,6 @@ __all__ = [
     "without_padding",
     "zero_padding",
 ]
-
-
-Step = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Any], Mapping[str, Tensor]]
-"""The new states from the old ones, the inputs of the time step, and the constant operands.
-
-States have the names of the initial states, such as ``"h0"``.
-"""
 
 
 def batch_sizes_of(
@@ -67,27 +59,26 @@ def steps_in_order(T: int, reverse: bool) -> range:
 
 
 def run_steps(
-    step: Step,
-    states: Mapping[str, Tensor],  # each (B, N)
-    inputs: Mapping[str, Tensor],  # each (T, B, .)
-    operands: Any,
+    step: Callable[..., tuple[Tensor, Mapping[str, Tensor]]],
+    states: Mapping[str, Tensor],  # each (B, ...)
+    inputs: Mapping[str, Tensor],  # each (T, B, ...)
     batch_sizes: Sequence[int] | None,
     reverse: bool,
-) -> tuple[Tensor, Mapping[str, Tensor]]:  # (T, B, N), each (B, N)
+) -> tuple[Tensor, Mapping[str, Tensor]]:  # (T, B, ...), each (B, ...)
     """Apply a step to the running sequences of every time step, in differentiable operations.
 
     Args:
-        step: The time step.
+        step: The time step, of the states before it and of its inputs.
         states: The initial states.
         inputs: The inputs of all time steps; where those named ``resets``, (T, B), are true, the
             states before the step become zero.
-        operands: What is the same at every time step.
         batch_sizes: The batch sizes.
         reverse: Whether to run from each sequence's last step to its first.
     Returns:
-        The states h of all steps, zero past the end of a sequence, and the last of each state.
+        The results of all steps, zero past the end of a sequence, and the last of each state.
     """
-    T, B = inputs["x"].shape[:2]
+    first, *_ = inputs.values()
+    T, B = first.shape[:2]
     sizes = sizes_of_steps(batch_sizes, T, B)
     # indexing would allocate a gradient of the size of the inputs at every step
     steps = {name: tensor.unbind() for name, tensor in inputs.items()}
@@ -99,12 +90,11 @@ def run_steps(
         if "resets" in now:
             anew = now.pop("resets").unsqueeze(1)
             before = {name: state.masked_fill(anew, 0) for name, state in before.items()}
-        after = step(before, now, operands)
-        h = after["h0"]
+        h, after = step(before, now)
         if n < B:
             # a finished sequence keeps its states; one that has not begun keeps the initial ones
             waiting = {name: state[n:] for name, state in states.items()}
-            h = torch.cat([h, torch.zeros_like(waiting["h0"])])
+            h = torch.cat([h, h.new_zeros(B - n, *h.shape[1:])])
             after = {name: torch.cat([state, waiting[name]]) for name, state in after.items()}
         hs.append(h)
         states = after

@@ -1,25 +1,18 @@
-"""The delta rule in the compiled kernels of csrc/, as torch operators, and a single step."""
+"""The delta rule in the compiled kernels of csrc/, as torch operators."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
-import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.compiled import (
     CompiledBackend,
+    compiled_operator,
     empty_buffer,
-    kernel_options,
-    kernels,
-    number_type,
     rows,
-    views,
 )
 from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions
 from eigenrnn.ops.delta.reference import DELTA
 from eigenrnn.ops.dispatch import REAL
-from eigenrnn.ops.operators import Named, Operator
 
 __all__ = ["DeltaCPU", "chunk_steps", "delta_cpu"]
 
@@ -54,70 +47,39 @@ def _allocate(operands: DeltaOperands, options: DeltaOptions, save: bool) -> dic
     }
 
 
-def _forward(operands: DeltaOperands, options: DeltaOptions, save: bool) -> dict[str, Tensor]:
-    tensors = _allocate(operands, options, save)
-    written = {name: tensor for name, tensor in tensors.items() if tensor.numel()}
-    flat = _flat({**operands._asdict(), **written})
-    kernels.delta_forward(*_kernel_arguments(operands, options, flat))
-    return tensors
-
-
-def _backward(
+def _allocate_gradients(
     operands: DeltaOperands,
-    options: DeltaOptions,
     needed: Collection[str],
-    grads: Named,
-    kept: Mapping[str, Tensor],
+    o: Tensor,  # noqa: ARG001, (T, B, H, V), whose layout the gradients do not share
 ) -> dict[str, Tensor]:
-    read = _flat({**operands._asdict(), "saved": kept["saved"]})
-    of_results = _flat(grads)
-    # only for its check: all gradients must have the dtype of the operands
-    number_type(*read.values(), *of_results.values())
-    gradients = {
-        name: empty_buffer(tensor, *tensor.shape)
-        for name, tensor in operands._asdict().items()
-        if name in needed
-    }
-    passed = views(of_results) | views(_flat(gradients))
-    kernels.delta_backward(*_kernel_arguments(operands, options, read), passed)
+    gradients: dict[str, Tensor] = {}
+    for name in needed:
+        tensor: Tensor = getattr(operands, name)
+        gradients[name] = empty_buffer(tensor, *tensor.shape)
     return gradients
 
 
-def _kernel_arguments(
-    operands: DeltaOperands, options: DeltaOptions, flat: Mapping[str, Tensor]
-) -> tuple[str, int, dict[str, Any]]:
-    """Return the arguments that both kernels share."""
+def _sizes(operands: DeltaOperands) -> dict[str, int]:
     T, B, H, R, K = operands.k.shape
-    call: dict[str, Any] = {"T": T, "B": B, "H": H, "R": R, "K": K, "V": operands.v.shape[4]}
-    call["chunk"] = chunk_steps(operands)
-    call |= kernel_options(options) | views(flat)
-    return number_type(*flat.values()), torch.get_num_threads(), call
+    sizes = {"T": T, "B": B, "H": H, "R": R, "K": K, "V": operands.v.shape[4]}
+    return sizes | {"chunk": chunk_steps(operands)}
 
 
-def _flat(tensors: Named) -> dict[str, Tensor]:  # each (T, B, numbers) or (B, numbers)
-    """Return the tensors with the numbers of a step, or of a state, in one contiguous row."""
-    flat: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if tensor is None:
-            continue
-        if name in _STATES:  # which have no axis of steps
-            flat[name] = rows(tensor.flatten(1))
-        else:
-            flat[name] = rows(tensor.flatten(2))
-    return flat
+def _flat(name: str, tensor: Tensor) -> Tensor:  # (T, B, numbers) or (B, numbers)
+    """Return a tensor with the numbers of a step, or of a state, in one contiguous row."""
+    if name in ("S0", "S_n"):  # which have no axis of steps
+        return rows(tensor.flatten(1))
+    return rows(tensor.flatten(2))
 
 
-_STATES = ("S0", "S_n")
-"""The tensors without time."""
-
-
-delta_cpu = Operator(
+delta_cpu = compiled_operator(
     "delta_cpu",
     DELTA,
-    forward=_forward,
-    allocate=_allocate,
-    backward=_backward,
+    _allocate,
     saved=("saved",),
+    sizes=_sizes,
+    as_read=_flat,
+    allocate_gradients=_allocate_gradients,
 )
 
 
@@ -125,9 +87,5 @@ class DeltaCPU(CompiledBackend):
     """All chunks of a head in one kernel."""
 
     dtypes = REAL
-    features = frozenset({"resets"})  # a layer writes them as decays of zero
+    features = DELTA.features
     operator = delta_cpu
-
-    def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
-        o, S_n = self.run_kernels(to_float32(operands), options)
-        return o.to(operands.q.dtype), S_n

@@ -12,19 +12,17 @@ from eigenrnn.ops.delta.export import export_delta
 from eigenrnn.ops.delta.operands import (
     DeltaOperands,
     DeltaOptions,
-    check_operands,
     check_values,
-    state_dtype,
 )
 from eigenrnn.ops.delta.reference import DELTA, DeltaReference
-from eigenrnn.ops.dispatch import Backend
+from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.entry import Entry
 from eigenrnn.tracing import needs_no_dispatcher
 
 __all__ = ["BACKENDS", "delta"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (DeltaCPU(), DeltaChunk(), DeltaReference())
+    backend.name: backend for backend in (DeltaCPU(), DeltaChunk(), DeltaReference(DELTA, REAL))
 }
 """The backends by name, in order of preference."""
 
@@ -102,15 +100,12 @@ def delta(
     """
     check_flags(reverse=reverse, last_only=last_only)
     operands = DeltaOperands(q, k, v, beta, log_decay, cast("Tensor", S0))
-    check_operands(operands)
+    DELTA.check_tensors(operands)
     DELTA.check_shapes(operands)
-    if S0 is None:
-        shape = DELTA.shapes(operands)["S0"]
-        operands = operands._replace(S0=q.new_zeros(shape, dtype=state_dtype(q)))
     return _ENTRY(operands, DeltaOptions(batch_sizes, reverse, last_only), backend)
 
 
-def _check(operands: DeltaOperands, options: DeltaOptions, _autocast: bool) -> DeltaOperands:
+def _check(operands: DeltaOperands, options: DeltaOptions) -> DeltaOperands:
     # reading values would wait for a GPU, and the tensors of tracers have none
     if operands.q.device.type == "cpu" and needs_no_dispatcher(operands):
         check_values(operands, options.batch_sizes)
@@ -122,6 +117,5 @@ _ENTRY = Entry(
     BACKENDS,
     check=_check,
     export=export_delta,
-    features=lambda _operands, _options: [],
     narrow=lambda _dtype, operands: operands,
 )

@@ -8,15 +8,12 @@ import torch
 from torch import Tensor
 
 from eigenrnn.linalg import at_least_float32, tol
-from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.recurrence import Shape
 from eigenrnn.ops.time_steps import without_padding
-from eigenrnn.tracing import check_dense
 
 __all__ = [
     "DeltaOperands",
     "DeltaOptions",
-    "check_operands",
     "check_values",
     "delta_shapes",
     "in_order",
@@ -96,35 +93,6 @@ def in_order(operands: DeltaOperands, options: DeltaOptions) -> DeltaOperands:
             rows = rows.flip(0)
         changed[name] = rows.reshape(tensor.shape)
     return operands._replace(**changed)
-
-
-def check_operands(operands: DeltaOperands) -> None:
-    """Check that all operands are dense tensors of fitting dtypes on one device.
-
-    Raises:
-        TypeError: If one is no dense tensor, or its dtype is wrong.
-        ValueError: If one has no memory, or is on another device.
-    """
-    q = operands.q
-    for name, tensor in operands._asdict().items():
-        if tensor is None and name in ("log_decay", "S0"):
-            continue
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
-    check_dense(operands._asdict())
-    if q.dtype not in REAL:
-        names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in REAL))
-        raise TypeError(f"expected q of one of the types {names}, got {q.dtype}")
-    for name, tensor in operands._asdict().items():
-        if tensor is None:
-            continue
-        expected = q.dtype
-        if name in ("log_decay", "S0"):
-            expected = state_dtype(q)
-        if tensor.dtype != expected:
-            raise TypeError(f"expected {name} of {expected} to go with q, got {tensor.dtype}")
-        if tensor.device != q.device:
-            raise ValueError(f"expected {name} on {q.device}, where q is, got {tensor.device}")
 
 
 def check_values(operands: DeltaOperands, batch_sizes: Sequence[int] | None) -> None:

@@ -1,56 +1,40 @@
 """The delta rule by definition: its record, in plain differentiable operations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions, delta_shapes
-from eigenrnn.ops.dispatch import REAL, Backend
+from eigenrnn.ops.dispatch import Reference
 from eigenrnn.ops.recurrence import Product, Recurrence
-from eigenrnn.ops.time_steps import sizes_of_steps, steps_in_order
 
-__all__ = ["DELTA", "DeltaReference", "delta_reference", "output", "reflect"]
+__all__ = ["DELTA", "DeltaReference", "output", "reflect"]
 
 
-def delta_reference(
-    operands: DeltaOperands, options: DeltaOptions
-) -> tuple[Tensor, Tensor]:  # (T, B, H, V), (B, H, K, V)
-    """Evaluate the equations one reflection at a time.
+def _step(
+    states: Mapping[str, Tensor],  # (B, H, K, V)
+    now: Mapping[str, Tensor],  # each (B, H, ...)
+    _operands: Any,
+    _options: Any,
+) -> tuple[Tensor, dict[str, Tensor]]:  # (B, H, V), (B, H, K, V)
+    """Evaluate the equations one reflection at a time; each input is an operand at one step."""
+    state = states["S0"]
+    if "log_decay" in now:
+        state = now["log_decay"][..., None, None].exp() * state
+    k = now["k"]
+    v = now["v"]
+    beta = now["beta"]
+    for j in range(k.shape[2]):
+        state = reflect(state, k[:, :, j], v[:, :, j], beta[:, :, j])
+    return output(state, now["q"]), {"S0": state}
 
-    Autograd records every state, so the backward pass is slow and needs much memory.
-    """
-    T, B, _, R, _ = operands.k.shape
-    sizes = sizes_of_steps(options.batch_sizes, T, B)
-    # indexing would allocate a gradient of the size of the inputs at every step
-    q = operands.q.unbind()
-    k = operands.k.unbind()
-    v = operands.v.unbind()
-    beta = operands.beta.unbind()
-    log_decay: Sequence[Tensor] | None = None
-    if operands.log_decay is not None:
-        log_decay = operands.log_decay.unbind()
-    states = operands.S0
-    outputs: list[Tensor] = []
-    for t in steps_in_order(T, options.reverse):
-        n = sizes[t]
-        now = states[:n]
-        if log_decay is not None:
-            now = log_decay[t][:n, :, None, None].exp() * now
-        for j in range(R):
-            now = reflect(now, k[t][:n, :, j], v[t][:n, :, j], beta[t][:n, :, j])
-        o = output(now, q[t][:n])
-        if n < B:
-            # a finished sequence keeps its state; one that has not begun keeps the initial one
-            waiting = states[n:]
-            now = torch.cat([now, waiting])
-            o = torch.cat([o, torch.zeros_like(waiting[:, :, 0])])
-        states = now
-        outputs.append(o)
-    if options.reverse:
-        outputs.reverse()
-    return torch.stack(outputs), states
+
+def _inputs(operands: DeltaOperands, _options: DeltaOptions) -> dict[str, Tensor]:
+    """Return all operands but the state."""
+    given = operands._asdict().items()
+    return {name: tensor for name, tensor in given if tensor is not None and name != "S0"}
 
 
 def reflect(
@@ -85,21 +69,19 @@ DELTA = Recurrence(
     options=DeltaOptions,
     states=("S0",),
     results=("o", "S_n"),
-    shapes=delta_shapes,
-    definition=delta_reference,
+    own_shapes=delta_shapes,
+    wide=("log_decay", "S0"),
+    step=_step,
+    inputs=_inputs,
+    features=frozenset({"resets"}),  # a layer writes them as decays of zero
     products=_products,
 )
 """The delta rule with R reflections a step."""
 
 
-class DeltaReference(Backend):
-    """The definition, one reflection at a time."""
-
-    name = "reference"
-    description = "naive loop, differentiable any number of times"
-    dtypes = REAL
-    features = frozenset({"resets"})  # a layer writes them as decays of zero
+class DeltaReference(Reference):
+    """The definition, in float32 or better."""
 
     def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
-        o, S_n = delta_reference(to_float32(operands), options)
+        o, S_n = super().run(to_float32(operands), options)
         return o.to(operands.q.dtype), S_n

@@ -70,7 +70,7 @@ class ElmanCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps inputs and outputs."""
 
     dtypes = (REAL | COMPLEX) - {torch.float16}
-    features = frozenset({"layer_norm", "zoneout", "leak", "current", "resets"})
+    features = ELMAN.features
     multiplies_by_tiles = True
     operator = elman_cpu
     operator_of_features = elman_cpu_norm_zoneout

@@ -8,17 +8,15 @@ from torch import Tensor
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.arguments import (
     Options,
-    check_dtypes,
     check_flags,
-    check_tensors,
     with_resets,
 )
-from eigenrnn.ops.dispatch import Backend, supported_dtypes
+from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend, Reference
 from eigenrnn.ops.elman.cpu import ElmanCPU, elman_cpu
 from eigenrnn.ops.elman.export import export_elman
 from eigenrnn.ops.elman.loop import ElmanLoop
 from eigenrnn.ops.elman.operands import ElmanOperands
-from eigenrnn.ops.elman.reference import ELMAN, ElmanReference
+from eigenrnn.ops.elman.reference import ELMAN
 from eigenrnn.ops.elman.torch import ElmanTorch
 from eigenrnn.ops.elman.triton import ElmanTriton
 from eigenrnn.ops.entry import Entry
@@ -26,7 +24,6 @@ from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
     check_leak,
-    check_norm_dtype,
     check_norm_zoneout,
 )
 from eigenrnn.ops.operators import PlannedCall
@@ -36,11 +33,15 @@ __all__ = ["BACKENDS", "elman"]
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
-    for backend in (ElmanCPU(), ElmanTriton(), ElmanTorch(), ElmanLoop(), ElmanReference())
+    for backend in (
+        ElmanCPU(),
+        ElmanTriton(),
+        ElmanTorch(),
+        ElmanLoop(),
+        Reference(ELMAN, REAL | COMPLEX),
+    )
 }
 """The backends by name, in order of preference."""
-
-_DTYPES = supported_dtypes(BACKENDS)
 
 
 def elman(
@@ -168,7 +169,7 @@ def elman(
         planned = elman_cpu.plan(operands, options)
     if planned is None:
         check_flags(reverse=reverse, last_only=last_only)
-        check_tensors(operands)
+        ELMAN.check_tensors(operands)
         ELMAN.check_shapes(operands)
         gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
         alpha = check_leak(leak, state, x, W)
@@ -196,16 +197,14 @@ def _fuses_head(V: object) -> bool:
     return isinstance(V, Tensor) and V.dim() == 2 and BACKENDS["cpu"].fuses_head(V)
 
 
-def _check(operands: ElmanOperands, options: Options, autocast: bool) -> ElmanOperands:
-    """Check dtypes and the nonlinearity; return the operands with h0 = f(v0) of currents v0.
+def _check(operands: ElmanOperands, options: Options) -> ElmanOperands:
+    """Check the nonlinearity; return the operands with h0 = f(v0) of currents v0.
 
     Raises:
         ValueError: If f has no bias, or is not defined on complex states.
     """
     W = operands.W
     bias = operands.bias
-    check_dtypes(_DTYPES, operands, allows_mixed=autocast)
-    check_norm_dtype(operands)
     f = look_up(options.nonlinearity)
     if bias is not None and not f.has_bias:
         raise ValueError(f"expected no bias, as {f.name} has none: add it to x")

@@ -1,14 +1,12 @@
 """The Elman recurrence as `torch.export` and `torch.onnx.export` record it."""
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import Options, features_of, mapped_inputs
+from eigenrnn.ops.arguments import Options, features_of
 from eigenrnn.ops.elman.operands import ElmanOperands
-from eigenrnn.ops.elman.reference import elman_step, initial_states
-from eigenrnn.ops.exporting import exported_operands, onnx_operator, onnx_supports, scan_steps
+from eigenrnn.ops.elman.reference import ELMAN
+from eigenrnn.ops.exporting import export_steps, exported_operands, onnx_operator, onnx_supports
 
 __all__ = ["export_complex_elman", "export_elman"]
 
@@ -25,7 +23,6 @@ def export_elman(
         options: Its options, without batch sizes.
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
-    operands = exported_operands(operands)
     x = operands.x
     W = operands.W
     h0 = operands.h0
@@ -42,21 +39,8 @@ def export_elman(
         return onnx_operator(
             "RNN", x, weights, lengths, h0, options.reverse, activations=[activation]
         )
-    # a step gets these from the states and the mapped inputs
-    changing = ("x", "h0", "U", "c", "V", "d", "mask", "v0")
-    constant = operands._replace(**dict.fromkeys(changing))
-    inputs = mapped_inputs(operands)
-    if "leak" in inputs:
-        constant = constant._replace(leak=None)
-    h, last = scan_steps(
-        partial(elman_step, options=options),
-        initial_states(operands),
-        inputs,
-        constant,
-        lengths,
-        options.reverse,
-    )
-    return h, last.get("v0", last["h0"])  # the state is the current, if there is one
+    h, last = export_steps(ELMAN, operands, options, lengths)
+    return h, last
 
 
 def export_complex_elman(
@@ -76,4 +60,4 @@ def export_complex_elman(
         operands = operands._replace(mask=mask.repeat(1, 1, 2))
     if options.nonlinearity == "modrelu":
         options = options._replace(nonlinearity="modrelu_of_parts")
-    return export_elman(operands, options, lengths)
+    return export_elman(exported_operands(operands), options, lengths)

@@ -1,62 +1,34 @@
 """The Elman recurrence by definition: its record, in plain differentiable operations."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.linalg import complex_to_pairs, pairs_to_complex
 from eigenrnn.nonlinearities import NONLINEARITIES
-from eigenrnn.ops.arguments import Options, mapped_inputs
-from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend
+from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman.operands import (
     ElmanOperands,
     elman_saved_parts,
 )
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
-from eigenrnn.ops.recurrence import Recurrence, axes_of, matrix_shapes
-from eigenrnn.ops.time_steps import run_steps, without_padding
+from eigenrnn.ops.recurrence import Recurrence
 
-__all__ = ["ELMAN", "ElmanReference", "elman_reference", "elman_step", "initial_states"]
-
-
-def elman_reference(
-    operands: ElmanOperands, options: Options
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    r"""Evaluate :math:`h_t = f(x_t + h_{t-1} W^\top)` one step at a time.
-
-    LayerNorm is applied to the argument of f, and zoneout to its value. A leak mixes the values
-    of f or, with v0, their arguments. Autograd records
-    T steps of small operations, so the backward pass is slow and needs much memory.
-    """
-    x = without_padding(operands.x, options.batch_sizes)
-    h, last = run_steps(
-        partial(elman_step, options=options),
-        initial_states(operands),
-        mapped_inputs(operands._replace(x=x)),
-        operands,
-        options.batch_sizes,
-        options.reverse,
-    )
-    return h, last.get("v0", last["h0"])  # the state is the current, if there is one
+__all__ = ["ELMAN"]
 
 
-def initial_states(operands: ElmanOperands) -> dict[str, Tensor]:
-    """Return the states that a step takes and returns, by name."""
-    if operands.v0 is None:
-        return {"h0": operands.h0}
-    return {"h0": operands.h0, "v0": operands.v0}
-
-
-def elman_step(
-    states: Mapping[str, Tensor],  # (B, N)
+def _step(
+    states: Mapping[str, Tensor],  # each (B, N)
     now: Mapping[str, Tensor],  # each (B, N)
     operands: ElmanOperands,
     options: Options,
-) -> dict[str, Tensor]:  # (B, N)
-    """Return the state after one time step of mapped inputs."""
+) -> tuple[Tensor, dict[str, Tensor]]:  # (B, N)
+    r"""Return :math:`f(x_t + h_{t-1} W^\top)` of mapped inputs.
+
+    LayerNorm is applied to the argument of f, and zoneout to its value. A leak mixes the values
+    of f or, with v0, their arguments.
+    """
     h = states["h0"]
     name = options.nonlinearity
     if name in _OF_PARTS:
@@ -67,11 +39,14 @@ def elman_step(
     leak = now.get("leak", operands.leak)
     if leak is not None and "v0" in states:
         v = (1 - leak) * states["v0"] + leak * z
-        return {"h0": f(v, operands.bias), "v0": v}
+        h = f(v, operands.bias)
+        return h, {"h0": h, "v0": v}
     h_new = f(z, operands.bias)
     if leak is not None:
-        return {"h0": (1 - leak) * h + leak * h_new}
-    return {"h0": apply_zoneout(h_new, h, now.get("mask"), options.rate)}
+        h = (1 - leak) * h + leak * h_new
+    else:
+        h = apply_zoneout(h_new, h, now.get("mask"), options.rate)
+    return h, {"h0": h}
 
 
 def _modrelu_of_pairs(
@@ -109,36 +84,15 @@ def _modrelu_of_parts(
 _OF_PARTS = {"modrelu_paired": _modrelu_of_pairs, "modrelu_of_parts": _modrelu_of_parts}
 
 
-def _elman_results(
-    operands: ElmanOperands, options: Options
-) -> tuple[Tensor, Tensor, Tensor | None]:  # (T, B, N), (B, N), (T, B, K)
-    """Return all states, the last states and, with V, the outputs of the head."""
-    h, last = elman_reference(operands, options)
-    if operands.V is None:
-        return h, last, None
-    return h, last, F.linear(h, operands.V, operands.d)
-
-
 ELMAN = Recurrence(
     "elman",
     operands=ElmanOperands,
     options=Options,
     states=("h0",),
     results=("h", "last", "y"),
-    shapes=partial(matrix_shapes, axes_of(ElmanOperands), 1),
-    definition=_elman_results,
+    step=_step,
+    argument="v0",
+    features=frozenset({"layer_norm", "zoneout", "leak", "current", "resets"}),
     saved_parts=elman_saved_parts,
 )
 """The Elman recurrence, with a head and without."""
-
-
-class ElmanReference(Backend):
-    """The definition, one step at a time."""
-
-    name = "reference"
-    description = "naive loop, differentiable any number of times"
-    dtypes = REAL | COMPLEX
-    features = frozenset({"layer_norm", "zoneout", "leak", "current", "resets"})
-
-    def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
-        return elman_reference(operands, options)

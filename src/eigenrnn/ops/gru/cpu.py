@@ -11,7 +11,7 @@ from eigenrnn.ops.compiled import (
     saved_buffer,
 )
 from eigenrnn.ops.dispatch import REAL
-from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
+from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
 from eigenrnn.ops.gru.reference import GRU
 
 __all__ = ["GRUCPU", "gru_cpu", "gru_cpu_norm_zoneout"]
@@ -36,7 +36,7 @@ class GRUCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps the inputs."""
 
     dtypes = REAL - {torch.float16}
-    features = FORMS | {"layer_norm", "zoneout", "resets"}
+    features = GRU.features
     multiplies_by_tiles = True
     operator = gru_cpu
     operator_of_features = gru_cpu_norm_zoneout

@@ -1,15 +1,14 @@
 """The gated recurrence as `torch.export` and `torch.onnx.export` record it."""
 
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import features_of, mapped_inputs
-from eigenrnn.ops.exporting import exported_operands, onnx_operator, onnx_supports, scan_steps
+from eigenrnn.ops.arguments import features_of
+from eigenrnn.ops.exporting import export_steps, onnx_operator, onnx_supports
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
-from eigenrnn.ops.gru.reference import gru_step
+from eigenrnn.ops.gru.reference import GRU
 
 __all__ = ["export_gru"]
 
@@ -26,7 +25,6 @@ def export_gru(
         options: Its options, without batch sizes.
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
-    operands = exported_operands(operands)
     x = operands.x
     h0 = operands.h0
     U = operands.U
@@ -37,17 +35,8 @@ def export_gru(
         attributes["linear_before_reset"] = int(options.reset_after)
         weights = _onnx_weights(operands, U, options.update_keeps)
         return onnx_operator("GRU", x, weights, lengths, h0, options.reverse, **attributes)
-    # a step gets these from the states and the mapped inputs
-    constant = operands._replace(**dict.fromkeys(("x", "h0", "U", "c", "mask")))
-    h, last = scan_steps(
-        partial(gru_step, options=options),
-        {"h0": h0},
-        mapped_inputs(operands),
-        constant,
-        lengths,
-        options.reverse,
-    )
-    return h, last["h0"]
+    h, last = export_steps(GRU, operands, options, lengths)
+    return h, last
 
 
 def _onnx_weights(

@@ -8,23 +8,21 @@ from torch import Tensor
 
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.arguments import (
-    check_dtypes,
     check_flags,
-    check_tensors,
     features_of,
     map_inputs,
     with_resets,
 )
-from eigenrnn.ops.dispatch import Backend, supported_dtypes
+from eigenrnn.ops.dispatch import REAL, Backend, Reference
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.gru.cpu import GRUCPU, gru_cpu
 from eigenrnn.ops.gru.export import export_gru
 from eigenrnn.ops.gru.loop import GRULoop
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, form_features
-from eigenrnn.ops.gru.reference import GRU, GRUReference
+from eigenrnn.ops.gru.reference import GRU
 from eigenrnn.ops.gru.torch import GRUTorch
 from eigenrnn.ops.gru.triton import GRUTriton
-from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
+from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_zoneout
 from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
 from eigenrnn.ops.time_steps import without_padding
@@ -33,11 +31,15 @@ __all__ = ["BACKENDS", "gru"]
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
-    for backend in (GRUCPU(), GRUTriton(), GRUTorch(), GRULoop(), GRUReference())
+    for backend in (
+        GRUCPU(),
+        GRUTriton(),
+        GRUTorch(),
+        GRULoop(),
+        Reference(GRU, REAL),
+    )
 }
 """The backends by name, in order of preference."""
-
-_DTYPES = supported_dtypes(BACKENDS)
 
 
 def gru(
@@ -149,7 +151,7 @@ def gru(
     if planned is None:
         check_flags(reverse=reverse, last_only=last_only)
         check_flags(reset_after=reset_after, update_keeps=update_keeps)
-        check_tensors(operands)
+        GRU.check_tensors(operands)
         GRU.check_shapes(operands)
         gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
         operands = operands._replace(gain=gain, shift=shift, mask=mask)
@@ -158,9 +160,7 @@ def gru(
     return _ENTRY(operands, options, backend, planned)
 
 
-def _check(operands: GRUOperands, options: GRUOptions, autocast: bool) -> GRUOperands:
-    check_dtypes(_DTYPES, operands, allows_mixed=autocast)
-    check_norm_dtype(operands)
+def _check(operands: GRUOperands, options: GRUOptions) -> GRUOperands:
     f = look_up(options.nonlinearity)
     if operands.bias is not None and not f.has_bias:
         raise ValueError(f"expected no bias, as {f.name} has none: add it to x")

@@ -1,14 +1,11 @@
 """The gated recurrence by definition: its record, in plain differentiable operations."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import NONLINEARITIES
-from eigenrnn.ops.arguments import mapped_inputs
-from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.gru.operands import (
     FORMS,
     GRUOperands,
@@ -19,43 +16,23 @@ from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
 from eigenrnn.ops.recurrence import (
     Product,
     Recurrence,
-    axes_of,
-    matrix_shapes,
     products_of_matrices,
 )
-from eigenrnn.ops.time_steps import run_steps, without_padding
 
-__all__ = ["GRU", "GRUReference", "gru_reference", "gru_step"]
-
-
-def gru_reference(
-    operands: GRUOperands, options: GRUOptions
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    """Evaluate the four equations of the recurrence one step at a time.
-
-    LayerNorm is applied to the argument of each nonlinearity, so it follows the reset. Zoneout is
-    applied to the new state. Autograd records T steps of small operations, so the backward pass is
-    slow and needs much memory.
-    """
-    x = without_padding(operands.x, options.batch_sizes)
-    h, last = run_steps(
-        partial(gru_step, options=options),
-        {"h0": operands.h0},
-        mapped_inputs(operands._replace(x=x)),
-        operands,
-        options.batch_sizes,
-        options.reverse,
-    )
-    return h, last["h0"]
+__all__ = ["GRU"]
 
 
-def gru_step(
+def _step(
     states: Mapping[str, Tensor],  # (B, N)
     now: Mapping[str, Tensor],  # (B, 3 N), (B, N)
     operands: GRUOperands,
     options: GRUOptions,
-) -> dict[str, Tensor]:  # (B, N)
-    """Return the state after one time step of mapped inputs."""
+) -> tuple[Tensor, dict[str, Tensor]]:  # (B, N)
+    """Evaluate the four equations of the recurrence on mapped inputs.
+
+    LayerNorm is applied to the argument of each nonlinearity, so it follows the reset. Zoneout is
+    applied to the new state.
+    """
     h = states["h0"]
     gain = operands.gain
     shift = operands.shift
@@ -84,7 +61,8 @@ def gru_step(
         h_new = u * h + (1 - u) * c
     else:
         h_new = (1 - u) * h + u * c
-    return {"h0": apply_zoneout(h_new, h, now.get("mask"), options.rate)}
+    h = apply_zoneout(h_new, h, now.get("mask"), options.rate)
+    return h, {"h0": h}
 
 
 def _products(operands: GRUOperands, options: GRUOptions) -> list[Product]:
@@ -102,22 +80,10 @@ GRU = Recurrence(
     options=GRUOptions,
     states=("h0",),
     results=("h", "last"),
-    shapes=partial(matrix_shapes, axes_of(GRUOperands), 3),
-    definition=gru_reference,
+    step=_step,
+    features=FORMS | {"layer_norm", "zoneout", "resets"},
     gates=3,
     saved_parts=gru_saved_parts,
     products=_products,
 )
 """The gated recurrence, in all its forms."""
-
-
-class GRUReference(Backend):
-    """The definition, one step at a time."""
-
-    name = "reference"
-    description = "naive loop, differentiable any number of times"
-    dtypes = REAL
-    features = FORMS | {"layer_norm", "zoneout", "resets"}
-
-    def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        return gru_reference(operands, options)

@@ -1,13 +1,15 @@
 """The linear recurrence as `torch.export` and `torch.onnx.export` record it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.exporting import scan_steps
+from eigenrnn.ops.arguments import map_tensors
+from eigenrnn.ops.exporting import export_steps
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
-from eigenrnn.ops.linear.reference import linear_step
+from eigenrnn.ops.linear.reference import LINEAR
 
 __all__ = ["export_linear"]
 
@@ -22,28 +24,27 @@ def export_linear(
         options: Its options, without batch sizes.
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
-    x, decay, h0, _ = operands
-    constant = operands._make([None] * len(operands))
-    if not x.is_complex():
-        inputs = {"x": x, "decay": decay.expand_as(x)}
-        h, last = scan_steps(linear_step, {"h0": h0}, inputs, constant, lengths, options.reverse)
-        return h, last["h0"]
-    parts = _parts(x)
-    inputs = {"x": parts, "decay": _parts(decay).expand_as(parts)}  # ONNX expands real numbers
-    initial = {"h0": _parts(h0)}
-    h, last = scan_steps(_step_of_parts, initial, inputs, constant, lengths, options.reverse)
-    return _from_parts(h), _from_parts(last["h0"])
+    if not operands.x.is_complex():
+        h, last = export_steps(LINEAR, operands, options, lengths)
+        return h, last
+    # ONNX has no complex numbers
+    parts = map_tensors(_parts, operands)
+    h, last = export_steps(replace(LINEAR, step=_step_of_parts), parts, options, lengths)
+    return _from_parts(h), _from_parts(last)
 
 
 def _step_of_parts(
-    states: Mapping[str, Tensor], now: Mapping[str, Tensor], _operands: LinearOperands
-) -> dict[str, Tensor]:
-    """Apply `linear_step` to real and imaginary parts."""
+    states: Mapping[str, Tensor],
+    now: Mapping[str, Tensor],
+    operands: LinearOperands,
+    _options: LinearOptions,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Evaluate the step of the recurrence on real and imaginary parts."""
     real, imaginary = states["h0"].chunk(2, dim=1)
-    a, b = now["decay"].chunk(2, dim=1)
-    # (a + b i)(real + imaginary i), as ONNX has no complex numbers
-    product = torch.cat([a * real - b * imaginary, b * real + a * imaginary], dim=1)
-    return {"h0": product + now["x"]}
+    a, b = now.get("decay", operands.decay).chunk(2, dim=-1)
+    # (a + b i)(real + imaginary i)
+    h = torch.cat([a * real - b * imaginary, b * real + a * imaginary], dim=1) + now["x"]
+    return h, {"h0": h}
 
 
 def _parts(z: Tensor) -> Tensor:  # (..., 2 N)

@@ -1,15 +1,18 @@
-"""A whole layer of an LRU in the compiled kernels: its input map, its recurrence and its outputs.
+"""A whole layer of an LRU: its input map, its linear recurrence and its outputs.
 
-The other backends compute the recurrence alone, between products of torch.
+Compiled kernels compute all of it. The other backends compute the recurrence alone, between
+products of torch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.compiled import (
     NUMBERS,
     compiled_operator,
@@ -19,14 +22,15 @@ from eigenrnn.ops.compiled import (
 )
 from eigenrnn.ops.dispatch import forced
 from eigenrnn.ops.linear.gaps import held_steps
+from eigenrnn.ops.linear.linear import evaluate
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
-from eigenrnn.ops.linear.reference import linear_reference
+from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.operators import Named
-from eigenrnn.ops.recurrence import Product, Recurrence, Shape, axes_of
+from eigenrnn.ops.recurrence import Product, Recurrence
 from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import are_plain, needs_no_dispatcher
 
-__all__ = ["LRU_LAYER", "LRUOperands", "lru_cpu", "lru_layer"]
+__all__ = ["LRU_LAYER", "LRUOperands", "lru", "lru_cpu", "lru_layer"]
 
 _SMALL = 1 << 23  # multiply-adds of a call that is not worth more threads
 
@@ -35,7 +39,7 @@ class LRUOperands(NamedTuple):
     """The tensors of one call, of K units.
 
     A state has N = K real numbers, or N = 2 K: the real parts of K complex numbers, then the
-    imaginary parts. Without V there are no outputs.
+    imaginary parts. V and D come together; without them there are no outputs.
     """
 
     x: Annotated[Tensor, "T", "B", "M"]
@@ -50,7 +54,19 @@ class LRUOperands(NamedTuple):
     dt: Annotated[Tensor | None, "T", "B"] = None  # gaps in time, of complex states
 
 
-_AXES = axes_of(LRUOperands)
+def lru(
+    operands: LRUOperands, options: LinearOptions, backend: str | None
+) -> tuple[Tensor | None, Tensor]:  # (T, B, K), (B, N)
+    """Return the outputs, with V, and the last states, on the fastest backend by default.
+
+    Raises the errors of `lru_layer` and of `linear`.
+    """
+    if backend in (None, "cpu"):
+        results = lru_layer(operands, options)
+        if results is not None:
+            return results.get("y"), results["last"]
+    _, last, y = _in_parts(operands, options, partial(evaluate, backend=backend))
+    return y, last
 
 
 def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Tensor] | None:
@@ -91,45 +107,64 @@ def _wants_threads(operands: LRUOperands) -> bool:
     return torch.get_num_threads() > 2 * B and T * B * operands.U.numel() > _SMALL
 
 
-def _shapes(operands: LRUOperands) -> dict[str, Shape]:
-    T, B, M = operands.x.shape
-    sizes = {"T": T, "B": B, "M": M, "N": len(operands.U), "K": len(operands.gamma_log)}
-    shapes: dict[str, Shape] = {}
-    for name, axes in _AXES.items():
-        shapes[name] = tuple([sizes[axis] for axis in axes])
-    return shapes
+def _in_parts(
+    operands: LRUOperands,
+    options: LinearOptions,
+    run: Callable[[LinearOperands, LinearOptions], tuple[Tensor, ...]],
+) -> tuple[Tensor, Tensor, Tensor | None]:  # (T, B, K) or (T, B, N), (B, N), (T, B, K)
+    """Return all states, which may be complex, the last ones as N real numbers, and the outputs.
 
-
-def _definition(
-    operands: LRUOperands, options: LinearOptions
-) -> tuple[Tensor, Tensor, Tensor | None]:  # (T, B, N), (B, N), (T, B, K)
-    """Return all states, the last states and, with V, the outputs."""
-    x = without_padding(operands.x, options.batch_sizes)
-    K = len(operands.gamma_log)
-    parts = len(operands.U) // K  # 2 of complex numbers, 1 of real ones
-    u = F.linear(x, operands.U * operands.gamma_log.exp().repeat(parts).unsqueeze(1))
+    Args:
+        operands: The tensors of the call.
+        options: Its options.
+        run: The linear recurrence.
+    """
+    output_map = operands.V
     decay = operands.decay
-    h0 = operands.h0
-    if parts == 2:
-        u = torch.complex(*u.chunk(2, dim=-1))
-        decay = torch.complex(*decay.unflatten(0, (K, 2)).unbind(1))
-        h0 = torch.complex(*h0.chunk(2, dim=-1))
+    x = without_padding(operands.x, options.batch_sizes)
+    wide = at_least_float32(x.dtype)
+    K = len(operands.gamma_log)
+    is_complex = len(operands.U) > K
+    # of u, real and imaginary parts are neighbours, so a view is a complex number
+    scaled = operands.U.unflatten(0, (-1, K)) * operands.gamma_log.exp()[:, None]
+    u = F.linear(x, scaled.transpose(0, 1).flatten(0, 1)).to(wide)
+    h0 = operands.h0.to(wide)
+    if is_complex:
+        u = torch.view_as_complex(u.unflatten(2, (-1, 2)))
+        decay = torch.view_as_complex(decay.unflatten(0, (-1, 2)))
+        real, imaginary = h0.chunk(2, dim=1)
+        h0 = torch.complex(real, imaginary)
     if operands.dt is not None:
         decay, factor = held_steps(decay, operands.dt)
         u = u * factor
-    states = linear_reference(LinearOperands(u, decay, h0, operands.resets), options)
-    if parts == 2:
-        h, last = (torch.cat([state.real, state.imag], dim=-1) for state in states)
-        read = torch.cat([states[0].real, -states[0].imag], dim=-1)
-    else:
-        h, last = states
-        read = h
-    if operands.V is None:
-        return h, last, None
-    y = F.linear(read, operands.V, operands.d)
-    if operands.D is not None:
-        y = y + F.linear(x, operands.D)
-    return h, last, y
+    h, last = run(LinearOperands(u, decay, h0, operands.resets), options)
+    y: Tensor | None = None
+    if output_map is not None and operands.D is not None:
+        states = h
+        if is_complex:
+            # the real part of a product; a view of complex states has both parts side by side
+            real, imaginary = output_map.chunk(2, dim=1)
+            output_map = torch.stack([real, -imaginary], dim=2).flatten(1)
+            states = torch.view_as_real(h).flatten(2)
+        y = F.linear(states.to(x.dtype), output_map, operands.d) + F.linear(x, operands.D)
+    if is_complex:
+        last = _real_parts(last)
+    return h, last.to(operands.U.dtype), y
+
+
+def _real_parts(states: Tensor) -> Tensor:  # (..., N)
+    """Return the real parts of complex states, then the imaginary parts."""
+    return torch.cat([states.real, states.imag], dim=-1)
+
+
+def _definition(operands: LRUOperands, options: LinearOptions) -> dict[str, Tensor | None]:
+    def run(parts: LinearOperands, options: LinearOptions) -> tuple[Tensor, ...]:
+        return LINEAR.returned(parts, LINEAR.define(parts, options))
+
+    h, last, y = _in_parts(operands, options, run)
+    if h.is_complex():
+        h = _real_parts(h)
+    return {"h": h, "last": last, "y": y}
 
 
 def _products(operands: LRUOperands, _options: LinearOptions) -> list[Product]:
@@ -146,7 +181,7 @@ LRU_LAYER = Recurrence(
     options=LinearOptions,
     states=("h0",),
     results=("h", "last", "y"),
-    shapes=_shapes,
+    step=LINEAR.step,
     definition=_definition,
     products=_products,
 )

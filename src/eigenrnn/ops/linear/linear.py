@@ -9,28 +9,25 @@ from torch import Tensor
 from eigenrnn.linalg import tol
 from eigenrnn.ops.arguments import (
     check_flags,
-    check_tensors,
-    to_float32,
     with_resets,
 )
-from eigenrnn.ops.dispatch import Backend
+from eigenrnn.ops.dispatch import Backend, Reference
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.linear.cpu import LinearCPU
 from eigenrnn.ops.linear.export import export_linear
 from eigenrnn.ops.linear.operands import (
+    DTYPES,
     LinearOperands,
     LinearOptions,
-    check_decay,
-    check_operand_dtypes,
 )
-from eigenrnn.ops.linear.reference import LINEAR, LinearReference
+from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.linear.scan import LinearScan
 from eigenrnn.tracing import is_traced
 
 __all__ = ["BACKENDS", "evaluate", "linear"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (LinearCPU(), LinearScan(), LinearReference())
+    backend.name: backend for backend in (LinearCPU(), LinearScan(), Reference(LINEAR, DTYPES))
 }
 """The backends by name, in order of preference."""
 
@@ -92,9 +89,7 @@ def linear(
     """
     check_flags(reverse=reverse, last_only=last_only)
     operands = LinearOperands(x, decay, cast("Tensor", h0), resets)
-    if cast("object", decay) is None:  # `check_tensors` lets every operand but x be None
-        raise TypeError("expected decay to be a tensor, got NoneType")
-    check_tensors(operands)
+    LINEAR.check_tensors(operands)
     states = evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
     _warn_of_growth(decay)
     return states
@@ -107,23 +102,11 @@ def evaluate(
 
     Raises the errors of `linear`.
     """
-    check_decay(operands)
     LINEAR.check_shapes(operands._replace(resets=None))
     return _ENTRY(with_resets(operands, operands.resets), options, backend)
 
 
-def _check(operands: LinearOperands, _options: LinearOptions, _autocast: bool) -> LinearOperands:
-    check_operand_dtypes(operands)
-    return operands
-
-
-_ENTRY = Entry(
-    LINEAR,
-    BACKENDS,
-    check=_check,
-    export=export_linear,
-    narrow=lambda _dtype, operands: to_float32(operands),
-)
+_ENTRY = Entry(LINEAR, BACKENDS, export=export_linear)
 
 
 def _warn_of_growth(decay: Tensor) -> None:

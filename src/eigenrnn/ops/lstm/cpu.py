@@ -34,6 +34,6 @@ class LSTMCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps the inputs."""
 
     dtypes = REAL - {torch.float16}
-    features = frozenset({"resets"})
+    features = LSTM.features
     multiplies_by_tiles = True
     operator = lstm_cpu

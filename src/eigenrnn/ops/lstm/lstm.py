@@ -6,17 +6,14 @@ from typing import cast
 from torch import Tensor
 
 from eigenrnn.ops.arguments import (
-    check_dtypes,
     check_flags,
-    check_tensors,
     with_resets,
 )
-from eigenrnn.ops.dispatch import Backend, supported_dtypes
+from eigenrnn.ops.dispatch import REAL, Backend, Reference
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.lstm.cpu import LSTMCPU, lstm_cpu
-from eigenrnn.ops.lstm.export import export_lstm
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
-from eigenrnn.ops.lstm.reference import LSTM, LSTMReference
+from eigenrnn.ops.lstm.reference import LSTM
 from eigenrnn.ops.lstm.torch import LSTMTorch
 from eigenrnn.ops.lstm.triton import LSTMTriton
 from eigenrnn.ops.operators import PlannedCall
@@ -25,11 +22,15 @@ from eigenrnn.ops.precision import products_of_float32
 __all__ = ["BACKENDS", "lstm"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (LSTMCPU(), LSTMTriton(), LSTMTorch(), LSTMReference())
+    backend.name: backend
+    for backend in (
+        LSTMCPU(),
+        LSTMTriton(),
+        LSTMTorch(),
+        Reference(LSTM, REAL),
+    )
 }
 """The backends by name, in order of preference."""
-
-_DTYPES = supported_dtypes(BACKENDS)
 
 
 def lstm(
@@ -114,22 +115,10 @@ def lstm(
         planned = lstm_cpu.plan(operands, options)
     if planned is None:
         check_flags(reverse=reverse, last_only=last_only)
-        check_tensors(operands)
+        LSTM.check_tensors(operands)
         LSTM.check_shapes(operands)
         operands = with_resets(operands, resets)
     return _ENTRY(operands, options, backend, planned)
 
 
-def _check(operands: LSTMOperands, _options: LSTMOptions, autocast: bool) -> LSTMOperands:
-    check_dtypes(_DTYPES, operands, allows_mixed=autocast)
-    return operands
-
-
-_ENTRY = Entry(
-    LSTM,
-    BACKENDS,
-    check=_check,
-    export=export_lstm,
-    operator=lstm_cpu,
-    nonlinearity="tanh",
-)
+_ENTRY = Entry(LSTM, BACKENDS, operator=lstm_cpu, nonlinearity="tanh")
