@@ -65,11 +65,12 @@ def to_c(
 
     With `calibration` too, all arithmetic is that of whole numbers: states, inputs and outputs of
     16 bits, sums of 32, and ``net_step_int16(&state, input, output)`` beside the interface of
-    floats. A network computes the same bits on every machine. States that are not bounded get the
-    range that they have in the calibration, and a quarter more; what exceeds it saturates. The
-    cell of an LSTM and the state of an LRU have 32 bits. What has no such form (complex states,
-    LayerNorm, zoneout, a leak, residual stacks, `MinGRU` and the delta layers) is written as
-    without `calibration`, and the file says why.
+    floats. The largest entry of a row then has 16 bits, so that the scale of the others is finer,
+    and the recurrent matrices are `rounded`. A network computes the same bits on every machine.
+    States that are not bounded get the range that they have in the calibration, and a quarter
+    more; what exceeds it saturates. The cell of an LSTM and the state of an LRU have 32 bits. What
+    has no such form (complex states, LayerNorm, zoneout, a leak, residual stacks, `MinGRU` and the
+    delta layers) is written as without `calibration`, and the file says why.
 
     Args:
         model: An `RNN`, `GRU`, `LSTM`, `LRU`, `MinGRU`, `DeltaNet` or a layer named after a paper
