@@ -116,16 +116,15 @@ def are_plain(tensors: Iterable[Tensor | None]) -> bool:
     for tensor in tensors:
         if tensor is None:
             continue
-        if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
-            return False
-        if tensor.is_nested or tensor.is_quantized:
+        if type(tensor) not in _PLAIN or tensor.is_nested or tensor.is_quantized:
             return False
         try:
+            # one of another layout has no address
             # of a view without memory the address is that of its offset, which is mostly zero
             offset = tensor.storage_offset()
             if tensor.data_ptr() == (offset and offset * tensor.itemsize):
                 return False
-        except RuntimeError:  # there is no storage
+        except RuntimeError:
             return False
     return True
 

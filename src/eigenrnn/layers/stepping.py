@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -140,10 +140,12 @@ def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Ten
     return found
 
 
-def can_read(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, needs_grad: bool) -> bool:
+def can_read(
+    tensor: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, needs_grad: bool
+) -> bool:
     """Whether the kernels can read a tensor, and autograd does not need it."""
     return (
-        cast("object", tensor) is not None
+        tensor is not None
         and are_plain((tensor,))
         and tensor.shape == shape
         and tensor.dtype is dtype
@@ -188,9 +190,9 @@ class LatestSnapshot:
     ) -> tuple[Tensor, list[Tensor]] | None:  # (B, N) or (N,), and the new states
         """Return the output and the new states, or None if this needs the ordinary path."""
         # the ordinary path has the error messages
-        if cast("object", x_t) is None or not is_eager() or in_forced_block():
+        if not is_eager() or in_forced_block():
             return None
-        if not are_plain((x_t,)) or x_t.dim() > 2:
+        if type(x_t) is not Tensor or x_t.is_nested or x_t.dim() > 2:
             return None
         snapshot = self._snapshot  # read once: other threads may step the same layer
         if snapshot is None and layer.is_frozen:  # asked again while it is taken
