@@ -30,6 +30,19 @@ def test_an_inconsistent_packed_sequence_is_refused(layer, sizes):
         layer(2, 3)(PackedSequence(packed.data, torch.tensor(sizes)))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("kind", ["nested", "sparse", "None"])
+def test_a_step_of_a_frozen_layer_refuses_what_is_not_dense(kind):
+    layer = RNN(3, 4).freeze()
+    x = {
+        "nested": torch.nested.nested_tensor([torch.randn(3), torch.randn(3)]),
+        "sparse": torch.randn(2, 3).to_sparse(),
+        "None": None,
+    }
+    with pytest.raises(TypeError, match="x_t to be a"):
+        layer.step(x[kind], torch.zeros(1, 2, 4))
+
+
 @pytest.mark.parametrize("value", [-1.0, math.nan])
 @pytest.mark.parametrize(
     ("make", "name"),
