@@ -117,12 +117,12 @@ CLAIMS = (
         ),
         changed="2026-11-28T14:10:00+00:00",
         before="fails",
-        why="one seed of NC-GRU, two of GORU",
+        why="one seed of NC-GRU, three of GORU",
         seen="NC-GRU with one matrix reaches {ncgru} % of the chance level, GORU {goru} %, scoRNN "
         "{scornn} %, the GRU {gru} % and the LSTM {lstm} %.",
         numbers={
             "ncgru": Median("34.6", denoise("NC-GRU(U_c) 118"), LOSS),
-            "goru": Median("32.0", denoise("GORU 128"), LOSS),
+            "goru": Median("32.3", denoise("GORU 128"), LOSS),
             "scornn": Median("79.8", denoise("scoRNN 200"), LOSS),
             "gru": Median("99.8", denoise("GRU 100"), LOSS),
             "lstm": Median("100.1", denoise("LSTM 90"), LOSS),
