@@ -62,9 +62,9 @@ RMSPROP = Settings(epochs=3, batch_size=64, lr=1e-3, lr_recurrent=1e-4, optimise
 ADAM = Settings(epochs=3, batch_size=64, lr=2e-3, clip_norm=1.0)
 # a quarter of the paper's steps
 COPYING = replace(RMSPROP, epochs=None, steps=2_500, batch_size=20, optimiser="rmsprop_tf1")
-# of what is not rounded: half an epoch of pixels, a tenth of copying
-MORE_PIXELS = replace(RMSPROP, epochs=None, steps=500, lr=3e-4)
-MORE_COPYING = replace(COPYING, steps=250, lr=3e-4)
+# of trained networks: half an epoch of pixels, a tenth of copying
+MORE_PIXELS = replace(RMSPROP, epochs=None, steps=500, lr=3e-4, lr_recurrent=3e-5)
+MORE_COPYING = replace(COPYING, steps=250, lr=3e-4, lr_recurrent=3e-5)
 
 
 def of_task(
@@ -77,14 +77,17 @@ def of_task(
     size: int,
     settings: Settings,
     start: str | None = None,
+    rounds: bool = False,
 ) -> Trained:
     """Train a network on a task, or read its weights.
 
-    With `start`, the name of a trained network, its matrix is rounded and the rest trains further.
+    With `start`, the name of a trained network, that one trains further; if it rounds, without
+    its recurrent matrix.
     """
     model: Any = model_for(task, layer, size, generator=torch.Generator().manual_seed(seed))
     if start is not None:
         model.load_state_dict(torch.load(out / f"{start}-{seed}.pt", weights_only=True))
+    if rounds:
         round_recurrent(model)
     weights = out / f"{name}-{seed}.pt"
     if not weights.exists():
@@ -144,7 +147,9 @@ def rounded(bits: int) -> Callable[..., nn.Module]:
 pixels = partial(of_task, task=PixelMNIST())
 pixels_170 = partial(pixels, size=170, settings=RMSPROP)
 pixels_64 = partial(pixels, size=64, settings=ADAM)
+more_pixels = partial(pixels_170, layer=ScoRNN, settings=MORE_PIXELS, start="scornn")
 copying = partial(of_task, task=Copying.scornn(1000), size=190, settings=COPYING)
+more_copying = partial(copying, layer=ScoRNN, settings=MORE_COPYING, start="copying")
 two_lrus = partial(LRU, num_layers=2, r_min=0.9, r_max=0.999)
 NETWORKS: dict[str, Callable[[int, Path], Trained]] = {
     "pixels, ScoRNN 170": partial(pixels_170, "scornn", layer=ScoRNN),
@@ -156,11 +161,13 @@ NETWORKS: dict[str, Callable[[int, Path], Trained]] = {
     "pixels, ScoRNN 170 trained in 6 bits": partial(pixels_170, "scornn-6", layer=rounded(6)),
     "pixels, ScoRNN 170 trained in 4 bits": partial(pixels_170, "scornn-4", layer=rounded(4)),
     "copying, ScoRNN 190": partial(copying, "copying", layer=ScoRNN),
+    "pixels, ScoRNN 170, trained further": partial(more_pixels, "scornn-more"),
+    "copying, ScoRNN 190, trained further": partial(more_copying, "copying-more"),
     "pixels, ScoRNN 170, rounded and trained further": partial(
-        pixels_170, "scornn-more", layer=ScoRNN, settings=MORE_PIXELS, start="scornn"
+        more_pixels, "scornn-rounded", rounds=True
     ),
     "copying, ScoRNN 190, rounded and trained further": partial(
-        copying, "copying-more", layer=ScoRNN, settings=MORE_COPYING, start="copying"
+        more_copying, "copying-rounded", rounds=True
     ),
 }
 

@@ -135,7 +135,8 @@ def arguments_of(parser: ArgumentParser, words: Sequence[str]) -> dict[str, Any]
     if of_layer and not flags & {"--layer", "--config"}:
         raise ValueError(f"expected --layer, the class that {of_layer[0]} is of, got none")
     for flag, name in pairwise(words):
-        if flag == "--task" and "." in name:  # of which the parser would only say "is abstract"
+        # the parser would say that a class is abstract, and not which methods it lacks
+        if flag == "--task" and "." in name:
             with suppress(ImportError, AttributeError, ValueError):
                 kind = resolve_name(name)
                 if isinstance(kind, type) and issubclass(kind, Task):
