@@ -25,7 +25,6 @@ from eigenrnn_experiments.tasks.base import Task, check_batch, selection_metric
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.description import (
-    current_network,
     describe,
     describe_defaults,
     describe_options,
@@ -361,8 +360,6 @@ def check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> 
     defaults = {n: value for n, value in describe_defaults(Settings).items() if n in known}
     if isinstance(stored.get("settings"), dict):
         stored = {**stored, "settings": defaults | stored["settings"]}
-    if isinstance(stored.get("network"), dict):
-        stored = {**stored, "network": current_network(stored["network"])}
     changed = differences(stored, current)
     if changed:
         raise ValueError(
