@@ -2,7 +2,7 @@
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -31,6 +31,7 @@ from reproduction.archive import (
 from reproduction.claim import Claim, Verdict
 from reproduction.evidence import (
     ArchivedEvidence,
+    CheckResult,
     Judgement,
     is_own_network,
     share_of_full,
@@ -226,11 +227,16 @@ def _claims(evidence: ArchivedEvidence, judgements: Sequence[Judgement]) -> pd.D
 
 def _seeds(judgement: Judgement) -> str:
     """Write the fewest and the most seeds that a comparison has of a trained network."""
+    return _range(sorted(_seed_counts(judgement.results.values())))
+
+
+def _seed_counts(results: Iterable[CheckResult]) -> set[int]:
+    """Return how many seeds comparisons have of their trained networks."""
     seeds: set[int] = set()
-    for result in judgement.results.values():
+    for result in results:
         for runs in result.runs.values():
             seeds.add(len({run.key.seed for run in runs if run.state != "computed"}))
-    return _range(sorted(seeds - {0}))
+    return seeds - {0}
 
 
 def _rates(evidence: ArchivedEvidence, judgement: Judgement) -> str:
@@ -274,7 +280,9 @@ def headline(judgements: Sequence[Judgement]) -> str:
     if computed:
         parts[0] += f" ({computed} of them computed, without training)"
     decided = [each for each in judgements if each.verdict not in ("not decided", "other data")]
-    single = sum(_seeds(each).startswith("1") for each in decided)
+    # a comparison that is not decided may lack seeds: the verdict does not rest on it
+    deciding = [[its for its in each.results.values() if not its.undecided] for each in decided]
+    single = sum(1 in _seed_counts(results) for results in deciding)
     if single:
         parts[-1] += f"; of those decided {single} rest{'s' * (single == 1)} on a single seed"
     return f"Of {len(judgements)} claims of the five papers, {', '.join(parts)}."

@@ -116,20 +116,22 @@ CLAIMS = (
             for rival in ("LSTM 90", "GRU 100", "scoRNN 200", "GORU 128")
         ),
         changed="2026-11-28T14:10:00+00:00",
+        verdict="refuted at our settings",
         before="fails",
-        why="one seed of NC-GRU, three of GORU",
+        why="NC-GRU ends below GORU by a factor of 1.16, where seeds differ by 1.17 (three each); "
+        "the paper prints 2.7. The other networks have one seed each, and end at more than twice "
+        "the loss of NC-GRU",
         seen="NC-GRU with one matrix reaches {ncgru} % of the chance level, GORU {goru} %, scoRNN "
         "{scornn} %, the GRU {gru} % and the LSTM {lstm} %.",
         numbers={
-            "ncgru": Median("34.6", denoise("NC-GRU(U_c) 118"), LOSS),
+            "ncgru": Median("27.7", denoise("NC-GRU(U_c) 118"), LOSS),
             "goru": Median("32.3", denoise("GORU 128"), LOSS),
             "scornn": Median("79.8", denoise("scoRNN 200"), LOSS),
             "gru": Median("99.8", denoise("GRU 100"), LOSS),
             "lstm": Median("100.1", denoise("LSTM 90"), LOSS),
         },
         tried="We also trained NC-GRU as the released code computes it, which departs from the "
-        "paper's formulas: it ends as high. Further seeds are being trained.",
-        hours=1.6,
+        "paper's formulas: it ends as high (33.5 %, one seed).",
     ),
     Claim(
         id="ncgru-adding",
