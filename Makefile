@@ -37,7 +37,8 @@ NEITHER := not slow and not gpu and not reproduce and not console and not tutori
 
 # Two workers of one thread each; both must collect the tests in the same order. They see no GPU: Triton's
 # interpreter stands in for one, and `pytest -m gpu` has the tests of a real one.
-TWO_WORKERS := CUDA_VISIBLE_DEVICES= PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS)
+# What Python compiles is kept, which some images forbid: else each process would compile the package again.
+TWO_WORKERS := PYTHONDONTWRITEBYTECODE= CUDA_VISIBLE_DEVICES= PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS)
 
 test: .venv/.installed-dev  ## Run the short tests (7 minutes of one core, less on two)
 	$(TWO_WORKERS)

@@ -79,26 +79,26 @@ def cover(axes, possible, seed=0):
         The rows, each with the value of each option by its name.
     """
     generator = random.Random(seed)
-    uncovered = []
+    # a value is its place in its axis: it need not be hashable, and a set of pairs is fast
+    places = {name: range(len(values)) for name, values in axes.items()}
+    pairs = []
     for one, other in combinations(axes, 2):
-        uncovered += [{one: a, other: b} for a, b in product(axes[one], axes[other])]
-    generator.shuffle(uncovered)
+        pairs += [((one, a), (other, b)) for a, b in product(places[one], places[other])]
+    generator.shuffle(pairs)
+    uncovered = dict.fromkeys(pairs)
     rows = []
     while uncovered:
-        pair = uncovered.pop()
+        pair, _ = uncovered.popitem()
         drawn = []
         for _ in range(TRIALS):
-            row = {name: generator.choice(values) for name, values in axes.items()} | pair
+            chosen = {name: generator.choice(values) for name, values in places.items()}
+            chosen |= dict(pair)
+            row = {name: axes[name][place] for name, place in chosen.items()}
             if possible(**row):
-                drawn.append(row)
+                drawn.append((row, uncovered.keys() & set(combinations(chosen.items(), 2))))
         if drawn:  # else no row has this pair
-            best = max(drawn, key=lambda row: len(_pairs_within(row, uncovered)))
-            covered = _pairs_within(best, uncovered)
-            uncovered = [each for each in uncovered if each not in covered]
+            best, covered = max(drawn, key=lambda each: len(each[1]))
+            for each in covered:
+                del uncovered[each]
             rows.append(best)
     return rows
-
-
-def _pairs_within(row, pairs):
-    """The pairs whose values are all in a row. The values need not be hashable."""
-    return [pair for pair in pairs if all(row[name] == pair[name] for name in pair)]

@@ -36,7 +36,6 @@ PASSES = {
     "many channels, reverse": (37, True, False),
 }
 each_map = pytest.mark.parametrize("M", MAPS.values(), ids=MAPS.keys())
-each_isa = pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
 each_pass = pytest.mark.parametrize(("M", "reverse", "ragged"), PASSES.values(), ids=PASSES.keys())
 
 
@@ -81,15 +80,6 @@ def assert_near(got, expected, bound):
             atol=scale * bound,
             msg=lambda text, name=name: f"{name}: {text}",
         )
-
-
-def assert_passes_with_isa(isa, *arguments):
-    """Run tests with another instruction set of the compiled kernels."""
-    if "EIGENRNN_ISA" in os.environ:
-        pytest.skip("this is the inner run of itself")
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, EIGENRNN_ISA=isa)
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
 
 
 class SpiedKernels:

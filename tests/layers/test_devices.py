@@ -25,6 +25,8 @@ from random_constraints import (
 
 DOUBLE = torch.float64
 
+pytestmark = pytest.mark.pairs
+
 # Sets whose maps have operators, conditions or buffers of their own.
 COMPILED = ["dtriv-3-haar", "neumann-cayley", "schur", "masked-dale"]
 

@@ -12,11 +12,6 @@ from eigenrnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers.stacked import Stacked
 
-# it warns that hypothesis is missing, and would forbid all other tests to set flags of cuDNN
-with warnings.catch_warnings(), mock.patch("torch.backends.disable_global_flags"):
-    warnings.simplefilter("ignore", ImportWarning)
-    from torch.testing._internal.common_modules import module_db
-
 OURS = {
     nn.RNN: RNN,
     nn.GRU: GRU,
@@ -25,7 +20,17 @@ OURS = {
     nn.GRUCell: GRUCell,
     nn.LSTMCell: LSTMCell,
 }
-INFOS = {info.name: info for info in module_db if info.module_cls in OURS}
+
+
+@pytest.fixture(params=OURS, ids=lambda theirs: theirs.__name__)
+def info(request):
+    """Torch's inputs of a module; the import takes seconds, so only these tests do it."""
+    # it warns that hypothesis is missing, and would forbid all other tests to set flags of cuDNN
+    with warnings.catch_warnings(), mock.patch("torch.backends.disable_global_flags"):
+        warnings.simplefilter("ignore", ImportWarning)
+        from torch.testing._internal.common_modules import module_db
+    (found,) = [info for info in module_db if info.module_cls is request.param]
+    return found
 
 
 def tensors_of(results):
@@ -57,12 +62,8 @@ def pairs(info, dtype, training):
         yield theirs.train(training), ours.train(training), sample.forward_input.args
 
 
-each_info = pytest.mark.parametrize("info", INFOS.values(), ids=INFOS)
-
-
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@each_info
 def test_every_input_of_torchs_module_tests_gives_torchs_outputs(info, dtype, training):
     for theirs, ours, inputs in pairs(info, dtype, training):
         expected = theirs(*inputs)
@@ -72,7 +73,6 @@ def test_every_input_of_torchs_module_tests_gives_torchs_outputs(info, dtype, tr
             assert type(ours.to_torch()) is type(theirs)
 
 
-@each_info
 def test_every_input_of_torchs_module_tests_gives_torchs_gradients(info):
     for theirs, ours, inputs in pairs(info, torch.float64, True):
         found = []

@@ -14,8 +14,6 @@ from eigenrnn.ops.delta import cpu as delta_module
 from eigenrnn.ops.delta.cpu import chunk_steps
 from kernel_testing import (
     SpiedKernels,
-    assert_passes_with_isa,
-    each_isa,
     needs_kernels,
     ragged_sizes,
     same,
@@ -145,15 +143,3 @@ def test_operands_of_different_dtypes_are_rejected():
     arguments = [*tensors[:5], tensors.S0.float(), None, False, False, False]
     with pytest.raises(TypeError, match="like the others"):
         torch.ops.eigenrnn.delta_cpu(*arguments)
-
-
-@each_isa
-def test_other_instruction_sets_pass(isa):
-    cases = "backend_gives or lengths_and or padding or any_length"
-    assert_passes_with_isa(
-        isa,
-        "tests/ops/test_delta_op.py",
-        "tests/ops/test_delta_cpu.py",
-        "-k",
-        f"cpu and ({cases})",
-    )

@@ -20,9 +20,7 @@ from eigenrnn.ops.operators import Operator
 from kernel_testing import (
     SpiedKernels,
     assert_near,
-    assert_passes_with_isa,
     each_direction,
-    each_isa,
     each_pass,
     each_raggedness,
     needs_kernels,
@@ -438,9 +436,3 @@ def test_a_head_with_a_custom_forward_is_called():
     model.head.forward = lambda states: states[..., :1]
     assert model(torch.randn(5, 2, 2)).shape == (5, 2, 1)
     assert isinstance(model.head, nn.Linear)
-
-
-@each_isa
-def test_every_instruction_set_passes_the_tests(isa):
-    chosen = "odd_sizes or threads or strides"
-    assert_passes_with_isa(isa, __file__, "-k", chosen)

@@ -16,9 +16,7 @@ from kernel_testing import (
     MAPS,
     SpiedKernels,
     assert_near,
-    assert_passes_with_isa,
     each_direction,
-    each_isa,
     each_raggedness,
     needs_kernels,
     poisoned,
@@ -407,8 +405,3 @@ def test_a_sequence_does_not_depend_on_its_batch(kernel):
         assert torch.equal(h[:, 0], whole[:, b])
         for end, of_all in zip(its_ends, ends, strict=True):
             assert torch.equal(end[0], of_all[b])
-
-
-@each_isa
-def test_every_instruction_set_passes_the_tests(isa):
-    assert_passes_with_isa(isa, __file__, "-k", "odd_sizes or threads")

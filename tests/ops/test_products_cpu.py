@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 import eigenrnn
 from eigenrnn.ops import elman, gru, lstm, precision
 from eigenrnn.ops.compiled import kernels
-from kernel_testing import assert_passes_with_isa, each_isa, needs_kernels, ragged_sizes
+from kernel_testing import needs_kernels, ragged_sizes
 from ops.recurrence_cases import RECORDS, draw, exact, results_and_gradients
 
 pytestmark = [needs_kernels, pytest.mark.usefixtures("tiles")]
@@ -373,8 +373,3 @@ def test_a_compiled_layer_multiplies_what_an_eager_one_does():
     x = torch.randn(4, 2, 3)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     assert torch.equal(compiled(x)[0], layer(x)[0])
-
-
-@each_isa
-def test_every_instruction_set_passes_the_tests(isa):
-    assert_passes_with_isa(isa, __file__, "-k", "rounded_numbers and odd_sizes")

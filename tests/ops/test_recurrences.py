@@ -33,9 +33,7 @@ from eigenrnn.ops.linear.scan import linear_scan
 from eigenrnn.ops.lstm.cpu import lstm_cpu
 from kernel_testing import (
     assert_near,
-    assert_passes_with_isa,
     each_direction,
-    each_isa,
     each_raggedness,
     ragged_sizes,
 )
@@ -45,7 +43,8 @@ pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 REAL = [torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
 SIXTEEN = torch.bfloat16, torch.float16
-SHAPES = [(1, 1, 1), (2, 3, 1), (9, 5, 33), (5, 17, 6), (33, 2, 17), (3, 0, 4)]
+SMALL = [(1, 1, 1), (2, 3, 1), (4, 3, 5), (3, 2, 4), (3, 0, 4)]
+SHAPES = [*SMALL[:3], (9, 5, 33), (5, 17, 6), (33, 2, 17), (3, 0, 4)]
 RATE = 0.3
 # one for each unit, and one for each unit of each sequence and step
 LEAKS = {"leak": "leak", "current": "leak", "leaks": "leaks", "currents": "leaks"}
@@ -95,6 +94,9 @@ def can_run(
     """Whether the library defines the call, and the backend computes it."""
     f = FUNCTIONS[NONLINEARITIES[case][0]]
     if ragged and shape[1] == 0:
+        return False
+    # the interpreter takes seconds for others; `test_triton.py` has more numbers of units
+    if backend == "triton" and shape not in SMALL:
         return False
     is_exact = dtype in {torch.float64, torch.complex128}
     # in lower precision modReLU amplifies rounding errors at its jump
@@ -208,13 +210,15 @@ RESETTING = [
 ]
 
 
+@pytest.mark.pairs
 @each_direction
 @each_raggedness
 @pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=str)
-@pytest.mark.parametrize(("kind", "backend"), RESETTING)
+@pytest.mark.parametrize("resetting", RESETTING, ids="-".join)
 def test_an_initial_state_that_is_not_finite_does_not_survive_a_reset(
-    kind, backend, value, ragged, reverse
+    resetting, value, ragged, reverse
 ):
+    kind, backend = resetting
     T, B, N = shape = 5, 3, 4
     record = RECORDS[kind]
     options = {"reverse": reverse, "batch_sizes": ragged_sizes(T, B) if ragged else None}
@@ -255,11 +259,6 @@ def test_every_backend_and_feature_is_crossed(kind):
         assert {str(row[name]) for row in crossed} == {str(value) for value in values}
     available = {name for name, each in BACKENDS[kind].items() if each.unavailable() is None}
     assert {row["backend"] for row in crossed} == available - {"reference"}
-
-
-@each_isa
-def test_every_instruction_set_passes_the_tests(isa):
-    assert_passes_with_isa(isa, __file__, "-k", "cpu")
 
 
 COMPLEX_CALL = dict.fromkeys(("x", "W", "h0"), torch.complex64)

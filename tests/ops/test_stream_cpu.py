@@ -33,7 +33,7 @@ from eigenrnn.constraints import DiagonalSegment
 from eigenrnn.init import uniform_, weights_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import use_backend
-from kernel_testing import assert_passes_with_isa, each_isa, needs_kernels, python
+from kernel_testing import needs_kernels, python
 
 pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
@@ -652,11 +652,6 @@ def test_the_kernels_read_no_state_of_another_dtype():
     layer.double()
     with pytest.raises(TypeError, match=r"float64.*float32"):
         stream(torch.zeros(M, dtype=torch.float64))
-
-
-@each_isa
-def test_every_instruction_set_gives_the_bits_of_the_whole_sequence(isa):
-    assert_passes_with_isa(isa, __file__, "-k", "(a_stream_gives or steps_of) and many")
 
 
 def test_a_step_that_fails_leaves_the_stream_as_it_was():

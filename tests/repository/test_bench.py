@@ -14,6 +14,7 @@ import torch
 from benchmarks import sequences as bench
 from benchmarks import streaming
 from benchmarks.sequences.layers import (
+    REFERENCE,
     benchmarked_layers,
     product_gflops,
     step,
@@ -85,8 +86,11 @@ def short_scaling(monkeypatch):
 
 
 def test_streaming_and_scaling_are_measured(short_scaling, monkeypatch):
-    monkeypatch.setitem(short_scaling, "_peak", lambda _: 0.0)
+    peak = short_scaling["peak"](REFERENCE)  # one for all: each takes a new process
+    monkeypatch.setitem(short_scaling, "peak", lambda _: peak)
     found = bench.measure([], details=True)
+    assert set(found.peak.values()) == {peak}
+    assert peak > 1
     assert list(found.by_length) == [2, 4]
     assert list(found.by_batch) == [1]
     if compiled.unavailable() is None:

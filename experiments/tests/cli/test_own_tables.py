@@ -126,6 +126,12 @@ def test_times_are_no_texts(run, times):
     np.testing.assert_allclose(steps.to_numpy(), same.to_numpy(), atol=1e-7)
 
 
+@pytest.fixture(autouse=True)
+def few_epochs(monkeypatch):
+    """A forecaster trains for less time; its tests have the accuracy of the default."""
+    monkeypatch.setitem(SequenceForecaster.__init__.__kwdefaults__, "epochs", 2)
+
+
 def sales(count, **columns):
     t = np.arange(count)
     return pd.DataFrame({**columns, "sales": 100 + t + 10 * np.sin(t / 2) + t * 7 % 3})
