@@ -9,11 +9,10 @@ import numpy as np
 
 from eigenrnn_experiments.files import Columns, convert, read_json
 from eigenrnn_experiments.recipes import Recipe
-from eigenrnn_experiments.recipes.reproduce import numbers_of, row_of
+from eigenrnn_experiments.recipes.recipe import numbers_of, row_of
 from eigenrnn_experiments.statistics import rounded, spaced_indices
 from eigenrnn_experiments.training import Run, RunFolder, RunKey, checkpoint
-from eigenrnn_experiments.training.loop import first_below
-from eigenrnn_experiments.training.run import locked
+from eigenrnn_experiments.training.run import first_below, locked
 from reproduction.archive import Archive, CurveColumns, changes_since_run
 
 __all__ = ["MAX_POINTS", "ArchiveChanges", "archive_runs", "evaluated_curve", "training_curve"]

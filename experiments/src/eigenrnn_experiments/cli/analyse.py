@@ -10,11 +10,11 @@ from torch import Tensor
 
 from eigenrnn.analysis import AnalysisResults
 from eigenrnn.analysis import analyse as analyse_model
+from eigenrnn_experiments.console import plain_console, show_markdown
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.files import write_json
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
-from eigenrnn_experiments.training.progress import plain_console, show_markdown
 
 __all__ = ["analyse"]
 

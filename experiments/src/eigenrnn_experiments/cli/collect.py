@@ -4,7 +4,7 @@ from signal import SIGINT
 from typing import Literal
 
 from eigenrnn_experiments.cli.main import SIGNALLED
-from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.training.settings import Accelerator
 from eigenrnn_experiments.training.train_step import open_fabric
 from eigenrnn_experiments.world import Collection, autoencoder_settings, encode

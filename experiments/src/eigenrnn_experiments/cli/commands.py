@@ -15,6 +15,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from rich.text import Text
 
 from eigenrnn_experiments.cli.main import COMMANDS, SIGNALLED
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.errors import (
     NonFiniteLossError,
     StoppedError,
@@ -22,7 +23,6 @@ from eigenrnn_experiments.errors import (
     unknown_name,
 )
 from eigenrnn_experiments.tasks.base import Task, check_task
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["arguments_of", "function_of", "parser_of", "run"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 from eigenrnn_experiments.cli.predict import check_output
+from eigenrnn_experiments.console import plain_console, show_markdown
 from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.report.learning_curves import averaged_over, group
 from eigenrnn_experiments.report.records import read_records
 from eigenrnn_experiments.report.tables import chosen_by, results
 from eigenrnn_experiments.tables import FORMATS
-from eigenrnn_experiments.training.progress import plain_console, show_markdown
 
 __all__ = ["compare"]
 

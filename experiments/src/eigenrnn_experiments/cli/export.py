@@ -6,9 +6,9 @@ from typing import Any
 
 from eigenrnn import __version__
 from eigenrnn.export import check_export, export_model, to_c
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.files import write_json
 from eigenrnn_experiments.loading import load
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["export"]
 

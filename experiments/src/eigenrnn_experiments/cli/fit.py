@@ -10,9 +10,9 @@ import pandas as pd
 from eigenrnn.estimators import SequenceClassifier, SequenceRegressor
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
 from eigenrnn_experiments.cli.predict import check_output
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.registry import LAYERS
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["fit"]
 

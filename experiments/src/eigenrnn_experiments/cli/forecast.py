@@ -12,8 +12,8 @@ from eigenrnn.errors import check_positive_integer
 from eigenrnn.estimators import Forecast, SequenceForecaster
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, with_times
 from eigenrnn_experiments.cli.predict import check_output
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.files import write_atomically
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["forecast"]
 

@@ -9,10 +9,10 @@ import pandas as pd
 from rich.console import Console
 
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.prediction import bits_per_symbol, continue_text
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["check_output", "predict"]
 

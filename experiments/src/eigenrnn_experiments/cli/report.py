@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import layer_inputs
 from eigenrnn_experiments.cli.predict import check_output
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.report import read_records, write_report
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["report"]
 

@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -13,7 +14,9 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.models import SequenceModel, constrained_parameters, penalty, raw_parameters
+from eigenrnn_experiments.errors import NonFiniteLossError
 from eigenrnn_experiments.tasks.base import Batch, Task
+from eigenrnn_experiments.training.run import Metrics
 from eigenrnn_experiments.training.settings import OptimiserName, Settings
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ __all__ = [
     "Objective",
     "ParameterMean",
     "RMSpropTF1",
+    "StepMetrics",
     "TrainStep",
     "build_optimisers",
     "lr_factor",
@@ -130,6 +134,94 @@ def open_fabric(settings: Settings) -> "Fabric":
     return fabric
 
 
+_MAX_LISTED = 5  # gradient norms in a message
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """The metrics of one training step, before the optimiser update.
+
+    Args:
+        step: The number of the step, from one.
+        loss: The mean loss over the whole batch, without the penalty.
+        penalty: The penalty of the constraints.
+        grad_norm: The norm of the gradient of all parameters together, before clipping.
+    """
+
+    step: int
+    loss: float
+    penalty: float
+    grad_norm: float
+
+
+class DeferredMetrics:
+    """The metrics of the steps since the last read.
+
+    Reading makes the host wait for the device, so it is done once for many steps. An error still
+    names the step whose loss was not finite, and the gradients of that step.
+
+    Args:
+        names: The names of the parameters.
+        check_gradients: Whether gradients must be finite too. A gradient scaler skips steps with
+            non-finite gradients by design, so they are then not checked.
+    """
+
+    def __init__(self, names: Sequence[str], *, check_gradients: bool) -> None:
+        self._names = names
+        self._check_gradients = check_gradients
+        self._steps: list[int] = []
+        self._rows: list[Tensor] = []
+
+    def add(self, step: int, loss: Tensor, penalty: Tensor, norms: Sequence[Tensor]) -> None:
+        """Record a step; `norms` are the gradient norms of the parameters."""
+        like = loss
+        if norms:  # which are in double precision
+            like = norms[0]
+        numbers = [number.detach().to(like) for number in (loss, penalty, *norms)]
+        self._steps.append(step)
+        self._rows.append(torch.stack(numbers))
+
+    def read(self) -> list[StepMetrics]:
+        """Return the metrics since the last read.
+
+        Raises:
+            NonFiniteLossError: If a number is not finite; the message names the first such step
+                and its largest gradient norms.
+        """
+        table = torch.stack(self._rows)  # (steps, 2 + parameters)
+        metrics: list[StepMetrics] = []
+        for step, (loss, penalties, *norms) in zip(self._steps, table.tolist(), strict=True):
+            metrics.append(StepMetrics(step, loss, penalties, math.hypot(*norms)))
+            self._check_finite(metrics[-1], norms)
+        self._steps.clear()
+        self._rows.clear()
+        return metrics
+
+    def _check_finite(self, metrics: StepMetrics, norms: list[float]) -> None:
+        """Check the loss and, unless a gradient scaler is used, the gradients.
+
+        Raises:
+            NonFiniteLossError: If one of them is not finite.
+        """
+        if not math.isfinite(metrics.loss):
+            cause = f"the loss of step {metrics.step} is {metrics.loss}"
+        elif self._check_gradients and not math.isfinite(metrics.grad_norm):
+            cause = f"a gradient of step {metrics.step} is not finite (loss {metrics.loss:.4g})"
+        else:
+            return
+
+        def size(named: tuple[float, str]) -> float:
+            norm, _ = named
+            if math.isnan(norm):  # it comes first, because it may be the cause
+                return math.inf
+            return norm
+
+        # a stable sort, so equal norms keep the order of the parameters
+        largest = sorted(zip(norms, self._names, strict=True), key=size, reverse=True)
+        listed = ", ".join(f"{name} {norm:.3g}" for norm, name in largest[:_MAX_LISTED])
+        raise NonFiniteLossError(f"{cause}; largest gradient norms: {listed}")
+
+
 class TrainStep:
     """Computes gradients, updates the parameters and evaluates the model.
 
@@ -166,6 +258,28 @@ class TrainStep:
         self.average = ParameterMean(list(self.parameters.values()))
         if settings.average_after is not None:
             _check_can_average(model)
+        self._metrics = DeferredMetrics(list(self.parameters), check_gradients=self.scaler is None)
+
+    def take(
+        self, step: int, batch: Batch, *, decay: float, reads: bool
+    ) -> tuple[Tensor, list[StepMetrics]]:
+        """Take a step; return its loss and, if they are read, the metrics since the last read.
+
+        Args:
+            step: The number of the step, from one.
+            batch: The training batch.
+            decay: The factor of all learning rates.
+            reads: Whether to read the metrics, which makes the host wait for the device.
+        Raises:
+            NonFiniteLossError: If a number that is read is not finite.
+        """
+        loss, penalty, norms = self.backward(step, batch)
+        self._metrics.add(step, loss, penalty, norms)
+        metrics: list[StepMetrics] = []
+        if reads:  # before the update: numbers that are not finite must not reach the parameters
+            metrics = self._metrics.read()
+        self.update(norms, scale=batch.lr_scale, decay=decay)
+        return loss, metrics
 
     def backward(self, step: int, batch: Batch) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Compute the gradients of a step; return loss, penalty and each gradient's norm."""
@@ -207,17 +321,24 @@ class TrainStep:
         self.average.update()
 
     @torch.no_grad()
-    def evaluate(self, batches: Iterable[Batch]) -> dict[str, float]:
-        """Return the loss and the metrics of a whole split."""
+    def evaluate(self) -> Metrics:
+        """Return the loss and the metrics of each fixed set, with the mean of the parameters."""
         task = self._objective.task
-        sums: list[Tensor] = []
-        self._seed(0)  # all evaluations have the same noise, whatever was measured before
+        size = self._settings.eval_batch_size or self._settings.batch_size
+        found: Metrics = {}
         self._objective.eval()
-        for batch in batches:
-            with self.fabric.autocast():
-                sums.append(self._objective.evaluate(batch.to(self.fabric.device)))
+        with self.average.swapped_in():
+            for split in task.splits:
+                if split == "train":
+                    continue
+                sums: list[Tensor] = []
+                self._seed(0)  # all evaluations have the same noise, whatever was measured before
+                for batch in task.batches(split, size):
+                    with self.fabric.autocast():
+                        sums.append(self._objective.evaluate(batch.to(self.fabric.device)))
+                found[split] = task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
         self._objective.train()
-        return task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
+        return found
 
     def _clip(self, norms: list[Tensor]) -> None:
         parameters = self.parameters.values()
