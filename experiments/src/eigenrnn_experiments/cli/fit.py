@@ -10,7 +10,7 @@ import pandas as pd
 from eigenrnn.estimators import SequenceClassifier, SequenceRegressor
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
 from eigenrnn_experiments.cli.predict import check_output
-from eigenrnn_experiments.console import plain_console
+from eigenrnn_experiments.console import say
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.registry import LAYERS
 
@@ -81,8 +81,7 @@ def fit(
             raise
     estimator.table_ = names  # which `predict` reads tables by
     estimator.save(out)
-    line = f"{estimator!r} on {len(X)} sequences, in {out}"
-    plain_console().print(line, soft_wrap=True, highlight=False)
+    say(f"{estimator!r} on {len(X)} sequences, in {out}")
     return 0
 
 

@@ -12,7 +12,7 @@ from eigenrnn.errors import check_positive_integer
 from eigenrnn.estimators import Forecast, SequenceForecaster
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, with_times
 from eigenrnn_experiments.cli.predict import check_output
-from eigenrnn_experiments.console import plain_console
+from eigenrnn_experiments.console import plain_console, say
 from eigenrnn_experiments.files import write_atomically
 
 __all__ = ["forecast"]
@@ -61,18 +61,17 @@ def forecast(
     if time is not None:
         parts = [part.set_index(time) for part in parts]
     forecaster = SequenceForecaster(season=season, random_state=seed)
-    notes = plain_console(stderr=True)
-    with notes.status(f"training on {len(table)} rows"):
+    with plain_console(stderr=True).status(f"training on {len(table)} rows"):
         forecaster.fit([part[targets] for part in parts])
     found = forecaster.forecast(horizon, coverage)
     if found.note is not None:
-        notes.print(found.note, soft_wrap=True, highlight=False)
+        say(found.note, stderr=True)
     text = _table(names, time or "step", found).to_csv(index=False, float_format="%.12g")
     if out is None:
         sys.stdout.write(text)
         return 0
     write_atomically(Path(out), text.encode())
-    plain_console().print(f"wrote {out}", soft_wrap=True, highlight=False)
+    say(f"wrote {out}")
     return 0
 
 

@@ -402,21 +402,14 @@ class Row:
 
 def _layer_with_head(row: Row, generator: torch.Generator) -> nn.Module:
     """Build the default network: one layer with a linear head."""
-    make_layer: Any = row.layer
-    if row.task.vocabulary is not None or row.embedding_size is not None:
-        make_layer = partial(make_layer, **row.options)
-        size = row.embedding_size
-        return model_for(
-            row.task, make_layer, row.hidden_size, embedding_size=size, generator=generator
-        )
-    layer = make_layer(row.task.input_size, row.hidden_size, **row.options, generator=generator)
-    return SequenceModel(
-        layer,
-        row.task.output_size,
-        row.task.readout,
+    return model_for(
+        row.task,
+        partial(row.layer, **row.options),
+        row.hidden_size,
+        embedding_size=row.embedding_size,
+        generator=generator,
         head_init=row.head_init,
         head_bias_init=row.head_bias_init,
-        generator=generator,
     )
 
 

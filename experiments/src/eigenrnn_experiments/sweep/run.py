@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 
 from eigenrnn.errors import check_installed
-from eigenrnn_experiments.console import plain_console
+from eigenrnn_experiments.console import plain_console, say
 from eigenrnn_experiments.errors import (
     FolderInUseError,
     NonFiniteLossError,
@@ -155,7 +155,10 @@ class Sweep:
             self.write_results(folder)
             waiting = [keys for _, keys in self.points(folder) if not self.is_final(keys, folder)]
             if find_spec("ray") is None or find_spec("optuna") is None:
-                self._print(f"one run after another; in parallel: pip install '{_REQUIREMENT}'")
+                say(
+                    f"one run after another; in parallel: pip install '{_REQUIREMENT}'",
+                    stderr=True,
+                )
                 for keys in waiting:
                     for key in keys:
                         self._train(key, folder, plain_console(stderr=True))
@@ -323,11 +326,8 @@ class Sweep:
         for key in keys:
             run = self.run_of(key, out)
             line = f"[{over}/{total}] {key.path.as_posix()} {run.state} {run.message}"
-            self._print(line.strip())
+            say(line.strip(), stderr=True)
         self.write_results(out)
-
-    def _print(self, line: str) -> None:
-        plain_console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
     def write_results(self, out: Path) -> None:
         """Write `results.csv` and, for a recipe, `results.md` from the folders of the runs."""

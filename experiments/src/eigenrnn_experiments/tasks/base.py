@@ -162,9 +162,9 @@ class Task(ABC):
         return None
 
     @property
-    @abstractmethod
     def splits(self) -> tuple[str, ...]:
         """The names of the splits, `train` first; all others are fixed sets."""
+        return "train", "validation", "test"
 
     @abstractmethod
     def batch(self, size: int, generator: torch.Generator) -> Batch:
@@ -220,7 +220,7 @@ class Task(ABC):
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of the metrics of an evaluation, the loss first."""
-        return "loss", self.metric_name
+        return tuple(dict.fromkeys(["loss", self.metric_name]))
 
     def is_higher_better(self, name: str) -> bool:
         """Whether a larger value of one of `metric_names` is better."""
@@ -290,6 +290,7 @@ def model_for(
     *,
     embedding_size: int | None = None,
     generator: Generator | None = None,
+    **head: Any,
 ) -> nn.Module:
     """Build the model of a task around a recurrent layer.
 
@@ -300,6 +301,7 @@ def model_for(
         embedding_size: The size of the embedding, for a task with symbols as inputs; N by
             default, in which case the output weights are tied to the embedding.
         generator: The generator of the initialisation; torch's global generator by default.
+        head: The initialisers of the head of a `SequenceModel`.
 
     Raises:
         ValueError: If `embedding_size` is set for a task with real inputs.
@@ -316,7 +318,7 @@ def model_for(
                 f"expected embedding_size for a task that reads symbols only, got {embedding_size}"
             )
         layer = make_layer(task.input_size, hidden_size, **options)
-        return SequenceModel(layer, task.output_size, task.readout, generator=generator)
+        return SequenceModel(layer, task.output_size, task.readout, generator=generator, **head)
     width = embedding_size or hidden_size
     layer = make_layer(width, hidden_size, **options)
     tied = getattr(layer, "output_size", hidden_size) == width

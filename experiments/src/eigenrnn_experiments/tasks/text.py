@@ -117,10 +117,6 @@ class NextSymbol(Task):
         return self.vocabulary
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        return "train", "validation", "test"
-
-    @property
     def metric_names(self) -> tuple[str, ...]:
         return "loss", "bits", "accuracy"
 
@@ -160,7 +156,7 @@ class NextSymbol(Task):
 
     def baseline(self) -> float:
         """The entropy of the symbol frequencies in the training text."""
-        counts = self._counts
+        counts = self._corpus.counts("train")
         frequencies = counts[counts > 0] / counts.sum()
         return float(-(frequencies * np.log(frequencies)).sum())
 
@@ -176,10 +172,6 @@ class NextSymbol(Task):
     @cached_property
     def _corpus(self) -> Corpus:
         return self._read()
-
-    @cached_property
-    def _counts(self) -> NDArray[np.int64]:
-        return self._corpus.counts("train")
 
     def _stream_length(self, split: str, size: int) -> int:
         """Return the number of symbols of each stream.

@@ -35,7 +35,7 @@ from eigenrnn_experiments.training.run import Description, Run, RunFolder, RunKe
 from eigenrnn_experiments.training.settings import Settings
 from eigenrnn_experiments.training.train_step import TrainStep, open_fabric
 
-__all__ = ["begun_run", "fit", "revision", "versions"]
+__all__ = ["fit", "revision", "versions"]
 
 
 def fit(
@@ -104,15 +104,10 @@ def fit(
     check_batch(task, next(task.batches("train", settings.batch_size)))
     selection = Selection(task, settings.best_by)
     baseline = task.baseline()
-    run = begun_run(
-        model,
-        task,
-        settings,
-        name=name or Path(directory).name,
-        network=network,
-        key=key,
-        best_by=selection.metric,
-    )
+    key = key or RunKey(seed=settings.seed)
+    name = name or Path(directory).name
+    known = {"key": key, "name": name, "network": network, "best_by": selection.metric}
+    run = _begun_run(model, task, settings, **known)
     train_step = TrainStep(open_fabric(settings), model, task, settings)
     files = RunFolder(directory)
     loop = TrainingLoop(
@@ -132,9 +127,7 @@ def fit(
 
     with locked(files.path):  # until the run ends
         saved = files.open(resume=resume, overwrite=overwrite)
-        is_over = saved is not None and _is_finished(
-            saved, loop.fingerprint, files.last, pace.steps
-        )
+        is_over = saved is not None and _is_finished(saved, run, files.last, pace.steps)
         if is_over and files.run_file.exists():
             ended = files.read()
             if ended.state == "ended":  # else it was killed before it wrote its record
@@ -149,9 +142,7 @@ def fit(
             raise
 
 
-def _is_finished(
-    saved: Mapping[str, Any], fingerprint: Mapping[str, Any], path: Path, steps: int
-) -> bool:
+def _is_finished(saved: Mapping[str, Any], run: Run, path: Path, steps: int) -> bool:
     """Whether a checkpoint is of the last step of the requested run.
 
     Raises:
@@ -161,7 +152,7 @@ def _is_finished(
     with checkpoint_errors(path):
         stored = saved["fingerprint"]
         state = TrainingState.from_checkpoint(saved["state"])
-    _check_fingerprint(stored, fingerprint)
+    _check_fingerprint(stored, run.fingerprint)
     if steps < state.step:
         raise ValueError(
             f"expected steps >= {state.step}, as many as the run has taken, got {steps}"
@@ -193,26 +184,9 @@ def _check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) ->
 _CPU_INFO = Path("/proc/cpuinfo")  # Linux, where `platform.processor` returns nothing
 
 
-def begun_run(
-    model: nn.Module,
-    task: Task,
-    settings: Settings,
-    *,
-    name: str,
-    network: Mapping[str, Any] | None,
-    key: RunKey | None,
-    best_by: str | None,
-) -> Run:
-    """Return the record of a run that begins.
+def _begun_run(model: nn.Module, task: Task, settings: Settings, **known: Any) -> Run:
+    """Return the record of a run that begins, with what is known of it already.
 
-    Args:
-        model: The network.
-        task: The task.
-        settings: The training settings.
-        name: The name of the run on the console.
-        network: The call that makes the network, if it is known.
-        key: What names the run; None for a run of no recipe.
-        best_by: The metric that selects the best model.
     Raises:
         TypeError: If the task has an option that cannot be stored as data.
     """
@@ -221,16 +195,13 @@ def begun_run(
     if isinstance(path, str | Path):
         files["path"] = str(path)
     run = Run(
-        key=key or RunKey(seed=settings.seed),
-        name=name,
+        **known,
         task=Description(describe(task)["class"], describe_options(task)),
         files=files,
-        network=network,
         layer=_layer_class(model),
         modules=str(model),
         parameters=count_parameters(model),
         settings=describe_options(settings),
-        best_by=best_by,
         revision=revision(),
         versions=versions() | _products(settings),
     )
@@ -305,9 +276,7 @@ def _products(settings: Settings) -> dict[str, str]:
 
 
 def _count(number: int, unit: str) -> str:
-    if number == 1:
-        return f"1 {unit}"
-    return f"{number} {unit}s"
+    return f"1 {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def _processor() -> str:

@@ -92,17 +92,6 @@ class BestModel:
     metrics: Metrics
     model: Mapping[str, Any]
 
-    @classmethod
-    def from_checkpoint(cls, state: Mapping[str, Any] | None) -> Self | None:
-        """Build it from the entry of a checkpoint.
-
-        Raises:
-            KeyError: If a part is missing.
-        """
-        if state is None:
-            return None
-        return cls(state["step"], state["metrics"], state["model"])
-
 
 @dataclass
 class TrainingState:
@@ -187,7 +176,9 @@ class TrainingLoop:
         with checkpoint_errors(self.files.last):
             self.train_step.load_state_dict(saved["train_step"])
             self.state = TrainingState.from_checkpoint(saved["state"])
-            self.best = BestModel.from_checkpoint(saved["best"])
+            if saved["best"] is not None:
+                names = [each.name for each in fields(BestModel)]
+                self.best = BestModel(**{name: saved["best"][name] for name in names})
         # `best.pt` may be of a later step, now taken again
         if self.best is None:
             self.files.best.unlink(missing_ok=True)

@@ -27,6 +27,7 @@ from eigenrnn_experiments.files import (
     write_atomically,
     write_json,
 )
+from eigenrnn_experiments.statistics import counted
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.settings import MAY_CHANGE_ON_RESUME
@@ -71,9 +72,7 @@ class Length(NamedTuple):
 
     def __str__(self) -> str:
         """Return it in words, such as `5 epochs`."""
-        if self.number == 1:
-            return f"1 {self.unit.removesuffix('s')}"
-        return f"{self.number:,} {self.unit}"
+        return counted(self.number, self.unit.removesuffix("s"))
 
 
 @dataclass(frozen=True, slots=True)

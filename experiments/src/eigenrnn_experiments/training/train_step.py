@@ -154,74 +154,6 @@ class StepMetrics:
     grad_norm: float
 
 
-class DeferredMetrics:
-    """The metrics of the steps since the last read.
-
-    Reading makes the host wait for the device, so it is done once for many steps. An error still
-    names the step whose loss was not finite, and the gradients of that step.
-
-    Args:
-        names: The names of the parameters.
-        check_gradients: Whether gradients must be finite too. A gradient scaler skips steps with
-            non-finite gradients by design, so they are then not checked.
-    """
-
-    def __init__(self, names: Sequence[str], *, check_gradients: bool) -> None:
-        self._names = names
-        self._check_gradients = check_gradients
-        self._steps: list[int] = []
-        self._rows: list[Tensor] = []
-
-    def add(self, step: int, loss: Tensor, penalty: Tensor, norms: Sequence[Tensor]) -> None:
-        """Record a step; `norms` are the gradient norms of the parameters."""
-        like = loss
-        if norms:  # which are in double precision
-            like = norms[0]
-        numbers = [number.detach().to(like) for number in (loss, penalty, *norms)]
-        self._steps.append(step)
-        self._rows.append(torch.stack(numbers))
-
-    def read(self) -> list[StepMetrics]:
-        """Return the metrics since the last read.
-
-        Raises:
-            NonFiniteLossError: If a number is not finite; the message names the first such step
-                and its largest gradient norms.
-        """
-        table = torch.stack(self._rows)  # (steps, 2 + parameters)
-        metrics: list[StepMetrics] = []
-        for step, (loss, penalties, *norms) in zip(self._steps, table.tolist(), strict=True):
-            metrics.append(StepMetrics(step, loss, penalties, math.hypot(*norms)))
-            self._check_finite(metrics[-1], norms)
-        self._steps.clear()
-        self._rows.clear()
-        return metrics
-
-    def _check_finite(self, metrics: StepMetrics, norms: list[float]) -> None:
-        """Check the loss and, unless a gradient scaler is used, the gradients.
-
-        Raises:
-            NonFiniteLossError: If one of them is not finite.
-        """
-        if not math.isfinite(metrics.loss):
-            cause = f"the loss of step {metrics.step} is {metrics.loss}"
-        elif self._check_gradients and not math.isfinite(metrics.grad_norm):
-            cause = f"a gradient of step {metrics.step} is not finite (loss {metrics.loss:.4g})"
-        else:
-            return
-
-        def size(named: tuple[float, str]) -> float:
-            norm, _ = named
-            if math.isnan(norm):  # it comes first, because it may be the cause
-                return math.inf
-            return norm
-
-        # a stable sort, so equal norms keep the order of the parameters
-        largest = sorted(zip(norms, self._names, strict=True), key=size, reverse=True)
-        listed = ", ".join(f"{name} {norm:.3g}" for norm, name in largest[:_MAX_LISTED])
-        raise NonFiniteLossError(f"{cause}; largest gradient norms: {listed}")
-
-
 class TrainStep:
     """Computes gradients, updates the parameters and evaluates the model.
 
@@ -258,7 +190,7 @@ class TrainStep:
         self.average = ParameterMean(list(self.parameters.values()))
         if settings.average_after is not None:
             _check_can_average(model)
-        self._metrics = DeferredMetrics(list(self.parameters), check_gradients=self.scaler is None)
+        self._unread: list[tuple[int, Tensor]] = []  # numbers of steps, on the device
 
     def take(
         self, step: int, batch: Batch, *, decay: float, reads: bool
@@ -274,12 +206,52 @@ class TrainStep:
             NonFiniteLossError: If a number that is read is not finite.
         """
         loss, penalty, norms = self.backward(step, batch)
-        self._metrics.add(step, loss, penalty, norms)
+        numbers = [number.to(norms[0]) for number in (loss, penalty, *norms)]
+        self._unread.append((step, torch.stack(numbers)))
         metrics: list[StepMetrics] = []
         if reads:  # before the update: numbers that are not finite must not reach the parameters
-            metrics = self._metrics.read()
+            metrics = self._read_metrics()
         self.update(norms, scale=batch.lr_scale, decay=decay)
         return loss, metrics
+
+    def _read_metrics(self) -> list[StepMetrics]:
+        """Return the metrics since the last read.
+
+        Raises:
+            NonFiniteLossError: If a number is not finite; the message names the first such step
+                and its largest gradient norms.
+        """
+        table = torch.stack([numbers for _, numbers in self._unread]).tolist()
+        metrics: list[StepMetrics] = []
+        for (step, _), (loss, penalties, *norms) in zip(self._unread, table, strict=True):
+            metrics.append(StepMetrics(step, loss, penalties, math.hypot(*norms)))
+            self._check_finite(metrics[-1], norms)
+        self._unread.clear()
+        return metrics
+
+    def _check_finite(self, metrics: StepMetrics, norms: list[float]) -> None:
+        """Check the loss and the gradients; a gradient scaler skips steps by design.
+
+        Raises:
+            NonFiniteLossError: If one of them is not finite.
+        """
+        if not math.isfinite(metrics.loss):
+            cause = f"the loss of step {metrics.step} is {metrics.loss}"
+        elif self.scaler is None and not math.isfinite(metrics.grad_norm):
+            cause = f"a gradient of step {metrics.step} is not finite (loss {metrics.loss:.4g})"
+        else:
+            return
+
+        def size(named: tuple[float, str]) -> float:
+            norm, _ = named
+            if math.isnan(norm):  # it comes first, because it may be the cause
+                return math.inf
+            return norm
+
+        # a stable sort, so equal norms keep the order of the parameters
+        largest = sorted(zip(norms, self.parameters, strict=True), key=size, reverse=True)
+        listed = ", ".join(f"{name} {norm:.3g}" for norm, name in largest[:_MAX_LISTED])
+        raise NonFiniteLossError(f"{cause}; largest gradient norms: {listed}")
 
     def backward(self, step: int, batch: Batch) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Compute the gradients of a step; return loss, penalty and each gradient's norm."""
