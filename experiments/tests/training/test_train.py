@@ -453,3 +453,10 @@ def test_a_missing_accelerator_raises_before_anything_is_written(tmp_path, monke
     with pytest.raises(ValueError, match=message):
         small_fit(tmp_path / "run", small_settings(2, accelerator=name))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_without_trained_parameters_raises_before_anything_is_written(tmp_path):
+    model = small_model().requires_grad_(requires_grad=False)
+    with pytest.raises(ValueError, match="expected a model with trainable parameters"):
+        small_fit(tmp_path / "run", model=model)
+    assert not (tmp_path / "run").exists()

@@ -627,65 +627,37 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not trained:
         raise ValueError("expected a model with trainable parameters, got none")
-    recurrent = set(_recurrent_names(model, settings))
-    decaying = _decaying_names(model, settings)
+    constrained = {id(p) for p in constrained_parameters(model)}
+    recurrent = [name for name, p in trained.items() if id(p) in constrained]
+    decaying = [name for name, p in trained.items() if id(p) not in constrained]
+    if settings.lr_recurrent_of is not None:
+        recurrent = _with_parts(list(trained), settings.lr_recurrent_of, "lr_recurrent_of")
+    if settings.weight_decay_of is not None:
+        decaying = _with_parts(decaying, settings.weight_decay_of, "weight_decay_of")
+    elif settings.weight_decay:  # else one group, as the runs before this distinction have it
+        raw = {id(p) for p in raw_parameters(model)}
+        decaying = [name for name in decaying if id(trained[name]) not in raw]
     optimisers: list[Optimizer] = []
     for is_recurrent in (True, False):
-        decayed: list[nn.Parameter] = []
-        others: list[nn.Parameter] = []
-        for parameter_name, parameter in trained.items():
-            if (parameter_name in recurrent) != is_recurrent:
-                continue
-            if parameter_name in decaying:
-                decayed.append(parameter)
-            else:
-                others.append(parameter)
+        chosen = [name for name in trained if (name in recurrent) == is_recurrent]
         groups: list[dict[str, Any]] = []
-        for parameters, rate in ((decayed, settings.weight_decay), (others, 0.0)):
+        for decays, rate in ((True, settings.weight_decay), (False, 0.0)):
+            parameters = [trained[name] for name in chosen if (name in decaying) == decays]
             if parameters:  # torch accepts no empty group
                 group = {"params": parameters, "weight_decay": rate, "constrained": is_recurrent}
                 groups.append(group)
-        name = settings.optimiser
-        lr = settings.lr
-        if is_recurrent:
-            name, lr = settings.recurrent
+        name, lr = settings.recurrent if is_recurrent else (settings.optimiser, settings.lr)
         if groups:
             optimisers.append(_build(name, lr, groups, settings.alpha))
     return optimisers
 
 
-def _recurrent_names(model: nn.Module, settings: Settings) -> list[str]:
-    """Return the parameters that train with the optimiser and the rate of the recurrent ones."""
-    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if settings.lr_recurrent_of is not None:
-        return _with_parts(named, settings.lr_recurrent_of, "lr_recurrent_of")
-    constrained = {id(p) for p in constrained_parameters(model)}
-    return [name for name, p in named.items() if id(p) in constrained]
-
-
-def _decaying_names(model: nn.Module, settings: Settings) -> list[str]:
-    """Return the parameters whose weights decay."""
-    constrained = {id(p) for p in constrained_parameters(model)}
-    named = {
-        name: p
-        for name, p in model.named_parameters()
-        if p.requires_grad and id(p) not in constrained
-    }
-    if settings.weight_decay_of is not None:
-        return _with_parts(named, settings.weight_decay_of, "weight_decay_of")
-    if not settings.weight_decay:  # one group, as the runs before this distinction have it
-        return list(named)
-    raw = {id(p) for p in raw_parameters(model)}
-    return [name for name, p in named.items() if id(p) not in raw]
-
-
-def _with_parts(named: Iterable[str], parts: tuple[str, ...], setting: str) -> list[str]:
+def _with_parts(names: list[str], parts: tuple[str, ...], setting: str) -> list[str]:
     """Return the names that contain one of some strings.
 
     Raises:
         ValueError: If no name contains one of them.
     """
-    names = list(named)
     for part in parts:
         # every name has the empty part
         if not part or not any(part in name for name in names):
