@@ -35,8 +35,7 @@ def compare(
     Raises:
         ValueError: If a folder holds no run, or the output cannot be written.
     """
-    if out is not None:
-        check_output(Path(out), "-")
+    check_output(out, "-")
     write = FORMATS[format or "markdown"]
     records = read_records(runs)
     groups = group(records)

@@ -1,7 +1,6 @@
 """The command `fit`, which trains an estimator on a table."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ def fit(
         ValueError: If an option, a column or a value is wrong.
         KeyboardInterrupt: If Ctrl-C comes before the first epoch has ended.
     """
-    check_output(Path(out), input)
+    check_output(out, input)
     table = read_table(input, *ignore, target, time)
     names: dict[str, Any] = {
         "sequence": sequence,

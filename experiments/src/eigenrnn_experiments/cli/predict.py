@@ -15,7 +15,7 @@ from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.prediction import bits_per_symbol, continue_text
 
-__all__ = ["check_output", "predict"]
+__all__ = ["check_output", "predict", "write_output"]
 
 
 def predict(
@@ -47,32 +47,39 @@ def predict(
     """
     # printed predictions are alone on standard output, so that another program can read them
     note = partial(say, stderr=out is None)
-    if out is not None:
-        check_output(Path(out), input)
+    check_output(out, input)
     path = Path(run)
     if not path.is_file() or (path.parent / "run.json").exists():  # a run, not a file of `fit`
         drawing = {"length": length, "temperature": temperature, "seed": seed}
         predictions = _text(load(run, data_root), run, input, note, drawing)
     else:
         predictions = _table(run, input, note)
-    if out is None:
-        sys.stdout.write(predictions)
-        return 0
-    write_atomically(Path(out), predictions.encode())
-    say(f"wrote {out}")
+    write_output(predictions, out)
     return 0
 
 
-def check_output(out: Path, source: str) -> None:
-    """Check the output file before any work is done.
+def check_output(out: str | None, source: str) -> None:
+    """Check the output file, if there is one, before any work is done.
 
     Raises:
         ValueError: If its folder does not exist, or it is a folder or the input.
     """
-    if out.is_dir() or not out.absolute().parent.is_dir():
+    if out is None:
+        return
+    file = Path(out)
+    if file.is_dir() or not file.absolute().parent.is_dir():
         raise ValueError(f"expected a file in a folder that exists as --out, got {out}")
-    if out.exists() and source != "-" and Path(source).exists() and out.samefile(source):
+    if file.exists() and source != "-" and Path(source).exists() and file.samefile(source):
         raise ValueError(f"expected another file than the input as --out, got {out}")
+
+
+def write_output(text: str, out: str | None) -> None:
+    """Write a text to the output file, or print it if there is none."""
+    if out is None:
+        sys.stdout.write(text)
+        return
+    write_atomically(Path(out), text.encode())
+    say(f"wrote {out}")
 
 
 def _table(file: str, input: str, note: Callable[[str], None]) -> str:

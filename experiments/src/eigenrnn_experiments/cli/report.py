@@ -34,7 +34,7 @@ def report(
         title: Title of the page.
         data_root: Folder with the data files.
     """
-    check_output(Path(out), "-")
+    check_output(out, "-")
     not_analysed: list[str] = []
     with plain_console(stderr=True).status("reading runs") as status:
 
