@@ -13,7 +13,6 @@ from eigenrnn_experiments.files import read_text, write_atomically
 from eigenrnn_experiments.recipes import Comparison, Entry, Recipe, Reference, Reported, Row
 from eigenrnn_experiments.training import Run, RunKey, Settings
 from eigenrnn_experiments.training.description import (
-    current_network,
     describe_defaults,
     differences,
 )
@@ -238,7 +237,7 @@ def changes_since_run(row: Row, run: Run) -> list[str]:
     settings = describe_defaults(Settings) | dict(run.settings)
     then: dict[str, Any] = {
         "task": task,
-        "network": current_network(run.network or {}),
+        "network": dict(run.network or {}),
         "settings": settings,
     }
     now = row.describe()

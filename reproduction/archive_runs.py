@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from eigenrnn_experiments.files import Columns, convert, read_json
+from eigenrnn_experiments.files import Columns
 from eigenrnn_experiments.recipes import Recipe
-from eigenrnn_experiments.recipes.recipe import numbers_of, row_of
+from eigenrnn_experiments.recipes.recipe import row_of
 from eigenrnn_experiments.statistics import rounded, spaced_indices
-from eigenrnn_experiments.training import Run, RunFolder, RunKey, checkpoint
-from eigenrnn_experiments.training.run import first_below, locked
+from eigenrnn_experiments.training import Run, RunFolder, RunKey
+from eigenrnn_experiments.training.run import locked
 from reproduction.archive import Archive, CurveColumns, changes_since_run
 
 __all__ = ["MAX_POINTS", "ArchiveChanges", "archive_runs", "evaluated_curve", "training_curve"]
@@ -81,10 +80,10 @@ def _runs(folder: Path, recipes: Mapping[str, Recipe], changes: ArchiveChanges) 
     Raises:
         ValueError: If it holds no run.
     """
-    found = {*folder.rglob("run.json"), *folder.rglob("seed-*/config.json")}
+    found = sorted(file.parent for file in folder.rglob("run.json"))
     if not found:
         raise ValueError(f"expected runs in {folder} or its subfolders, got none")
-    for path in sorted({file.parent for file in found}):
+    for path in found:
         try:
             yield _to_archive(RunFolder(path), recipes)
         except ValueError as error:
@@ -97,10 +96,7 @@ def _to_archive(files: RunFolder, recipes: Mapping[str, Recipe]) -> Run:
     Raises:
         ValueError: If it is damaged, has not ended, or is not a run of a current row.
     """
-    if files.run_file.exists():
-        run = files.run
-    else:
-        run = _read_older_layout(files, recipes)
+    run = files.run
     key = run.key
     if key.recipe not in recipes:
         raise ValueError(f"expected a recipe of this version, got {key.recipe!r}")
@@ -116,37 +112,6 @@ def _to_archive(files: RunFolder, recipes: Mapping[str, Recipe]) -> Run:
     columns = files.metrics
     curves = {"training": training_curve(columns), "evaluated": evaluated_curve(columns)}
     return replace(run, curves=curves, name="", modules="", layer="", message="", files={})
-
-
-def _read_older_layout(files: RunFolder, recipes: Mapping[str, Recipe]) -> Run:
-    """Read a run that was trained before 29 November: its record was three files.
-
-    Raises:
-        ValueError: If a file is damaged, or its recipe has changed.
-    """
-    config = files.path / "config.json"
-    content = read_json(config)
-    state = "unfinished"
-    if (files.path / "status.json").exists():
-        status = read_json(files.path / "status.json")
-        state = status.get("state", state)
-        content["scores"] = status.get("scores") or {}
-    if (files.path / "result.json").exists():
-        content |= read_json(files.path / "result.json")
-        state = "ended"
-    run = convert(config, {**content, "key": content.get("key") or {}, "state": state}, Run)
-    if run.key.recipe not in recipes or run.key.quick or state not in ("ended", "diverged"):
-        return run  # which is not archived
-    row = row_of(run.key, recipes[run.key.recipe])
-    written = datetime.fromtimestamp(files.metrics_file.stat().st_mtime, UTC)
-    run = replace(run, ended=written.isoformat(timespec="seconds"))
-    if row.task.missing_data() is None:
-        baseline = row.task.baseline()
-        run = replace(run, baseline=baseline, first_below=first_below(files.metrics, baseline))
-    if state == "ended":
-        return replace(run, numbers=numbers_of(row, run, files))
-    progress = checkpoint.load(files.last)["state"]
-    return replace(run, steps=progress["step"], seconds=progress["seconds"])
 
 
 MAX_POINTS = 120

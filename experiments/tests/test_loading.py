@@ -305,17 +305,6 @@ def test_a_network_is_built_again_from_the_call_that_made_it(tmp_path, layer):
     assert torch.equal(again.inputs, batch.inputs)
 
 
-OLDER = Path(__file__).parent / "training" / "older_networks.json"
-
-
-def test_a_run_of_an_older_version_is_loaded(tmp_path):
-    layer = MADE["a leak"]
-    model = model_for(ADDING, layer, 6)
-    fit_in_python(tmp_path, model, describe_call(layer=layer, hidden_size=6))
-    edited(tmp_path, lambda c: c.update(network=json.loads(OLDER.read_text())["leak"]))
-    assert same(load(tmp_path).model, weights(tmp_path / "last.pt"))
-
-
 def test_a_default_that_has_changed_since_is_named(tmp_path):
     network = describe_call(layer=LRU, hidden_size=6)
     fit_in_python(tmp_path, model_for(ADDING, LRU, 6), network)

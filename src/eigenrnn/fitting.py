@@ -20,10 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from eigenrnn import layers
 from eigenrnn.errors import check_installed, check_positive, check_positive_integer
 from eigenrnn.files import replacing
-from eigenrnn.layers import current_call
 from eigenrnn.models import ResidualStack, SequenceModel, parameter_groups, penalty
 from eigenrnn.torch_internals import DrawFrom
 
@@ -349,15 +347,7 @@ def _built(description: Any) -> Any:
         return [_built(each) for each in description["parts"]]
     arguments = [_built(each) for each in description["arguments"]]
     options = {name: _built(each) for name, each in description["options"].items()}
-    function = description["call"]
-    if function.get("name") in layers.__all__:
-        name, options = current_call(function["name"], options, _named)
-        function = {"name": name}
-    return partial(_built(function), *arguments, **options)
-
-
-def _named(name: str, **options: Any) -> Any:
-    return partial(_known_names()[name], **options)
+    return partial(_built(description["call"]), *arguments, **options)
 
 
 def _is_plain(value: Any) -> bool:

@@ -23,7 +23,6 @@ from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.description import (
     build,
-    current_network,
     describe_call,
     differences,
 )
@@ -187,7 +186,7 @@ def _network(run: Run, row: Row | None, sizes: Task | TextPreprocessing) -> nn.M
     """
     if run.network is None:
         raise ValueError("the network was made in Python")
-    then = current_network(run.network)
+    then = run.network
     # the stored weights replace those drawn here, which must not use up the user's random numbers
     with torch.random.fork_rng(devices=()):
         if row is not None:

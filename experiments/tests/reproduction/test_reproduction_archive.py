@@ -158,37 +158,6 @@ def test_a_first_step_below_is_read_off_the_curve_of_a_run_that_did_not_keep_it(
     assert [steps_below(fraction).of(known) for fraction in (0.5, 0.01)] == [2, math.inf]
 
 
-def older_layout(folder):
-    """Write a run as versions before `run.json` did."""
-    files = RunFolder(folder)
-    content = json.loads(files.run_file.read_text())
-    asked = ("key", "task", "network", "settings", "versions", "revision", "parameters")
-    result = ("steps", "seconds", "processor_seconds", "last", "best", "best_step", "best_by")
-    for name, parts in {"config": asked, "result": result}.items():
-        text = json.dumps({part: content[part] for part in parts})
-        (folder / f"{name}.json").write_text(text)
-    files.run_file.unlink()
-
-
-def test_a_run_in_the_layout_before_run_json_is_archived_with_the_same_numbers(
-    archive, reproduced
-):
-    now = RunFolder(reproduced / RUN).run
-    older_layout(reproduced / RUN)
-    known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
-    for name in ("key", "task", "network", "settings", "best", "baseline", "numbers"):
-        assert getattr(known, name) == getattr(now, name), name
-    assert known.first_below == now.first_below
-
-
-def test_a_diverged_run_in_the_older_layout_is_archived_as_diverged(archive, reproduced):
-    older_layout(reproduced / RUN)
-    (reproduced / RUN / "result.json").unlink()
-    (reproduced / RUN / "status.json").write_text('{"state": "diverged", "message": "NaN"}')
-    known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
-    assert (known.state, known.numbers, known.steps) == ("diverged", None, 20)
-
-
 def test_an_unfinished_run_is_named_and_skipped(archive, reproduced):
     update(reproduced, state="unfinished")
     collected = archive_runs([reproduced], archive.folder, recipes())

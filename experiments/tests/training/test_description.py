@@ -12,13 +12,11 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn import EURNN, GRU, LRU, NCGRU, RNN, GatedDeltaNet, LeakyRNN, ScoRNN
-from eigenrnn.constraints import ScaledCayley
-from eigenrnn.init import fan_uniform_, kaiming_normal_, uniform_, weights_, zeros_
+from eigenrnn import EURNN, LRU, ScoRNN
+from eigenrnn.init import uniform_, weights_
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training.description import (
     build,
-    current_network,
     describe,
     describe_call,
     describe_option_defaults,
@@ -103,53 +101,6 @@ def test_what_an_lru_passes_to_its_set_has_the_defaults_of_the_set(options):
     """Archived runs are compared with this description."""
     found = describe_option_defaults({"layer": LRU, "options": options})
     assert found == {"DiagonalDisc": OF_DISC, "LRU": OF_LRU, "Stacked": SHARED}
-
-
-# the calls that stand in `older_networks.json` as an older version described them
-OLDER = {
-    "leak": partial(
-        LeakyRNN,
-        leak=0.3,
-        trainable_leak=True,
-        noise=0.1,
-        state="current",
-        nonlinearity="modrelu",
-        constraint=ScaledCayley,
-    ),
-    "noise": partial(LeakyRNN, leak=1.0, noise=0.2, nonlinearity="tanh", constraint=ScaledCayley),
-    "scornn": partial(ScoRNN, matrix_init="zero"),
-    "ncgru": partial(
-        NCGRU,
-        init=partial(
-            weights_,
-            weight_ih=(fan_uniform_, fan_uniform_, uniform_),
-            gate_bias=(fan_uniform_, fan_uniform_),
-            bias=zeros_,
-        ),
-    ),
-    "biases": partial(
-        RNN,
-        input_bias=True,
-        init=partial(weights_, weight_ih=kaiming_normal_, bias=uniform_, input_bias=fan_uniform_),
-    ),
-    "gru": GRU,
-    "delta": partial(GatedDeltaNet, heads=2),
-    "lru": partial(LRU, r_min=0.5),
-}
-
-
-def described(make, in_parts):
-    if in_parts:  # as a row of a recipe
-        return describe_call(layer=make.func, options=make.keywords, hidden_size=6)
-    return describe_call(layer=make, hidden_size=6)
-
-
-@pytest.mark.parametrize("name", OLDER)
-def test_the_description_of_an_older_version_is_written_as_that_of_today(name):
-    then = json.loads(Path(__file__).with_name("older_networks.json").read_text())[name]
-    now = json.loads(json.dumps(described(OLDER[name], "options" in then)))
-    assert current_network(then) == now
-    assert current_network(now) == now
 
 
 def test_each_difference_has_its_path():

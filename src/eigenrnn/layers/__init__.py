@@ -23,7 +23,6 @@ from eigenrnn.layers.named import (
 )
 from eigenrnn.layers.named_delta import DeltaProduct, GatedDeltaNet
 from eigenrnn.layers.named_gated import GORU, NCGRU
-from eigenrnn.layers.renamed import current_call
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.layers.stacked import Layer
 from eigenrnn.layers.weight_drop import weight_drop
@@ -58,5 +57,4 @@ __all__ = [  # noqa: RUF022, in the order of the reference
     "LSTMCell",
     "Layer",
     "weight_drop",
-    "current_call",
 ]

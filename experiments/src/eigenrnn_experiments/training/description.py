@@ -14,12 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eigenrnn import layers
-from eigenrnn.layers import current_call
-
 __all__ = [
     "build",
-    "current_network",
     "describe",
     "describe_call",
     "describe_defaults",
@@ -32,7 +28,6 @@ _PACKAGES = ("eigenrnn", "eigenrnn_experiments")
 
 _LEVELS = ("options",)  # left out of the path of a difference
 _ABSENT = object()
-_SHARED = ("trainable_h0", "locked_dropout", "backend")  # now the options of `Stacked`
 _SETS = ("constraint", "reset", "update", "candidate")  # the options that are sets of matrices
 
 
@@ -193,53 +188,6 @@ def _signature_defaults(owner: Any) -> dict[str, Any]:
     # what a layer passes on to its set has the default of the set, which is described itself
     left_out = {"generator", "device", *getattr(owner, "set_options", ())}
     return {name: value for name, value in stated.items() if name not in left_out}
-
-
-def current_network(network: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the description of a network as this version writes it; that of an older one fits.
-
-    Args:
-        network: What `describe_call` has returned.
-    """
-    if not network:
-        return {}
-    found = dict(network)
-    layer: Any = network.get("layer")
-    if isinstance(layer, Mapping):
-        stated: Mapping[str, Any] = layer
-        name, options = current_call(stated["function"], stated.get("options", {}), _call)
-        found["layer"] = {**stated, "function": name, "options": options}
-    else:
-        name, options = current_call(str(layer), network.get("options", {}), _call)
-        found["layer"] = name
-        if options or "options" in network:
-            found["options"] = options
-    defaults: dict[str, dict[str, Any]] = {}
-    shared: dict[str, Any] = {}
-    for owner, then in network.get("defaults", {}).items():
-        now = dict(then)
-        if owner in layers.__all__:
-            _, now = current_call(owner, then, _call)
-            shared |= {each: now.pop(each) for each in _SHARED if each in now}
-            if owner in ("RNN", "GRU"):
-                now["init"] = None
-        if owner == "RNN" and name == "LeakyRNN":
-            owner = name  # noqa: PLW2901, the class that it was divided into
-            taken = inspect.signature(layers.LeakyRNN).parameters
-            now = {each: value for each, value in (then | now).items() if each in taken}
-        if owner in ("RNN", "GRU", "LeakyRNN"):
-            now = {each: value for each, value in now.items() if each not in options}
-        defaults[owner] = now
-    if shared:
-        defaults["Stacked"] = shared
-    if defaults:
-        found["defaults"] = defaults
-    return found
-
-
-def _call(name: str, **options: Any) -> Any:
-    """Describe a function with options."""
-    return {"function": name, "options": options} if options else name
 
 
 def differences(then: Any, now: Any, path: str = "") -> list[str]:

@@ -24,7 +24,6 @@ from eigenrnn_experiments.errors import NonFiniteLossError
 from eigenrnn_experiments.tasks.base import Selection, Task, check_batch
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.description import (
-    current_network,
     describe,
     describe_defaults,
     describe_options,
@@ -172,8 +171,6 @@ def _check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) ->
     defaults = {n: value for n, value in describe_defaults(Settings).items() if n in known}
     if isinstance(stored.get("settings"), dict):
         stored = {**stored, "settings": defaults | stored["settings"]}
-    if isinstance(stored.get("network"), dict):
-        stored = {**stored, "network": current_network(stored["network"])}
     changed = differences(stored, current)
     if changed:
         raise ValueError(
