@@ -8,7 +8,7 @@ import numpy as np
 
 from eigenrnn_experiments.files import Columns
 from eigenrnn_experiments.recipes import Recipe
-from eigenrnn_experiments.recipes.reproduce import row_of
+from eigenrnn_experiments.recipes.recipe import row_of
 from eigenrnn_experiments.statistics import rounded, spaced_indices
 from eigenrnn_experiments.training import Run, RunFolder, RunKey
 from eigenrnn_experiments.training.run import locked

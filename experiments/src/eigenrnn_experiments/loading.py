@@ -15,10 +15,10 @@ from eigenrnn import __version__, init
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.files import convert
 from eigenrnn_experiments.recipes import Row
-from eigenrnn_experiments.recipes.reproduce import row_of
+from eigenrnn_experiments.recipes.recipe import row_of
 from eigenrnn_experiments.registry import CONSTRAINTS, LAYERS, RECIPES, TASKS
 from eigenrnn_experiments.tasks import Batch, Task
-from eigenrnn_experiments.tasks.base import model_for, selection_split
+from eigenrnn_experiments.tasks.base import Selection, model_for
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import Settings
 from eigenrnn_experiments.training.description import (
@@ -66,7 +66,7 @@ class TrainedModel:
         missing = self.task.missing_data()
         if missing is not None:
             raise MissingDataError(f"there is no {missing}")
-        split = selection_split(self.task) or "train"
+        split = Selection(self.task).split or "train"
         return probe_batch(self.task, split, sequences)
 
 

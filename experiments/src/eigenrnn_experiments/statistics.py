@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Mean", "mean_of", "rounded", "spaced_indices"]
+__all__ = ["Mean", "counted", "mean_of", "rounded", "spaced_indices"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,13 @@ def mean_of(numbers: Iterable[float]) -> Mean:
     if len(values) > 1 and all(map(math.isfinite, values)):
         error = statistics.stdev(values) / len(values) ** 0.5
     return Mean(statistics.fmean(values), error, len(values))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 run` or `2,000 runs`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}s"
 
 
 def rounded(values: ArrayLike, digits: int) -> list[float | None]:

@@ -532,15 +532,15 @@ def test_an_interrupt_during_the_imports_ends_without_a_traceback():
 def test_a_signal_in_the_final_evaluation_ends_the_command(eigenrnn, monkeypatch, line, number):
     measure, sent = TrainStep.evaluate, []
 
-    def signalled(learner, batches):
+    def signalled(train_step):
         if not sent:
             signal.raise_signal(number)
         sent.append(number)
-        return measure(learner, batches)
+        return measure(train_step)
 
     monkeypatch.setattr(TrainStep, "evaluate", signalled)
     done = eigenrnn(line)
     assert done.status == 128 + number
-    assert len(sent) == 2, "two splits of one run"
+    assert len(sent) == 1, "one run"
     assert "--resume" in done.err
     assert eigenrnn(f"{line} --resume").status == 0

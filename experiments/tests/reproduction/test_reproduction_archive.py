@@ -26,8 +26,7 @@ from reproduction.recipes import RECIPES
 from eigenrnn_experiments.recipes import Row
 from eigenrnn_experiments.training import Run, RunKey
 from eigenrnn_experiments.training.description import describe
-from eigenrnn_experiments.training.loop import first_below
-from eigenrnn_experiments.training.run import FRACTIONS, RunFolder
+from eigenrnn_experiments.training.run import FRACTIONS, RunFolder, first_below
 from recipes_for_results import (
     FIGURE,
     SEEDS,

@@ -12,7 +12,7 @@ from reproduction.evidence import ArchivedEvidence, missing_runs
 
 from eigenrnn_experiments.errors import StoppedError
 from eigenrnn_experiments.recipes import Recipe, Row
-from eigenrnn_experiments.recipes.reproduce import row_of
+from eigenrnn_experiments.recipes.recipe import row_of
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.training.run import Length, RunFolder
 from recipes_for_results import ABSENT, TABLE, changed, recipes, row, run

@@ -7,7 +7,8 @@ from small_sweep import SEEDS, TINY, read_content
 from eigenrnn_experiments.cli.sweep import read_sweep
 from eigenrnn_experiments.loading import load
 from eigenrnn_experiments.recipes import nonnormal
-from eigenrnn_experiments.recipes.reproduce import row_of, train
+from eigenrnn_experiments.recipes.recipe import row_of
+from eigenrnn_experiments.recipes.reproduce import train
 from eigenrnn_experiments.training.run import RunKey
 from training_run import QUIET, one_thread
 

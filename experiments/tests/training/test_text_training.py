@@ -13,9 +13,15 @@ from eigenrnn import RNN
 from eigenrnn.constraints import Exponential, Householder, NeumannCayley
 from eigenrnn.models import LanguageModel
 from eigenrnn_experiments.tasks import Batch, Task
-from eigenrnn_experiments.training import Callback, Settings
-from eigenrnn_experiments.training.train_step import ParameterMean, build_optimisers, lr_factor
-from training_run import losses, read_metrics, small_fit
+from eigenrnn_experiments.training import Callback, RunFolder, Settings, checkpoint
+from eigenrnn_experiments.training.train_step import (
+    ParameterMean,
+    TrainStep,
+    build_optimisers,
+    lr_factor,
+    open_fabric,
+)
+from training_run import losses, one_thread, read_metrics, small_fit
 
 SYMBOLS, WINDOW, WINDOWS = 5, 4, 3
 
@@ -239,6 +245,21 @@ def test_averaging_starts_when_the_metric_stops_improving_and_can_be_resumed(tmp
     assert found[0] == found[1]
     assert losses(tmp_path / "all") == losses(tmp_path / "plain")
     assert found[0] != [row["test_loss"] for row in read_metrics(tmp_path / "plain")]
+
+
+def test_the_weights_of_the_best_evaluation_are_those_that_were_evaluated(tmp_path):
+    options = settings(30, lr=4.0, lr_recurrent=0.0, average_after=2)
+    best = run(tmp_path, options)
+    last = RunFolder(tmp_path).last
+    assert checkpoint.load(last)["train_step"]["average"]["means"] is not None
+    found = {}
+    for file in (tmp_path / "best.pt", last):
+        network = model()
+        network.load_state_dict(RunFolder(tmp_path).read_weights(file)[0])
+        with one_thread(), torch.random.fork_rng():
+            found[file.name] = TrainStep(open_fabric(options), network, Echo(), options).evaluate()
+    assert found["best.pt"] == best.best
+    assert found["last.pt"] != best.last  # which is that of the mean
 
 
 def test_averaging_with_a_moving_reference_raises(tmp_path):

@@ -267,6 +267,34 @@ def test_a_gradient_scaler_does_not_change_the_parameters():
     assert torch.equal(train(None), train(1024.0))
 
 
+def taken(reads, damaged=None):
+    """Return what each step has read, if it reads; the head is infinite from a step on."""
+    settings = small_settings()
+    train_step = TrainStep(open_fabric(settings), small_model(), TASK, settings)
+    found = []
+    with torch.random.fork_rng(devices=()):
+        batches = TASK.batches("train", 4)
+        for step, read in enumerate(reads, start=1):
+            if step == damaged:
+                train_step.model.head.weight.data.fill_(math.inf)
+            _, metrics = train_step.take(step, next(batches), decay=1.0, reads=read)
+            found.append(metrics)
+    return found
+
+
+def test_metrics_that_are_read_later_are_those_of_their_steps():
+    at_once = taken([True] * 5)
+    assert [len(each) for each in at_once] == [1] * 5
+    later = taken([False, False, True, False, True])
+    assert [len(each) for each in later] == [0, 0, 3, 0, 2]
+    assert [*later[2], *later[4]] == [each for (each,) in at_once]
+
+
+def test_an_error_that_is_read_later_names_its_step():
+    with pytest.raises(NonFiniteLossError, match="the loss of step 2 is nan"):
+        taken([False] * 3 + [True], damaged=2)
+
+
 def test_a_run_writes_its_files(tmp_path):
     result = small_fit(tmp_path, network={"layer": "small"}, name="mine")
     names = ["best.pt", "last.pt", "metrics.csv", "run.json", "tensorboard"]
@@ -452,4 +480,11 @@ def test_a_missing_accelerator_raises_before_anything_is_written(tmp_path, monke
     message = f"expected a machine for accelerator='{name}', .*--accelerator cpu"
     with pytest.raises(ValueError, match=message):
         small_fit(tmp_path / "run", small_settings(2, accelerator=name))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_without_trained_parameters_raises_before_anything_is_written(tmp_path):
+    model = small_model().requires_grad_(requires_grad=False)
+    with pytest.raises(ValueError, match="expected a model with trainable parameters"):
+        small_fit(tmp_path / "run", model=model)
     assert not (tmp_path / "run").exists()

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from eigenrnn.analysis import AnalysisResults
 from eigenrnn.analysis import analyse as analyse_model
+from eigenrnn_experiments.console import plain_console, say, show_markdown
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.files import write_json
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.tasks import Batch
-from eigenrnn_experiments.training.progress import plain_console, show_markdown
 
 __all__ = ["analyse"]
 
@@ -32,34 +32,28 @@ def analyse(run: str, *, out: str | None = None, data_root: str | None = None) -
         out: Output folder; without it analysis, in the folder of the run.
         data_root: Folder with the data files.
     """
-    console = plain_console()
     trained = load(run, data_root)
     folder = Path(out or trained.checkpoint.parent / "analysis")
     batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 
-        def say(name: str) -> None:
+        def progress(name: str) -> None:
             status.update(f"analysing {name}")
 
-        everything = _everything(trained, batch, say)
+        everything = _everything(trained, batch, progress)
         status.update("drawing figures")
         without_figure = everything.save(folder)
         everything = replace(everything, skipped={**everything.skipped, **without_figure})
     write_json(folder / "summary.json", _summary(trained, everything))
-    console.print(
-        f"{trained.name} after {trained.step:,} steps ({trained.checkpoint})",
-        soft_wrap=True,
-        highlight=False,
-        markup=False,
-    )
+    say(f"{trained.name} after {trained.step:,} steps ({trained.checkpoint})")
     lines = [f"| {' | '.join(row)} |\n" for row in (*_HEADER, *_rows(everything))]
-    show_markdown("".join(lines), console)
+    show_markdown("".join(lines), plain_console())
     reasons = [f"skipped {name}: {reason}" for name, reason in everything.skipped.items()]
     if missing is not None:
         reasons.insert(0, missing)
     for line in reasons:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
-    console.print(f"in {folder}", soft_wrap=True, highlight=False, markup=False)
+        say(line)
+    say(f"in {folder}")
     return 0
 
 
@@ -72,10 +66,10 @@ def _batch(trained: TrainedModel) -> tuple[Batch | None, str | None]:
 
 
 def _everything(
-    trained: TrainedModel, batch: Batch | None, say: Callable[[str], None]
+    trained: TrainedModel, batch: Batch | None, progress: Callable[[str], None]
 ) -> AnalysisResults:
     if batch is None:
-        return analyse_model(trained.model, progress=say)
+        return analyse_model(trained.model, progress=progress)
 
     def loss(outputs: Tensor) -> Tensor:
         targets = batch.targets
@@ -83,7 +77,7 @@ def _everything(
             targets = targets.to(outputs.dtype)
         return trained.task.loss(outputs, targets)
 
-    return analyse_model(trained.model, batch.inputs, loss, progress=say)
+    return analyse_model(trained.model, batch.inputs, loss, progress=progress)
 
 
 def _summary(trained: TrainedModel, everything: AnalysisResults) -> dict[str, Any]:

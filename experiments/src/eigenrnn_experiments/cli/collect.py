@@ -4,7 +4,7 @@ from signal import SIGINT
 from typing import Literal
 
 from eigenrnn_experiments.cli.main import SIGNALLED
-from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.console import say
 from eigenrnn_experiments.training.settings import Accelerator
 from eigenrnn_experiments.training.train_step import open_fabric
 from eigenrnn_experiments.world import Collection, autoencoder_settings, encode
@@ -43,13 +43,10 @@ def collect(
     open_fabric(settings)  # before hours of recording, not after
     collection.record(processes)
     if not encode(collection, settings):
-        line = f"error: stopped; run the same command to resume the collection in {out}"
-        plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)
+        say(f"error: stopped; run the same command to resume the collection in {out}", stderr=True)
         return SIGNALLED + SIGINT
-    plain_console().print(
+    say(
         f"in {collection.encoded}; train on it with: eigenrnn train --task CarRacing "
-        f"--data_root {out}",
-        soft_wrap=True,
-        highlight=False,
+        f"--data_root {out}"
     )
     return 0

@@ -15,6 +15,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from rich.text import Text
 
 from eigenrnn_experiments.cli.main import COMMANDS, SIGNALLED
+from eigenrnn_experiments.console import say
 from eigenrnn_experiments.errors import (
     NonFiniteLossError,
     StoppedError,
@@ -22,7 +23,6 @@ from eigenrnn_experiments.errors import (
     unknown_name,
 )
 from eigenrnn_experiments.tasks.base import Task, check_task
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["arguments_of", "function_of", "parser_of", "run"]
 
@@ -72,8 +72,7 @@ def run(arguments: list[str], **passed: Any) -> int:
 
 def _print_error(message: str) -> None:
     # a text by itself, so that brackets in a message are no markup
-    line = Text.assemble(("error:", "bold red"), " ", message)
-    plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)
+    say(Text.assemble(("error:", "bold red"), " ", message), stderr=True)
 
 
 def function_of(command: str) -> Callable[..., int]:

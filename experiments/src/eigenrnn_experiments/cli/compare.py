@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 from eigenrnn_experiments.cli.predict import check_output
+from eigenrnn_experiments.console import plain_console, say, show_markdown
 from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.report.learning_curves import averaged_over, group
 from eigenrnn_experiments.report.records import read_records
 from eigenrnn_experiments.report.tables import chosen_by, results
 from eigenrnn_experiments.tables import FORMATS
-from eigenrnn_experiments.training.progress import plain_console, show_markdown
 
 __all__ = ["compare"]
 
@@ -35,8 +35,7 @@ def compare(
     Raises:
         ValueError: If a folder holds no run, or the output cannot be written.
     """
-    if out is not None:
-        check_output(Path(out), "-")
+    check_output(out, "-")
     write = FORMATS[format or "markdown"]
     records = read_records(runs)
     groups = group(records)
@@ -44,21 +43,16 @@ def compare(
         raise ValueError(f"expected runs in {', '.join(runs)}, got results of recipes")
     table = results(groups)
     # the table alone is on standard output, so that another program can read it
-    notes = plain_console(stderr=True)
     best_by = chosen_by(groups)
     selected = f" by {best_by}" if best_by else ""
     over = averaged_over(groups)
     means = f"; mean ± standard error over {over}" if over else ""
-    notes.print(
-        f"The best model of each run{selected}{means}.",
-        soft_wrap=True,
-        highlight=False,
-    )
+    say(f"The best model of each run{selected}{means}.", stderr=True)
     for reason in records.unreadable.values():
-        notes.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)
+        say(f"not shown: {reason}", stderr=True)
     if out is not None:
         write_atomically(Path(out), write(table).encode())
-        notes.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
+        say(f"in {out}", stderr=True)
     elif format is None:
         show_markdown(write(table), plain_console())
     else:

@@ -6,9 +6,9 @@ from typing import Any
 
 from eigenrnn import __version__
 from eigenrnn.export import check_export, export_model, to_c
+from eigenrnn_experiments.console import say
 from eigenrnn_experiments.files import write_json
 from eigenrnn_experiments.loading import load
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["export"]
 
@@ -24,7 +24,6 @@ def export(run: str, model: str, *, data_root: str | None = None) -> int:
         model: Output file: .onnx, .pt2 (torch.export) or .c (plain C).
         data_root: Folder with the data files.
     """
-    console = plain_console()
     path = Path(model)
     if path.suffix != ".c":
         check_export(path)
@@ -36,14 +35,12 @@ def export(run: str, model: str, *, data_root: str | None = None) -> int:
     if path.suffix == ".c":
         to_c(trained.model, path)
         write_json(path.with_suffix(".json"), {"eigenrnn": __version__, **notes})
-        line = (
+        say(
             f"in {path} and {path.with_suffix('.h')}; preprocessing in {path.with_suffix('.json')}"
         )
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
         return 0
     description = export_model(trained.model, path, notes=notes)
     difference = description["largest_difference"]
-    console.print(f"differs from the network by at most {difference:.1g}", highlight=False)
-    line = f"in {path}; inputs, outputs and preprocessing in {path.with_suffix('.json')}"
-    console.print(line, soft_wrap=True, highlight=False, markup=False)
+    say(f"differs from the network by at most {difference:.1g}")
+    say(f"in {path}; inputs, outputs and preprocessing in {path.with_suffix('.json')}")
     return 0

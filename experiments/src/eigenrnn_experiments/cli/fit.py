@@ -1,7 +1,6 @@
 """The command `fit`, which trains an estimator on a table."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,9 @@ import pandas as pd
 from eigenrnn.estimators import SequenceClassifier, SequenceRegressor
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
 from eigenrnn_experiments.cli.predict import check_output
+from eigenrnn_experiments.console import say
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.registry import LAYERS
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["fit"]
 
@@ -50,7 +49,7 @@ def fit(
         ValueError: If an option, a column or a value is wrong.
         KeyboardInterrupt: If Ctrl-C comes before the first epoch has ended.
     """
-    check_output(Path(out), input)
+    check_output(out, input)
     table = read_table(input, *ignore, target, time)
     names: dict[str, Any] = {
         "sequence": sequence,
@@ -81,8 +80,7 @@ def fit(
             raise
     estimator.table_ = names  # which `predict` reads tables by
     estimator.save(out)
-    line = f"{estimator!r} on {len(X)} sequences, in {out}"
-    plain_console().print(line, soft_wrap=True, highlight=False)
+    say(f"{estimator!r} on {len(X)} sequences, in {out}")
     return 0
 
 

@@ -1,8 +1,6 @@
 """The command `forecast`, which continues the series of a table."""
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +9,8 @@ import pandas as pd
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.estimators import Forecast, SequenceForecaster
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, with_times
-from eigenrnn_experiments.cli.predict import check_output
-from eigenrnn_experiments.files import write_atomically
-from eigenrnn_experiments.training.progress import plain_console
+from eigenrnn_experiments.cli.predict import check_output, write_output
+from eigenrnn_experiments.console import plain_console, say
 
 __all__ = ["forecast"]
 
@@ -49,8 +46,7 @@ def forecast(
         ValueError: If the output cannot be written, or an option or a series is wrong.
     """
     check_positive_integer("horizon", horizon)
-    if out is not None:
-        check_output(Path(out), input)
+    check_output(out, input)
     table = read_table(input, time, sequence, *target)
     names: list[Any] = [None]
     parts = [with_times(table, time)]
@@ -61,18 +57,13 @@ def forecast(
     if time is not None:
         parts = [part.set_index(time) for part in parts]
     forecaster = SequenceForecaster(season=season, random_state=seed)
-    notes = plain_console(stderr=True)
-    with notes.status(f"training on {len(table)} rows"):
+    with plain_console(stderr=True).status(f"training on {len(table)} rows"):
         forecaster.fit([part[targets] for part in parts])
     found = forecaster.forecast(horizon, coverage)
     if found.note is not None:
-        notes.print(found.note, soft_wrap=True, highlight=False)
+        say(found.note, stderr=True)
     text = _table(names, time or "step", found).to_csv(index=False, float_format="%.12g")
-    if out is None:
-        sys.stdout.write(text)
-        return 0
-    write_atomically(Path(out), text.encode())
-    plain_console().print(f"wrote {out}", soft_wrap=True, highlight=False)
+    write_output(text, out)
     return 0
 
 

@@ -6,9 +6,9 @@ from typing import Any
 from rich.table import Table
 
 from eigenrnn.ops import Backend
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["list"]
 

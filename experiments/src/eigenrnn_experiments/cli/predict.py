@@ -1,20 +1,21 @@
 """The command `predict`, which applies a file of `fit` or a run on text to the user's file."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
+from eigenrnn_experiments.console import say
 from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.prediction import bits_per_symbol, continue_text
-from eigenrnn_experiments.training.progress import plain_console
 
-__all__ = ["check_output", "predict"]
+__all__ = ["check_output", "predict", "write_output"]
 
 
 def predict(
@@ -44,39 +45,44 @@ def predict(
     Raises:
         ValueError: If the output cannot be written, or the run reads no files of the user.
     """
-    console = plain_console()
-    # the predictions alone are on standard output, so that another program can read them
-    notes = plain_console(stderr=True)
-    if out is not None:
-        check_output(Path(out), input)
-        notes = console
+    # printed predictions are alone on standard output, so that another program can read them
+    note = partial(say, stderr=out is None)
+    check_output(out, input)
     path = Path(run)
     if not path.is_file() or (path.parent / "run.json").exists():  # a run, not a file of `fit`
         drawing = {"length": length, "temperature": temperature, "seed": seed}
-        predictions = _text(load(run, data_root), run, input, notes, drawing)
+        predictions = _text(load(run, data_root), run, input, note, drawing)
     else:
-        predictions = _table(run, input, notes)
-    if out is None:
-        sys.stdout.write(predictions)
-        return 0
-    write_atomically(Path(out), predictions.encode())
-    console.print(f"wrote {out}", soft_wrap=True, highlight=False)
+        predictions = _table(run, input, note)
+    write_output(predictions, out)
     return 0
 
 
-def check_output(out: Path, source: str) -> None:
-    """Check the output file before any work is done.
+def check_output(out: str | None, source: str) -> None:
+    """Check the output file, if there is one, before any work is done.
 
     Raises:
         ValueError: If its folder does not exist, or it is a folder or the input.
     """
-    if out.is_dir() or not out.absolute().parent.is_dir():
+    if out is None:
+        return
+    file = Path(out)
+    if file.is_dir() or not file.absolute().parent.is_dir():
         raise ValueError(f"expected a file in a folder that exists as --out, got {out}")
-    if out.exists() and source != "-" and Path(source).exists() and out.samefile(source):
+    if file.exists() and source != "-" and Path(source).exists() and file.samefile(source):
         raise ValueError(f"expected another file than the input as --out, got {out}")
 
 
-def _table(file: str, input: str, notes: Console) -> str:
+def write_output(text: str, out: str | None) -> None:
+    """Write a text to the output file, or print it if there is none."""
+    if out is None:
+        sys.stdout.write(text)
+        return
+    write_atomically(Path(out), text.encode())
+    say(f"wrote {out}")
+
+
+def _table(file: str, input: str, note: Callable[[str], None]) -> str:
     """Return the predictions for the sequences of a table.
 
     Raises:
@@ -100,7 +106,7 @@ def _table(file: str, input: str, notes: Console) -> str:
         truth = [part[names["target"]].iloc[0] for part in parts]
         scores = _scores(truth, found["prediction"], hasattr(estimator, "classes_"))
         line = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
-        notes.print(f"{line} on {len(parts)} sequences", soft_wrap=True, highlight=False)
+        note(f"{line} on {len(parts)} sequences")
     return found.to_csv(index=False, float_format="%.12g")
 
 
@@ -115,7 +121,9 @@ def _scores(truth: Any, predicted: Any, has_classes: bool) -> dict[str, float]:
     return {"accuracy": metrics.accuracy_score(truth, predicted), "macro F1": float(macro)}
 
 
-def _text(trained: TrainedModel, run: str, input: str, notes: Console, drawing: Any) -> str:
+def _text(
+    trained: TrainedModel, run: str, input: str, note: Callable[[str], None], drawing: Any
+) -> str:
     """Return the continuation of a text.
 
     Raises:
@@ -132,7 +140,7 @@ def _text(trained: TrainedModel, run: str, input: str, notes: Console, drawing: 
     bits = bits_per_symbol(trained.model, preprocessing, text)
     unit = preprocessing.unit.removesuffix("s")
     if bits is not None:
-        notes.print(f"{bits:.4g} bits per {unit}", highlight=False)
+        note(f"{bits:.4g} bits per {unit}")
     if not continuation:  # of length 0, for the bits alone
         return ""
     return f"{continuation}\n"

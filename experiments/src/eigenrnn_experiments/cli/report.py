@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import layer_inputs
 from eigenrnn_experiments.cli.predict import check_output
+from eigenrnn_experiments.console import plain_console, say
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.report import read_records, write_report
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["report"]
 
@@ -34,7 +34,7 @@ def report(
         title: Title of the page.
         data_root: Folder with the data files.
     """
-    check_output(Path(out), "-")
+    check_output(out, "-")
     not_analysed: list[str] = []
     with plain_console(stderr=True).status("reading runs") as status:
 
@@ -49,12 +49,11 @@ def report(
 
         records = read_records(runs)
         written = write_report(records, out, rebuild=rebuild, title=title)
-    console = plain_console()
     for reason in records.unreadable.values():
-        console.print(f"not shown: {reason}", soft_wrap=True, highlight=False)
+        say(f"not shown: {reason}")
     for reason in not_analysed:
-        console.print(f"not analysed: {reason}", soft_wrap=True, highlight=False)
-    console.print(f"in {written}", soft_wrap=True, highlight=False)
+        say(f"not analysed: {reason}")
+    say(f"in {written}")
     return 0
 
 

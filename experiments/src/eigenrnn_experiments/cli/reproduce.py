@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from eigenrnn_experiments import recipes
+from eigenrnn_experiments.console import plain_console, show_markdown
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.recipes import Recipe
 from eigenrnn_experiments.recipes.comparison import to_markdown
 from eigenrnn_experiments.recipes.reproduce import folder_name
 from eigenrnn_experiments.registry import RECIPES
-from eigenrnn_experiments.training.progress import plain_console, show_markdown
 from eigenrnn_experiments.training.run import Length
 
 __all__ = ["reproduce"]

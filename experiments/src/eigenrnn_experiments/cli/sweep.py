@@ -16,12 +16,12 @@ from jsonargparse import get_loader
 from eigenrnn.errors import check_positive_integer
 from eigenrnn_experiments.cli.commands import arguments_of, parser_of
 from eigenrnn_experiments.cli.train import row_to_train
+from eigenrnn_experiments.console import say
 from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.recipes import Plan, Row
-from eigenrnn_experiments.recipes.reproduce import row_of
+from eigenrnn_experiments.recipes.recipe import row_of
 from eigenrnn_experiments.registry import RECIPES
 from eigenrnn_experiments.sweep import Sweep, SweepFile
-from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.training.run import RunKey
 
 __all__ = ["read_sweep", "sweep"]
@@ -65,7 +65,7 @@ def sweep(
     retry = states.total() > states["ended"] + states["diverged"]
     if retry:
         lines.append("--resume retries those that have neither ended nor diverged")
-    plain_console().print("\n".join(lines), soft_wrap=True, highlight=False)
+    say("\n".join(lines))
     return int(retry)
 
 

@@ -8,12 +8,12 @@ from eigenrnn.layers import GRU, LRU, NCGRU, Layer, NnRNN, ScoRNN
 from eigenrnn_experiments import tasks
 from eigenrnn_experiments.baselines import TanhRNN
 from eigenrnn_experiments.cli.main import SIGNALLED
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.recipes import Row
 from eigenrnn_experiments.recipes.reproduce import train as train_row
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Dynamics, RunKey, Settings
 from eigenrnn_experiments.training.callbacks import Callback
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["DEFAULT_LAYERS", "row_to_train", "train"]
 

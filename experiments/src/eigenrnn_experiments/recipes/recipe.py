@@ -22,7 +22,7 @@ from eigenrnn_experiments.training.description import (
     describe_call,
     describe_options,
 )
-from eigenrnn_experiments.training.run import Length, RunKey
+from eigenrnn_experiments.training.run import Length, Run, RunFolder, RunKey, RunNumber
 
 __all__ = [
     "Axis",
@@ -35,6 +35,8 @@ __all__ = [
     "Reference",
     "Reported",
     "Row",
+    "numbers_of",
+    "row_of",
     "stack_model",
 ]
 
@@ -400,21 +402,14 @@ class Row:
 
 def _layer_with_head(row: Row, generator: torch.Generator) -> nn.Module:
     """Build the default network: one layer with a linear head."""
-    make_layer: Any = row.layer
-    if row.task.vocabulary is not None or row.embedding_size is not None:
-        make_layer = partial(make_layer, **row.options)
-        size = row.embedding_size
-        return model_for(
-            row.task, make_layer, row.hidden_size, embedding_size=size, generator=generator
-        )
-    layer = make_layer(row.task.input_size, row.hidden_size, **row.options, generator=generator)
-    return SequenceModel(
-        layer,
-        row.task.output_size,
-        row.task.readout,
+    return model_for(
+        row.task,
+        partial(row.layer, **row.options),
+        row.hidden_size,
+        embedding_size=row.embedding_size,
+        generator=generator,
         head_init=row.head_init,
         head_bias_init=row.head_bias_init,
-        generator=generator,
     )
 
 
@@ -600,6 +595,40 @@ class Recipe:
                 found.append(Reference(self, replace(row, reported=there)))
         return tuple(found)
 
+    def keys(
+        self,
+        rows: Sequence[Entry],
+        points: Sequence[str] | None = None,
+        seeds: Sequence[int] | None = None,
+        *,
+        quick: bool = False,
+    ) -> list[RunKey]:
+        """Return the keys of all runs of some rows, row by row.
+
+        Args:
+            rows: Some of its rows; only those that it trains have runs.
+            points: The points of their grids; all by default.
+            seeds: The seeds; those of each row by default.
+            quick: Whether the runs are quick ones.
+        Raises:
+            ValueError: If a point is in the grid of no row.
+        """
+        known: set[str] = set()
+        found: list[RunKey] = []
+        for row in rows:
+            if not isinstance(row, Row):
+                known.add("")  # without a grid, like a row with the single point ""
+                continue
+            known.update(row.points())
+            found += self.plan(row, seeds, quick=quick).keys
+        if points is None:
+            return found
+        for point in points:
+            if point not in known:
+                named = ", ".join(map(repr, sorted(known)))
+                raise ValueError(f"expected points of these rows ({named}), got {point!r}")
+        return [key for key in found if key.point in points]
+
     def plan(self, row: Row, seeds: Sequence[int] | None = None, *, quick: bool = False) -> Plan:
         """Return the runs of a row, by default with its own seeds; a quick one has one seed."""
         if seeds is None:
@@ -659,3 +688,86 @@ class Recipe:
                 )
             chosen.update(found)
         return tuple(row for row in self.rows if row.label in chosen)
+
+
+def row_of(key: RunKey, recipe: Recipe) -> Row:
+    """Return the row of a recipe with the settings of a run.
+
+    Raises:
+        ValueError: If the recipe has no such row or point.
+    """
+    if key.reduced is not None and recipe.reduced_to is None:
+        recipe = recipe.reduced(key.reduced)
+    row = recipe.row(key.row)
+    if key.quick:
+        row = row.quick()
+    seed = key.seed or 0
+    if key.varied:
+        return row.with_changes(key.varied).with_seed(seed)
+    points = row.points()
+    if key.point not in points:
+        named = ", ".join(map(repr, points))
+        raise ValueError(f"expected a point of {key.row} ({named}), got {key.point!r}")
+    return points[key.point].with_seed(seed)
+
+
+def numbers_of(row: Row, run: Run, files: RunFolder) -> dict[str, RunNumber | None]:
+    """Return the numbers of a run that has ended beside those of its row, by their `measure`.
+
+    A number that does not count by the paper's rule is None.
+
+    Raises:
+        ValueError: If the row compares the time of an epoch, and its task has none.
+    """
+    numbers: dict[str, RunNumber | None] = {}
+    for reported in row.reported:
+        if reported.measure in numbers:
+            continue
+        value = _value(row, reported, run, files)
+        if value is None:
+            numbers[reported.measure] = None
+            continue
+        selected: float | None = None
+        if "validation" in run.best:
+            metric = reported.quantity.removesuffix("_mean")  # a mean is of training losses only
+            selected = run.best.get("test", {}).get(metric)
+        numbers[reported.measure] = RunNumber(value, selected)
+    return numbers
+
+
+def _value(row: Row, reported: Reported, run: Run, files: RunFolder) -> float | None:
+    """Return the number of a run by the paper's rule; None if the run does not count.
+
+    Raises:
+        ValueError: If the row compares the time of an epoch, and its task has none.
+    """
+    if reported.quantity == "epoch_seconds":
+        per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
+        if per_epoch is None:
+            raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
+        seconds = run.processor_seconds  # which other programs on the machine change little
+        if seconds is None:
+            seconds = run.seconds
+        return seconds / run.steps * per_epoch
+    if reported.quantity == "success":
+        return float(_is_success(row, reported, run, files))
+    if reported.only_successes and not _is_success(row, reported, run, files):
+        return None
+    return _by_rule(reported, run, files)
+
+
+def _is_success(row: Row, reported: Reported, run: Run, files: RunFolder) -> bool:
+    loss = replace(reported, quantity="loss", rule="best", column=None)
+    return _by_rule(loss, run, files) < reported.success * row.task.baseline()
+
+
+def _by_rule(reported: Reported, run: Run, files: RunFolder) -> float:
+    if reported.rule == "validation":
+        return run.best[reported.split][reported.quantity]
+    column = reported.column or f"{reported.split}_{reported.quantity}"
+    _, values = files.read_column(column)
+    if reported.rule == "last":
+        return values[-1]
+    if reported.better == "higher":
+        return max(values)
+    return min(values)

@@ -11,6 +11,7 @@ from rich.console import Console
 from torch import nn
 
 from eigenrnn.errors import check_positive_integer
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.errors import (
     MissingDataError,
     NonFiniteLossError,
@@ -21,17 +22,16 @@ from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.recipes.comparison import Comparison, compare, runs_of, to_markdown
 from eigenrnn_experiments.recipes.recipe import (
     Computed,
-    Entry,
     Panel,
     Recipe,
     Reference,
-    Reported,
     Row,
+    numbers_of,
+    row_of,
 )
 from eigenrnn_experiments.tasks import Batch
 from eigenrnn_experiments.training import Callback, Dynamics, Run, fit
 from eigenrnn_experiments.training.fit import revision, versions
-from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.training.run import RunFolder, RunKey, RunNumber, locked
 from eigenrnn_experiments.training.table import read_below
 
@@ -41,9 +41,7 @@ __all__ = [
     "download_data",
     "draw_panels",
     "folder_name",
-    "numbers_of",
     "reproduce",
-    "row_of",
     "train",
     "write_page",
 ]
@@ -96,82 +94,55 @@ def reproduce(
         check_positive_integer("dynamics_every", dynamics_every)
     folder = Path(directory)
     chosen = recipe.select(rows)
-    _check_points(points, chosen)
     labels = [row.label for row in chosen]
-    trained = [row for row in chosen if isinstance(row, Row)]
     computed = [row for row in chosen if isinstance(row, Computed)]
+    keys = recipe.keys(chosen, points, seeds, quick=quick)
     is_new = not (resume or overwrite)
-    if is_new and (trained or computed) and any(folder.glob("**/run.json")):
+    if is_new and (keys or computed) and any(folder.glob("**/run.json")):
         # before any training: the first rows may take days
         raise RunExistsError(
             f"{folder} already holds runs: continue them with resume=True (on the command line: "
             "--resume), or delete those of the selected rows with overwrite=True (--overwrite)"
         )
-    if quick:
-        trained = [row.quick() for row in trained]
-    download_data(trained)
+    download_data([row_of(key, recipe) for key in keys])
     found: list[Comparison] = []
     with locked(folder):
         for row in computed:
             key = RunKey(recipe.name, row.label, quick=quick, reduced=recipe.reduced_to)
             compute(row, key, folder / key.path)
-        for row in chosen:
-            if not isinstance(row, Row):
-                continue
-            for key in recipe.plan(row, seeds, quick=quick).keys:
-                if points is not None and key.point not in points:
-                    continue
-                callbacks: list[Callback] = []
-                if dynamics_every is not None:
-                    callbacks.append(Dynamics(dynamics_every))
-                name = f"{key.network}, seed {key.seed}"
-                its_folder = folder / key.path
-                signal: int | None = None
-                try:
-                    run = train(
-                        row_of(key, recipe),
-                        key,
-                        its_folder,
-                        name=name,
-                        callbacks=callbacks,
-                        resume=resume,
-                        overwrite=overwrite,
-                        console=console,
-                        max_minutes=max_minutes,
-                    )
-                    signal = run.signal
-                except NonFiniteLossError as error:  # the other runs go on
-                    (console or plain_console(stderr=True)).print(
-                        f"{name} diverged: {error}", markup=False, emoji=False, soft_wrap=True
-                    )
-                found = write_page(folder, recipe, quick=quick, listed=labels)
-                if signal is not None:
-                    raise StoppedError(signal)
+        for key in keys:
+            callbacks: list[Callback] = []
+            if dynamics_every is not None:
+                callbacks.append(Dynamics(dynamics_every))
+            name = f"{key.network}, seed {key.seed}"
+            signal: int | None = None
+            try:
+                run = train(
+                    row_of(key, recipe),
+                    key,
+                    folder / key.path,
+                    name=name,
+                    callbacks=callbacks,
+                    resume=resume,
+                    overwrite=overwrite,
+                    console=console,
+                    max_minutes=max_minutes,
+                )
+                signal = run.signal
+            except NonFiniteLossError as error:  # the other runs go on
+                (console or plain_console(stderr=True)).print(
+                    f"{name} diverged: {error}", markup=False, emoji=False, soft_wrap=True
+                )
+            found = write_page(folder, recipe, quick=quick, listed=labels)
+            if signal is not None:
+                raise StoppedError(signal)
         if recipe.panels or not found:
             found = write_page(folder, recipe, quick=quick, listed=labels, draws=True)
     return found
 
 
-def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
-    """Check that every point belongs to the grid of a row.
-
-    Raises:
-        ValueError: If one does not.
-    """
-    known: set[str] = set()
-    for row in rows:
-        if isinstance(row, Row):
-            known.update(row.points())
-        else:  # a number without training has no grid, like a row with the single point ""
-            known.add("")
-    for point in points or ():
-        if point not in known:
-            named = ", ".join(map(repr, sorted(known)))
-            raise ValueError(f"expected points of these rows ({named}), got {point!r}")
-
-
 def download_data(rows: Sequence[Row]) -> None:
-    """Download the data of all rows before the first row trains, which may take days.
+    """Download the data of all runs before the first row trains, which may take days.
 
     Raises:
         MissingDataError: If a data set is missing and cannot be downloaded.
@@ -182,29 +153,8 @@ def download_data(rows: Sequence[Row]) -> None:
         try:
             next(task.batches("train", 1))  # downloads the data, or raises with instructions
         except MissingDataError as error:
-            labels = ", ".join(row.label for row in rows if row.task == task)
+            labels = ", ".join(dict.fromkeys(row.label for row in rows if row.task == task))
             raise MissingDataError(f"{error}; or choose other rows than {labels}") from None
-
-
-def row_of(key: RunKey, recipe: Recipe) -> Row:
-    """Return the row of a recipe with the settings of a run.
-
-    Raises:
-        ValueError: If the recipe has no such row or point.
-    """
-    if key.reduced is not None and recipe.reduced_to is None:
-        recipe = recipe.reduced(key.reduced)
-    row = recipe.row(key.row)
-    if key.quick:
-        row = row.quick()
-    seed = key.seed or 0
-    if key.varied:
-        return row.with_changes(key.varied).with_seed(seed)
-    points = row.points()
-    if key.point not in points:
-        named = ", ".join(map(repr, points))
-        raise ValueError(f"expected a point of {key.row} ({named}), got {key.point!r}")
-    return points[key.point].with_seed(seed)
 
 
 def train(
@@ -251,68 +201,6 @@ def compute(row: Computed, key: RunKey, folder: Path) -> Run:
     )
     RunFolder(folder).write(run)
     return run
-
-
-def numbers_of(row: Row, run: Run, files: RunFolder) -> dict[str, RunNumber | None]:
-    """Return the numbers of a run that has ended beside those of its row, by their `measure`.
-
-    A number that does not count by the paper's rule is None.
-
-    Raises:
-        ValueError: If the row compares the time of an epoch, and its task has none.
-    """
-    numbers: dict[str, RunNumber | None] = {}
-    for reported in row.reported:
-        if reported.measure in numbers:
-            continue
-        value = _value(row, reported, run, files)
-        if value is None:
-            numbers[reported.measure] = None
-            continue
-        selected: float | None = None
-        if "validation" in run.best:
-            metric = reported.quantity.removesuffix("_mean")  # a mean is of training losses only
-            selected = run.best.get("test", {}).get(metric)
-        numbers[reported.measure] = RunNumber(value, selected)
-    return numbers
-
-
-def _value(row: Row, reported: Reported, run: Run, files: RunFolder) -> float | None:
-    """Return the number of a run by the paper's rule; None if the run does not count.
-
-    Raises:
-        ValueError: If the row compares the time of an epoch, and its task has none.
-    """
-    if reported.quantity == "epoch_seconds":
-        per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
-        if per_epoch is None:
-            raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
-        seconds = run.processor_seconds  # which other programs on the machine change little
-        if seconds is None:
-            seconds = run.seconds
-        return seconds / run.steps * per_epoch
-    if reported.quantity == "success":
-        return float(_is_success(row, reported, run, files))
-    if reported.only_successes and not _is_success(row, reported, run, files):
-        return None
-    return _by_rule(reported, run, files)
-
-
-def _is_success(row: Row, reported: Reported, run: Run, files: RunFolder) -> bool:
-    loss = replace(reported, quantity="loss", rule="best", column=None)
-    return _by_rule(loss, run, files) < reported.success * row.task.baseline()
-
-
-def _by_rule(reported: Reported, run: Run, files: RunFolder) -> float:
-    if reported.rule == "validation":
-        return run.best[reported.split][reported.quantity]
-    column = reported.column or f"{reported.split}_{reported.quantity}"
-    _, values = files.read_column(column)
-    if reported.rule == "last":
-        return values[-1]
-    if reported.better == "higher":
-        return max(values)
-    return min(values)
 
 
 def write_page(

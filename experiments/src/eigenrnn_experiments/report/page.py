@@ -19,6 +19,7 @@ from eigenrnn_experiments.report.network_analyses import (
     analyse_networks,
 )
 from eigenrnn_experiments.report.records import ComparedRecipe, Records, read_records, task_name
+from eigenrnn_experiments.statistics import counted
 
 __all__ = ["write_report"]
 
@@ -196,16 +197,10 @@ def _summary(records: Records, groups: Sequence[Group]) -> str:
     seconds = sum(run.run.seconds for run in records.runs if run.run.state == "ended")
     ended = sum(run.run.state == "ended" for run in records.runs)
     networks = len({each.network for each in groups})
-    runs = _count(len(records.runs), "run")
+    runs = counted(len(records.runs), "run")
     if ended < len(records.runs):
         runs += f", {ended} ended"
-    return f"{_count(networks, 'network')} · {runs} · {_duration(seconds)} of training"
-
-
-def _count(count: int, noun: str) -> str:
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count:,} {noun}s"
+    return f"{counted(networks, 'network')} · {runs} · {_duration(seconds)} of training"
 
 
 def _duration(seconds: float) -> str:
@@ -227,7 +222,7 @@ def _reasons(networks: Sequence[NetworkPictures], groups: Sequence[Group]) -> di
         not_shown = sum(each.shown for each in groups) - len(networks)
         if not_shown > 0:
             found[name].append(
-                f"{_count(not_shown, 'more network')}: name fewer folders to see them here."
+                f"{counted(not_shown, 'more network')}: name fewer folders to see them here."
             )
         if not networks:
             found[name].append("The folder has results, but no runs.")

@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 
 from eigenrnn.errors import check_installed
+from eigenrnn_experiments.console import plain_console, say
 from eigenrnn_experiments.errors import (
     FolderInUseError,
     NonFiniteLossError,
@@ -24,14 +25,8 @@ from eigenrnn_experiments.errors import (
 from eigenrnn_experiments.files import read_json, read_record, write_atomically, write_json
 from eigenrnn_experiments.recipes import Plan, Recipe, Row
 from eigenrnn_experiments.recipes.reproduce import train, write_page
-from eigenrnn_experiments.tasks.base import (
-    Task,
-    selection_metric,
-    selection_score,
-    selection_split,
-)
+from eigenrnn_experiments.tasks.base import Selection, Task
 from eigenrnn_experiments.training import Run, RunFolder
-from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.training.run import RunKey, locked
 from eigenrnn_experiments.training.table import table_of
 
@@ -160,7 +155,10 @@ class Sweep:
             self.write_results(folder)
             waiting = [keys for _, keys in self.points(folder) if not self.is_final(keys, folder)]
             if find_spec("ray") is None or find_spec("optuna") is None:
-                self._print(f"one run after another; in parallel: pip install '{_REQUIREMENT}'")
+                say(
+                    f"one run after another; in parallel: pip install '{_REQUIREMENT}'",
+                    stderr=True,
+                )
                 for keys in waiting:
                     for key in keys:
                         self._train(key, folder, plain_console(stderr=True))
@@ -312,10 +310,10 @@ class Sweep:
 
     def score_of(self, run: Run) -> float:
         """Return the metric of one run; minus infinity if it has none."""
-        split = selection_split(self._task)
-        if run.state != "ended" or split is None or split not in run.best:
+        selection = Selection(self._task, run.settings.get("best_by"))
+        if run.state != "ended" or selection.split not in run.best:
             return -math.inf
-        score = selection_score(self._task, run.settings.get("best_by"), run.best[split])
+        score = selection.score(run.best[selection.split])
         return -math.inf if math.isnan(score) else score
 
     def ended(self, keys: Sequence[RunKey], out: Path) -> None:
@@ -328,11 +326,8 @@ class Sweep:
         for key in keys:
             run = self.run_of(key, out)
             line = f"[{over}/{total}] {key.path.as_posix()} {run.state} {run.message}"
-            self._print(line.strip())
+            say(line.strip(), stderr=True)
         self.write_results(out)
-
-    def _print(self, line: str) -> None:
-        plain_console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
     def write_results(self, out: Path) -> None:
         """Write `results.csv` and, for a recipe, `results.md` from the folders of the runs."""
@@ -408,9 +403,9 @@ class Sweep:
         for key in self._examples:
             row = self.row_of(key)
             row.build(row.settings.seed)
-            row.settings.total_steps(row.task)
-            has_metric = selection_metric(row.task, row.settings.best_by) is not None
-            if self.file.search and not has_metric:
+            row.settings.pace(row.task)
+            selection = Selection(row.task, row.settings.best_by)
+            if self.file.search and selection.split is None:
                 raise ValueError("expected a validation or test split for a search, got none")
             if row.task.missing_data() is not None:
                 next(row.task.batches("train", 1))  # downloads the data, or raises

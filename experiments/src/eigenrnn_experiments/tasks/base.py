@@ -18,6 +18,7 @@ from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 __all__ = [
     "HIGHER_IS_BETTER",
     "Batch",
+    "Selection",
     "Task",
     "batch_indices",
     "check_at_least",
@@ -26,13 +27,8 @@ __all__ = [
     "check_task",
     "epoch_indices",
     "generator_for",
-    "is_better",
     "model_for",
-    "selection_metric",
-    "selection_score",
-    "selection_split",
     "sequential_slices",
-    "with_exact_counts",
 ]
 
 
@@ -166,9 +162,9 @@ class Task(ABC):
         return None
 
     @property
-    @abstractmethod
     def splits(self) -> tuple[str, ...]:
         """The names of the splits, `train` first; all others are fixed sets."""
+        return "train", "validation", "test"
 
     @abstractmethod
     def batch(self, size: int, generator: torch.Generator) -> Batch:
@@ -213,15 +209,18 @@ class Task(ABC):
 
         A task overrides this, `metrics_from_sums` and `metric_names` if the number of targets
         differs between batches, or if a metric is not a mean over them (explained variance).
+
+        Args:
+            outputs: In at least single precision: bfloat16 has no odd number above 256.
+            targets: The targets.
         """
-        outputs = with_exact_counts(outputs)
         numbers = torch.stack([self.loss(outputs, targets), self.metric(outputs, targets)])
         return torch.cat([numbers, numbers.new_ones(1)]) * targets.numel()
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of the metrics of an evaluation, the loss first."""
-        return "loss", self.metric_name
+        return tuple(dict.fromkeys(["loss", self.metric_name]))
 
     def is_higher_better(self, name: str) -> bool:
         """Whether a larger value of one of `metric_names` is better."""
@@ -284,11 +283,6 @@ def check_batch(task: Task, batch: object) -> None:
         )
 
 
-def with_exact_counts(outputs: Tensor) -> Tensor:
-    """Return outputs in at least single precision: bfloat16 has no odd number above 256."""
-    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
-
-
 def model_for(
     task: Task | TextPreprocessing,
     make_layer: Callable[..., Any],
@@ -296,6 +290,7 @@ def model_for(
     *,
     embedding_size: int | None = None,
     generator: Generator | None = None,
+    **head: Any,
 ) -> nn.Module:
     """Build the model of a task around a recurrent layer.
 
@@ -306,6 +301,7 @@ def model_for(
         embedding_size: The size of the embedding, for a task with symbols as inputs; N by
             default, in which case the output weights are tied to the embedding.
         generator: The generator of the initialisation; torch's global generator by default.
+        head: The initialisers of the head of a `SequenceModel`.
 
     Raises:
         ValueError: If `embedding_size` is set for a task with real inputs.
@@ -322,7 +318,7 @@ def model_for(
                 f"expected embedding_size for a task that reads symbols only, got {embedding_size}"
             )
         layer = make_layer(task.input_size, hidden_size, **options)
-        return SequenceModel(layer, task.output_size, task.readout, generator=generator)
+        return SequenceModel(layer, task.output_size, task.readout, generator=generator, **head)
     width = embedding_size or hidden_size
     layer = make_layer(width, hidden_size, **options)
     tied = getattr(layer, "output_size", hidden_size) == width
@@ -426,64 +422,56 @@ def batch_indices(
     return (order[rows] for rows in sequential_slices(count, size, start))
 
 
-def selection_split(task: Task) -> str | None:
-    """Return the split that selects the best model.
+class Selection:
+    """Which evaluation of a task is the best: the set and the metric that decide.
 
-    It is `validation` if the task has one, otherwise the first split after `train`.
-    """
-    if "validation" in task.splits:
-        return "validation"
-    splits = [split for split in task.splits if split != "train"]
-    return next(iter(splits), None)
-
-
-def selection_metric(task: Task, best_by: str | None = None) -> str | None:
-    """Return the metric that selects the best model, such as `validation accuracy`.
+    The set is `validation` if the task has one, otherwise the first split after `train`.
 
     Args:
         task: The task.
-        best_by: The metric in `Settings`.
+        best_by: The metric in `Settings`; None means the main one of the task.
+
+    Attributes:
+        split: The set; None if the task has none.
+        metric: The set and the metric, such as `validation accuracy`; None without a set.
+        columns: The numbers of an evaluation, such as `test_loss`, for all sets.
 
     Raises:
         ValueError: If the task has no such metric.
     """
-    if best_by is not None and best_by not in task.metric_names:
-        raise ValueError(
-            f"expected best_by among {', '.join(task.metric_names)}, the metrics of the task, got "
-            f"{best_by!r}"
-        )
-    split = selection_split(task)
-    if split is None:
-        return None
-    return f"{split} {best_by or task.metric_name}"
 
+    def __init__(self, task: Task, best_by: str | None = None) -> None:
+        names = task.metric_names
+        if best_by is not None and best_by not in names:
+            raise ValueError(
+                f"expected best_by among {', '.join(names)}, the metrics of the task, got "
+                f"{best_by!r}"
+            )
+        sets = [split for split in task.splits if split != "train"]
+        self._task = task
+        self._name = best_by or task.metric_name
+        self.split: str | None = None
+        self.metric: str | None = None
+        if sets:
+            self.split = "validation" if "validation" in sets else sets[0]
+            self.metric = f"{self.split} {self._name}"
+        self.columns = [f"{split}_{name}" for split in sets for name in names]
 
-def selection_score(task: Task, best_by: str | None, numbers: Mapping[str, float]) -> float:
-    """Return the metric that selects the best model, with a sign so that larger is better.
+    def number(self, numbers: Mapping[str, float]) -> float:
+        """Return the metric; NaN if an evaluation lacks it, as the AUC if one class occurs."""
+        return numbers.get(self._name, math.nan)
 
-    It is NaN if an evaluation lacks it, as the AUC if only one class occurs.
-    """
-    name = best_by or task.metric_name
-    score = numbers.get(name, math.nan)
-    return score if task.is_higher_better(name) else -score
+    def score(self, numbers: Mapping[str, float]) -> float:
+        """Return the metric with a sign so that larger is better."""
+        number = self.number(numbers)
+        return number if self._task.is_higher_better(self._name) else -number
 
+    def is_better(self, new: Mapping[str, float], old: Mapping[str, float] | None) -> bool:
+        """Compare two evaluations by the metric; the loss decides between equal metrics."""
+        return self._rank(new) > self._rank(old)
 
-def is_better(
-    task: Task,
-    new: Mapping[str, float],
-    old: Mapping[str, float] | None,
-    best_by: str | None = None,
-) -> bool:
-    """Compare two evaluations by their metric; the loss decides between equal metrics."""
-    return _rank(task, new, best_by) > _rank(task, old, best_by)
-
-
-def _rank(
-    task: Task, numbers: Mapping[str, float] | None, best_by: str | None
-) -> tuple[float, float]:
-    if numbers is None or any(map(math.isnan, numbers.values())):
-        return -math.inf, -math.inf
-    score = selection_score(task, best_by, numbers)
-    if math.isnan(score):
-        return -math.inf, -math.inf
-    return score, -numbers["loss"]  # of equal metrics, such as counts, the lower loss is better
+    def _rank(self, numbers: Mapping[str, float] | None) -> tuple[float, float]:
+        if numbers is None or any(map(math.isnan, (*numbers.values(), self.number(numbers)))):
+            return -math.inf, -math.inf
+        # of equal metrics, such as counts, the lower loss is better
+        return self.score(numbers), -numbers["loss"]

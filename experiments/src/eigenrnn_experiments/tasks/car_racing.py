@@ -113,10 +113,6 @@ class CarRacing(Task):
             return f"{ENCODED}, see `eigenrnn collect car_racing`"
         return None
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return "train", "validation", "test"
-
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         rows = torch.randint(self._train.stop, (size,), generator=generator)
         return self._draw(rows, generator)
@@ -151,10 +147,6 @@ class CarRacing(Task):
 
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self.loss(outputs, targets)
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        return ("loss",)
 
     def baseline(self) -> float:
         """The mean entropy of Gaussians with the variances of the training targets."""

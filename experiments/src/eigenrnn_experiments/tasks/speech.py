@@ -98,10 +98,6 @@ class Speech(Task):
     def missing_data(self) -> str | None:
         return missing_speech(self.corpus, self.data_root)
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return "train", "validation", "test"
-
     def recordings(self, split: str) -> Iterator[tuple[str, Tensor]]:
         """Yield the name and the samples of each recording of a split, in order.
 

@@ -68,10 +68,6 @@ class Synthetic(Task):
     def _collate(self, examples: Examples) -> Batch:
         """Expand examples to the sequences of a batch."""
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return "train", "validation", "test"
-
     def batch(self, size: int, generator: Generator) -> Batch:
         examples = self._fixed_examples("train")
         if examples is None:

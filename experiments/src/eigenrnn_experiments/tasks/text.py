@@ -36,7 +36,6 @@ from eigenrnn_experiments.tasks.base import (
     check_at_least,
     check_choices,
     generator_for,
-    with_exact_counts,
 )
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing, Unit
 
@@ -118,10 +117,6 @@ class NextSymbol(Task):
         return self.vocabulary
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        return "train", "validation", "test"
-
-    @property
     def metric_names(self) -> tuple[str, ...]:
         return "loss", "bits", "accuracy"
 
@@ -142,7 +137,6 @@ class NextSymbol(Task):
         return self.loss(outputs, targets) / math.log(2)
 
     def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (3,)
-        outputs = with_exact_counts(outputs)
         nats = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
         correct = (outputs.argmax(-1) == targets).sum()
         count = torch.tensor(targets.numel(), device=nats.device)
@@ -162,7 +156,7 @@ class NextSymbol(Task):
 
     def baseline(self) -> float:
         """The entropy of the symbol frequencies in the training text."""
-        counts = self._counts
+        counts = self._corpus.counts("train")
         frequencies = counts[counts > 0] / counts.sum()
         return float(-(frequencies * np.log(frequencies)).sum())
 
@@ -178,10 +172,6 @@ class NextSymbol(Task):
     @cached_property
     def _corpus(self) -> Corpus:
         return self._read()
-
-    @cached_property
-    def _counts(self) -> NDArray[np.int64]:
-        return self._corpus.counts("train")
 
     def _stream_length(self, split: str, size: int) -> int:
         """Return the number of symbols of each stream.

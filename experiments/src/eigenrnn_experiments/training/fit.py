@@ -1,11 +1,11 @@
-"""The function `fit`, which starts or resumes a run, and the fingerprint by which it does so."""
+"""The function `fit`, which starts or resumes a run, and the record with which a run begins."""
 
 import math
 import os
 import platform
 import subprocess
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,8 @@ from eigenrnn import __version__
 from eigenrnn.layers import Layer
 from eigenrnn.models import count_parameters
 from eigenrnn.ops import products_now
-from eigenrnn_experiments.errors import CheckpointError, NonFiniteLossError
-from eigenrnn_experiments.tasks.base import Task, check_batch, selection_metric
-from eigenrnn_experiments.training import checkpoint
+from eigenrnn_experiments.errors import NonFiniteLossError
+from eigenrnn_experiments.tasks.base import Selection, Task, check_batch
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.description import (
     describe,
@@ -30,13 +29,12 @@ from eigenrnn_experiments.training.description import (
     describe_options,
     differences,
 )
-from eigenrnn_experiments.training.loop import BestModel, TrainingLoop, TrainingState
-from eigenrnn_experiments.training.progress import RunProgress, plain_console
+from eigenrnn_experiments.training.loop import TrainingLoop, TrainingState, checkpoint_errors
 from eigenrnn_experiments.training.run import Description, Run, RunFolder, RunKey, locked
 from eigenrnn_experiments.training.settings import Settings
 from eigenrnn_experiments.training.train_step import TrainStep, open_fabric
 
-__all__ = ["begun_run", "check_fingerprint", "fit", "revision", "run_fingerprint", "versions"]
+__all__ = ["fit", "revision", "versions"]
 
 
 def fit(
@@ -98,42 +96,44 @@ def fit(
     """
     if max_minutes is not None and not max_minutes > 0:
         raise ValueError(f"expected max_minutes > 0, got {max_minutes}")
-    max_seconds = 60 * (max_minutes or math.inf)
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
-    name = name or Path(directory).name
-    run = begun_run(model, task, settings, name=name, network=network, key=key)
-    fingerprint = run_fingerprint(model, task, settings, network)
-    steps = settings.total_steps(task)
+    pace = settings.pace(task)
     # before anything is written: without data no partial run should be left behind
     check_batch(task, next(task.batches("train", settings.batch_size)))
-    fabric = open_fabric(settings)
+    selection = Selection(task, settings.best_by)
+    baseline = task.baseline()
+    key = key or RunKey(seed=settings.seed)
+    name = name or Path(directory).name
+    known = {"key": key, "name": name, "network": network, "best_by": selection.metric}
+    run = _begun_run(model, task, settings, **known)
+    train_step = TrainStep(open_fabric(settings), model, task, settings)
     files = RunFolder(directory)
+    loop = TrainingLoop(
+        train_step=train_step,
+        task=task,
+        settings=settings,
+        pace=pace,
+        selection=selection,
+        baseline=baseline,
+        files=files,
+        run=run,
+        fingerprint=run.fingerprint,
+        callbacks=callbacks,
+        console=console,
+        max_seconds=60 * (max_minutes or math.inf),
+    )
 
     with locked(files.path):  # until the run ends
         saved = files.open(resume=resume, overwrite=overwrite)
-        is_over = saved is not None and _is_finished(saved, files.last, fingerprint, steps)
+        is_over = saved is not None and _is_finished(saved, run, files.last, pace.steps)
         if is_over and files.run_file.exists():
             ended = files.read()
             if ended.state == "ended":  # else it was killed before it wrote its record
                 return ended
         files.write(run)
-        train_step = TrainStep(fabric, model, task, settings)
-        state, best = _restore(train_step, saved, files)
-        progress = RunProgress(console or plain_console(stderr=True), name, steps, state.step)
-        loop = TrainingLoop(
-            train_step,
-            task,
-            settings,
-            files,
-            run,
-            fingerprint,
-            state,
-            best,
-            progress,
-            callbacks,
-            max_seconds,
-        )
+        if saved is not None:
+            loop.restore(saved)
         try:
             return loop.train()
         except NonFiniteLossError as error:
@@ -141,19 +141,17 @@ def fit(
             raise
 
 
-def _is_finished(
-    saved: Mapping[str, Any], path: Path, fingerprint: Mapping[str, Any], steps: int
-) -> bool:
+def _is_finished(saved: Mapping[str, Any], run: Run, path: Path, steps: int) -> bool:
     """Whether a checkpoint is of the last step of the requested run.
 
     Raises:
         CheckpointError: If the checkpoint lacks a part.
         ValueError: If the checkpoint is of a different run, or of a longer one.
     """
-    with _checkpoint_errors(path):
+    with checkpoint_errors(path):
         stored = saved["fingerprint"]
         state = TrainingState.from_checkpoint(saved["state"])
-    check_fingerprint(stored, fingerprint)
+    _check_fingerprint(stored, run.fingerprint)
     if steps < state.step:
         raise ValueError(
             f"expected steps >= {state.step}, as many as the run has taken, got {steps}"
@@ -161,96 +159,54 @@ def _is_finished(
     return steps == state.step or state.ended
 
 
-def _restore(
-    train_step: TrainStep, saved: Mapping[str, Any] | None, files: RunFolder
-) -> tuple[TrainingState, BestModel | None]:
-    """Restore the state of a checkpoint, if there is one, and its `best.pt`.
+def _check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    """Check that a run to resume has the model, task and settings of its checkpoint.
+
+    Settings that did not exist when the checkpoint was written must have their default.
 
     Raises:
-        CheckpointError: If the checkpoint lacks a part, or is of a model of other shapes.
+        ValueError: If anything differs; the message lists what.
     """
-    if saved is None:
-        return TrainingState(), None
-    with _checkpoint_errors(files.last):
-        train_step.load_state_dict(saved["train_step"])
-        state = TrainingState.from_checkpoint(saved["state"])
-        best = BestModel.from_checkpoint(saved["best"])
-    # `best.pt` may be of a later step, now taken again
-    if best is None:
-        files.best.unlink(missing_ok=True)
-    else:
-        checkpoint.save(files.best, vars(best))
-    return state, best
-
-
-@contextmanager
-def _checkpoint_errors(path: Path) -> Generator[None]:
-    """Raise `CheckpointError`, naming the file, if a part of the checkpoint does not fit.
-
-    Raises:
-        CheckpointError: If a part is missing, or has another type, length or shape.
-    """
-    try:
-        yield
-    # ValueError from the optimisers, RuntimeError from `Module.load_state_dict`
-    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-        cause = str(error)
-        if isinstance(error, KeyError):  # whose text is the key alone
-            cause = f"it has no {error.args[0]}"
-        raise CheckpointError(
-            f"cannot resume from the checkpoint {path}: {cause}; replace it, or start a new run "
-            "with overwrite=True (on the command line: --overwrite)"
-        ) from error
+    known = current["settings"]
+    defaults = {n: value for n, value in describe_defaults(Settings).items() if n in known}
+    if isinstance(stored.get("settings"), dict):
+        stored = {**stored, "settings": defaults | stored["settings"]}
+    changed = differences(stored, current)
+    if changed:
+        raise ValueError(
+            f"expected the model, task and settings of the run to resume, got {'; '.join(changed)}"
+        )
 
 
 _CPU_INFO = Path("/proc/cpuinfo")  # Linux, where `platform.processor` returns nothing
 
 
-def begun_run(
-    model: nn.Module,
-    task: Task,
-    settings: Settings,
-    *,
-    name: str,
-    network: Mapping[str, Any] | None,
-    key: RunKey | None,
-) -> Run:
-    """Return the record of a run that begins.
+def _begun_run(model: nn.Module, task: Task, settings: Settings, **known: Any) -> Run:
+    """Return the record of a run that begins, with what is known of it already.
 
-    Args:
-        model: The network.
-        task: The task.
-        settings: The training settings.
-        name: The name of the run on the console.
-        network: The call that makes the network, if it is known.
-        key: What names the run; None for a run of no recipe.
     Raises:
         TypeError: If the task has an option that cannot be stored as data.
     """
-    preprocessing: Description | None = None
-    if task.preprocessing is not None:
-        kind = type(task.preprocessing).__name__
-        preprocessing = Description(kind, msgspec.to_builtins(task.preprocessing))
-    best_by = selection_metric(task, settings.best_by)
     files: dict[str, str] = {}  # the user's own text that a task reads
     path = getattr(task, "path", None)
     if isinstance(path, str | Path):
         files["path"] = str(path)
-    return Run(
-        key=key or RunKey(seed=settings.seed),
-        name=name,
+    run = Run(
+        **known,
         task=Description(describe(task)["class"], describe_options(task)),
         files=files,
-        network=network,
         layer=_layer_class(model),
         modules=str(model),
         parameters=count_parameters(model),
         settings=describe_options(settings),
-        best_by=best_by,
         revision=revision(),
         versions=versions() | _products(settings),
-        preprocessing=preprocessing,
     )
+    mapped_by = task.preprocessing
+    if mapped_by is None:
+        return run
+    description = Description(type(mapped_by).__name__, msgspec.to_builtins(mapped_by))
+    return replace(run, preprocessing=description)
 
 
 def _layer_class(model: nn.Module) -> str:
@@ -317,9 +273,7 @@ def _products(settings: Settings) -> dict[str, str]:
 
 
 def _count(number: int, unit: str) -> str:
-    if number == 1:
-        return f"1 {unit}"
-    return f"{number} {unit}s"
+    return f"1 {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def _processor() -> str:
@@ -328,40 +282,3 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def run_fingerprint(
-    model: nn.Module, task: Task, settings: Settings, network: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Describe everything that determines the numbers of a run, as data.
-
-    A network is the call that makes it, or else its modules as torch prints them. Fields of the
-    task with `compare=False`, such as its data folder, are left out.
-
-    Raises:
-        TypeError: If the task has an option that cannot be stored as data.
-    """
-    return {
-        "settings": describe(settings.fingerprint_options()),
-        "task": describe(task),
-        "network": network or str(model),
-    }
-
-
-def check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
-    """Check that a run to resume has the model, task and settings of its checkpoint.
-
-    Settings that did not exist when the checkpoint was written must have their default.
-
-    Raises:
-        ValueError: If anything differs; the message lists what.
-    """
-    known = current["settings"]
-    defaults = {n: value for n, value in describe_defaults(Settings).items() if n in known}
-    if isinstance(stored.get("settings"), dict):
-        stored = {**stored, "settings": defaults | stored["settings"]}
-    changed = differences(stored, current)
-    if changed:
-        raise ValueError(
-            f"expected the model, task and settings of the run to resume, got {'; '.join(changed)}"
-        )

@@ -1,39 +1,33 @@
 """The only training loop, and the state that it keeps from step to step."""
 
-import math
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from rich.console import Console
 
-from eigenrnn_experiments.errors import NonFiniteLossError
-from eigenrnn_experiments.files import Columns, read_table
-from eigenrnn_experiments.tasks.base import (
-    Task,
-    is_better,
-    selection_score,
-    selection_split,
-)
+from eigenrnn_experiments.errors import CheckpointError, NonFiniteLossError
+from eigenrnn_experiments.files import read_table
+from eigenrnn_experiments.tasks.base import Selection, Task
 from eigenrnn_experiments.training import checkpoint
-from eigenrnn_experiments.training.callbacks import Callback, Measurements
-from eigenrnn_experiments.training.metrics_writer import MetricsWriter
-from eigenrnn_experiments.training.progress import RunProgress
-from eigenrnn_experiments.training.run import FRACTIONS, FirstBelow, Metrics, Run, RunFolder, State
-from eigenrnn_experiments.training.settings import Settings
-from eigenrnn_experiments.training.train_step import TrainStep, lr_factor
+from eigenrnn_experiments.training.callbacks import Callback
+from eigenrnn_experiments.training.log import RunLog
+from eigenrnn_experiments.training.run import Metrics, Run, RunFolder, State, first_below
+from eigenrnn_experiments.training.settings import Pace, Settings
+from eigenrnn_experiments.training.train_step import StepMetrics, TrainStep, lr_factor
 
-__all__ = ["BestModel", "TrainingLoop", "TrainingState", "first_below"]
+__all__ = ["BestModel", "DeferredSignals", "TrainingLoop", "TrainingState", "checkpoint_errors"]
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -84,94 +78,6 @@ class DeferredSignals:
         self._previous = {}
 
 
-_MAX_LISTED = 5  # gradient norms in a message
-
-
-@dataclass(frozen=True)
-class StepMetrics:
-    """The metrics of one training step, before the optimiser update.
-
-    Args:
-        step: The number of the step, from one.
-        loss: The mean loss over the whole batch, without the penalty.
-        penalty: The penalty of the constraints.
-        grad_norm: The norm of the gradient of all parameters together, before clipping.
-    """
-
-    step: int
-    loss: float
-    penalty: float
-    grad_norm: float
-
-
-class DeferredMetrics:
-    """The metrics of the steps since the last read.
-
-    Reading makes the host wait for the device, so it is done once for many steps. An error still
-    names the step whose loss was not finite, and the gradients of that step.
-
-    Args:
-        names: The names of the parameters.
-        check_gradients: Whether gradients must be finite too. A gradient scaler skips steps with
-            non-finite gradients by design, so they are then not checked.
-    """
-
-    def __init__(self, names: Sequence[str], *, check_gradients: bool) -> None:
-        self._names = names
-        self._check_gradients = check_gradients
-        self._steps: list[int] = []
-        self._rows: list[Tensor] = []
-
-    def add(self, step: int, loss: Tensor, penalty: Tensor, norms: Sequence[Tensor]) -> None:
-        """Record a step; `norms` are the gradient norms of the parameters."""
-        like = loss
-        if norms:  # which are in double precision
-            like = norms[0]
-        numbers = [number.detach().to(like) for number in (loss, penalty, *norms)]
-        self._steps.append(step)
-        self._rows.append(torch.stack(numbers))
-
-    def read(self) -> list[StepMetrics]:
-        """Return the metrics since the last read.
-
-        Raises:
-            NonFiniteLossError: If a number is not finite; the message names the first such step
-                and its largest gradient norms.
-        """
-        table = torch.stack(self._rows)  # (steps, 2 + parameters)
-        metrics: list[StepMetrics] = []
-        for step, (loss, penalty, *norms) in zip(self._steps, table.tolist(), strict=True):
-            metrics.append(StepMetrics(step, loss, penalty, math.hypot(*norms)))
-            self._check_finite(metrics[-1], norms)
-        self._steps.clear()
-        self._rows.clear()
-        return metrics
-
-    def _check_finite(self, metrics: StepMetrics, norms: list[float]) -> None:
-        """Check the loss and, unless a gradient scaler is used, the gradients.
-
-        Raises:
-            NonFiniteLossError: If one of them is not finite.
-        """
-        if not math.isfinite(metrics.loss):
-            cause = f"the loss of step {metrics.step} is {metrics.loss}"
-        elif self._check_gradients and not math.isfinite(metrics.grad_norm):
-            cause = f"a gradient of step {metrics.step} is not finite (loss {metrics.loss:.4g})"
-        else:
-            return
-
-        def size(named: tuple[float, str]) -> float:
-            norm, _ = named
-            if math.isnan(norm):  # it comes first, because it may be the cause
-                return math.inf
-            return norm
-
-        # a stable sort, so equal norms keep the order of the parameters
-        largest = sorted(zip(norms, self._names, strict=True), key=size, reverse=True)
-        listed = ", ".join(f"{name} {norm:.3g}" for norm, name in largest[:_MAX_LISTED])
-        raise NonFiniteLossError(f"{cause}; largest gradient norms: {listed}")
-
-
 @dataclass(frozen=True)
 class BestModel:
     """The best evaluation so far and its model: part of the checkpoint, and all of `best.pt`.
@@ -185,17 +91,6 @@ class BestModel:
     step: int
     metrics: Metrics
     model: Mapping[str, Any]
-
-    @classmethod
-    def from_checkpoint(cls, state: Mapping[str, Any] | None) -> Self | None:
-        """Build it from the entry of a checkpoint.
-
-        Raises:
-            KeyError: If a part is missing.
-        """
-        if state is None:
-            return None
-        return cls(state["step"], state["metrics"], state["model"])
 
 
 @dataclass
@@ -236,35 +131,59 @@ class TrainingState:
         return cls(**{f.name: state[f.name] for f in fields(cls)})
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TrainingLoop:
-    """Trains from the current state of a run to its end."""
+    """Trains from the current state of a run to its end.
+
+    Args:
+        train_step: Takes the steps, and evaluates the model.
+        task: The task.
+        settings: The settings of the run.
+        pace: Its length, and when it is evaluated and saved.
+        selection: Which evaluation is the best.
+        baseline: The chance-level loss.
+        files: The folder of the run.
+        run: The record that it has begun with.
+        fingerprint: What may not change when it is resumed.
+        callbacks: Called after steps and evaluations.
+        console: Where to show progress; standard error by default.
+        max_seconds: The time limit, including the time before the run was resumed.
+        state: What the loop keeps from step to step.
+        best: The best evaluation so far.
+    """
 
     train_step: TrainStep
     task: Task
     settings: Settings
+    pace: Pace
+    selection: Selection
+    baseline: float
     files: RunFolder
     run: Run
-    fingerprint: dict[str, Any]
-    state: TrainingState
-    best: BestModel | None
-    progress: RunProgress
+    fingerprint: Mapping[str, Any]
     callbacks: Sequence[Callback]
-    max_seconds: float = math.inf
-    writer: MetricsWriter | None = None  # while it trains
+    console: Console | None
+    max_seconds: float
+    state: TrainingState = field(default_factory=TrainingState)
+    best: BestModel | None = None
 
-    def __post_init__(self) -> None:
-        self.steps = self.settings.total_steps(self.task)
-        self.per_epoch = self.task.steps_per_epoch(self.settings.batch_size)
-        self.eval_every = self.settings.eval_every or self.per_epoch or 100
-        self.checkpoint_every = self.settings.checkpoint_every or self.eval_every
-        self.metrics = DeferredMetrics(
-            list(self.train_step.parameters),
-            check_gradients=self.train_step.scaler is None,
-        )
-        # shifted by the time of earlier calls, so that differences to now are totals
-        self.start_time = time.monotonic() - self.state.seconds
-        self.start_processor_time = time.process_time() - self.state.processor_seconds
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint, and write its `best.pt`.
+
+        Raises:
+            CheckpointError: If the checkpoint lacks a part, or is of a model of other shapes.
+        """
+        with checkpoint_errors(self.files.last):
+            self.train_step.load_state_dict(saved["train_step"])
+            self.state = TrainingState.from_checkpoint(saved["state"])
+            if saved["best"] is not None:
+                names = [each.name for each in fields(BestModel)]
+                self.best = BestModel(**{name: saved["best"][name] for name in names})
+        # `best.pt` may be of a later step, now taken again
+        if self.best is None:
+            self.files.best.unlink(missing_ok=True)
+        else:
+            checkpoint.save(self.files.best, vars(self.best))
 
     def train(self) -> Run:
         """Take all remaining steps, unless a signal or the time limit ends the run early.
@@ -272,6 +191,9 @@ class TrainingLoop:
         Raises:
             NonFiniteLossError: If a loss or a gradient is not finite.
         """
+        # shifted by the time of earlier calls, so that differences to now are totals
+        self._start_time = time.monotonic() - self.state.seconds
+        self._start_processor_time = time.process_time() - self.state.processor_seconds
         device = self.train_step.fabric.device
         with ExitStack() as stack:
             # Every step seeds torch's global generator; its state is restored for the caller.
@@ -279,13 +201,23 @@ class TrainingLoop:
             if device.type == "cuda":
                 cuda.append(device)
             stack.enter_context(torch.random.fork_rng(cuda))
+            columns = ["train_loss", "train_loss_mean", "train_penalty", "train_grad_norm"]
+            columns = ["seconds", *columns, *self.selection.columns]
             for callback in self.callbacks:
                 callback.begin(self.state.step, self.train_step.model, self.task, self.files.path)
-            self.writer = stack.enter_context(self._open_writer())
-            stack.enter_context(self.progress)
+                columns += callback.columns
             signals = stack.enter_context(DeferredSignals())
+            log = RunLog(
+                self.files,
+                columns,
+                step=self.state.step,
+                steps=self.pace.steps,
+                name=self.run.name,
+                console=self.console,
+            )
+            stack.enter_context(log)
             try:
-                is_early = self._take_steps(signals)
+                is_early = self._take_steps(log, signals)
             except NonFiniteLossError as error:
                 last = "there is no checkpoint yet"
                 if self.files.last.exists():
@@ -296,8 +228,8 @@ class TrainingLoop:
             more = ""
             if signals.number is None:
                 more = " and more max_minutes"
-            self.progress.print(
-                f"stopped after step {self.state.step} of {self.steps} and saved in "
+            log.print(
+                f"stopped after step {self.state.step} of {self.pace.steps} and saved in "
                 f"{self.files.path}: continue with resume=True{more} "
                 "(on the command line: --resume)"
             )
@@ -325,173 +257,137 @@ class TrainingLoop:
             run = replace(run, best=self.best.metrics, best_step=self.best.step)
         if state == "unfinished":
             return run
-        baseline = self.task.baseline()
         return replace(
             run,
             ended=datetime.now(UTC).isoformat(timespec="seconds"),
-            baseline=baseline,
-            first_below=first_below(read_table(self.files.metrics_file), baseline),
+            baseline=self.baseline,
+            first_below=first_below(read_table(self.files.metrics_file), self.baseline),
         )
 
-    def _take_steps(self, signals: DeferredSignals) -> bool:
+    def _take_steps(self, log: RunLog, signals: DeferredSignals) -> bool:
         """Take the remaining steps; return whether the run was stopped before its end."""
-        train_step = self.train_step
-        start = self.state.step
-        if self.state.seconds >= self.max_seconds:
-            return start < self.steps
+        state = self.state
+        start, steps = state.step, self.pace.steps
+        if state.seconds >= self.max_seconds:
+            return start < steps
         batches = self.task.batches("train", self.settings.batch_size, self.settings.seed, start)
-        for step in range(start + 1, self.steps + 1):
-            batch = next(batches)
-            loss, penalty, norms = train_step.backward(step, batch)
-            self.metrics.add(step, loss, penalty, norms)
-            read: list[StepMetrics] = []
-            stop = False
-            # Before the update: numbers that are not finite must not reach the parameters.
-            if self._must_read_metrics(step, signals):
-                read = self.metrics.read()
-                stop = signals.number is not None or self._elapsed() >= self.max_seconds
+        for step in range(start + 1, steps + 1):
+            reads = signals.number is not None or self._must_read_metrics(step)
             decay = lr_factor(
                 self.settings,
                 step=step,
-                steps=self.steps,
-                per_epoch=self.per_epoch,
-                plateaus=self.state.plateaus,
+                steps=steps,
+                per_epoch=self.pace.per_epoch,
+                plateaus=state.plateaus,
             )
-            train_step.update(norms, scale=batch.lr_scale, decay=decay)
-            self.state.step = step
+            loss, metrics = self.train_step.take(step, next(batches), decay=decay, reads=reads)
+            is_over = signals.number is not None or self._elapsed() >= self.max_seconds
+            stop = bool(metrics) and is_over  # else the next step reads them
+            state.step = step
+            measured: dict[str, float | NDArray[np.float64]] = {}
             for callback in self.callbacks:
-                callback.after_step(step, loss, train_step.model)
-            measurements = self._measurements(step)
-            if read:
-                self._record(read, measurements, stop=stop)
-            elif measurements and self.writer is not None:
-                self.writer.write(step, measurements)
-            if self.state.ended:
-                return False
-            if stop:
-                return step < self.steps
+                callback.after_step(step, loss, self.train_step.model)
+                measured |= callback.measure(step, self.train_step.model)
+            if metrics:
+                self._record(log, metrics, measured)
+                if stop or state.ended or self._is_due(step, self.pace.checkpoint_every):
+                    self._save(log)
+                if stop or state.ended:
+                    return step < steps and not state.ended
+            elif measured:
+                log.write(step, measured)
         return False
 
-    def _measurements(self, step: int) -> dict[str, float | NDArray[np.float64]]:
-        """Collect the measurements of all callbacks."""
-        found: dict[str, float | NDArray[np.float64]] = {}
-        for callback in self.callbacks:
-            found |= callback.measure(step, self.train_step.model)
-        return found
-
-    def _must_read_metrics(self, step: int, signals: DeferredSignals) -> bool:
+    def _must_read_metrics(self, step: int) -> bool:
         """Whether to read the metrics at this step, which waits for the device unless on a CPU."""
-        fabric = self.train_step.fabric
-        if fabric.device.type == "cpu" or self._is_due(step, self.settings.log_every):
+        if self.train_step.fabric.device.type == "cpu":
             return True
-        if self._is_due(step, self.eval_every) or self._is_due(step, self.checkpoint_every):
-            return True
-        return signals.number is not None
+        everys = self.settings.log_every, self.pace.eval_every, self.pace.checkpoint_every
+        return any(self._is_due(step, every) for every in everys)
 
     def _elapsed(self) -> float:
-        return time.monotonic() - self.start_time
+        return time.monotonic() - self._start_time
 
     def _is_due(self, step: int, every: int) -> bool:
-        return step % every == 0 or step == self.steps
+        return step % every == 0 or step == self.pace.steps
 
     def _record(
-        self, metrics: list[StepMetrics], measurements: Measurements, *, stop: bool
+        self,
+        log: RunLog,
+        metrics: list[StepMetrics],
+        measured: dict[str, float | NDArray[np.float64]],
     ) -> None:
-        """Evaluate, write a line and save a checkpoint, each if it is due."""
-        current = metrics[-1]
-        step = current.step
-        self.state.train_loss = current.loss
-        total, count = self.state.losses
-        total += sum(each.loss for each in metrics)
-        self.state.losses = total, count + len(metrics)
-        self.progress.advance(step, current.loss)
-        evaluation: Metrics = {}
-        found: Measurements = {}
-        if self._is_due(step, self.eval_every):
-            evaluation, found = self._evaluate()
-        # after the evaluation, whose time counts, too
-        self.state.seconds = self._elapsed()
-        self.state.processor_seconds = time.process_time() - self.start_processor_time
-        row = {**measurements, **found}
-        if evaluation or self._is_due(step, self.settings.log_every):
-            row = {**self._training_columns(current), **_flat(evaluation), **row}
-            self.state.losses = 0.0, 0
-        if row and self.writer is not None:
-            self.writer.write(step, row)
-        if stop or self.state.ended or self._is_due(step, self.checkpoint_every):
-            self._save()
-
-    def _training_columns(self, metrics: StepMetrics) -> dict[str, float]:
-        """Return the columns of `metrics.csv` that describe training."""
-        total, count = self.state.losses
-        columns = {
-            "seconds": self.state.seconds,
-            "train_loss": metrics.loss,
-            "train_loss_mean": total / count,
-            "train_grad_norm": metrics.grad_norm,
-        }
-        if metrics.penalty:
-            columns["train_penalty"] = metrics.penalty
-        return columns
-
-    def _evaluate(self) -> tuple[Metrics, Measurements]:
-        """Evaluate the splits; return their metrics, and the measurements of the callbacks."""
-        size = self.settings.eval_batch_size or self.settings.batch_size
-        metrics: Metrics = {}
-        # also around `_select`, which keeps the weights that were evaluated
-        with self.train_step.average.swapped_in():
-            for split in self.task.splits:
-                if split != "train":
-                    metrics[split] = self.train_step.evaluate(self.task.batches(split, size))
-            split = selection_split(self.task)
-            if split is not None:
-                self._select(metrics, split)
-        found: dict[str, float | NDArray[np.float64]] = {}
-        step = self.state.step
-        model = self.train_step.model
-        for callback in self.callbacks:
-            found |= callback.after_evaluation(step, metrics, model) or {}
-        return metrics, found
-
-    def _select(self, metrics: Metrics, split: str) -> None:
-        """Keep the model if it is the best so far on the given split."""
+        """Evaluate, show the step and write a line, each if it is due."""
         state = self.state
-        name = self.settings.best_by or self.task.metric_name
+        step, current = state.step, metrics[-1]
+        state.train_loss = current.loss
+        total, count = state.losses
+        total += sum(each.loss for each in metrics)
+        count += len(metrics)
+        state.losses = total, count
+        row: dict[str, float | NDArray[np.float64]] = {}
+        shown = ""
+        if self._is_due(step, self.pace.eval_every):
+            evaluation = self._evaluate()
+            for split, numbers in evaluation.items():
+                row |= {f"{split}_{name}": number for name, number in numbers.items()}
+                if split == self.selection.split:
+                    shown = f"{self.selection.metric} {self.selection.number(numbers):.4g}"
+            for callback in self.callbacks:
+                found = callback.after_evaluation(step, evaluation, self.train_step.model)
+                measured |= found or {}
+        # after the evaluation, whose time counts, too
+        state.seconds = self._elapsed()
+        state.processor_seconds = time.process_time() - self._start_processor_time
+        if row or self._is_due(step, self.settings.log_every):
+            row["seconds"] = state.seconds
+            row["train_loss"] = current.loss
+            row["train_loss_mean"] = total / count
+            row["train_grad_norm"] = current.grad_norm
+            if current.penalty:
+                row["train_penalty"] = current.penalty
+            state.losses = 0.0, 0
+        log.show(step, current.loss, shown)
+        if row or measured:
+            log.write(step, {**row, **measured})
+
+    def _evaluate(self) -> Metrics:
+        """Evaluate the fixed sets; keep the model if it is the best so far.
+
+        The learning rate decay, early stopping and averaging follow from it.
+        """
+        state, settings = self.state, self.settings
+        metrics = self.train_step.evaluate()
+        split = self.selection.split
+        if split is None:
+            return metrics
         state.last = metrics
-        shown = f"{split} {name} {metrics[split].get(name, math.nan):.4g}"
-        self.progress.show_evaluation(state.step, state.train_loss, shown)
+        score = self.selection.score(metrics[split])
         previous: dict[str, float] | None = None
         if self.best is not None:
             previous = self.best.metrics.get(split)
-        better = is_better(self.task, metrics[split], previous, self.settings.best_by)
-        self._update_schedules(metrics[split], better=better)
-        if not better:
-            return
-        # a copy, because a `state_dict` holds the parameters themselves, which go on training
-        self.best = BestModel(state.step, metrics, deepcopy(self.train_step.model.state_dict()))
-        checkpoint.save(self.files.best, vars(self.best))
-
-    def _update_schedules(self, metrics: dict[str, float], *, better: bool) -> None:
-        """Update the learning rate decay, early stopping and averaging after an evaluation."""
-        state = self.state
-        settings = self.settings
-        if better:
+        if self.selection.is_better(metrics[split], previous):
             state.waited = 0
+            with self.train_step.average.swapped_in():
+                # a copy: a `state_dict` holds the parameters themselves, which go on training
+                weights = deepcopy(self.train_step.model.state_dict())
+            self.best = BestModel(state.step, metrics, weights)
+            checkpoint.save(self.files.best, vars(self.best))
         else:
             state.waited += 1
             state.plateaus += 1
         has_waited = settings.patience is not None and state.waited >= settings.patience
-        is_low = settings.stop_below is not None and metrics["loss"] < settings.stop_below
+        is_low = settings.stop_below is not None and metrics[split]["loss"] < settings.stop_below
         state.ended = has_waited or is_low
-        metric = selection_score(self.task, settings.best_by, metrics)
         if settings.average_after is not None and not self.train_step.average.is_active:
             # as in NT-ASGD of AWD-LSTM: without the last evaluations, so that noise decides less
             earlier = state.deciding[: -settings.average_after]
-            if earlier and metric < max(earlier):
+            if earlier and score < max(earlier):
                 self.train_step.average.start()
-        state.deciding.append(metric)
+        state.deciding.append(score)
+        return metrics
 
-    def _save(self) -> None:
+    def _save(self, log: RunLog) -> None:
         """Write the checkpoint.
 
         Raises:
@@ -506,49 +402,32 @@ class TrainingLoop:
                 f"expected finite parameters after step {self.state.step}, "
                 f"got NaN or infinity in {', '.join(lost)}"
             )
-        content: dict[str, Any] = {
+        content = {
             "fingerprint": self.fingerprint,
             "state": asdict(self.state),
             "train_step": self.train_step.state_dict(),
-            "best": None,
-        }
-        if self.best is not None:
             # with its model: `best.pt` may be of a later step, which a crash undoes
-            content["best"] = vars(self.best)
-        if self.writer is not None:
-            self.writer.sync()
-            checkpoint.save(self.files.last, content)
-
-    def _open_writer(self) -> MetricsWriter:
-        columns = ["seconds", "train_loss", "train_loss_mean", "train_penalty", "train_grad_norm"]
-        for split in self.task.splits:
-            if split != "train":
-                columns += [f"{split}_{name}" for name in self.task.metric_names]
-        # `begin` has been called, in which a callback may add its columns
-        for callback in self.callbacks:
-            columns += callback.columns
-        files = self.files
-        return MetricsWriter(files.metrics_file, files.tensorboard, columns, step=self.state.step)
+            "best": None if self.best is None else vars(self.best),
+        }
+        log.sync()
+        checkpoint.save(self.files.last, content)
 
 
-def _flat(metrics: Metrics) -> dict[str, float]:
-    flat: dict[str, float] = {}
-    for split, numbers in metrics.items():
-        for name, number in numbers.items():
-            flat[f"{split}_{name}"] = number
-    return flat
+@contextmanager
+def checkpoint_errors(path: Path) -> Generator[None]:
+    """Raise `CheckpointError`, naming the file, if a part of the checkpoint does not fit.
 
-
-def first_below(columns: Columns, baseline: float) -> tuple[FirstBelow, ...]:
-    """Return where each loss first falls below fractions of the chance-level loss."""
-    found: list[FirstBelow] = []
-    for name, values in columns.items():
-        if "loss" not in name:
-            continue
-        for fraction in FRACTIONS:
-            below = np.flatnonzero(values < fraction * baseline)
-            step: int | None = None
-            if len(below):
-                step = int(columns["step"][below[0]])
-            found.append(FirstBelow(name, fraction, step))
-    return tuple(found)
+    Raises:
+        CheckpointError: If a part is missing, or has another type, length or shape.
+    """
+    try:
+        yield
+    # ValueError from the optimisers, RuntimeError from `Module.load_state_dict`
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+        cause = str(error)
+        if isinstance(error, KeyError):  # whose text is the key alone
+            cause = f"it has no {error.args[0]}"
+        raise CheckpointError(
+            f"cannot resume from the checkpoint {path}: {cause}; replace it, or start a new run "
+            "with overwrite=True (on the command line: --overwrite)"
+        ) from error

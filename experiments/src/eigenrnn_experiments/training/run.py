@@ -27,8 +27,10 @@ from eigenrnn_experiments.files import (
     write_atomically,
     write_json,
 )
+from eigenrnn_experiments.statistics import counted
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 from eigenrnn_experiments.training import checkpoint
+from eigenrnn_experiments.training.settings import MAY_CHANGE_ON_RESUME
 
 __all__ = [
     "FRACTIONS",
@@ -41,6 +43,7 @@ __all__ = [
     "RunKey",
     "RunNumber",
     "State",
+    "first_below",
     "locked",
     "slug",
 ]
@@ -69,9 +72,7 @@ class Length(NamedTuple):
 
     def __str__(self) -> str:
         """Return it in words, such as `5 epochs`."""
-        if self.number == 1:
-            return f"1 {self.unit.removesuffix('s')}"
-        return f"{self.number:,} {self.unit}"
+        return counted(self.number, self.unit.removesuffix("s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,21 @@ class FirstBelow:
     step: int | None
 
 
+def first_below(columns: Columns, baseline: float) -> tuple[FirstBelow, ...]:
+    """Return where each loss first falls below fractions of the chance-level loss."""
+    found: list[FirstBelow] = []
+    for name, values in columns.items():
+        if "loss" not in name:
+            continue
+        for fraction in FRACTIONS:
+            below = np.flatnonzero(values < fraction * baseline)
+            step: int | None = None
+            if len(below):
+                step = int(columns["step"][below[0]])
+            found.append(FirstBelow(name, fraction, step))
+    return tuple(found)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)  # msgspec leaves defaults out of __dict__
 class Run:
     """The record of a run, written when it begins and when it ends.
@@ -235,6 +251,18 @@ class Run:
     curves: Mapping[str, dict[str, list[float | None]]] = field(
         default_factory=dict[str, dict[str, list[float | None]]]
     )
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What determines its numbers, and may not change when it is resumed."""
+        may_change = MAY_CHANGE_ON_RESUME
+        if self.settings["lr_schedule"] != "constant":  # which depends on the length
+            may_change = may_change - {"steps", "epochs"}
+        return {
+            "settings": {n: value for n, value in self.settings.items() if n not in may_change},
+            "task": {"class": self.task.kind, "options": self.task.options},
+            "network": self.network or self.modules,
+        }
 
     @property
     def interrupted(self) -> bool:

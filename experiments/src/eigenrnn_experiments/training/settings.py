@@ -1,15 +1,17 @@
 """The settings of a training run, validated when they are created."""
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
 
-from eigenrnn_experiments.tasks.base import Task, check_choices
+from eigenrnn_experiments.tasks.base import Task
 
 __all__ = [
     "IGNORED_SETTINGS",
+    "MAY_CHANGE_ON_RESUME",
     "Accelerator",
     "OptimiserName",
+    "Pace",
     "Precision",
     "Schedule",
     "Settings",
@@ -23,9 +25,26 @@ Precision = Literal["32-true", "64-true", "16-true", "bf16-true", "16-mixed", "b
 IGNORED_SETTINGS = frozenset({"accelerator", "checkpoint_every"})
 """Where a run is trained and how often it is saved; they change its numbers by rounding only."""
 
-_MAY_CHANGE_ON_RESUME = IGNORED_SETTINGS | {
+MAY_CHANGE_ON_RESUME = IGNORED_SETTINGS | {
     *("steps", "epochs", "eval_every", "eval_batch_size", "log_every")
 }
+"""The settings that may differ when a run is resumed, for its length if it is not scheduled."""
+
+
+class Pace(NamedTuple):
+    """How long a run is, and when it is evaluated and saved, in steps.
+
+    Args:
+        steps: The number of optimiser steps of the whole run.
+        per_epoch: The number of steps in an epoch; None for endless data.
+        eval_every: The number of steps between evaluations.
+        checkpoint_every: The number of steps between checkpoints.
+    """
+
+    steps: int
+    per_epoch: int | None
+    eval_every: int
+    checkpoint_every: int
 
 
 @dataclass(frozen=True)
@@ -146,17 +165,16 @@ class Settings:
             return optimiser, self.lr / 10
         return optimiser, self.lr_recurrent
 
-    def total_steps(self, task: Task) -> int:
-        """Return the number of optimiser steps of the whole run.
+    def pace(self, task: Task) -> Pace:
+        """Return the length of the run of a task, and when it is evaluated and saved.
 
         Raises:
             ValueError: If `epochs` is set for a task with endless data, or the warm-up is as long
                 as the run.
         """
-        if self.epochs is None:
-            steps = self.steps or 0
-        else:
-            per_epoch = task.steps_per_epoch(self.batch_size)
+        per_epoch = task.steps_per_epoch(self.batch_size)
+        steps = self.steps or 0
+        if self.epochs is not None:
             if per_epoch is None:
                 raise ValueError(f"expected steps, got epochs: {task} generates data without end")
             steps = self.epochs * per_epoch
@@ -164,22 +182,24 @@ class Settings:
             raise ValueError(
                 f"expected warmup_steps < {steps}, the steps of the run, got {self.warmup_steps}"
             )
-        return steps
-
-    def fingerprint_options(self) -> dict[str, Any]:
-        """Return the settings that may not change when a run is resumed."""
-        may_change = _MAY_CHANGE_ON_RESUME
-        if self.lr_schedule != "constant":  # it depends on the length
-            may_change = may_change - {"steps", "epochs"}
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in may_change}
+        eval_every = self.eval_every or per_epoch or 100
+        return Pace(steps, per_epoch, eval_every, self.checkpoint_every or eval_every)
 
     def _check_choices(self) -> None:
-        kinds = {"lr_schedule": Schedule, "precision": Precision, "accelerator": Accelerator}
-        check_choices(self, optimiser=OptimiserName, **kinds)
+        kinds: dict[str, Any] = {
+            "optimiser": OptimiserName,
+            "lr_schedule": Schedule,
+            "precision": Precision,
+            "accelerator": Accelerator,
+        }
         if self.optimiser_recurrent is not None:
-            check_choices(self, optimiser_recurrent=OptimiserName)
+            kinds["optimiser_recurrent"] = OptimiserName
         if isinstance(self.lr_decay_at, str):
-            check_choices(self, lr_decay_at=Literal["epoch", "plateau"])
+            kinds["lr_decay_at"] = Literal["epoch", "plateau"]
+        for name, kind in kinds.items():
+            if getattr(self, name) not in get_args(kind):
+                allowed = " or ".join(map(repr, get_args(kind)))
+                raise ValueError(f"expected {name} to be {allowed}, got {getattr(self, name)!r}")
         for name in ("lr_recurrent_of", "weight_decay_of"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(f"expected {name} as a tuple, got {getattr(self, name)!r}")

@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -13,7 +14,9 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.models import SequenceModel, constrained_parameters, penalty, raw_parameters
+from eigenrnn_experiments.errors import NonFiniteLossError
 from eigenrnn_experiments.tasks.base import Batch, Task
+from eigenrnn_experiments.training.run import Metrics
 from eigenrnn_experiments.training.settings import OptimiserName, Settings
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ __all__ = [
     "Objective",
     "ParameterMean",
     "RMSpropTF1",
+    "StepMetrics",
     "TrainStep",
     "build_optimisers",
     "lr_factor",
@@ -130,6 +134,26 @@ def open_fabric(settings: Settings) -> "Fabric":
     return fabric
 
 
+_MAX_LISTED = 5  # gradient norms in a message
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """The metrics of one training step, before the optimiser update.
+
+    Args:
+        step: The number of the step, from one.
+        loss: The mean loss over the whole batch, without the penalty.
+        penalty: The penalty of the constraints.
+        grad_norm: The norm of the gradient of all parameters together, before clipping.
+    """
+
+    step: int
+    loss: float
+    penalty: float
+    grad_norm: float
+
+
 class TrainStep:
     """Computes gradients, updates the parameters and evaluates the model.
 
@@ -166,6 +190,68 @@ class TrainStep:
         self.average = ParameterMean(list(self.parameters.values()))
         if settings.average_after is not None:
             _check_can_average(model)
+        self._unread: list[tuple[int, Tensor]] = []  # numbers of steps, on the device
+
+    def take(
+        self, step: int, batch: Batch, *, decay: float, reads: bool
+    ) -> tuple[Tensor, list[StepMetrics]]:
+        """Take a step; return its loss and, if they are read, the metrics since the last read.
+
+        Args:
+            step: The number of the step, from one.
+            batch: The training batch.
+            decay: The factor of all learning rates.
+            reads: Whether to read the metrics, which makes the host wait for the device.
+        Raises:
+            NonFiniteLossError: If a number that is read is not finite.
+        """
+        loss, penalty, norms = self.backward(step, batch)
+        numbers = [number.to(norms[0]) for number in (loss, penalty, *norms)]
+        self._unread.append((step, torch.stack(numbers)))
+        metrics: list[StepMetrics] = []
+        if reads:  # before the update: numbers that are not finite must not reach the parameters
+            metrics = self._read_metrics()
+        self.update(norms, scale=batch.lr_scale, decay=decay)
+        return loss, metrics
+
+    def _read_metrics(self) -> list[StepMetrics]:
+        """Return the metrics since the last read.
+
+        Raises:
+            NonFiniteLossError: If a number is not finite; the message names the first such step
+                and its largest gradient norms.
+        """
+        table = torch.stack([numbers for _, numbers in self._unread]).tolist()
+        metrics: list[StepMetrics] = []
+        for (step, _), (loss, penalties, *norms) in zip(self._unread, table, strict=True):
+            metrics.append(StepMetrics(step, loss, penalties, math.hypot(*norms)))
+            self._check_finite(metrics[-1], norms)
+        self._unread.clear()
+        return metrics
+
+    def _check_finite(self, metrics: StepMetrics, norms: list[float]) -> None:
+        """Check the loss and the gradients; a gradient scaler skips steps by design.
+
+        Raises:
+            NonFiniteLossError: If one of them is not finite.
+        """
+        if not math.isfinite(metrics.loss):
+            cause = f"the loss of step {metrics.step} is {metrics.loss}"
+        elif self.scaler is None and not math.isfinite(metrics.grad_norm):
+            cause = f"a gradient of step {metrics.step} is not finite (loss {metrics.loss:.4g})"
+        else:
+            return
+
+        def size(named: tuple[float, str]) -> float:
+            norm, _ = named
+            if math.isnan(norm):  # it comes first, because it may be the cause
+                return math.inf
+            return norm
+
+        # a stable sort, so equal norms keep the order of the parameters
+        largest = sorted(zip(norms, self.parameters, strict=True), key=size, reverse=True)
+        listed = ", ".join(f"{name} {norm:.3g}" for norm, name in largest[:_MAX_LISTED])
+        raise NonFiniteLossError(f"{cause}; largest gradient norms: {listed}")
 
     def backward(self, step: int, batch: Batch) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Compute the gradients of a step; return loss, penalty and each gradient's norm."""
@@ -207,17 +293,24 @@ class TrainStep:
         self.average.update()
 
     @torch.no_grad()
-    def evaluate(self, batches: Iterable[Batch]) -> dict[str, float]:
-        """Return the loss and the metrics of a whole split."""
+    def evaluate(self) -> Metrics:
+        """Return the loss and the metrics of each fixed set, with the mean of the parameters."""
         task = self._objective.task
-        sums: list[Tensor] = []
-        self._seed(0)  # all evaluations have the same noise, whatever was measured before
+        size = self._settings.eval_batch_size or self._settings.batch_size
+        found: Metrics = {}
         self._objective.eval()
-        for batch in batches:
-            with self.fabric.autocast():
-                sums.append(self._objective.evaluate(batch.to(self.fabric.device)))
+        with self.average.swapped_in():
+            for split in task.splits:
+                if split == "train":
+                    continue
+                sums: list[Tensor] = []
+                self._seed(0)  # all evaluations have the same noise, whatever was measured before
+                for batch in task.batches(split, size):
+                    with self.fabric.autocast():
+                        sums.append(self._objective.evaluate(batch.to(self.fabric.device)))
+                found[split] = task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
         self._objective.train()
-        return task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
+        return found
 
     def _clip(self, norms: list[Tensor]) -> None:
         parameters = self.parameters.values()
@@ -534,65 +627,37 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not trained:
         raise ValueError("expected a model with trainable parameters, got none")
-    recurrent = set(_recurrent_names(model, settings))
-    decaying = _decaying_names(model, settings)
+    constrained = {id(p) for p in constrained_parameters(model)}
+    recurrent = [name for name, p in trained.items() if id(p) in constrained]
+    decaying = [name for name, p in trained.items() if id(p) not in constrained]
+    if settings.lr_recurrent_of is not None:
+        recurrent = _with_parts(list(trained), settings.lr_recurrent_of, "lr_recurrent_of")
+    if settings.weight_decay_of is not None:
+        decaying = _with_parts(decaying, settings.weight_decay_of, "weight_decay_of")
+    elif settings.weight_decay:  # else one group, as the runs before this distinction have it
+        raw = {id(p) for p in raw_parameters(model)}
+        decaying = [name for name in decaying if id(trained[name]) not in raw]
     optimisers: list[Optimizer] = []
     for is_recurrent in (True, False):
-        decayed: list[nn.Parameter] = []
-        others: list[nn.Parameter] = []
-        for parameter_name, parameter in trained.items():
-            if (parameter_name in recurrent) != is_recurrent:
-                continue
-            if parameter_name in decaying:
-                decayed.append(parameter)
-            else:
-                others.append(parameter)
+        chosen = [name for name in trained if (name in recurrent) == is_recurrent]
         groups: list[dict[str, Any]] = []
-        for parameters, rate in ((decayed, settings.weight_decay), (others, 0.0)):
+        for decays, rate in ((True, settings.weight_decay), (False, 0.0)):
+            parameters = [trained[name] for name in chosen if (name in decaying) == decays]
             if parameters:  # torch accepts no empty group
                 group = {"params": parameters, "weight_decay": rate, "constrained": is_recurrent}
                 groups.append(group)
-        name = settings.optimiser
-        lr = settings.lr
-        if is_recurrent:
-            name, lr = settings.recurrent
+        name, lr = settings.recurrent if is_recurrent else (settings.optimiser, settings.lr)
         if groups:
             optimisers.append(_build(name, lr, groups, settings.alpha))
     return optimisers
 
 
-def _recurrent_names(model: nn.Module, settings: Settings) -> list[str]:
-    """Return the parameters that train with the optimiser and the rate of the recurrent ones."""
-    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if settings.lr_recurrent_of is not None:
-        return _with_parts(named, settings.lr_recurrent_of, "lr_recurrent_of")
-    constrained = {id(p) for p in constrained_parameters(model)}
-    return [name for name, p in named.items() if id(p) in constrained]
-
-
-def _decaying_names(model: nn.Module, settings: Settings) -> list[str]:
-    """Return the parameters whose weights decay."""
-    constrained = {id(p) for p in constrained_parameters(model)}
-    named = {
-        name: p
-        for name, p in model.named_parameters()
-        if p.requires_grad and id(p) not in constrained
-    }
-    if settings.weight_decay_of is not None:
-        return _with_parts(named, settings.weight_decay_of, "weight_decay_of")
-    if not settings.weight_decay:  # one group, as the runs before this distinction have it
-        return list(named)
-    raw = {id(p) for p in raw_parameters(model)}
-    return [name for name, p in named.items() if id(p) not in raw]
-
-
-def _with_parts(named: Iterable[str], parts: tuple[str, ...], setting: str) -> list[str]:
+def _with_parts(names: list[str], parts: tuple[str, ...], setting: str) -> list[str]:
     """Return the names that contain one of some strings.
 
     Raises:
         ValueError: If no name contains one of them.
     """
-    names = list(named)
     for part in parts:
         # every name has the empty part
         if not part or not any(part in name for name in names):

@@ -11,11 +11,11 @@ import torch
 from rich.progress import track
 from torch import Generator, Tensor, nn
 
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.data.car_racing import FRAME, Z_SIZE, Encoded, Floats, split_slices
 from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.tasks.base import Batch, Task, batch_indices, generator_for
 from eigenrnn_experiments.training import RunFolder, Settings, fit
-from eigenrnn_experiments.training.progress import plain_console
 from eigenrnn_experiments.world.collection import Collection
 
 __all__ = ["VAE", "Frames", "autoencoder_settings", "encode"]

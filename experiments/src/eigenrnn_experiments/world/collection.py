@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from eigenrnn.errors import check_installed
+from eigenrnn_experiments.console import plain_console
 from eigenrnn_experiments.data.car_racing import (
     ACTIONS,
     ENCODED,
@@ -25,7 +26,6 @@ from eigenrnn_experiments.data.car_racing import (
 )
 from eigenrnn_experiments.files import read_json, write_atomically, write_json
 from eigenrnn_experiments.tasks.base import check_at_least
-from eigenrnn_experiments.training.progress import plain_console
 
 __all__ = ["Collection", "preprocess_frame", "record_drive", "sample_actions"]
 

@@ -6,25 +6,24 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from eigenrnn_experiments.training.metrics_writer import MetricsWriter
+from eigenrnn_experiments.training.log import RunLog
+from eigenrnn_experiments.training.run import RunFolder
 
 COLUMNS = ["train_loss", "test_loss"]
 
 
 def write_steps(folder, steps, *, after=0, columns=COLUMNS):
     folder.mkdir(exist_ok=True)
-    with MetricsWriter(
-        folder / "metrics.csv", folder / "tensorboard", columns, step=after
-    ) as writer:
+    with RunLog(RunFolder(folder), columns, step=after) as log:
         for step in steps:
-            writer.write(step, {columns[0]: 1 / step})
-        writer.sync()
+            log.write(step, {columns[0]: 1 / step})
+        log.sync()
 
 
 def test_each_row_is_written_at_once(tmp_path):
-    with MetricsWriter(tmp_path / "metrics.csv", tmp_path / "tensorboard", COLUMNS) as writer:
-        writer.write(1, {"train_loss": 0.1, "test_loss": 2})
-        writer.write(2, {"train_loss": 1 / 3})
+    with RunLog(RunFolder(tmp_path), COLUMNS) as log:
+        log.write(1, {"train_loss": 0.1, "test_loss": 2})
+        log.write(2, {"train_loss": 1 / 3})
         text = (tmp_path / "metrics.csv").read_text()
     assert text == "step,train_loss,test_loss\n1,0.1,2.0\n2,0.3333333333333333,\n"
 
@@ -72,8 +71,8 @@ def test_last_columns_may_be_omitted(tmp_path):
 
 
 def test_an_array_is_a_histogram_and_not_a_column(tmp_path):
-    with MetricsWriter(tmp_path / "metrics.csv", tmp_path / "tensorboard", COLUMNS) as writer:
-        writer.write(1, {"train_loss": 0.5, "modulus_l0": np.array([1.0, 2.0, 3.0])})
+    with RunLog(RunFolder(tmp_path), COLUMNS) as log:
+        log.write(1, {"train_loss": 0.5, "modulus_l0": np.array([1.0, 2.0, 3.0])})
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert events.Histograms("modulus/l0")[0].histogram_value.sum == 6
     text = (tmp_path / "metrics.csv").read_text()
