@@ -420,6 +420,24 @@ def test_the_points_of_a_grid_are_all_combinations():
     assert points["lr=0.01 units=3"].hidden_size == 3
 
 
+def test_a_point_that_no_run_has_is_refused():
+    recipe = Recipe("tiny/table1", "", (tiny_row(grid=SEARCH),), "")
+    (key,) = recipe.keys(recipe.rows, ["lr=0.1 units=3"], [0])
+    assert key.point == "lr=0.1 units=3"
+    (quick,) = recipe.keys(recipe.rows, quick=True)  # it has the middle of the grid alone
+    assert quick.point == "lr=0.01 units=4"
+    for points, is_quick in ((["lr=0.1 units=3"], True), (["lr=1"], False)):
+        with pytest.raises(ValueError, match="expected points of these rows"):
+            recipe.keys(recipe.rows, points, quick=is_quick)
+
+
+def test_a_shortened_run_may_be_shorter_than_the_warm_up():
+    row = tiny_row(settings=Settings(steps=100, warmup_steps=50, batch_size=20))
+    settings = row.shortened(Length("steps", 20)).settings
+    assert (settings.steps, settings.warmup_steps) == (20, 19)
+    assert settings.pace(row.task).steps == 20
+
+
 def test_the_share_of_successful_runs_is_reported(tmp_path):
     never = Reported(0.1, "table 9", "validation", "success", success=0.0)
     always = replace(never, success=100.0)

@@ -48,10 +48,11 @@ def test_tensorboard_shows_each_step_once(tmp_path):
     assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
 
 
-def test_different_columns_raise(tmp_path):
+@pytest.mark.parametrize("columns", [["a"], ["a", "b"], ["a", "b", "c"]], ids=len)
+def test_different_columns_raise(tmp_path, columns):
     write_steps(tmp_path, range(1, 3))
     with pytest.raises(ValueError, match="got step, train_l"):
-        write_steps(tmp_path, [3], after=2, columns=["a"])
+        write_steps(tmp_path, [3], after=2, columns=columns)
 
 
 def test_columns_may_be_appended(tmp_path):

@@ -146,7 +146,8 @@ def test_a_signal_saves_a_checkpoint_and_the_run_can_be_resumed(tmp_path, number
     assert stopped.interrupted
     assert stopped.steps == 9
     assert checkpoint.load(tmp_path / "halves" / "last.pt")["state"]["step"] == 9
-    assert RunFolder(tmp_path / "halves").run.state == "unfinished"
+    written = RunFolder(tmp_path / "halves").run
+    assert (written.state, written.steps, written.ended) == ("unfinished", 9, None)
 
     result = small_fit(tmp_path / "halves", resume=True)
     assert not result.interrupted
@@ -365,9 +366,9 @@ def test_logging_intervals_may_change(tmp_path):
     assert list(losses(tmp_path))[-3:] == [16, 18, 20]
 
 
-@pytest.mark.parametrize("part", ["fingerprint", "state.step"])
-def test_a_checkpoint_that_lacks_a_part_raises(tmp_path, part):
-    small_fit(tmp_path, small_settings(1))
+@pytest.mark.parametrize("part", ["fingerprint", "state.step", "train_step"])
+def test_a_checkpoint_that_lacks_a_part_raises_and_the_record_stays(tmp_path, part):
+    run = small_fit(tmp_path, small_settings(1))
     content = checkpoint.load(tmp_path / "last.pt")
     owner, _, name = part.rpartition(".")
     del (content[owner] if owner else content)[name]
@@ -378,6 +379,7 @@ def test_a_checkpoint_that_lacks_a_part_raises(tmp_path, part):
         caught.value
     )
     assert "overwrite=True" in str(caught.value)
+    assert RunFolder(tmp_path).run == run
 
 
 @pytest.mark.parametrize("content", ["", '{"steps": []}'])

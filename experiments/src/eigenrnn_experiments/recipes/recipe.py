@@ -368,7 +368,10 @@ class Row:
 
     def shortened(self, length: Length) -> "Row":
         """Return the row with another number of epochs or steps."""
-        return replace(self, settings=replace(self.settings, **{length.unit: length.number}))
+        changes = {length.unit: length.number}
+        if length.unit == "steps":
+            changes["warmup_steps"] = min(self.settings.warmup_steps, length.number - 1)
+        return replace(self, settings=replace(self.settings, **changes))
 
     def quick(self, steps: int | None = None) -> "Row":
         """Return a smaller row for a smoke test, with the middle point of its grid."""
@@ -509,8 +512,8 @@ class Panel:
     Args:
         name: The name of its files: ``"c"`` for `c.png` and `c.csv`.
         caption: What the picture shows.
-        draw: Computes the picture from the trained runs (`runs.TrainedRow`), by the label of their
-            row.
+        draw: Computes the picture from the trained runs (`reproduce.TrainedRow`), by the label of
+            their row.
         required_rows: The labels of the rows that must have been trained.
     """
 
@@ -613,16 +616,15 @@ class Recipe:
         Raises:
             ValueError: If a point is in the grid of no row.
         """
-        known: set[str] = set()
+        trained = [row for row in rows if isinstance(row, Row)]
         found: list[RunKey] = []
-        for row in rows:
-            if not isinstance(row, Row):
-                known.add("")  # without a grid, like a row with the single point ""
-                continue
-            known.update(row.points())
+        for row in trained:
             found += self.plan(row, seeds, quick=quick).keys
         if points is None:
             return found
+        known = {key.point for key in found}
+        if len(trained) < len(rows):
+            known.add("")  # the point of a row without a grid, also of one that is not trained
         for point in points:
             if point not in known:
                 named = ", ".join(map(repr, sorted(known)))

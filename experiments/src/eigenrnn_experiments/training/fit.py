@@ -21,6 +21,7 @@ from eigenrnn.layers import Layer
 from eigenrnn.models import count_parameters
 from eigenrnn.ops import products_now
 from eigenrnn_experiments.errors import NonFiniteLossError
+from eigenrnn_experiments.statistics import counted
 from eigenrnn_experiments.tasks.base import Selection, Task, check_batch
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.description import (
@@ -118,7 +119,6 @@ def fit(
         baseline=baseline,
         files=files,
         run=run,
-        fingerprint=run.fingerprint,
         callbacks=callbacks,
         console=console,
         max_seconds=60 * (max_minutes or math.inf),
@@ -131,9 +131,9 @@ def fit(
             ended = files.read()
             if ended.state == "ended":  # else it was killed before it wrote its record
                 return ended
-        files.write(run)
-        if saved is not None:
+        if saved is not None:  # before the record is written: it may not fit
             loop.restore(saved)
+        files.write(run)
         try:
             return loop.train()
         except NonFiniteLossError as error:
@@ -245,8 +245,8 @@ def _git(package: Path, *arguments: str) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of the software, the processor and, if there is one, the GPU."""
-    cores = _count(os.cpu_count() or 1, "core")
-    threads = _count(torch.get_num_threads(), "thread")
+    cores = counted(os.cpu_count() or 1, "core")
+    threads = counted(torch.get_num_threads(), "thread")
     found = {
         "eigenrnn": __version__,
         "torch": str(torch.__version__),
@@ -270,10 +270,6 @@ def _products(settings: Settings) -> dict[str, str]:
     if products == "float32":
         return {}
     return {"products": products}
-
-
-def _count(number: int, unit: str) -> str:
-    return f"1 {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def _processor() -> str:

@@ -165,10 +165,11 @@ def _kept_rows(path: Path, columns: list[str], step: int) -> list[list[str]]:
     if not step or not path.exists():
         return [columns]
     header, rows = read_rows(path)
-    longer = max(header, columns, key=len)
-    if longer[: min(len(header), len(columns))] != min(header, columns, key=len):
+    shared = min(len(header), len(columns))
+    if header[:shared] != columns[:shared]:
         expected, got = ", ".join(columns), ", ".join(header)
         raise ValueError(f"expected the columns {expected} in {path}, got {got}")
+    longer = max(header, columns, key=len)
     blank = [""] * (len(longer) - len(header))
     damaged = next((row for row in rows if not re.fullmatch(r"\d{1,18}", row[0])), None)
     if damaged is not None:

@@ -144,7 +144,6 @@ class TrainingLoop:
         baseline: The chance-level loss.
         files: The folder of the run.
         run: The record that it has begun with.
-        fingerprint: What may not change when it is resumed.
         callbacks: Called after steps and evaluations.
         console: Where to show progress; standard error by default.
         max_seconds: The time limit, including the time before the run was resumed.
@@ -160,7 +159,6 @@ class TrainingLoop:
     baseline: float
     files: RunFolder
     run: Run
-    fingerprint: Mapping[str, Any]
     callbacks: Sequence[Callback]
     console: Console | None
     max_seconds: float
@@ -233,20 +231,17 @@ class TrainingLoop:
                 f"{self.files.path}: continue with resume=True{more} "
                 "(on the command line: --resume)"
             )
-        if is_early:
-            return self.record("unfinished", signal=signals.number)
-        run = self.record("ended")
+        run = self.record("unfinished" if is_early else "ended")
         self.files.write(run)
         return replace(run, signal=signals.number)
 
-    def record(self, state: State, *, message: str = "", signal: int | None = None) -> Run:
+    def record(self, state: State, *, message: str = "") -> Run:
         """Return the record of the run with what came out of the steps taken so far."""
         now = self.state
         run = replace(
             self.run,
             state=state,
             message=message,
-            signal=signal,
             steps=now.step,
             seconds=now.seconds,
             processor_seconds=now.processor_seconds,
@@ -282,14 +277,15 @@ class TrainingLoop:
             )
             loss, metrics = self.train_step.take(step, next(batches), decay=decay, reads=reads)
             is_over = signals.number is not None or self._elapsed() >= self.max_seconds
-            stop = bool(metrics) and is_over  # else the next step reads them
+            # only a step whose metrics are read is saved, so without them the run goes on to one
+            stop = bool(metrics) and is_over
             state.step = step
             measured: dict[str, float | NDArray[np.float64]] = {}
             for callback in self.callbacks:
                 callback.after_step(step, loss, self.train_step.model)
                 measured |= callback.measure(step, self.train_step.model)
             if metrics:
-                self._record(log, metrics, measured)
+                self._log(log, metrics, measured)
                 if stop or state.ended or self._is_due(step, self.pace.checkpoint_every):
                     self._save(log)
                 if stop or state.ended:
@@ -311,7 +307,7 @@ class TrainingLoop:
     def _is_due(self, step: int, every: int) -> bool:
         return step % every == 0 or step == self.pace.steps
 
-    def _record(
+    def _log(
         self,
         log: RunLog,
         metrics: list[StepMetrics],
@@ -403,7 +399,7 @@ class TrainingLoop:
                 f"got NaN or infinity in {', '.join(lost)}"
             )
         content = {
-            "fingerprint": self.fingerprint,
+            "fingerprint": self.run.fingerprint,
             "state": asdict(self.state),
             "train_step": self.train_step.state_dict(),
             # with its model: `best.pt` may be of a later step, which a crash undoes
