@@ -38,7 +38,7 @@ NEITHER := not slow and not gpu and not reproduce and not console and not tutori
 # Two workers of one thread each; both must collect the tests in the same order. They see no GPU: Triton's
 # interpreter stands in for one, and `pytest -m gpu` has the tests of a real one.
 # What Python compiles is kept, which some images forbid: else each process would compile the package again.
-TWO_WORKERS := PYTHONDONTWRITEBYTECODE= CUDA_VISIBLE_DEVICES= PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS)
+TWO_WORKERS := PYTHONDONTWRITEBYTECODE= CUDA_VISIBLE_DEVICES= PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile $(PYTEST_FLAGS)
 
 test: .venv/.installed-dev  ## Run the short tests (7 minutes of one core, less on two)
 	$(TWO_WORKERS)
@@ -50,7 +50,7 @@ test-all: .venv/.installed-dev  ## Run the long tests too: whole products, and w
 newest: .venv/.installed-dev  ## Test the command line with the newest release of its parser
 	rm -rf build/newest
 	$(pip_install) --upgrade --no-deps --target build/newest jsonargparse
-	PYTHONPATH=build/newest OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS) experiments/tests/cli experiments/tests/sweep/test_sweep_file.py
+	PYTHONPATH=build/newest OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile $(PYTEST_FLAGS) experiments/tests/cli experiments/tests/sweep/test_sweep_file.py
 
 console: .venv/.installed-dev  ## Run the commands in the documentation at small sizes (4 minutes on 2 cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m console $(PYTEST_FLAGS) tests/repository/test_docs.py

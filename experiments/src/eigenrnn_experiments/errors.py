@@ -32,7 +32,7 @@ class CheckpointError(ValueError):
 
 
 class RunExistsError(FileExistsError):
-    """A run directory already holds a run."""
+    """A folder already holds a run."""
 
 
 class FolderInUseError(BlockingIOError):
