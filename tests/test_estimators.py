@@ -409,7 +409,7 @@ RANDOM_LAYERS = {
 
 
 def fit_one(name, seed):
-    return probabilities(classifier(RANDOM_LAYERS[name], random_state=seed), *draw())
+    return probabilities(classifier(RANDOM_LAYERS[name], random_state=seed, epochs=4), *draw())
 
 
 @pytest.mark.parametrize("name", RANDOM_LAYERS)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
+from crossing import few
 from eigenrnn import GRU, LRU, LSTM, LeakyRNN, MinGRU, ResidualStack, ScoRNN, Stream
 from eigenrnn.constraints import ScaledCayley
 from eigenrnn.estimators import (
@@ -123,7 +124,7 @@ def test_a_network_of_whole_numbers_gives_the_probabilities(tmp_path, missing):
     np.testing.assert_allclose(found, estimator.predict_proba(X), atol=1e-3)
 
 
-@pytest.mark.parametrize("targets", [0, slice(1), slice(2)], ids=str)
+@few("targets", {str(each): each for each in (0, slice(1), slice(2))}, ["0", str(slice(2))])
 def test_all_ways_out_give_a_regressor_its_units(tmp_path, targets):
     X, _ = data()
     y = np.array([[1000 + x[-1, 0], x[-1, 1]] for x in X])[:, targets]
@@ -374,7 +375,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@few("layout", LAYOUTS, ["a table with ids and times", "an array of aeon", "a list of arrays"])
 def test_each_layout_of_people_goes_from_data_to_file_onnx_c_and_stream(tmp_path, layout):
     arrays, names = data()
     X, y = layout(tmp_path, arrays, names)

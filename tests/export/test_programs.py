@@ -324,7 +324,7 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize("sequences", [1, 2])
+@pytest.mark.parametrize("sequences", [pytest.param(1, marks=pytest.mark.long), 2])
 @pytest.mark.parametrize("make", (ALL_LAYERS | MORE).values(), ids=ALL_LAYERS | MORE)
 def test_every_layer_is_exported_at_fixed_sizes(make, sequences):
     layer = make(M, N).eval()
@@ -428,7 +428,7 @@ LAYERS_ALONE = {
 }
 
 
-@pytest.mark.parametrize("name", LAYERS_ALONE)
+@few("name", {name: name for name in LAYERS_ALONE}, ["LSTM-batch-first", "stack"])
 def test_a_layer_alone_is_exported_with_its_last_states(name, tmp_path):
     layer = LAYERS_ALONE[name]().eval()
     description = export_model(layer, tmp_path / "layer.pt2")
