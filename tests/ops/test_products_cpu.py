@@ -151,7 +151,8 @@ def check_products(products, record, tensors, run):
             record, exact(tensors), lambda given: run(given, backend="reference")
         )
     # a state beside the middle of two numbers of bfloat16 may be rounded to the other one
-    bound = 2e-3 if products == "bfloat16" else 8e-6
+    # of 60 steps without a bound on the states, the sums of split products differ by 1.4e-5
+    bound = 2e-3 if products == "bfloat16" else 2e-5
     for name, tensor in found.items():
         assert error(tensor, wanted[name]) < bound, name
 
