@@ -1,5 +1,6 @@
 """Layers in ONNX and in `torch.export`, with a number of steps and sequences unknown until run."""
 
+import gc
 import json
 from functools import partial
 
@@ -81,6 +82,13 @@ def flatten(outputs):
 
 def batch(T, B, seed=0):
     return torch.randn(T, B, M, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_copies_of_classes():
+    """Collect the copies of classes that torch's exporter leaves, for tests that name a class."""
+    yield
+    gc.collect()
 
 
 def export_onnx(module, inputs, dynamic_shapes):

@@ -1,5 +1,6 @@
 """ONNX, or a program of `torch.export`, with a description."""
 
+import gc
 import json
 import logging
 import warnings
@@ -372,6 +373,9 @@ def _export_onnx(
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+    # torch leaves copies of classes behind, by which the name of a layer would be ambiguous
+    del program
+    gc.collect()
     session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     names = [name for name, _ in module.inputs]
     return session.run(None, {n: v.numpy() for n, v in zip(names, other, strict=True)})
