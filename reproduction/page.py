@@ -280,9 +280,12 @@ def headline(judgements: Sequence[Judgement]) -> str:
     if computed:
         parts[0] += f" ({computed} of them computed, without training)"
     decided = [each for each in judgements if each.verdict not in ("not decided", "other data")]
-    # a comparison that is not decided may lack seeds: the verdict does not rest on it
-    deciding = [[its for its in each.results.values() if not its.undecided] for each in decided]
-    single = sum(1 in _seed_counts(results) for results in deciding)
+    single = 0
+    for each in decided:
+        # a comparison that is not decided may lack seeds: the verdict does not rest on it
+        deciding = [result for result in each.results.values() if not result.undecided]
+        if 1 in _seed_counts(deciding):
+            single += 1
     if single:
         parts[-1] += f"; of those decided {single} rest{'s' * (single == 1)} on a single seed"
     return f"Of {len(judgements)} claims of the five papers, {', '.join(parts)}."

@@ -202,11 +202,12 @@ def _begun_run(model: nn.Module, task: Task, settings: Settings, **known: Any) -
         revision=revision(),
         versions=versions() | _products(settings),
     )
-    mapped_by = task.preprocessing
-    if mapped_by is None:
-        return run
-    description = Description(type(mapped_by).__name__, msgspec.to_builtins(mapped_by))
-    return replace(run, preprocessing=description)
+    preprocessing = task.preprocessing
+    if preprocessing is not None:
+        options = msgspec.to_builtins(preprocessing)
+        described = Description(type(preprocessing).__name__, options)
+        run = replace(run, preprocessing=described)
+    return run
 
 
 def _layer_class(model: nn.Module) -> str:
